@@ -1,4 +1,5 @@
-//! What the profiler costs a launch: off, printing nothing, and recording. `cargo bench -p bornite-cuda --bench profile`
+//! Overhead of the profiler per launch: disabled and recording. `cargo bench -p bornite-cuda
+//! --bench profile`
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,7 +10,7 @@ use bornite_support::profile::{self, HostClock, Work, WorkKind};
 const CALLS: usize = 100_000;
 const SAMPLES: usize = 31;
 
-/// Median nanoseconds a call, over samples of `calls`.
+/// Median nanoseconds per call, over samples of `calls`.
 fn median_ns(calls: usize, mut call: impl FnMut()) -> f64 {
     let mut samples: Vec<f64> = (0..SAMPLES)
         .map(|_| {
@@ -33,7 +34,7 @@ fn main() {
         let _scope = profile::scope();
         median_ns(1000, || profile::timed(&HostClock("cpu"), describe, &mut bare))
     };
-    println!("{:<28} {bare_ns:8.2} ns a call", "work alone");
-    println!("{:<28} {off_ns:8.2} ns a call, {:.2} more", "profiler off", off_ns - bare_ns);
-    println!("{:<28} {on_ns:8.2} ns a call, {:.2} more", "recording", on_ns - bare_ns);
+    println!("{:<28} {bare_ns:8.2} ns per call", "without profiler");
+    println!("{:<28} {off_ns:8.2} ns per call, {:.2} more", "profiler off", off_ns - bare_ns);
+    println!("{:<28} {on_ns:8.2} ns per call, {:.2} more", "recording", on_ns - bare_ns);
 }

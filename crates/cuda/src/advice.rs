@@ -1,41 +1,42 @@
-//! How to launch a common kind of kernel over a given size on a given device, and why so.
+//! Recommended launch configurations for common kinds of kernels, with the reasons.
 
 use crate::occupancy::{KernelResources, occupancy};
 use crate::{DeviceInfo, Error, LaunchConfig, Occupancy, Result};
 
-/// A kind of kernel, with its size.
+/// A kind of kernel with its problem size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Workload {
-    /// One result an element, over a grid that strides.
+    /// One output per element, with a grid-stride loop.
     Elementwise {
-        /// Elements.
+        /// Number of elements.
         elements: u64,
-        /// Bytes an element.
+        /// Bytes per element.
         element_bytes: u32,
     },
-    /// One result a row.
+    /// One output per row.
     Reduction {
-        /// Rows.
+        /// Number of rows.
         rows: u64,
-        /// Elements a row.
+        /// Elements per row.
         columns: u64,
     },
-    /// A product of m × k by k × n through square tiles in shared memory, one thread an element of the tile.
+    /// Product of m × k by k × n through square tiles in shared memory, one thread per element of
+    /// the tile.
     Matmul {
         /// Rows of the result.
         m: u64,
         /// Columns of the result.
         n: u64,
-        /// Length of the sums.
+        /// Inner dimension.
         k: u64,
-        /// Bytes an element.
+        /// Bytes per element.
         element_bytes: u32,
     },
 }
 
 impl Workload {
-    /// A template by the name and size that people give: `elementwise` takes 1 number, `reduction` 1 or 2 (rows,
-    /// columns), `matmul` 3 (m, n, k). Elements are f32.
+    /// Parses a name and sizes: `elementwise` takes 1 size, `reduction` 1 or 2 (rows, columns),
+    /// `matmul` 3 (m, n, k). Elements are f32.
     pub fn parse(name: &str, size: &[u64]) -> Result<Workload> {
         let invalid = |reason: &str| Err(Error::InvalidLaunch { kernel: name.into(), reason: reason.into() });
         match (name, size) {
@@ -43,35 +44,37 @@ impl Workload {
             ("reduction", &[columns]) => Ok(Workload::Reduction { rows: 1, columns }),
             ("reduction", &[rows, columns]) => Ok(Workload::Reduction { rows, columns }),
             ("matmul" | "matrix_multiply", &[m, n, k]) => Ok(Workload::Matmul { m, n, k, element_bytes: 4 }),
-            ("elementwise" | "vector_add", _) => invalid("an elementwise size is one number"),
-            ("reduction", _) => invalid("a reduction's size is its columns, or rows and columns"),
-            ("matmul" | "matrix_multiply", _) => invalid("a product's size is m, n and k"),
-            _ => invalid("no such template; there are elementwise, reduction and matmul"),
+            ("elementwise" | "vector_add", _) => invalid("elementwise takes one size, the number of elements"),
+            ("reduction", _) => invalid("reduction takes one size, the columns, or two, rows and columns"),
+            ("matmul" | "matrix_multiply", _) => invalid("matmul takes three sizes: m, n and k"),
+            _ => invalid("unknown template; use elementwise, reduction or matmul"),
         }
     }
 }
 
-/// A launch, and what to expect of it.
+/// A recommended launch and its occupancy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LaunchAdvice {
-    /// The launch.
+    /// Launch configuration.
     pub config: LaunchConfig,
-    /// Elements that each thread takes at a time.
+    /// Elements that each thread processes at a time.
     pub elements_per_thread: u32,
-    /// How full a multiprocessor gets.
+    /// Expected occupancy.
     pub occupancy: Occupancy,
-    /// The reasons, in a sentence or two.
+    /// Reasons, in a sentence or two.
     pub reason: String,
 }
 
-/// Registers that such kernels take, as compiled for sm_90: enough to judge by before there is a kernel.
+/// Typical resources of such kernels, as compiled for sm_90, used if the kernel is not known.
 const TYPICAL_RESOURCES: KernelResources =
     KernelResources { registers: 32, static_shared_bytes: 0, spill_bytes: 0, max_threads_per_block: 1024 };
 
-/// Threads a block that fill every generation since 7.5 (its multiprocessors hold 1024, 1536 or 2048).
+/// Threads per block that allow full occupancy on every architecture since 7.5 (whose
+/// multiprocessors hold 1024, 1536 or 2048 threads).
 const DEFAULT_BLOCK_THREADS: u64 = 256;
 
-/// Advises how to launch; pass what the kernel takes where that is known ([`crate::Function::resources`]).
+/// Recommends a launch configuration. `kernel` are the kernel's resources, if known
+/// ([`crate::Function::resources`]).
 pub fn advise(info: &DeviceInfo, workload: Workload, kernel: Option<KernelResources>) -> LaunchAdvice {
     let kernel = kernel.unwrap_or(TYPICAL_RESOURCES);
     match workload {
@@ -81,7 +84,7 @@ pub fn advise(info: &DeviceInfo, workload: Workload, kernel: Option<KernelResour
     }
 }
 
-/// Threads a block so that there is a block for every multiprocessor, as far as there is work.
+/// Threads per block such that there is a block for every multiprocessor, if there is enough work.
 fn spread(info: &DeviceInfo, threads: u64, kernel: KernelResources) -> u64 {
     let mut block = DEFAULT_BLOCK_THREADS.min(u64::from(kernel.max_threads_per_block.max(32)));
     while block > 32 && threads.div_ceil(block) < u64::from(info.multiprocessors) {
@@ -93,7 +96,7 @@ fn spread(info: &DeviceInfo, threads: u64, kernel: KernelResources) -> u64 {
 fn elementwise(info: &DeviceInfo, elements: u64, element_bytes: u32, kernel: KernelResources) -> LaunchAdvice {
     let sms = u64::from(info.multiprocessors);
     let wide = u64::from(16 / element_bytes.clamp(1, 16));
-    // Wide accesses need the same bytes with fewer threads; where there are too few threads they only slow things down.
+    // Vectorized accesses need fewer threads; with too few threads they are slower.
     let vector = if elements / wide.max(1) >= sms * u64::from(info.max_threads_per_multiprocessor) { wide } else { 1 };
     let threads = elements.div_ceil(vector).max(1);
     let block = spread(info, threads, kernel);
@@ -102,12 +105,13 @@ fn elementwise(info: &DeviceInfo, elements: u64, element_bytes: u32, kernel: Ker
     let needed = threads.div_ceil(block);
     let grid = needed.min(resident).min(u64::from(info.max_grid_dim[0]));
     let reason = if needed <= grid {
-        format!("{needed} blocks of {block} cover {elements} elements, {vector} a thread, in one go")
+        format!("{needed} blocks of {block} threads cover {elements} elements in one wave, {vector} per thread")
     } else {
         format!(
-            "{grid} blocks of {block} are all that the {sms} multiprocessors hold at once ({} each); each thread takes \
-             {vector} element(s) at a time, 16 bytes where it can, and strides over the rest",
-            occupancy.blocks
+            "the {sms} multiprocessors hold {grid} blocks of {block} threads at once ({} each); each thread processes \
+             {vector} {} at a time, 16 bytes if possible, in a grid-stride loop",
+            occupancy.blocks,
+            if vector == 1 { "element" } else { "elements" }
         )
     };
     advice([grid, 1, 1], [block, 1, 1], 0, vector, occupancy, reason)
@@ -119,28 +123,29 @@ fn reduction(info: &DeviceInfo, rows: u64, columns: u64, kernel: KernelResources
     let max_grid = u64::from(info.max_grid_dim[0]);
     if rows <= 1 {
         let mut advice = elementwise(info, columns, 4, kernel);
-        // Each block leaves one partial result; a second launch of one block adds those in order.
+        // Each block stores one partial result; a second launch of one block adds them in order.
         advice.reason += &format!(
-            "; each block leaves one partial sum, and one block then adds the {} in order",
+            "; each block stores one partial sum, and one block then adds the {} sums in order",
             advice.config.grid[0]
         );
         return advice;
     }
     let (block, rows_per_block, strategy) = if columns <= 1024 && rows >= sms {
         let block = DEFAULT_BLOCK_THREADS.min(u64::from(kernel.max_threads_per_block.max(32)));
-        (block, (block / warp).max(1), "a warp a row needs no shared memory and no barrier")
+        (block, (block / warp).max(1), "one warp per row needs no shared memory and no barrier")
     } else {
-        // Four elements a thread at least, so that a thread has something to add before the block does.
+        // At least four elements per thread, so that each thread accumulates before the block
+        // reduces.
         let block =
             (columns / 4).next_power_of_two().clamp(warp, u64::from(kernel.max_threads_per_block.clamp(32, 1024)));
-        (block, 1, "a block a row: rows are long, or too few for a warp each to fill the device")
+        (block, 1, "one block per row: rows are long, or too few to fill the device with a warp each")
     };
     let shared = if rows_per_block == 1 { (block / warp * 4) as u32 } else { 0 };
     let occupancy = occupancy(info, block as u32, kernel, shared);
     let grid = rows.div_ceil(rows_per_block).min(max_grid);
     let elements_per_thread = columns.div_ceil(if rows_per_block == 1 { block } else { warp }).max(1);
     let reason =
-        format!("{strategy}; {rows} rows are {grid} blocks, {elements_per_thread} element(s) of a row a thread");
+        format!("{strategy}; {rows} rows in {grid} blocks, elements of a row per thread: {elements_per_thread}");
     advice([grid, 1, 1], [block, 1, 1], shared, elements_per_thread, occupancy, reason)
 }
 
@@ -151,18 +156,18 @@ fn matmul(info: &DeviceInfo, [m, n, k]: [u64; 3], element_bytes: u32, kernel: Ke
         let shared = 2 * (tile * tile) as u32 * element_bytes;
         (tile, grid, shared, occupancy(info, (tile * tile) as u32, kernel, shared))
     });
-    // A large tile reads each input fewer times (k/tile each), but only counts if there is a tile for everyone and
-    // threads fill the multiprocessors.
-    let worth = |(tile, grid, _, full): &(u64, [u64; 2], u32, Occupancy)| {
+    // A larger tile reads each input fewer times (k/tile each), but only helps if there are enough
+    // tiles and threads to fill the multiprocessors.
+    let score = |(tile, grid, _, full): &(u64, [u64; 2], u32, Occupancy)| {
         let busy = ((grid[0] * grid[1]) as f64 / sms as f64).min(1.0);
         let inside = (m * n) as f64 / (grid[0] * grid[1] * tile * tile) as f64;
         busy * full.share * inside.max(f64::MIN_POSITIVE) * (*tile as f64).sqrt()
     };
-    let best = candidates.into_iter().max_by(|a, b| worth(a).total_cmp(&worth(b))).unwrap_or(candidates[2]);
+    let best = candidates.into_iter().max_by(|a, b| score(a).total_cmp(&score(b))).unwrap_or(candidates[2]);
     let (tile, [gx, gy], shared, occupancy) = best;
     let reason = format!(
-        "tiles of {tile}x{tile} make {} blocks for {sms} multiprocessors and read each input {} times instead of {}; \
-         a library's kernel with tensor cores is faster where one may be called",
+        "tiles of {tile}x{tile} give {} blocks for {sms} multiprocessors and read each input {} times instead of {}; \
+         cuBLASLt with tensor cores is faster",
         gx * gy,
         if k == 0 { 0 } else { n.max(m).div_ceil(tile) },
         n.max(m)
@@ -194,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_advice_can_be_launched_and_covers_the_work() {
+    fn every_recommendation_is_launchable_and_covers_the_work() {
         let sizes = [0, 1, 7, 31, 32, 1000, 1024, 4096, 65_536, 1_000_000, 100_000_000, 10_000_000_000];
         for info in [h200(0), rtx3060(0)] {
             let mut workloads = vec![];
@@ -229,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_change_the_advice_as_they_should() {
+    fn recommendations_depend_on_the_size() {
         let (big, small) = (h200(0), rtx3060(0));
         let large = advise(&big, Workload::Elementwise { elements: 100_000_000, element_bytes: 4 }, None);
         assert_eq!((large.config.grid[0], large.config.block[0]), (132 * 8, 256));
@@ -242,10 +247,10 @@ mod tests {
 
         let square = Workload::Matmul { m: 1024, n: 1024, k: 1024, element_bytes: 4 };
         assert_eq!(advise(&big, square, None).config.block, [32, 32, 1]);
-        // One block of 1024 threads leaves a third of 1536 empty.
+        // One block of 1024 threads leaves a third of 1536 unused.
         assert_eq!(advise(&small, square, None).config.block, [16, 16, 1]);
         let few = Workload::Matmul { m: 64, n: 64, k: 1024, element_bytes: 4 };
-        assert_eq!(advise(&big, few, None).config.block, [8, 8, 1], "more tiles, for there are few");
+        assert_eq!(advise(&big, few, None).config.block, [8, 8, 1], "smaller tiles for few elements");
 
         let rows = advise(&big, Workload::Reduction { rows: 65_536, columns: 768 }, None);
         assert_eq!((rows.config.block[0], rows.config.grid[0]), (256, 8192));
@@ -254,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_sizes_as_people_give_them() {
+    fn names_and_sizes_are_parsed() {
         assert_eq!(
             Workload::parse("matrix_multiply", &[1024, 512, 256]).unwrap(),
             Workload::Matmul { m: 1024, n: 512, k: 256, element_bytes: 4 }

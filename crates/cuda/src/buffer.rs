@@ -1,4 +1,5 @@
-//! Device memory: blocks of the device's pool, freed in stream order, copied to and from the host and between devices.
+//! Device memory: blocks of the device's pool, freed in stream order; copies to and from the host
+//! and between devices.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use crate::context::invalid;
 use crate::pool::{Block, DriverBacking, Tag};
 use crate::{Device, Event, Result, Stream};
 
-/// An allocation on a device, freed when dropped, after the work that uses it.
+/// An allocation on a device. When dropped, it is freed after the work that uses it.
 pub struct Buffer {
     device: Arc<Device>,
     /// `None` once freed.
@@ -17,19 +18,22 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Allocates `bytes` bytes, not initialised, for work on the device's own stream. Not while capturing.
+    /// Allocates `bytes` uninitialized bytes for work on the device's main stream. Not during
+    /// stream capture.
     #[track_caller]
     pub fn new(device: &Arc<Device>, bytes: usize) -> Result<Buffer> {
         Buffer::allocate(device, DriverBacking::MAIN, bytes, Tag::default())
     }
 
-    /// As [`Buffer::new`], under a name that error reports and snapshots show ([`crate::Pool::tag`]).
+    /// Like [`Buffer::new`], with a tag that error reports and snapshots show
+    /// ([`crate::Pool::tag`]).
     #[track_caller]
     pub fn with_tag(device: &Arc<Device>, bytes: usize, tag: Tag) -> Result<Buffer> {
         Buffer::allocate(device, DriverBacking::MAIN, bytes, tag)
     }
 
-    /// Allocates for work on another stream, which may use the memory at once; other streams must wait for it first.
+    /// Allocates for work on another stream, which may use the memory immediately; other streams
+    /// must wait for it first.
     #[track_caller]
     pub fn on_stream(stream: &Stream, bytes: usize) -> Result<Buffer> {
         Buffer::allocate(stream.device(), stream.id(), bytes, Tag::default())
@@ -44,8 +48,8 @@ impl Buffer {
         Ok(Buffer { device: device.clone(), address: block.address(), block: Some(block), bytes })
     }
 
-    /// A new buffer with these contents, brought by the stream for copies while the device's own stream works on; the
-    /// latter's further work waits until they are there.
+    /// Allocates a buffer and uploads `data` on the copy stream while the main stream continues;
+    /// later work on the main stream waits for the upload.
     #[track_caller]
     pub fn prefetch(device: &Arc<Device>, data: &[u8]) -> Result<Buffer> {
         let up = Stream::h2d(device);
@@ -67,20 +71,20 @@ impl Buffer {
         self.address
     }
 
-    /// Its device.
+    /// Returns its device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// The number of the stream it was allocated for.
+    /// Returns the id of the stream that it was allocated for.
     pub fn stream(&self) -> crate::pool::StreamId {
         self.block.map_or(DriverBacking::MAIN, |block| block.stream())
     }
 
-    /// Says that work on another stream of its device uses the buffer: its memory is not handed out again before that
-    /// work is done.
+    /// Records that work on another stream of the device uses the buffer: its memory is not reused
+    /// before that work is done. Like PyTorch's `Tensor.record_stream`.
     pub fn record_stream(&self, stream: &Stream) -> Result<()> {
-        // Streams are known to a pool by number, and another device's numbers are other streams.
+        // A pool identifies streams by id, and ids of another device are other streams.
         self.check_device("a stream", stream.device())?;
         match &self.block {
             Some(block) if block.stream() != stream.id() => self.device.pool().record_stream(block, stream.id()),
@@ -88,7 +92,7 @@ impl Buffer {
         }
     }
 
-    /// As [`Buffer::record_stream`] for the device's own stream.
+    /// Like [`Buffer::record_stream`] for the device's main stream.
     #[inline]
     pub(crate) fn record_main_stream(&self) -> Result<()> {
         match &self.block {
@@ -99,12 +103,12 @@ impl Buffer {
         }
     }
 
-    /// Gives the memory back now and says if something was wrong with it, which a drop can only keep for a later call.
+    /// Frees the memory now and returns an error that a drop could only defer to a later call.
     pub fn free(mut self) -> Result<()> {
         self.block.take().map_or(Ok(()), |block| self.device.free(block))
     }
 
-    /// Refuses what is of another device.
+    /// Checks that the buffer is on `device`.
     pub(crate) fn check_device(&self, what: &str, device: &Arc<Device>) -> Result<()> {
         if Arc::ptr_eq(&self.device, device) {
             return Ok(());
@@ -116,7 +120,8 @@ impl Buffer {
         ))
     }
 
-    /// Has a stream of its device wait for the one this buffer belongs to, and marks the buffer as used there.
+    /// Makes a stream wait for the stream that the buffer was allocated for, and records the
+    /// stream.
     pub(crate) fn acquire_on(&self, stream: &Stream) -> Result<()> {
         self.check_device("a stream", stream.device())?;
         if self.stream() == stream.id() {
@@ -128,13 +133,13 @@ impl Buffer {
         self.record_stream(stream)
     }
 
-    /// Copies from the host, in the order of the device's own stream; returns when `data` may be reused, which may be
-    /// before it is on the device. Lengths must agree.
+    /// Copies from the host in the order of the main stream; returns when `data` may be reused,
+    /// possibly before it is on the device. The lengths must be equal.
     pub fn upload(&self, data: &[u8]) -> Result<()> {
         self.upload_on(&Stream::main(&self.device), data)
     }
 
-    /// As [`Buffer::upload`], in the order of another stream, which first waits for the buffer's own.
+    /// Like [`Buffer::upload`], on another stream, which first waits for the buffer's.
     pub fn upload_on(&self, stream: &Stream, data: &[u8]) -> Result<()> {
         self.check_len("upload", data.len())?;
         self.device.check_not_capturing("an upload")?;
@@ -142,30 +147,31 @@ impl Buffer {
             return Ok(());
         }
         self.acquire_on(stream)?;
-        // SAFETY: the block is as long as `data`, and is handed out again only after this stream's work.
+        // SAFETY: the block is as long as `data`, and is handed out again only after this stream's
+        // work.
         unsafe { self.device.staging(stream.raw(), false).upload(&self.device, stream.raw(), self.address, data) }
     }
 
-    /// Copies to the host after all work before on the device's own stream. Lengths must agree.
+    /// Copies to the host after all earlier work on the main stream. The lengths must be equal.
     pub fn download(&self, data: &mut [u8]) -> Result<()> {
         self.download_on(&Stream::main(&self.device), data)?;
         self.device.take_deferred_error()
     }
 
-    /// As [`Buffer::download`], of as many bytes as `data` has, from a byte on.
+    /// Like [`Buffer::download`], from a byte offset on; `data` determines the number of bytes.
     pub fn download_range(&self, offset: usize, data: &mut [u8]) -> Result<()> {
         self.check_range("download", offset, data.len())?;
         self.download_from(&Stream::main(&self.device), offset, data)?;
         self.device.take_deferred_error()
     }
 
-    /// As [`Buffer::download`], in the order of another stream, which first waits for the buffer's own.
+    /// Like [`Buffer::download`], on another stream, which first waits for the buffer's.
     pub fn download_on(&self, stream: &Stream, data: &mut [u8]) -> Result<()> {
         self.check_len("download", data.len())?;
         self.download_from(stream, 0, data)
     }
 
-    /// The bytes are within the buffer.
+    /// Downloads bytes that the caller has checked to be within the buffer.
     fn download_from(&self, stream: &Stream, offset: usize, data: &mut [u8]) -> Result<()> {
         self.device.check_not_capturing("a download")?;
         if data.is_empty() {
@@ -177,8 +183,8 @@ impl Buffer {
         unsafe { self.device.staging(stream.raw(), true).download(&self.device, stream.raw(), address, data) }
     }
 
-    /// Copies another buffer of the same size into this one, in stream order. From another device it goes straight
-    /// where the two can reach each other, else through the host.
+    /// Copies another buffer of the same size into this one, in stream order. Between devices it
+    /// uses a peer copy if possible, else it goes through the host.
     pub fn copy_from(&self, source: &Buffer) -> Result<()> {
         self.check_len("copy", source.bytes)?;
         if self.bytes > 0 && !Arc::ptr_eq(&self.device, &source.device) {
@@ -187,13 +193,16 @@ impl Buffer {
         self.copy_range_from(0, source, 0, self.bytes)
     }
 
-    /// Copies bytes of a buffer of the same device, from a byte of it on to a byte of this one, in stream order. The two
+    /// Copies a byte range of a buffer of the same device into this one, in stream order. The two
     /// ranges must not overlap.
     pub fn copy_range_from(&self, offset: usize, source: &Buffer, from: usize, bytes: usize) -> Result<()> {
         self.check_range("copy", offset, bytes)?;
         source.check_range("copy", from, bytes)?;
         if !Arc::ptr_eq(&self.device, &source.device) {
-            return Err(invalid("copy", "a part is copied between two devices, copy all of it".into()));
+            return Err(invalid(
+                "copy",
+                "a range cannot be copied between two devices; copy the complete buffer".into(),
+            ));
         }
         if bytes == 0 {
             return Ok(());
@@ -208,7 +217,8 @@ impl Buffer {
         self.device.bind()?;
         let (driver, stream) = (self.device.driver, self.device.work_stream());
         let (to, from) = (self.address + offset as u64, source.address + from as u64);
-        // SAFETY: both allocations hold the bytes from there on; the copy is ordered before any later free of either.
+        // SAFETY: both allocations hold the bytes from there on; the copy is ordered before any
+        // later free of either.
         let result = unsafe { (driver.cuMemcpyDtoDAsync_v2)(to, from, bytes, stream) };
         self.device.check("cuMemcpyDtoDAsync", result)
     }
@@ -222,8 +232,9 @@ impl Buffer {
         main.wait_for(&theirs)?;
         self.device.bind()?;
         let (to, from) = (self.device.context.handle, source.device.context.handle);
-        // SAFETY: both allocations hold `bytes` bytes of the contexts named; the copy comes after all work on the
-        // source, and the source's stream waits for it below, before any later free.
+        // SAFETY: both allocations hold `bytes` bytes of the contexts named; the copy comes after
+        // all work on the source, and the source's stream waits for it below, before any later
+        // free.
         let result = unsafe {
             (self.device.driver.cuMemcpyPeerAsync)(self.address, to, source.address, from, self.bytes, main.raw())
         };
@@ -235,14 +246,14 @@ impl Buffer {
         if bytes == self.bytes {
             return Ok(());
         }
-        Err(invalid(call, format!("{bytes} bytes given, the buffer has {}", self.bytes)))
+        Err(invalid(call, format!("the data has {bytes} bytes, but the buffer {}", self.bytes)))
     }
 
     pub(crate) fn check_range(&self, call: &'static str, offset: usize, bytes: usize) -> Result<()> {
         if offset.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
             return Ok(());
         }
-        Err(invalid(call, format!("{bytes} bytes from byte {offset} on, the buffer has {}", self.bytes)))
+        Err(invalid(call, format!("{bytes} bytes at offset {offset} exceed the buffer of {} bytes", self.bytes)))
     }
 }
 

@@ -1,21 +1,22 @@
-//! Which capture this thread is in: its launches and copies go there, and it may not allocate meanwhile.
+//! Stream capture of this thread: its launches and copies are captured, and it must not allocate
+//! meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 thread_local! {
-    /// The ordinal of the device this thread captures on.
+    /// Ordinal of the device that this thread is capturing on.
     static CAPTURING: Cell<Option<usize>> = const { Cell::new(None) };
-    /// Kernels that the capture holds, each once.
+    /// Distinct kernels of the capture.
     static KERNELS: RefCell<Vec<Arc<str>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whether this thread captures on the device.
+/// Returns true if this thread is capturing on the device.
 pub(crate) fn is_capturing(ordinal: usize) -> bool {
     CAPTURING.get() == Some(ordinal)
 }
 
-/// Remembers a kernel of the capture, for the graph's name in error reports.
+/// Records a kernel of the capture, for the graph's name in error reports.
 pub(crate) fn record_kernel(name: &Arc<str>) {
     KERNELS.with_borrow_mut(|kernels| {
         if !kernels.contains(name) {
@@ -24,7 +25,7 @@ pub(crate) fn record_kernel(name: &Arc<str>) {
     });
 }
 
-/// Marks this thread as capturing until dropped, also by a panic.
+/// Marks this thread as capturing until dropped.
 pub(crate) struct CaptureGuard {
     before: Option<usize>,
 }
@@ -35,7 +36,7 @@ impl CaptureGuard {
         CaptureGuard { before: CAPTURING.replace(Some(ordinal)) }
     }
 
-    /// The kernels noted so far.
+    /// Returns the kernels recorded so far.
     pub fn kernels(&self) -> Vec<Arc<str>> {
         KERNELS.take()
     }
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_capture_is_this_threads_and_ends_with_its_guard() {
+    fn a_capture_is_per_thread_and_ends_with_its_guard() {
         assert!(!is_capturing(0));
         let capture = CaptureGuard::begin(0);
         assert!(is_capturing(0) && !is_capturing(1));

@@ -1,4 +1,5 @@
-//! A GPU's clock: pairs of driver events around work, taken from a pool and read on demand; the profiler and the tuner measure by it.
+//! GPU timing: pairs of driver events around work, taken from a pool and read on demand. Used by
+//! the profiler and the tuner.
 
 use std::collections::BTreeMap;
 use std::ptr::null_mut;
@@ -13,7 +14,7 @@ use bornite_support::tune::{Fallible, Platform, Timer};
 
 use crate::{Device, DeviceInfo, Result};
 
-/// Times work given to an open GPU.
+/// Times work on an open GPU.
 pub struct DeviceClock<'a>(pub &'a Arc<Device>);
 
 impl Clock for DeviceClock<'_> {
@@ -38,13 +39,14 @@ impl Clock for DeviceClock<'_> {
 }
 
 impl Device {
-    /// Whether this thread's work is being captured: then nothing may be timed, tuned or waited for.
+    /// Returns true if this thread is capturing on the device: then nothing may be timed, tuned or
+    /// waited for.
     pub fn is_capturing(&self) -> bool {
         crate::capture::is_capturing(self.info().ordinal)
     }
 }
 
-/// The events of one device.
+/// Timing events of one device.
 pub(crate) struct EventPool {
     device: Arc<Device>,
     state: Mutex<State>,
@@ -56,7 +58,7 @@ struct State {
     origin: Option<Origin>,
 }
 
-/// A moment known on both the GPU's clock and ours.
+/// A moment on both the GPU's and the host's clock.
 #[derive(Clone, Copy)]
 struct Origin {
     event: Event,
@@ -66,10 +68,11 @@ struct Origin {
 #[derive(Clone, Copy)]
 struct Event(cu::CUevent);
 
-// SAFETY: an event is a driver handle, which any thread may use once the context is current there; `bind` makes it so.
+// SAFETY: an event is a driver handle, which any thread may use once the context is current there;
+// `bind` makes it so.
 unsafe impl Send for Event {}
 
-/// Work between two events.
+/// A measurement between two events.
 pub(crate) struct DeviceStopwatch {
     events: Arc<EventPool>,
     start: Event,
@@ -82,13 +85,13 @@ fn timing_failed(error: crate::Error) -> SupportError {
     SupportError::TimingFailed(error.to_string())
 }
 
-/// All GPUs of the machine, for the profiler's reports.
+/// Describes all GPUs of the machine, for the profiler's reports.
 pub(crate) fn device_summaries() -> Vec<DeviceSummary> {
     let count = crate::device_count().unwrap_or(0);
     let pools = EVENT_POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let one = |ordinal: usize| {
         let info = DeviceInfo::query(ordinal).ok()?;
-        // Of GPUs that were timed.
+        // Known for GPUs that were timed.
         let pool = pools.get(&ordinal).and_then(|events| serde_json::to_value(events.device.pool().stats()).ok());
         let (device, name, roofline) = (format!("cuda:{ordinal}"), info.name.clone(), roofline(&info));
         Some(DeviceSummary { device, name, info: serde_json::to_value(&info).unwrap_or_default(), roofline, pool })
@@ -96,21 +99,21 @@ pub(crate) fn device_summaries() -> Vec<DeviceSummary> {
     (0..count).filter_map(one).collect()
 }
 
-/// The best that a GPU can do, from its clocks and widths.
+/// Returns the peak rates of a GPU, computed from its clocks and widths.
 pub fn roofline(info: &DeviceInfo) -> Roofline {
-    // Multiply-adds in f32 a multiprocessor and clock.
+    // f32 multiply-adds per multiprocessor and clock.
     let lanes = match info.compute_capability {
         (7, _) | (8, 0) => 64.0,
         _ => 128.0,
     };
     Roofline {
-        // Two transfers a clock.
+        // Two transfers per clock.
         bytes_per_second: 2.0 * f64::from(info.memory_clock_khz) * 1e3 * f64::from(info.memory_bus_bits) / 8.0,
         flops_per_second: 2.0 * lanes * f64::from(info.multiprocessors) * f64::from(info.clock_khz) * 1e3,
     }
 }
 
-/// The key of tuning results for an open GPU, the driver and NVRTC.
+/// Returns the platform in tuning keys: an open GPU, the driver and NVRTC.
 pub fn platform(device: &Device) -> Result<Platform> {
     let (major, minor) = crate::driver_version()?;
     let mut platform = Platform::named(&device.info().name);
@@ -120,7 +123,7 @@ pub fn platform(device: &Device) -> Result<Platform> {
 }
 
 impl EventPool {
-    /// The device's events, kept for the life of the process as the device itself is.
+    /// Returns the events of a device, which live as long as the process.
     pub fn of(device: &Arc<Device>) -> Arc<EventPool> {
         let mut pools = EVENT_POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || Arc::new(EventPool { device: device.clone(), state: Mutex::default() });
@@ -131,8 +134,8 @@ impl EventPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a measurement on the stream that this thread's work goes to; `None` while it captures, since events of a
-    /// capture have no times.
+    /// Starts a measurement on this thread's work stream; `None` during a capture, since captured
+    /// events have no times.
     pub fn start(self: &Arc<EventPool>) -> Result<Option<DeviceStopwatch>> {
         let device = &self.device;
         if device.is_capturing() {
@@ -145,7 +148,7 @@ impl EventPool {
         Ok(Some(stopwatch))
     }
 
-    /// Ties the GPU's clock to ours, once, while nothing is measured yet.
+    /// Relates the GPU's clock to the host's, once, before the first measurement.
     fn set_origin(&self) -> Result<()> {
         if self.state().origin.is_some() {
             return Ok(());
@@ -202,7 +205,8 @@ impl DeviceStopwatch {
         device.check("cuEventSynchronize", unsafe { (device.driver.cuEventSynchronize)(self.stop.0) })?;
         let duration_ms = self.events.elapsed_ms(self.start, self.stop)?;
         let origin = self.events.state().origin;
-        // The driver gives 32-bit milliseconds: far from the origin they are too coarse for durations, not for places.
+        // The driver returns f32 milliseconds: far from the origin they are too coarse for
+        // durations, but not for start times.
         let start_ms = match origin {
             Some(origin) => origin.at_ms + self.events.elapsed_ms(origin.event, self.start)?,
             None => 0.0,
@@ -217,7 +221,7 @@ impl Drop for DeviceStopwatch {
     }
 }
 
-/// The GPU's own time between two events around the work.
+/// Timer that measures the GPU time between two events around the work.
 pub struct DeviceTimer {
     events: Arc<EventPool>,
     runs: usize,
@@ -225,13 +229,14 @@ pub struct DeviceTimer {
 }
 
 impl DeviceTimer {
-    /// A timer of work that is given to this device.
+    /// Creates a timer for a device.
     pub fn new(device: &Arc<Device>) -> DeviceTimer {
         DeviceTimer::with_repeats(device, 1)
     }
 
-    /// A timer of work that does the same thing so many times, of which the time of one is told: a graph of runs, so
-    /// that a kernel of microseconds is not measured with the host's launches.
+    /// Creates a timer for work that repeats the same thing `runs` times; it returns the time of
+    /// one run. A graph of several runs avoids that the host's launch overhead dominates a kernel
+    /// of microseconds.
     pub fn with_repeats(device: &Arc<Device>, runs: usize) -> DeviceTimer {
         DeviceTimer { events: EventPool::of(device), runs, origin: Instant::now() }
     }
@@ -239,7 +244,7 @@ impl DeviceTimer {
 
 impl Timer for DeviceTimer {
     fn time(&mut self, work: &mut dyn FnMut() -> Fallible<()>) -> Fallible<f64> {
-        let Some(mut stopwatch) = self.events.start()? else { return Err("the device is being captured".into()) };
+        let Some(mut stopwatch) = self.events.start()? else { return Err("the stream is being captured".into()) };
         work()?;
         stopwatch.stop()?;
         Ok(stopwatch.times()?.duration_ms / self.runs as f64)

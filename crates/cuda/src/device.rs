@@ -1,4 +1,4 @@
-//! An open device: its context, its memory pool, its streams, and which device a thread works on.
+//! An open device: its context, memory pool and streams; and the current device of a thread.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,39 +18,40 @@ use crate::staging::Staging;
 use crate::stream::PooledStream;
 use crate::{DeviceInfo, Error, Event, Pool, Result, Stream, driver_release, driver_version, pool};
 
-/// An open device: the primary context, a memory pool, one stream for work and two for copies beside it.
+/// An open device: the primary context, a memory pool, a main stream and two copy streams.
 pub struct Device {
     pub(crate) driver: &'static Driver,
     pub(crate) context: Arc<Context>,
-    /// Where everything is ordered that does not ask for another stream.
+    /// The main stream, used unless another one is specified.
     pub(crate) stream: cu::CUstream,
-    /// Where a captured sequence is recorded. Not `stream`: another thread's work must not end up in a capture.
+    /// Stream for captures. Not the main stream: work of another thread must not end up in a
+    /// capture.
     capture_stream: cu::CUstream,
-    /// Held while a thread captures: there is one capture stream.
+    /// Held during a capture: there is one capture stream.
     pub(crate) capture_lock: Mutex<()>,
-    /// For copies to the device and from it.
+    /// Streams for copies to the device and from it.
     pub(crate) copy_streams: [PooledStream; 2],
     backing: Arc<DriverBacking>,
     pool: Arc<Pool>,
-    /// Streams and events (without and with timing) to be used again.
+    /// Streams and events (without and with timing) for reuse.
     idle_streams: Mutex<Vec<PooledStream>>,
     idle_events: [Mutex<Vec<cu::CUevent>>; 2],
-    /// Pinned memory through which plain memory travels to the device and from it; see [`Device::staging`].
+    /// Pinned memory for copies of pageable memory; see [`Device::staging`].
     staging: [Staging; 4],
-    /// Blocks freed by a thread while it captured.
+    /// Blocks that a thread freed while it was capturing.
     freed_in_capture: Mutex<Vec<Block>>,
-    /// An error met where nobody could be told.
+    /// An error that could not be returned where it occurred.
     deferred_error: Mutex<Option<Error>>,
 }
 
-// SAFETY: streams and events are driver handles, which the driver allows any thread to use once the context is current
-// there; `bind` makes it so before every call.
+// SAFETY: streams and events are driver handles, which the driver allows any thread to use once the
+// context is current there; `bind` makes it so before every call.
 unsafe impl Send for Device {}
 // SAFETY: as above; what changes is behind locks.
 unsafe impl Sync for Device {}
 
 thread_local! {
-    /// The device that this thread works on unless it says otherwise.
+    /// Ordinal of the current device of this thread.
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -59,7 +60,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Device {
-    /// The device `cuda:ordinal`, opened on first use and kept open.
+    /// Returns the device `cuda:ordinal`, opened on first use and never closed.
     pub fn open(ordinal: usize) -> Result<Arc<Device>> {
         static OPEN: Mutex<BTreeMap<usize, Arc<Device>>> = Mutex::new(BTreeMap::new());
         let mut open = lock(&OPEN);
@@ -72,22 +73,22 @@ impl Device {
         Ok(device)
     }
 
-    /// The best device here: most memory times multiprocessors, of equals the first.
+    /// Returns the best device: most memory times multiprocessors; the first of equals.
     pub fn best() -> Result<Arc<Device>> {
         Device::open(best_of(&DeviceInfo::all()?)?)
     }
 
-    /// The device this thread works on: `cuda:0` until [`Device::set_current`].
+    /// Returns the current device of this thread: `cuda:0` until [`Device::set_current`].
     pub fn current() -> Result<Arc<Device>> {
         Device::open(CURRENT.get())
     }
 
-    /// The number of the device this thread works on.
+    /// Returns the ordinal of the current device of this thread.
     pub fn current_ordinal() -> usize {
         CURRENT.get()
     }
 
-    /// Has this thread work on another device. If that cannot be opened, nothing changes.
+    /// Sets the current device of this thread. If it cannot be opened, nothing changes.
     pub fn set_current(ordinal: usize) -> Result<Arc<Device>> {
         let device = Device::open(ordinal)?;
         CURRENT.set(ordinal);
@@ -95,7 +96,7 @@ impl Device {
     }
 
     fn create(ordinal: usize) -> Result<Device> {
-        // Settings first: a typing error there should not cost the opening of a device.
+        // Settings first: an invalid one should not cost the time to open a device.
         let settings = PoolSettings::from_environment()?;
         is_sync()?;
         let (driver, device) = handle(ordinal)?;
@@ -140,23 +141,23 @@ impl Device {
         })
     }
 
-    /// What the device is.
+    /// Returns the properties of the device.
     pub fn info(&self) -> &DeviceInfo {
         &self.context.info
     }
 
-    /// What the device is, with the memory that is free now.
+    /// Returns the properties of the device with the memory that is free now.
     pub fn describe(&self) -> Result<DeviceInfo> {
         let (free, _) = self.memory_bytes()?;
         Ok(DeviceInfo { free_memory_bytes: Some(free), ..self.info().clone() })
     }
 
-    /// The device's memory pool, from which every [`crate::Buffer`] comes.
+    /// Returns the memory pool, from which every [`crate::Buffer`] is allocated.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
-    /// Free and total memory.
+    /// Returns free and total memory in bytes.
     pub fn memory_bytes(&self) -> Result<(u64, u64)> {
         self.bind()?;
         let (mut free, mut total) = (0, 0);
@@ -165,7 +166,7 @@ impl Device {
         Ok((free as u64, total as u64))
     }
 
-    /// Waits until all work given to the device's own stream is done, and reports what went wrong in it.
+    /// Waits for all work on the main stream, and returns its errors.
     pub fn synchronize(&self) -> Result<()> {
         self.bind()?;
         // SAFETY: the stream lives as long as the device.
@@ -174,17 +175,18 @@ impl Device {
         self.take_deferred_error()
     }
 
-    /// The last launches, newest first; 16 at most.
+    /// Returns the last launches, newest first; at most 16.
     pub fn last_launches(&self) -> Vec<LaunchRecord> {
         self.context.launches()
     }
 
-    /// How many launches there were so far, of kernels, graphs and library calls, captured ones among them.
+    /// Returns the number of launches so far: kernels, graphs and library calls, including captured
+    /// ones.
     pub fn launch_count(&self) -> u64 {
         self.context.launch_count()
     }
 
-    /// Whether copies between this device and another go straight from one to the other.
+    /// Returns true if this device can access the memory of another directly (peer access).
     pub fn can_access(&self, other: &Device) -> Result<bool> {
         let ((_, own), (_, peer)) = (handle(self.info().ordinal)?, handle(other.info().ordinal)?);
         let mut can = 0;
@@ -193,8 +195,8 @@ impl Device {
         Ok(can != 0)
     }
 
-    /// Runs `work`, which gives things to the device's own stream, waits for them, and says how many milliseconds they
-    /// took there.
+    /// Runs `work`, which enqueues work on the main stream, waits for it, and returns its time in
+    /// milliseconds.
     pub fn timed<R, E: From<Error>>(
         self: &Arc<Device>,
         work: impl FnOnce() -> std::result::Result<R, E>,
@@ -208,7 +210,8 @@ impl Device {
         Ok((result, end.ms_since(&begin)?))
     }
 
-    /// The stream for launches and device-to-device copies of this thread: the capture's while it captures.
+    /// Returns the stream for launches and device-to-device copies of this thread: the capture
+    /// stream during a capture.
     pub(crate) fn work_stream(&self) -> cu::CUstream {
         if is_capturing(self.info().ordinal) { self.capture_stream } else { self.stream }
     }
@@ -217,23 +220,23 @@ impl Device {
         self.capture_stream
     }
 
-    /// Refuses on a thread that captures: what `call` does cannot be part of a graph.
+    /// Fails if this thread is capturing: `call` cannot be part of a graph.
     pub(crate) fn check_not_capturing(&self, call: &'static str) -> Result<()> {
         if is_capturing(self.info().ordinal) { Err(Error::Capturing { call }) } else { Ok(()) }
     }
 
-    /// Makes the device's context current on this thread; refuses if the context is lost.
+    /// Makes the device's context current on this thread; fails if the context is lost.
     pub(crate) fn bind(&self) -> Result<()> {
         self.context.bind()
     }
 
-    /// Turns a driver result into ours and remembers errors that no later call can recover from.
+    /// Converts a driver result, and records sticky errors.
     pub(crate) fn check(&self, call: &'static str, result: CUresult) -> Result<()> {
         self.context.check(call, result)
     }
 
-    /// Gives a block back to the pool, or keeps it until this thread's capture is over: the pool may have to call the
-    /// driver in ways that would break the capture.
+    /// Returns a block to the pool, or defers that until this thread's capture has ended: the pool
+    /// may need driver calls that would invalidate the capture.
     pub(crate) fn free(&self, block: Block) -> Result<()> {
         if is_capturing(self.info().ordinal) {
             lock(&self.freed_in_capture).push(block);
@@ -242,14 +245,14 @@ impl Device {
         self.pool.free(block)
     }
 
-    /// Frees what was kept while capturing.
+    /// Frees the blocks that were deferred during a capture.
     pub(crate) fn end_capture(&self) {
         for block in std::mem::take(&mut *lock(&self.freed_in_capture)) {
             self.defer_error(self.pool.free(block));
         }
     }
 
-    /// Keeps an error that cannot be returned where it is met, for the next who allocates or waits.
+    /// Stores an error that cannot be returned here, for the next allocation or synchronization.
     pub(crate) fn defer_error(&self, result: Result<()>) {
         if let Err(error) = result
             && self.context.check_alive().is_ok()
@@ -258,24 +261,24 @@ impl Device {
         }
     }
 
-    /// Returns an error that was kept.
+    /// Returns the deferred error, if there is one.
     pub(crate) fn take_deferred_error(&self) -> Result<()> {
         lock(&self.deferred_error).take().map_or(Ok(()), Err)
     }
 
-    /// The staging memory for a stream's copies to the device, or from it. The device's own stream has some for itself:
-    /// copies that wait there must not hold up those beside it.
+    /// Returns the staging memory for a stream's copies to the device, or from it. The main stream
+    /// has its own: its copies wait for earlier work, and must not block those of other streams.
     pub(crate) fn staging(&self, stream: cu::CUstream, from_device: bool) -> &Staging {
         &self.staging[2 * (stream != self.stream) as usize + from_device as usize]
     }
 
-    /// The device's own stream.
+    /// Returns the main stream.
     pub(crate) fn main_stream(&self) -> PooledStream {
         PooledStream { handle: self.stream, id: DriverBacking::MAIN }
     }
 
-    /// A stream that nobody uses: one given back before, or a new one. None is ever destroyed, since the pool may hold
-    /// memory of it.
+    /// Returns an unused stream, or creates one. Streams are never destroyed, since the pool may
+    /// hold memory of them.
     pub(crate) fn take_stream(&self) -> Result<PooledStream> {
         if let Some(pooled_stream) = lock(&self.idle_streams).pop() {
             return Ok(pooled_stream);
@@ -293,7 +296,7 @@ impl Device {
         lock(&self.idle_streams).push(pooled_stream);
     }
 
-    /// An event that nobody uses.
+    /// Returns an unused event, or creates one.
     pub(crate) fn take_event(&self, timed: bool) -> Result<cu::CUevent> {
         if let Some(event) = lock(&self.idle_events[timed as usize]).pop() {
             return Ok(event);
@@ -310,7 +313,7 @@ impl Device {
         lock(&self.idle_events[timed as usize]).push(event);
     }
 
-    /// The stream of a number that the pool knows.
+    /// Returns a stream by its id in the pool.
     pub(crate) fn pooled_stream(&self, id: pool::StreamId) -> Result<PooledStream> {
         self.backing.pooled_stream(id)
     }

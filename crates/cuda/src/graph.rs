@@ -10,25 +10,26 @@ use crate::capture::CaptureGuard;
 use crate::context::{invalid, is_launch_blocking};
 use crate::{Buffer, Device, Result, Stream};
 
-/// Buffers and functions that a sequence refers to by address.
+/// Buffers and functions that a graph refers to by address.
 type Retained = Vec<Arc<dyn Any + Send + Sync>>;
 
-/// A captured sequence, with everything it touches but its arguments.
+/// An executable CUDA graph, with everything that it uses except its arguments.
 pub struct Graph {
     device: Arc<Device>,
     executable: cu::CUgraphExec,
     nodes: usize,
-    /// What error reports call it.
+    /// Name in error reports.
     name: Arc<str>,
     retained: Retained,
-    /// Memory that it uses and does not keep alive: the caller passes it at each launch.
+    /// Memory that it uses but does not keep alive: the caller passes it at each launch.
     arguments: Vec<ArgumentRange>,
 }
 
-/// Memory of a buffer that a graph uses without keeping it alive. See [`Graph::capture_with`].
+/// A byte range of a buffer that a graph uses without keeping it alive. See
+/// [`Graph::capture_with`].
 #[derive(Clone, Copy)]
 pub struct GraphArgument<'a> {
-    /// The buffer, alive until the launch is in its stream.
+    /// The buffer, which must be alive until the launch is enqueued.
     pub buffer: &'a Buffer,
     /// Offset of the first byte.
     pub offset: usize,
@@ -36,7 +37,7 @@ pub struct GraphArgument<'a> {
     pub bytes: usize,
 }
 
-/// Device addresses of an argument.
+/// Device address and size of an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ArgumentRange {
     address: u64,
@@ -44,12 +45,12 @@ struct ArgumentRange {
 }
 
 impl GraphArgument<'_> {
-    /// Device address of the first byte.
+    /// Returns the device address of the first byte.
     pub fn address(&self) -> u64 {
         self.buffer.address() + self.offset as u64
     }
 
-    /// The addresses, if they are within the buffer and on the device.
+    /// Returns the address range if it is within the buffer and on the device.
     fn range(&self, device: &Arc<Device>) -> Result<ArgumentRange> {
         self.buffer.check_device("a graph", device)?;
         self.buffer.check_range("graph argument", self.offset, self.bytes)?;
@@ -61,38 +62,43 @@ fn ranges(device: &Arc<Device>, arguments: &[GraphArgument<'_>]) -> Result<Vec<A
     arguments.iter().map(|argument| argument.range(device)).collect()
 }
 
-/// Validates that a launch has the arguments of the capture. The message names the first that differs.
+/// Checks that a launch has the arguments of the capture. The message names the first that differs.
 fn check_arguments(captured: &[ArgumentRange], passed: &[ArgumentRange]) -> Result<()> {
     let fail = |what: String| Err(invalid("cuGraphLaunch", what));
     if captured.len() != passed.len() {
-        return fail(format!("the graph has {} arguments, the launch {}", captured.len(), passed.len()));
+        return fail(format!(
+            "the graph was captured with {} arguments, but the launch has {}",
+            captured.len(),
+            passed.len()
+        ));
     }
     match captured.iter().zip(passed).position(|(captured, passed)| captured != passed) {
         None => Ok(()),
         Some(n) => {
             let (ArgumentRange { address, bytes }, passed) = (captured[n], passed[n]);
             fail(format!(
-                "argument {n} was {bytes} bytes at {address:#x} when the graph was captured, now it is {} at {:#x}; \
-                 capture again",
+                "argument {n} had {bytes} bytes at {address:#x} when the graph was captured, but now has {} at {:#x}; \
+                 capture the graph again",
                 passed.bytes, passed.address
             ))
         }
     }
 }
 
-/// How a graph took a new sequence.
+/// Result of updating a graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GraphUpdate {
-    /// The sequence has the same shape: addresses and values were exchanged, which takes microseconds.
+    /// Same topology: addresses and values were replaced, which takes microseconds.
     InPlace,
-    /// The sequence has another shape: the graph was made anew.
+    /// Different topology: the graph was instantiated again.
     Rebuilt,
 }
 
-// SAFETY: an executable graph may be used from any thread, one at a time: `launch` takes `&mut self`.
+// SAFETY: an executable graph may be used from any thread, one at a time: `launch` takes `&mut
+// self`.
 unsafe impl Send for Graph {}
 
-/// A captured sequence that cannot be launched yet.
+/// A captured graph that is not instantiated yet.
 struct CapturedGraph {
     device: Arc<Device>,
     graph: cu::CUgraph,
@@ -110,13 +116,13 @@ impl Drop for CapturedGraph {
 }
 
 impl CapturedGraph {
-    /// Captures what `work` gives to the device.
+    /// Captures the work that `work` enqueues.
     fn capture<E: From<crate::Error>>(
         device: &Arc<Device>,
         work: impl FnOnce() -> std::result::Result<(), E>,
     ) -> std::result::Result<CapturedGraph, E> {
-        device.check_not_capturing("a capture")?;
-        let _one_at_a_time = device.capture_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        device.check_not_capturing("another capture")?;
+        let _exclusive = device.capture_lock.lock().unwrap_or_else(PoisonError::into_inner);
         device.bind()?;
         let driver = device.driver;
         let stream = device.capture_stream();
@@ -147,7 +153,7 @@ impl CapturedGraph {
     }
 }
 
-/// What error reports call a graph: its size and its kernels.
+/// Name of a graph in error reports: its size and its kernels.
 fn graph_name(nodes: usize, kernels: &[Arc<str>]) -> String {
     const MAX_NAMED: usize = 8;
     let mut name = format!("graph of {nodes} nodes");
@@ -161,7 +167,7 @@ fn graph_name(nodes: usize, kernels: &[Arc<str>]) -> String {
     name
 }
 
-/// A capture under way: ended also when the work panics, so that the stream is usable again.
+/// A capture in progress; ended also if the work panics, so that the stream is usable again.
 struct OngoingCapture<'a> {
     device: &'a Device,
     stream: cu::CUstream,
@@ -185,17 +191,19 @@ impl Drop for OngoingCapture<'_> {
     fn drop(&mut self) {
         let (graph, _) = self.end();
         if !graph.is_null() {
-            // SAFETY: captured above and known to nobody.
+            // SAFETY: captured above and not used elsewhere.
             unsafe { (self.device.driver.cuGraphDestroy)(graph) };
         }
     }
 }
 
 impl Graph {
-    /// Captures what `work` gives to the device instead of running it. `work` must not allocate or wait.
+    /// Captures the work that `work` enqueues instead of running it. `work` must not allocate or
+    /// wait.
     ///
     /// # Safety
-    /// `retained` must hold every buffer and function that `work` uses: a launch goes to their addresses.
+    /// `retained` must contain every buffer and function that `work` uses: a launch accesses their
+    /// addresses.
     pub unsafe fn capture<E: From<crate::Error>>(
         device: &Arc<Device>,
         retained: Vec<Arc<dyn Any + Send + Sync>>,
@@ -205,11 +213,13 @@ impl Graph {
         unsafe { Graph::capture_with(device, retained, &[], work) }
     }
 
-    /// As [`Graph::capture`], for work that also uses `arguments`. The graph does not keep those alive:
-    /// [`Graph::launch_with`] is passed live buffers at the same addresses, these or others.
+    /// Like [`Graph::capture`], for work that also uses `arguments`. The graph does not keep those
+    /// alive: [`Graph::launch_with`] is passed live buffers at the same addresses, the same or
+    /// others.
     ///
     /// # Safety
-    /// `retained` and `arguments` must hold every buffer and function that `work` uses: a launch goes to their addresses.
+    /// `retained` and `arguments` must contain every buffer and function that `work` uses: a launch
+    /// accesses their addresses.
     pub unsafe fn capture_with<E: From<crate::Error>>(
         device: &Arc<Device>,
         retained: Vec<Arc<dyn Any + Send + Sync>>,
@@ -223,9 +233,9 @@ impl Graph {
         Ok(Graph { device: device.clone(), executable, nodes, name, retained, arguments })
     }
 
-    /// Captures another sequence in place of this one. Where it has the same shape (the same kernels in the same order,
-    /// with other addresses, values or sizes) that is much faster than a new graph. After an error the graph is as it
-    /// was.
+    /// Captures new work in place of the old. If the topology is the same (the same kernels in the
+    /// same order, with other addresses, values or sizes), that is much faster than a new graph.
+    /// After an error the graph is unchanged.
     ///
     /// # Safety
     /// As for [`Graph::capture`].
@@ -238,7 +248,7 @@ impl Graph {
         unsafe { self.update_with(retained, &[], work) }
     }
 
-    /// As [`Graph::update`], for work that also uses `arguments`.
+    /// Like [`Graph::update`], for work that also uses `arguments`.
     ///
     /// # Safety
     /// As for [`Graph::capture_with`].
@@ -267,42 +277,46 @@ impl Graph {
             device.check("cuGraphExecUpdate", result)?;
             GraphUpdate::InPlace
         };
-        // Buffers are freed in stream order and modules unloaded after what runs, so earlier launches are safe.
+        // Buffers are freed in stream order and modules unloaded after what runs, so earlier
+        // launches are safe.
         (self.retained, self.arguments) = (retained, arguments);
         (self.nodes, self.name) = (captured.nodes, captured.name.clone());
         if let Some(old) = old {
-            // SAFETY: made by an instantiation here, destroyed once; the driver waits for a running launch.
+            // SAFETY: made by an instantiation here, destroyed once; the driver waits for a running
+            // launch.
             device.check("cuGraphExecDestroy", unsafe { (device.driver.cuGraphExecDestroy)(old) })?;
         }
         Ok(updated)
     }
 
-    /// How many launches, copies and fills it has.
+    /// Returns the number of launches, copies and fills.
     pub fn nodes(&self) -> usize {
         self.nodes
     }
 
-    /// Gives the whole sequence to the device. A graph with arguments is launched by [`Graph::launch_with`].
+    /// Launches the graph on the main stream. A graph with arguments is launched by
+    /// [`Graph::launch_with`].
     pub fn launch(&mut self) -> Result<()> {
         self.launch_with(&[])
     }
 
-    /// Gives the whole sequence to the device. An error if address or size of an argument is not that of the capture.
+    /// Launches the graph on the main stream. Fails if the address or size of an argument differs
+    /// from the capture.
     pub fn launch_with(&mut self, arguments: &[GraphArgument<'_>]) -> Result<()> {
         check_arguments(&self.arguments, &ranges(&self.device, arguments)?)?;
         for argument in arguments {
-            // One that was allocated for another stream is not handed out again before this launch is done.
+            // A buffer of another stream must not be reused before this launch is done.
             argument.buffer.record_main_stream()?;
         }
         self.launch_raw(self.device.stream)
     }
 
-    /// Gives the whole sequence to another stream of the device.
+    /// Launches the graph on another stream of the device.
     ///
     /// # Safety
-    /// All work on other streams that touches the same memory, cuBLASLt's workspace included, must be ordered before
-    /// or after this launch ([`Stream::wait_for`]): a kernel that was promised to stay within its buffers may leave
-    /// them if its inputs change while it runs.
+    /// All work on other streams that touches the same memory, cuBLASLt's workspace included, must
+    /// be ordered before or after this launch ([`Stream::wait_for`]): a kernel that was promised to
+    /// stay within its buffers may leave them if its inputs change while it runs.
     pub unsafe fn launch_on(&mut self, stream: &Stream) -> Result<()> {
         if !Arc::ptr_eq(stream.device(), &self.device) {
             let (ours, theirs) = (self.device.info().label(), stream.device().info().label());
@@ -320,11 +334,13 @@ impl Graph {
     fn launch_raw(&mut self, stream: cu::CUstream) -> Result<()> {
         self.device.bind()?;
         self.device.context.record_launch(&self.name, [0; 3], [0; 3]);
-        // SAFETY: the graph is launched by one thread at a time, and all memory that it refers to is alive until the
-        // launch is done. Kept buffers are alive for as long as the graph is. The addresses of its arguments are those of
-        // buffers that the caller holds during this call: `launch_with` has compared them. Such a buffer may be dropped as
-        // soon as this returns; its block is then handed out again only to work that comes after this launch in the stream
-        // (`record_main_stream` for blocks of other streams), and the pool waits for the stream before it returns a segment.
+        // SAFETY: the graph is launched by one thread at a time, and all memory that it refers to
+        // is alive until the launch is done. Retained buffers live as long as the graph. The
+        // addresses of its arguments are those of buffers that the caller holds during this call:
+        // `launch_with` has compared them. Such a buffer may be dropped as soon as this returns;
+        // its block is then reused only by work after this launch in the stream
+        // (`record_main_stream` for blocks of other streams), and the pool waits for the stream
+        // before it releases a segment.
         let result = unsafe { (self.device.driver.cuGraphLaunch)(self.executable, stream) };
         self.device.check("cuGraphLaunch", result)?;
         if !is_launch_blocking() {
@@ -351,22 +367,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_launch_has_the_arguments_of_the_capture() {
+    fn a_launch_must_have_the_arguments_of_the_capture() {
         let at = |address: u64, bytes: usize| ArgumentRange { address, bytes };
         let captured = [at(512, 8), at(1024, 16)];
         check_arguments(&[], &[]).unwrap();
         check_arguments(&captured, &captured).unwrap();
         for (passed, message) in [
-            (&[][..], "the graph has 2 arguments, the launch 0"),
+            (&[][..], "the graph was captured with 2 arguments, but the launch has 0"),
             (
                 &[at(512, 8), at(1536, 16)],
-                "argument 1 was 16 bytes at 0x400 when the graph was captured, now it is 16 at 0x600",
+                "argument 1 had 16 bytes at 0x400 when the graph was captured, but now has 16 at 0x600",
             ),
             (
                 &[at(512, 16), at(1024, 16)],
-                "argument 0 was 8 bytes at 0x200 when the graph was captured, now it is 16 at 0x200",
+                "argument 0 had 8 bytes at 0x200 when the graph was captured, but now has 16 at 0x200",
             ),
-            (&[at(1024, 16), at(512, 8)], "argument 0 was 8 bytes"),
+            (&[at(1024, 16), at(512, 8)], "argument 0 had 8 bytes"),
         ] {
             let error = check_arguments(&captured, passed).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");

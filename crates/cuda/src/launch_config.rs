@@ -1,29 +1,29 @@
-//! The shape of a launch, and how the driver is told of what is not a shape.
+//! Launch configuration and its encoding as driver attributes.
 
 use std::mem::MaybeUninit;
 
 use cudarc::driver::sys::{self as cu, CUlaunchAttributeID_enum as AttributeId};
 
-/// How many threads to launch, in what order.
+/// Grid, block and options of a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaunchConfig {
-    /// Blocks.
+    /// Blocks per axis.
     pub grid: [u32; 3],
-    /// Threads a block.
+    /// Threads per block and axis.
     pub block: [u32; 3],
-    /// Shared memory of each block beside what the kernel declares. Past 48 KB it is asked for, up to what the device
-    /// has.
+    /// Dynamic shared memory per block. Above 48 KB the launch opts in, up to the device's limit.
     pub shared_bytes: u32,
-    /// Blocks that run together and reach each other's shared memory (compute capability 9.0 up).
+    /// Thread block cluster size (compute capability 9.0 or newer).
     pub cluster: Option<[u32; 3]>,
-    /// Whether all blocks must run at once, so that they may wait for each other.
+    /// Cooperative launch: all blocks are resident at once, so that they may wait for each other.
     pub cooperative: bool,
-    /// Whether the kernel may begin before the one ahead of it in the stream has ended (`griddepcontrol`, 9.0 up).
+    /// Programmatic dependent launch: the kernel may start before the previous one in the stream
+    /// has finished (`griddepcontrol`, 9.0 or newer).
     pub programmatic_dependent_launch: bool,
 }
 
 impl LaunchConfig {
-    /// A plain launch.
+    /// Creates a plain launch.
     pub fn new(grid: [u32; 3], block: [u32; 3]) -> LaunchConfig {
         LaunchConfig {
             grid,
@@ -35,18 +35,18 @@ impl LaunchConfig {
         }
     }
 
-    /// Threads of a block; `u64::MAX` where there are more.
+    /// Returns the threads per block, saturated at `u64::MAX`.
     pub(crate) fn threads(&self) -> u64 {
         self.block.iter().fold(1, |threads: u64, &n| threads.saturating_mul(u64::from(n)))
     }
 
-    /// Whether it needs no attribute.
+    /// Returns true if it needs no launch attributes.
     pub(crate) fn is_plain(&self) -> bool {
         self.cluster.is_none() && !self.cooperative && !self.programmatic_dependent_launch
     }
 }
 
-/// What a launch asks beyond its shape, and how many entries that is.
+/// Returns the launch attributes and their number.
 pub(crate) fn attributes(config: &LaunchConfig) -> ([cu::CUlaunchAttribute; 3], u32) {
     // SAFETY: integers, and unions of them, all of which may be zero; `IGNORE` is 0.
     let mut list: [cu::CUlaunchAttribute; 3] = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -57,7 +57,8 @@ pub(crate) fn attributes(config: &LaunchConfig) -> ([cu::CUlaunchAttribute; 3], 
         entry.id = id;
         &mut entry.value as *mut cu::CUlaunchAttributeValue
     };
-    // SAFETY: each pointer is to an entry of the list, and each entry's field is the one that its id names.
+    // SAFETY: each pointer is to an entry of the list, and each entry's field is the one that its
+    // id names.
     unsafe {
         if let Some([x, y, z]) = config.cluster {
             let value = entry(AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_launch_asks_only_for_what_it_needs() {
+    fn only_needed_attributes_are_set() {
         let plain = LaunchConfig::new([4, 1, 1], [128, 1, 1]);
         assert!(plain.is_plain());
         assert_eq!((plain.threads(), LaunchConfig::new([1; 3], [u32::MAX; 3]).threads()), (128, u64::MAX));

@@ -1,9 +1,10 @@
-//! CUDA at run time: libraries found and opened when first needed, devices, memory, NVRTC, launches, graphs,
+//! CUDA at run time: libraries opened on first use, devices, memory, NVRTC, launches, graphs,
 //! matrix products by cuBLASLt, a cache of compiled kernels on disk.
 //!
-//! Nothing of CUDA is needed to build, and a missing library is an [`Error`] that says how to get it, never a panic.
-//! This crate must not know of tensors or models. `unsafe` is at home here: every block calls the driver, NVRTC or
-//! cuBLASLt through a table of checked signatures (`api.rs`), but for one that asks libc where a library lies.
+//! CUDA is not needed to build, and a missing library is an [`Error`] that says how to install it,
+//! never a panic. This crate must not know of tensors or models. It contains most of the `unsafe`
+//! code: every block calls the driver, NVRTC or cuBLASLt through a table of checked signatures
+//! (`api.rs`), except one that asks libc for the path of a library.
 #![allow(unsafe_code)]
 
 mod advice;

@@ -1,46 +1,46 @@
-//! How many threads of a kernel a multiprocessor holds, computed from what the kernel takes and what the device has.
+//! Occupancy of a kernel, computed from its resources and the device's properties.
 
 use crate::DeviceInfo;
 
-/// What a kernel takes of a multiprocessor.
+/// Resources that a kernel uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct KernelResources {
-    /// Registers a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Shared memory a block that the kernel declares.
+    /// Static shared memory per block.
     pub static_shared_bytes: u32,
-    /// Local memory a thread: registers that did not fit, and arrays indexed at run time.
+    /// Local memory per thread: spilled registers, and arrays indexed at run time.
     pub spill_bytes: u32,
-    /// Threads a block may have, for its registers.
+    /// Maximum threads per block, given its registers.
     pub max_threads_per_block: u32,
 }
 
-/// What keeps a multiprocessor from holding more blocks.
+/// Resource that limits the occupancy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limiter {
-    /// It holds all the threads it can.
+    /// Maximum number of resident threads.
     Threads,
-    /// It holds as many blocks as it can count.
+    /// Maximum number of resident blocks.
     Blocks,
     /// Registers.
     Registers,
     /// Shared memory.
     SharedMemory,
-    /// A block does not fit at all.
+    /// A single block does not fit.
     TooLarge,
 }
 
-/// How full a multiprocessor gets.
+/// Occupancy of a multiprocessor.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Occupancy {
-    /// Blocks that it holds at once.
+    /// Resident blocks.
     pub blocks: u32,
-    /// Warps that it holds at once.
+    /// Resident warps.
     pub warps: u32,
-    /// Those warps as a share of the most it could hold, 0 to 1.
+    /// Resident warps as a fraction of the maximum, 0 to 1.
     pub share: f64,
-    /// What keeps it from holding more.
+    /// Resource that limits it.
     pub limiter: Limiter,
 }
 
@@ -52,15 +52,15 @@ impl Occupancy {
     }
 }
 
-/// Registers are handed to warps in pieces of so many.
+/// Allocation unit of registers per warp.
 const REGISTER_ALLOCATION_UNIT: u32 = 256;
-/// A multiprocessor has four parts with registers of their own.
+/// Partitions of a multiprocessor, each with its own registers.
 const SUBPARTITIONS: u32 = 4;
-/// Shared memory is handed to blocks in pieces of so many bytes.
+/// Allocation unit of shared memory per block, in bytes.
 const SHARED_ALLOCATION_BYTES: u32 = 128;
 
-/// How many blocks of so many threads a multiprocessor holds (CUDA's occupancy calculator;
-/// [`crate::Function::occupancy`] asks the driver).
+/// Computes the occupancy like CUDA's occupancy calculator; [`crate::Function::occupancy`] asks the
+/// driver.
 pub fn occupancy(info: &DeviceInfo, threads: u32, kernel: KernelResources, dynamic_shared_bytes: u32) -> Occupancy {
     let full = |blocks, limiter| Occupancy::new(info, threads, blocks, limiter);
     let warps = threads.div_ceil(info.warp_size.max(1));
@@ -77,7 +77,7 @@ pub fn occupancy(info: &DeviceInfo, threads: u32, kernel: KernelResources, dynam
         0 => u32::MAX,
         registers => {
             let registers_per_warp = (registers * info.warp_size).next_multiple_of(REGISTER_ALLOCATION_UNIT);
-            // A part holds whole warps.
+            // A partition holds complete warps.
             info.registers_per_multiprocessor / SUBPARTITIONS / registers_per_warp * SUBPARTITIONS / warps
         }
     };
@@ -100,7 +100,7 @@ mod tests {
     use crate::info::tests::{h200, rtx3060};
 
     #[test]
-    fn counts_are_those_of_the_calculator() {
+    fn results_match_the_occupancy_calculator() {
         let (big, small) = (h200(0), rtx3060(0));
         // device, threads, registers, shared bytes, blocks, limiter
         for (info, threads, registers, shared, blocks, limiter) in [

@@ -1,4 +1,4 @@
-//! PinnedBuffer host memory, which copy engines reach by themselves, and copies that run beside other work.
+//! Pinned host memory and asynchronous copies.
 
 use std::ffi::c_void;
 use std::ops::{Deref, DerefMut};
@@ -10,8 +10,8 @@ use cudarc::driver::sys::{self as cu, CUresult};
 use crate::context::invalid;
 use crate::{Buffer, Device, Event, Result, Stream};
 
-/// Host memory that the system may not move or swap out. Getting it takes long, and the driver frees it only once all
-/// work of the device is done: keep it.
+/// Page-locked host memory. Allocation is slow, and freeing waits for all work of the device: reuse
+/// it.
 pub struct PinnedBuffer {
     device: Arc<Device>,
     base: *mut c_void,
@@ -24,13 +24,14 @@ unsafe impl Send for PinnedBuffer {}
 unsafe impl Sync for PinnedBuffer {}
 
 impl PinnedBuffer {
-    /// `bytes` bytes of zeros.
+    /// Allocates `bytes` zeroed bytes.
     pub fn new(device: &Arc<Device>, bytes: usize) -> Result<PinnedBuffer> {
         device.bind()?;
         device.check_not_capturing("an allocation")?;
         let mut base = null_mut();
         let flags = cu::CU_MEMHOSTALLOC_PORTABLE;
-        // SAFETY: writes one address; the driver refuses empty allocations, so that one byte is asked for at least.
+        // SAFETY: writes one address; the driver refuses empty allocations, so that one byte is
+        // asked for at least.
         let result = unsafe { (device.driver.cuMemHostAlloc)(&mut base, bytes.max(1), flags) };
         device.check("cuMemHostAlloc", result)?;
         // SAFETY: the driver gave so many bytes, which nobody else knows.
@@ -38,7 +39,7 @@ impl PinnedBuffer {
         Ok(PinnedBuffer { device: device.clone(), base, bytes })
     }
 
-    /// A copy of `data`.
+    /// Allocates a copy of `data`.
     pub fn from_bytes(device: &Arc<Device>, data: &[u8]) -> Result<PinnedBuffer> {
         let mut pinned = PinnedBuffer::new(device, data.len())?;
         pinned.copy_from_slice(data);
@@ -50,7 +51,8 @@ impl Deref for PinnedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the allocation holds so many initialised bytes; a copy that writes them owns this value meanwhile.
+        // SAFETY: the allocation holds so many initialised bytes; a copy that writes them owns this
+        // value meanwhile.
         unsafe { std::slice::from_raw_parts(self.base.cast(), self.bytes) }
     }
 }
@@ -65,14 +67,15 @@ impl DerefMut for PinnedBuffer {
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
         if self.device.bind().is_ok() {
-            // SAFETY: from `cuMemHostAlloc`, freed once, with no copy under way: that would own this value.
+            // SAFETY: from `cuMemHostAlloc`, freed once, with no copy under way: that would own
+            // this value.
             let result = unsafe { (self.device.driver.cuMemFreeHost)(self.base) };
             self.device.defer_error(self.device.check("cuMemFreeHost", result));
         }
     }
 }
 
-/// A copy under way. It holds what it copies from or to until it is done.
+/// An asynchronous copy. Holds its host memory until it is done.
 pub struct Transfer<T> {
     held: Option<T>,
     begin: Event,
@@ -80,23 +83,23 @@ pub struct Transfer<T> {
 }
 
 impl<T> Transfer<T> {
-    /// Whether it is done.
+    /// Returns true if it is done.
     pub fn is_done(&self) -> Result<bool> {
         self.end.is_done()
     }
 
-    /// Has a stream's further work wait for it.
+    /// Makes later work on `stream` wait for the copy.
     pub fn order_before(&self, stream: &Stream) -> Result<()> {
         stream.wait(&self.end)
     }
 
-    /// Waits until it is done; returns what it held and how many milliseconds it took on the device.
+    /// Waits until it is done; returns the host memory and the time on the device in milliseconds.
     pub fn finish(mut self) -> Result<(T, f64)> {
         self.end.synchronize()?;
         let ms = self.end.ms_since(&self.begin)?;
         match self.held.take() {
             Some(held) => Ok((held, ms)),
-            None => Err(invalid("finish", "the copy was finished before".into())),
+            None => Err(invalid("finish", "the copy is already finished".into())),
         }
     }
 }
@@ -104,26 +107,28 @@ impl<T> Transfer<T> {
 impl<T> Drop for Transfer<T> {
     fn drop(&mut self) {
         if self.held.is_some() {
-            // The copy engine must be done with pinned memory before that is freed. If the device is lost, it is.
+            // The copy engine must not access pinned memory after it is freed. On a lost device it
+            // does not.
             let _ = self.end.synchronize();
         }
     }
 }
 
 impl Stream {
-    /// Starts copying pinned memory to a buffer of the same size. The stream first waits for the buffer's own; let
-    /// those that use the buffer wait by [`Transfer::order_before`].
+    /// Starts a copy of pinned memory to a buffer of the same size. The stream first waits for the
+    /// buffer's; streams that use the buffer can wait with [`Transfer::order_before`].
     pub fn upload(&self, from: PinnedBuffer, to: &Buffer) -> Result<Transfer<PinnedBuffer>> {
         to.check_len("upload", from.len())?;
         let (base, bytes, address) = (from.base, from.bytes, to.address());
         self.transfer(from, &[to], "cuMemcpyHtoDAsync", bytes, |stream| {
-            // SAFETY: the pinned memory is held by the transfer until the copy is done; the buffer is as long, and is
-            // freed in this stream's order.
+            // SAFETY: the pinned memory is held by the transfer until the copy is done; the buffer
+            // is as long, and is freed in this stream's order.
             unsafe { (self.device().driver.cuMemcpyHtoDAsync_v2)(address, base, bytes, stream) }
         })
     }
 
-    /// Starts copying a buffer to pinned memory of the same size. The stream first waits for the buffer's own.
+    /// Starts a copy of a buffer to pinned memory of the same size. The stream first waits for the
+    /// buffer's.
     pub fn download(&self, from: &Buffer, to: PinnedBuffer) -> Result<Transfer<PinnedBuffer>> {
         from.check_len("download", to.len())?;
         let (base, bytes, address) = (to.base, to.bytes, from.address());
@@ -133,12 +138,12 @@ impl Stream {
         })
     }
 
-    /// Starts copying a buffer to another of the same size on this stream's device, having waited for the streams of
-    /// both.
+    /// Starts a copy of a buffer to another of the same size on this stream's device. The stream
+    /// first waits for the streams of both.
     pub fn copy(&self, from: &Buffer, to: &Buffer) -> Result<Transfer<()>> {
         to.check_len("copy", from.bytes())?;
         if !Arc::ptr_eq(from.device(), self.device()) {
-            return Err(invalid("copy", "the source is on another device: use Buffer::copy_from".into()));
+            return Err(invalid("copy", "the source is on another device; use Buffer::copy_from".into()));
         }
         let bytes = from.bytes();
         self.transfer((), &[from, to], "cuMemcpyDtoDAsync", bytes, |stream| {
@@ -157,7 +162,7 @@ impl Stream {
     ) -> Result<Transfer<T>> {
         let device = self.device();
         if buffers.iter().any(|buffer| !Arc::ptr_eq(buffer.device(), device)) {
-            return Err(invalid(call, "the buffer is on another device than the stream".into()));
+            return Err(invalid(call, "the buffer and the stream are on different devices".into()));
         }
         device.check_not_capturing("a copy")?;
         for buffer in buffers {
@@ -168,7 +173,7 @@ impl Stream {
         if bytes > 0 {
             device.check(call, start(self.raw()))?;
         }
-        // If this fails the copy may be under way and nobody could tell when it ends: wait for it here.
+        // If this fails, the end of the copy is not known: wait for it here.
         if let Err(error) = end.record(self) {
             let _ = self.synchronize();
             return Err(error);

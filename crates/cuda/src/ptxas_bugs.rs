@@ -1,22 +1,25 @@
-//! Two faults of NVIDIA's assembler around signs of integers. Whatever wrote the program, its PTX is right and its result is not.
+//! Detection of two bugs of NVIDIA's assembler (ptxas) in the negation of integers: the PTX is
+//! correct, but the machine code is not.
 //!
-//! Before 13.4 it makes one instruction (`VIMNMX3`) of `max(max(a, -b), c)` over 32 bits on Hopper and on Blackwell for data centres, and
-//! takes `b` without its sign. Before 13.3 it negates 16 bits as 32, so that −(−32768) is 32768 where it is compared or widened,
-//! on every architecture. So says the machine code of NVRTC 12.8, 12.9 and 13.0 to 13.4 for `sm_75` to `sm_121`; without optimisation
-//! all of them are right. Programs in which it could happen are found by their PTX.
+//! Before 13.4, on Hopper and data-center Blackwell, ptxas combines `max(max(a, -b), c)` of 32-bit
+//! integers into one instruction (`VIMNMX3`) and drops the negation of `b`. Before 13.3, on every
+//! architecture, it negates 16-bit integers in 32 bits, so that −(−32768) is 32768 when it is
+//! compared or widened. Both were found in the machine code of NVRTC 12.8, 12.9 and 13.0 to 13.4
+//! for `sm_75` to `sm_121`; without optimization all of them are correct. Kernels that could be
+//! affected are found by their PTX.
 
 use std::collections::HashSet;
 
-/// The first release that has neither fault.
+/// First release without either bug.
 pub(crate) const FIXED_RELEASE: (u32, u32) = (13, 4);
-/// The first one that negates 16 bits as such.
+/// First release with correct 16-bit negation.
 const NEG16_FIXED_RELEASE: (u32, u32) = (13, 3);
 
-/// Whether a release's assembler could get a program wrong.
+/// Returns true if ptxas of a release could miscompile the PTX.
 pub(crate) fn may_miscompile(release: (u32, u32), arch: &str, ptx: &str) -> bool {
     let minmax3 = release < FIXED_RELEASE && ["sm_90", "sm_100", "sm_103"].contains(&arch.trim_end_matches(['a', 'f']));
     let neg16 = release < NEG16_FIXED_RELEASE;
-    // Registers are named anew in every function.
+    // Register names are local to a function.
     let mut functions = ptx.split(".func").flat_map(|part| part.split(".entry"));
     functions.any(|function| {
         let instructions: Vec<_> = function.split(';').filter_map(Instruction::new).collect();
@@ -24,11 +27,13 @@ pub(crate) fn may_miscompile(release: (u32, u32), arch: &str, ptx: &str) -> bool
     })
 }
 
-/// A largest or smallest of three integers, of which one of the first two has its sign turned.
+/// Returns true if there is a min or max of three integers, one of the first two of which is
+/// negated.
 fn has_negated_minmax3(instructions: &[Instruction<'_>]) -> bool {
-    // What holds a number whose sign was turned, and what the smaller or larger of it and another.
+    // Registers that hold a negated number, and registers that hold the min or max of one and
+    // another number.
     let (mut negated, mut minmax2) = (HashSet::new(), [HashSet::new(), HashSet::new()]);
-    // A loop may carry a number back to instructions before, so that they are looked at again.
+    // A loop may carry a value back to earlier instructions, so iterate to a fixed point.
     loop {
         let known = (negated.len(), minmax2[0].len(), minmax2[1].len());
         for one in instructions {
@@ -57,7 +62,8 @@ fn has_negated_minmax3(instructions: &[Instruction<'_>]) -> bool {
     }
 }
 
-/// Sixteen bits that are negated, and then read by what their high bit matters to.
+/// Returns true if a negated 16-bit integer is read by an instruction that depends on its high
+/// bits.
 fn has_negated_16_bit(instructions: &[Instruction<'_>]) -> bool {
     let negated = instructions.iter().filter(|one| one.negates() && one.name.ends_with(".s16"));
     let negated: HashSet<&str> = negated.map(|one| one.to).collect();
@@ -65,12 +71,12 @@ fn has_negated_16_bit(instructions: &[Instruction<'_>]) -> bool {
     instructions.iter().any(|one| one.name.ends_with(".s16") && !low_alone(one) && one.reads(&negated))
 }
 
-/// An instruction of PTX.
+/// A PTX instruction.
 struct Instruction<'a> {
     name: &'a str,
-    /// The register that it writes.
+    /// Destination register.
     to: &'a str,
-    /// What it reads.
+    /// Source operands.
     from: Vec<&'a str>,
 }
 
@@ -112,7 +118,7 @@ mod tests {
     const NEGATED_16_BIT: [&str; 2] = ["\tneg.s16 \t%rs2, %rs1;", "\tcvt.s32.s16 \t%r1, %rs2;"];
 
     #[test]
-    fn architectures_and_releases() {
+    fn affected_architectures_and_releases() {
         let (minmax3, neg16) = (function(&[NEGATED, INNER, OUTER]), function(&NEGATED_16_BIT));
         for arch in ["sm_90", "sm_90a", "sm_100", "sm_100f", "sm_103", "sm_80", "sm_110", "sm_121a"] {
             let found = |release, ptx| may_miscompile(release, arch, ptx);
@@ -131,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn three_integers_of_which_one_is_turned() {
+    fn min_and_max_of_three_with_a_negation_are_found() {
         let may_miscompile = |ptx: &str| may_miscompile((13, 0), "sm_90", ptx);
         let miscompiled: [&[&str]; 7] = [
             &[NEGATED, INNER, OUTER],
@@ -144,7 +150,7 @@ mod tests {
         ];
         for lines in miscompiled {
             assert!(may_miscompile(&function(lines)), "{lines:?}");
-            // Not where the numbers are another function's.
+            // Not if the registers belong to another function.
             let apart = format!("{}\n{}", function(&lines[..1]), function(&lines[1..2]));
             assert!(!may_miscompile(&apart), "{lines:?}");
         }
@@ -162,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_whose_high_bit_matters() {
+    fn negated_16_bit_integers_with_used_high_bits_are_found() {
         let may_miscompile = |second: &str| may_miscompile((13, 0), "sm_80", &function(&[NEGATED_16_BIT[0], second]));
         let compared = "\tsetp.gt.s16 \t%p1, %rs2, %rs3;";
         for second in

@@ -1,4 +1,4 @@
-//! Every kernel that was loaded, and what each takes: for people who ask why a launch is slow.
+//! Registry of loaded kernels and their resources, to diagnose slow launches.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,25 +6,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::DeviceInfo;
 use crate::occupancy::KernelResources;
 
-/// A kernel as it was last loaded under its name on a device.
+/// A kernel as last loaded under its name on a device.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct LoadedKernel {
-    /// Its name.
+    /// Name of the kernel.
     pub name: String,
-    /// The number of the device.
+    /// Ordinal of the device.
     pub device: usize,
-    /// The architecture it was made for.
+    /// Architecture of its code.
     pub arch: String,
-    /// What a thread and a block of it take.
+    /// Resources per thread and block.
     #[serde(flatten)]
     pub resources: KernelResources,
-    /// How often it was loaded.
+    /// Number of times it was loaded.
     pub loads: u64,
-    /// How many of those are loaded now.
+    /// Number of instances that are loaded now.
     pub live: u64,
 }
 
-/// The most kernels kept: eager code may make ever new ones.
+/// Maximum number of kernels in the registry: eager code may create ever new ones.
 const MAX_KERNELS: usize = 4096;
 
 type Kernels = BTreeMap<(usize, String), LoadedKernel>;
@@ -65,7 +65,7 @@ fn load(kernels: &mut Kernels, info: &DeviceInfo, name: &str, resources: KernelR
     kernel.live += 1;
 }
 
-/// The kernels loaded in this process so far, by device and name.
+/// Returns the kernels loaded in this process so far, by device and name.
 pub fn loaded_kernels() -> Vec<LoadedKernel> {
     kernels().values().cloned().collect()
 }

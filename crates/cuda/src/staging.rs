@@ -1,5 +1,6 @@
-//! Plain host memory to a device and back, through a ring of pinned memory: the copy engine works on one piece while
-//! the host copies the next, and an upload returns before the device has the data.
+//! Copies between pageable host memory and a device through a ring of pinned memory: the copy
+//! engine transfers one chunk while the host copies the next, and an upload returns before the
+//! device has the data.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -13,16 +14,17 @@ use bornite_support::time_device_wait;
 
 use crate::{Device, Result};
 
-/// Pinned bytes a ring. 4 pieces: one that the host copies, one on its way, two for the ends to drift apart.
+/// Pinned bytes per ring: 4 chunks, one that the host copies, one in transfer, two of slack.
 const RING_BYTES: usize = 16 << 20;
-/// The most that travels as one copy: large enough for full speed (PCIe is there by 1 MiB), small enough to overlap.
+/// Maximum size of one copy: large enough for full bandwidth (PCIe reaches it at 1 MiB), small
+/// enough to overlap.
 const CHUNK_BYTES: usize = 4 << 20;
-/// Pieces begin at multiples of this.
+/// Alignment of chunks.
 const CHUNK_ALIGNMENT: usize = 256;
-/// The most pieces on their way at once: each has an event.
+/// Maximum number of chunks in flight: each has an event.
 const MAX_IN_FLIGHT: usize = 256;
 
-/// Which bytes of a ring are on their way, in the order they were sent. `T` tells when one has arrived.
+/// Byte ranges of a ring that are in flight, oldest first. `T` identifies a copy.
 pub(crate) struct Ring<T> {
     bytes: usize,
     head: usize,
@@ -34,7 +36,8 @@ impl<T> Ring<T> {
         Ring { bytes, head: 0, in_flight: VecDeque::new() }
     }
 
-    /// Bytes that nothing on its way uses; what is in the way is landed first, oldest first. At most the ring's bytes.
+    /// Returns a range without copies in flight, at most the ring's size. Completes the copies that
+    /// overlap it, oldest first.
     fn claim(
         &mut self,
         bytes: usize,
@@ -50,7 +53,7 @@ impl<T> Ring<T> {
         Ok(range)
     }
 
-    /// Says that claimed bytes are on their way.
+    /// Marks a claimed range as in flight.
     fn mark_in_flight(&mut self, range: Range<usize>, ticket: T) {
         self.head = range.end.next_multiple_of(CHUNK_ALIGNMENT).min(self.bytes);
         self.in_flight.push_back((range, ticket));
@@ -65,23 +68,23 @@ impl<T> Ring<T> {
     }
 }
 
-/// What moves bytes between the ring's memory and a device.
+/// Moves bytes between the ring's memory and a device.
 pub(crate) trait CopyEngine {
-    /// Tells when a copy is done.
+    /// Identifies a copy.
     type Ticket;
-    /// The ring's memory. Bytes that are on their way must not be touched.
+    /// Returns memory of the ring. Bytes in flight must not be accessed.
     fn memory(&mut self, range: Range<usize>) -> &mut [u8];
-    /// Starts a copy to the device, `at` bytes into what is copied.
+    /// Starts a copy to the device, at the offset `at` of the data.
     fn send(&mut self, range: Range<usize>, at: usize) -> Result<Self::Ticket>;
-    /// Starts a copy from the device.
+    /// Starts a copy from the device, at the offset `at` of the data.
     fn fetch(&mut self, range: Range<usize>, at: usize) -> Result<Self::Ticket>;
     /// Waits until a copy is done.
     fn wait(&mut self, ticket: &Self::Ticket) -> Result<()>;
-    /// Takes a ticket back.
+    /// Releases a ticket.
     fn retire(&mut self, ticket: &Self::Ticket);
 }
 
-/// Starts copying `data` to the device; it may be changed when this returns.
+/// Starts copying `data` to the device; `data` may be changed when this returns.
 pub(crate) fn upload<E: CopyEngine>(ring: &mut Ring<E::Ticket>, engine: &mut E, data: &[u8]) -> Result<()> {
     let chunk_bytes = CHUNK_BYTES.min(ring.bytes);
     for (n, chunk) in data.chunks(chunk_bytes).enumerate() {
@@ -97,7 +100,7 @@ pub(crate) fn upload<E: CopyEngine>(ring: &mut Ring<E::Ticket>, engine: &mut E, 
     Ok(())
 }
 
-/// Copies from the device; `out` is filled when this returns.
+/// Copies from the device; `out` is complete when this returns.
 pub(crate) fn download<E: CopyEngine>(
     ring: &mut Ring<(E::Ticket, usize)>,
     engine: &mut E,
@@ -105,7 +108,7 @@ pub(crate) fn download<E: CopyEngine>(
 ) -> Result<()> {
     let chunk_bytes = CHUNK_BYTES.min(ring.bytes);
     let (total, mut at) = (out.len(), 0);
-    // After a failure nothing of the ring is worth waiting for.
+    // After a failure the remaining copies are discarded.
     let mut complete = |engine: &mut E, range: &Range<usize>, (ticket, at): &(E::Ticket, usize)| {
         let done = engine.wait(ticket);
         engine.retire(ticket);
@@ -127,7 +130,7 @@ pub(crate) fn download<E: CopyEngine>(
         copied = ring.complete_oldest(&mut |range, ticket| complete(engine, range, ticket));
     }
     if copied.is_err() {
-        // What is still on its way lands in the ring and nowhere else; the next user waits for it there.
+        // Copies in flight write only to the ring; wait for them before it is reused.
         for (_, (ticket, _)) in ring.in_flight.drain(..) {
             let _ = engine.wait(&ticket);
             engine.retire(&ticket);
@@ -136,7 +139,7 @@ pub(crate) fn download<E: CopyEngine>(
     copied
 }
 
-/// A ring of pinned memory, got on first use.
+/// Pinned memory for staging, allocated on first use.
 #[derive(Default)]
 pub(crate) struct Staging(Mutex<Option<PinnedRings>>);
 
@@ -147,22 +150,22 @@ struct PinnedRings {
     idle: Vec<cu::CUevent>,
 }
 
-// SAFETY: the memory is process-wide, and used by whoever holds the lock.
+// SAFETY: the memory is process-wide, and only accessed with the lock held.
 unsafe impl Send for PinnedRings {}
 
 impl Staging {
-    /// Starts copying `data` to `address` in a stream's order.
+    /// Starts copying `data` to `address` in stream order.
     ///
     /// # Safety
-    /// `address` must have `data.len()` bytes behind it until the stream has come past the copy.
+    /// `address` must have `data.len()` bytes until the copy in the stream is done.
     pub unsafe fn upload(&self, device: &Device, stream: cu::CUstream, address: u64, data: &[u8]) -> Result<()> {
         self.with(device, stream, address, |pinned, engine| upload(&mut pinned.up, engine, data))
     }
 
-    /// Copies from `address` once the stream has come so far.
+    /// Copies from `address` in stream order, and waits.
     ///
     /// # Safety
-    /// `address` must have `out.len()` bytes behind it.
+    /// `address` must have `out.len()` bytes.
     pub unsafe fn download(&self, device: &Device, stream: cu::CUstream, address: u64, out: &mut [u8]) -> Result<()> {
         self.with(device, stream, address, |pinned, engine| download(&mut pinned.down, engine, out))
     }
@@ -204,17 +207,16 @@ struct DriverEngine<'a> {
 }
 
 impl DriverEngine<'_> {
-    /// Where a range of the ring begins.
+    /// Returns the host address of a range of the ring.
     fn staging_address(&self, range: &Range<usize>) -> *mut c_void {
         self.base.cast::<u8>().wrapping_add(range.start).cast()
     }
 
-    /// An event behind what the stream was given so far.
+    /// Returns an event after all work of the stream so far.
     fn ticket(&mut self, call: &'static str, copied: CUresult) -> Result<cu::CUevent> {
         self.device.check(call, copied)?;
         self.recorded().inspect_err(|_| {
-            // Without the event nobody would know when the bytes are free: wait now.
-            // SAFETY: the stream is alive.
+            // Without the event the end of the copy is unknown: wait now.
             let _ = unsafe { (self.device.driver.cuStreamSynchronize)(self.stream) };
         })
     }
@@ -234,15 +236,15 @@ impl CopyEngine for DriverEngine<'_> {
     type Ticket = cu::CUevent;
 
     fn memory(&mut self, range: Range<usize>) -> &mut [u8] {
-        // SAFETY: a claimed range lies inside the ring's memory, which lives as long as the process, nothing on its way
-        // uses it, and the lock is held.
+        // SAFETY: a claimed range lies inside the ring's memory, which lives as long as the
+        // process, nothing on its way uses it, and the lock is held.
         unsafe { &mut *slice_from_raw_parts_mut(self.staging_address(&range).cast(), range.len()) }
     }
 
     fn send(&mut self, range: Range<usize>, at: usize) -> Result<cu::CUevent> {
         let (from, to) = (self.staging_address(&range), self.address + at as u64);
-        // SAFETY: the bytes are pinned and stay as they are until the ticket says so; the address is the caller's
-        // promise.
+        // SAFETY: the bytes are pinned and stay as they are until the ticket says so; the address
+        // is the caller's promise.
         let copied = unsafe { (self.device.driver.cuMemcpyHtoDAsync_v2)(to, from, range.len(), self.stream) };
         self.ticket("cuMemcpyHtoDAsync", copied)
     }

@@ -1,7 +1,8 @@
-//! Every call with each library missing in turn: a typed error that says how to get it, never a panic. And libraries that
-//! are there and cannot be loaded.
+//! Every call with each library missing in turn gives a typed error with installation instructions,
+//! never a panic. Also libraries that exist but cannot be loaded.
 //!
-//! A table of a library's functions stays once it is found, so each case is a process of its own: this program again.
+//! The functions of a library stay resolved once it is found, so each case is a separate process:
+//! this program again.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -50,7 +51,7 @@ fn run_cases() -> ExitCode {
     if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Whether an error says what is missing and what to do.
+/// Checks that an error names the missing library and how to install it.
 fn missing<T>(what: &str, result: Result<T, Error>) {
     match result {
         Err(error @ Error::MissingLibrary { .. }) => {
@@ -62,7 +63,7 @@ fn missing<T>(what: &str, result: Result<T, Error>) {
     }
 }
 
-/// Makes a folder with an NVRTC that is a text and a cuBLASLt that is empty.
+/// Creates a folder with a text file as NVRTC and an empty file as cuBLASLt.
 fn unusable_libraries(folder: &Path) -> String {
     std::fs::create_dir_all(folder).expect("a folder for the test");
     let text = "This is the text of a page that was downloaded in place of a library. ".repeat(9);
@@ -71,8 +72,8 @@ fn unusable_libraries(folder: &Path) -> String {
     folder.to_str().expect("a path in UTF-8").to_owned()
 }
 
-/// The error has the loader's message for files that exist and for those that do not. On a machine that has a library
-/// elsewhere, that one is used.
+/// The error contains the loader's message for files that exist and for those that do not. A
+/// library that is installed elsewhere is used.
 fn check_unusable() {
     let folder = std::env::var(LIBRARY_PATH_VARIABLE).expect("set by the parent");
     let absent = "cannot open shared object file: No such file or directory";
@@ -125,7 +126,7 @@ fn check() {
         missing("find", Library::CublasLt.find());
         missing("blas::version", bornite_cuda::blas::version());
     }
-    // What needs no library works without any.
+    // Functions that need no library work without any.
     let scope = profile::scope();
     profile::timed(&profile::HostClock("cpu"), || profile::Work::new(profile::WorkKind::Kernel, "k"), || ());
     let report = scope.finish();

@@ -1,4 +1,4 @@
-//! The profiler without a GPU: clocks that say what they are told, reports, traces by the rules of their format.
+//! The profiler without a GPU: fake clocks, reports, and the trace format.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,10 +12,10 @@ use bornite_support::profile::{
 };
 use serde_json::Value;
 
-/// Profiling is the whole process's: tests that listen take turns.
+/// Profiling is process-wide: tests with sinks run one at a time.
 static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
-/// A device whose work takes the times given, one after the other from 1000 ms on.
+/// A device whose work takes the specified times, one after the other.
 struct FakeDevice {
     next: Mutex<(f64, Vec<f64>)>,
 }
@@ -76,11 +76,11 @@ fn recorded() -> profile::ProfileReport {
 }
 
 #[test]
-fn a_report_adds_up() {
+fn a_report_sums_all_calls() {
     let _exclusive = EXCLUSIVE.lock();
     let report = recorded();
     let names: Vec<&str> = report.rows.iter().map(|row| row.name.as_str()).collect();
-    // Equal sums keep the order of names.
+    // Equal totals are in order of names.
     assert_eq!(names, ["add", "matmul", "tensor", "tensor"]);
     let [add, matmul, upload, _] = &report.rows[..] else { panic!() };
     assert_eq!((add.calls, add.total_ms, add.mean_ms, add.min_ms, add.max_ms), (2, 4.0, 2.0, 1.0, 3.0));
@@ -100,7 +100,7 @@ fn a_report_adds_up() {
 }
 
 #[test]
-fn the_classic_report_has_its_fields() {
+fn performance_stats_has_the_classic_fields() {
     let _exclusive = EXCLUSIVE.lock();
     let stats = recorded().performance_stats();
     assert_eq!(stats["kernel_execution_times"]["add"]["average_ms"], 2.0);
@@ -115,14 +115,14 @@ fn the_classic_report_has_its_fields() {
     }
 }
 
-/// The rules of the trace-event format, as its specification has them and Perfetto wants them.
+/// Checks the rules of the trace-event format, as in its specification and required by Perfetto.
 fn check_trace(trace: &Value) {
     let events = trace["traceEvents"].as_array().expect("an array of events");
     assert_eq!(trace["displayTimeUnit"], "ms");
     let mut open: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     let mut begun: BTreeMap<(String, u64), u64> = BTreeMap::new();
     let (mut named, mut last_ts) = (vec![], 0);
-    // Microseconds with three decimals: whole nanoseconds.
+    // Microseconds with three decimals: integer nanoseconds.
     let time = |value: &Value| -> u64 {
         let ns = value.as_f64().expect("a time") * 1e3;
         assert!(ns >= 0.0 && ns.is_finite() && (ns - ns.round()).abs() <= 1e-3 * ns.max(1.0), "{ns}");
@@ -142,7 +142,7 @@ fn check_trace(trace: &Value) {
             }
             "X" => {
                 let duration = time(&event["dur"]);
-                // Slices of a track nest or follow each other; ours follow.
+                // Slices of a track may nest or follow each other; ours follow.
                 let end = open.entry((pid, tid)).or_insert(0);
                 assert!(ts >= *end, "{event} begins before {end}");
                 *end = ts + duration;
@@ -163,14 +163,14 @@ fn check_trace(trace: &Value) {
 }
 
 #[test]
-fn traces_obey_the_format() {
+fn traces_follow_the_trace_event_format() {
     let _exclusive = EXCLUSIVE.lock();
     let trace = recorded().to_chrome();
     let trace: Value = serde_json::from_str(&trace.to_string()).unwrap();
     check_trace(&trace);
     let count = |ph: &str| trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == ph).count();
     assert_eq!((count("X"), count("C"), count("b")), (5, 6, 1));
-    // Clocks that disagree, work that overlaps, times before the scope.
+    // Disagreeing clocks, overlapping work, times before the scope.
     let scope = profile::scope();
     for (start_ms, duration_ms) in [(5.0, 10.0), (6.0, 1.0), (-3.0, 2.0), (1e9, 1e-9), (5.0, 0.0)] {
         struct Fixed(Times);
@@ -202,7 +202,7 @@ fn reports_are_written_to_files() {
     assert!(report.export("/no/such/folder/x.json").is_err());
 }
 
-/// Addresses without memory behind them.
+/// Backing that returns addresses without memory.
 struct Addresses(std::sync::atomic::AtomicU64);
 
 impl Backing for Addresses {
@@ -240,7 +240,7 @@ impl Backing for Addresses {
 }
 
 #[test]
-fn watched_pools_are_counted_while_they_live() {
+fn registered_pools_are_reported_while_they_live() {
     let _exclusive = EXCLUSIVE.lock();
     let pool = Arc::new(Pool::new(Arc::new(Addresses(4096.into()))));
     pool.register_with_profiler("fake:9");
@@ -253,7 +253,7 @@ fn watched_pools_are_counted_while_they_live() {
 }
 
 #[test]
-fn sinks_hear_while_they_listen() {
+fn sinks_receive_spans_while_registered() {
     #[derive(Default)]
     struct Names(Mutex<Vec<String>>);
     impl Sink for Names {
@@ -265,7 +265,7 @@ fn sinks_hear_while_they_listen() {
     let (first, second) = (Arc::new(Names::default()), Arc::new(Names::default()));
     let run = |name: &str| profile::timed(&HostClock("cpu"), || Work::new(WorkKind::Kernel, name), || ());
     assert!(!profile::is_enabled());
-    run("nobody hears this");
+    run("before");
     {
         let _first = profile::add_sink(first.clone());
         run("a");
@@ -276,14 +276,14 @@ fn sinks_hear_while_they_listen() {
         run("c");
         assert!(profile::is_enabled());
     }
-    run("nor this");
+    run("after");
     assert!(!profile::is_enabled());
     assert_eq!(*first.0.lock().unwrap(), ["a", "b", "c"]);
     assert_eq!(*second.0.lock().unwrap(), ["b"]);
 }
 
 #[test]
-fn a_clock_that_fails_costs_the_time_not_the_work() {
+fn work_runs_even_if_its_clock_fails() {
     struct Broken;
     impl Clock for Broken {
         fn device(&self) -> String {
@@ -300,7 +300,7 @@ fn a_clock_that_fails_costs_the_time_not_the_work() {
 }
 
 #[test]
-fn the_host_is_timed_and_a_long_scope_stays_small() {
+fn host_work_is_timed_over_a_long_scope() {
     let _exclusive = EXCLUSIVE.lock();
     let scope = profile::scope();
     let sleep = || std::thread::sleep(std::time::Duration::from_millis(3));
@@ -316,7 +316,7 @@ fn the_host_is_timed_and_a_long_scope_stays_small() {
 }
 
 #[test]
-fn compilations_are_heard_of() {
+fn compilations_are_recorded() {
     struct Slow;
     impl Compiler for Slow {
         fn version(&self) -> Result<String> {

@@ -18,7 +18,8 @@ const MIN_BYTES: u64 = 1 << 20;
 /// The limit set by [`set_input_limit`]; 0 if none was.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the limit for this process, overriding `BORNITE_INPUT_LIMIT`. Values below 1 MiB count as 1 MiB.
+/// Sets the limit for this process, overriding `BORNITE_INPUT_LIMIT`. Values below 1 MiB count as 1
+/// MiB.
 pub fn set_input_limit(bytes: u64) {
     LIMIT.store(bytes.max(MIN_BYTES), Ordering::Relaxed);
 }

@@ -1,7 +1,9 @@
-//! Progress of long operations on stderr: on a terminal a bar with count, rate and time left, elsewhere a line every two seconds.
+//! Progress of long operations on stderr: on a terminal a bar with count, rate and time left,
+//! elsewhere a line every two seconds.
 //!
-//! One display is live at a time. Everything that writes to the terminal while one may be live does so through [`suspended`]. Libraries
-//! report numbers to callbacks of their callers and create no displays.
+//! One display is live at a time. Everything that writes to the terminal while one may be live does
+//! so through [`suspended`]. Libraries report numbers to callbacks of their callers and create no
+//! displays.
 
 use std::fmt::Write;
 use std::io::Write as _;
@@ -23,7 +25,8 @@ fn live() -> MutexGuard<'static, Option<ProgressBar>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `write`, which writes to stdout or stderr, with the live bar cleared from the terminal. `write` must not log.
+/// Runs `write`, which writes to stdout or stderr, with the live bar cleared from the terminal.
+/// `write` must not log.
 pub fn suspended<R>(write: impl FnOnce() -> R) -> R {
     let bar = live().clone();
     match bar {
@@ -38,7 +41,8 @@ pub fn print_line(text: &str) {
     let _ = suspended(|| std::io::stderr().write_all(format!("{text}\n").as_bytes()));
 }
 
-/// Ends the live display, also from another thread than its owner's: for a process that is about to exit.
+/// Ends the live display, also from another thread than its owner's: for a process that is about to
+/// exit.
 pub fn close() {
     let bar = live().take();
     if let Some(bar) = bar {
@@ -165,7 +169,8 @@ impl Progress {
         self.update_line(done, total, message, false);
     }
 
-    /// As [`Progress::update`]; with `force`, a line is printed where there is no terminal even if the last one is recent.
+    /// As [`Progress::update`]; with `force`, a line is printed where there is no terminal even if
+    /// the last one is recent.
     pub fn update_line(&mut self, done: u64, total: u64, message: &str, force: bool) {
         let (is_first, is_hidden) = (self.bar.length().is_none(), self.bar.is_hidden());
         if self.bar.is_finished() {

@@ -161,7 +161,7 @@ fn tables_to_train_on() -> Vec<Bomb> {
             NONE,
             large,
         ),
-        of(raw(DATA, 2, DELTA_LENGTHS, differences(2, u64::MAX >> 3, 0)), NONE, "ends before its values do"),
+        of(raw(DATA, 2, DELTA_LENGTHS, differences(2, u64::MAX >> 3, 0)), NONE, "has fewer values than declared"),
         // Fifty pages of sixteen million missing values.
         table(
             Bytes(file(

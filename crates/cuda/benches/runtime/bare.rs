@@ -1,4 +1,4 @@
-//! The driver called as directly as can be: what the runtime is measured against.
+//! Direct calls of the driver: the baseline of the benchmark.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -28,7 +28,7 @@ impl Launch {
         let [m, c] = &mut self.values;
         let mut params: [*mut c_void; 3] =
             [(&raw mut self.address).cast(), (m as *mut u32).cast(), (c as *mut u32).cast()];
-        // SAFETY: the parameters are those of the kernel; the word they name is alive.
+        // SAFETY: the parameters match the kernel; the memory they refer to is alive.
         check(unsafe {
             cu::cuLaunchKernel(self.function, 1, 1, 1, 1, 1, 1, 0, self.stream, params.as_mut_ptr(), null_mut())
         })
@@ -62,16 +62,16 @@ impl Graph {
     }
 }
 
-/// A copy to the device, waited for.
+/// A synchronous copy to the device.
 pub fn upload(to: u64, from: *mut c_void, bytes: usize, stream: *mut c_void) -> Outcome {
-    // SAFETY: both are as long as said and alive until the synchronisation.
+    // SAFETY: both have `bytes` bytes and are alive until the synchronization.
     unsafe {
         check(cu::cuMemcpyHtoDAsync_v2(to, from, bytes, stream.cast()))?;
         check(cu::cuStreamSynchronize(stream.cast()))
     }
 }
 
-/// A copy from the device, waited for.
+/// A synchronous copy from the device.
 pub fn download(to: *mut c_void, from: u64, bytes: usize, stream: *mut c_void) -> Outcome {
     // SAFETY: as above.
     unsafe {

@@ -1,6 +1,8 @@
-//! What the runtime costs over the bare driver, in one run on one GPU. `cargo bench -p bornite-cuda --bench runtime`
+//! Overhead of the runtime over the bare driver, measured in one run on one GPU. `cargo bench -p
+//! bornite-cuda --bench runtime`
 //!
-//! Options: `--quick`; `--peer FILE`, the output of `peers/torch_runtime.py` on this machine; `--out FILE` for JSON.
+//! Options: `--quick`; `--peer FILE`, the output of `peers/torch_runtime.py` on this machine;
+//! `--out FILE` for JSON.
 
 #![allow(unsafe_code)] // launches, and the driver called directly
 
@@ -19,12 +21,12 @@ use bornite_cuda::{Buffer, Device, Function, Graph, LaunchConfig, PinnedBuffer, 
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// A kernel with next to no work; each launch depends on the one before.
+/// A kernel with almost no work; each launch depends on the previous one.
 pub const TINY: &str = "extern \"C\" __global__ void tiny(unsigned* x, unsigned m, unsigned c) { *x = *x * m + c; }";
 
-/// Launches of the graph.
+/// Launches in the graph.
 const LAUNCHES: usize = 1000;
-/// Bytes of a large copy.
+/// Size of a large copy.
 const COPY_BYTES: usize = 256 << 20;
 
 struct Bench {
@@ -33,8 +35,7 @@ struct Bench {
     report: Report,
 }
 
-/// A pair of rows to compare: ours, the one it is measured against, and the most that ours may be of it, if there is a
-/// limit.
+/// A comparison of two rows: ours, the baseline, and the maximum ratio, if there is a limit.
 struct Claim {
     what: &'static str,
     ours_ms: f64,
@@ -50,7 +51,7 @@ impl Bench {
         measured.median_ms
     }
 
-    /// An allocation and its free, once the pool has its segments: the pool alone, and as a buffer.
+    /// An allocation and its free with warm segments: in the pool, and as a buffer.
     fn pool(&mut self) -> Outcome {
         let device = self.device.clone();
         for bytes in [512, 4096, 1 << 20, 30 << 20] {
@@ -67,12 +68,12 @@ impl Bench {
         Ok(())
     }
 
-    /// The same launch from a loop, prepared and bare.
+    /// The same launch in a loop: prepared, plain and bare.
     fn launches(&mut self, launch: &PreparedLaunch, word: &Buffer) -> Outcome<Claim> {
         let device = self.device.clone();
         let function = launch.function().clone();
         let synchronize = || -> Outcome { Ok(device.synchronize()?) };
-        // SAFETY: the kernel touches the one word.
+        // SAFETY: the kernel accesses only the one word.
         let prepared = measure(&self.config, |_| Ok(unsafe { launch.launch() }?), synchronize)?;
         let values = vec![3u32.to_ne_bytes().to_vec(), 1u32.to_ne_bytes().to_vec()];
         // SAFETY: as above.
@@ -95,7 +96,7 @@ impl Bench {
         let function = launch.function().clone();
         let synchronize = || -> Outcome { Ok(device.synchronize()?) };
         let retained: Vec<Arc<dyn std::any::Any + Send + Sync>> = vec![function.clone(), word.clone()];
-        // SAFETY: the buffer and the function are kept.
+        // SAFETY: the graph retains the buffer and the function.
         let mut graph = unsafe {
             Graph::capture::<bornite_cuda::Error>(&device, retained, || {
                 (0..LAUNCHES).try_for_each(|_| launch.launch())
@@ -121,7 +122,7 @@ impl Bench {
         let address: *mut c_void = pinned.as_mut_ptr().cast();
         let mut held = Some(pinned);
         let mut through = |copy: &mut dyn FnMut(PinnedBuffer) -> bornite_cuda::Result<PinnedBuffer>| -> Outcome {
-            let pinned = held.take().ok_or("the memory is gone")?;
+            let pinned = held.take().ok_or("the pinned buffer was lost by a failed copy")?;
             held = Some(copy(pinned)?);
             Ok(())
         };
@@ -166,8 +167,8 @@ fn main() -> Outcome {
 
     let device = match Device::open(0) {
         Ok(device) => device,
-        Err(why) => {
-            println!("skipped: {why}");
+        Err(error) => {
+            println!("skipped: {error}");
             return Ok(());
         }
     };
@@ -207,7 +208,7 @@ fn main() -> Outcome {
     let over_ms = ours_ms - bare_ms;
     let verdict = if over_ms <= 20.0 { "ok" } else { "MISSED" };
     println!(
-        "process start to first kernel: {ours_ms:.1} ms, bare {bare_ms:.1} ms, over {over_ms:.1} (at most 20) {verdict}"
+        "process start to first kernel: {ours_ms:.1} ms, bare {bare_ms:.1} ms, overhead {over_ms:.1} ms (at most 20) {verdict}"
     );
     if let Some(path) = after("--out") {
         bench.report.write_json(std::fs::File::create(path)?)?;

@@ -1,4 +1,4 @@
-//! The library's descriptors, destroyed when dropped.
+//! Owned descriptors of cuBLASLt, destroyed when dropped.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -11,7 +11,7 @@ use super::matmul::{ComputeType, StoredMatrix};
 use crate::Result;
 use crate::api::CublasLt;
 
-/// A descriptor of the library, and what destroys it.
+/// A descriptor and the function that destroys it.
 struct OwnedDescriptor<T: Copy> {
     handle: T,
     destroy: unsafe extern "C" fn(T) -> cublasStatus_t,
@@ -24,12 +24,12 @@ impl<T: Copy> Drop for OwnedDescriptor<T> {
     }
 }
 
-/// The bytes of a plain value, as attributes are given.
+/// Pointer and size of a value, as attributes are passed.
 fn bytes<T: Copy>(value: &T) -> (*const c_void, usize) {
     ((value as *const T).cast(), size_of::<T>())
 }
 
-/// How a product is computed.
+/// Descriptor of a matrix product: arithmetic, transposition, epilogue.
 pub(super) struct MatmulDescriptor(OwnedDescriptor<lt::cublasLtMatmulDesc_t>);
 
 impl MatmulDescriptor {
@@ -54,7 +54,7 @@ impl MatmulDescriptor {
     }
 }
 
-/// How a matrix lies in memory.
+/// Descriptor of a matrix layout.
 pub(super) struct LayoutDescriptor(OwnedDescriptor<lt::cublasLtMatrixLayout_t>);
 
 impl LayoutDescriptor {
@@ -85,7 +85,7 @@ impl LayoutDescriptor {
     }
 }
 
-/// What an algorithm may use.
+/// Constraints on the search for an algorithm.
 pub(super) struct Preference(OwnedDescriptor<lt::cublasLtMatmulPreference_t>);
 
 impl Preference {

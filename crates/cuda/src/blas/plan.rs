@@ -1,4 +1,4 @@
-//! A product made ready once and run many times.
+//! Plans: matrix products prepared once and run many times.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +15,10 @@ use crate::capture::{is_capturing, record_kernel};
 use crate::context::is_launch_blocking;
 use crate::{Buffer, Device, DevicePointer, Result};
 
-/// One of the library's ways to compute a product, as [`MatmulPlan::algorithms`] found it.
+/// An algorithm of the library for a product, as [`MatmulPlan::algorithms`] found it.
 ///
 /// ```compile_fail
-/// let made_up = bornite_cuda::blas::Algorithm { words: [u64::MAX; 8], ..panic!() }; // the library would trust it
+/// let forged = bornite_cuda::blas::Algorithm { data: [u64::MAX; 8], ..panic!() }; // the library would trust it
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Algorithm {
@@ -39,38 +39,38 @@ impl Algorithm {
         }
     }
 
-    /// The library's own description.
+    /// Returns the library's opaque description.
     pub fn data(&self) -> [u64; 8] {
         self.data
     }
 
-    /// Bytes of workspace that it needs.
+    /// Returns the workspace size in bytes.
     pub fn workspace_bytes(&self) -> usize {
         self.workspace_bytes
     }
 
-    /// Number of waves that it takes on the device; slightly above an integer is inefficient.
+    /// Returns the number of waves on the device; slightly above an integer is inefficient.
     pub fn waves(&self) -> f32 {
         self.waves
     }
 }
 
-/// The memory and factors of one run.
+/// Operands and scale factors of one run.
 #[derive(Clone, Copy)]
 pub struct MatmulArgs<'a> {
-    /// Factor of the product.
+    /// Scale factor of the product.
     pub alpha: f64,
-    /// Factor of C; where it is 0, C is not read.
+    /// Scale factor of C; if it is 0, C is not read.
     pub beta: f64,
     /// The first matrix.
     pub a: DevicePointer<'a>,
     /// The second matrix.
     pub b: DevicePointer<'a>,
-    /// What is added; D itself where it is not given.
+    /// The matrix C; D itself if not set.
     pub c: Option<DevicePointer<'a>>,
-    /// The result, which A and B must not overlap.
+    /// The result; must not overlap A or B.
     pub d: DevicePointer<'a>,
-    /// The epilogue's bias, or where it stores a bias gradient.
+    /// The epilogue's bias, or the output for a bias gradient.
     pub bias: Option<DevicePointer<'a>>,
     /// The epilogue's auxiliary matrix.
     pub aux: Option<DevicePointer<'a>>,
@@ -83,50 +83,51 @@ impl<'a> MatmulArgs<'a> {
     }
 }
 
-/// A product with its descriptors and algorithm, on a device.
+/// A matrix product on a device, with descriptors and algorithm.
 ///
-/// All plans of a device share one workspace: runs are ordered by the device's own stream, and a captured graph that
-/// holds them must be launched there too, or on a stream that waits.
+/// All plans of a device share one workspace: runs are ordered by the device's main stream, and a
+/// captured graph that contains them must be launched there too, or on a stream that waits for it.
 pub struct MatmulPlan {
     blas: &'static Blas,
     matmul: Matmul,
-    /// Locked during a run: pointers of epilogues are attributes of the description.
+    /// Locked during a run: the pointers of epilogues are attributes of the descriptor.
     description: Mutex<MatmulDescriptor>,
-    /// The library's first operand (our B), its second (our A), and the result.
+    /// Layouts of the library's first operand (our B), its second (our A), and the result.
     layouts: [LayoutDescriptor; 3],
     pub(super) algorithm: Algorithm,
-    /// What error reports call it.
+    /// Name in error reports.
     name: Arc<str>,
 }
 
-// SAFETY: descriptors are memory of the host that the library only reads during calls; the one that is written is behind
-// a lock.
+// SAFETY: descriptors are host memory that the library only reads during calls; the one that is
+// written is behind a lock.
 unsafe impl Send for MatmulPlan {}
 // SAFETY: as above.
 unsafe impl Sync for MatmulPlan {}
 
 impl MatmulPlan {
-    /// A plan with the algorithm that the library thinks best. Where there is none, the error is [`super::is_unsupported`].
-    /// Not while capturing.
+    /// Creates a plan with the algorithm that the library prefers. If there is none,
+    /// [`super::is_unsupported`] is true for the error. Not during stream capture.
     pub fn new(device: &Arc<Device>, matmul: &Matmul) -> Result<MatmulPlan> {
         let mut plan = MatmulPlan::without_algorithm(device, matmul)?;
         plan.algorithm = plan.algorithms(1)?.first().copied().ok_or_else(|| no_algorithm(matmul))?;
         Ok(plan)
     }
 
-    /// As [`MatmulPlan::best`], made once for equal products on a device.
+    /// Like [`MatmulPlan::best`], cached by product and device.
     pub fn cached(device: &Arc<Device>, matmul: &Matmul) -> Result<Arc<MatmulPlan>> {
         MatmulPlan::cached_with(device, matmul, || ())
     }
 
-    /// As [`MatmulPlan::cached`], where other threads use the device as well: what `lock` returns is held during each run of a measurement. The
-    /// caller must not hold it.
+    /// Like [`MatmulPlan::cached`], if other threads use the device as well: the guard that `lock`
+    /// returns is held during each run of a measurement. The caller must not hold it.
     pub fn cached_with<G>(device: &Arc<Device>, matmul: &Matmul, lock: impl Fn() -> G) -> Result<Arc<MatmulPlan>> {
         Blas::on(device)?.plan(matmul, || MatmulPlan::best_with(device, matmul, lock))
     }
 
-    /// A plan with an algorithm of [`MatmulPlan::algorithms`], which the library checks, except for the alignment that it
-    /// was found for: a product that promises less is refused here.
+    /// Creates a plan with an algorithm of [`MatmulPlan::algorithms`]. The library validates it
+    /// except for the alignment that it was found for; a product with less alignment is an error
+    /// here.
     pub fn with_algorithm(device: &Arc<Device>, matmul: &Matmul, algorithm: &Algorithm) -> Result<MatmulPlan> {
         matmul.check_alignments(algorithm.alignments)?;
         let mut plan = MatmulPlan::without_algorithm(device, matmul)?;
@@ -151,9 +152,11 @@ impl MatmulPlan {
         check(api, "cublasLtMatmulAlgoCheck", status)?;
         if result.workspaceSize > plan.blas.workspace.bytes() {
             let (needs, has) = (result.workspaceSize, plan.blas.workspace.bytes());
-            return Err(invalid_value(format!("the algorithm needs a workspace of {needs} bytes, there are {has}")));
+            return Err(invalid_value(format!(
+                "the algorithm needs a workspace of {needs} bytes, but only {has} are available"
+            )));
         }
-        // The check fills in what the algorithm needs, not always the algorithm.
+        // The check returns the requirements of the algorithm, but not always the algorithm.
         plan.algorithm = Algorithm { data: algorithm.data, ..Algorithm::of(&result, matmul) };
         Ok(plan)
     }
@@ -161,10 +164,10 @@ impl MatmulPlan {
     pub(super) fn without_algorithm(device: &Arc<Device>, matmul: &Matmul) -> Result<MatmulPlan> {
         matmul.validate()?;
         if matmul.byte_spans().contains(&None) {
-            return Err(invalid_value(format!("{matmul} does not fit into memory")));
+            return Err(invalid_value(format!("{matmul} exceeds the address space")));
         }
         let blas = Blas::on(device)?;
-        device.check_not_capturing("the planning of a matrix product")?;
+        device.check_not_capturing("planning a matrix product")?;
         device.bind()?;
         let (api, stored) = (blas.api, matmul.column_major());
         let description = MatmulDescriptor::new(api, matmul.compute)?;
@@ -196,7 +199,8 @@ impl MatmulPlan {
         })
     }
 
-    /// At most so many algorithms that can compute the product in the workspace, the most promising first.
+    /// Returns at most `max` algorithms that can compute the product in the workspace, the most
+    /// promising first.
     pub fn algorithms(&self, max: usize) -> Result<Vec<Algorithm>> {
         let (blas, api, matmul) = (self.blas, self.blas.api, &self.matmul);
         blas.device.bind()?;
@@ -213,7 +217,7 @@ impl MatmulPlan {
             preference.set(api, attribute, alignment)?;
         }
         if matmul.output.bytes() == 2 {
-            // Parts of a k that is split are added in f32, not after rounding.
+            // Partial sums of a split k are added in f32, before rounding.
             let scheme = lt::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
             preference.set(api, PreferenceAttribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, scheme)?;
         }
@@ -221,7 +225,8 @@ impl MatmulPlan {
         let mut count: c_int = 0;
         let [first, second, out] = &self.layouts;
         let description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: all descriptors are alive; the call writes at most as many results as there is room for.
+        // SAFETY: all descriptors are alive; the call writes at most as many results as there is
+        // room for.
         let status = unsafe {
             (api.cublasLtMatmulAlgoGetHeuristic)(
                 blas.handle,
@@ -246,22 +251,22 @@ impl MatmulPlan {
         Ok(found.map(|result| Algorithm::of(result, matmul)).collect())
     }
 
-    /// The product.
+    /// Returns the product.
     pub fn matmul(&self) -> &Matmul {
         &self.matmul
     }
 
-    /// How it is computed.
+    /// Returns the algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// The device it runs on.
+    /// Returns the device.
     pub fn device(&self) -> &Arc<Device> {
         &self.blas.device
     }
 
-    /// Computes, in the order of the device's own stream, or into this thread's capture.
+    /// Enqueues the product on the device's main stream, or into this thread's capture.
     pub fn run(&self, args: &MatmulArgs<'_>) -> Result<()> {
         let (blas, api, device) = (self.blas, self.blas.api, &*self.blas.device);
         device.bind()?;
@@ -288,9 +293,10 @@ impl MatmulPlan {
         let [first, second, out] = &self.layouts;
         let pointer = |address: u64| address as *mut c_void;
         let (workspace, stream) = (&blas.workspace, device.work_stream());
-        // SAFETY: descriptors and factors are alive and read during the call; the matrices lie within their buffers, as
-        // `addresses` checked; the algorithm was found or checked for these descriptors and this workspace; buffers are
-        // handed out again only after the stream's work.
+        // SAFETY: descriptors and factors are alive and read during the call; the matrices lie
+        // within their buffers, as `addresses` checked; the algorithm was found or checked for
+        // these descriptors and this workspace; buffers are handed out again only after the
+        // stream's work.
         let status = unsafe {
             (api.cublasLtMatmul)(
                 blas.handle,
@@ -320,8 +326,8 @@ impl MatmulPlan {
         device.check("cuStreamSynchronize", unsafe { (device.driver.cuStreamSynchronize)(stream) })
     }
 
-    /// Addresses of A, B, C, D, bias and auxiliary matrix, which lie within their buffers and are marked as used; 0 for
-    /// what the epilogue has not.
+    /// Addresses of A, B, C, D, bias and auxiliary matrix, checked to be within their buffers and
+    /// recorded as used; 0 for operands that the epilogue does not have.
     fn addresses(&self, args: &MatmulArgs<'_>) -> Result<[u64; 6]> {
         let Matmul { m, n, batch, a, b, d, output, epilogue, .. } = self.matmul;
         let [a_bytes, b_bytes, d_bytes] = self.matmul.byte_spans();
@@ -329,7 +335,9 @@ impl MatmulPlan {
         let bias = args.bias.filter(|_| epilogue.has_bias());
         let aux = args.aux.filter(|_| epilogue.has_aux());
         if bias.is_some() != epilogue.has_bias() || aux.is_some() != epilogue.has_aux() {
-            return Err(invalid_value(format!("the epilogue {epilogue:?} lacks its bias or its auxiliary matrix")));
+            return Err(invalid_value(format!(
+                "the epilogue {epilogue:?} needs a bias or an auxiliary matrix that is not set"
+            )));
         }
         let elements = |count: u64| usize::try_from(count).ok()?.checked_mul(output.bytes());
         let operands: [(&str, Option<DevicePointer<'_>>, Option<usize>, u32); 6] = [
@@ -356,13 +364,13 @@ impl MatmulPlan {
         if end.is_none_or(|end| end > buffer.bytes()) {
             let room = buffer.bytes().saturating_sub(offset);
             return Err(invalid_value(format!(
-                "{name} takes {} bytes, its buffer has {room}",
+                "{name} needs {} bytes, but its buffer has {room}",
                 bytes.unwrap_or(usize::MAX)
             )));
         }
         let address = buffer.address() + offset as u64;
         if !address.is_multiple_of(u64::from(alignment)) {
-            return Err(invalid_value(format!("{name} is not at a multiple of {alignment} bytes")));
+            return Err(invalid_value(format!("{name} is not aligned to {alignment} bytes")));
         }
         buffer.record_main_stream()?;
         Ok(address)

@@ -1,5 +1,5 @@
-//! The fastest of the library's algorithms for one product, by measurement: the library's own guess is off by up to a
-//! third on some shapes. What is found is the tuner's to keep, and a checkpoint's to pin.
+//! Search for the fastest algorithm of the library by measurement: the library's heuristic is off
+//! by up to a third on some shapes. The tuner stores the result, and a checkpoint can pin it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,22 +11,24 @@ use super::{Algorithm, ElementType, Matmul, MatmulArgs, MatmulPlan};
 use crate::capture::is_capturing;
 use crate::{Buffer, Device, DeviceTimer, Error, Graph, Result, platform};
 
-/// Most algorithms that the library is asked for.
+/// Maximum number of algorithms to request from the library.
 const MAX_ALGORITHMS: usize = 64;
-/// Runs in one graph, so that a product of microseconds is not measured with the host's launches.
+/// Runs per graph, so that the host's launch overhead does not dominate a product of microseconds.
 const RUNS: usize = 16;
-/// What a round over all sets of memory should move, so that caches hold nothing of the set before.
+/// Total size of all operand sets, so that no set is cached when it is used again.
 const ROUND_BYTES: usize = 128 << 20;
 
 impl MatmulPlan {
-    /// A plan with the best algorithm that the process's tuner knows or, if it may measure, finds; else with the
-    /// library's first. Where the library has none, the error is [`super::is_unsupported`]. Not while capturing.
+    /// Creates a plan with the best algorithm that the process's tuner has cached or, in mode
+    /// `Tune`, measures; else with the library's first. If the library has none,
+    /// [`super::is_unsupported`] is true for the error. Not during stream capture.
     pub fn best(device: &Arc<Device>, matmul: &Matmul) -> Result<MatmulPlan> {
         MatmulPlan::best_with(device, matmul, || ())
     }
 
-    /// As [`MatmulPlan::best`], where other threads use the device as well: whatever is launched to measure is launched while what `lock`
-    /// returns is held, one run at a time. The caller must not hold it.
+    /// Like [`MatmulPlan::best`], if other threads use the device as well: everything that is
+    /// launched for a measurement is launched while the guard of `lock` is held, one run at a time.
+    /// The caller must not hold it.
     pub(super) fn best_with<G>(device: &Arc<Device>, matmul: &Matmul, lock: impl Fn() -> G) -> Result<MatmulPlan> {
         let tuner = Tuner::global()?;
         let mut plan = MatmulPlan::without_algorithm(device, matmul)?;
@@ -43,13 +45,14 @@ impl MatmulPlan {
         let trial = TrialMatmul { device, matmul };
         let (mut memory, mut expected) = (None, None);
         let prepare = |choice: &Choice| -> Fallible<Graph> {
-            let at = candidates.iter().position(|c| c == choice).ok_or("an unknown algorithm")?;
+            let at = candidates.iter().position(|c| c == choice).ok_or("unknown algorithm")?;
             let plan = Arc::new(MatmulPlan::with_algorithm(device, matmul, &algorithms[at])?);
             if memory.is_none() {
                 memory = Some(trial.memory()?);
             }
             let sets = memory.clone().ok_or("no memory")?;
-            // All runs of a device share a workspace: one that another thread begins in between would write there.
+            // All runs of a device share a workspace, which a run of another thread would
+            // overwrite.
             let _exclusive = lock();
             plan.run(&sets[0].args())?;
             let result = sets[0].sample(matmul)?;
@@ -58,26 +61,27 @@ impl MatmulPlan {
             let retained = sets.iter().cloned().map(|set| set as Arc<dyn Any + Send + Sync>);
             let retained = retained.chain([plan.clone() as Arc<dyn Any + Send + Sync>]).collect();
             let run = || (0..RUNS).try_for_each(|n| plan.run(&sets[n % sets.len()].args()));
-            // SAFETY: the plan and all of its memory are kept; the library's workspace is never freed.
+            // SAFETY: the graph retains the plan and all of its buffers; the library's workspace is
+            // never freed.
             Ok(unsafe { Graph::capture::<Error>(device, retained, run)? })
         };
         let request = TuningRequest { key: &key, candidates: &candidates, busy, may_wait: true };
         let mut timer = ExclusiveTimer::new(DeviceTimer::with_repeats(device, RUNS), &lock);
         let found = tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
-        // Kept even where another moment would have told more: equal products must give equal bits.
+        // Used even if the tuner could not measure now: equal products must give equal bits.
         let at = candidates.iter().position(|candidate| *candidate == found.choice).unwrap_or(0);
         plan.algorithm = algorithms[at];
         Ok(plan)
     }
 }
 
-/// An algorithm as the tuner keeps it: the library's words.
+/// Algorithm as a choice of the tuner: the words of the library's description.
 fn choice(algorithm: &Algorithm) -> Choice {
     let words = algorithm.data().into_iter().enumerate();
     words.fold(Choice::new(), |choice, (n, word)| choice.with(&format!("word{n}"), word as i64))
 }
 
-/// All that the best algorithm depends on.
+/// Key of the tuning: everything that the best algorithm depends on.
 fn key(device: &Device, matmul: &Matmul) -> Result<TuningKey> {
     let Matmul { m, n, k, batch, a, b, d, input, output, compute, epilogue } = *matmul;
     let mut shape = vec![m, n, k, batch];
@@ -92,13 +96,13 @@ fn key(device: &Device, matmul: &Matmul) -> Result<TuningKey> {
     Ok(TuningKey { operation: format!("cublasLt {epilogue:?}"), shape, dtype, platform })
 }
 
-/// A product to be tried.
+/// A product to be measured.
 struct TrialMatmul<'a> {
     device: &'a Arc<Device>,
     matmul: &'a Matmul,
 }
 
-/// Memory for one run.
+/// Buffers of one run.
 struct OperandSet {
     a: Buffer,
     b: Buffer,
@@ -108,8 +112,8 @@ struct OperandSet {
 }
 
 impl TrialMatmul<'_> {
-    /// Several sets of memory, or one if that is large, with numbers of both signs: hot chips are slower, and zeros keep
-    /// them cool.
+    /// Creates several sets of operands, or one if they are large, with numbers of both signs:
+    /// zeros would reduce the power use, and with it the clock throttling.
     fn memory(&self) -> Result<Vec<Arc<OperandSet>>> {
         let Matmul { m, n, batch, input, output, epilogue, .. } = *self.matmul;
         let [Some(a), Some(b), Some(d)] = self.matmul.byte_spans() else { return Err(no_algorithm(self.matmul)) };
@@ -143,7 +147,7 @@ impl OperandSet {
         MatmulArgs { bias, aux, ..MatmulArgs::new((&self.a, 0), (&self.b, 0), (&self.d, 0)) }
     }
 
-    /// The first elements of the result.
+    /// Returns the first elements of the result.
     fn sample(&self, matmul: &Matmul) -> Result<Vec<f64>> {
         let mut bytes = vec![0; self.d.bytes().min(1 << 16)];
         self.d.download_range(0, &mut bytes)?;
@@ -151,7 +155,7 @@ impl OperandSet {
     }
 }
 
-/// Whether two algorithms' results are the same but for roundings.
+/// Checks that the results of two algorithms differ by rounding only.
 fn check_agreement(found: &[f64], expected: &[f64], matmul: &Matmul) -> Fallible<()> {
     let rounding = match (matmul.output, matmul.compute) {
         (ElementType::F64, _) => 1e-12,
@@ -160,11 +164,11 @@ fn check_agreement(found: &[f64], expected: &[f64], matmul: &Matmul) -> Fallible
     };
     let size = expected.iter().fold(0.0, |size: f64, x| size.max(x.abs()));
     let off = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-    let right = off <= rounding * size && found.iter().all(|x| x.is_finite());
-    if right { Ok(()) } else { Err(format!("its results are off by {off:e} of {size:e}").into()) }
+    let agrees = off <= rounding * size && found.iter().all(|x| x.is_finite());
+    if agrees { Ok(()) } else { Err(format!("its results differ by {off:e}; the largest is {size:e}").into()) }
 }
 
-/// So many bytes of numbers between -1 and 1, the same for a salt.
+/// Returns `bytes` bytes of pseudorandom numbers between -1 and 1, determined by `salt`.
 fn random_elements(element: ElementType, bytes: usize, salt: u64) -> Vec<u8> {
     const PERIOD: usize = 1 << 16;
     let mut state = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -174,14 +178,14 @@ fn random_elements(element: ElementType, bytes: usize, salt: u64) -> Vec<u8> {
     };
     let width = element.bytes();
     let mut all = Vec::with_capacity(bytes + width);
-    // A period that no row length divides, so that rows differ.
+    // A period that is no multiple of row lengths, so that rows differ.
     while all.len() < bytes.min((PERIOD + 61) * width) {
         let x = next();
         match element {
             ElementType::F64 => all.extend(x.to_le_bytes()),
             ElementType::F32 => all.extend((x as f32).to_le_bytes()),
             ElementType::Bf16 => all.extend(((x as f32).to_bits() >> 16).to_le_bytes().iter().take(2)),
-            // The exponent and mantissa of a half, cut off; what is too small is 0.
+            // Truncates to half precision; subnormals become 0.
             ElementType::F16 => all.extend(half_bits(x as f32).to_le_bytes()),
         }
     }
@@ -223,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_between_minus_one_and_one_in_every_type() {
+    fn random_elements_are_between_minus_one_and_one() {
         for element in [ElementType::F16, ElementType::Bf16, ElementType::F32, ElementType::F64] {
             let bytes = random_elements(element, 3_000_000 * element.bytes(), 5);
             assert_eq!(bytes.len(), 3_000_000 * element.bytes());
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn results_agree_but_for_roundings() {
+    fn results_may_differ_by_rounding_only() {
         let matmul = Matmul::new(2, 2, 2, ElementType::F32);
         assert!(check_agreement(&[1.0, 2.0 + 1e-6], &[1.0, 2.0], &matmul).is_ok());
         assert!(check_agreement(&[1.0, 2.1], &[1.0, 2.0], &matmul).is_err());

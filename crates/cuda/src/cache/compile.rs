@@ -1,4 +1,4 @@
-//! Compiling through the cache: what is there is taken, what is not is compiled once, however many threads ask.
+//! Compilation through the cache. Each kernel is compiled once, even if several threads request it.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -11,16 +11,16 @@ use bornite_support::{log, profile};
 use super::{Cache, CacheKey, KernelSource, lock};
 use crate::{Cubin, Error, Result, compile_with, nvrtc_build_id};
 
-/// What turns programs into machine code.
+/// A compiler of kernels to machine code.
 pub trait Compiler: Sync {
-    /// What tells this compiler from others whose code may differ. Part of every key.
+    /// Identifies the compiler version. Part of every key.
     fn version(&self) -> Result<String>;
 
-    /// Compiles.
+    /// Compiles a kernel.
     fn compile(&self, program: &KernelSource<'_>) -> Result<Cubin>;
 }
 
-/// NVIDIA's run-time compiler, as found on this machine.
+/// NVIDIA's run-time compiler, as installed on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Nvrtc;
 
@@ -34,13 +34,14 @@ impl Compiler for Nvrtc {
     }
 }
 
-/// Compiles with NVRTC, or takes the result of an earlier time from the cache. `options` are all of NVRTC's options
-/// beside the architecture; [`EXACT_OPTIONS`](crate::EXACT_OPTIONS) are those of [`compile`](crate::compile).
+/// Compiles with NVRTC, or returns the result of an earlier compilation from the cache. `options`
+/// are all of NVRTC's options except the architecture; [`EXACT_OPTIONS`](crate::EXACT_OPTIONS) are
+/// those of [`compile`](crate::compile).
 pub fn compile_cached(cache: &Cache, name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Cubin> {
     cache.compile(&KernelSource { name, source, arch, options }, &Nvrtc)
 }
 
-/// Compiles, and tells whoever wants to know how long it took.
+/// Compiles, and records the duration in the profiler and the log.
 fn compile_timed(program: &KernelSource<'_>, compiler: &impl Compiler) -> Result<Cubin> {
     let start = Instant::now();
     let compiled = compiler.compile(program);
@@ -52,35 +53,37 @@ fn compile_timed(program: &KernelSource<'_>, compiler: &impl Compiler) -> Result
     compiled
 }
 
-/// Programs being compiled. Whoever locks one first does the work and leaves the result for those who wait.
+/// Kernels being compiled. The first thread to lock one compiles it and leaves the result for the
+/// others.
 #[derive(Default)]
 pub(super) struct InFlight(Mutex<HashMap<CacheKey, InFlightResult>>);
 
 type InFlightResult = Arc<Mutex<Option<Result<Cubin>>>>;
 
-/// What [`Cache::warm`] did.
+/// Result of [`Cache::warm`].
 #[derive(Clone, Debug, Default)]
 pub struct WarmSummary {
-    /// Programs compiled.
+    /// Number of kernels compiled.
     pub compiled: usize,
-    /// Programs that were there already.
+    /// Number of kernels that were in the cache.
     pub found: usize,
-    /// Names of the programs that did not compile, each with its error, in the order of the list.
+    /// Names and errors of the kernels that did not compile, in the order of the list.
     pub failed: Vec<(String, Error)>,
 }
 
 impl Cache {
-    /// Takes the program's machine code from the cache, or compiles it and keeps it. Fails only where the compiler
-    /// does.
+    /// Returns the machine code from the cache, or compiles the kernel and stores it. Fails only if
+    /// the compiler does.
     pub fn compile(&self, program: &KernelSource<'_>, compiler: &impl Compiler) -> Result<Cubin> {
         self.compile_or_find(program, compiler).map(|(cubin, _)| cubin)
     }
 
-    /// As [`compile`](Cache::compile), and says whether the compiler was needed.
+    /// Like [`compile`](Cache::compile); also returns true if the kernel was compiled.
     fn compile_or_find(&self, program: &KernelSource<'_>, compiler: &impl Compiler) -> Result<(Cubin, bool)> {
         let key = CacheKey::new(program, &compiler.version()?);
         let in_flight = lock(&self.in_flight.0).entry(key).or_default().clone();
-        // If a compiler panicked here, the lock is poisoned, there is no result, and the next to ask tries anew.
+        // If a compiler panicked here, the lock is poisoned without a result, and the next thread
+        // tries again.
         let mut result = lock(&in_flight);
         if let Some(result) = &*result {
             if result.is_ok() {
@@ -96,13 +99,13 @@ impl Cache {
             self.put(&key, program.name, cubin);
         }
         *result = Some(found.clone());
-        // From here on the disk has it. Those who wait hold the flight themselves.
+        // From here on the result is on disk. Waiting threads hold the `Arc` themselves.
         lock(&self.in_flight.0).remove(&key);
         found.map(|cubin| (cubin, compiled))
     }
 
-    /// Compiles a list ahead of its use, on so many threads (0: one a core). One program's error does not stop the
-    /// rest.
+    /// Compiles a list of kernels ahead of use, on `threads` threads (0: one per core). An error of
+    /// one kernel does not stop the rest.
     pub fn warm(&self, programs: &[KernelSource<'_>], threads: usize, compiler: &impl Compiler) -> WarmSummary {
         let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
         let threads = if threads == 0 { cores() } else { threads }.min(programs.len());
@@ -118,7 +121,7 @@ impl Cache {
         };
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                // Where no thread can be had, those there are do the work.
+                // If no thread can be spawned, the existing ones do the work.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
             work();

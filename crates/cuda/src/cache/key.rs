@@ -1,4 +1,4 @@
-//! What names an entry: a hash of everything that decides which machine code comes out.
+//! Keys of entries: a hash of everything that the machine code depends on.
 
 use std::fmt;
 
@@ -6,35 +6,36 @@ use sha2::{Digest, Sha256};
 
 use super::entry::FORMAT_VERSION;
 
-/// Entries outlive neither a release nor a change of how programs are compiled, which the last number counts.
+/// Part of every key: the release, and a number that is incremented when the way of compiling
+/// changes.
 const GENERATOR: &str = concat!("bornite-cuda ", env!("CARGO_PKG_VERSION"), " 2");
 
-/// A program for NVRTC.
+/// A kernel to compile: source, architecture and options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelSource<'a> {
-    /// The kernel's name, for messages; NVRTC sees it as the file's name.
+    /// The kernel's name, for messages; NVRTC uses it as the file name.
     pub name: &'a str,
     /// CUDA C++.
     pub source: &'a str,
-    /// The architecture, such as `sm_90`.
+    /// Architecture, such as `sm_90`.
     pub arch: &'a str,
-    /// NVRTC's options beside the architecture.
+    /// NVRTC options except the architecture.
     pub options: &'a [&'a str],
 }
 
-/// The name of an entry.
+/// Key of an entry, a SHA-256 hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CacheKey(pub(super) [u8; 32]);
 
 impl CacheKey {
-    /// The key of a program as compiled by a compiler of this version.
+    /// Creates the key of a kernel for a compiler version.
     pub fn new(program: &KernelSource<'_>, compiler_version: &str) -> CacheKey {
         CacheKey::of_format(program, compiler_version, FORMAT_VERSION)
     }
 
     fn of_format(program: &KernelSource<'_>, compiler_version: &str, format_version: u32) -> CacheKey {
         let mut hash = Sha256::new();
-        // Each part goes in with its length, so that no two lists of parts read the same.
+        // Each part is hashed with its length, so that no two lists of parts collide.
         let mut add = |part: &[u8]| {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
@@ -49,7 +50,7 @@ impl CacheKey {
         CacheKey(hash.finalize().into())
     }
 
-    /// The entry's file.
+    /// Name of the entry's file.
     pub(super) fn file_name(&self) -> String {
         format!("{self}{SUFFIX}")
     }
@@ -57,7 +58,7 @@ impl CacheKey {
 
 const SUFFIX: &str = ".kernel";
 
-/// Whether a file's name is one that [`CacheKey::file_name`] makes; all else in the folder is not ours to touch.
+/// Returns true if a file has a name of [`CacheKey::file_name`]; other files are not touched.
 pub(super) fn is_entry(file_name: &str) -> bool {
     let hex = file_name.strip_suffix(SUFFIX);
     hex.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
@@ -71,7 +72,7 @@ impl fmt::Display for CacheKey {
 
 impl fmt::Debug for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({self})")
+        write!(f, "CacheKey({self})")
     }
 }
 
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_counts() {
+    fn every_field_changes_the_key() {
         let program = KernelSource { name: "n", source: "s", arch: "sm_90", options: &["-a", "b"] };
         let keys = [
             CacheKey::new(&program, "13.0"),

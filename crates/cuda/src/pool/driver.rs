@@ -1,4 +1,4 @@
-//! The pool's memory from the CUDA driver.
+//! Backing of a pool by the CUDA driver.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -13,16 +13,16 @@ use crate::context::{Context, invalid};
 use crate::stream::PooledStream;
 use crate::{Device, Error, Result};
 
-/// Segments by `cuMemAlloc`, events of the driver. Streams are numbered in the order they were added; the device's own
-/// is [`DriverBacking::MAIN`].
+/// Segments from `cuMemAlloc` and driver events. Streams are numbered in the order in which they
+/// were added; the device's main stream is [`DriverBacking::MAIN`].
 pub struct DriverBacking {
     driver: &'static Driver,
     context: Arc<Context>,
     tables: Mutex<HandleTables>,
 }
 
-/// What numbers stand for. Only what is listed here is ever given to the driver, so that no caller's number becomes a
-/// wild pointer.
+/// Handles by id. Only handles listed here are passed to the driver, so that an invalid id cannot
+/// become a wild pointer.
 struct HandleTables {
     streams: Vec<cu::CUstream>,
     events: Vec<cu::CUevent>,
@@ -30,29 +30,29 @@ struct HandleTables {
     segments: BTreeMap<u64, u64>,
 }
 
-// SAFETY: contexts, streams and events are driver handles, which the driver allows any thread to use once the context
-// is current there; `bind` makes it so before every call.
+// SAFETY: contexts, streams and events are driver handles, which the driver allows any thread to
+// use once the context is current there; `bind` makes it so before every call.
 unsafe impl Send for DriverBacking {}
 // SAFETY: as above; the tables are behind a lock.
 unsafe impl Sync for DriverBacking {}
 
 impl DriverBacking {
-    /// The device's own stream.
+    /// The device's main stream.
     pub const MAIN: StreamId = StreamId(0);
 
-    /// Memory of an open device, beside that of its own pool.
+    /// Creates a backing for an open device, separate from that of its own pool.
     pub fn new(device: &Device) -> DriverBacking {
         DriverBacking::from_context(device.context.clone(), device.stream)
     }
 
-    /// Memory of a context, with its own stream as the first.
+    /// Creates a backing for a context, with its main stream as the first.
     pub(crate) fn from_context(context: Arc<Context>, main: cu::CUstream) -> DriverBacking {
         let tables =
             HandleTables { streams: vec![main], events: vec![], idle_events: vec![], segments: BTreeMap::new() };
         DriverBacking { driver: context.driver, context, tables: Mutex::new(tables) }
     }
 
-    /// Numbers a further stream, a `CUstream`.
+    /// Adds a stream, a `CUstream`, and returns its id.
     ///
     /// # Safety
     /// The stream must belong to the device's primary context and live as long as this backing.
@@ -74,7 +74,7 @@ impl DriverBacking {
         self.context.bind()
     }
 
-    /// A stream by its number.
+    /// Returns a stream by its id.
     pub(crate) fn pooled_stream(&self, id: StreamId) -> Result<PooledStream> {
         Ok(PooledStream { handle: self.stream(id)?, id })
     }
@@ -89,7 +89,7 @@ impl DriverBacking {
         found.ok_or_else(|| unknown("event", event.0.into()))
     }
 
-    /// Refuses memory that is not inside one of our segments.
+    /// Checks that memory is inside one of our segments.
     fn check_in_segment(&self, address: u64, bytes: u64) -> Result<()> {
         let tables = self.tables();
         let inside = tables.segments.range(..=address).next_back().is_some_and(|(start, size)| {
@@ -106,7 +106,7 @@ impl DriverBacking {
 }
 
 fn unknown(what: &str, number: u64) -> Error {
-    let text = format!("the pool's backing knows no {what} {number:#x}");
+    let text = format!("the pool's backing has no {what} {number:#x}");
     invalid("pool", text)
 }
 
@@ -147,9 +147,11 @@ impl Backing for DriverBacking {
             return Err(unknown("segment", address));
         }
         self.bind()?;
-        // The driver's manual does not promise that `cuMemFree` waits for work of streams that do not block.
+        // The driver's documentation does not promise that `cuMemFree` waits for work of
+        // non-blocking streams.
         let done = self.synchronize(stream);
-        // SAFETY: the segment came from `cuMemAlloc` and is freed once, after the work that used it.
+        // SAFETY: the segment came from `cuMemAlloc` and is freed once, after the work that used
+        // it.
         let result = unsafe { (self.driver.cuMemFree_v2)(address) };
         done.and(self.check("cuMemFree", result))
     }
@@ -208,7 +210,8 @@ impl Backing for DriverBacking {
         self.check_in_segment(address, bytes)?;
         let stream = self.stream(stream)?;
         self.bind()?;
-        // SAFETY: the bytes lie in a segment of ours, which is released only after this stream's work.
+        // SAFETY: the bytes lie in a segment of ours, which is released only after this stream's
+        // work.
         let result = unsafe { (self.driver.cuMemsetD8Async)(address, value, bytes as usize, stream) };
         self.check("cuMemsetD8Async", result)
     }
@@ -218,7 +221,8 @@ impl Backing for DriverBacking {
         let stream = self.stream(stream)?;
         self.bind()?;
         let mut found = vec![0u8; bytes as usize];
-        // SAFETY: the bytes lie in a segment of ours, and `found` holds as many and lives past the synchronisation.
+        // SAFETY: the bytes lie in a segment of ours, and `found` holds as many and lives past the
+        // synchronisation.
         let result =
             unsafe { (self.driver.cuMemcpyDtoHAsync_v2)(found.as_mut_ptr().cast(), address, bytes as usize, stream) };
         self.check("cuMemcpyDtoHAsync", result)?;

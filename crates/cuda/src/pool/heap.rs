@@ -1,7 +1,9 @@
-//! Segments cut into blocks: best fit, split, merge. Works under the pool's lock and calls only the backing.
+//! Allocator of blocks within segments: best fit, split, merge. Runs under the pool's lock and
+//! calls only the backing.
 //!
-//! A segment belongs to one stream and one class of sizes for life, so neighbours may always be merged and a free block
-//! of a stream's lane may be handed to that stream at once: its earlier work comes before.
+//! A segment belongs to one stream and size class for life, so neighbours can always be merged, and
+//! a free block of a stream's list can be allocated on that stream immediately: its earlier work
+//! comes first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
@@ -14,21 +16,22 @@ use super::tag::Tags;
 use super::{Backing, Block, PoolId, PoolLimits, PoolStats, StreamId, Tag};
 use crate::{Error, Result};
 
-/// Blocks begin and end at multiples of this: no two share a line of any cache, and any vector load is aligned.
+/// Alignment of blocks: no two share a cache line, and every vector load is aligned.
 pub(super) const BLOCK_ALIGNMENT: u64 = 512;
-/// Requests up to this share small segments.
+/// Maximum size of requests that share small segments.
 const MAX_SMALL_BYTES: u64 = 1 << 20;
 
-/// No slot.
+/// Marks the absence of a slot.
 pub(super) const NO_SLOT: u32 = u32::MAX;
 
-/// Which sizes a segment is for. Kept apart so that small blocks of long life do not cut up large segments.
+/// Size class of a segment. Separate classes keep long-lived small blocks from fragmenting large
+/// segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SizeClass {
-    /// Up to 1 MiB.
+    /// Requests up to 1 MiB.
     Small,
-    /// Above.
+    /// Requests above 1 MiB.
     Large,
 }
 
@@ -37,7 +40,8 @@ impl SizeClass {
         if need <= MAX_SMALL_BYTES { SizeClass::Small } else { SizeClass::Large }
     }
 
-    /// Whether what a request leaves over is worth a block: in a large segment, only what a large request could use.
+    /// Returns true if the remainder of a block is worth splitting off: in a large segment, only if
+    /// a large request could use it.
     fn splits(self, spare: u64) -> bool {
         match self {
             SizeClass::Small => spare >= BLOCK_ALIGNMENT,
@@ -46,19 +50,19 @@ impl SizeClass {
     }
 }
 
-/// What a block is.
+/// State of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BlockState {
-    /// Ready to be handed out.
+    /// Free.
     Free,
-    /// Handed out.
+    /// Allocated.
     Live,
-    /// Freed, but other streams may still use it.
+    /// Freed, but possibly still in use by other streams.
     Pending,
 }
 
-/// A block. Slots are used again and so keep the memory of their lists.
+/// A block. Slots are reused and keep the capacity of their lists.
 pub(super) struct Slot {
     pub address: u64,
     pub bytes: u64,
@@ -67,21 +71,21 @@ pub(super) struct Slot {
     pub previous: u32,
     pub next: u32,
     pub free_list: u32,
-    /// `None` for a slot that is not a block and may be used again.
+    /// `None` for an unused slot.
     pub state: Option<BlockState>,
-    /// Guard bytes behind the requested ones.
+    /// Guard bytes after the requested ones.
     pub guard: u32,
-    /// Events that are still to finish.
+    /// Number of events that are not done yet.
     pub pending_events: u32,
-    /// Tells this allocation from earlier ones in the slot.
+    /// Distinguishes this allocation from earlier ones in the slot.
     pub serial: u64,
     pub tag: Tag,
     pub allocated_at: Option<&'static Location<'static>>,
-    /// Other streams that used the block.
+    /// Other streams that use the block.
     pub used_on: Vec<StreamId>,
 }
 
-/// The free blocks of one stream and class, by size, then address.
+/// Free blocks of one stream and size class, by size, then address.
 pub(super) struct FreeList {
     pub stream: StreamId,
     pub class: SizeClass,
@@ -91,15 +95,15 @@ pub(super) struct FreeList {
 pub(super) struct Segment {
     pub bytes: u64,
     pub free_list: u32,
-    /// The block at its start. Splitting and merging keep the slot of the left part, so it never changes.
+    /// The first block. Splitting and merging keep the slot of the left part, so it never changes.
     pub first: u32,
 }
 
-/// What is asked for.
+/// An allocation request.
 #[derive(Clone, Copy)]
 pub(super) struct AllocRequest {
     pub bytes: u64,
-    /// Bytes with guard, rounded.
+    /// Bytes including guard, rounded up.
     pub need: u64,
     pub guard: u32,
     pub stream: StreamId,
@@ -107,7 +111,7 @@ pub(super) struct AllocRequest {
     pub allocated_at: &'static Location<'static>,
 }
 
-/// Everything behind the pool's lock.
+/// State behind the pool's lock.
 pub(super) struct Heap {
     pub id: PoolId,
     pub slots: Vec<Slot>,
@@ -151,7 +155,7 @@ impl Heap {
         self.counters.stats(self.segments.len() as u64, largest.unwrap_or(0))
     }
 
-    /// Bytes to take for a request of so many; `None` when there is no such number.
+    /// Returns the block size for a request; `None` on overflow.
     pub fn round_size(&self, bytes: u64, guard: u32) -> Option<u64> {
         let whole = bytes.max(1).checked_add(u64::from(guard))?;
         if self.has_fault(Fault::RoundDown) {
@@ -160,7 +164,8 @@ impl Heap {
         whole.checked_next_multiple_of(BLOCK_ALIGNMENT)
     }
 
-    /// One attempt: a free block of the stream, else a new segment. `None` when there is neither.
+    /// Allocates from a free block of the stream, else from a new segment; `None` if there is
+    /// neither.
     pub fn try_alloc(&mut self, backing: &dyn Backing, request: &AllocRequest) -> Result<Option<Block>> {
         match self.find_block(backing, request)? {
             Some(at) => self.allocate_from(backing, at, request).map(Some),
@@ -168,7 +173,7 @@ impl Heap {
         }
     }
 
-    /// The block to hand out, still free.
+    /// Finds a free block for a request.
     pub fn find_block(&mut self, backing: &dyn Backing, request: &AllocRequest) -> Result<Option<u32>> {
         self.reclaim_pending(backing, false)?;
         let free_list = self.free_list(request.stream, SizeClass::of(request.need));
@@ -183,7 +188,7 @@ impl Heap {
         }
     }
 
-    /// For a small request when there is nothing else: a large block of the stream.
+    /// Last attempt for a small request: a large free block of the stream.
     pub fn allocate_from_large(&mut self, backing: &dyn Backing, request: &AllocRequest) -> Result<Option<Block>> {
         let free_list = self.free_list(request.stream, SizeClass::Large) as usize;
         match self.free_lists[free_list].free.range((request.need, 0, 0)..).next() {
@@ -193,7 +198,7 @@ impl Heap {
     }
 
     fn free_list(&mut self, stream: StreamId, class: SizeClass) -> u32 {
-        // A handful of streams: faster than any map.
+        // There are few streams: a linear search is faster than a map.
         if let Some(at) =
             self.free_lists.iter().position(|free_list| free_list.stream == stream && free_list.class == class)
         {
@@ -203,7 +208,7 @@ impl Heap {
         self.free_lists.len() as u32 - 1
     }
 
-    /// Takes a free block, cut to size.
+    /// Allocates a free block, split to size.
     pub fn allocate_from(&mut self, backing: &dyn Backing, at: u32, request: &AllocRequest) -> Result<Block> {
         self.remove_free(at);
         let slot = &self.slots[at as usize];
@@ -253,7 +258,7 @@ impl Heap {
         Ok(block)
     }
 
-    /// The slot of a block that is handed out.
+    /// Returns the slot of an allocated block.
     fn check_live(&self, block: &Block) -> Result<u32> {
         let alive = self.slots.get(block.slot as usize).is_some_and(|slot| {
             slot.state == Some(BlockState::Live) && slot.serial == block.serial && slot.address == block.address
@@ -274,8 +279,8 @@ impl Heap {
         Ok(())
     }
 
-    /// Takes a block back. It is back also when this fails: the error tells of damage found, or of a segment that could
-    /// not be given back.
+    /// Frees a block. The block is freed even if this fails: the error reports damage, or a segment
+    /// that could not be released.
     pub fn free(&mut self, backing: &dyn Backing, block: &Block) -> Result<()> {
         let at = self.check_live(block)?;
         let intact = self.check_guard(backing, at);
@@ -296,7 +301,7 @@ impl Heap {
         intact.and(poisoned).and(self.trim(backing))
     }
 
-    /// Makes a block that nobody uses free.
+    /// Frees a block that no stream uses.
     pub(super) fn make_free(&mut self, backing: &dyn Backing, at: u32) -> Result<()> {
         let poisoned = self.poison(backing, at);
         self.slots[at as usize].used_on.clear();
@@ -304,7 +309,7 @@ impl Heap {
         poisoned
     }
 
-    /// Joins a block with its free neighbours and lists the whole as free.
+    /// Merges a block with its free neighbours and adds it to the free list.
     fn insert_merged(&mut self, mut at: u32) {
         if !self.has_fault(Fault::SkipMerge) {
             let next = self.slots[at as usize].next;
@@ -331,7 +336,7 @@ impl Heap {
         }
     }
 
-    /// Makes two neighbours, neither of them listed, one.
+    /// Merges two neighbours, neither of which is in the free list.
     fn merge(&mut self, left: u32, right: u32) {
         let slot = &mut self.slots[right as usize];
         let (bytes, next) = (slot.bytes, slot.next);
@@ -344,7 +349,7 @@ impl Heap {
         }
     }
 
-    /// A slot for a new block.
+    /// Returns a slot for a new block.
     pub(super) fn slot(&mut self, address: u64, bytes: u64, free_list: u32, previous: u32, next: u32) -> u32 {
         let at = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -370,7 +375,7 @@ impl Heap {
         at
     }
 
-    /// Enters a block into the list of free ones.
+    /// Adds a block to its free list.
     pub(super) fn add_free(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
         slot.state = Some(BlockState::Free);
@@ -382,7 +387,7 @@ impl Heap {
         self.free_lists[slot.free_list as usize].free.insert((slot.bytes, slot.address, at));
     }
 
-    /// Takes a block out of the list of free ones.
+    /// Removes a block from its free list.
     pub(super) fn remove_free(&mut self, at: u32) {
         let slot = &self.slots[at as usize];
         self.counters.free -= slot.bytes;

@@ -1,4 +1,5 @@
-//! Who is told of what a pool does. Everyone is called without the pool's lock, so that they may call the pool.
+//! Callbacks of a pool: the monitor and the out-of-memory callbacks. All are called without the
+//! pool's lock, so that they may use the pool.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -6,84 +7,85 @@ use std::sync::Arc;
 use super::heap::Heap;
 use super::{StreamId, Tag};
 
-/// Something that a pool did.
+/// An event of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PoolEvent {
-    /// A block was handed out.
+    /// A block was allocated.
     Allocated {
-        /// Its address.
+        /// Address.
         address: u64,
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
-        /// The size asked for.
+        /// Requested size in bytes.
         requested: u64,
-        /// Its stream.
+        /// Stream of the block.
         stream: StreamId,
-        /// Who asked.
+        /// Tag of the block.
         tag: Tag,
     },
-    /// A block came back.
+    /// A block was freed.
     Freed {
-        /// Its address.
+        /// Address.
         address: u64,
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
-        /// Its stream.
+        /// Stream of the block.
         stream: StreamId,
-        /// Who had asked.
+        /// Tag of the block.
         tag: Tag,
     },
-    /// A segment was got from the device.
+    /// A segment was reserved from the device.
     Reserved {
-        /// Its address.
+        /// Address.
         address: u64,
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
-        /// The stream it is for.
+        /// Stream of the segment.
         stream: StreamId,
     },
-    /// A segment was given back to the device.
+    /// A segment was released to the device.
     Released {
-        /// Its address.
+        /// Address.
         address: u64,
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
-        /// The stream it was for.
+        /// Stream of the segment.
         stream: StreamId,
     },
-    /// A request was refused.
+    /// An allocation failed.
     OutOfMemory {
-        /// The size asked for.
+        /// Requested size in bytes.
         requested: u64,
-        /// The stream asked for.
+        /// Stream of the request.
         stream: StreamId,
     },
 }
 
-/// A happening with its place in the order of all, and what the pool held right after it.
+/// An event with its sequence number, and the pool's memory use right after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolEventRecord {
-    /// Rises by one with each; threads may deliver theirs out of order.
+    /// Sequence number, incremented by each event; threads may deliver events out of order.
     pub sequence: u64,
-    /// What happened.
+    /// The event.
     pub event: PoolEvent,
-    /// Bytes handed out.
+    /// Allocated bytes.
     pub allocated_bytes: u64,
     /// Bytes in segments.
     pub reserved_bytes: u64,
 }
 
-/// Is told of everything that a pool does.
+/// Callback for all events of a pool.
 pub type Monitor = Arc<dyn Fn(&PoolEventRecord) + Send + Sync>;
 
-/// Is asked to free memory when there is too little: told the bytes and the stream.
+/// Callback that frees memory when there is too little; it is passed the requested bytes and the
+/// stream.
 pub type OutOfMemoryCallback = Arc<dyn Fn(u64, StreamId) + Send + Sync>;
 
-/// Names a registered out-of-memory callback.
+/// Id of a registered out-of-memory callback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallbackId(pub(super) u64);
 
-/// Those who are called, and what they are still to be told.
+/// Registered callbacks, and events that are not delivered yet.
 #[derive(Default)]
 pub(super) struct Observers {
     pub monitor: Option<Monitor>,
@@ -94,7 +96,7 @@ pub(super) struct Observers {
 }
 
 impl Heap {
-    /// Keeps a notice for the monitor, if there is one, until the lock is free.
+    /// Queues an event for the monitor, if there is one, until the lock is released.
     #[inline]
     pub(super) fn emit(&mut self, event: PoolEvent) {
         if self.observers.monitor.is_some() {
@@ -111,7 +113,7 @@ impl Heap {
     }
 }
 
-/// What a thread is in the middle of.
+/// Kind of callback that a thread is running.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallbackKind {
     Monitor,
@@ -119,16 +121,17 @@ pub(super) enum CallbackKind {
 }
 
 thread_local! {
-    /// Callbacks of pools that this thread is inside of. A monitor that allocates is not told of it, and a rescue that
-    /// runs out of memory is not rescued: either would go on for ever.
+    /// Callbacks of pools that this thread is running. Events caused by a monitor are not reported
+    /// to it, and an out-of-memory callback that runs out of memory is not called again: either
+    /// would recurse forever.
     static INSIDE: RefCell<Vec<(usize, CallbackKind)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Marks this thread as inside a callback until dropped, also by a panic.
+/// Marks this thread as running a callback until dropped.
 pub(super) struct CallbackGuard;
 
 impl CallbackGuard {
-    /// `None` when the thread is inside such a callback of this pool already.
+    /// Returns `None` if the thread is already running such a callback of this pool.
     pub fn enter(pool: usize, kind: CallbackKind) -> Option<CallbackGuard> {
         let entered = INSIDE.try_with(|inside| {
             let mut inside = inside.borrow_mut();
@@ -138,7 +141,7 @@ impl CallbackGuard {
             inside.push((pool, kind));
             Some(CallbackGuard)
         });
-        // A thread that is ending has lost its list: it calls nobody.
+        // A terminating thread has lost its list: it calls nothing.
         entered.ok().flatten()
     }
 }

@@ -1,4 +1,4 @@
-//! What a pool says when it has no memory to give.
+//! Error report of a pool that is out of memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,42 +11,42 @@ use super::observers::PoolEvent;
 use super::{Backing, StreamId};
 use crate::Error;
 
-/// How many of those that hold memory a message names.
+/// Maximum number of tags in the message.
 const MAX_NAMED_TAGS: usize = 5;
 
-/// Why an allocation failed: what was asked, what is held by whom, and which limit applied.
+/// Why an allocation failed: the request, the memory use by tag, and the limit that applied.
 #[derive(Clone, Debug)]
 pub struct OutOfMemoryReport {
     /// The device.
     pub device: String,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested_bytes: u64,
-    /// Bytes that the pool may hold.
+    /// Limit of the pool in bytes.
     pub cap_bytes: u64,
-    /// What says so.
+    /// The limit that applies.
     pub cap: Cap,
-    /// Bytes that the device has free, where it could be asked.
+    /// Free bytes of the device, if known.
     pub device_free_bytes: Option<u64>,
     /// Bytes in the pool's segments.
     pub reserved_bytes: u64,
-    /// Bytes handed out.
+    /// Allocated bytes.
     pub allocated_bytes: u64,
-    /// Bytes held but not handed out, in pieces too small or on other streams.
+    /// Bytes reserved but not allocated, in pieces too small or on other streams.
     pub cached_bytes: u64,
-    /// The largest free block.
+    /// Size of the largest free block.
     pub largest_free_bytes: u64,
-    /// Who holds memory, most first.
+    /// Memory use by tag, largest first.
     pub usage_by_tag: Vec<TagUsage>,
 }
 
-/// Memory held under one tag.
+/// Memory use of one tag.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TagUsage {
     /// The tag.
     pub tag: String,
     /// Bytes in its blocks.
     pub bytes: u64,
-    /// Its blocks.
+    /// Number of its blocks.
     pub blocks: u64,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for OutOfMemoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "out of GPU memory on {}: {} asked; {} are in use and {} cached (largest free block {}), of at most {} ({})",
+            "out of GPU memory on {}: requested {}; {} in use and {} cached (largest free block {}), limit {} ({})",
             self.device,
             format_bytes(self.requested_bytes),
             format_bytes(self.allocated_bytes),
@@ -67,12 +67,17 @@ impl fmt::Display for OutOfMemoryReport {
             write!(f, "; the device has {} free", format_bytes(bytes))?;
         }
         for (n, usage) in self.usage_by_tag.iter().take(MAX_NAMED_TAGS).enumerate() {
-            let lead = if n == 0 { ". Held by " } else { ", " };
-            write!(f, "{lead}{}: {} in {} block(s)", usage.tag, format_bytes(usage.bytes), usage.blocks)?;
+            let lead = if n == 0 { ". Used by " } else { ", " };
+            write!(f, "{lead}{}: {} in {}", usage.tag, format_bytes(usage.bytes), count(usage.blocks, "block"))?;
         }
         if self.usage_by_tag.len() > MAX_NAMED_TAGS {
             let bytes = self.usage_by_tag[MAX_NAMED_TAGS..].iter().map(|h| h.bytes).sum();
-            write!(f, ", {} other(s): {}", self.usage_by_tag.len() - MAX_NAMED_TAGS, format_bytes(bytes))?;
+            write!(
+                f,
+                ", {}: {}",
+                count((self.usage_by_tag.len() - MAX_NAMED_TAGS) as u64, "other"),
+                format_bytes(bytes)
+            )?;
         }
         write!(f, ". Use smaller batches or drop tensors you no longer need")?;
         match self.cap {
@@ -82,8 +87,13 @@ impl fmt::Display for OutOfMemoryReport {
     }
 }
 
+/// Formats a count with its noun.
+fn count(n: u64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 impl Heap {
-    /// Counts a request that cannot be met and says why.
+    /// Counts a failed request and creates its error.
     #[cold]
     pub(super) fn out_of_memory(&mut self, backing: &dyn Backing, requested: u64, stream: StreamId) -> Error {
         self.counters.failures += 1;

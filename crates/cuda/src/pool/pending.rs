@@ -1,5 +1,5 @@
-//! Freed blocks that other streams may still use: each waits for events that were recorded on those streams when it was
-//! freed.
+//! Freed blocks that other streams may still use: each waits for events that were recorded on those
+//! streams when it was freed.
 
 use std::collections::VecDeque;
 
@@ -8,20 +8,20 @@ use super::heap::{BlockState, Heap};
 use super::{Backing, EventId, StreamId};
 use crate::Result;
 
-/// For each stream, the blocks that wait for it, in the order of their events: polling stops at the first that is not
-/// done, so it costs one question a stream.
+/// Blocks that wait for each stream, in the order of their events: polling stops at the first event
+/// that is not done, so it costs one query per stream.
 #[derive(Default)]
 pub(super) struct PendingQueues(Vec<(StreamId, VecDeque<PendingBlock>)>);
 
 #[derive(Clone, Copy)]
 struct PendingBlock {
     slot: u32,
-    /// `None` when recording failed; it is tried again, since a later event covers the same work.
+    /// `None` if recording failed; it is tried again, since a later event covers the same work.
     event: Option<EventId>,
 }
 
 impl PendingQueues {
-    /// Takes leave of all events, done or not.
+    /// Releases all events, done or not.
     pub fn discard_events(&mut self, backing: &dyn Backing) {
         let waits = self.0.drain(..).flat_map(|(_, queue)| queue);
         waits.filter_map(|wait| wait.event).for_each(|event| backing.retire(event));
@@ -29,7 +29,7 @@ impl PendingQueues {
 }
 
 impl Heap {
-    /// Puts a freed block behind events of the streams that used it.
+    /// Makes a freed block wait for events of the streams that used it.
     pub(super) fn make_pending(&mut self, backing: &dyn Backing, at: u32) -> Result<()> {
         let slot = &mut self.slots[at as usize];
         slot.state = Some(BlockState::Pending);
@@ -46,11 +46,11 @@ impl Heap {
         }
         let slot = &mut self.slots[at as usize];
         slot.pending_events = count as u32;
-        slot.used_on = used_on; // the snapshot shows them
+        slot.used_on = used_on; // shown in snapshots
         if self.has_fault(Fault::EarlyPoison) { self.poison(backing, at) } else { Ok(()) }
     }
 
-    /// Frees pending blocks whose events are done; with `wait`, waits for all events first.
+    /// Frees pending blocks whose events are done; with `wait`, first waits for all events.
     pub(super) fn reclaim_pending(&mut self, backing: &dyn Backing, wait: bool) -> Result<()> {
         if self.counters.pending_blocks == 0 {
             return Ok(());

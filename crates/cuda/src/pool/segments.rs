@@ -1,4 +1,4 @@
-//! Segments of a heap: got from the backing within the limits, given back when nobody uses them.
+//! Segments of a heap: reserved from the backing within the limits, and released when unused.
 
 use super::Cap;
 use super::fault::Fault;
@@ -7,19 +7,20 @@ use super::observers::PoolEvent;
 use super::{Backing, Block};
 use crate::Result;
 
-/// Segments are multiples of this, the driver's own page size for large allocations.
+/// Alignment of segment sizes, the driver's page size for large allocations.
 pub(super) const SEGMENT_ALIGNMENT: u64 = 2 << 20;
-/// Requests from this on get a segment of their own size.
+/// Minimum size of requests that get a dedicated segment.
 const MIN_DEDICATED_BYTES: u64 = 10 << 20;
-/// What large requests below it share.
+/// Size of segments that smaller large requests share.
 const SHARED_SEGMENT_BYTES: u64 = 20 << 20;
 
 impl Heap {
-    /// Gets a segment that holds `need` bytes, as one free block. `None` when a limit or the device forbids it.
+    /// Reserves a segment for `need` bytes, as one free block; `None` if a limit or the device does
+    /// not allow it.
     pub(super) fn reserve(&mut self, backing: &dyn Backing, free_list: u32, need: u64) -> Result<Option<u32>> {
         let Some(exact) = need.checked_next_multiple_of(SEGMENT_ALIGNMENT) else { return Ok(None) };
         let shared = self.free_lists[free_list as usize].class == SizeClass::Large && need < MIN_DEDICATED_BYTES;
-        // Where a shared segment no longer fits, one for this request alone still may.
+        // If a shared segment does not fit, one for this request may.
         let sizes = if shared { [Some(SHARED_SEGMENT_BYTES), Some(exact)] } else { [Some(exact), None] };
         let (cap, _) = Cap::of(&self.limits, self.total_bytes);
         for bytes in sizes.into_iter().flatten() {
@@ -41,8 +42,8 @@ impl Heap {
         Ok(None)
     }
 
-    /// Gives segments back while `excess` bytes are too many and there is one that nobody uses; says how many bytes.
-    /// A backing's failure does not stop it: the segment is forgotten all the same.
+    /// Releases unused segments while `excess` is above 0, and returns their bytes. A failure of
+    /// the backing does not stop it: the segment is dropped anyway.
     pub(super) fn release_idle(&mut self, backing: &dyn Backing, excess: impl Fn(&Heap) -> u64) -> Result<u64> {
         let (mut released, mut failed) = (0, Ok(()));
         loop {
@@ -56,7 +57,7 @@ impl Heap {
         }
     }
 
-    /// The smallest idle segment of at least `wanted` bytes, else the largest.
+    /// Returns the smallest unused segment of at least `wanted` bytes, else the largest.
     fn idle_segment(&self, wanted: u64) -> Option<u32> {
         let whole = |at: &u32| {
             let slot = &self.slots[*at as usize];
@@ -69,7 +70,7 @@ impl Heap {
         idle().filter(|(bytes, ..)| *bytes >= wanted).min().or_else(|| idle().max()).map(|&(.., at)| at)
     }
 
-    /// Gives back a segment that is one free block.
+    /// Releases a segment that is one free block.
     fn release(&mut self, backing: &dyn Backing, at: u32) -> Result<()> {
         self.remove_free(at);
         let slot = &mut self.slots[at as usize];
@@ -87,7 +88,7 @@ impl Heap {
         backing.release(address, bytes, stream)
     }
 
-    /// Gives back what is free above the cache's limit.
+    /// Releases free memory above the cache limit.
     #[inline]
     pub(super) fn trim(&mut self, backing: &dyn Backing) -> Result<()> {
         match self.limits.cache_bytes {
@@ -98,7 +99,7 @@ impl Heap {
         }
     }
 
-    /// Gives everything back, once it is no longer used, whatever fails.
+    /// Releases everything after its last use, ignoring errors.
     pub(super) fn close(&mut self, backing: &dyn Backing) {
         for at in 0..self.slots.len() as u32 {
             let slot = &self.slots[at as usize];
@@ -109,10 +110,11 @@ impl Heap {
                 let _ = self.free(backing, &block);
             }
         }
-        // A wait that fails once may succeed again; on a lost device none ever does.
+        // A failed wait may succeed at a retry; on a lost device none does.
         let _reclaimed = (0..3).any(|_| self.reclaim_pending(backing, true).is_ok());
         let _ = self.release_idle(backing, |_| u64::MAX);
-        // What other streams may still use is left to the driver, which takes it back with the process.
+        // Memory that other streams may still use is left to the driver, which frees it with the
+        // process.
         self.queues.discard_events(backing);
     }
 }

@@ -1,20 +1,20 @@
-//! A pool laid open: every segment and block, as values and as JSON.
+//! Snapshot of a pool: all segments and blocks, as values and as JSON.
 
 use super::heap::{BlockState, Heap, NO_SLOT, SizeClass};
 use super::{PoolLimits, PoolStats, StreamId};
 
-/// Everything that a pool holds at one moment.
+/// All segments and blocks of a pool at one moment.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Snapshot {
     /// Version of this format.
     pub version: u32,
     /// The device.
     pub device: String,
-    /// All memory of the device.
+    /// Total memory of the device.
     pub total_bytes: u64,
-    /// The limits in force.
+    /// Limits.
     pub limits: PoolLimits,
-    /// The counts.
+    /// Statistics.
     pub stats: PoolStats,
     /// Segments by address.
     pub segments: Vec<SegmentView>,
@@ -23,44 +23,44 @@ pub struct Snapshot {
 /// A segment in a [`Snapshot`].
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct SegmentView {
-    /// Its address.
+    /// Address.
     pub address: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The stream that it belongs to.
+    /// Stream that it belongs to.
     pub stream: StreamId,
-    /// Which sizes it is for.
+    /// Size class.
     pub class: SizeClass,
-    /// Its blocks by address; they leave no gap.
+    /// Blocks by address, without gaps.
     pub blocks: Vec<BlockView>,
 }
 
 /// A block in a [`Snapshot`].
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct BlockView {
-    /// Its address.
+    /// Address.
     pub address: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What it is.
+    /// State.
     pub state: BlockState,
-    /// The size asked for, while handed out.
+    /// Requested size, while allocated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested: Option<u64>,
-    /// Who asked, while handed out or pending.
+    /// Tag, while allocated or pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// The line that asked, while handed out or pending.
+    /// Source location of the allocation, while allocated or pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "asked_at")]
     pub allocated_at: Option<String>,
-    /// Other streams that used it.
+    /// Other streams that use it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub used_on: Vec<StreamId>,
 }
 
 impl Snapshot {
-    /// The snapshot as JSON.
+    /// Returns the snapshot as JSON.
     pub fn to_json(&self) -> String {
         // Cannot fail: there are only numbers, strings and lists.
         serde_json::to_string_pretty(self).unwrap_or_default()
@@ -68,12 +68,13 @@ impl Snapshot {
 }
 
 impl Heap {
-    /// The segments and their blocks; lines that asked only `with_lines`, since writing them out takes time.
+    /// Returns the segments and their blocks; locations only `with_lines`, since formatting them
+    /// takes time.
     pub(super) fn segments(&self, with_lines: bool) -> Vec<SegmentView> {
         let view = |(&address, segment): (&u64, &super::heap::Segment)| {
             let free_list = &self.free_lists[segment.free_list as usize];
             let (mut blocks, mut at) = (vec![], segment.first);
-            // The bound ends the walk should a mistake ever tie the list into a ring.
+            // The bound ends the loop if a bug makes the list cyclic.
             while at != NO_SLOT && blocks.len() <= self.slots.len() {
                 let slot = &self.slots[at as usize];
                 let state = slot.state.unwrap_or(BlockState::Free);

@@ -1,4 +1,4 @@
-//! Getting segments before they are needed.
+//! Reservation of segments before they are needed.
 
 use std::panic::Location;
 
@@ -9,7 +9,8 @@ use super::{Backing, StreamId, Tag};
 use crate::Result;
 
 impl Heap {
-    /// Hands out and takes back blocks of all sizes, so that their segments are there, and counts none of it.
+    /// Allocates and frees blocks of all sizes, so that their segments are reserved, without
+    /// counting the allocations.
     pub(super) fn warm(
         &mut self,
         backing: &dyn Backing,
@@ -23,7 +24,7 @@ impl Heap {
         let mut blocks = Vec::with_capacity(sizes.len());
         let mut result = Ok(());
         for &bytes in sizes {
-            // Room for the guard, but none written: nobody uses the block.
+            // Space for the guard, which is not written: the block is not used.
             let need = self.round_size(bytes, if self.debug { GUARD_BYTES } else { 0 });
             let request = |need| AllocRequest { bytes, need, guard: 0, stream, tag: Tag::default(), allocated_at };
             let attempt = need.map_or(Ok(None), |need| self.try_alloc(backing, &request(need)));
@@ -40,7 +41,7 @@ impl Heap {
         for block in blocks.iter().rev() {
             result = result.and(self.free(backing, block));
         }
-        // An attempt may have freed pending blocks, also where it failed.
+        // An attempt may have freed pending blocks, even if it failed.
         result = result.and(self.trim(backing));
         let of_a_block = |event| matches!(event, PoolEvent::Allocated { .. } | PoolEvent::Freed { .. });
         self.observers.undelivered.retain(|record| !of_a_block(record.event));

@@ -1,4 +1,4 @@
-//! Monitors, out-of-memory callbacks, and what is said when nothing helps.
+//! Monitors, out-of-memory callbacks, and the error if nothing helps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,7 +24,7 @@ fn record(pool: &Pool) -> Arc<Mutex<Vec<PoolEventRecord>>> {
 }
 
 #[test]
-fn a_monitor_is_told_everything_in_order() {
+fn a_monitor_receives_all_events_in_order() {
     let (_, pool) = pool(20 * MIB);
     let records = record(&pool);
     let tag = pool.tag("x");
@@ -38,7 +38,7 @@ fn a_monitor_is_told_everything_in_order() {
     let (address, bytes, stream) = (block.address(), 12 * MIB, S0);
     let delivered: Vec<(u64, PoolEvent, u64)> =
         records.lock().unwrap().iter().map(|record| (record.sequence, record.event, record.allocated_bytes)).collect();
-    let wanted = [
+    let expected = [
         (0, PoolEvent::Reserved { address, bytes, stream }, 0),
         (1, PoolEvent::Allocated { address, bytes, requested: bytes - 5, stream, tag }, bytes),
         (2, PoolEvent::OutOfMemory { requested: 30 * MIB, stream }, bytes),
@@ -46,7 +46,7 @@ fn a_monitor_is_told_everything_in_order() {
         (4, PoolEvent::Released { address, bytes, stream }, 0),
         (5, PoolEvent::Reserved { address, bytes: 2 * MIB, stream }, 0),
     ];
-    assert_eq!(delivered, wanted);
+    assert_eq!(delivered, expected);
 }
 
 #[test]
@@ -63,35 +63,35 @@ fn a_monitor_may_use_the_pool() {
         pool.set_monitor(None);
     })));
     pool.alloc(3 * MIB, S0, Tag::default()).unwrap();
-    // The segment and the block, and not what the monitor itself did.
+    // The segment and the block, but not the monitor's own allocations.
     assert_eq!(count.load(Relaxed), 2);
     inspect(&pool, &fake).unwrap();
 }
 
 #[test]
-fn callbacks_free_what_they_hold() {
+fn out_of_memory_callbacks_free_memory() {
     let (fake, pool) = pool(20 * MIB);
     let stash: Arc<Mutex<Vec<Block>>> = Arc::default();
     stash.lock().unwrap().push(pool.alloc(20 * MIB, S0, Tag::default()).unwrap());
-    let (of, hold, asked) = (Arc::downgrade(&pool), stash.clone(), Arc::new(AtomicU64::new(0)));
-    let heard = asked.clone();
+    let (weak, held, total) = (Arc::downgrade(&pool), stash.clone(), Arc::new(AtomicU64::new(0)));
+    let counted = total.clone();
     let id = pool.on_out_of_memory(Arc::new(move |bytes, stream| {
         assert_eq!(stream, StreamId(1));
-        heard.fetch_add(bytes, Relaxed);
-        let Some(pool) = of.upgrade() else { return };
+        counted.fetch_add(bytes, Relaxed);
+        let Some(pool) = weak.upgrade() else { return };
         assert!(pool.heap.try_lock().is_ok(), "called with the lock held");
-        // Fails, and does not call this once more.
+        // Fails, and does not call this callback again.
         pool.alloc(1000 * MIB, stream, Tag::default()).unwrap_err();
-        for block in hold.lock().unwrap().drain(..) {
+        for block in held.lock().unwrap().drain(..) {
             pool.free(block).unwrap();
         }
     }));
-    // Another stream's: what was freed must be trimmed as well.
+    // Another stream: the freed memory must be released as well.
     let block = pool.alloc(12 * MIB, StreamId(1), Tag::default()).unwrap();
-    assert_eq!(asked.load(Relaxed), 12 * MIB);
+    assert_eq!(total.load(Relaxed), 12 * MIB);
     assert!(pool.remove_out_of_memory_callback(id) && !pool.remove_out_of_memory_callback(id));
     pool.alloc(12 * MIB, StreamId(1), Tag::default()).unwrap_err();
-    assert_eq!(asked.load(Relaxed), 12 * MIB, "not called any more");
+    assert_eq!(total.load(Relaxed), 12 * MIB, "removed callbacks are not called");
     pool.free(block).unwrap();
     inspect(&pool, &fake).unwrap();
 }
@@ -111,7 +111,7 @@ fn a_callback_that_panics_leaves_the_pool_usable() {
 }
 
 #[test]
-fn the_error_says_who_holds_what() {
+fn the_error_reports_memory_use_by_tag() {
     let (_, pool) = pool(64 * MIB);
     pool.set_limit(Some(40 * MIB)).unwrap();
     for (n, mib) in [3, 1, 12, 1, 1, 1, 1].into_iter().enumerate() {
@@ -123,10 +123,10 @@ fn the_error_says_who_holds_what() {
     let Error::OutOfMemory(report) = &error else { panic!("{error}") };
     let first = &report.usage_by_tag[0];
     assert_eq!((first.tag.as_str(), first.bytes, first.blocks), ("layer.2", 13 * MIB, 2));
-    let wanted = "out of GPU memory on fake:0: 16.00 MiB asked; 21.00 MiB are in use and 5.00 MiB cached (largest free \
-                  block 5.00 MiB), of at most 40.00 MiB (the pool's byte limit); the device has 38.00 MiB free. Held by \
-                  layer.2: 13.00 MiB in 2 block(s), untagged: 3.00 MiB in 1 block(s), layer.1: 1.00 MiB in 1 block(s), \
-                  layer.3: 1.00 MiB in 1 block(s), layer.4: 1.00 MiB in 1 block(s), 2 other(s): 2.00 MiB. Use smaller \
+    let expected = "out of GPU memory on fake:0: requested 16.00 MiB; 21.00 MiB in use and 5.00 MiB cached (largest free \
+                  block 5.00 MiB), limit 40.00 MiB (the pool's byte limit); the device has 38.00 MiB free. Used by \
+                  layer.2: 13.00 MiB in 2 blocks, untagged: 3.00 MiB in 1 block, layer.1: 1.00 MiB in 1 block, \
+                  layer.3: 1.00 MiB in 1 block, layer.4: 1.00 MiB in 1 block, 2 others: 2.00 MiB. Use smaller \
                   batches or drop tensors you no longer need, or raise the limit";
-    assert_eq!(error.to_string(), wanted);
+    assert_eq!(error.to_string(), expected);
 }

@@ -1,5 +1,5 @@
-//! A GPU of the imagination: streams that finish when told to, memory that runs out, calls that fail on demand. It
-//! notes every use of memory that a real one would be spoilt by.
+//! Fake GPU: streams that advance on request, memory that runs out, calls that fail on demand. It
+//! records every use that would corrupt memory on a real one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,7 +27,8 @@ impl Call {
         [Call::Reserve, Call::Release, Call::Record, Call::Finished, Call::Wait, Call::Fill, Call::Difference];
 }
 
-/// Which call fails: the `nth` of its kind, from 0. A reservation fails for lack of memory unless it is to be an error.
+/// Call that fails: the `nth` of its kind, from 0. A failing reservation is out of memory unless
+/// `as_error` is set.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
     pub call: Call,
@@ -54,13 +55,13 @@ pub struct Gpu {
     pub releases: u64,
     pub failure: Option<Failure>,
     pub failed: bool,
-    /// What a real GPU would have been spoilt by.
+    /// Uses that would corrupt memory on a real GPU.
     pub violations: Vec<String>,
     pub calls: [usize; Call::ALL.len()],
     streams: BTreeMap<StreamId, Progress>,
     works: Vec<Work>,
     events: Vec<Option<(StreamId, u64)>>,
-    /// Contents of segments, where a test looks at them.
+    /// Contents of segments, if the test needs them.
     memory: Option<BTreeMap<u64, Vec<u8>>>,
 }
 
@@ -94,12 +95,12 @@ impl Fake {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Gives a stream work that uses memory.
+    /// Enqueues work that uses memory.
     pub fn launch(&self, stream: StreamId, address: u64, bytes: u64) {
         self.gpu().launch(stream, address, bytes);
     }
 
-    /// Lets a stream get on with its work.
+    /// Finishes `count` pieces of work of a stream.
     pub fn finish(&self, stream: StreamId, count: u64) {
         let mut gpu = self.gpu();
         let progress = gpu.streams.entry(stream).or_default();
@@ -125,7 +126,7 @@ impl Gpu {
         self.events.iter().flatten().count()
     }
 
-    /// Work of a stream other than `stream` that is not done and uses some of these bytes.
+    /// Returns a stream other than `stream` with unfinished work on some of these bytes.
     pub fn foreign_work(&self, bytes: &Range<u64>, stream: StreamId) -> Option<StreamId> {
         let overlaps = |work: &&Work| work.bytes.start < bytes.end && bytes.start < work.bytes.end;
         self.works.iter().filter(overlaps).find(|work| work.stream != stream).map(|work| work.stream)
@@ -155,12 +156,12 @@ impl Gpu {
     fn event(&mut self, event: EventId) -> (StreamId, u64) {
         let found = self.events.get(event.0 as usize).copied().flatten();
         if found.is_none() {
-            self.violations.push(format!("{event:?} is asked about but not open"));
+            self.violations.push(format!("{event:?} is queried but not open"));
         }
         found.unwrap_or_default()
     }
 
-    /// The memory must lie in one segment.
+    /// Records a violation unless the memory lies in one segment.
     fn inside(&mut self, address: u64, bytes: u64) {
         let segment = self.segments.range(..=address).next_back();
         if segment.is_none_or(|(start, size)| address + bytes > start + size) {
@@ -176,7 +177,7 @@ impl Gpu {
 }
 
 fn fake_error(call: &'static str) -> Error {
-    Error::Driver { call, code: 999, name: "FAKE_ERROR".into(), text: "told to fail".into() }
+    Error::Driver { call, code: 999, name: "FAKE_ERROR".into(), text: "injected failure".into() }
 }
 
 impl Backing for Fake {
@@ -201,7 +202,8 @@ impl Backing for Fake {
         if bytes > gpu.capacity - gpu.held() {
             return Ok(None);
         }
-        // The lowest gap: segments often touch, so that a merge across their border would be seen.
+        // The lowest gap: segments are often adjacent, so that a merge across their border would be
+        // detected.
         let mut address = 1 << 30;
         for (&start, &size) in &gpu.segments {
             if start - address >= bytes {

@@ -1,4 +1,4 @@
-//! Random operations on a pool, each followed by a check of everything that must hold.
+//! Random operations on a pool, each followed by a check of all invariants.
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -16,7 +16,8 @@ use crate::pool::{Block, BlockState, Pool, PoolStats, SegmentView, StreamId, Tag
 
 pub const STREAMS: u64 = 3;
 
-/// Blocks are named by their place among the live ones, modulo their number: any subset of operations is a case too.
+/// Blocks are named by their index among the live ones, modulo their number, so that any subset of
+/// operations is valid.
 #[derive(Clone, Debug)]
 pub enum Op {
     Alloc { bytes: u64, stream: StreamId },
@@ -59,7 +60,7 @@ impl Op {
     }
 }
 
-/// Sizes around every border that the pool knows.
+/// Random sizes, many of them around the thresholds of the pool.
 fn size(random: &mut Random) -> u64 {
     let offset = random.below(5);
     let near = |border: u64| border - 2 + offset;
@@ -76,7 +77,7 @@ fn size(random: &mut Random) -> u64 {
     }
 }
 
-/// A pool, its made-up GPU, and what the pool ought to count.
+/// A pool, its fake GPU, and the expected counts.
 pub struct World {
     pub fake: Arc<Fake>,
     pub pool: Pool,
@@ -159,7 +160,7 @@ impl World {
     }
 
     fn allocated(&mut self, block: Block) -> Result<(), String> {
-        let range = whole(&block);
+        let range = byte_range(&block);
         if let Some(other) = self.fake.gpu().foreign_work(&range, block.stream()) {
             return Err(format!("{range:x?} is handed to {:?} while {other:?} uses it", block.stream()));
         }
@@ -172,7 +173,7 @@ impl World {
         Ok(())
     }
 
-    /// A refusal is right only when nothing that could be given back or waited for is left.
+    /// An out-of-memory error is correct only if nothing can be released or waited for.
     fn check_out_of_memory(&self, bytes: u64, stream: StreamId) -> Result<(), String> {
         if self.fake.gpu().failed {
             return Ok(());
@@ -180,23 +181,23 @@ impl World {
         let guard = if self.debug { 64 } else { 0 };
         let Some(need) = bytes.max(1).checked_add(guard).and_then(|n| n.checked_next_multiple_of(BLOCK_ALIGNMENT))
         else {
-            return Ok(()); // no number of bytes: nothing is tried
+            return Ok(()); // overflow: nothing is tried
         };
         let heap = self.pool.heap.lock().unwrap_or_else(PoisonError::into_inner);
         let counters = &heap.counters;
         if counters.pending_blocks > 0 || counters.idle > 0 {
-            return Err(format!("refused with {} bytes pending and {} idle", counters.pending, counters.idle));
+            return Err(format!("failed with {} bytes pending and {} idle", counters.pending, counters.idle));
         }
         let serves = |class| class == SizeClass::Large || need <= MIB;
         let free_lists =
             heap.free_lists.iter().filter(|free_list| free_list.stream == stream && serves(free_list.class));
         if free_lists.flat_map(|free_list| &free_list.free).any(|&(free, ..)| free >= need) {
-            return Err(format!("{bytes} bytes refused while a free block holds them"));
+            return Err(format!("{bytes} bytes failed while a free block is large enough"));
         }
         let (cap, _) = Cap::of(&heap.limits, heap.total_bytes);
         let segment = need.checked_next_multiple_of(SEGMENT_ALIGNMENT).and_then(|n| n.checked_add(counters.reserved));
         match segment {
-            Some(reserved) if reserved <= cap => Err(format!("{bytes} bytes refused while a segment would fit")),
+            Some(reserved) if reserved <= cap => Err(format!("{bytes} bytes failed while a segment would fit")),
             _ => Ok(()),
         }
     }
@@ -237,7 +238,7 @@ impl World {
     }
 }
 
-fn whole(block: &Block) -> Range<u64> {
+fn byte_range(block: &Block) -> Range<u64> {
     block.address()..block.address() + block.bytes().max(1)
 }
 
@@ -249,8 +250,8 @@ fn same(what: &str, found: u64, expected: u64) -> Result<(), String> {
     if found == expected { Ok(()) } else { Err(format!("{what}: counted {found}, should be {expected}")) }
 }
 
-/// What must hold of any pool at any time: segments tiled, free neighbours merged, counts equal to a recount, and
-/// nothing done to the GPU that would spoil memory.
+/// Checks the invariants of a pool: no gaps in segments, free neighbours merged, counts equal to a
+/// recount, and no violations at the GPU.
 pub fn inspect(pool: &Pool, fake: &Fake) -> Result<PoolStats, String> {
     let gpu = fake.gpu();
     if let Some(violation) = gpu.violations.first() {
@@ -275,7 +276,7 @@ pub fn inspect(pool: &Pool, fake: &Fake) -> Result<PoolStats, String> {
                 return Err(format!("{block:x?} does not continue the segment at {end:#x}"));
             }
             if block.requested.is_some_and(|requested| requested > block.bytes) {
-                return Err(format!("{block:x?} is smaller than asked for"));
+                return Err(format!("{block:x?} is smaller than requested"));
             }
             end += block.bytes;
             let sum = match block.state {
@@ -317,7 +318,7 @@ pub fn inspect(pool: &Pool, fake: &Fake) -> Result<PoolStats, String> {
     Ok(stats)
 }
 
-/// Nothing may be left at the GPU once the pool is gone.
+/// Checks that nothing is left at the GPU once the pool is dropped.
 pub fn all_returned(fake: &Fake) -> Result<(), String> {
     let gpu = fake.gpu();
     if let Some(violation) = gpu.violations.first() {
@@ -327,12 +328,12 @@ pub fn all_returned(fake: &Fake) -> Result<(), String> {
     same("events left at the end", gpu.open_events() as u64, 0)
 }
 
-/// Runs a case to its end, and drops the pool. Says what went wrong and what the GPU was asked.
+/// Runs a case and drops the pool. Returns the error, or the fake GPU.
 pub fn run(ops: &[Op], capacity: u64, fault: Option<Fault>, failure: Option<Failure>) -> Result<Arc<Fake>, String> {
     let caught = |work: &mut dyn FnMut() -> Result<(), String>| {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("panicked".into()))
     };
-    // A pool that a fault has spoilt is leaked: dropping it might panic once more.
+    // A pool corrupted by a fault is leaked: dropping it might panic again.
     let mut world = ManuallyDrop::new(World::new(capacity, fault, failure));
     caught(&mut || {
         ops.iter().enumerate().try_for_each(|(n, op)| world.step(op).map_err(|e| format!("step {n}: {e}")))
@@ -346,7 +347,7 @@ pub fn run(ops: &[Op], capacity: u64, fault: Option<Fault>, failure: Option<Fail
     Ok(fake)
 }
 
-/// The shortest case that still fails: a prefix, then without all operations that are not needed.
+/// Shrinks a failing case: a prefix, then without all operations that are not needed.
 pub fn shrink(mut ops: Vec<Op>, fails: impl Fn(&[Op]) -> bool) -> Vec<Op> {
     let prefix = (1..=ops.len()).find(|&len| fails(&ops[..len])).unwrap_or(ops.len());
     ops.truncate(prefix);

@@ -1,17 +1,17 @@
-//! Random cases against the model.
+//! Random cases checked against the model.
 
 use super::fake::{Call, Failure, MIB};
 use super::model::{Op, run, shrink};
 
-/// Enough that every path is taken; `--full` takes ten times as many.
+/// Enough to cover every path; `--full` runs ten times as many.
 const CASES: u64 = 60_000;
 
 const CAPACITY: u64 = 64 * MIB;
 
-/// Fresh for every run, repeatable with `BORNITE_TEST_SEED`.
+/// A new seed for every run, repeatable with `BORNITE_TEST_SEED`.
 fn seed() -> u64 {
-    let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64));
+    let from_environment = std::env::var("BORNITE_TEST_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = from_environment.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64));
     println!("random cases from BORNITE_TEST_SEED={seed}");
     seed
 }
@@ -23,7 +23,7 @@ fn report(ops: Vec<Op>, failure: Option<Failure>, error: &str) -> ! {
 }
 
 #[test]
-fn random_cases_keep_every_promise() {
+fn random_cases_keep_all_invariants() {
     let seed = seed();
     let cases = if std::env::var_os("BORNITE_TEST_FULL").is_some() { CASES * 10 } else { CASES };
     for case in 0..cases {
@@ -34,7 +34,7 @@ fn random_cases_keep_every_promise() {
     }
 }
 
-/// Each call of the backing in turn fails, once, in some hundred cases.
+/// Each call of the backing fails once, in some hundred cases.
 #[test]
 fn a_failing_backing_leaves_the_pool_consistent() {
     let seed = seed();

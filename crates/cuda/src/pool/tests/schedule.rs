@@ -1,5 +1,5 @@
-//! All interleavings of a few threads at the pool's lock. Between two of its lock acquisitions a thread touches nothing
-//! that others see, so these are all the orders that matter.
+//! Explorer of all interleavings of a few threads at the pool's lock. Between two lock acquisitions
+//! a thread changes nothing that others see, so these are all relevant orders.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -17,7 +17,8 @@ thread_local! {
     static CURRENT_THREAD: RefCell<Option<(Arc<Scheduler>, usize)>> = const { RefCell::new(None) };
 }
 
-/// Called before each acquisition of a pool's lock: a thread that is explored stops here until it is its turn.
+/// Called before each acquisition of a pool's lock: an explored thread stops here until it is
+/// resumed.
 pub fn point() {
     CURRENT_THREAD.with_borrow(|current| {
         if let Some((scheduler, thread)) = current {
@@ -52,7 +53,7 @@ impl Scheduler {
         drop(self.changed.wait_while(threads, stopped).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The threads that could go on, once none is running.
+    /// Waits until no thread is running and returns those that can be resumed.
     fn stopped(&self) -> Vec<usize> {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let running = |threads: &mut Vec<Thread>| threads.contains(&Thread::Running);
@@ -61,7 +62,7 @@ impl Scheduler {
     }
 }
 
-/// Threads over one pool, and who holds which bytes according to them.
+/// Threads that share a pool, and the blocks that they hold.
 pub struct Scenario {
     fake: Arc<Fake>,
     pool: Arc<Pool>,
@@ -69,7 +70,7 @@ pub struct Scenario {
     threads: Vec<Box<dyn FnOnce(&Worker) + Send>>,
 }
 
-/// What a thread works with.
+/// State of one thread.
 pub struct Worker {
     fake: Arc<Fake>,
     pool: Arc<Pool>,
@@ -77,7 +78,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Allocates, and compares with all that is held.
+    /// Allocates a block and checks that it overlaps no held one.
     fn alloc(&self, bytes: u64, stream: u32) -> Option<Block> {
         let block = match self.pool.alloc(bytes, StreamId(stream), Tag::default()) {
             Ok(block) => block,
@@ -101,7 +102,7 @@ impl Worker {
     }
 }
 
-/// Runs the scene in every order of its threads' turns; says how many there are.
+/// Runs the scenario in every order of its threads and returns the number of orders.
 pub fn explore(scenario: impl Fn() -> Scenario) -> Result<usize, String> {
     let mut orders = 0;
     let mut choices: Vec<(usize, usize)> = vec![];
@@ -109,7 +110,8 @@ pub fn explore(scenario: impl Fn() -> Scenario) -> Result<usize, String> {
         let trace: Vec<usize> = choices.iter().map(|&(choice, _)| choice).collect();
         choices = play(scenario(), &trace)?;
         orders += 1;
-        // The next order: the last choice that had another option takes it, and what follows starts anew.
+        // The next order: the last choice with another option takes it, and later choices start
+        // again.
         while choices.pop_if(|(choice, options)| *choice + 1 == *options).is_some() {}
         match choices.last_mut() {
             Some((choice, _)) => *choice += 1,
@@ -118,7 +120,7 @@ pub fn explore(scenario: impl Fn() -> Scenario) -> Result<usize, String> {
     }
 }
 
-/// Plays one order: the choices of `trace`, then always the first thread that can go on.
+/// Runs one order: the choices of `trace`, then always the first thread that can be resumed.
 fn play(scenario: Scenario, trace: &[usize]) -> Result<Vec<(usize, usize)>, String> {
     let count = scenario.threads.len();
     let scheduler = Arc::new(Scheduler { threads: Mutex::new(vec![Thread::Running; count]), changed: Condvar::new() });
@@ -135,7 +137,7 @@ fn play(scenario: Scenario, trace: &[usize]) -> Result<Vec<(usize, usize)>, Stri
                     Worker { fake: scenario.fake.clone(), pool: scenario.pool.clone(), held: scenario.held.clone() };
                 scope.spawn(move || {
                     CURRENT_THREAD.set(Some((scheduler.clone(), n)));
-                    // A spoilt pool is not dropped on the way out of a panic.
+                    // A corrupted pool is not dropped after a panic.
                     let worker = ManuallyDrop::new(worker);
                     let result = catch_unwind(AssertUnwindSafe(|| work(&worker)));
                     CURRENT_THREAD.set(None);
@@ -184,7 +186,7 @@ fn scenario(capacity: u64, fault: Option<Fault>, threads: Vec<Box<dyn FnOnce(&Wo
 }
 
 impl Pool {
-    /// A seeded mistake: another thread may take the chosen block between the two locks.
+    /// Injected fault: another thread may allocate the chosen block between the two locks.
     pub(in crate::pool) fn alloc_with_two_locks(
         &self,
         mut heap: MutexGuard<'_, Heap>,
@@ -200,7 +202,7 @@ impl Pool {
     }
 }
 
-/// Three threads that want the same memory, of which there is enough for three of their four blocks.
+/// Three threads that compete for memory that holds three of their four blocks.
 pub fn race_for_blocks(fault: Option<Fault>) -> Scenario {
     let work = |worker: &Worker| {
         let first = worker.alloc(600 << 10, 0);
@@ -216,7 +218,7 @@ pub fn race_for_blocks(fault: Option<Fault>) -> Scenario {
 }
 
 #[test]
-fn the_explorer_misses_no_order() {
+fn the_explorer_runs_every_order() {
     let work = |scheduler: usize| -> Box<dyn FnOnce(&Worker) + Send> {
         Box::new(move |worker| (0..scheduler).for_each(|_| worker.pool.reset_peak()))
     };
@@ -232,7 +234,7 @@ fn threads_share_scarce_memory() {
 }
 
 #[test]
-fn three_threads_over_two_streams_and_a_cache_being_emptied() {
+fn concurrent_use_of_two_streams_and_empty_cache() {
     let across = |worker: &Worker| {
         let block = worker.alloc(3 * MIB, 0);
         if let Some(block) = &block {
@@ -257,7 +259,7 @@ fn three_threads_over_two_streams_and_a_cache_being_emptied() {
 }
 
 #[test]
-fn callbacks_that_use_the_pool_meet_other_threads() {
+fn callbacks_may_use_the_pool_concurrently() {
     let hungry = |worker: &Worker| {
         let block = worker.alloc(12 * MIB, 0);
         worker.free(block);
@@ -278,7 +280,7 @@ fn callbacks_that_use_the_pool_meet_other_threads() {
             if let Some(block) = block {
                 pool.free(block).unwrap();
             }
-            // Too much: must fail without calling back once more.
+            // Too large: must fail without calling the callback again.
             assert!(pool.alloc(1 << 40, stream, Tag::default()).is_err());
         }));
         scenario
