@@ -147,8 +147,7 @@ impl Buffer {
             return Ok(());
         }
         self.acquire_on(stream)?;
-        // SAFETY: the block is as long as `data`, and is handed out again only after this stream's
-        // work.
+        // SAFETY: the block is as long as `data`, and is reused only after this stream's work.
         unsafe { self.device.staging(stream.raw(), false).upload(&self.device, stream.raw(), self.address, data) }
     }
 

@@ -73,7 +73,7 @@ fn fields_that_point_outside_are_reported() {
     let sections = image().len() - 5 * SECTION_BYTES as usize;
     let section = |n: usize, field: usize| sections + n * SECTION_BYTES as usize + field;
     let symbols = HEADER_BYTES as usize + 8;
-    for (at, value, bytes, says) in [
+    for (at, value, bytes, expected) in [
         (0, 0, 4, "header of a 64-bit ELF"),
         (4, 1, 1, "header of a 64-bit ELF"),
         (18, 62, 2, "its ELF machine is 62"),
@@ -96,8 +96,8 @@ fn fields_that_point_outside_are_reported() {
         (symbols + 6, 5, 2, "refers to section 5 of 5"),
         (62, 9, 2, "a string table of 0 bytes"),
     ] {
-        let what = with(at, value, bytes).expect_err(&format!("{value} at byte {at} was accepted"));
-        assert!(what.contains(says), "{value} at byte {at}: {what}");
+        let reason = with(at, value, bytes).expect_err(&format!("{value} at byte {at} was accepted"));
+        assert!(reason.contains(expected), "{value} at byte {at}: {reason}");
     }
 }
 

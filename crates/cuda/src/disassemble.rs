@@ -78,15 +78,15 @@ mod tests {
     fn existing_links_are_not_followed() {
         let folder = std::env::temp_dir().join(format!("bornite-disassemble-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let precious = folder.join("precious");
-        std::fs::write(&precious, "kept").unwrap();
+        let target = folder.join("target");
+        std::fs::write(&target, "unchanged").unwrap();
         for number in 0..50 {
             let name = folder.join(format!("bornite-{}-{number}.cubin", std::process::id()));
-            std::os::unix::fs::symlink(&precious, name).unwrap();
+            std::os::unix::fs::symlink(&target, name).unwrap();
         }
         let file = unlinked_file(&folder, b"code").unwrap();
         assert_eq!(std::io::read_to_string(file).unwrap(), "code");
-        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "kept");
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "unchanged");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 51);
         std::fs::remove_dir_all(&folder).unwrap();
     }

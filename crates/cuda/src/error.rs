@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::LaunchRecord;
+use crate::library::NOT_FOUND;
 use crate::pool::OutOfMemoryReport;
+use crate::{LaunchRecord, Library};
 
 /// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -20,7 +21,7 @@ pub enum Error {
         problem: &'static str,
         /// Its purpose.
         purpose: &'static str,
-        /// How to install it.
+        /// Installation instructions.
         remedy: &'static str,
         /// Files that were tried, with the loader's message.
         tried: Vec<String>,
@@ -32,7 +33,7 @@ pub enum Error {
         path: String,
         /// Name of the missing function.
         symbol: &'static str,
-        /// What to do.
+        /// Installation instructions.
         remedy: &'static str,
     },
     /// An invalid setting or size, or an error of a cache on disk.
@@ -150,6 +151,30 @@ pub enum Error {
         /// Reason.
         reason: String,
     },
+}
+
+impl Error {
+    /// Returns true if this machine has no NVIDIA GPU: the driver library is not installed, or it
+    /// reports no device. False for a GPU that is there but cannot be used.
+    pub fn is_no_gpu(&self) -> bool {
+        match self {
+            Error::MissingLibrary { library, problem, .. } => {
+                *library == Library::Cuda.file_name() && *problem == NOT_FOUND
+            }
+            Error::NoDevice { available, .. } => available.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Returns a short notice for a program that falls back to the CPU because of this error. The
+    /// complete message is for `bornite doctor`.
+    pub fn cpu_fallback_notice(&self) -> &'static str {
+        if self.is_no_gpu() {
+            "No NVIDIA GPU found; using the CPU (details: bornite doctor)."
+        } else {
+            "NVIDIA GPU not usable; using the CPU (details: bornite doctor)."
+        }
+    }
 }
 
 fn available_devices(available: &[String]) -> String {

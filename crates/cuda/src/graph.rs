@@ -209,7 +209,7 @@ impl Graph {
         retained: Vec<Arc<dyn Any + Send + Sync>>,
         work: impl FnOnce() -> std::result::Result<(), E>,
     ) -> std::result::Result<Graph, E> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { Graph::capture_with(device, retained, &[], work) }
     }
 
@@ -244,7 +244,7 @@ impl Graph {
         retained: Vec<Arc<dyn Any + Send + Sync>>,
         work: impl FnOnce() -> std::result::Result<(), E>,
     ) -> std::result::Result<GraphUpdate, E> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.update_with(retained, &[], work) }
     }
 

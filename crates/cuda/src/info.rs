@@ -98,7 +98,7 @@ impl DeviceInfo {
         use Attribute::*;
         let (driver, device) = handle(ordinal)?;
         let mut memory_bytes = 0;
-        // SAFETY: the buffers are as long as said, and terminated by the driver.
+        // SAFETY: the buffers have the specified length, and the driver terminates the strings.
         let (name, pci_bus) = unsafe {
             check(driver, "cuDeviceTotalMem", (driver.cuDeviceTotalMem_v2)(&mut memory_bytes, device))?;
             (
@@ -324,8 +324,10 @@ pub(crate) mod tests {
         assert!(matches!(&error, Error::OldDevice { found: (6, 0), .. }), "{error}");
         let text = error.to_string();
         assert!(text.contains("cuda:0 (Tesla P100)") && text.contains("6.0") && text.contains("7.5"), "{text}");
-        let text = best_of(&[]).unwrap_err().to_string();
-        assert!(text.contains("no CUDA device"), "{text}");
+        assert!(!error.is_no_gpu() && error.cpu_fallback_notice().starts_with("NVIDIA GPU not usable;"));
+        let error = best_of(&[]).unwrap_err();
+        assert!(error.to_string().contains("no CUDA device"), "{error}");
+        assert_eq!(error.cpu_fallback_notice(), "No NVIDIA GPU found; using the CPU (details: bornite doctor).");
     }
 
     #[test]

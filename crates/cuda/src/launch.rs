@@ -231,7 +231,7 @@ impl Function {
         pointers: &[DevicePointer<'_>],
         values: &[Vec<u8>],
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.launch_with(&LaunchConfig::new(grid, block), None, pointers, values) }
     }
 
@@ -260,8 +260,8 @@ impl Function {
         let mut addresses: Vec<u64> = addresses.collect::<Result<_>>()?;
         let mut params: Vec<*mut c_void> = addresses.iter_mut().map(|a| (a as *mut u64).cast()).collect();
         params.extend(values.iter().map(|value| value.as_ptr() as *mut c_void));
-        // SAFETY: there is one entry a parameter, of the size that the kernel takes; what it
-        // touches is the caller's promise.
+        // SAFETY: there is one entry per parameter, of the size that the kernel takes; the caller
+        // guarantees the accesses.
         unsafe { self.launch_raw(config, stream.map(Stream::raw), params.as_mut_ptr()) }
     }
 
@@ -310,7 +310,7 @@ impl Function {
         }
         let stream = stream.unwrap_or_else(|| device.work_stream());
         if config.is_plain() {
-            // SAFETY: the caller's promise; the driver copies the parameters during the call.
+            // SAFETY: guaranteed by the caller; the driver copies the parameters during the call.
             let result = unsafe {
                 (device.driver.cuLaunchKernel)(self.handle, gx, gy, gz, bx, by, bz, shared, stream, params, null_mut())
             };

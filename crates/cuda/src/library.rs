@@ -98,6 +98,11 @@ impl Library {
         }
     }
 
+    /// Returns the preferred file name.
+    pub(crate) fn file_name(self) -> &'static str {
+        self.files()[0]
+    }
+
     /// Returns the file names, preferred first.
     fn files(self) -> &'static [&'static str] {
         match self {
@@ -119,14 +124,14 @@ impl Library {
 
     fn open_unlogged(self) -> Result<(libloading::Library, String)> {
         let missing = |problem, tried| Error::MissingLibrary {
-            library: self.files()[0],
+            library: self.file_name(),
             problem,
             purpose: self.purpose(),
             remedy: self.remedy(),
             tried,
         };
         if let Some(hider) = self.hidden_by() {
-            return Err(missing("was not found", vec![format!("nothing, because {hider} hides it")]));
+            return Err(missing(NOT_FOUND, vec![format!("nothing, because {hider} hides it")]));
         }
         let folders = search_folders()?;
         let in_folders = folders.iter().flat_map(|folder| self.files().iter().map(|file| folder.join(file)));
@@ -154,7 +159,7 @@ impl Library {
         }
         let found = tried.iter().any(|(_, reason)| reason != ABSENT);
         let tried = tried.into_iter().map(|(files, reason)| format!("{}: {reason}", files.join(", ")));
-        Err(missing(if found { "cannot be loaded" } else { "was not found" }, tried.collect()))
+        Err(missing(if found { "cannot be loaded" } else { NOT_FOUND }, tried.collect()))
     }
 
     /// NVRTC opens its builtins by file name when it first compiles. From a folder outside the
@@ -185,6 +190,9 @@ fn search_folders() -> Result<Vec<PathBuf>> {
         })),
     }
 }
+
+/// Problem of a library that is not installed, in [`Error::MissingLibrary`].
+pub(crate) const NOT_FOUND: &str = "was not found";
 
 /// The loader's message for a file that does not exist.
 const ABSENT: &str = "cannot open shared object file: No such file or directory";

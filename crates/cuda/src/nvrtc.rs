@@ -49,8 +49,8 @@ pub(crate) fn nvrtc_build_id() -> Result<String> {
 /// Returns the file that a loaded function comes from. `Library` may have opened it by name only.
 fn file_of(function: *const c_void) -> Option<PathBuf> {
     let mut info = MaybeUninit::<libc::Dl_info>::uninit();
-    // SAFETY: any address may be asked about; `info` is filled where the answer is not 0, and its
-    // name is a terminated string that lives as long as the library, which is never unloaded.
+    // SAFETY: `dladdr` accepts any address; it fills `info` if it does not return 0, and the name
+    // is a terminated string that lives as long as the library, which is never unloaded.
     let name = unsafe {
         if libc::dladdr(function, info.as_mut_ptr()) == 0 || info.assume_init_ref().dli_fname.is_null() {
             return None;
@@ -120,8 +120,9 @@ impl CompiledProgram {
         let mut program = CompiledProgram { nvrtc, handle: null_mut() };
         // SAFETY: all strings are terminated and live to the end of this function.
         let result = unsafe {
-            let made = (nvrtc.nvrtcCreateProgram)(&mut program.handle, text.as_ptr(), file.as_ptr(), 0, null(), null());
-            check(nvrtc, "nvrtcCreateProgram", made)?;
+            let created =
+                (nvrtc.nvrtcCreateProgram)(&mut program.handle, text.as_ptr(), file.as_ptr(), 0, null(), null());
+            check(nvrtc, "nvrtcCreateProgram", created)?;
             (nvrtc.nvrtcCompileProgram)(program.handle, options.len() as i32, options.as_ptr())
         };
         if result == nvrtcResult::NVRTC_SUCCESS {
@@ -150,7 +151,7 @@ impl CompiledProgram {
         get: Named<unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> nvrtcResult>,
     ) -> Result<Vec<u8>> {
         let mut bytes = 0;
-        // SAFETY: the size is asked for before a buffer of just that size is filled.
+        // SAFETY: the buffer has exactly the size that NVRTC returned.
         unsafe {
             check(self.nvrtc, size.0, (size.1)(self.handle, &mut bytes))?;
             let mut output = vec![0u8; bytes];

@@ -30,11 +30,11 @@ impl PinnedBuffer {
         device.check_not_capturing("an allocation")?;
         let mut base = null_mut();
         let flags = cu::CU_MEMHOSTALLOC_PORTABLE;
-        // SAFETY: writes one address; the driver refuses empty allocations, so that one byte is
-        // asked for at least.
+        // SAFETY: writes one address. The driver rejects empty allocations, so at least one byte is
+        // requested.
         let result = unsafe { (device.driver.cuMemHostAlloc)(&mut base, bytes.max(1), flags) };
         device.check("cuMemHostAlloc", result)?;
-        // SAFETY: the driver gave so many bytes, which nobody else knows.
+        // SAFETY: the driver allocated `bytes` bytes, which nothing else uses.
         unsafe { base.cast::<u8>().write_bytes(0, bytes) };
         Ok(PinnedBuffer { device: device.clone(), base, bytes })
     }
@@ -51,7 +51,7 @@ impl Deref for PinnedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the allocation holds so many initialised bytes; a copy that writes them owns this
+        // SAFETY: the allocation has `bytes` initialized bytes; a copy that writes them owns this
         // value meanwhile.
         unsafe { std::slice::from_raw_parts(self.base.cast(), self.bytes) }
     }
@@ -147,7 +147,7 @@ impl Stream {
         }
         let bytes = from.bytes();
         self.transfer((), &[from, to], "cuMemcpyDtoDAsync", bytes, |stream| {
-            // SAFETY: both buffers are as long as said, and are freed in this stream's order.
+            // SAFETY: both buffers have `bytes` bytes, and are freed in this stream's order.
             unsafe { (self.device().driver.cuMemcpyDtoDAsync_v2)(to.address(), from.address(), bytes, stream) }
         })
     }

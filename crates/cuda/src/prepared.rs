@@ -35,7 +35,7 @@ impl PackedParams {
     fn set(&mut self, slot: usize, bytes: &[u8]) -> std::result::Result<(), String> {
         match self.slots.get(slot) {
             Some(&(_, length)) if length == bytes.len() => {
-                // SAFETY: the slot lies inside the memory, which is plain integers and has so many
+                // SAFETY: the slot lies inside the memory, which is plain integers and has `length`
                 // bytes for it.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.addresses[slot].cast(), length) };
                 Ok(())
@@ -139,8 +139,8 @@ impl PreparedLaunch {
         if !self.all_on_main_stream {
             self.buffers.iter().try_for_each(|buffer| buffer.record_main_stream())?;
         }
-        // SAFETY: the addresses are one a parameter, of the sizes that the kernel was loaded with;
-        // the driver only reads them. The rest is the caller's promise.
+        // SAFETY: there is one address per parameter, of the sizes that the kernel was loaded with;
+        // the driver only reads them. The caller guarantees the rest.
         unsafe { self.function.launch_raw(&self.config, None, self.packed.addresses.as_ptr().cast_mut()) }
     }
 
@@ -162,7 +162,7 @@ mod tests {
 
     fn read(packed: &PackedParams, slot: usize) -> Vec<u8> {
         let bytes = packed.slots[slot].1;
-        // SAFETY: the address is of a slot of so many bytes.
+        // SAFETY: the address points to a slot of `bytes` bytes.
         unsafe { std::slice::from_raw_parts(packed.addresses[slot].cast::<u8>(), bytes) }.to_vec()
     }
 

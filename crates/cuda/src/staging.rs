@@ -236,15 +236,15 @@ impl CopyEngine for DriverEngine<'_> {
     type Ticket = cu::CUevent;
 
     fn memory(&mut self, range: Range<usize>) -> &mut [u8] {
-        // SAFETY: a claimed range lies inside the ring's memory, which lives as long as the
-        // process, nothing on its way uses it, and the lock is held.
+        // SAFETY: a claimed range lies inside the ring's memory, which lives as long as the process
+        // and is not in use by a copy, and the lock is held.
         unsafe { &mut *slice_from_raw_parts_mut(self.staging_address(&range).cast(), range.len()) }
     }
 
     fn send(&mut self, range: Range<usize>, at: usize) -> Result<cu::CUevent> {
         let (from, to) = (self.staging_address(&range), self.address + at as u64);
-        // SAFETY: the bytes are pinned and stay as they are until the ticket says so; the address
-        // is the caller's promise.
+        // SAFETY: the bytes are pinned and not changed until the copy is done; the caller
+        // guarantees the address.
         let copied = unsafe { (self.device.driver.cuMemcpyHtoDAsync_v2)(to, from, range.len(), self.stream) };
         self.ticket("cuMemcpyHtoDAsync", copied)
     }

@@ -55,8 +55,8 @@ fn run_cases() -> ExitCode {
 fn missing<T>(what: &str, result: Result<T, Error>) {
     match result {
         Err(error @ Error::MissingLibrary { .. }) => {
-            let words = error.to_string();
-            assert!(words.contains(HIDE_LIBRARIES_VARIABLE) && words.contains("nstall"), "{what}: {words}");
+            let message = error.to_string();
+            assert!(message.contains(HIDE_LIBRARIES_VARIABLE) && message.contains("nstall"), "{what}: {message}");
         }
         Err(other) => panic!("{what}: {other}"),
         Ok(_) => panic!("{what} worked without its library"),
@@ -77,24 +77,24 @@ fn unusable_libraries(folder: &Path) -> String {
 fn check_unusable() {
     let folder = std::env::var(LIBRARY_PATH_VARIABLE).expect("set by the parent");
     let absent = "cannot open shared object file: No such file or directory";
-    let words = |library: Library| library.find().err().map(|error| error.to_string());
-    if let Some(words) = words(Library::Nvrtc) {
+    let message = |library: Library| library.find().err().map(|error| error.to_string());
+    if let Some(message) = message(Library::Nvrtc) {
         let expected = format!(
             "libnvrtc.so.13 cannot be loaded ({}); looked for {folder}/libnvrtc.so.13: invalid ELF header; \
              {folder}/libnvrtc.so.12, {folder}/libnvrtc.so, libnvrtc.so.13, libnvrtc.so.12, libnvrtc.so, \
              /nowhere/lib64/libnvrtc.so.13, /nowhere/lib64/libnvrtc.so.12, /nowhere/lib64/libnvrtc.so: {absent}. Run `pip",
             Library::Nvrtc.purpose()
         );
-        assert!(words.starts_with(&expected), "{words}\n{expected}");
+        assert!(message.starts_with(&expected), "{message}\n{expected}");
     }
-    if let Some(words) = words(Library::CublasLt) {
-        assert!(words.starts_with("libcublasLt.so.13 cannot be loaded"), "{words}");
-        assert!(words.contains(&format!("{folder}/libcublasLt.so.12: file too short; ")), "{words}");
+    if let Some(message) = message(Library::CublasLt) {
+        assert!(message.starts_with("libcublasLt.so.13 cannot be loaded"), "{message}");
+        assert!(message.contains(&format!("{folder}/libcublasLt.so.12: file too short; ")), "{message}");
     }
-    if let Some(words) = words(Library::Cuda) {
-        assert!(words.starts_with("libcuda.so.1 was not found"), "{words}");
-        assert!(words.contains("libcuda.so.1, libcuda.so, /nowhere/lib64/libcuda.so.1, "), "{words}");
-        assert!(words.contains(&format!("/nowhere/lib64/libcuda.so: {absent}. Install")), "{words}");
+    if let Some(message) = message(Library::Cuda) {
+        assert!(message.starts_with("libcuda.so.1 was not found"), "{message}");
+        assert!(message.contains("libcuda.so.1, libcuda.so, /nowhere/lib64/libcuda.so.1, "), "{message}");
+        assert!(message.contains(&format!("/nowhere/lib64/libcuda.so: {absent}. Install")), "{message}");
     }
 }
 
@@ -104,6 +104,7 @@ fn check() {
         KernelSource { name: "k", source: "extern \"C\" __global__ void k() {}", arch: "sm_90", options: &[] };
     if hidden.split(',').any(|name| name == "cuda") {
         missing("find", Library::Cuda.find());
+        assert!(Library::Cuda.find().is_err_and(|error| error.is_no_gpu()));
         missing("device_count", bornite_cuda::device_count());
         missing("driver_version", bornite_cuda::driver_version());
         missing("DeviceInfo::query", DeviceInfo::query(0));
@@ -111,6 +112,7 @@ fn check() {
     }
     if hidden.contains("nvrtc") {
         missing("find", Library::Nvrtc.find());
+        assert!(Library::Nvrtc.find().is_err_and(|error| !error.is_no_gpu()));
         missing("nvrtc_version", bornite_cuda::nvrtc_version());
         missing("compile", bornite_cuda::compile("k", program.source, "sm_90"));
         missing("compile_ptx", bornite_cuda::compile_ptx("k", program.source, "sm_90"));

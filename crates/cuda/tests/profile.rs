@@ -92,8 +92,8 @@ fn a_report_sums_all_calls() {
     assert_eq!(report.untimed.len(), 1);
     assert!(report.untimed[0].starts_with("lost: there is no cuda:7"), "{:?}", report.untimed);
     let table = report.top(2);
-    for words in ["add", "fake:0", "45.7%", "50.0%", "… and 2 more", "8.750 ms of work", "not timed: lost"] {
-        assert!(table.contains(words), "{words} is not in\n{table}");
+    for expected in ["add", "fake:0", "45.7%", "50.0%", "… and 2 more", "8.750 ms of work", "not timed: lost"] {
+        assert!(table.contains(expected), "{expected} is not in\n{table}");
     }
     let json = report.to_json();
     assert_eq!((&json["format"], &json["rows"][0]["name"]), (&Value::from(1), &Value::from("add")));

@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn bad_values_name_their_variable() {
-        for (variable, value, says) in [
+        for (variable, value, expected) in [
             (FRACTION_VARIABLE, "most", "between 0 and 1"),
             (FRACTION_VARIABLE, "1.5", "between 0 and 1"),
             (FRACTION_VARIABLE, "-0.1", "between 0 and 1"),
@@ -117,7 +117,7 @@ mod tests {
             (DEBUG_VARIABLE, "yes", "use 1 or 0"),
         ] {
             let text = read(&[(variable, value)]).unwrap_err().to_string();
-            assert!(text.starts_with(&format!("{variable}={value}: ")) && text.contains(says), "{text}");
+            assert!(text.starts_with(&format!("{variable}={value}: ")) && text.contains(expected), "{text}");
         }
     }
 }

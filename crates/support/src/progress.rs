@@ -41,6 +41,22 @@ pub fn print_line(text: &str) {
     let _ = suspended(|| std::io::stderr().write_all(format!("{text}\n").as_bytes()));
 }
 
+/// Writes a line to stderr like [`print_line`], at most once per process.
+pub fn print_line_once(text: &'static str) {
+    static PRINTED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    let is_new = {
+        let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = !printed.contains(&text);
+        if is_new {
+            printed.push(text);
+        }
+        is_new
+    };
+    if is_new {
+        print_line(text);
+    }
+}
+
 /// Ends the live display, also from another thread than its owner's: for a process that is about to
 /// exit.
 pub fn close() {
@@ -169,8 +185,8 @@ impl Progress {
         self.update_line(done, total, message, false);
     }
 
-    /// As [`Progress::update`]; with `force`, a line is printed where there is no terminal even if
-    /// the last one is recent.
+    /// Like [`Progress::update`]; with `force`, prints a line even if the last one is recent, if
+    /// there is no terminal.
     pub fn update_line(&mut self, done: u64, total: u64, message: &str, force: bool) {
         let (is_first, is_hidden) = (self.bar.length().is_none(), self.bar.is_hidden());
         if self.bar.is_finished() {

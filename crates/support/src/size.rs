@@ -18,8 +18,8 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
     if trimmed.starts_with('-') {
         return Err(invalid("it is negative".into()));
     }
-    let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && decimals.is_empty() {
+    let (integer, decimals) = number.split_once('.').unwrap_or((number, ""));
+    if integer.is_empty() && decimals.is_empty() {
         return Err(invalid("it does not begin with a number".into()));
     }
     if decimals.contains('.') {
@@ -34,13 +34,13 @@ pub fn parse_bytes(text: &str) -> Result<u64> {
         _ => return Err(invalid(format!("'{unit}' is not a unit; there are B, KB, MB, GB and TB, or KiB to TiB"))),
     };
     let large = || invalid("it is too large".into());
-    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| large())? };
-    let whole = u128::from(whole) << shift;
+    let integer: u64 = if integer.is_empty() { 0 } else { integer.parse().map_err(|_| large())? };
+    let integer = u128::from(integer) << shift;
     // Decimals after the 18th are less than a byte, even of a TiB.
     let decimals = &decimals[..decimals.len().min(18)];
     let part = decimals.bytes().fold(0u128, |sum, digit| sum * 10 + u128::from(digit - b'0'));
     let part = (part << shift) / 10u128.pow(decimals.len() as u32);
-    u64::try_from(whole + part).map_err(|_| large())
+    u64::try_from(integer + part).map_err(|_| large())
 }
 
 /// Formats a size in the largest unit that is not above it.

@@ -342,8 +342,8 @@ fn nested_requests_and_requests_that_may_not_wait_get_the_default() {
         scope.spawn(|| {
             let mut first = true;
             let variants = vec![Variant::new(Choice::new().with("n", 1), |_| {
-                let within = tune(&shared, "within", &candidates, |_| panic!("measured inside a measurement"));
-                assert_eq!((within.choice.get("block"), within.retry_later), (Some(64), true));
+                let nested = tune(&shared, "nested", &candidates, |_| panic!("measured inside a measurement"));
+                assert_eq!((nested.choice.get("block"), nested.retry_later), (Some(64), true));
                 if std::mem::take(&mut first) {
                     measuring.wait();
                     requested.wait();
@@ -354,16 +354,16 @@ fn nested_requests_and_requests_that_may_not_wait_get_the_default() {
         });
         measuring.wait();
         let found = shared.choose(
-            &TuningRequest { key: &key("beside"), candidates: &candidates, busy: false, may_wait: false },
+            &TuningRequest { key: &key("concurrent"), candidates: &candidates, busy: false, may_wait: false },
             &mut FakeTimer::default(),
-            |_| -> Fallible<()> { panic!("measured beside another measurement") },
+            |_| -> Fallible<()> { panic!("measured during another measurement") },
             |()| Ok(()),
             |(), _| Ok(()),
         );
         assert_eq!((found.choice.get("block"), found.retry_later), (Some(64), true));
         requested.wait();
     });
-    for operation in ["within", "beside"] {
+    for operation in ["nested", "concurrent"] {
         let found = tune(&shared, operation, &candidates, faster_second);
         assert_eq!(
             (found.choice.get("block"), found.measured, found.retry_later),
@@ -414,12 +414,12 @@ fn closures_are_tuned() {
 fn ignore_disk_stops_reads_from_disk() {
     let (folder, candidates) = (folder("sealed"), blocks(&[1, 2, 4]));
     let cost = |best: i64| move |block: i64| Some(if block == best { 1.0 } else { 5.0 });
-    tune(&tuner(TuneMode::Tune, &folder), "kept", &candidates, cost(4));
+    tune(&tuner(TuneMode::Tune, &folder), "saved", &candidates, cost(4));
     let again = tuner(TuneMode::Cached, &folder);
     let sealed = (again.ignore_disk(), again.ignore_disk());
-    assert_eq!(tune(&again, "kept", &candidates, cost(2)).choice, candidates[0]);
+    assert_eq!(tune(&again, "saved", &candidates, cost(2)).choice, candidates[0]);
     again.pin(again.store().records());
-    assert_eq!(tune(&again, "kept", &candidates, cost(2)).choice, candidates[2]);
+    assert_eq!(tune(&again, "saved", &candidates, cost(2)).choice, candidates[2]);
     // Records that appear on disk later are used only after the last guard is dropped.
     tune(&tuner(TuneMode::Tune, &folder), "later", &candidates, cost(2));
     drop(sealed.0);

@@ -94,9 +94,9 @@ fn invalid_products_are_rejected_with_a_reason() {
         ),
         (Matmul { a: MatrixLayout { alignment: 3, ..good.a }, ..good }, "A has alignment 3;"),
     ];
-    for (product, words) in cases {
+    for (product, message) in cases {
         let text = product.validate().unwrap_err().to_string();
-        assert!(text.contains(words) && text.contains("CUBLAS_STATUS_INVALID_VALUE"), "{text}");
+        assert!(text.contains(message) && text.contains("CUBLAS_STATUS_INVALID_VALUE"), "{text}");
     }
     let odd = Matmul { epilogue: Epilogue::Dgelu, ..Matmul::new(4, 9, 16, ElementType::F32) };
     assert!(odd.validate().unwrap_err().to_string().contains("multiple of 8 columns, found 9"));

@@ -294,9 +294,8 @@ impl MatmulPlan {
         let pointer = |address: u64| address as *mut c_void;
         let (workspace, stream) = (&blas.workspace, device.work_stream());
         // SAFETY: descriptors and factors are alive and read during the call; the matrices lie
-        // within their buffers, as `addresses` checked; the algorithm was found or checked for
-        // these descriptors and this workspace; buffers are handed out again only after the
-        // stream's work.
+        // within their buffers, as `addresses` checked; the algorithm was found or validated for
+        // these descriptors and this workspace; buffers are reused only after the stream's work.
         let status = unsafe {
             (api.cublasLtMatmul)(
                 blas.handle,

@@ -157,11 +157,11 @@ impl Heap {
 
     /// Returns the block size for a request; `None` on overflow.
     pub fn round_size(&self, bytes: u64, guard: u32) -> Option<u64> {
-        let whole = bytes.max(1).checked_add(u64::from(guard))?;
+        let with_guard = bytes.max(1).checked_add(u64::from(guard))?;
         if self.has_fault(Fault::RoundDown) {
-            return Some((whole / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT).max(BLOCK_ALIGNMENT));
+            return Some((with_guard / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT).max(BLOCK_ALIGNMENT));
         }
-        whole.checked_next_multiple_of(BLOCK_ALIGNMENT)
+        with_guard.checked_next_multiple_of(BLOCK_ALIGNMENT)
     }
 
     /// Allocates from a free block of the stream, else from a new segment; `None` if there is

@@ -14,7 +14,7 @@ use crate::Error;
 /// Maximum number of tags in the message.
 const MAX_NAMED_TAGS: usize = 5;
 
-/// Why an allocation failed: the request, the memory use by tag, and the limit that applied.
+/// Report of a failed allocation: the request, the memory use by tag, and the limit that applied.
 #[derive(Clone, Debug)]
 pub struct OutOfMemoryReport {
     /// The device.

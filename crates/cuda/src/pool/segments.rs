@@ -59,13 +59,13 @@ impl Heap {
 
     /// Returns the smallest unused segment of at least `wanted` bytes, else the largest.
     fn idle_segment(&self, wanted: u64) -> Option<u32> {
-        let whole = |at: &u32| {
+        let is_idle = |at: &u32| {
             let slot = &self.slots[*at as usize];
             slot.previous == NO_SLOT && slot.next == NO_SLOT
         };
         let idle = || {
             let large = self.free_lists.iter().flat_map(|free_list| free_list.free.range((SEGMENT_ALIGNMENT, 0, 0)..));
-            large.filter(|(.., at)| whole(at))
+            large.filter(|(.., at)| is_idle(at))
         };
         idle().filter(|(bytes, ..)| *bytes >= wanted).min().or_else(|| idle().max()).map(|&(.., at)| at)
     }

@@ -124,7 +124,7 @@ fn compile_on_a_full_disk(scratch: &Path) -> bool {
     };
     let (cache, fake) = (Cache::open(CacheSettings::in_folder(scratch.join("bornite"))), Fake::default());
     let right = |source| cache.compile(&program("k", source), &fake).is_ok_and(|cubin| cubin == code(source, 500));
-    let reason = |says: &str| cache.status().last_error.is_some_and(|last_error| last_error.contains(says));
+    let reason = |fragment: &str| cache.status().last_error.is_some_and(|last_error| last_error.contains(fragment));
     set && right("old") && fake.calls() == 0 && right("new") && right("new") && fake.calls() == 2 && reason("too large")
 }
 

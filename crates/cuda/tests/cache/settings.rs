@@ -55,7 +55,7 @@ fn sizes_are_parsed() -> Outcome {
 }
 
 fn invalid_values_name_their_variable() -> Outcome {
-    for (variable, value, says) in [
+    for (variable, value, expected) in [
         ("BORNITE_CACHE", "no", "use 'on' or 'off'"),
         ("BORNITE_CACHE_SIZE", "lots", "such as 512MB"),
         ("BORNITE_CACHE_SIZE", "1.2.3 GB", "more than one decimal point"),
@@ -68,7 +68,7 @@ fn invalid_values_name_their_variable() -> Outcome {
             return Err(format!("{variable}={value} was accepted").into());
         };
         let message = error.to_string();
-        assert!(message.starts_with(&format!("{variable}={value}: ")) && message.contains(says), "{message}");
+        assert!(message.starts_with(&format!("{variable}={value}: ")) && message.contains(expected), "{message}");
     }
     Ok(())
 }

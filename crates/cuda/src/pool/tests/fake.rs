@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 pub const MIB: u64 = 1 << 20;
 
-/// A call of the backing that can be made to fail.
+/// A call of the backing that can fail on demand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     Reserve,

@@ -162,7 +162,7 @@ impl World {
     fn allocated(&mut self, block: Block) -> Result<(), String> {
         let range = byte_range(&block);
         if let Some(other) = self.fake.gpu().foreign_work(&range, block.stream()) {
-            return Err(format!("{range:x?} is handed to {:?} while {other:?} uses it", block.stream()));
+            return Err(format!("{range:x?} is allocated on {:?} while {other:?} uses it", block.stream()));
         }
         self.live.push(block);
         self.allocations += 1;
@@ -265,7 +265,7 @@ pub fn inspect(pool: &Pool, fake: &Fake) -> Result<PoolStats, String> {
         return Err(format!("segments are {:x?}, the pool lists {held:x?}", gpu.segments));
     }
     let (mut live, mut pending, mut free) = ((0, 0), (0, 0), (0, 0));
-    let (mut requested, mut largest, mut whole) = (0, 0, 0);
+    let (mut requested, mut largest, mut idle_bytes) = (0, 0, 0);
     for segment in &segments {
         if segment.bytes % SEGMENT_ALIGNMENT != 0 {
             return Err(format!("a segment of {} bytes", segment.bytes));
@@ -288,7 +288,7 @@ pub fn inspect(pool: &Pool, fake: &Fake) -> Result<PoolStats, String> {
             requested += block.requested.unwrap_or(0);
             if block.state == BlockState::Free {
                 largest = largest.max(block.bytes);
-                whole += if segment.blocks.len() == 1 { block.bytes } else { 0 };
+                idle_bytes += if segment.blocks.len() == 1 { block.bytes } else { 0 };
                 if n > 0 && segment.blocks[n - 1].state == BlockState::Free {
                     return Err(format!("{block:x?} is not merged with its free neighbour"));
                 }
@@ -306,7 +306,7 @@ pub fn inspect(pool: &Pool, fake: &Fake) -> Result<PoolStats, String> {
     same("bytes cached", stats.cached, pending.1 + free.1)?;
     same("bytes requested", stats.requested, requested)?;
     same("bytes reserved", stats.reserved, gpu.held())?;
-    same("bytes idle", idle, whole)?;
+    same("bytes idle", idle, idle_bytes)?;
     same("largest free", stats.largest_free, largest)?;
     same("segments", stats.segments, segments.len() as u64)?;
     same("reservations", stats.reservations, gpu.reservations)?;

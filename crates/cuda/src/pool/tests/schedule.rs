@@ -88,9 +88,9 @@ impl Worker {
         let mut held = self.held.lock().unwrap();
         let (start, end) = (block.address(), block.address() + bytes);
         let clash = held.iter().find(|b| b.address() < end && start < b.address() + b.bytes());
-        assert!(clash.is_none(), "{block:x?} is handed out while {clash:x?} is held");
+        assert!(clash.is_none(), "{block:x?} is allocated while {clash:x?} is held");
         let work = self.fake.gpu().foreign_work(&(start..end), StreamId(stream));
-        assert!(work.is_none(), "{block:x?} is handed out while {work:?} works on it");
+        assert!(work.is_none(), "{block:x?} is allocated while {work:?} works on it");
         held.push(block);
         Some(block)
     }
