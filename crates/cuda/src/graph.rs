@@ -66,8 +66,9 @@ fn ranges(device: &Arc<Device>, arguments: &[GraphArgument<'_>]) -> Result<Vec<A
 fn check_arguments(captured: &[ArgumentRange], passed: &[ArgumentRange]) -> Result<()> {
     let fail = |what: String| Err(invalid("cuGraphLaunch", what));
     if captured.len() != passed.len() {
+        let noun = if captured.len() == 1 { "argument" } else { "arguments" };
         return fail(format!(
-            "the graph was captured with {} arguments, but the launch has {}",
+            "the graph was captured with {} {noun}, but the launch has {}",
             captured.len(),
             passed.len()
         ));
