@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use crate::capture::is_capturing;
 use crate::context::invalid;
-use crate::pool::{Block, DriverBacking, Tag};
+use crate::pool::{DriverBacking, PoolBlock, Tag};
 use crate::{Device, Event, Result, Stream};
 
 /// An allocation on a device. When dropped, it is freed after the work that uses it.
 pub struct Buffer {
     device: Arc<Device>,
     /// `None` once freed.
-    block: Option<Block>,
+    block: Option<PoolBlock>,
     address: u64,
     bytes: usize,
 }

@@ -13,7 +13,7 @@ use crate::api::Driver;
 use crate::capture::is_capturing;
 use crate::context::{Context, LaunchRecord, check, is_sync};
 use crate::info::{best_of, check_driver_version, handle};
-use crate::pool::{Block, DriverBacking, PoolSettings};
+use crate::pool::{DriverBacking, PoolBlock, PoolSettings};
 use crate::staging::Staging;
 use crate::stream::PooledStream;
 use crate::{DeviceInfo, Error, Event, Pool, Result, Stream, driver_release, driver_version, pool};
@@ -39,7 +39,7 @@ pub struct Device {
     /// Pinned memory for copies of pageable memory; see [`Device::staging`].
     staging: [Staging; 4],
     /// Blocks that a thread freed while it was capturing.
-    freed_in_capture: Mutex<Vec<Block>>,
+    freed_in_capture: Mutex<Vec<PoolBlock>>,
     /// An error that could not be returned where it occurred.
     deferred_error: Mutex<Option<Error>>,
 }
@@ -237,7 +237,7 @@ impl Device {
 
     /// Returns a block to the pool, or defers that until this thread's capture has ended: the pool
     /// may need driver calls that would invalidate the capture.
-    pub(crate) fn free(&self, block: Block) -> Result<()> {
+    pub(crate) fn free(&self, block: PoolBlock) -> Result<()> {
         if is_capturing(self.info().ordinal) {
             lock(&self.freed_in_capture).push(block);
             return Ok(());

@@ -239,7 +239,7 @@ impl Graph {
     /// After an error the graph is unchanged.
     ///
     /// # Safety
-    /// As for [`Graph::capture`].
+    /// Same as [`Graph::capture`].
     pub unsafe fn update<E: From<crate::Error>>(
         &mut self,
         retained: Vec<Arc<dyn Any + Send + Sync>>,
@@ -252,7 +252,7 @@ impl Graph {
     /// Like [`Graph::update`], for work that also uses `arguments`.
     ///
     /// # Safety
-    /// As for [`Graph::capture_with`].
+    /// Same as [`Graph::capture_with`].
     pub unsafe fn update_with<E: From<crate::Error>>(
         &mut self,
         retained: Vec<Arc<dyn Any + Send + Sync>>,

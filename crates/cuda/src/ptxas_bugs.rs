@@ -4,9 +4,9 @@
 //! Before 13.4, on Hopper and data-center Blackwell, ptxas combines `max(max(a, -b), c)` of 32-bit
 //! integers into one instruction (`VIMNMX3`) and drops the negation of `b`. Before 13.3, on every
 //! architecture, it negates 16-bit integers in 32 bits, so that −(−32768) is 32768 when it is
-//! compared or widened. Both were found in the machine code of NVRTC 12.8, 12.9 and 13.0 to 13.4
-//! for `sm_75` to `sm_121`; without optimization all of them are correct. Kernels that could be
-//! affected are found by their PTX.
+//! compared or widened. This was determined from the machine code of NVRTC 12.8, 12.9 and 13.0 to
+//! 13.4 for `sm_75` to `sm_121`; without optimization all of them are correct. Kernels that could
+//! be affected are found by their PTX.
 
 use std::collections::HashSet;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bornite_parquet::{ColumnType, Result, TableReader};
 use bornite_support::random::Random;
 
-use common::{Cell, Contents, arrow, file_of, random, read_rows, write_table};
+use common::{Cell, TableContents, arrow, file_of, random, read_rows, write_table};
 
 const LIMIT_BYTES: u64 = 1 << 20;
 /// Maximum memory of the process: several pages, and the rows that the test collects.
@@ -48,7 +48,7 @@ fn read_texts(bytes: &[u8]) -> Result<Vec<String>> {
     Ok(read)
 }
 
-fn sample() -> Contents {
+fn sample() -> TableContents {
     let columns = ["id", "text", "n"].map(str::to_owned);
     let rows = (0..500u64).map(|n| {
         let text = format!("row {} of a table with some text ", n % 90).repeat(n as usize % 9);

@@ -4,10 +4,10 @@
 //! default), `info`, `debug`.
 //!
 //! ```
-//! use bornite_support::log::{self, Level};
-//! log::set_level(Level::Info);
+//! use bornite_support::log::{self, LogLevel};
+//! log::set_level(LogLevel::Info);
 //! bornite_support::log!(Info, "compiled {} kernels", 3);
-//! assert!(!log::enabled(Level::Debug));
+//! assert!(!log::enabled(LogLevel::Debug));
 //! ```
 
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::settings::{LOG_VARIABLE, parse_choice, read};
 
 /// Severity of a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Level {
+pub enum LogLevel {
     /// Something failed.
     Error = 1,
     /// Something works, but not as intended.
@@ -31,12 +31,12 @@ pub enum Level {
     Debug = 4,
 }
 
-impl Level {
-    pub(crate) const NAMES: [(&str, Level); 4] =
-        [("error", Level::Error), ("warn", Level::Warn), ("info", Level::Info), ("debug", Level::Debug)];
+impl LogLevel {
+    pub(crate) const NAMES: [(&str, LogLevel); 4] =
+        [("error", LogLevel::Error), ("warn", LogLevel::Warn), ("info", LogLevel::Info), ("debug", LogLevel::Debug)];
 
     fn name(self) -> &'static str {
-        Level::NAMES[self as usize - 1].0
+        LogLevel::NAMES[self as usize - 1].0
     }
 }
 
@@ -44,20 +44,20 @@ impl Level {
 static LEVEL: AtomicU8 = AtomicU8::new(0);
 
 /// Reads `BORNITE_LOG`. Without this call an invalid value counts as unset.
-pub fn init() -> Result<Level> {
-    let level = read(LOG_VARIABLE, Level::Warn, |value| parse_choice(value, &Level::NAMES))?;
+pub fn init() -> Result<LogLevel> {
+    let level = read(LOG_VARIABLE, LogLevel::Warn, |value| parse_choice(value, &LogLevel::NAMES))?;
     set_level(level);
     Ok(level)
 }
 
 /// Sets the maximum level of messages, overriding the environment.
-pub fn set_level(level: Level) {
+pub fn set_level(level: LogLevel) {
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
 /// Returns true if messages of this level are written.
 #[inline]
-pub fn enabled(level: Level) -> bool {
+pub fn enabled(level: LogLevel) -> bool {
     match LEVEL.load(Ordering::Relaxed) {
         0 => level <= init_level(),
         max_level => level as u8 <= max_level,
@@ -65,15 +65,15 @@ pub fn enabled(level: Level) -> bool {
 }
 
 #[cold]
-fn init_level() -> Level {
+fn init_level() -> LogLevel {
     init().unwrap_or_else(|_| {
-        set_level(Level::Warn);
-        Level::Warn
+        set_level(LogLevel::Warn);
+        LogLevel::Warn
     })
 }
 
 /// Writes a line to stderr. [`crate::log!`] checks [`enabled`] first.
-pub fn write(level: Level, args: fmt::Arguments<'_>) {
+pub fn write(level: LogLevel, args: fmt::Arguments<'_>) {
     crate::progress::print_line(&format!("bornite {}: {args}", level.name()));
 }
 
@@ -85,14 +85,14 @@ pub fn has_subscriber() -> bool {
     tracing::dispatcher::has_been_set() && tracing::dispatcher::get_default(is_some)
 }
 
-/// Logs a message: a [`Level`](crate::log::Level) by its name, then as in `format!`.
+/// Logs a message: a [`LogLevel`](crate::log::LogLevel) by its name, then as in `format!`.
 #[macro_export]
 macro_rules! log {
     ($level:ident, $($args:tt)+) => {
         if $crate::log::has_subscriber() {
             $crate::log_event!($level, $($args)+);
-        } else if $crate::log::enabled($crate::log::Level::$level) {
-            $crate::log::write($crate::log::Level::$level, ::std::format_args!($($args)+));
+        } else if $crate::log::enabled($crate::log::LogLevel::$level) {
+            $crate::log::write($crate::log::LogLevel::$level, ::std::format_args!($($args)+));
         }
     };
 }

@@ -1,5 +1,5 @@
-//! Progress of long operations on stderr: on a terminal a bar with count, rate and time left,
-//! elsewhere a line every two seconds.
+//! Progress of long operations on stderr: on a terminal a bar with count, rate and time
+//! left, elsewhere a line every two seconds.
 //!
 //! One display is live at a time. Everything that writes to the terminal while one may be live does
 //! so through [`suspended`]. Libraries report numbers to callbacks of their callers and create no
@@ -117,36 +117,36 @@ fn template(text: &str) -> ProgressStyle {
 /// Display of one operation, removed from the terminal when it is dropped.
 ///
 /// ```
-/// use bornite_support::progress::{Progress, Unit};
-/// let mut progress = Progress::new(Unit::Items("rows"));
+/// use bornite_support::progress::{ProgressDisplay, Unit};
+/// let mut progress = ProgressDisplay::new(Unit::Items("rows"));
 /// for row in 0..1000 {
 ///     progress.update(row, 1000, "compiling");
 /// }
 /// ```
-pub struct Progress {
+pub struct ProgressDisplay {
     unit: Unit,
     bar: ProgressBar,
     last_line: Instant,
 }
 
-impl Progress {
+impl ProgressDisplay {
     /// A display that appears with the first update.
-    pub fn new(unit: Unit) -> Progress {
-        Progress::draw_to(ProgressDrawTarget::stderr(), unit)
+    pub fn new(unit: Unit) -> ProgressDisplay {
+        ProgressDisplay::draw_to(ProgressDrawTarget::stderr(), unit)
     }
 
     /// A spinner for work of unknown length; where there is no terminal, one line.
-    pub fn spinner(message: &str) -> Progress {
-        Progress::spin_on(ProgressDrawTarget::stderr(), message)
+    pub fn spinner(message: &str) -> ProgressDisplay {
+        ProgressDisplay::spin_on(ProgressDrawTarget::stderr(), message)
     }
 
-    fn draw_to(target: ProgressDrawTarget, unit: Unit) -> Progress {
+    fn draw_to(target: ProgressDrawTarget, unit: Unit) -> ProgressDisplay {
         let bar = ProgressBar::with_draw_target(None, target).with_style(unit.style("[{bar:12}] {count}{wide_msg}"));
-        Progress { unit, bar, last_line: Instant::now() }
+        ProgressDisplay { unit, bar, last_line: Instant::now() }
     }
 
-    fn spin_on(target: ProgressDrawTarget, message: &str) -> Progress {
-        let progress = Progress::draw_to(target, Unit::Percent);
+    fn spin_on(target: ProgressDrawTarget, message: &str) -> ProgressDisplay {
+        let progress = ProgressDisplay::draw_to(target, Unit::Percent);
         if progress.bar.is_hidden() {
             print_line(message);
         } else {
@@ -185,8 +185,8 @@ impl Progress {
         self.update_line(done, total, message, false);
     }
 
-    /// Like [`Progress::update`]; with `force`, prints a line even if the last one is recent, if
-    /// there is no terminal.
+    /// Like [`ProgressDisplay::update`]; with `force`, prints a line even if the last one is
+    /// recent, if there is no terminal.
     pub fn update_line(&mut self, done: u64, total: u64, message: &str, force: bool) {
         let (is_first, is_hidden) = (self.bar.length().is_none(), self.bar.is_hidden());
         if self.bar.is_finished() {
@@ -219,7 +219,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
         if !self.bar.is_finished() {
             self.bar.finish_and_clear();
@@ -254,7 +254,7 @@ mod tests {
     fn displays_clear_themselves_and_do_not_mix_with_other_lines() {
         let terminal = InMemoryTerm::new(10, 80);
         let rows = Unit::Items("rows");
-        let mut progress = Progress::draw_to(target(&terminal), rows);
+        let mut progress = ProgressDisplay::draw_to(target(&terminal), rows);
         assert_eq!(terminal.contents(), "");
 
         // A resumed operation: the 500 found done give no rate.
@@ -278,7 +278,7 @@ mod tests {
         assert!(shown.lines().count() == 1 && shown.ends_with("s left"), "{shown}");
 
         // A second display replaces the first, which cannot come back.
-        let spinner = Progress::spin_on(target(&terminal), "reading");
+        let spinner = ProgressDisplay::spin_on(target(&terminal), "reading");
         assert_eq!(terminal.contents().trim_start_matches(['|', '/', '-', '\\']), " reading");
         progress.update(1000, 1000, "late");
         drop(progress);
@@ -289,7 +289,7 @@ mod tests {
         assert!(live().is_none());
 
         // An exit from another thread.
-        let mut progress = Progress::draw_to(target(&terminal), Unit::Steps);
+        let mut progress = ProgressDisplay::draw_to(target(&terminal), Unit::Steps);
         progress.update(1, 4, "loss 2.5");
         assert!(terminal.contents().contains("step 1/4  loss 2.5"), "{}", terminal.contents());
         std::thread::spawn(close).join().unwrap();

@@ -166,7 +166,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "`warn`",
         meaning: "Maximum level of messages on stderr.",
         code: "`bornite::log::set_level`",
-        check: |value| parse_choice(value, &crate::log::Level::NAMES).map(drop),
+        check: |value| parse_choice(value, &crate::log::LogLevel::NAMES).map(drop),
     },
     Setting {
         name: SYNC_VARIABLE,

@@ -12,16 +12,16 @@ pub fn check(result: CUresult) -> Outcome {
 }
 
 /// A launch of `tiny`.
-pub struct Launch {
+pub struct BareLaunch {
     function: cu::CUfunction,
     stream: cu::CUstream,
     address: u64,
     values: [u32; 2],
 }
 
-impl Launch {
-    pub fn new(function: *mut c_void, stream: *mut c_void, address: u64) -> Launch {
-        Launch { function: function.cast(), stream: stream.cast(), address, values: [3, 1] }
+impl BareLaunch {
+    pub fn new(function: *mut c_void, stream: *mut c_void, address: u64) -> BareLaunch {
+        BareLaunch { function: function.cast(), stream: stream.cast(), address, values: [3, 1] }
     }
 
     pub fn launch(&mut self) -> Outcome {
@@ -36,24 +36,24 @@ impl Launch {
 }
 
 /// A captured sequence of launches of `tiny`.
-pub struct Graph(cu::CUgraphExec);
+pub struct BareGraph(cu::CUgraphExec);
 
-impl Graph {
-    pub fn new(function: *mut c_void, address: u64, launches: usize) -> Outcome<Graph> {
+impl BareGraph {
+    pub fn new(function: *mut c_void, address: u64, launches: usize) -> Outcome<BareGraph> {
         let (mut stream, mut graph, mut executable) = (null_mut(), null_mut(), null_mut());
         // SAFETY: each call writes one handle and takes those before it; the context is current.
         unsafe {
             check(cu::cuStreamCreate(&mut stream, cu::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32))?;
             let mode = cu::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
             check(cu::cuStreamBeginCapture_v2(stream, mode))?;
-            let mut launch = Launch::new(function, stream.cast(), address);
+            let mut launch = BareLaunch::new(function, stream.cast(), address);
             for _ in 0..launches {
                 launch.launch()?;
             }
             check(cu::cuStreamEndCapture(stream, &mut graph))?;
             check(cu::cuGraphInstantiateWithFlags(&mut executable, graph, 0))?;
         }
-        Ok(Graph(executable))
+        Ok(BareGraph(executable))
     }
 
     pub fn launch(&self, stream: *mut c_void) -> Outcome {

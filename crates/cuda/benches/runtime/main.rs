@@ -79,7 +79,7 @@ impl Bench {
         // SAFETY: as above.
         let plain = |_| Ok(unsafe { function.launch([1, 1, 1], [1, 1, 1], &[(word, 0)], &values) }?);
         let plain = measure(&self.config, plain, synchronize)?;
-        let mut raw = bare::Launch::new(function.handle(), Stream::main(&device).handle(), word.address());
+        let mut raw = bare::BareLaunch::new(function.handle(), Stream::main(&device).handle(), word.address());
         let bare = measure(&self.config, |_| raw.launch(), synchronize)?;
         let (prepared_ms, _) = (self.row("launch_prepared", prepared), self.row("launch_plain", plain));
         let bare_ms = self.row("launch_bare", bare);
@@ -103,7 +103,7 @@ impl Bench {
             })?
         };
         let ours = measure(&self.config, |_| Ok(graph.launch()?), synchronize)?;
-        let raw = bare::Graph::new(function.handle(), word.address(), LAUNCHES)?;
+        let raw = bare::BareGraph::new(function.handle(), word.address(), LAUNCHES)?;
         let stream = Stream::main(&device).handle();
         let bare = measure(&self.config, |_| raw.launch(stream), synchronize)?;
         let (ours_ms, other_ms) =

@@ -10,7 +10,7 @@ use bornite_cuda::{Buffer, Cache, Cubin, Device, EXACT_OPTIONS, Function, compil
 use bornite_support::cache::CacheSettings;
 use cudarc::driver::sys as cu;
 
-use crate::bare::{Launch, check};
+use crate::bare::{BareLaunch, check};
 use crate::{Outcome, TINY};
 
 /// Task of a child process, and the folder with its files.
@@ -55,7 +55,7 @@ fn bare(folder: &Path) -> Outcome {
         check(cu::cuModuleLoadData(&mut module, cubin.as_ptr().cast()))?;
         check(cu::cuModuleGetFunction(&mut function, module, c"tiny".as_ptr()))?;
         check(cu::cuMemAlloc_v2(&mut address, 4))?;
-        Launch::new(function.cast(), stream.cast(), address).launch()?;
+        BareLaunch::new(function.cast(), stream.cast(), address).launch()?;
         check(cu::cuStreamSynchronize(stream))
     }
 }

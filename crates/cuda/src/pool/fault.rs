@@ -14,7 +14,7 @@ pub(super) enum Fault {
     /// Sizes are rounded down.
     RoundDown,
     /// An allocated block stays in the free list.
-    HandOutTwice,
+    AllocateTwice,
     /// A free block of any stream is taken.
     AnyStream,
     /// Blocks that other streams use are free immediately.

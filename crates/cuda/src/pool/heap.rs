@@ -13,7 +13,7 @@ use super::observers::{Observers, PoolEvent};
 use super::pending::PendingQueues;
 use super::stats::Counters;
 use super::tag::Tags;
-use super::{Backing, Block, PoolId, PoolLimits, PoolStats, StreamId, Tag};
+use super::{Backing, PoolBlock, PoolId, PoolLimits, PoolStats, StreamId, Tag};
 use crate::{Error, Result};
 
 /// Alignment of blocks: no two share a cache line, and every vector load is aligned.
@@ -166,7 +166,7 @@ impl Heap {
 
     /// Allocates from a free block of the stream, else from a new segment; `None` if there is
     /// neither.
-    pub fn try_alloc(&mut self, backing: &dyn Backing, request: &AllocRequest) -> Result<Option<Block>> {
+    pub fn try_alloc(&mut self, backing: &dyn Backing, request: &AllocRequest) -> Result<Option<PoolBlock>> {
         match self.find_block(backing, request)? {
             Some(at) => self.allocate_from(backing, at, request).map(Some),
             None => Ok(None),
@@ -189,7 +189,7 @@ impl Heap {
     }
 
     /// Last attempt for a small request: a large free block of the stream.
-    pub fn allocate_from_large(&mut self, backing: &dyn Backing, request: &AllocRequest) -> Result<Option<Block>> {
+    pub fn allocate_from_large(&mut self, backing: &dyn Backing, request: &AllocRequest) -> Result<Option<PoolBlock>> {
         let free_list = self.free_list(request.stream, SizeClass::Large) as usize;
         match self.free_lists[free_list].free.range((request.need, 0, 0)..).next() {
             Some(&(.., at)) => self.allocate_from(backing, at, request).map(Some),
@@ -209,7 +209,7 @@ impl Heap {
     }
 
     /// Allocates a free block, split to size.
-    pub fn allocate_from(&mut self, backing: &dyn Backing, at: u32, request: &AllocRequest) -> Result<Block> {
+    pub fn allocate_from(&mut self, backing: &dyn Backing, at: u32, request: &AllocRequest) -> Result<PoolBlock> {
         self.remove_free(at);
         let slot = &self.slots[at as usize];
         let (address, bytes, free_list, next) = (slot.address, slot.bytes, slot.free_list, slot.next);
@@ -225,7 +225,7 @@ impl Heap {
                 self.add_free(rest);
             }
         }
-        if self.has_fault(Fault::HandOutTwice) {
+        if self.has_fault(Fault::AllocateTwice) {
             let bytes = self.slots[at as usize].bytes;
             self.free_lists[free_list as usize].free.insert((bytes, address, at));
         }
@@ -249,7 +249,7 @@ impl Heap {
         counters.total_allocated += bytes;
         counters.requested += request.bytes;
         let (serial, stream, pool) = (slot.serial, request.stream, self.id);
-        let block = Block { address, bytes: request.bytes, serial, slot: at, stream, pool };
+        let block = PoolBlock { address, bytes: request.bytes, serial, slot: at, stream, pool };
         if !self.has_fault(Fault::StalePeak) {
             self.counters.peak_allocated = self.counters.peak_allocated.max(self.counters.allocated);
         }
@@ -259,7 +259,7 @@ impl Heap {
     }
 
     /// Returns the slot of an allocated block.
-    fn check_live(&self, block: &Block) -> Result<u32> {
+    fn live_slot(&self, block: &PoolBlock) -> Result<u32> {
         let alive = self.slots.get(block.slot as usize).is_some_and(|slot| {
             slot.state == Some(BlockState::Live) && slot.serial == block.serial && slot.address == block.address
         });
@@ -270,8 +270,8 @@ impl Heap {
         }
     }
 
-    pub fn record_stream(&mut self, block: &Block, stream: StreamId) -> Result<()> {
-        let at = self.check_live(block)?;
+    pub fn record_stream(&mut self, block: &PoolBlock, stream: StreamId) -> Result<()> {
+        let at = self.live_slot(block)?;
         let slot = &mut self.slots[at as usize];
         if stream != self.free_lists[slot.free_list as usize].stream && !slot.used_on.contains(&stream) {
             slot.used_on.push(stream);
@@ -281,8 +281,8 @@ impl Heap {
 
     /// Frees a block. The block is freed even if this fails: the error reports damage, or a segment
     /// that could not be released.
-    pub fn free(&mut self, backing: &dyn Backing, block: &Block) -> Result<()> {
-        let at = self.check_live(block)?;
+    pub fn free(&mut self, backing: &dyn Backing, block: &PoolBlock) -> Result<()> {
+        let at = self.live_slot(block)?;
         let intact = self.check_guard(backing, at);
         let missed = self.has_fault(Fault::MissFree);
         let slot = &mut self.slots[at as usize];

@@ -52,7 +52,7 @@ use observers::{CallbackGuard, CallbackKind};
 /// A block allocated from a [`Pool`]. To be passed to [`Pool::free`] once; a second time is an
 /// error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Block {
+pub struct PoolBlock {
     address: u64,
     bytes: u64,
     serial: u64,
@@ -73,7 +73,7 @@ impl PoolId {
     }
 }
 
-impl Block {
+impl PoolBlock {
     /// Returns the address, a multiple of 512.
     pub fn address(&self) -> u64 {
         self.address
@@ -110,7 +110,7 @@ impl Pool {
     /// the out-of-memory callbacks, releases the cache, and only then fails with
     /// [`crate::Error::OutOfMemory`].
     #[track_caller]
-    pub fn alloc(&self, bytes: u64, stream: StreamId, tag: Tag) -> Result<Block> {
+    pub fn alloc(&self, bytes: u64, stream: StreamId, tag: Tag) -> Result<PoolBlock> {
         let backing = &*self.backing;
         let allocated_at = Location::caller();
         let mut heap = self.lock();
@@ -163,13 +163,13 @@ impl Pool {
     ///
     /// The caller must make the other stream wait for the block's stream before it accesses the
     /// block, since that stream may still use the previous contents.
-    pub fn record_stream(&self, block: &Block, stream: StreamId) -> Result<()> {
+    pub fn record_stream(&self, block: &PoolBlock, stream: StreamId) -> Result<()> {
         self.lock().record_stream(block, stream)
     }
 
     /// Frees a block; work already enqueued on its stream may still use it. The block is freed even
     /// if an error reports damage found in debug mode or a segment that the device did not release.
-    pub fn free(&self, block: Block) -> Result<()> {
+    pub fn free(&self, block: PoolBlock) -> Result<()> {
         let mut heap = self.lock();
         let result = heap.free(&*self.backing, &block);
         self.unlock(heap, result)

@@ -4,7 +4,7 @@ use super::Cap;
 use super::fault::Fault;
 use super::heap::{BlockState, Heap, NO_SLOT, Segment, SizeClass};
 use super::observers::PoolEvent;
-use super::{Backing, Block};
+use super::{Backing, PoolBlock};
 use crate::Result;
 
 /// Alignment of segment sizes, the driver's page size for large allocations.
@@ -106,7 +106,7 @@ impl Heap {
             if slot.state == Some(BlockState::Live) {
                 let stream = self.free_lists[slot.free_list as usize].stream;
                 let (address, bytes, serial) = (slot.address, slot.requested, slot.serial);
-                let block = Block { address, bytes, serial, slot: at, stream, pool: self.id };
+                let block = PoolBlock { address, bytes, serial, slot: at, stream, pool: self.id };
                 let _ = self.free(backing, &block);
             }
         }

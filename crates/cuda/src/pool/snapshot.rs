@@ -68,9 +68,9 @@ impl Snapshot {
 }
 
 impl Heap {
-    /// Returns the segments and their blocks; locations only `with_lines`, since formatting them
-    /// takes time.
-    pub(super) fn segments(&self, with_lines: bool) -> Vec<SegmentView> {
+    /// Returns the segments and their blocks; locations only `with_locations`, since formatting
+    /// them takes time.
+    pub(super) fn segments(&self, with_locations: bool) -> Vec<SegmentView> {
         let view = |(&address, segment): (&u64, &super::heap::Segment)| {
             let free_list = &self.free_lists[segment.free_list as usize];
             let (mut blocks, mut at) = (vec![], segment.first);
@@ -79,7 +79,7 @@ impl Heap {
                 let slot = &self.slots[at as usize];
                 let state = slot.state.unwrap_or(BlockState::Free);
                 let held = state != BlockState::Free;
-                let line = slot.allocated_at.filter(|_| held && with_lines);
+                let line = slot.allocated_at.filter(|_| held && with_locations);
                 blocks.push(BlockView {
                     address: slot.address,
                     bytes: slot.bytes,

@@ -56,9 +56,9 @@ pub fn write_table(columns: &[(String, ColumnType)], rows: &[Vec<Cell>]) -> Vec<
     writer.finish().unwrap()
 }
 
-pub type Contents = (Vec<String>, Vec<Vec<Cell>>);
+pub type TableContents = (Vec<String>, Vec<Vec<Cell>>);
 
-pub fn read_rows(bytes: &[u8], limit_bytes: u64) -> Result<Contents> {
+pub fn read_rows(bytes: &[u8], limit_bytes: u64) -> Result<TableContents> {
     let table = TableReader::open(file_of(bytes), limit_bytes)?;
     let names = table.columns().map(str::to_owned).collect();
     let (mut rows, mut read) = (table.rows()?, vec![]);

@@ -7,7 +7,7 @@ use super::fake::{Fake, MIB};
 use super::model::{all_returned, inspect};
 use crate::Error;
 use crate::pool::debug::POISON;
-use crate::pool::{Block, BlockState, Pool, SizeClass, StreamId, Tag};
+use crate::pool::{BlockState, Pool, PoolBlock, SizeClass, StreamId, Tag};
 
 const S0: StreamId = StreamId(0);
 const S1: StreamId = StreamId(1);
@@ -18,7 +18,7 @@ fn pool(capacity: u64) -> (Arc<Fake>, Pool) {
     (fake.clone(), Pool::new(fake))
 }
 
-fn alloc(pool: &Pool, bytes: u64, stream: StreamId) -> Block {
+fn alloc(pool: &Pool, bytes: u64, stream: StreamId) -> PoolBlock {
     pool.alloc(bytes, stream, Tag::default()).unwrap()
 }
 
@@ -81,7 +81,7 @@ fn only_the_same_stream_reuses_immediately() {
 #[test]
 fn the_best_fit_is_used_and_neighbours_merge() {
     let (_, pool) = pool(100 * MIB);
-    let blocks: Vec<Block> = [4096, 512, 2048, 512, 8192].iter().map(|&bytes| alloc(&pool, bytes, S0)).collect();
+    let blocks: Vec<PoolBlock> = [4096, 512, 2048, 512, 8192].iter().map(|&bytes| alloc(&pool, bytes, S0)).collect();
     for at in [0, 2, 4] {
         pool.free(blocks[at]).unwrap();
     }
@@ -285,8 +285,8 @@ fn concurrent_threads_never_hold_the_same_bytes() {
             let (pool, owners) = (&pool, &owners);
             scope.spawn(move || {
                 let mut random = Random(thread);
-                let mut held: Vec<Block> = vec![];
-                let grains = |block: &Block| {
+                let mut held: Vec<PoolBlock> = vec![];
+                let grains = |block: &PoolBlock| {
                     let first = (block.address() - (1 << 30)) / 512;
                     &owners[first as usize..][..block.bytes().div_ceil(512) as usize]
                 };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::fake::{Fake, MIB};
 use super::model::inspect;
 use crate::Error;
-use crate::pool::{Block, Pool, PoolEvent, PoolEventRecord, StreamId, Tag};
+use crate::pool::{Pool, PoolBlock, PoolEvent, PoolEventRecord, StreamId, Tag};
 
 const S0: StreamId = StreamId(0);
 
@@ -71,7 +71,7 @@ fn a_monitor_may_use_the_pool() {
 #[test]
 fn out_of_memory_callbacks_free_memory() {
     let (fake, pool) = pool(20 * MIB);
-    let stash: Arc<Mutex<Vec<Block>>> = Arc::default();
+    let stash: Arc<Mutex<Vec<PoolBlock>>> = Arc::default();
     stash.lock().unwrap().push(pool.alloc(20 * MIB, S0, Tag::default()).unwrap());
     let (weak, held, total) = (Arc::downgrade(&pool), stash.clone(), Arc::new(AtomicU64::new(0)));
     let counted = total.clone();

@@ -1,7 +1,7 @@
 //! Every injected fault is found by the checks, with a short failing case.
 
 use super::fake::MIB;
-use super::model::{Op, run, shrink};
+use super::model::{PoolOp, run, shrink};
 use super::schedule;
 use crate::pool::fault::Fault;
 
@@ -11,7 +11,7 @@ const FAULTS: [Fault; 16] = [
     Fault::MergePending,
     Fault::LoseRemainder,
     Fault::RoundDown,
-    Fault::HandOutTwice,
+    Fault::AllocateTwice,
     Fault::AnyStream,
     Fault::IgnoreEvents,
     Fault::OneEvent,
@@ -28,8 +28,8 @@ const FAULTS: [Fault; 16] = [
 #[test]
 fn every_injected_fault_is_found() {
     for fault in FAULTS {
-        let fails = |ops: &[Op]| run(ops, 64 * MIB, Some(fault), None).is_err();
-        let found = (0..5_000).map(Op::sequence).find(|ops| fails(ops));
+        let fails = |ops: &[PoolOp]| run(ops, 64 * MIB, Some(fault), None).is_err();
+        let found = (0..5_000).map(PoolOp::sequence).find(|ops| fails(ops));
         let ops = shrink(found.unwrap_or_else(|| panic!("{fault:?} was not found")), fails);
         let error = run(&ops, 64 * MIB, Some(fault), None).err();
         println!("{fault:?}: {} operations, {}", ops.len(), error.unwrap_or_default());

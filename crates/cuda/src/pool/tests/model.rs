@@ -12,14 +12,14 @@ use crate::pool::Cap;
 use crate::pool::fault::Fault;
 use crate::pool::heap::{BLOCK_ALIGNMENT, SizeClass};
 use crate::pool::segments::SEGMENT_ALIGNMENT;
-use crate::pool::{Block, BlockState, Pool, PoolStats, SegmentView, StreamId, Tag};
+use crate::pool::{BlockState, Pool, PoolBlock, PoolStats, SegmentView, StreamId, Tag};
 
 pub const STREAMS: u64 = 3;
 
 /// Blocks are named by their index among the live ones, modulo their number, so that any subset of
 /// operations is valid.
 #[derive(Clone, Debug)]
-pub enum Op {
+pub enum PoolOp {
     Alloc { bytes: u64, stream: StreamId },
     Free { block: usize },
     Use { block: usize, stream: StreamId },
@@ -33,30 +33,30 @@ pub enum Op {
     Debug(bool),
 }
 
-impl Op {
-    pub fn random(random: &mut Random) -> Op {
+impl PoolOp {
+    pub fn random(random: &mut Random) -> PoolOp {
         let stream = StreamId(random.below(STREAMS) as u32);
         let block = random.below(1 << 16) as usize;
         let limit = |random: &mut Random| (random.below(3) > 0).then(|| random.below(160) * MIB / 2);
         match random.below(100) {
-            0..38 => Op::Alloc { bytes: size(random), stream },
-            38..62 => Op::Free { block },
-            62..74 => Op::Use { block, stream },
-            74..84 => Op::Finish { stream, count: 1 + random.below(4) },
-            84..88 => Op::EmptyCache,
-            88..90 => Op::Warm { sizes: (0..random.below(4)).map(|_| size(random)).collect(), stream },
-            90..92 => Op::Limit(limit(random)),
-            92..94 => Op::Fraction([0.0, 0.25, 0.5, 0.9, 1.0][random.below(5) as usize]),
-            94..97 => Op::CacheLimit(limit(random)),
-            97..98 => Op::ResetPeak,
-            _ => Op::Debug(random.below(3) == 0),
+            0..38 => PoolOp::Alloc { bytes: size(random), stream },
+            38..62 => PoolOp::Free { block },
+            62..74 => PoolOp::Use { block, stream },
+            74..84 => PoolOp::Finish { stream, count: 1 + random.below(4) },
+            84..88 => PoolOp::EmptyCache,
+            88..90 => PoolOp::Warm { sizes: (0..random.below(4)).map(|_| size(random)).collect(), stream },
+            90..92 => PoolOp::Limit(limit(random)),
+            92..94 => PoolOp::Fraction([0.0, 0.25, 0.5, 0.9, 1.0][random.below(5) as usize]),
+            94..97 => PoolOp::CacheLimit(limit(random)),
+            97..98 => PoolOp::ResetPeak,
+            _ => PoolOp::Debug(random.below(3) == 0),
         }
     }
 
-    pub fn sequence(seed: u64) -> Vec<Op> {
+    pub fn sequence(seed: u64) -> Vec<PoolOp> {
         let mut random = Random(seed);
         let len = 10 + random.below(40);
-        (0..len).map(|_| Op::random(&mut random)).collect()
+        (0..len).map(|_| PoolOp::random(&mut random)).collect()
     }
 }
 
@@ -81,7 +81,7 @@ fn size(random: &mut Random) -> u64 {
 pub struct World {
     pub fake: Arc<Fake>,
     pub pool: Pool,
-    live: Vec<Block>,
+    live: Vec<PoolBlock>,
     debug: bool,
     /// Bytes in segments before the step.
     reserved: u64,
@@ -106,14 +106,14 @@ impl World {
         (!self.live.is_empty()).then(|| block % self.live.len().max(1))
     }
 
-    pub fn step(&mut self, op: &Op) -> Result<(), String> {
+    pub fn step(&mut self, op: &PoolOp) -> Result<(), String> {
         let mut outcome = Ok(());
         match op {
-            &Op::Alloc { bytes, stream } => match self.pool.alloc(bytes, stream, Tag::default()) {
+            &PoolOp::Alloc { bytes, stream } => match self.pool.alloc(bytes, stream, Tag::default()) {
                 Ok(block) => self.allocated(block)?,
                 Err(error) => outcome = Err((error, Some((bytes, stream)))),
             },
-            &Op::Free { block } => {
+            &PoolOp::Free { block } => {
                 if let Some(at) = self.pick(block) {
                     let block = self.live.swap_remove(at);
                     self.frees += 1;
@@ -123,24 +123,24 @@ impl World {
                     }
                 }
             }
-            &Op::Use { block, stream } => {
+            &PoolOp::Use { block, stream } => {
                 if let Some(at) = self.pick(block) {
                     let block = self.live[at];
                     self.pool.record_stream(&block, stream).map_err(|error| error.to_string())?;
                     self.fake.launch(stream, block.address(), block.bytes());
                 }
             }
-            &Op::Finish { stream, count } => self.fake.finish(stream, count),
-            Op::EmptyCache => outcome = self.pool.empty_cache().map(drop).map_err(|error| (error, None)),
-            Op::Warm { sizes, stream } => outcome = self.pool.warm(sizes, *stream).map_err(|error| (error, None)),
-            &Op::Limit(bytes) => outcome = self.pool.set_limit(bytes).map_err(|error| (error, None)),
-            &Op::Fraction(fraction) => outcome = self.pool.set_fraction(fraction).map_err(|error| (error, None)),
-            &Op::CacheLimit(bytes) => outcome = self.pool.set_cache_limit(bytes).map_err(|error| (error, None)),
-            Op::ResetPeak => {
+            &PoolOp::Finish { stream, count } => self.fake.finish(stream, count),
+            PoolOp::EmptyCache => outcome = self.pool.empty_cache().map(drop).map_err(|error| (error, None)),
+            PoolOp::Warm { sizes, stream } => outcome = self.pool.warm(sizes, *stream).map_err(|error| (error, None)),
+            &PoolOp::Limit(bytes) => outcome = self.pool.set_limit(bytes).map_err(|error| (error, None)),
+            &PoolOp::Fraction(fraction) => outcome = self.pool.set_fraction(fraction).map_err(|error| (error, None)),
+            &PoolOp::CacheLimit(bytes) => outcome = self.pool.set_cache_limit(bytes).map_err(|error| (error, None)),
+            PoolOp::ResetPeak => {
                 self.pool.reset_peak();
                 self.peak = self.pool.stats().allocated;
             }
-            &Op::Debug(on) => {
+            &PoolOp::Debug(on) => {
                 self.debug = on;
                 self.pool.set_debug(on);
             }
@@ -159,7 +159,7 @@ impl World {
         self.check()
     }
 
-    fn allocated(&mut self, block: Block) -> Result<(), String> {
+    fn allocated(&mut self, block: PoolBlock) -> Result<(), String> {
         let range = byte_range(&block);
         if let Some(other) = self.fake.gpu().foreign_work(&range, block.stream()) {
             return Err(format!("{range:x?} is allocated on {:?} while {other:?} uses it", block.stream()));
@@ -215,7 +215,7 @@ impl World {
             return Err(format!("{} bytes cached, limit {:?}, {idle} idle", stats.free, limits.cache_bytes));
         }
         same("live blocks", stats.live_blocks, self.live.len() as u64)?;
-        same("bytes requested", stats.requested, self.live.iter().map(Block::bytes).sum())?;
+        same("bytes requested", stats.requested, self.live.iter().map(PoolBlock::bytes).sum())?;
         same("allocations", stats.allocation_count, self.allocations)?;
         same("frees", stats.free_count, self.frees)?;
         same("failures", stats.failures, self.failures)?;
@@ -238,7 +238,7 @@ impl World {
     }
 }
 
-fn byte_range(block: &Block) -> Range<u64> {
+fn byte_range(block: &PoolBlock) -> Range<u64> {
     block.address()..block.address() + block.bytes().max(1)
 }
 
@@ -329,7 +329,7 @@ pub fn all_returned(fake: &Fake) -> Result<(), String> {
 }
 
 /// Runs a case and drops the pool. Returns the error, or the fake GPU.
-pub fn run(ops: &[Op], capacity: u64, fault: Option<Fault>, failure: Option<Failure>) -> Result<Arc<Fake>, String> {
+pub fn run(ops: &[PoolOp], capacity: u64, fault: Option<Fault>, failure: Option<Failure>) -> Result<Arc<Fake>, String> {
     let caught = |work: &mut dyn FnMut() -> Result<(), String>| {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("panicked".into()))
     };
@@ -348,7 +348,7 @@ pub fn run(ops: &[Op], capacity: u64, fault: Option<Fault>, failure: Option<Fail
 }
 
 /// Shrinks a failing case: a prefix, then without all operations that are not needed.
-pub fn shrink(mut ops: Vec<Op>, fails: impl Fn(&[Op]) -> bool) -> Vec<Op> {
+pub fn shrink(mut ops: Vec<PoolOp>, fails: impl Fn(&[PoolOp]) -> bool) -> Vec<PoolOp> {
     let prefix = (1..=ops.len()).find(|&len| fails(&ops[..len])).unwrap_or(ops.len());
     ops.truncate(prefix);
     let mut chunk = ops.len().div_ceil(2);

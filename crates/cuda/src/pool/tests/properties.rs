@@ -1,7 +1,7 @@
 //! Random cases checked against the model.
 
 use super::fake::{Call, Failure, MIB};
-use super::model::{Op, run, shrink};
+use super::model::{PoolOp, run, shrink};
 
 /// Enough to cover every path; `--full` runs ten times as many.
 const CASES: u64 = 60_000;
@@ -16,7 +16,7 @@ fn seed() -> u64 {
     seed
 }
 
-fn report(ops: Vec<Op>, failure: Option<Failure>, error: &str) -> ! {
+fn report(ops: Vec<PoolOp>, failure: Option<Failure>, error: &str) -> ! {
     let fewest = shrink(ops, |ops| run(ops, CAPACITY, None, failure).is_err());
     let last = run(&fewest, CAPACITY, None, failure).err();
     panic!("{error}\nfailing call: {failure:?}\nshortest case: {fewest:#?}\nfails with {last:?}");
@@ -27,7 +27,7 @@ fn random_cases_keep_all_invariants() {
     let seed = seed();
     let cases = if std::env::var_os("BORNITE_TEST_FULL").is_some() { CASES * 10 } else { CASES };
     for case in 0..cases {
-        let ops = Op::sequence(seed.wrapping_add(case));
+        let ops = PoolOp::sequence(seed.wrapping_add(case));
         if let Err(error) = run(&ops, CAPACITY, None, None) {
             report(ops, None, &error);
         }
@@ -39,7 +39,7 @@ fn random_cases_keep_all_invariants() {
 fn a_failing_backing_leaves_the_pool_consistent() {
     let seed = seed();
     for case in 0..150 {
-        let ops = Op::sequence(seed.wrapping_add(case));
+        let ops = PoolOp::sequence(seed.wrapping_add(case));
         let fake = run(&ops, CAPACITY, None, None).unwrap_or_else(|error| report(ops.clone(), None, &error));
         let calls = fake.gpu().calls;
         for (call, as_error) in Call::ALL.into_iter().map(|call| (call, true)).chain([(Call::Reserve, false)]) {

@@ -10,7 +10,7 @@ use super::fake::{Fake, MIB};
 use super::model::{all_returned, inspect};
 use crate::pool::fault::Fault;
 use crate::pool::heap::{AllocRequest, Heap};
-use crate::pool::{Block, Pool, StreamId, Tag};
+use crate::pool::{Pool, PoolBlock, StreamId, Tag};
 use crate::{Error, Result as CudaResult};
 
 thread_local! {
@@ -66,7 +66,7 @@ impl Scheduler {
 pub struct Scenario {
     fake: Arc<Fake>,
     pool: Arc<Pool>,
-    held: Arc<Mutex<Vec<Block>>>,
+    held: Arc<Mutex<Vec<PoolBlock>>>,
     threads: Vec<Box<dyn FnOnce(&Worker) + Send>>,
 }
 
@@ -74,12 +74,12 @@ pub struct Scenario {
 pub struct Worker {
     fake: Arc<Fake>,
     pool: Arc<Pool>,
-    held: Arc<Mutex<Vec<Block>>>,
+    held: Arc<Mutex<Vec<PoolBlock>>>,
 }
 
 impl Worker {
     /// Allocates a block and checks that it overlaps no held one.
-    fn alloc(&self, bytes: u64, stream: u32) -> Option<Block> {
+    fn alloc(&self, bytes: u64, stream: u32) -> Option<PoolBlock> {
         let block = match self.pool.alloc(bytes, StreamId(stream), Tag::default()) {
             Ok(block) => block,
             Err(Error::OutOfMemory(_)) => return None,
@@ -95,7 +95,7 @@ impl Worker {
         Some(block)
     }
 
-    fn free(&self, block: Option<Block>) {
+    fn free(&self, block: Option<PoolBlock>) {
         let Some(block) = block else { return };
         self.held.lock().unwrap().retain(|b| *b != block);
         self.pool.free(block).unwrap();
@@ -191,7 +191,7 @@ impl Pool {
         &self,
         mut heap: MutexGuard<'_, Heap>,
         request: &AllocRequest,
-    ) -> CudaResult<Block> {
+    ) -> CudaResult<PoolBlock> {
         let found = heap.find_block(&*self.backing, request)?;
         drop(heap);
         let mut heap = self.lock();
