@@ -110,7 +110,7 @@ struct CapturedGraph {
 impl Drop for CapturedGraph {
     fn drop(&mut self) {
         if !self.graph.is_null() && self.device.bind().is_ok() {
-            // SAFETY: the template graph was captured here and is not used after this.
+            // SAFETY: the graph was captured here and is not used after this.
             unsafe { (self.device.driver.cuGraphDestroy)(self.graph) };
         }
     }
@@ -267,7 +267,7 @@ impl Graph {
             errorNode: null_mut(),
             errorFromNode: null_mut(),
         };
-        // SAFETY: both graphs are alive; launches under way keep what they were.
+        // SAFETY: both graphs are alive; launches in progress are not affected.
         let result = unsafe { (device.driver.cuGraphExecUpdate_v2)(self.executable, captured.graph, &mut info) };
         let mut old = None;
         let updated = if result == CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE {
@@ -283,7 +283,7 @@ impl Graph {
         (self.retained, self.arguments) = (retained, arguments);
         (self.nodes, self.name) = (captured.nodes, captured.name.clone());
         if let Some(old) = old {
-            // SAFETY: made by an instantiation here, destroyed once; the driver waits for a running
+            // SAFETY: instantiated here, destroyed once; the driver waits for a running
             // launch.
             device.check("cuGraphExecDestroy", unsafe { (device.driver.cuGraphExecDestroy)(old) })?;
         }
@@ -356,7 +356,7 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         if self.device.bind().is_ok() {
-            // SAFETY: made by `capture`, destroyed once; the driver waits for a running launch.
+            // SAFETY: created by `capture`, destroyed once; the driver waits for a running launch.
             let result = unsafe { (self.device.driver.cuGraphExecDestroy)(self.executable) };
             self.device.defer_error(self.device.check("cuGraphExecDestroy", result));
         }

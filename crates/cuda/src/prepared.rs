@@ -151,7 +151,7 @@ impl PreparedLaunch {
     pub unsafe fn launch_on(&self, stream: &Stream) -> Result<()> {
         self.function.device().bind()?;
         self.buffers.iter().try_for_each(|buffer| buffer.record_stream(stream))?;
-        // SAFETY: as in `fire`.
+        // SAFETY: as in `launch`.
         unsafe { self.function.launch_raw(&self.config, Some(stream.raw()), self.packed.addresses.as_ptr().cast_mut()) }
     }
 }

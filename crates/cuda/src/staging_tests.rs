@@ -95,7 +95,7 @@ fn copies_of_every_size_are_complete_in_both_directions() {
             upload(&mut up, &mut engine, &data).unwrap();
             engine.run_to(usize::MAX);
             assert!(engine.device == data, "{bytes} bytes up through {ring_bytes}");
-            up = Ring::new(ring_bytes); // its tickets were this engine's
+            up = Ring::new(ring_bytes); // tickets belong to one engine
 
             let mut engine = LazyEngine::new(ring_bytes, data.clone());
             let mut out = vec![0; bytes];

@@ -104,7 +104,7 @@ pub struct TuningRequest<'a> {
     pub may_wait: bool,
 }
 
-/// Answer of the tuner.
+/// Result of a request to the tuner.
 #[derive(Clone, Debug)]
 pub struct TuningResult {
     /// The choice; always one of the candidates.
