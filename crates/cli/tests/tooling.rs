@@ -112,7 +112,7 @@ fn the_doctor_lists_settings_and_finds_what_does_not_work() {
     let output = bornite(&file, &["doctor"], &[hidden]);
     assert!(output.status.success() && text(&output).contains("is not a folder"), "{}", text(&output));
     let output = bornite(&folder, &["doctor"], &[hidden, ("BORNITE_CACHE", "off")]);
-    assert!(text(&output).contains("not used: switched off by BORNITE_CACHE=off"));
+    assert!(text(&output).contains("not used: disabled by BORNITE_CACHE=off"));
 }
 
 #[test]
@@ -175,10 +175,10 @@ fn caches_are_counted_and_cleared() {
     assert_eq!(cleared, serde_json::json!({"kernels_removed": 0, "tuning_removed": 1}));
     let off = bornite(&folder, &["cache", "clear"], &[("BORNITE_CACHE", "off")]);
     assert_eq!(off.status.code(), Some(1));
-    assert!(text(&off).contains("error: the kernel cache: switched off by BORNITE_CACHE=off"));
+    assert!(text(&off).contains("error: kernel cache: disabled by BORNITE_CACHE=off"));
     // Without a folder tuning still works, and says that nothing is kept.
     let output = bornite(&folder, &tune[..8], &[("BORNITE_CACHE", "off")]);
-    assert!(output.status.success() && text(&output).contains("not kept: switched off"), "{}", text(&output));
+    assert!(output.status.success() && text(&output).contains("disabled by BORNITE_CACHE=off"), "{}", text(&output));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What an allocation and its free cost in the pool, once its segments are there. `cargo bench -p bornite-cuda`
+//! Cost of an allocation and its free in the pool, once its segments are reserved. `cargo bench -p
+//! bornite-cuda`
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -6,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use bornite_bench::Machine;
-use bornite_cuda::pool::{Backing, Event, Stream, Tag};
+use bornite_cuda::pool::{Backing, EventId, StreamId, Tag};
 use bornite_cuda::{Pool, Result};
 
-/// Addresses without memory behind them; events are done at once.
+/// Backing that returns addresses without memory; events are done at once.
 struct Addresses(AtomicU64);
 
 impl Backing for Addresses {
@@ -29,38 +30,38 @@ impl Backing for Addresses {
         Ok(Some(self.0.fetch_add(bytes, Relaxed)))
     }
 
-    fn release(&self, _: u64, _: u64, _: Stream) -> Result<()> {
+    fn release(&self, _: u64, _: u64, _: StreamId) -> Result<()> {
         Ok(())
     }
 
-    fn record(&self, _: Stream) -> Result<Event> {
-        Ok(Event(0))
+    fn record(&self, _: StreamId) -> Result<EventId> {
+        Ok(EventId(0))
     }
 
-    fn finished(&self, _: Event) -> Result<bool> {
+    fn is_done(&self, _: EventId) -> Result<bool> {
         Ok(true)
     }
 
-    fn wait(&self, _: Event) -> Result<()> {
+    fn wait(&self, _: EventId) -> Result<()> {
         Ok(())
     }
 
-    fn retire(&self, _: Event) {}
+    fn retire(&self, _: EventId) {}
 
-    fn fill(&self, _: u64, _: u64, _: u8, _: Stream) -> Result<()> {
+    fn fill(&self, _: u64, _: u64, _: u8, _: StreamId) -> Result<()> {
         Ok(())
     }
 
-    fn first_difference(&self, _: u64, _: u64, _: u8, _: Stream) -> Result<Option<u64>> {
+    fn first_difference(&self, _: u64, _: u64, _: u8, _: StreamId) -> Result<Option<u64>> {
         Ok(None)
     }
 }
 
-/// Calls in one sample, and samples.
+/// Calls per sample, and number of samples.
 const CALLS: usize = 20_000;
 const SAMPLES: usize = 51;
 
-const MAIN: Stream = Stream(0);
+const MAIN: StreamId = StreamId(0);
 
 /// Prints the median of the samples, and the 10th and 90th percentile.
 fn measure(name: &str, mut pair: impl FnMut() -> Result<()>) -> Result<()> {
@@ -72,10 +73,10 @@ fn measure(name: &str, mut pair: impl FnMut() -> Result<()>) -> Result<()> {
         }
         samples.push(start.elapsed().as_nanos() as f64 / CALLS as f64);
     }
-    samples.remove(0); // warms up
+    samples.remove(0); // warm-up
     samples.sort_by(f64::total_cmp);
     let [low, median, high] = [SAMPLES / 10, SAMPLES / 2, SAMPLES * 9 / 10].map(|at| samples[at]);
-    println!("{name:40} {median:7.1} ns an alloc and free   ({low:.1} to {high:.1})");
+    println!("{name:40} {median:7.1} ns per alloc and free   ({low:.1} to {high:.1})");
     Ok(())
 }
 
@@ -88,8 +89,8 @@ fn main() -> Result<()> {
     let alloc = |pool: &Pool, bytes: u64| pool.alloc(black_box(bytes), MAIN, Tag::default());
 
     let one = pool();
-    measure("4 KiB, cut from a segment", || one.free(alloc(&one, 4 << 10)?))?;
-    measure("30 MiB, a segment of its own", || one.free(alloc(&one, 30 << 20)?))?;
+    measure("4 KiB, from a shared segment", || one.free(alloc(&one, 4 << 10)?))?;
+    measure("30 MiB, dedicated segment", || one.free(alloc(&one, 30 << 20)?))?;
 
     let step = pool();
     let sizes: Vec<u64> = (0..64).map(|n: u64| 1 + (n * 0x9e37_79b9 % 4096) * (1 << (n % 12))).collect();
@@ -98,7 +99,7 @@ fn main() -> Result<()> {
         held.push_back(alloc(&step, bytes)?);
     }
     let mut next = 0;
-    measure("a training step's mix, 64 live", || {
+    measure("mixed sizes of a training step, 64 live", || {
         if let Some(oldest) = held.pop_front() {
             step.free(oldest)?;
         }
@@ -121,7 +122,7 @@ fn main() -> Result<()> {
     let crossed = pool();
     measure("4 KiB, used on another stream", || {
         let block = alloc(&crossed, 4 << 10)?;
-        crossed.used_on(&block, Stream(1))?;
+        crossed.record_stream(&block, StreamId(1))?;
         crossed.free(block)
     })?;
 

@@ -1,8 +1,9 @@
-//! Tables of the functions we call, resolved by name from libraries that [`Library`] opened.
+//! Tables of the functions that we call, resolved by name from the libraries that [`Library`]
+//! opened.
 //!
-//! Types come from cudarc's generated bindings, and each signature here is compared with cudarc's by the compiler.
-//! We resolve functions ourselves because cudarc's loader panics on a missing library and takes no search path
-//! (`docs/decisions/0002-own-loader.md`).
+//! Types come from cudarc's generated bindings, and the compiler checks each signature against
+//! cudarc's. We resolve functions ourselves because cudarc's loader panics if a library is missing
+//! and takes no search path (`docs/decisions/0002-own-loader.md`).
 
 #![allow(non_snake_case)] // NVIDIA's names
 
@@ -21,7 +22,7 @@ macro_rules! api {
     }) => {
         $(#[$doc])*
         pub(crate) struct $table {
-            /// Where the library was found.
+            /// Path of the library.
             pub path: String,
             $( pub $name: unsafe extern "C" fn($($t),*) -> $r, )+
             _library: libloading::Library,
@@ -33,7 +34,8 @@ macro_rules! api {
         };
 
         impl $table {
-            /// The table, resolved on first use. A missing library is looked for again at the next call.
+            /// Returns the table, resolved on first use. A missing library is searched again at the
+            /// next call.
             pub fn get() -> Result<&'static $table> {
                 static TABLE: OnceLock<$table> = OnceLock::new();
                 if let Some(table) = TABLE.get() {
@@ -46,7 +48,8 @@ macro_rules! api {
             fn open() -> Result<$table> {
                 let (library, path) = $library.open()?;
                 $(
-                    // SAFETY: the signature is the one of NVIDIA's headers, checked above against cudarc's bindings.
+                    // SAFETY: the signature is the one of NVIDIA's headers, checked above against
+                    // cudarc's bindings.
                     let $name = unsafe {
                         library.get::<unsafe extern "C" fn($($t),*) -> $r>(stringify!($name).as_bytes()).map(|f| *f)
                     };
@@ -62,7 +65,7 @@ macro_rules! api {
 }
 
 api! {
-    /// The driver.
+    /// The CUDA driver.
     Driver, Library::Cuda, cudarc::driver::sys {
         fn cuInit(c_uint) -> CUresult;
         fn cuDriverGetVersion(*mut c_int) -> CUresult;
@@ -125,7 +128,7 @@ api! {
 }
 
 api! {
-    /// The run-time compiler.
+    /// NVRTC, the run-time compiler.
     Nvrtc, Library::Nvrtc, cudarc::nvrtc::sys {
         fn nvrtcVersion(*mut c_int, *mut c_int) -> nvrtcResult;
         fn nvrtcGetErrorString(nvrtcResult) -> *const c_char;
@@ -144,7 +147,7 @@ api! {
 }
 
 api! {
-    /// Matrix products.
+    /// cuBLASLt.
     CublasLt, Library::CublasLt, cudarc::cublaslt::sys {
         fn cublasLtGetVersion() -> usize;
         fn cublasLtGetStatusName(cublasStatus_t) -> *const c_char;
@@ -189,7 +192,7 @@ api! {
 }
 
 impl Library {
-    /// Opens the library if it can be, and says where it was found.
+    /// Opens the library if needed and returns its path.
     pub fn find(self) -> Result<&'static str> {
         Ok(match self {
             Library::Cuda => &Driver::get()?.path,

@@ -1,22 +1,23 @@
-//! Which capture this thread is in: its launches and copies go there, and it may not allocate meanwhile.
+//! Stream capture of this thread: its launches and copies are captured, and it must not allocate
+//! meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 thread_local! {
-    /// The ordinal of the device this thread captures on.
+    /// Ordinal of the device that this thread is capturing on.
     static CAPTURING: Cell<Option<usize>> = const { Cell::new(None) };
-    /// Kernels that the capture holds, each once.
+    /// Distinct kernels of the capture.
     static KERNELS: RefCell<Vec<Arc<str>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whether this thread captures on the device.
-pub(crate) fn capturing(ordinal: usize) -> bool {
+/// Returns true if this thread is capturing on the device.
+pub(crate) fn is_capturing(ordinal: usize) -> bool {
     CAPTURING.get() == Some(ordinal)
 }
 
-/// Remembers a kernel of the capture, for the graph's name in error reports.
-pub(crate) fn note_kernel(name: &Arc<str>) {
+/// Records a kernel of the capture, for the graph's name in error reports.
+pub(crate) fn record_kernel(name: &Arc<str>) {
     KERNELS.with_borrow_mut(|kernels| {
         if !kernels.contains(name) {
             kernels.push(name.clone());
@@ -24,24 +25,24 @@ pub(crate) fn note_kernel(name: &Arc<str>) {
     });
 }
 
-/// Marks this thread as capturing until dropped, also by a panic.
-pub(crate) struct Capturing {
+/// Marks this thread as capturing until dropped.
+pub(crate) struct CaptureGuard {
     before: Option<usize>,
 }
 
-impl Capturing {
-    pub fn begin(ordinal: usize) -> Capturing {
+impl CaptureGuard {
+    pub fn begin(ordinal: usize) -> CaptureGuard {
         KERNELS.take();
-        Capturing { before: CAPTURING.replace(Some(ordinal)) }
+        CaptureGuard { before: CAPTURING.replace(Some(ordinal)) }
     }
 
-    /// The kernels noted so far.
+    /// Returns the kernels recorded so far.
     pub fn kernels(&self) -> Vec<Arc<str>> {
         KERNELS.take()
     }
 }
 
-impl Drop for Capturing {
+impl Drop for CaptureGuard {
     fn drop(&mut self) {
         CAPTURING.set(self.before);
     }
@@ -52,21 +53,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_capture_is_this_threads_and_ends_with_its_guard() {
-        assert!(!capturing(0));
-        let capture = Capturing::begin(0);
-        assert!(capturing(0) && !capturing(1));
-        assert!(!std::thread::spawn(|| capturing(0)).join().unwrap());
+    fn a_capture_is_per_thread_and_ends_with_its_guard() {
+        assert!(!is_capturing(0));
+        let capture = CaptureGuard::begin(0);
+        assert!(is_capturing(0) && !is_capturing(1));
+        assert!(!std::thread::spawn(|| is_capturing(0)).join().unwrap());
         for name in ["a", "b", "a"] {
-            note_kernel(&name.into());
+            record_kernel(&name.into());
         }
         assert_eq!(capture.kernels().len(), 2);
         drop(capture);
-        assert!(!capturing(0));
+        assert!(!is_capturing(0));
         let _ = std::panic::catch_unwind(|| {
-            let _capture = Capturing::begin(3);
+            let _capture = CaptureGuard::begin(3);
             panic!("in a capture");
         });
-        assert!(!capturing(3));
+        assert!(!is_capturing(3));
     }
 }

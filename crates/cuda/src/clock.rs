@@ -1,4 +1,5 @@
-//! A GPU's clock: pairs of driver events around work, taken from a pool and read on demand; the profiler and the tuner measure by it.
+//! GPU timing: pairs of driver events around work, taken from a pool and read on demand. Used by
+//! the profiler and the tuner.
 
 use std::collections::BTreeMap;
 use std::ptr::null_mut;
@@ -8,12 +9,12 @@ use std::time::Instant;
 use cudarc::driver::sys as cu;
 
 use bornite_support::Error as SupportError;
-use bornite_support::profile::{Clock, DeviceSummary, Lap, MemorySample, Roof, Times, now_ms};
+use bornite_support::profile::{Clock, DeviceSummary, MemorySample, Roofline, Stopwatch, Times, now_ms};
 use bornite_support::tune::{Fallible, Platform, Timer};
 
 use crate::{Device, DeviceInfo, Result};
 
-/// Times work given to an open GPU.
+/// Times work on an open GPU.
 pub struct DeviceClock<'a>(pub &'a Arc<Device>);
 
 impl Clock for DeviceClock<'_> {
@@ -21,9 +22,9 @@ impl Clock for DeviceClock<'_> {
         format!("cuda:{}", self.0.info().ordinal)
     }
 
-    fn start(&self) -> bornite_support::Result<Option<Box<dyn Lap>>> {
-        let lap = Laps::of(self.0).start().map_err(not_timed)?;
-        Ok(lap.map(|lap| Box::new(lap) as Box<dyn Lap>))
+    fn start(&self) -> bornite_support::Result<Option<Box<dyn Stopwatch>>> {
+        let stopwatch = EventPool::of(self.0).start().map_err(timing_failed)?;
+        Ok(stopwatch.map(|stopwatch| Box::new(stopwatch) as Box<dyn Stopwatch>))
     }
 
     fn memory(&self) -> Option<MemorySample> {
@@ -38,14 +39,15 @@ impl Clock for DeviceClock<'_> {
 }
 
 impl Device {
-    /// Whether this thread's work is being captured: then nothing may be timed, tuned or waited for.
+    /// Returns true if this thread is capturing on the device: then nothing may be timed, tuned or
+    /// waited for.
     pub fn is_capturing(&self) -> bool {
-        crate::capture::capturing(self.info().ordinal)
+        crate::capture::is_capturing(self.info().ordinal)
     }
 }
 
-/// The events of one device.
-pub(crate) struct Laps {
+/// Timing events of one device.
+pub(crate) struct EventPool {
     device: Arc<Device>,
     state: Mutex<State>,
 }
@@ -56,7 +58,7 @@ struct State {
     origin: Option<Origin>,
 }
 
-/// A moment known on both the GPU's clock and ours.
+/// A moment on both the GPU's and the host's clock.
 #[derive(Clone, Copy)]
 struct Origin {
     event: Event,
@@ -66,86 +68,87 @@ struct Origin {
 #[derive(Clone, Copy)]
 struct Event(cu::CUevent);
 
-// SAFETY: an event is a driver handle, which any thread may use once the context is current there; `bind` makes it so.
+// SAFETY: an event is a driver handle, which any thread may use once the context is current there;
+// `bind` makes it so.
 unsafe impl Send for Event {}
 
-/// Work between two events.
-pub(crate) struct DeviceLap {
-    laps: Arc<Laps>,
+/// A measurement between two events.
+pub(crate) struct DeviceStopwatch {
+    events: Arc<EventPool>,
     start: Event,
     stop: Event,
 }
 
-static ALL: Mutex<BTreeMap<usize, Arc<Laps>>> = Mutex::new(BTreeMap::new());
+static EVENT_POOLS: Mutex<BTreeMap<usize, Arc<EventPool>>> = Mutex::new(BTreeMap::new());
 
-fn not_timed(error: crate::Error) -> SupportError {
-    SupportError::NotTimed(error.to_string())
+fn timing_failed(error: crate::Error) -> SupportError {
+    SupportError::TimingFailed(error.to_string())
 }
 
-/// All GPUs of the machine, for the profiler's reports.
-pub(crate) fn summaries() -> Vec<DeviceSummary> {
+/// Describes all GPUs of the machine, for the profiler's reports.
+pub(crate) fn device_summaries() -> Vec<DeviceSummary> {
     let count = crate::device_count().unwrap_or(0);
-    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let pools = EVENT_POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let one = |ordinal: usize| {
-        let info = DeviceInfo::of(ordinal).ok()?;
-        // Of GPUs that were timed.
-        let pool = all.get(&ordinal).and_then(|laps| serde_json::to_value(laps.device.pool().stats()).ok());
-        let (device, name, roof) = (format!("cuda:{ordinal}"), info.name.clone(), roof(&info));
-        Some(DeviceSummary { device, name, info: serde_json::to_value(&info).unwrap_or_default(), roof, pool })
+        let info = DeviceInfo::query(ordinal).ok()?;
+        // Known for GPUs that were timed.
+        let pool = pools.get(&ordinal).and_then(|events| serde_json::to_value(events.device.pool().stats()).ok());
+        let (device, name, roofline) = (format!("cuda:{ordinal}"), info.name.clone(), roofline(&info));
+        Some(DeviceSummary { device, name, info: serde_json::to_value(&info).unwrap_or_default(), roofline, pool })
     };
     (0..count).filter_map(one).collect()
 }
 
-/// The best that a GPU can do, from its clocks and widths.
-pub fn roof(info: &DeviceInfo) -> Roof {
-    // Multiply-adds in f32 a multiprocessor and clock.
+/// Returns the peak rates of a GPU, computed from its clocks and widths.
+pub fn roofline(info: &DeviceInfo) -> Roofline {
+    // f32 multiply-adds per multiprocessor and clock.
     let lanes = match info.compute_capability {
         (7, _) | (8, 0) => 64.0,
         _ => 128.0,
     };
-    Roof {
-        // Two transfers a clock.
+    Roofline {
+        // Two transfers per clock.
         bytes_per_second: 2.0 * f64::from(info.memory_clock_khz) * 1e3 * f64::from(info.memory_bus_bits) / 8.0,
         flops_per_second: 2.0 * lanes * f64::from(info.multiprocessors) * f64::from(info.clock_khz) * 1e3,
     }
 }
 
-/// The key of tuning results for an open GPU, the driver and NVRTC.
+/// Returns the platform in tuning keys: an open GPU, the driver and NVRTC.
 pub fn platform(device: &Device) -> Result<Platform> {
     let (major, minor) = crate::driver_version()?;
     let mut platform = Platform::named(&device.info().name);
     platform.driver = format!("{major}.{minor}");
-    platform.libraries.insert("nvrtc".into(), crate::nvrtc_build()?);
+    platform.libraries.insert("nvrtc".into(), crate::nvrtc_build_id()?);
     Ok(platform)
 }
 
-impl Laps {
-    /// The device's events, kept for the life of the process as the device itself is.
-    pub fn of(device: &Arc<Device>) -> Arc<Laps> {
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        let make = || Arc::new(Laps { device: device.clone(), state: Mutex::default() });
-        all.entry(device.info().ordinal).or_insert_with(make).clone()
+impl EventPool {
+    /// Returns the events of a device, which live as long as the process.
+    pub fn of(device: &Arc<Device>) -> Arc<EventPool> {
+        let mut pools = EVENT_POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || Arc::new(EventPool { device: device.clone(), state: Mutex::default() });
+        pools.entry(device.info().ordinal).or_insert_with(make).clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a measurement on the stream that this thread's work goes to; `None` while it captures, since events of a
-    /// capture have no times.
-    pub fn start(self: &Arc<Laps>) -> Result<Option<DeviceLap>> {
+    /// Starts a measurement on this thread's work stream; `None` during a capture, since captured
+    /// events have no times.
+    pub fn start(self: &Arc<EventPool>) -> Result<Option<DeviceStopwatch>> {
         let device = &self.device;
         if device.is_capturing() {
             return Ok(None);
         }
         device.bind()?;
         self.set_origin()?;
-        let lap = DeviceLap { laps: self.clone(), start: self.take()?, stop: self.take()? };
-        self.record(lap.start)?;
-        Ok(Some(lap))
+        let stopwatch = DeviceStopwatch { events: self.clone(), start: self.take()?, stop: self.take()? };
+        self.record(stopwatch.start)?;
+        Ok(Some(stopwatch))
     }
 
-    /// Ties the GPU's clock to ours, once, while nothing is measured yet.
+    /// Relates the GPU's clock to the host's, once, before the first measurement.
     fn set_origin(&self) -> Result<()> {
         if self.state().origin.is_some() {
             return Ok(());
@@ -176,7 +179,7 @@ impl Laps {
         device.check("cuEventRecord", unsafe { (device.driver.cuEventRecord)(event.0, device.work_stream()) })
     }
 
-    fn between_ms(&self, from: Event, to: Event) -> Result<f64> {
+    fn elapsed_ms(&self, from: Event, to: Event) -> Result<f64> {
         let (device, mut ms) = (&self.device, 0.0);
         // SAFETY: writes one number; both events were recorded and are done.
         let result = unsafe { (device.driver.cuEventElapsedTime_v2)(&mut ms, from.0, to.0) };
@@ -184,65 +187,67 @@ impl Laps {
     }
 }
 
-impl Lap for DeviceLap {
+impl Stopwatch for DeviceStopwatch {
     fn stop(&mut self) -> bornite_support::Result<()> {
-        self.laps.device.bind().and_then(|()| self.laps.record(self.stop)).map_err(not_timed)
+        self.events.device.bind().and_then(|()| self.events.record(self.stop)).map_err(timing_failed)
     }
 
     fn times(&mut self) -> bornite_support::Result<Times> {
-        self.measured().map_err(not_timed)
+        self.read_times().map_err(timing_failed)
     }
 }
 
-impl DeviceLap {
-    fn measured(&self) -> Result<Times> {
-        let device = &self.laps.device;
+impl DeviceStopwatch {
+    fn read_times(&self) -> Result<Times> {
+        let device = &self.events.device;
         device.bind()?;
         // SAFETY: the event is ours and recorded.
         device.check("cuEventSynchronize", unsafe { (device.driver.cuEventSynchronize)(self.stop.0) })?;
-        let duration_ms = self.laps.between_ms(self.start, self.stop)?;
-        let origin = self.laps.state().origin;
-        // The driver gives 32-bit milliseconds: far from the origin they are too coarse for durations, not for places.
+        let duration_ms = self.events.elapsed_ms(self.start, self.stop)?;
+        let origin = self.events.state().origin;
+        // The driver returns f32 milliseconds: far from the origin they are too coarse for
+        // durations, but not for start times.
         let start_ms = match origin {
-            Some(origin) => origin.at_ms + self.laps.between_ms(origin.event, self.start)?,
+            Some(origin) => origin.at_ms + self.events.elapsed_ms(origin.event, self.start)?,
             None => 0.0,
         };
         Ok(Times { start_ms, duration_ms })
     }
 }
 
-impl Drop for DeviceLap {
+impl Drop for DeviceStopwatch {
     fn drop(&mut self) {
-        self.laps.state().idle.extend([self.start, self.stop]);
+        self.events.state().idle.extend([self.start, self.stop]);
     }
 }
 
-/// The GPU's own time between two events around the work.
+/// Timer that measures the GPU time between two events around the work.
 pub struct DeviceTimer {
-    laps: Arc<Laps>,
+    events: Arc<EventPool>,
     runs: usize,
     origin: Instant,
 }
 
 impl DeviceTimer {
-    /// A timer of work that is given to this device.
+    /// Creates a timer for a device.
     pub fn new(device: &Arc<Device>) -> DeviceTimer {
-        DeviceTimer::of_runs(device, 1)
+        DeviceTimer::with_repeats(device, 1)
     }
 
-    /// A timer of work that does the same thing so many times, of which the time of one is told: a graph of runs, so
-    /// that a kernel of microseconds is not measured with the host's launches.
-    pub fn of_runs(device: &Arc<Device>, runs: usize) -> DeviceTimer {
-        DeviceTimer { laps: Laps::of(device), runs, origin: Instant::now() }
+    /// Creates a timer for work that repeats the same thing `runs` times; it returns the time of
+    /// one run. A graph of several runs avoids that the host's launch overhead dominates a kernel
+    /// of microseconds.
+    pub fn with_repeats(device: &Arc<Device>, runs: usize) -> DeviceTimer {
+        DeviceTimer { events: EventPool::of(device), runs, origin: Instant::now() }
     }
 }
 
 impl Timer for DeviceTimer {
     fn time(&mut self, work: &mut dyn FnMut() -> Fallible<()>) -> Fallible<f64> {
-        let Some(mut lap) = self.laps.start()? else { return Err("the device is being captured".into()) };
+        let Some(mut stopwatch) = self.events.start()? else { return Err("the stream is being captured".into()) };
         work()?;
-        lap.stop()?;
-        Ok(lap.times()?.duration_ms / self.runs as f64)
+        stopwatch.stop()?;
+        Ok(stopwatch.times()?.duration_ms / self.runs as f64)
     }
 
     fn now_ms(&mut self) -> f64 {

@@ -1,4 +1,5 @@
-//! The context of an open device: made current before each call, and what is kept to say what went wrong in it.
+//! The CUDA context of an open device: made current before each call; stores recent launches for
+//! error reports.
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
@@ -11,34 +12,35 @@ use crate::api::Driver;
 use crate::{DeviceInfo, Error, Result};
 use bornite_support::settings::{SYNC_VARIABLE, Switch};
 
-/// Turns a driver result into ours.
+/// Converts a driver result.
 pub(crate) fn check(driver: &Driver, call: &'static str, result: CUresult) -> Result<()> {
-    if result == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(refused(driver, call, result)) }
+    if result == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(driver_error(driver, call, result)) }
 }
 
 #[cold]
-fn refused(driver: &Driver, call: &'static str, result: CUresult) -> Error {
-    let words = |function: unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult| {
+fn driver_error(driver: &Driver, call: &'static str, result: CUresult) -> Error {
+    let describe = |function: unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult| {
         let mut text = std::ptr::null();
-        // SAFETY: the driver stores the address of a static string, or leaves null for a code it does not know.
+        // SAFETY: the driver stores the address of a static string, or leaves null for a code it
+        // does not know.
         unsafe {
             function(result, &mut text);
             if text.is_null() { "unknown".into() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
         }
     };
-    let (name, text) = (words(driver.cuGetErrorName), words(driver.cuGetErrorString));
+    let (name, text) = (describe(driver.cuGetErrorName), describe(driver.cuGetErrorString));
     Error::Driver { call, code: result as u32, name, text }
 }
 
-/// An error of ours in the driver's form: an argument that the driver would refuse, or worse, not refuse.
+/// Creates an error in the driver's form, for an invalid argument.
 pub(crate) fn invalid(call: &'static str, text: String) -> Error {
     Error::Driver { call, code: 1, name: "CUDA_ERROR_INVALID_VALUE".into(), text }
 }
 
 static SYNC: Switch = Switch::new(SYNC_VARIABLE, [("0", false), ("1", true)], false);
 
-/// Waits for every launch from now on, on all devices, or no longer: slow, but an error is returned by the launch that
-/// caused it. Takes precedence over `BORNITE_SYNC`.
+/// Makes every launch on all devices synchronous, or not any more: slow, but an error is returned
+/// by the launch that caused it. Takes precedence over `BORNITE_SYNC`.
 ///
 /// ```
 /// bornite_cuda::set_sync(true);
@@ -48,31 +50,31 @@ pub fn set_sync(on: bool) {
     SYNC.set(on);
 }
 
-/// Whether every launch is waited for; an error where `BORNITE_SYNC` cannot be read.
+/// Returns true if launches are synchronous; fails if `BORNITE_SYNC` has an invalid value.
 pub fn is_sync() -> Result<bool> {
     Ok(SYNC.get()?)
 }
 
-/// As [`is_sync`], on an open device.
+/// Like [`is_sync`], after a device was opened.
 #[inline]
-pub(crate) fn waits() -> bool {
+pub(crate) fn is_launch_blocking() -> bool {
     SYNC.is_on()
 }
 
-/// What a device's handles have in common. Shared with the pool's backing, so that whoever meets a fatal error first
-/// tells all.
+/// State shared by a device's handles and the pool's backing, so that a fatal error found by one is
+/// reported by all.
 pub(crate) struct Context {
     pub driver: &'static Driver,
     pub handle: cu::CUcontext,
     pub info: DeviceInfo,
     lost: AtomicBool,
-    /// The error that every call returns once the context is lost.
+    /// Error that every call returns once the context is lost.
     poison: Mutex<Option<Error>>,
     launches: Mutex<LaunchLog>,
 }
 
-// SAFETY: a context is a driver handle, which the driver allows any thread to use once it is current there; `bind`
-// makes it so before every call.
+// SAFETY: a context is a driver handle, which the driver allows any thread to use once it is
+// current there; `bind` makes it so before every call.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
@@ -83,15 +85,15 @@ impl Context {
         Context { driver, handle, info, lost, poison, launches }
     }
 
-    /// Makes the context current on this thread; refuses if it is lost.
+    /// Makes the context current on this thread; fails if it is lost.
     pub fn bind(&self) -> Result<()> {
-        self.alive()?;
+        self.check_alive()?;
         // SAFETY: the context is retained for the life of the process.
         check(self.driver, "cuCtxSetCurrent", unsafe { (self.driver.cuCtxSetCurrent)(self.handle) })
     }
 
-    /// Refuses if the context is lost.
-    pub fn alive(&self) -> Result<()> {
+    /// Fails if the context is lost.
+    pub fn check_alive(&self) -> Result<()> {
         if !self.lost.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -99,13 +101,13 @@ impl Context {
         poison.clone().map_or(Ok(()), Err)
     }
 
-    /// Turns a driver result into ours. An error that no later call can recover from comes back with the last launches,
-    /// now and at every later call.
+    /// Converts a driver result. A sticky error is returned with the last launches, now and at
+    /// every later call.
     pub fn check(&self, call: &'static str, result: CUresult) -> Result<()> {
         if result == CUresult::CUDA_SUCCESS {
             return Ok(());
         }
-        let cause = refused(self.driver, call, result);
+        let cause = driver_error(self.driver, call, result);
         if !STICKY.contains(&result) {
             return Err(cause);
         }
@@ -117,34 +119,34 @@ impl Context {
         Err(error.clone())
     }
 
-    /// Remembers a launch, so that an error found later can name it.
-    pub fn note_launch(&self, name: &Arc<str>, grid: [u32; 3], block: [u32; 3]) {
-        self.launches.lock().unwrap_or_else(PoisonError::into_inner).note(name, grid, block);
+    /// Records a launch, so that an error found later can name it.
+    pub fn record_launch(&self, name: &Arc<str>, grid: [u32; 3], block: [u32; 3]) {
+        self.launches.lock().unwrap_or_else(PoisonError::into_inner).push(name, grid, block);
     }
 
-    /// How many were remembered, forgotten ones too.
+    /// Total number of recorded launches, including overwritten ones.
     pub fn launch_count(&self) -> u64 {
         self.launches.lock().unwrap_or_else(PoisonError::into_inner).count as u64
     }
 
-    /// The last launches, newest first.
-    pub fn launches(&self) -> Vec<Launched> {
+    /// Returns the last launches, newest first.
+    pub fn launches(&self) -> Vec<LaunchRecord> {
         self.launches.lock().unwrap_or_else(PoisonError::into_inner).latest()
     }
 }
 
-/// A launch, as kept for error reports.
+/// A launch in error reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Launched {
-    /// The kernel, or the graph it was part of.
+pub struct LaunchRecord {
+    /// Name of the kernel or graph.
     pub name: Arc<str>,
-    /// Blocks; zeros for a graph.
+    /// Grid size in blocks; zeros for a graph.
     pub grid: [u32; 3],
-    /// Threads a block; zeros for a graph.
+    /// Threads per block; zeros for a graph.
     pub block: [u32; 3],
 }
 
-impl fmt::Display for Launched {
+impl fmt::Display for LaunchRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.name)?;
         if self.block[0] == 0 {
@@ -155,35 +157,35 @@ impl fmt::Display for Launched {
     }
 }
 
-/// How many launches are remembered.
-const REMEMBERED: usize = 16;
+/// Number of launches that are stored.
+const MAX_LOGGED: usize = 16;
 
-/// The last launches in a ring: noting one allocates nothing.
+/// Ring buffer of the last launches; recording one does not allocate.
 #[derive(Default)]
 struct LaunchLog {
-    ring: [Option<Launched>; REMEMBERED],
+    ring: [Option<LaunchRecord>; MAX_LOGGED],
     count: usize,
 }
 
 impl LaunchLog {
-    fn note(&mut self, name: &Arc<str>, grid: [u32; 3], block: [u32; 3]) {
-        let entry = &mut self.ring[self.count % REMEMBERED];
+    fn push(&mut self, name: &Arc<str>, grid: [u32; 3], block: [u32; 3]) {
+        let entry = &mut self.ring[self.count % MAX_LOGGED];
         self.count = self.count.wrapping_add(1);
         match entry {
-            // The same kernel over and over costs not even a count of owners.
+            // A repeated kernel does not even change a reference count.
             Some(entry) if Arc::ptr_eq(&entry.name, name) => (entry.grid, entry.block) = (grid, block),
-            entry => *entry = Some(Launched { name: name.clone(), grid, block }),
+            entry => *entry = Some(LaunchRecord { name: name.clone(), grid, block }),
         }
     }
 
-    /// Newest first.
-    fn latest(&self) -> Vec<Launched> {
-        let newest = self.count + REMEMBERED;
-        (1..=REMEMBERED).filter_map(|back| self.ring[(newest - back) % REMEMBERED].clone()).collect()
+    /// Returns the launches, newest first.
+    fn latest(&self) -> Vec<LaunchRecord> {
+        let newest = self.count + MAX_LOGGED;
+        (1..=MAX_LOGGED).filter_map(|back| self.ring[(newest - back) % MAX_LOGGED].clone()).collect()
     }
 }
 
-/// Errors after which the driver refuses every further call in the context.
+/// Sticky errors, after which the driver rejects every further call in the context.
 const STICKY: [CUresult; 10] = [
     CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
     CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
@@ -207,12 +209,12 @@ mod tests {
         assert_eq!(log.latest(), []);
         let name: Arc<str> = "add".into();
         for n in 0..3 {
-            log.note(&name, [n, 1, 1], [32, 1, 1]);
+            log.push(&name, [n, 1, 1], [32, 1, 1]);
         }
         let grids: Vec<u32> = log.latest().iter().map(|launch| launch.grid[0]).collect();
         assert_eq!(grids, [2, 1, 0]);
         for n in 0..1000 {
-            log.note(&format!("kernel{n}").into(), [n, 1, 1], [32, 1, 1]);
+            log.push(&format!("kernel{n}").into(), [n, 1, 1], [32, 1, 1]);
         }
         let latest = log.latest();
         let grids: Vec<u32> = latest.iter().map(|launch| launch.grid[0]).collect();
@@ -229,15 +231,15 @@ mod tests {
             text: "an illegal memory access was encountered".into(),
         };
         let launches = vec![
-            Launched { name: "stray".into(), grid: [4, 1, 1], block: [128, 1, 1] },
-            Launched { name: "graph of 2 nodes: a, b".into(), grid: [0; 3], block: [0; 3] },
+            LaunchRecord { name: "out_of_bounds".into(), grid: [4, 1, 1], block: [128, 1, 1] },
+            LaunchRecord { name: "graph of 2 nodes: a, b".into(), grid: [0; 3], block: [0; 3] },
         ];
         let error = Error::Poisoned { device: "cuda:0 (H200)".into(), cause: Box::new(cause), launches };
         let text = error.to_string();
         for part in [
             "cuda:0 (H200)",
             "CUDA_ERROR_ILLEGAL_ADDRESS",
-            "stray (grid 4x1x1, block 128x1x1), graph of 2 nodes: a, b",
+            "out_of_bounds (grid 4x1x1, block 128x1x1), graph of 2 nodes: a, b",
             "Restart the process",
         ] {
             assert!(text.contains(part), "{part}: {text}");

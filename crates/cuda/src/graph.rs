@@ -6,29 +6,30 @@ use std::sync::{Arc, PoisonError};
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
-use crate::capture::Capturing;
-use crate::context::{invalid, waits};
+use crate::capture::CaptureGuard;
+use crate::context::{invalid, is_launch_blocking};
 use crate::{Buffer, Device, Result, Stream};
 
-/// Buffers and functions that a sequence refers to by address.
-type Kept = Vec<Arc<dyn Any + Send + Sync>>;
+/// Buffers and functions that a graph refers to by address.
+type Retained = Vec<Arc<dyn Any + Send + Sync>>;
 
-/// A captured sequence, with everything it touches but its arguments.
+/// An executable CUDA graph, with everything that it uses except its arguments.
 pub struct Graph {
     device: Arc<Device>,
     executable: cu::CUgraphExec,
     nodes: usize,
-    /// What error reports call it.
+    /// Name in error reports.
     name: Arc<str>,
-    kept: Kept,
-    /// Memory that it uses and does not keep alive: the caller passes it at each launch.
-    arguments: Vec<Range>,
+    retained: Retained,
+    /// Memory that it uses but does not keep alive: the caller passes it at each launch.
+    arguments: Vec<ArgumentRange>,
 }
 
-/// Memory of a buffer that a graph uses without keeping it alive. See [`Graph::capture_with`].
+/// A byte range of a buffer that a graph uses without keeping it alive. See
+/// [`Graph::capture_with`].
 #[derive(Clone, Copy)]
-pub struct Argument<'a> {
-    /// The buffer, alive until the launch is in its stream.
+pub struct GraphArgument<'a> {
+    /// The buffer, which must be alive until the launch is enqueued.
     pub buffer: &'a Buffer,
     /// Offset of the first byte.
     pub offset: usize,
@@ -36,106 +37,112 @@ pub struct Argument<'a> {
     pub bytes: usize,
 }
 
-/// Device addresses of an argument.
+/// Device address and size of an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Range {
+struct ArgumentRange {
     address: u64,
     bytes: usize,
 }
 
-impl Argument<'_> {
-    /// Device address of the first byte.
+impl GraphArgument<'_> {
+    /// Returns the device address of the first byte.
     pub fn address(&self) -> u64 {
         self.buffer.address() + self.offset as u64
     }
 
-    /// The addresses, if they are within the buffer and on the device.
-    fn range(&self, device: &Arc<Device>) -> Result<Range> {
-        self.buffer.is_on("a graph", device)?;
-        self.buffer.holds("graph argument", self.offset, self.bytes)?;
-        Ok(Range { address: self.address(), bytes: self.bytes })
+    /// Returns the address range if it is within the buffer and on the device.
+    fn range(&self, device: &Arc<Device>) -> Result<ArgumentRange> {
+        self.buffer.check_device("a graph", device)?;
+        self.buffer.check_range("graph argument", self.offset, self.bytes)?;
+        Ok(ArgumentRange { address: self.address(), bytes: self.bytes })
     }
 }
 
-fn ranges(device: &Arc<Device>, arguments: &[Argument<'_>]) -> Result<Vec<Range>> {
+fn ranges(device: &Arc<Device>, arguments: &[GraphArgument<'_>]) -> Result<Vec<ArgumentRange>> {
     arguments.iter().map(|argument| argument.range(device)).collect()
 }
 
-/// Validates that a launch has the arguments of the capture. The message names the first that differs.
-fn check_arguments(captured: &[Range], passed: &[Range]) -> Result<()> {
+/// Checks that a launch has the arguments of the capture. The message names the first that differs.
+fn check_arguments(captured: &[ArgumentRange], passed: &[ArgumentRange]) -> Result<()> {
     let fail = |what: String| Err(invalid("cuGraphLaunch", what));
     if captured.len() != passed.len() {
-        return fail(format!("the graph has {} arguments, the launch {}", captured.len(), passed.len()));
+        let noun = if captured.len() == 1 { "argument" } else { "arguments" };
+        return fail(format!(
+            "the graph was captured with {} {noun}, but the launch has {}",
+            captured.len(),
+            passed.len()
+        ));
     }
     match captured.iter().zip(passed).position(|(captured, passed)| captured != passed) {
         None => Ok(()),
         Some(n) => {
-            let (Range { address, bytes }, passed) = (captured[n], passed[n]);
+            let (ArgumentRange { address, bytes }, passed) = (captured[n], passed[n]);
             fail(format!(
-                "argument {n} was {bytes} bytes at {address:#x} when the graph was captured, now it is {} at {:#x}; \
-                 capture again",
+                "argument {n} had {bytes} bytes at {address:#x} when the graph was captured, but now has {} at {:#x}; \
+                 capture the graph again",
                 passed.bytes, passed.address
             ))
         }
     }
 }
 
-/// How a graph took a new sequence.
+/// Result of updating a graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Updated {
-    /// The sequence has the same shape: addresses and values were exchanged, which takes microseconds.
+pub enum GraphUpdate {
+    /// Same topology: addresses and values were replaced, which takes microseconds.
     InPlace,
-    /// The sequence has another shape: the graph was made anew.
+    /// Different topology: the graph was instantiated again.
     Rebuilt,
 }
 
-// SAFETY: an executable graph may be used from any thread, one at a time: `launch` takes `&mut self`.
+// SAFETY: an executable graph may be used from any thread, one at a time: `launch` takes `&mut
+// self`.
 unsafe impl Send for Graph {}
 
-/// A captured sequence that cannot be launched yet.
-struct Template {
+/// A captured graph that is not instantiated yet.
+struct CapturedGraph {
     device: Arc<Device>,
     graph: cu::CUgraph,
     nodes: usize,
     name: Arc<str>,
 }
 
-impl Drop for Template {
+impl Drop for CapturedGraph {
     fn drop(&mut self) {
         if !self.graph.is_null() && self.device.bind().is_ok() {
-            // SAFETY: the template graph was captured here and is not used after this.
+            // SAFETY: the graph was captured here and is not used after this.
             unsafe { (self.device.driver.cuGraphDestroy)(self.graph) };
         }
     }
 }
 
-impl Template {
-    /// Captures what `work` gives to the device.
+impl CapturedGraph {
+    /// Captures the work that `work` enqueues.
     fn capture<E: From<crate::Error>>(
         device: &Arc<Device>,
         work: impl FnOnce() -> std::result::Result<(), E>,
-    ) -> std::result::Result<Template, E> {
-        device.not_capturing("a capture")?;
-        let _one_at_a_time = device.capture_lock.lock().unwrap_or_else(PoisonError::into_inner);
+    ) -> std::result::Result<CapturedGraph, E> {
+        device.check_not_capturing("another capture")?;
+        let _exclusive = device.capture_lock.lock().unwrap_or_else(PoisonError::into_inner);
         device.bind()?;
         let driver = device.driver;
         let stream = device.capture_stream();
         let mode = cu::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is used for captures only, one at a time.
         device.check("cuStreamBeginCapture", unsafe { (driver.cuStreamBeginCapture_v2)(stream, mode) })?;
-        let mut recording = Recording { device, stream, capturing: Some(Capturing::begin(device.info().ordinal)) };
+        let mut capture = OngoingCapture { device, stream, guard: Some(CaptureGuard::begin(device.info().ordinal)) };
         let done = work();
-        let kernels = recording.capturing.as_ref().map(Capturing::kernels).unwrap_or_default();
-        let (graph, ended) = recording.end();
-        drop(recording);
-        let mut template = Template { device: device.clone(), graph, nodes: 0, name: "graph".into() };
+        let kernels = capture.guard.as_ref().map(CaptureGuard::kernels).unwrap_or_default();
+        let (graph, ended) = capture.end();
+        drop(capture);
+        let mut captured = CapturedGraph { device: device.clone(), graph, nodes: 0, name: "graph".into() };
         done?;
         device.check("cuStreamEndCapture", ended)?;
         // SAFETY: without a list to fill, the call writes the number of nodes.
-        let counted = unsafe { (driver.cuGraphGetNodes)(template.graph, null_mut(), &mut template.nodes) };
+        let counted = unsafe { (driver.cuGraphGetNodes)(captured.graph, null_mut(), &mut captured.nodes) };
         device.check("cuGraphGetNodes", counted)?;
-        template.name = named(template.nodes, &kernels).into();
-        Ok(template)
+        captured.name = graph_name(captured.nodes, &kernels).into();
+        Ok(captured)
     }
 
     fn instantiate(&self) -> Result<cu::CUgraphExec> {
@@ -147,171 +154,179 @@ impl Template {
     }
 }
 
-/// What error reports call a graph: its size and its kernels.
-fn named(nodes: usize, kernels: &[Arc<str>]) -> String {
-    const NAMED: usize = 8;
+/// Name of a graph in error reports: its size and its kernels.
+fn graph_name(nodes: usize, kernels: &[Arc<str>]) -> String {
+    const MAX_NAMED: usize = 8;
     let mut name = format!("graph of {nodes} nodes");
-    for (n, kernel) in kernels.iter().take(NAMED).enumerate() {
+    for (n, kernel) in kernels.iter().take(MAX_NAMED).enumerate() {
         name += if n == 0 { ": " } else { ", " };
         name += kernel;
     }
-    if kernels.len() > NAMED {
-        name += &format!(" and {} more", kernels.len() - NAMED);
+    if kernels.len() > MAX_NAMED {
+        name += &format!(" and {} more", kernels.len() - MAX_NAMED);
     }
     name
 }
 
-/// A capture under way: ended also when the work panics, so that the stream is usable again.
-struct Recording<'a> {
+/// A capture in progress; ended also if the work panics, so that the stream is usable again.
+struct OngoingCapture<'a> {
     device: &'a Device,
     stream: cu::CUstream,
-    capturing: Option<Capturing>,
+    guard: Option<CaptureGuard>,
 }
 
-impl Recording<'_> {
+impl OngoingCapture<'_> {
     fn end(&mut self) -> (cu::CUgraph, CUresult) {
         let mut graph = null_mut();
-        if self.capturing.take().is_none() {
+        if self.guard.take().is_none() {
             return (graph, CUresult::CUDA_SUCCESS);
         }
         // SAFETY: ends the capture that was begun on this stream by this thread.
         let ended = unsafe { (self.device.driver.cuStreamEndCapture)(self.stream, &mut graph) };
-        self.device.capture_is_over();
+        self.device.end_capture();
         (graph, ended)
     }
 }
 
-impl Drop for Recording<'_> {
+impl Drop for OngoingCapture<'_> {
     fn drop(&mut self) {
         let (graph, _) = self.end();
         if !graph.is_null() {
-            // SAFETY: captured above and known to nobody.
+            // SAFETY: captured above and not used elsewhere.
             unsafe { (self.device.driver.cuGraphDestroy)(graph) };
         }
     }
 }
 
 impl Graph {
-    /// Captures what `work` gives to the device instead of running it. `work` must not allocate or wait.
+    /// Captures the work that `work` enqueues instead of running it. `work` must not allocate or
+    /// wait.
     ///
     /// # Safety
-    /// `kept` must hold every buffer and function that `work` uses: a launch goes to their addresses.
+    /// `retained` must contain every buffer and function that `work` uses: a launch accesses their
+    /// addresses.
     pub unsafe fn capture<E: From<crate::Error>>(
         device: &Arc<Device>,
-        kept: Vec<Arc<dyn Any + Send + Sync>>,
+        retained: Vec<Arc<dyn Any + Send + Sync>>,
         work: impl FnOnce() -> std::result::Result<(), E>,
     ) -> std::result::Result<Graph, E> {
-        // SAFETY: the caller's promise.
-        unsafe { Graph::capture_with(device, kept, &[], work) }
+        // SAFETY: guaranteed by the caller.
+        unsafe { Graph::capture_with(device, retained, &[], work) }
     }
 
-    /// As [`Graph::capture`], for work that also uses `arguments`. The graph does not keep those alive:
-    /// [`Graph::launch_with`] is passed live buffers at the same addresses, these or others.
+    /// Like [`Graph::capture`], for work that also uses `arguments`. The graph does not keep those
+    /// alive: [`Graph::launch_with`] is passed live buffers at the same addresses, the same or
+    /// others.
     ///
     /// # Safety
-    /// `kept` and `arguments` must hold every buffer and function that `work` uses: a launch goes to their addresses.
+    /// `retained` and `arguments` must contain every buffer and function that `work` uses: a launch
+    /// accesses their addresses.
     pub unsafe fn capture_with<E: From<crate::Error>>(
         device: &Arc<Device>,
-        kept: Vec<Arc<dyn Any + Send + Sync>>,
-        arguments: &[Argument<'_>],
+        retained: Vec<Arc<dyn Any + Send + Sync>>,
+        arguments: &[GraphArgument<'_>],
         work: impl FnOnce() -> std::result::Result<(), E>,
     ) -> std::result::Result<Graph, E> {
         let arguments = ranges(device, arguments)?;
-        let template = Template::capture(device, work)?;
-        let executable = template.instantiate()?;
-        let (nodes, name) = (template.nodes, template.name.clone());
-        Ok(Graph { device: device.clone(), executable, nodes, name, kept, arguments })
+        let captured = CapturedGraph::capture(device, work)?;
+        let executable = captured.instantiate()?;
+        let (nodes, name) = (captured.nodes, captured.name.clone());
+        Ok(Graph { device: device.clone(), executable, nodes, name, retained, arguments })
     }
 
-    /// Captures another sequence in place of this one. Where it has the same shape (the same kernels in the same order,
-    /// with other addresses, values or sizes) that is much faster than a new graph. After an error the graph is as it
-    /// was.
+    /// Captures new work in place of the old. If the topology is the same (the same kernels in the
+    /// same order, with other addresses, values or sizes), that is much faster than a new graph.
+    /// After an error the graph is unchanged.
     ///
     /// # Safety
-    /// As for [`Graph::capture`].
+    /// Same as [`Graph::capture`].
     pub unsafe fn update<E: From<crate::Error>>(
         &mut self,
-        kept: Vec<Arc<dyn Any + Send + Sync>>,
+        retained: Vec<Arc<dyn Any + Send + Sync>>,
         work: impl FnOnce() -> std::result::Result<(), E>,
-    ) -> std::result::Result<Updated, E> {
-        // SAFETY: the caller's promise.
-        unsafe { self.update_with(kept, &[], work) }
+    ) -> std::result::Result<GraphUpdate, E> {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.update_with(retained, &[], work) }
     }
 
-    /// As [`Graph::update`], for work that also uses `arguments`.
+    /// Like [`Graph::update`], for work that also uses `arguments`.
     ///
     /// # Safety
-    /// As for [`Graph::capture_with`].
+    /// Same as [`Graph::capture_with`].
     pub unsafe fn update_with<E: From<crate::Error>>(
         &mut self,
-        kept: Vec<Arc<dyn Any + Send + Sync>>,
-        arguments: &[Argument<'_>],
+        retained: Vec<Arc<dyn Any + Send + Sync>>,
+        arguments: &[GraphArgument<'_>],
         work: impl FnOnce() -> std::result::Result<(), E>,
-    ) -> std::result::Result<Updated, E> {
+    ) -> std::result::Result<GraphUpdate, E> {
         let arguments = ranges(&self.device, arguments)?;
-        let template = Template::capture(&self.device, work)?;
+        let captured = CapturedGraph::capture(&self.device, work)?;
         let device = self.device.clone();
         let mut info = cu::CUgraphExecUpdateResultInfo {
             result: cu::CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR,
             errorNode: null_mut(),
             errorFromNode: null_mut(),
         };
-        // SAFETY: both graphs are alive; launches under way keep what they were.
-        let result = unsafe { (device.driver.cuGraphExecUpdate_v2)(self.executable, template.graph, &mut info) };
+        // SAFETY: both graphs are alive; launches in progress are not affected.
+        let result = unsafe { (device.driver.cuGraphExecUpdate_v2)(self.executable, captured.graph, &mut info) };
         let mut old = None;
         let updated = if result == CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE {
-            let executable = template.instantiate()?;
+            let executable = captured.instantiate()?;
             old = Some(std::mem::replace(&mut self.executable, executable));
-            Updated::Rebuilt
+            GraphUpdate::Rebuilt
         } else {
             device.check("cuGraphExecUpdate", result)?;
-            Updated::InPlace
+            GraphUpdate::InPlace
         };
-        // Buffers are freed in stream order and modules unloaded after what runs, so earlier launches are safe.
-        (self.kept, self.arguments) = (kept, arguments);
-        (self.nodes, self.name) = (template.nodes, template.name.clone());
+        // Buffers are freed in stream order and modules unloaded after what runs, so earlier
+        // launches are safe.
+        (self.retained, self.arguments) = (retained, arguments);
+        (self.nodes, self.name) = (captured.nodes, captured.name.clone());
         if let Some(old) = old {
-            // SAFETY: made by an instantiation here, destroyed once; the driver waits for a running launch.
+            // SAFETY: instantiated here, destroyed once; the driver waits for a running
+            // launch.
             device.check("cuGraphExecDestroy", unsafe { (device.driver.cuGraphExecDestroy)(old) })?;
         }
         Ok(updated)
     }
 
-    /// How many launches, copies and fills it has.
+    /// Returns the number of launches, copies and fills.
     pub fn nodes(&self) -> usize {
         self.nodes
     }
 
-    /// Gives the whole sequence to the device. A graph with arguments is launched by [`Graph::launch_with`].
+    /// Launches the graph on the main stream. A graph with arguments is launched by
+    /// [`Graph::launch_with`].
     pub fn launch(&mut self) -> Result<()> {
         self.launch_with(&[])
     }
 
-    /// Gives the whole sequence to the device. An error if address or size of an argument is not that of the capture.
-    pub fn launch_with(&mut self, arguments: &[Argument<'_>]) -> Result<()> {
+    /// Launches the graph on the main stream. Fails if the address or size of an argument differs
+    /// from the capture.
+    pub fn launch_with(&mut self, arguments: &[GraphArgument<'_>]) -> Result<()> {
         check_arguments(&self.arguments, &ranges(&self.device, arguments)?)?;
         for argument in arguments {
-            // One that was allocated for another stream is not handed out again before this launch is done.
-            argument.buffer.used_on_main()?;
+            // A buffer of another stream must not be reused before this launch is done.
+            argument.buffer.record_main_stream()?;
         }
         self.launch_raw(self.device.stream)
     }
 
-    /// Gives the whole sequence to another stream of the device.
+    /// Launches the graph on another stream of the device.
     ///
     /// # Safety
-    /// All work on other streams that touches the same memory, cuBLASLt's workspace included, must be ordered before
-    /// or after this launch ([`Stream::wait_for`]): a kernel that was promised to stay within its buffers may leave
-    /// them if its inputs change while it runs.
+    /// All work on other streams that touches the same memory, cuBLASLt's workspace included, must
+    /// be ordered before or after this launch ([`Stream::wait_for`]): a kernel that was promised to
+    /// stay within its buffers may leave them if its inputs change while it runs.
     pub unsafe fn launch_on(&mut self, stream: &Stream) -> Result<()> {
         if !Arc::ptr_eq(stream.device(), &self.device) {
             let (ours, theirs) = (self.device.info().label(), stream.device().info().label());
             return Err(invalid("cuGraphLaunch", format!("a graph of {ours} cannot run on a stream of {theirs}")));
         }
         check_arguments(&self.arguments, &[])?;
-        for kept in &self.kept {
-            if let Some(buffer) = kept.downcast_ref::<Buffer>() {
-                buffer.used_on(stream)?;
+        for retained in &self.retained {
+            if let Some(buffer) = retained.downcast_ref::<Buffer>() {
+                buffer.record_stream(stream)?;
             }
         }
         self.launch_raw(stream.raw())
@@ -319,15 +334,17 @@ impl Graph {
 
     fn launch_raw(&mut self, stream: cu::CUstream) -> Result<()> {
         self.device.bind()?;
-        self.device.context.note_launch(&self.name, [0; 3], [0; 3]);
-        // SAFETY: the graph is launched by one thread at a time, and all memory that it refers to is alive until the
-        // launch is done. Kept buffers are alive for as long as the graph is. The addresses of its arguments are those of
-        // buffers that the caller holds during this call: `launch_with` has compared them. Such a buffer may be dropped as
-        // soon as this returns; its block is then handed out again only to work that comes after this launch in the stream
-        // (`used_on_main` for blocks of other streams), and the pool waits for the stream before it returns a segment.
+        self.device.context.record_launch(&self.name, [0; 3], [0; 3]);
+        // SAFETY: the graph is launched by one thread at a time, and all memory that it refers to
+        // is alive until the launch is done. Retained buffers live as long as the graph. The
+        // addresses of its arguments are those of buffers that the caller holds during this call:
+        // `launch_with` has compared them. Such a buffer may be dropped as soon as this returns;
+        // its block is then reused only by work after this launch in the stream
+        // (`record_main_stream` for blocks of other streams), and the pool waits for the stream
+        // before it releases a segment.
         let result = unsafe { (self.device.driver.cuGraphLaunch)(self.executable, stream) };
         self.device.check("cuGraphLaunch", result)?;
-        if !waits() {
+        if !is_launch_blocking() {
             return Ok(());
         }
         // SAFETY: streams are never destroyed.
@@ -339,9 +356,9 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         if self.device.bind().is_ok() {
-            // SAFETY: made by `capture`, destroyed once; the driver waits for a running launch.
+            // SAFETY: created by `capture`, destroyed once; the driver waits for a running launch.
             let result = unsafe { (self.device.driver.cuGraphExecDestroy)(self.executable) };
-            self.device.keep_error(self.device.check("cuGraphExecDestroy", result));
+            self.device.defer_error(self.device.check("cuGraphExecDestroy", result));
         }
     }
 }
@@ -351,22 +368,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_launch_has_the_arguments_of_the_capture() {
-        let at = |address: u64, bytes: usize| Range { address, bytes };
+    fn a_launch_must_have_the_arguments_of_the_capture() {
+        let at = |address: u64, bytes: usize| ArgumentRange { address, bytes };
         let captured = [at(512, 8), at(1024, 16)];
         check_arguments(&[], &[]).unwrap();
         check_arguments(&captured, &captured).unwrap();
         for (passed, message) in [
-            (&[][..], "the graph has 2 arguments, the launch 0"),
+            (&[][..], "the graph was captured with 2 arguments, but the launch has 0"),
             (
                 &[at(512, 8), at(1536, 16)],
-                "argument 1 was 16 bytes at 0x400 when the graph was captured, now it is 16 at 0x600",
+                "argument 1 had 16 bytes at 0x400 when the graph was captured, but now has 16 at 0x600",
             ),
             (
                 &[at(512, 16), at(1024, 16)],
-                "argument 0 was 8 bytes at 0x200 when the graph was captured, now it is 16 at 0x200",
+                "argument 0 had 8 bytes at 0x200 when the graph was captured, but now has 16 at 0x200",
             ),
-            (&[at(1024, 16), at(512, 8)], "argument 0 was 8 bytes"),
+            (&[at(1024, 16), at(512, 8)], "argument 0 had 8 bytes"),
         ] {
             let error = check_arguments(&captured, passed).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
@@ -376,8 +393,8 @@ mod tests {
     #[test]
     fn a_graph_is_named_by_its_kernels() {
         let kernels = |count: usize| (0..count).map(|n| format!("k{n}").into()).collect::<Vec<Arc<str>>>();
-        assert_eq!(named(0, &[]), "graph of 0 nodes");
-        assert_eq!(named(200, &kernels(2)), "graph of 200 nodes: k0, k1");
-        assert!(named(20, &kernels(10)).ends_with("k7 and 2 more"));
+        assert_eq!(graph_name(0, &[]), "graph of 0 nodes");
+        assert_eq!(graph_name(200, &kernels(2)), "graph of 200 nodes: k0, k1");
+        assert!(graph_name(20, &kernels(10)).ends_with("k7 and 2 more"));
     }
 }

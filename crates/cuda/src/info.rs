@@ -1,4 +1,4 @@
-//! What GPUs there are and what each of them is, without opening one.
+//! GPUs of the machine and their properties, without opening one.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
@@ -9,96 +9,96 @@ use crate::api::Driver;
 use crate::context::check;
 use crate::{Error, Result};
 
-/// The oldest GPUs that we make code for.
-pub(crate) const NEEDED_CAPABILITY: (u32, u32) = (7, 5);
-/// The oldest driver that has all we call, 570, by the CUDA version that it reports.
-pub(crate) const NEEDED_CUDA: (u32, u32) = (12, 8);
+/// Minimum compute capability.
+pub(crate) const MIN_CAPABILITY: (u32, u32) = (7, 5);
+/// Minimum CUDA version of the driver (release 570).
+pub(crate) const MIN_CUDA_VERSION: (u32, u32) = (12, 8);
 
-/// What a device is.
+/// Properties of a device.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct DeviceInfo {
     /// Number in `cuda:N`.
     pub ordinal: usize,
-    /// The maker's name for it.
+    /// Product name.
     pub name: String,
-    /// Where it is plugged in, such as `0000:3b:00.0`.
+    /// PCI bus id, such as `0000:3b:00.0`.
     pub pci_bus: String,
     /// Major and minor compute capability.
     pub compute_capability: (u32, u32),
-    /// All of its memory.
+    /// Total memory.
     pub memory_bytes: u64,
-    /// Memory that no process holds; known of a device that is open ([`crate::Device::describe`]).
+    /// Free memory; known only for an open device ([`crate::Device::describe`]).
     pub free_memory_bytes: Option<u64>,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
-    /// Second-level cache.
+    /// Size of the L2 cache.
     pub l2_bytes: u64,
-    /// Threads a block may have.
+    /// Maximum threads per block.
     pub max_threads_per_block: u32,
-    /// Threads a block may have along each axis.
+    /// Maximum threads per block along each axis.
     pub max_block_dim: [u32; 3],
-    /// Blocks a grid may have along each axis.
+    /// Maximum blocks per grid along each axis.
     pub max_grid_dim: [u32; 3],
-    /// Threads that a multiprocessor holds at once.
+    /// Maximum resident threads per multiprocessor.
     pub max_threads_per_multiprocessor: u32,
-    /// Blocks that a multiprocessor holds at once.
+    /// Maximum resident blocks per multiprocessor.
     pub max_blocks_per_multiprocessor: u32,
-    /// Threads a warp.
+    /// Threads per warp.
     pub warp_size: u32,
-    /// Shared memory that any block may have.
+    /// Shared memory per block without opt-in.
     pub shared_bytes_per_block: u32,
-    /// Shared memory that a block may have if its kernel asks for it.
+    /// Shared memory per block with opt-in.
     pub max_shared_bytes_per_block: u32,
-    /// Shared memory of a multiprocessor.
+    /// Shared memory per multiprocessor.
     pub shared_bytes_per_multiprocessor: u32,
-    /// Shared memory that the driver keeps of each block's.
+    /// Shared memory per block that the driver reserves.
     pub reserved_shared_bytes_per_block: u32,
-    /// Registers of 32 bits that a block may have.
+    /// 32-bit registers per block.
     pub registers_per_block: u32,
-    /// Registers of 32 bits of a multiprocessor.
+    /// 32-bit registers per multiprocessor.
     pub registers_per_multiprocessor: u32,
-    /// Processor clock.
+    /// Clock of the multiprocessors in kHz.
     pub clock_khz: u32,
-    /// Memory clock.
+    /// Memory clock in kHz.
     pub memory_clock_khz: u32,
-    /// Memory bus width.
+    /// Memory bus width in bits.
     pub memory_bus_bits: u32,
-    /// Engines that copy while kernels run.
+    /// Number of asynchronous copy engines.
     pub copy_engines: u32,
-    /// Whether all blocks of a kernel may wait for each other.
+    /// True if cooperative launches are supported.
     pub cooperative_launch: bool,
-    /// Whether blocks may form clusters.
+    /// True if thread block clusters are supported.
     pub clusters: bool,
-    /// Whether memory errors are corrected.
+    /// True if ECC is enabled.
     pub ecc: bool,
 }
 
 impl DeviceInfo {
-    /// NVRTC's name for its architecture.
+    /// Returns the architecture, such as `sm_90`.
     pub fn arch(&self) -> String {
         let (major, minor) = self.compute_capability;
         format!("sm_{major}{minor}")
     }
 
-    /// The device as messages name it.
+    /// Returns the name in messages.
     pub fn label(&self) -> String {
         format!("cuda:{} ({})", self.ordinal, self.name)
     }
 
-    /// Refuses a device that is older than the code we make.
-    pub fn check_age(&self) -> Result<()> {
-        if self.compute_capability >= NEEDED_CAPABILITY {
+    /// Fails if the device is older than the supported architectures.
+    pub fn check_supported(&self) -> Result<()> {
+        if self.compute_capability >= MIN_CAPABILITY {
             return Ok(());
         }
         Err(Error::OldDevice { device: self.label(), found: self.compute_capability })
     }
 
-    /// Describes a device without opening it.
-    pub fn of(ordinal: usize) -> Result<DeviceInfo> {
+    /// Queries the properties of a device without opening it.
+    pub fn query(ordinal: usize) -> Result<DeviceInfo> {
         use Attribute::*;
         let (driver, device) = handle(ordinal)?;
         let mut memory_bytes = 0;
-        // SAFETY: the buffers are as long as said, and terminated by the driver.
+        // SAFETY: the buffers have the specified length, and the driver terminates the strings.
         let (name, pci_bus) = unsafe {
             check(driver, "cuDeviceTotalMem", (driver.cuDeviceTotalMem_v2)(&mut memory_bytes, device))?;
             (
@@ -154,13 +154,13 @@ impl DeviceInfo {
         })
     }
 
-    /// Every device that this process may see.
+    /// Queries all devices that are visible to this process.
     pub fn all() -> Result<Vec<DeviceInfo>> {
-        (0..device_count()?).map(DeviceInfo::of).collect()
+        (0..device_count()?).map(DeviceInfo::query).collect()
     }
 }
 
-/// A string that the driver writes.
+/// Reads a string from the driver.
 fn text(driver: &Driver, call: &'static str, get: impl FnOnce(*mut c_char, c_int) -> CUresult) -> Result<String> {
     let mut buffer = [0 as c_char; 256];
     check(driver, call, get(buffer.as_mut_ptr(), buffer.len() as c_int))?;
@@ -168,20 +168,20 @@ fn text(driver: &Driver, call: &'static str, get: impl FnOnce(*mut c_char, c_int
     Ok(unsafe { CStr::from_ptr(buffer.as_ptr()) }.to_string_lossy().into_owned())
 }
 
-/// The best of several devices: most memory times multiprocessors, of equals the first. Those too old do not count;
-/// if only such are there, the error says so.
+/// Returns the best device: most memory times multiprocessors; the first of equals. Unsupported
+/// devices do not count; if there are only those, the error says so.
 pub(crate) fn best_of(infos: &[DeviceInfo]) -> Result<usize> {
     let score = |info: &DeviceInfo| u128::from(info.memory_bytes) * u128::from(info.multiprocessors);
-    let usable = infos.iter().filter(|info| info.check_age().is_ok());
+    let usable = infos.iter().filter(|info| info.check_supported().is_ok());
     let best = usable.max_by_key(|info| (score(info), std::cmp::Reverse(info.ordinal)));
     match (best, infos.first()) {
         (Some(info), _) => Ok(info.ordinal),
-        (None, Some(old)) => old.check_age().and(Err(Error::NoDevice { asked: 0, found: vec![] })),
-        (None, None) => Err(Error::NoDevice { asked: 0, found: vec![] }),
+        (None, Some(old)) => old.check_supported().and(Err(Error::NoDevice { requested: 0, available: vec![] })),
+        (None, None) => Err(Error::NoDevice { requested: 0, available: vec![] }),
     }
 }
 
-/// The driver, initialised.
+/// Returns the driver, initialized.
 fn driver() -> Result<&'static Driver> {
     static STARTED: OnceLock<()> = OnceLock::new();
     let driver = Driver::get()?;
@@ -193,7 +193,7 @@ fn driver() -> Result<&'static Driver> {
     Ok(driver)
 }
 
-/// Highest CUDA version the driver supports, as (major, minor).
+/// Returns the highest CUDA version that the driver supports, as (major, minor).
 pub fn driver_version() -> Result<(u32, u32)> {
     let driver = Driver::get()?;
     let mut version = 0;
@@ -202,24 +202,24 @@ pub fn driver_version() -> Result<(u32, u32)> {
     Ok((version as u32 / 1000, version as u32 % 1000 / 10))
 }
 
-/// The driver's own number, such as `570.86.15`, where the kernel module tells.
+/// Returns the driver's release, such as `570.86.15`, if the kernel module reports it.
 pub fn driver_release() -> Option<String> {
-    release_in(&std::fs::read_to_string("/proc/driver/nvidia/version").ok()?)
+    parse_release(&std::fs::read_to_string("/proc/driver/nvidia/version").ok()?)
 }
 
-/// The first word of the kernel module's line that looks like a release.
-fn release_in(version_file: &str) -> Option<String> {
+/// Finds the release in the kernel module's version file.
+fn parse_release(version_file: &str) -> Option<String> {
     let line = version_file.lines().find(|line| line.starts_with("NVRM version:"))?;
     let is_release = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
     line.split_whitespace().find(is_release).map(str::to_owned)
 }
 
-/// Refuses a driver that is too old, by the CUDA version it reports.
-pub(crate) fn check_driver_age(found: (u32, u32), release: Option<String>) -> Result<()> {
-    if found >= NEEDED_CUDA { Ok(()) } else { Err(Error::OldDriver { found, release }) }
+/// Fails if the driver is too old, by the CUDA version that it reports.
+pub(crate) fn check_driver_version(found: (u32, u32), release: Option<String>) -> Result<()> {
+    if found >= MIN_CUDA_VERSION { Ok(()) } else { Err(Error::OldDriver { found, release }) }
 }
 
-/// How many CUDA devices this process may see.
+/// Returns the number of CUDA devices that are visible to this process.
 pub fn device_count() -> Result<usize> {
     let mut count = 0;
     let counted = driver().and_then(|driver| {
@@ -227,7 +227,7 @@ pub fn device_count() -> Result<usize> {
         check(driver, "cuDeviceGetCount", unsafe { (driver.cuDeviceGetCount)(&mut count) })
     });
     match counted {
-        // Starting the driver fails this way where there is no device, or none is visible.
+        // Initialization fails with this code if there is no device, or none is visible.
         Err(Error::Driver { code, .. }) if code == CUresult::CUDA_ERROR_NO_DEVICE as u32 => Ok(0),
         counted => counted.map(|()| count as usize),
     }
@@ -236,8 +236,8 @@ pub fn device_count() -> Result<usize> {
 pub(crate) fn handle(ordinal: usize) -> Result<(&'static Driver, cu::CUdevice)> {
     let count = device_count()?;
     if ordinal >= count {
-        let found = (0..count).map(|n| DeviceInfo::of(n).map(|info| info.label()));
-        return Err(Error::NoDevice { asked: ordinal, found: found.collect::<Result<_>>()? });
+        let found = (0..count).map(|n| DeviceInfo::query(n).map(|info| info.label()));
+        return Err(Error::NoDevice { requested: ordinal, available: found.collect::<Result<_>>()? });
     }
     let driver = driver()?;
     let mut device = 0;
@@ -250,7 +250,7 @@ pub(crate) fn handle(ordinal: usize) -> Result<(&'static Driver, cu::CUdevice)> 
 pub(crate) mod tests {
     use super::*;
 
-    /// A device as an H200 describes itself.
+    /// Properties of an H200.
     pub(crate) fn h200(ordinal: usize) -> DeviceInfo {
         DeviceInfo {
             ordinal,
@@ -283,7 +283,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A consumer card of two generations before.
+    /// Properties of a consumer card two generations older.
     pub(crate) fn rtx3060(ordinal: usize) -> DeviceInfo {
         DeviceInfo {
             name: "NVIDIA GeForce RTX 3060".into(),
@@ -319,33 +319,35 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn too_old_and_none_at_all_are_errors_of_their_own() {
+    fn unsupported_and_missing_devices_give_different_errors() {
         let error = best_of(&[old(0), old(1)]).unwrap_err();
         assert!(matches!(&error, Error::OldDevice { found: (6, 0), .. }), "{error}");
         let text = error.to_string();
         assert!(text.contains("cuda:0 (Tesla P100)") && text.contains("6.0") && text.contains("7.5"), "{text}");
-        let text = best_of(&[]).unwrap_err().to_string();
-        assert!(text.contains("no CUDA device"), "{text}");
+        assert!(!error.is_no_gpu() && error.cpu_fallback_notice().starts_with("NVIDIA GPU not usable;"));
+        let error = best_of(&[]).unwrap_err();
+        assert!(error.to_string().contains("no CUDA device"), "{error}");
+        assert_eq!(error.cpu_fallback_notice(), "No NVIDIA GPU found; using the CPU (details: bornite doctor).");
     }
 
     #[test]
-    fn an_old_driver_says_what_is_there_and_what_is_needed() {
-        check_driver_age((12, 8), None).unwrap();
-        check_driver_age((13, 0), None).unwrap();
-        let text = check_driver_age((12, 4), Some("550.54.14".into())).unwrap_err().to_string();
+    fn the_error_of_an_old_driver_names_found_and_required_versions() {
+        check_driver_version((12, 8), None).unwrap();
+        check_driver_version((13, 0), None).unwrap();
+        let text = check_driver_version((12, 4), Some("550.54.14".into())).unwrap_err().to_string();
         for part in ["550.54.14", "CUDA 12.4", "570", "CUDA 12.8"] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let text = check_driver_age((11, 8), None).unwrap_err().to_string();
+        let text = check_driver_version((11, 8), None).unwrap_err().to_string();
         assert!(text.contains("CUDA 11.8") && text.contains("570"), "{text}");
     }
 
     #[test]
-    fn the_release_is_read_from_both_kinds_of_kernel_module() {
+    fn the_release_is_parsed_for_open_and_closed_kernel_modules() {
         let closed = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu Feb 22 01:44:30 UTC 2024\nGCC";
         let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (root@x)\n";
-        assert_eq!(release_in(closed).as_deref(), Some("550.54.14"));
-        assert_eq!(release_in(open).as_deref(), Some("580.95.05"));
-        assert_eq!(release_in("something else 1.2"), None);
+        assert_eq!(parse_release(closed).as_deref(), Some("550.54.14"));
+        assert_eq!(parse_release(open).as_deref(), Some("580.95.05"));
+        assert_eq!(parse_release("something else 1.2"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Loaded kernels and their launch. `prepared.rs` has launches made once and fired many times.
+//! Loaded kernels and their launch. `prepared.rs` has launches with preset parameters.
 
 use std::ffi::{CString, c_int, c_void};
 use std::ptr::null_mut;
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use cudarc::driver::sys::{self as cu, CUfunction_attribute_enum as Attribute};
 
-use crate::capture::{capturing, note_kernel};
-use crate::context::{invalid, waits};
-use crate::geometry::attributes;
-use crate::occupancy::Resources;
-use crate::{Buffer, Cubin, Device, Error, Geometry, Occupancy, Result, Stream, occupancy, registry};
+use crate::capture::{is_capturing, record_kernel};
+use crate::context::{invalid, is_launch_blocking};
+use crate::launch_config::attributes;
+use crate::occupancy::KernelResources;
+use crate::{Buffer, Cubin, Device, Error, LaunchConfig, Occupancy, Result, Stream, occupancy, registry};
 
 /// A kernel loaded on a device.
 pub struct Function {
@@ -19,25 +19,27 @@ pub struct Function {
     module: cu::CUmodule,
     handle: cu::CUfunction,
     name: Arc<str>,
-    /// Bytes of each of its value parameters, which follow its pointers.
+    /// Sizes of its value parameters, which follow the pointers.
     value_bytes: Vec<usize>,
-    /// How many pointers it takes.
+    /// Number of pointer parameters.
     pointers: usize,
-    resources: Resources,
-    /// Dynamic shared memory that the driver was told to allow.
-    allowed_shared: AtomicU32,
+    resources: KernelResources,
+    /// Dynamic shared memory that the driver currently allows.
+    allowed_shared_bytes: AtomicU32,
 }
 
-/// Memory that a kernel is given: a buffer, and how many bytes into it the pointer goes.
-pub type Pointer<'a> = (&'a Buffer, usize);
+/// Pointer argument of a kernel: a buffer and a byte offset.
+pub type DevicePointer<'a> = (&'a Buffer, usize);
 
-// SAFETY: module and function handles may be used from any thread once the context is current, which `launch` does.
+// SAFETY: module and function handles may be used from any thread once the context is current,
+// which `launch` does.
 unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
 impl Function {
-    /// Loads the kernel `name` of a cubin, which takes so many pointers and then values of those sizes.
+    /// Loads the kernel `name` of a cubin, which takes `pointers` pointers, then values of the
+    /// sizes `value_bytes`.
     pub fn load(
         device: &Arc<Device>,
         cubin: &Cubin,
@@ -47,7 +49,7 @@ impl Function {
     ) -> Result<Function> {
         device.bind()?;
         let symbol = CString::new(name)
-            .map_err(|_| invalid("cuModuleGetFunction", "the kernel's name holds a NUL byte".into()))?;
+            .map_err(|_| invalid("cuModuleGetFunction", "the kernel's name contains a NUL byte".into()))?;
         let mut function = Function {
             device: device.clone(),
             module: null_mut(),
@@ -55,26 +57,27 @@ impl Function {
             name: name.into(),
             value_bytes,
             pointers,
-            resources: Resources::default(),
-            allowed_shared: AtomicU32::new(0),
+            resources: KernelResources::default(),
+            allowed_shared_bytes: AtomicU32::new(0),
         };
-        // SAFETY: the image came from a compiler and its tables lie within it (`cubin.rs`); the name is terminated.
+        // SAFETY: the image came from a compiler and its tables lie within it (`cubin.rs`); the
+        // name is terminated.
         unsafe {
             let result = (device.driver.cuModuleLoadData)(&mut function.module, cubin.bytes().as_ptr().cast());
             device.check("cuModuleLoadData", result)?;
             let result = (device.driver.cuModuleGetFunction)(&mut function.handle, function.module, symbol.as_ptr());
             device.check("cuModuleGetFunction", result)?;
         }
-        function.resources = Resources {
+        function.resources = KernelResources {
             registers: function.attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
             static_shared_bytes: function.attribute(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
             spill_bytes: function.attribute(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
             max_threads_per_block: function.attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
         };
-        // What the driver allows unasked, less what the kernel declares.
-        let unasked = device.info().shared_bytes_per_block.saturating_sub(function.resources.static_shared_bytes);
-        function.allowed_shared = AtomicU32::new(unasked);
-        registry::note_load(device.info(), name, function.resources);
+        // The limit without opt-in, minus the static shared memory.
+        let default_limit = device.info().shared_bytes_per_block.saturating_sub(function.resources.static_shared_bytes);
+        function.allowed_shared_bytes = AtomicU32::new(default_limit);
+        registry::record_load(device.info(), name, function.resources);
         Ok(function)
     }
 
@@ -92,57 +95,59 @@ impl Function {
         self.device.check("cuFuncSetAttribute", result)
     }
 
-    /// The kernel's name.
+    /// Returns the kernel's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The device it is loaded on.
+    /// Returns the device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// What a thread and a block of it take.
-    pub fn resources(&self) -> Resources {
+    /// Returns the resources per thread and block.
+    pub fn resources(&self) -> KernelResources {
         self.resources
     }
 
-    /// The driver's handle, a `CUfunction`, for calls that this crate does not have.
+    /// Returns the driver's handle, a `CUfunction`, for calls that this crate does not wrap.
     pub fn handle(&self) -> *mut c_void {
         self.handle.cast()
     }
 
-    /// How many pointers it takes, and the bytes of each value after them.
+    /// Returns the number of pointers and the sizes of the values after them.
     pub(crate) fn parameters(&self) -> (usize, &[usize]) {
         (self.pointers, &self.value_bytes)
     }
 
-    /// Threads a block with which the driver expects the most threads at work, and the fewest blocks that fill the
-    /// device then.
-    pub fn best_block(&self, shared_bytes: u32) -> Result<(u32, u32)> {
+    /// Returns the threads per block with the highest occupancy, and the minimum number of blocks
+    /// to fill the device with them.
+    pub fn max_potential_block_size(&self, shared_bytes: u32) -> Result<(u32, u32)> {
         self.device.bind()?;
-        self.allow_shared(shared_bytes)?;
+        self.allow_shared_bytes(shared_bytes)?;
         let (mut grid, mut block) = (0, 0);
         let (driver, shared) = (self.device.driver, shared_bytes as usize);
-        // SAFETY: writes two integers; without a callback every block size has the same shared memory.
+        // SAFETY: writes two integers; without a callback every block size has the same shared
+        // memory.
         let result =
             unsafe { (driver.cuOccupancyMaxPotentialBlockSize)(&mut grid, &mut block, self.handle, None, shared, 0) };
         self.device.check("cuOccupancyMaxPotentialBlockSize", result)?;
         Ok((block as u32, grid as u32))
     }
 
-    /// A launch over `count` threads in a line, in blocks of the driver's choice.
-    pub fn geometry_for(&self, count: u64) -> Result<Geometry> {
-        let (block, _) = self.best_block(0)?;
-        let most = u64::from(self.device.info().max_grid_dim[0]);
-        let grid = count.div_ceil(u64::from(block.max(1))).clamp(1, most) as u32;
-        Ok(Geometry::new([grid, 1, 1], [block, 1, 1]))
+    /// Returns a one-dimensional launch over `count` threads, with the block size that the driver
+    /// suggests.
+    pub fn config_for(&self, count: u64) -> Result<LaunchConfig> {
+        let (block, _) = self.max_potential_block_size(0)?;
+        let max = u64::from(self.device.info().max_grid_dim[0]);
+        let grid = count.div_ceil(u64::from(block.max(1))).clamp(1, max) as u32;
+        Ok(LaunchConfig::new([grid, 1, 1], [block, 1, 1]))
     }
 
-    /// How much of a multiprocessor its blocks fill, by the driver's count.
+    /// Queries the occupancy from the driver.
     pub fn occupancy(&self, threads: u32, shared_bytes: u32) -> Result<Occupancy> {
         self.device.bind()?;
-        self.allow_shared(shared_bytes)?;
+        self.allow_shared_bytes(shared_bytes)?;
         let mut blocks = 0;
         let (driver, shared) = (self.device.driver, shared_bytes as usize);
         // SAFETY: writes one integer.
@@ -154,156 +159,166 @@ impl Function {
         Ok(Occupancy::new(self.device.info(), threads, blocks as u32, limiter))
     }
 
-    /// Has the driver allow so much dynamic shared memory. Most launches need no more than is always allowed.
-    fn allow_shared(&self, shared_bytes: u32) -> Result<()> {
-        if shared_bytes <= self.allowed_shared.load(Ordering::Relaxed) {
+    /// Raises the driver's limit of dynamic shared memory if needed.
+    fn allow_shared_bytes(&self, shared_bytes: u32) -> Result<()> {
+        if shared_bytes <= self.allowed_shared_bytes.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let most = self.device.info().max_shared_bytes_per_block.saturating_sub(self.resources.static_shared_bytes);
-        if shared_bytes > most {
+        let max = self.device.info().max_shared_bytes_per_block.saturating_sub(self.resources.static_shared_bytes);
+        if shared_bytes > max {
             let declared = self.resources.static_shared_bytes;
-            return Err(self.bad(format!(
-                "{shared_bytes} bytes of shared memory asked, the device has {most} beside the {declared} it declares"
+            return Err(self.invalid_launch(format!(
+                "it requests {shared_bytes} bytes of dynamic shared memory, but the device has {max} besides its {declared} static bytes"
             )));
         }
         self.set_attribute(Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)?;
-        self.allowed_shared.fetch_max(shared_bytes, Ordering::Relaxed);
+        self.allowed_shared_bytes.fetch_max(shared_bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    fn bad(&self, what: String) -> Error {
-        Error::BadLaunch { kernel: self.name.to_string(), what }
+    fn invalid_launch(&self, reason: String) -> Error {
+        Error::InvalidLaunch { kernel: self.name.to_string(), reason }
     }
 
-    /// Makes the device ready for launches of this geometry, or says why it cannot be.
-    pub(crate) fn allow(&self, geometry: &Geometry) -> Result<()> {
-        self.allow_shared(geometry.shared_bytes)?;
-        let threads = geometry.threads();
-        let most = self.resources.max_threads_per_block;
-        if threads == 0 || threads > u64::from(most) {
-            return Err(self.bad(format!("{threads} threads a block asked, 1 to {most} are possible")));
+    /// Validates a launch configuration and sets the function attributes that it needs.
+    pub(crate) fn prepare_config(&self, config: &LaunchConfig) -> Result<()> {
+        self.allow_shared_bytes(config.shared_bytes)?;
+        let threads = config.threads();
+        let max = self.resources.max_threads_per_block;
+        if threads == 0 || threads > u64::from(max) {
+            return Err(
+                self.invalid_launch(format!("it requests {threads} threads per block; 1 to {max} are possible"))
+            );
         }
-        if geometry.is_plain() {
+        if config.is_plain() {
             return Ok(());
         }
         let info = self.device.info();
-        if geometry.cooperative && !info.cooperative_launch {
-            return Err(self.bad(format!("{} has no cooperative launch", info.label())));
+        if config.cooperative && !info.cooperative_launch {
+            return Err(self.invalid_launch(format!("{} does not support cooperative launches", info.label())));
         }
-        let Some(cluster) = geometry.cluster else { return Ok(()) };
+        let Some(cluster) = config.cluster else { return Ok(()) };
         if !info.clusters {
-            return Err(self.bad(format!("{} has no clusters; compute capability 9.0 is needed", info.label())));
+            return Err(self.invalid_launch(format!(
+                "{} does not support clusters; compute capability 9.0 is required",
+                info.label()
+            )));
         }
-        let divides = (geometry.grid.iter().zip(cluster)).all(|(grid, cluster)| cluster > 0 && grid % cluster == 0);
+        let divides = (config.grid.iter().zip(cluster)).all(|(grid, cluster)| cluster > 0 && grid % cluster == 0);
         if !divides {
-            return Err(self.bad(format!("a grid of {:?} blocks is not made of clusters {cluster:?}", geometry.grid)));
+            return Err(self.invalid_launch(format!(
+                "a grid of {:?} blocks is not divisible by the cluster size {cluster:?}",
+                config.grid
+            )));
         }
         if cluster.iter().fold(1, |blocks: u32, &n| blocks.saturating_mul(n)) > 8 {
-            // Not every device can have clusters of more than 8 blocks: a kernel must say that it knows.
+            // Clusters of more than 8 blocks are not portable: the kernel must opt in.
             self.set_attribute(Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
         }
         Ok(())
     }
 
-    /// Launches `grid` blocks of `block` threads, in the order of the device's own stream, or into this thread's
-    /// capture.
+    /// Launches `grid` blocks of `block` threads on the main stream, or into this thread's capture.
     ///
     /// # Safety
-    /// The kernel must take parameters as `load` was told and, called with this grid, block and these values, touch
-    /// only bytes of the buffers behind its pointers. (A stray access spoils memory of the device, or of this process
-    /// where the two share addresses.)
+    /// The kernel must have the parameters that were passed to `load` and, with this grid, block
+    /// and these values, access only bytes of the buffers of its pointers. (An out-of-bounds access
+    /// corrupts memory of the device, or of this process if they share addresses.)
     pub unsafe fn launch(
         &self,
         grid: [u32; 3],
         block: [u32; 3],
-        pointers: &[Pointer<'_>],
+        pointers: &[DevicePointer<'_>],
         values: &[Vec<u8>],
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.launch_as(&Geometry::new(grid, block), None, pointers, values) }
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.launch_with(&LaunchConfig::new(grid, block), None, pointers, values) }
     }
 
-    /// Launches with all that a [`Geometry`] can say, on the device's own stream or another. The caller orders streams;
-    /// that buffers of one are used on another is marked here.
+    /// Launches with a [`LaunchConfig`], on the main stream or another. The caller orders streams;
+    /// the use of the buffers on the stream is recorded here.
     ///
     /// # Safety
-    /// As for [`Function::launch`].
-    pub unsafe fn launch_as(
+    /// Same as [`Function::launch`].
+    pub unsafe fn launch_with(
         &self,
-        geometry: &Geometry,
+        config: &LaunchConfig,
         stream: Option<&Stream>,
-        pointers: &[Pointer<'_>],
+        pointers: &[DevicePointer<'_>],
         values: &[Vec<u8>],
     ) -> Result<()> {
         self.device.bind()?;
-        self.takes(pointers.len(), values.iter().map(Vec::len))?;
-        self.allow(geometry)?;
+        self.check_parameters(pointers.len(), values.iter().map(Vec::len))?;
+        self.prepare_config(config)?;
         for (buffer, _) in pointers {
             match stream {
-                Some(stream) => buffer.used_on(stream)?,
-                None => buffer.used_on_main()?,
+                Some(stream) => buffer.record_stream(stream)?,
+                None => buffer.record_main_stream()?,
             }
         }
         let addresses = pointers.iter().map(|&(buffer, offset)| self.address(buffer, offset));
         let mut addresses: Vec<u64> = addresses.collect::<Result<_>>()?;
         let mut params: Vec<*mut c_void> = addresses.iter_mut().map(|a| (a as *mut u64).cast()).collect();
         params.extend(values.iter().map(|value| value.as_ptr() as *mut c_void));
-        // SAFETY: there is one entry a parameter, of the size that the kernel takes; what it touches is the caller's
-        // promise.
-        unsafe { self.fire(geometry, stream.map(Stream::raw), params.as_mut_ptr()) }
+        // SAFETY: there is one entry per parameter, of the size that the kernel takes; the caller
+        // guarantees the accesses.
+        unsafe { self.launch_raw(config, stream.map(Stream::raw), params.as_mut_ptr()) }
     }
 
-    /// The address that a pointer parameter is passed; refuses memory of another device and offsets past the buffer.
+    /// Returns the address of a pointer parameter. Fails for memory of another device and offsets
+    /// past the buffer.
     pub(crate) fn address(&self, buffer: &Buffer, offset: usize) -> Result<u64> {
-        buffer.is_on("a kernel", &self.device)?;
+        buffer.check_device("a kernel", &self.device)?;
         if offset > buffer.bytes() {
-            return Err(self.bad(format!("a pointer is {offset} bytes into a buffer of {}", buffer.bytes())));
+            return Err(
+                self.invalid_launch(format!("a pointer has offset {offset} in a buffer of {} bytes", buffer.bytes()))
+            );
         }
         Ok(buffer.address() + offset as u64)
     }
 
-    /// Refuses parameters that are not those the kernel was loaded with.
-    pub(crate) fn takes(&self, pointers: usize, values: impl Iterator<Item = usize> + Clone) -> Result<()> {
+    /// Checks the parameters against those that the kernel was loaded with.
+    pub(crate) fn check_parameters(&self, pointers: usize, values: impl Iterator<Item = usize> + Clone) -> Result<()> {
         if pointers == self.pointers && values.clone().eq(self.value_bytes.iter().copied()) {
             return Ok(());
         }
         let sizes: Vec<usize> = values.collect();
-        Err(self.bad(format!(
-            "it takes {} pointers and values of {:?} bytes, given {pointers} and {sizes:?}",
+        Err(self.invalid_launch(format!(
+            "it takes {} pointers and values of {:?} bytes, but got {pointers} pointers and values of {sizes:?} bytes",
             self.pointers, self.value_bytes
         )))
     }
 
-    /// Gives a launch to the driver. The context is current and the geometry allowed.
+    /// Passes a launch to the driver. The context must be current and the configuration prepared.
     ///
     /// # Safety
-    /// `params` must have one entry a parameter, each pointing to as many bytes as the parameter has; besides as for
-    /// [`Function::launch`].
-    pub(crate) unsafe fn fire(
+    /// `params` must have one entry per parameter, each pointing to the bytes of the parameter;
+    /// otherwise as for [`Function::launch`].
+    pub(crate) unsafe fn launch_raw(
         &self,
-        geometry: &Geometry,
+        config: &LaunchConfig,
         stream: Option<cu::CUstream>,
         params: *mut *mut c_void,
     ) -> Result<()> {
         let device = &*self.device;
-        let ([gx, gy, gz], [bx, by, bz], shared) = (geometry.grid, geometry.block, geometry.shared_bytes);
-        let captured = stream.is_none() && capturing(device.info().ordinal);
+        let ([gx, gy, gz], [bx, by, bz], shared) = (config.grid, config.block, config.shared_bytes);
+        let captured = stream.is_none() && is_capturing(device.info().ordinal);
         if captured {
-            note_kernel(&self.name);
+            record_kernel(&self.name);
         } else {
-            device.context.note_launch(&self.name, geometry.grid, geometry.block);
+            device.context.record_launch(&self.name, config.grid, config.block);
         }
         let stream = stream.unwrap_or_else(|| device.work_stream());
-        if geometry.is_plain() {
-            // SAFETY: the caller's promise; the driver copies the parameters during the call.
+        if config.is_plain() {
+            // SAFETY: guaranteed by the caller; the driver copies the parameters during the call.
             let result = unsafe {
                 (device.driver.cuLaunchKernel)(self.handle, gx, gy, gz, bx, by, bz, shared, stream, params, null_mut())
             };
             device.check("cuLaunchKernel", result)?;
-            return self.waited(stream, captured);
+            return self.sync_if_blocking(stream, captured);
         }
-        let (mut attributes, count) = attributes(geometry);
-        let config = cu::CUlaunchConfig {
+        let (mut attributes, count) = attributes(config);
+        let driver_config = cu::CUlaunchConfig {
             gridDimX: gx,
             gridDimY: gy,
             gridDimZ: gz,
@@ -316,14 +331,14 @@ impl Function {
             numAttrs: count,
         };
         // SAFETY: as above; the attributes live until the call returns.
-        let result = unsafe { (device.driver.cuLaunchKernelEx)(&config, self.handle, params, null_mut()) };
+        let result = unsafe { (device.driver.cuLaunchKernelEx)(&driver_config, self.handle, params, null_mut()) };
         device.check("cuLaunchKernelEx", result)?;
-        self.waited(stream, captured)
+        self.sync_if_blocking(stream, captured)
     }
 
-    /// Waits for a launch if all are to be waited for.
-    fn waited(&self, stream: cu::CUstream, captured: bool) -> Result<()> {
-        if !waits() || captured {
+    /// Waits for the launch if launches are synchronous.
+    fn sync_if_blocking(&self, stream: cu::CUstream, captured: bool) -> Result<()> {
+        if !is_launch_blocking() || captured {
             return Ok(());
         }
         // SAFETY: streams are never destroyed.
@@ -335,12 +350,13 @@ impl Function {
 impl Drop for Function {
     fn drop(&mut self) {
         if !self.module.is_null() && self.device.bind().is_ok() {
-            // SAFETY: the module was loaded here; work that runs its code is waited for by the driver.
+            // SAFETY: the module was loaded here; work that runs its code is waited for by the
+            // driver.
             let result = unsafe { (self.device.driver.cuModuleUnload)(self.module) };
-            self.device.keep_error(self.device.check("cuModuleUnload", result));
+            self.device.defer_error(self.device.check("cuModuleUnload", result));
         }
         if !self.handle.is_null() {
-            registry::note_unload(self.device.info(), &self.name);
+            registry::record_unload(self.device.info(), &self.name);
         }
     }
 }

@@ -1,14 +1,16 @@
-//! CUDA at run time: libraries found and opened when first needed, devices, memory, NVRTC, launches, graphs,
+//! CUDA at run time: libraries opened on first use, devices, memory, NVRTC, launches, graphs,
 //! matrix products by cuBLASLt, a cache of compiled kernels on disk.
 //!
-//! Nothing of CUDA is needed to build, and a missing library is an [`Error`] that says how to get it, never a panic.
-//! This crate must not know of tensors or models. `unsafe` is at home here: every block calls the driver, NVRTC or
-//! cuBLASLt through a table of checked signatures (`api.rs`), but for one that asks libc where a library lies.
+//! CUDA is not needed to build, and a missing library is an [`Error`] that says how to install it,
+//! never a panic. This crate must not know of tensors or models. It contains most of the `unsafe`
+//! code: every block calls the driver, NVRTC or cuBLASLt through a table of checked signatures
+//! (`api.rs`), except one that asks libc for the path of a library.
 #![allow(unsafe_code)]
 
 mod advice;
 mod api;
 pub mod blas;
+mod buffer;
 pub mod cache;
 mod capture;
 mod clock;
@@ -17,41 +19,40 @@ mod cubin;
 mod device;
 mod disassemble;
 mod error;
-mod geometry;
 mod graph;
 mod info;
 mod launch;
+mod launch_config;
 mod library;
-mod memory;
 mod nvrtc;
 mod occupancy;
 mod pinned;
 pub mod pool;
 mod prepared;
+mod ptxas_bugs;
 mod registry;
-mod signs;
 mod staging;
 mod stream;
 
-pub use advice::{Advice, Template, advise};
+pub use advice::{LaunchAdvice, Workload, advise};
+pub use buffer::Buffer;
 pub use cache::{Cache, compile_cached};
-pub use clock::{DeviceClock, DeviceTimer, platform, roof};
-pub use context::{Launched, is_sync, set_sync};
+pub use clock::{DeviceClock, DeviceTimer, platform, roofline};
+pub use context::{LaunchRecord, is_sync, set_sync};
 pub use cubin::Cubin;
 pub use device::Device;
 pub use disassemble::Disassembler;
 pub use error::{Error, Result};
-pub use geometry::Geometry;
-pub use graph::{Argument, Graph, Updated};
+pub use graph::{Graph, GraphArgument, GraphUpdate};
 pub use info::{DeviceInfo, device_count, driver_release, driver_version};
-pub use launch::{Function, Pointer};
+pub use launch::{DevicePointer, Function};
+pub use launch_config::LaunchConfig;
 pub use library::Library;
-pub use memory::Buffer;
-pub(crate) use nvrtc::nvrtc_build;
+pub(crate) use nvrtc::nvrtc_build_id;
 pub use nvrtc::{EXACT_OPTIONS, compile, compile_ptx, compile_ptx_with, compile_with, nvrtc_version};
-pub use occupancy::{Limiter, Occupancy, Resources, occupancy};
-pub use pinned::{Pinned, Transfer};
+pub use occupancy::{KernelResources, Limiter, Occupancy, occupancy};
+pub use pinned::{PinnedBuffer, Transfer};
 pub use pool::Pool;
-pub use prepared::Prepared;
+pub use prepared::PreparedLaunch;
 pub use registry::{LoadedKernel, loaded_kernels};
 pub use stream::{Event, Stream};

@@ -1,67 +1,68 @@
-//! Finds and opens shared libraries: first the folders of [`Library::set_path`] or `BORNITE_LIBRARY_PATH`, then the system's
-//! own search, then the usual folder of a CUDA toolkit.
+//! Finds and opens shared libraries: first in the folders of [`Library::set_path`] or
+//! `BORNITE_LIBRARY_PATH`, then in the system's search path, then in the default folder of the CUDA
+//! toolkit.
 
-use bornite_support::settings::{HIDE_VARIABLE, PATH_VARIABLE};
+use bornite_support::settings::{HIDE_LIBRARIES_VARIABLE, LIBRARY_PATH_VARIABLE};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, Result};
 
-/// A library that is looked for at run time.
+/// A library that is loaded at run time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Library {
-    /// The driver.
+    /// The CUDA driver.
     Cuda,
-    /// The run-time compiler.
+    /// NVRTC, the run-time compiler.
     Nvrtc,
-    /// Matrix products.
+    /// cuBLASLt, for matrix products.
     CublasLt,
 }
 
-/// Settings made in code, which win over the variables.
-static IN_CODE: Mutex<InCode> = Mutex::new(InCode { folders: None, hidden: None });
+/// Settings made in code, which take precedence over the environment variables.
+static OVERRIDES: Mutex<Overrides> = Mutex::new(Overrides { folders: None, hidden: None });
 
-struct InCode {
+struct Overrides {
     folders: Option<Vec<PathBuf>>,
     hidden: Option<Vec<Library>>,
 }
 
-fn in_code() -> MutexGuard<'static, InCode> {
-    IN_CODE.lock().unwrap_or_else(PoisonError::into_inner)
+fn overrides() -> MutexGuard<'static, Overrides> {
+    OVERRIDES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Library {
-    /// Sets the folders to look in first for libraries that are not open yet. Takes precedence over
+    /// Sets the folders to search first for libraries that are not open yet. Takes precedence over
     /// `BORNITE_LIBRARY_PATH`.
     ///
     /// # Safety
-    /// Files in these folders that have the names of NVIDIA's libraries must be NVIDIA's libraries: opening one runs its
-    /// code, and its functions are called with NVIDIA's signatures.
+    /// Files in these folders that have the names of NVIDIA's libraries must be NVIDIA's libraries:
+    /// opening one runs its code, and its functions are called with NVIDIA's signatures.
     pub unsafe fn set_path(folders: &[PathBuf]) {
-        in_code().folders = Some(folders.to_vec());
+        overrides().folders = Some(folders.to_vec());
     }
 
-    /// Treats these libraries as missing, unless they are open already, and no others. Takes precedence over
-    /// `BORNITE_HIDE_LIBRARIES`.
+    /// Treats exactly these libraries as missing, unless they are already open. Takes precedence
+    /// over `BORNITE_HIDE_LIBRARIES`.
     pub fn hide(libraries: &[Library]) {
-        in_code().hidden = Some(libraries.to_vec());
+        overrides().hidden = Some(libraries.to_vec());
     }
 
-    /// The setting that hides the library, if there is one.
+    /// Returns the setting that hides the library, if there is one.
     fn hidden_by(self) -> Option<&'static str> {
-        match &in_code().hidden {
+        match &overrides().hidden {
             Some(hidden) => hidden.contains(&self).then_some("Library::hide"),
             None => {
-                let hidden = std::env::var(HIDE_VARIABLE).unwrap_or_default();
-                hidden.split(',').any(|name| name == self.name()).then_some(HIDE_VARIABLE)
+                let hidden = std::env::var(HIDE_LIBRARIES_VARIABLE).unwrap_or_default();
+                hidden.split(',').any(|name| name == self.name()).then_some(HIDE_LIBRARIES_VARIABLE)
             }
         }
     }
 
-    /// Every library.
+    /// All libraries.
     pub const ALL: [Library; 3] = [Library::Cuda, Library::Nvrtc, Library::CublasLt];
 
-    /// Its name in settings.
+    /// Returns the name in settings.
     pub fn name(self) -> &'static str {
         match self {
             Library::Cuda => "cuda",
@@ -70,34 +71,39 @@ impl Library {
         }
     }
 
-    /// What it is for, in words.
+    /// Returns a description of its purpose.
     pub fn purpose(self) -> &'static str {
         match self {
             Library::Cuda => "the NVIDIA driver, needed to use a GPU",
             Library::Nvrtc => "NVIDIA's run-time compiler, needed to compile kernels for a GPU",
-            Library::CublasLt => "NVIDIA's matrix products, without which they are slow on a GPU",
+            Library::CublasLt => "NVIDIA's matrix multiplication library; without it matrix products are slow on a GPU",
         }
     }
 
-    /// How to get it.
+    /// Returns installation instructions.
     pub(crate) fn remedy(self) -> &'static str {
         match self {
             Library::Cuda => {
                 "Install NVIDIA's driver, version 570 or newer, or run on the device 'cpu'; \
-                 if it is in an unusual folder, put that folder into BORNITE_LIBRARY_PATH"
+                 if it is in another folder, add that folder to BORNITE_LIBRARY_PATH"
             }
             Library::Nvrtc => {
-                "Run `pip install nvidia-cuda-nvrtc` (or install the CUDA toolkit, 12.8 or newer) and put the folder \
-                 that holds libnvrtc.so.* into BORNITE_LIBRARY_PATH"
+                "Run `pip install nvidia-cuda-nvrtc` (or install the CUDA toolkit, 12.8 or newer) and add the folder \
+                 with libnvrtc.so.* to BORNITE_LIBRARY_PATH"
             }
             Library::CublasLt => {
-                "Run `pip install nvidia-cublas` (or install the CUDA toolkit, 12.8 or newer) and put the folder that \
-                 holds libcublasLt.so.* into BORNITE_LIBRARY_PATH"
+                "Run `pip install nvidia-cublas` (or install the CUDA toolkit, 12.8 or newer) and add the folder with \
+                 libcublasLt.so.* to BORNITE_LIBRARY_PATH"
             }
         }
     }
 
-    /// File names, best first.
+    /// Returns the preferred file name.
+    pub(crate) fn file_name(self) -> &'static str {
+        self.files()[0]
+    }
+
+    /// Returns the file names, preferred first.
     fn files(self) -> &'static [&'static str] {
         match self {
             Library::Cuda => &["libcuda.so.1", "libcuda.so"],
@@ -106,9 +112,9 @@ impl Library {
         }
     }
 
-    /// Opens the library and says where it was found.
+    /// Opens the library and returns its path.
     pub(crate) fn open(self) -> Result<(libloading::Library, String)> {
-        let opened = self.open_silently();
+        let opened = self.open_unlogged();
         match &opened {
             Ok((_, path)) => bornite_support::log!(Debug, "library {} is {path}", self.name()),
             Err(error) => bornite_support::log!(Debug, "{error}"),
@@ -116,23 +122,23 @@ impl Library {
         opened
     }
 
-    fn open_silently(self) -> Result<(libloading::Library, String)> {
-        let missing = |failed, tried| Error::MissingLibrary {
-            library: self.files()[0],
-            failed,
+    fn open_unlogged(self) -> Result<(libloading::Library, String)> {
+        let missing = |problem, tried| Error::MissingLibrary {
+            library: self.file_name(),
+            problem,
             purpose: self.purpose(),
             remedy: self.remedy(),
             tried,
         };
         if let Some(hider) = self.hidden_by() {
-            return Err(missing("was not found", vec![format!("nothing, since {hider} hides it")]));
+            return Err(missing(NOT_FOUND, vec![format!("nothing, because {hider} hides it")]));
         }
         let folders = search_folders()?;
         let in_folders = folders.iter().flat_map(|folder| self.files().iter().map(|file| folder.join(file)));
         let by_name = self.files().iter().map(PathBuf::from);
         let toolkit = std::env::var_os("CUDA_PATH").map_or("/usr/local/cuda".into(), PathBuf::from).join("lib64");
         let in_toolkit = self.files().iter().map(|file| toolkit.join(file));
-        // Files with the loader's message, one entry for consecutive files with the same message.
+        // Files with the loader's message; consecutive files with the same message share an entry.
         let mut tried: Vec<(Vec<String>, String)> = vec![];
         for path in in_folders.chain(by_name).chain(in_toolkit) {
             if let Some(folder) = path.parent().filter(|of| path.exists() && folders.iter().any(|folder| folder == of))
@@ -153,11 +159,11 @@ impl Library {
         }
         let found = tried.iter().any(|(_, reason)| reason != ABSENT);
         let tried = tried.into_iter().map(|(files, reason)| format!("{}: {reason}", files.join(", ")));
-        Err(missing(if found { "cannot be loaded" } else { "was not found" }, tried.collect()))
+        Err(missing(if found { "cannot be loaded" } else { NOT_FOUND }, tried.collect()))
     }
 
-    /// NVRTC opens its builtins by bare name when it first compiles; from a folder outside the system's search path
-    /// that works only if they are loaded already.
+    /// NVRTC opens its builtins by file name when it first compiles. From a folder outside the
+    /// system's search path that works only if they are already loaded.
     fn preload_companions(self, folder: &Path) {
         let Library::Nvrtc = self else { return };
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -171,32 +177,36 @@ impl Library {
 }
 
 fn search_folders() -> Result<Vec<PathBuf>> {
-    let folders = in_code().folders.clone().unwrap_or_else(|| {
-        let value = std::env::var_os(PATH_VARIABLE).unwrap_or_default();
+    let folders = overrides().folders.clone().unwrap_or_else(|| {
+        let value = std::env::var_os(LIBRARY_PATH_VARIABLE).unwrap_or_default();
         std::env::split_paths(&value).filter(|folder| !folder.as_os_str().is_empty()).collect()
     });
     match folders.iter().find(|folder| !folder.is_dir()) {
         None => Ok(folders),
-        Some(bad) => Err(Error::Support(bornite_support::Error::Setting {
-            variable: PATH_VARIABLE,
+        Some(bad) => Err(Error::Support(bornite_support::Error::InvalidSetting {
+            variable: LIBRARY_PATH_VARIABLE,
             value: folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":"),
-            what: format!("{} is not a folder", bad.display()),
+            reason: format!("{} is not a folder", bad.display()),
         })),
     }
 }
 
+/// Problem of a library that is not installed, in [`Error::MissingLibrary`].
+pub(crate) const NOT_FOUND: &str = "was not found";
+
 /// The loader's message for a file that does not exist.
 const ABSENT: &str = "cannot open shared object file: No such file or directory";
 
-/// The loader's message, without the name of the file itself. Other names stay: they are libraries that the file needs.
+/// Returns the loader's message without the name of the file itself. Other names stay: they are
+/// missing dependencies of the file.
 fn reason(error: &libloading::Error, file: &str) -> String {
-    // The message is the source of the error, whose own text is "dlopen failed".
+    // The message is in the source of the error, whose own text is "dlopen failed".
     let message = std::error::Error::source(error).map_or_else(|| error.to_string(), |cause| cause.to_string());
     message.strip_prefix(file).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&message).to_owned()
 }
 
 fn load(path: &Path) -> std::result::Result<libloading::Library, libloading::Error> {
-    // SAFETY: opening a library runs its initialisers. These are NVIDIA's, or what the user put into the search path
-    // under their names.
+    // SAFETY: opening a library runs its initialisers. These are NVIDIA's, or what the user put
+    // into the search path under their names.
     unsafe { libloading::Library::new(path) }
 }

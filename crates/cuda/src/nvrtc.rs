@@ -1,4 +1,4 @@
-//! CUDA C++ text to machine code, by NVRTC. Needs no GPU.
+//! Compilation of CUDA C++ to machine code and PTX with NVRTC. Needs no GPU.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::mem::MaybeUninit;
@@ -12,14 +12,14 @@ use cudarc::nvrtc::sys::{nvrtcProgram, nvrtcResult};
 use bornite_support::log;
 
 use crate::api::Nvrtc;
-use crate::{Cubin, Error, Result, signs};
+use crate::{Cubin, Error, Result, ptxas_bugs};
 
-/// Options that make compiled code give the interpreter's bits: no contraction, IEEE division and square root,
-/// denormals kept.
+/// Options that make compiled code give the same bits as the interpreter: no FMA contraction, IEEE
+/// division and square root, denormals not flushed.
 pub const EXACT_OPTIONS: [&str; 5] =
     ["--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17"];
 
-/// NVRTC's version as (major, minor).
+/// Returns NVRTC's version as (major, minor).
 pub fn nvrtc_version() -> Result<(u32, u32)> {
     let nvrtc = Nvrtc::get()?;
     let (mut major, mut minor) = (0, 0);
@@ -29,10 +29,10 @@ pub fn nvrtc_version() -> Result<(u32, u32)> {
     Ok((major as u32, minor as u32))
 }
 
-/// What tells this NVRTC from others whose code may differ. NVRTC does not say the third number of its version, and it
-/// is those releases that mend wrong code; the length of its file, above 100 MB, is as good as that number.
-pub(crate) fn nvrtc_build() -> Result<String> {
-    // Asked once: the file may be replaced while the process goes on with the old one.
+/// Returns an id of this NVRTC build. NVRTC does not report the patch number of its version, but
+/// patch releases fix wrong code; the size of its file, above 100 MB, serves instead.
+pub(crate) fn nvrtc_build_id() -> Result<String> {
+    // Determined once: the file may be replaced while the process uses the old one.
     static BUILD: OnceLock<String> = OnceLock::new();
     if let Some(build) = BUILD.get() {
         return Ok(build.clone());
@@ -46,11 +46,11 @@ pub(crate) fn nvrtc_build() -> Result<String> {
     Ok(BUILD.get_or_init(|| build).clone())
 }
 
-/// The file that a loaded function came from. `Library` may have opened it by a bare name.
+/// Returns the file that a loaded function comes from. `Library` may have opened it by name only.
 fn file_of(function: *const c_void) -> Option<PathBuf> {
     let mut info = MaybeUninit::<libc::Dl_info>::uninit();
-    // SAFETY: any address may be asked about; `info` is filled where the answer is not 0, and its name is a terminated
-    // string that lives as long as the library, which is never unloaded.
+    // SAFETY: `dladdr` accepts any address; it fills `info` if it does not return 0, and the name
+    // is a terminated string that lives as long as the library, which is never unloaded.
     let name = unsafe {
         if libc::dladdr(function, info.as_mut_ptr()) == 0 || info.assume_init_ref().dli_fname.is_null() {
             return None;
@@ -60,47 +60,48 @@ fn file_of(function: *const c_void) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
-/// Compiles a program that holds the kernel `name` for an architecture such as `sm_90`, with [`EXACT_OPTIONS`].
+/// Compiles source code that contains the kernel `name` for an architecture such as `sm_90`, with
+/// [`EXACT_OPTIONS`].
 pub fn compile(name: &str, source: &str, arch: &str) -> Result<Cubin> {
     compile_with(name, source, arch, &EXACT_OPTIONS)
 }
 
-/// As [`compile`], with options of one's own instead; the architecture is not among them. Where the assembler could lose signs
-/// (`signs.rs`), it is kept from optimising.
+/// Like [`compile`], with custom options, which must not include the architecture. If ptxas could
+/// miscompile a negation (`ptxas_bugs.rs`), its optimizations are disabled.
 pub fn compile_with(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Cubin> {
-    let mut program = Program::compiled(name, source, arch, options)?;
+    let mut program = CompiledProgram::compiled(name, source, arch, options)?;
     let release = nvrtc_version()?;
-    if release < signs::MENDED && signs::are_at_risk(release, arch, &program.ptx()?) {
-        log!(Info, "'{name}' is compiled without optimisation: the assembler of CUDA before 13.4 could lose signs");
-        program = Program::compiled(name, source, arch, &[options, &["--ptxas-options=-O0"]].concat())?;
+    if release < ptxas_bugs::FIXED_RELEASE && ptxas_bugs::may_miscompile(release, arch, &program.ptx()?) {
+        log!(Info, "'{name}' is compiled without ptxas optimizations: ptxas before CUDA 13.4 could lose a negation");
+        program = CompiledProgram::compiled(name, source, arch, &[options, &["--ptxas-options=-O0"]].concat())?;
     }
-    Cubin::checked(program.image()?).map_err(|what| Error::Compile {
+    Cubin::checked(program.image()?).map_err(|reason| Error::Compile {
         kernel: name.into(),
         arch: arch.into(),
-        // An architecture such as compute_90, and options such as -dlto, leave NVRTC without machine code.
-        log: format!("NVRTC made no machine code that can be loaded ({what}); use an architecture such as sm_90"),
+        // An architecture such as compute_90, and options such as -dlto, produce no machine code.
+        log: format!("NVRTC produced no valid machine code ({reason}); use an architecture such as sm_90"),
         source_text: source.into(),
     })
 }
 
-/// Compiles to PTX for the generation of an architecture, with [`EXACT_OPTIONS`].
+/// Compiles to PTX for the virtual architecture of `arch`, with [`EXACT_OPTIONS`].
 pub fn compile_ptx(name: &str, source: &str, arch: &str) -> Result<String> {
     compile_ptx_with(name, source, arch, &EXACT_OPTIONS)
 }
 
-/// As [`compile_ptx`], with options of one's own instead; the architecture is not among them.
+/// Like [`compile_ptx`], with custom options, which must not include the architecture.
 pub fn compile_ptx_with(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<String> {
-    Program::compiled(name, source, &arch.replacen("sm_", "compute_", 1), options)?.ptx()
+    CompiledProgram::compiled(name, source, &arch.replacen("sm_", "compute_", 1), options)?.ptx()
 }
 
-/// A program that was compiled.
-struct Program {
+/// A compiled NVRTC program.
+struct CompiledProgram {
     nvrtc: &'static Nvrtc,
     handle: nvrtcProgram,
 }
 
-impl Program {
-    fn compiled(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Program> {
+impl CompiledProgram {
+    fn compiled(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<CompiledProgram> {
         let nvrtc = Nvrtc::get()?;
         let failed = |log: String| Error::Compile {
             kernel: name.into(),
@@ -108,66 +109,67 @@ impl Program {
             log: log.trim().into(),
             source_text: source.into(),
         };
-        let text = CString::new(source).map_err(|_| failed("the source holds a NUL byte".into()))?;
-        let file = CString::new(format!("{name}.cu")).map_err(|_| failed("the name holds a NUL byte".into()))?;
+        let text = CString::new(source).map_err(|_| failed("the source contains a NUL byte".into()))?;
+        let file = CString::new(format!("{name}.cu")).map_err(|_| failed("the name contains a NUL byte".into()))?;
         let arch_option = format!("--gpu-architecture={arch}");
         let options = options.iter().copied().chain([arch_option.as_str()]).map(CString::new);
         let options = options.collect::<std::result::Result<Vec<CString>, _>>();
-        let options = options.map_err(|_| failed("an option or the architecture holds a NUL byte".into()))?;
+        let options = options.map_err(|_| failed("an option or the architecture contains a NUL byte".into()))?;
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
 
-        let mut program = Program { nvrtc, handle: null_mut() };
+        let mut program = CompiledProgram { nvrtc, handle: null_mut() };
         // SAFETY: all strings are terminated and live to the end of this function.
         let result = unsafe {
-            let made = (nvrtc.nvrtcCreateProgram)(&mut program.handle, text.as_ptr(), file.as_ptr(), 0, null(), null());
-            check(nvrtc, "nvrtcCreateProgram", made)?;
+            let created =
+                (nvrtc.nvrtcCreateProgram)(&mut program.handle, text.as_ptr(), file.as_ptr(), 0, null(), null());
+            check(nvrtc, "nvrtcCreateProgram", created)?;
             (nvrtc.nvrtcCompileProgram)(program.handle, options.len() as i32, options.as_ptr())
         };
         if result == nvrtcResult::NVRTC_SUCCESS {
             return Ok(program);
         }
         let size = ("nvrtcGetProgramLogSize", nvrtc.nvrtcGetProgramLogSize);
-        let log = program.taken(size, ("nvrtcGetProgramLog", nvrtc.nvrtcGetProgramLog))?;
-        let log = words_of(&log);
-        Err(failed(if log.trim().is_empty() { words(nvrtc, result) } else { log }))
+        let log = program.fetch_output(size, ("nvrtcGetProgramLog", nvrtc.nvrtcGetProgramLog))?;
+        let log = to_text(&log);
+        Err(failed(if log.trim().is_empty() { error_text(nvrtc, result) } else { log }))
     }
 
     fn image(&self) -> Result<Vec<u8>> {
         let size = ("nvrtcGetCUBINSize", self.nvrtc.nvrtcGetCUBINSize);
-        self.taken(size, ("nvrtcGetCUBIN", self.nvrtc.nvrtcGetCUBIN))
+        self.fetch_output(size, ("nvrtcGetCUBIN", self.nvrtc.nvrtcGetCUBIN))
     }
 
     fn ptx(&self) -> Result<String> {
         let size = ("nvrtcGetPTXSize", self.nvrtc.nvrtcGetPTXSize);
-        self.taken(size, ("nvrtcGetPTX", self.nvrtc.nvrtcGetPTX)).map(|ptx| words_of(&ptx))
+        self.fetch_output(size, ("nvrtcGetPTX", self.nvrtc.nvrtcGetPTX)).map(|ptx| to_text(&ptx))
     }
 
-    /// What `get` gives, as long as `size` says.
-    fn taken(
+    /// Fetches an output of NVRTC: `size` returns its length, `get` its bytes.
+    fn fetch_output(
         &self,
         size: Named<unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult>,
         get: Named<unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> nvrtcResult>,
     ) -> Result<Vec<u8>> {
         let mut bytes = 0;
-        // SAFETY: the size is asked for before a buffer of just that size is filled.
+        // SAFETY: the buffer has exactly the size that NVRTC returned.
         unsafe {
             check(self.nvrtc, size.0, (size.1)(self.handle, &mut bytes))?;
-            let mut taken = vec![0u8; bytes];
-            check(self.nvrtc, get.0, (get.1)(self.handle, taken.as_mut_ptr().cast()))?;
-            Ok(taken)
+            let mut output = vec![0u8; bytes];
+            check(self.nvrtc, get.0, (get.1)(self.handle, output.as_mut_ptr().cast()))?;
+            Ok(output)
         }
     }
 }
 
-/// A call of NVRTC and its name.
+/// A function of NVRTC with its name.
 type Named<F> = (&'static str, F);
 
-/// What NVRTC wrote, without the zero at its end.
-fn words_of(text: &[u8]) -> String {
+/// Converts output of NVRTC to a string, without the terminating zero.
+fn to_text(text: &[u8]) -> String {
     String::from_utf8_lossy(text).trim_end_matches('\0').to_owned()
 }
 
-impl Drop for Program {
+impl Drop for CompiledProgram {
     fn drop(&mut self) {
         if !self.handle.is_null() {
             // SAFETY: the handle came from `nvrtcCreateProgram` and is not used again.
@@ -176,7 +178,7 @@ impl Drop for Program {
     }
 }
 
-fn words(nvrtc: &Nvrtc, result: nvrtcResult) -> String {
+fn error_text(nvrtc: &Nvrtc, result: nvrtcResult) -> String {
     // SAFETY: NVRTC returns a static string for every code.
     unsafe { CStr::from_ptr((nvrtc.nvrtcGetErrorString)(result)).to_string_lossy().into_owned() }
 }
@@ -185,6 +187,6 @@ fn check(nvrtc: &Nvrtc, call: &'static str, result: nvrtcResult) -> Result<()> {
     if result == nvrtcResult::NVRTC_SUCCESS {
         return Ok(());
     }
-    let text = words(nvrtc, result);
+    let text = error_text(nvrtc, result);
     Err(Error::Driver { call, code: result as u32, name: format!("{result:?}"), text })
 }

@@ -1,67 +1,67 @@
-//! How many threads of a kernel a multiprocessor holds, computed from what the kernel takes and what the device has.
+//! Occupancy of a kernel, computed from its resources and the device's properties.
 
 use crate::DeviceInfo;
 
-/// What a kernel takes of a multiprocessor.
+/// Resources that a kernel uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
-pub struct Resources {
-    /// Registers a thread.
+pub struct KernelResources {
+    /// Registers per thread.
     pub registers: u32,
-    /// Shared memory a block that the kernel declares.
+    /// Static shared memory per block.
     pub static_shared_bytes: u32,
-    /// Local memory a thread: registers that did not fit, and arrays indexed at run time.
+    /// Local memory per thread: spilled registers, and arrays indexed at run time.
     pub spill_bytes: u32,
-    /// Threads a block may have, for its registers.
+    /// Maximum threads per block, given its registers.
     pub max_threads_per_block: u32,
 }
 
-/// What keeps a multiprocessor from holding more blocks.
+/// Resource that limits the occupancy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limiter {
-    /// It holds all the threads it can.
+    /// Maximum number of resident threads.
     Threads,
-    /// It holds as many blocks as it can count.
+    /// Maximum number of resident blocks.
     Blocks,
     /// Registers.
     Registers,
     /// Shared memory.
     SharedMemory,
-    /// A block does not fit at all.
+    /// A single block does not fit.
     TooLarge,
 }
 
-/// How full a multiprocessor gets.
+/// Occupancy of a multiprocessor.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Occupancy {
-    /// Blocks that it holds at once.
+    /// Resident blocks.
     pub blocks: u32,
-    /// Warps that it holds at once.
+    /// Resident warps.
     pub warps: u32,
-    /// Those warps as a share of the most it could hold, 0 to 1.
+    /// Resident warps as a fraction of the maximum, 0 to 1.
     pub share: f64,
-    /// What keeps it from holding more.
+    /// Resource that limits it.
     pub limiter: Limiter,
 }
 
 impl Occupancy {
     pub(crate) fn new(info: &DeviceInfo, threads: u32, blocks: u32, limiter: Limiter) -> Occupancy {
         let warps = blocks * threads.div_ceil(info.warp_size.max(1));
-        let most = info.max_threads_per_multiprocessor / info.warp_size.max(1);
-        Occupancy { blocks, warps, share: f64::from(warps) / f64::from(most.max(1)), limiter }
+        let max_warps = info.max_threads_per_multiprocessor / info.warp_size.max(1);
+        Occupancy { blocks, warps, share: f64::from(warps) / f64::from(max_warps.max(1)), limiter }
     }
 }
 
-/// Registers are handed to warps in pieces of so many.
-const REGISTER_PIECE: u32 = 256;
-/// A multiprocessor has four parts with registers of their own.
-const PARTS: u32 = 4;
-/// Shared memory is handed to blocks in pieces of so many bytes.
-const SHARED_PIECE: u32 = 128;
+/// Allocation unit of registers per warp.
+const REGISTER_ALLOCATION_UNIT: u32 = 256;
+/// Partitions of a multiprocessor, each with its own registers.
+const SUBPARTITIONS: u32 = 4;
+/// Allocation unit of shared memory per block, in bytes.
+const SHARED_ALLOCATION_BYTES: u32 = 128;
 
-/// How many blocks of so many threads a multiprocessor holds (CUDA's occupancy calculator;
-/// [`crate::Function::occupancy`] asks the driver).
-pub fn occupancy(info: &DeviceInfo, threads: u32, kernel: Resources, dynamic_shared_bytes: u32) -> Occupancy {
+/// Computes the occupancy like CUDA's occupancy calculator; [`crate::Function::occupancy`] asks the
+/// driver.
+pub fn occupancy(info: &DeviceInfo, threads: u32, kernel: KernelResources, dynamic_shared_bytes: u32) -> Occupancy {
     let full = |blocks, limiter| Occupancy::new(info, threads, blocks, limiter);
     let warps = threads.div_ceil(info.warp_size.max(1));
     let shared_bytes = u64::from(kernel.static_shared_bytes) + u64::from(dynamic_shared_bytes);
@@ -76,13 +76,14 @@ pub fn occupancy(info: &DeviceInfo, threads: u32, kernel: Resources, dynamic_sha
     let by_registers = match kernel.registers {
         0 => u32::MAX,
         registers => {
-            let a_warp = (registers * info.warp_size).next_multiple_of(REGISTER_PIECE);
-            // A part holds whole warps.
-            info.registers_per_multiprocessor / PARTS / a_warp * PARTS / warps
+            let registers_per_warp = (registers * info.warp_size).next_multiple_of(REGISTER_ALLOCATION_UNIT);
+            // A partition holds complete warps.
+            info.registers_per_multiprocessor / SUBPARTITIONS / registers_per_warp * SUBPARTITIONS / warps
         }
     };
-    let a_block = (shared_bytes as u32 + info.reserved_shared_bytes_per_block).next_multiple_of(SHARED_PIECE);
-    let by_shared = info.shared_bytes_per_multiprocessor.checked_div(a_block).unwrap_or(u32::MAX);
+    let shared_per_block =
+        (shared_bytes as u32 + info.reserved_shared_bytes_per_block).next_multiple_of(SHARED_ALLOCATION_BYTES);
+    let by_shared = info.shared_bytes_per_multiprocessor.checked_div(shared_per_block).unwrap_or(u32::MAX);
     let limits = [
         (by_threads, Limiter::Threads),
         (info.max_blocks_per_multiprocessor, Limiter::Blocks),
@@ -99,7 +100,7 @@ mod tests {
     use crate::info::tests::{h200, rtx3060};
 
     #[test]
-    fn counts_are_those_of_the_calculator() {
+    fn results_match_the_occupancy_calculator() {
         let (big, small) = (h200(0), rtx3060(0));
         // device, threads, registers, shared bytes, blocks, limiter
         for (info, threads, registers, shared, blocks, limiter) in [
@@ -118,7 +119,7 @@ mod tests {
             (&small, 1024, 32, 0, 1, Limiter::Threads),
             (&small, 256, 32, 0, 6, Limiter::Threads),
         ] {
-            let kernel = Resources { registers, ..Resources::default() };
+            let kernel = KernelResources { registers, ..KernelResources::default() };
             let got = occupancy(info, threads, kernel, shared);
             assert_eq!(
                 (got.blocks, got.limiter),
@@ -126,9 +127,9 @@ mod tests {
                 "{threads} threads, {registers} registers, {shared}"
             );
         }
-        let full = occupancy(&big, 256, Resources::default(), 0);
+        let full = occupancy(&big, 256, KernelResources::default(), 0);
         assert_eq!((full.warps, full.share), (64, 1.0));
-        let third = occupancy(&small, 1024, Resources::default(), 0);
+        let third = occupancy(&small, 1024, KernelResources::default(), 0);
         assert!((third.share - 2.0 / 3.0).abs() < 1e-9);
     }
 }

@@ -1,24 +1,25 @@
-//! Launches made once and fired many times: parameters lie packed in one place, each can be changed by its number, and
-//! firing allocates nothing.
+//! Prepared launches: parameters are packed once, each can be changed by its index, and launching
+//! does not allocate.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use crate::{Buffer, Error, Function, Geometry, Result, Stream};
+use crate::{Buffer, Error, Function, LaunchConfig, Result, Stream};
 
-/// Parameters of a kernel, each at a multiple of 16 bytes, as much as any of them is aligned to.
-struct Packed {
-    /// In units of 16 bytes, so that the first is aligned. Touched through `addresses` only.
+/// Packed parameters of a kernel, each aligned to 16 bytes, the maximum alignment of a parameter.
+struct PackedParams {
+    /// In units of 16 bytes for alignment. Accessed through `addresses` only.
     _memory: Vec<u128>,
-    /// Where each parameter begins, and its bytes.
+    /// Offset and size of each parameter.
     slots: Vec<(usize, usize)>,
-    /// The address of each, as the driver wants them. They point into `_memory`, which never grows.
+    /// Address of each parameter, as the driver needs them. They point into `_memory`, which never
+    /// grows.
     addresses: Box<[*mut c_void]>,
 }
 
-impl Packed {
-    /// Room for parameters of these sizes, all zeros.
-    fn new(sizes: impl Iterator<Item = usize>) -> Packed {
+impl PackedParams {
+    /// Allocates zeroed memory for parameters of these sizes.
+    fn new(sizes: impl Iterator<Item = usize>) -> PackedParams {
         let (mut slots, mut end) = (vec![], 0);
         for bytes in sizes {
             slots.push((end, bytes));
@@ -27,53 +28,55 @@ impl Packed {
         let mut memory = vec![0u128; end / 16];
         let base = memory.as_mut_ptr().cast::<u8>();
         let addresses = slots.iter().map(|(offset, _)| base.wrapping_add(*offset).cast()).collect();
-        Packed { _memory: memory, slots, addresses }
+        PackedParams { _memory: memory, slots, addresses }
     }
 
-    /// Writes a parameter, if it is as long as that.
+    /// Sets a parameter; fails if its size differs.
     fn set(&mut self, slot: usize, bytes: &[u8]) -> std::result::Result<(), String> {
         match self.slots.get(slot) {
             Some(&(_, length)) if length == bytes.len() => {
-                // SAFETY: the slot lies inside the memory, which is plain integers and has so many bytes for it.
+                // SAFETY: the slot lies inside the memory, which is plain integers and has `length`
+                // bytes for it.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.addresses[slot].cast(), length) };
                 Ok(())
             }
-            Some((_, length)) => Err(format!("parameter {slot} has {length} bytes, given {}", bytes.len())),
-            None => Err(format!("there is no parameter {slot}: it has {}", self.slots.len())),
+            Some((_, length)) => Err(format!("parameter {slot} has {length} bytes, but the value has {}", bytes.len())),
+            None => Err(format!("parameter {slot} does not exist: the kernel has {}", self.slots.len())),
         }
     }
 }
 
 /// A launch with its parameters.
-pub struct Prepared {
+pub struct PreparedLaunch {
     function: Arc<Function>,
-    geometry: Geometry,
-    packed: Packed,
-    /// The buffers behind the pointers, by parameter.
+    config: LaunchConfig,
+    packed: PackedParams,
+    /// Buffers of the pointer parameters.
     buffers: Vec<Arc<Buffer>>,
-    /// Whether each buffer belongs to the device's own stream, so that firing there marks nothing.
-    all_main: bool,
+    /// True if all buffers belong to the main stream, so that a launch there records nothing.
+    all_on_main_stream: bool,
 }
 
-// SAFETY: the addresses point into memory that this value owns; firing reads it, and changes take `&mut self`.
-unsafe impl Send for Prepared {}
+// SAFETY: the addresses point into memory that this value owns; firing reads it, and changes take
+// `&mut self`.
+unsafe impl Send for PreparedLaunch {}
 
 impl Function {
-    /// Prepares a launch: a buffer and an offset into it for each pointer, then the values. What can be refused is
-    /// refused here.
+    /// Prepares a launch: a buffer and a byte offset for each pointer, then the values. All
+    /// validation is done here.
     pub fn prepare(
         self: &Arc<Function>,
-        geometry: Geometry,
+        config: LaunchConfig,
         pointers: &[(Arc<Buffer>, usize)],
         values: &[&[u8]],
-    ) -> Result<Prepared> {
+    ) -> Result<PreparedLaunch> {
         self.device().bind()?;
-        self.takes(pointers.len(), values.iter().map(|value| value.len()))?;
-        self.allow(&geometry)?;
+        self.check_parameters(pointers.len(), values.iter().map(|value| value.len()))?;
+        self.prepare_config(&config)?;
         let (count, value_bytes) = self.parameters();
-        let packed = Packed::new(std::iter::repeat_n(8, count).chain(value_bytes.iter().copied()));
+        let packed = PackedParams::new(std::iter::repeat_n(8, count).chain(value_bytes.iter().copied()));
         let buffers = pointers.iter().map(|(buffer, _)| buffer.clone()).collect();
-        let mut prepared = Prepared { function: self.clone(), geometry, packed, buffers, all_main: true };
+        let mut prepared = PreparedLaunch { function: self.clone(), config, packed, buffers, all_on_main_stream: true };
         for (slot, (buffer, offset)) in pointers.iter().enumerate() {
             prepared.set_pointer(slot, buffer, *offset)?;
         }
@@ -84,70 +87,72 @@ impl Function {
     }
 }
 
-impl Prepared {
-    /// The kernel.
+impl PreparedLaunch {
+    /// Returns the kernel.
     pub fn function(&self) -> &Arc<Function> {
         &self.function
     }
 
-    /// The shape of the launch.
-    pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+    /// Returns the launch configuration.
+    pub fn config(&self) -> &LaunchConfig {
+        &self.config
     }
 
-    /// Changes the shape of the launch.
-    pub fn set_geometry(&mut self, geometry: Geometry) -> Result<()> {
+    /// Changes the launch configuration.
+    pub fn set_config(&mut self, config: LaunchConfig) -> Result<()> {
         self.function.device().bind()?;
-        self.function.allow(&geometry)?;
-        self.geometry = geometry;
+        self.function.prepare_config(&config)?;
+        self.config = config;
         Ok(())
     }
 
-    /// Changes what the pointer of this number, from 0, goes to.
+    /// Changes a pointer parameter, counted from 0.
     pub fn set_pointer(&mut self, slot: usize, buffer: &Arc<Buffer>, offset: usize) -> Result<()> {
         let address = self.function.address(buffer, offset)?;
         let Some(held) = self.buffers.get_mut(slot) else {
-            return Err(self.bad(format!("there is no pointer {slot}: it has {}", self.buffers.len())));
+            return Err(
+                self.invalid_launch(format!("pointer {slot} does not exist: the kernel has {}", self.buffers.len()))
+            );
         };
         *held = buffer.clone();
-        self.packed.set(slot, &address.to_ne_bytes()).map_err(|what| self.bad(what))?;
+        self.packed.set(slot, &address.to_ne_bytes()).map_err(|reason| self.invalid_launch(reason))?;
         let main = crate::pool::DriverBacking::MAIN;
-        self.all_main = self.buffers.iter().all(|buffer| buffer.stream() == main);
+        self.all_on_main_stream = self.buffers.iter().all(|buffer| buffer.stream() == main);
         Ok(())
     }
 
-    /// Changes the value of this number, counted from 0 after the pointers.
+    /// Changes a value parameter, counted from 0 after the pointers.
     pub fn set_value(&mut self, number: usize, bytes: &[u8]) -> Result<()> {
-        self.packed.set(self.buffers.len() + number, bytes).map_err(|what| self.bad(what))
+        self.packed.set(self.buffers.len() + number, bytes).map_err(|reason| self.invalid_launch(reason))
     }
 
-    fn bad(&self, what: String) -> Error {
-        Error::BadLaunch { kernel: self.function.name().into(), what }
+    fn invalid_launch(&self, reason: String) -> Error {
+        Error::InvalidLaunch { kernel: self.function.name().into(), reason }
     }
 
-    /// Launches in the order of the device's own stream, or into this thread's capture.
+    /// Launches on the main stream, or into this thread's capture.
     ///
     /// # Safety
-    /// As for [`Function::launch`].
-    pub unsafe fn fire(&self) -> Result<()> {
+    /// Same as [`Function::launch`].
+    pub unsafe fn launch(&self) -> Result<()> {
         self.function.device().bind()?;
-        if !self.all_main {
-            self.buffers.iter().try_for_each(|buffer| buffer.used_on_main())?;
+        if !self.all_on_main_stream {
+            self.buffers.iter().try_for_each(|buffer| buffer.record_main_stream())?;
         }
-        // SAFETY: the addresses are one a parameter, of the sizes that the kernel was loaded with; the driver only
-        // reads them. The rest is the caller's promise.
-        unsafe { self.function.fire(&self.geometry, None, self.packed.addresses.as_ptr().cast_mut()) }
+        // SAFETY: there is one address per parameter, of the sizes that the kernel was loaded with;
+        // the driver only reads them. The caller guarantees the rest.
+        unsafe { self.function.launch_raw(&self.config, None, self.packed.addresses.as_ptr().cast_mut()) }
     }
 
     /// Launches on another stream. The caller orders streams.
     ///
     /// # Safety
-    /// As for [`Function::launch`].
-    pub unsafe fn fire_on(&self, stream: &Stream) -> Result<()> {
+    /// Same as [`Function::launch`].
+    pub unsafe fn launch_on(&self, stream: &Stream) -> Result<()> {
         self.function.device().bind()?;
-        self.buffers.iter().try_for_each(|buffer| buffer.used_on(stream))?;
-        // SAFETY: as in `fire`.
-        unsafe { self.function.fire(&self.geometry, Some(stream.raw()), self.packed.addresses.as_ptr().cast_mut()) }
+        self.buffers.iter().try_for_each(|buffer| buffer.record_stream(stream))?;
+        // SAFETY: as in `launch`.
+        unsafe { self.function.launch_raw(&self.config, Some(stream.raw()), self.packed.addresses.as_ptr().cast_mut()) }
     }
 }
 
@@ -155,16 +160,16 @@ impl Prepared {
 mod tests {
     use super::*;
 
-    fn read(packed: &Packed, slot: usize) -> Vec<u8> {
+    fn read(packed: &PackedParams, slot: usize) -> Vec<u8> {
         let bytes = packed.slots[slot].1;
-        // SAFETY: the address is of a slot of so many bytes.
+        // SAFETY: the address points to a slot of `bytes` bytes.
         unsafe { std::slice::from_raw_parts(packed.addresses[slot].cast::<u8>(), bytes) }.to_vec()
     }
 
     #[test]
-    fn parameters_are_aligned_apart_and_changeable() {
+    fn parameters_are_aligned_and_do_not_overlap() {
         let sizes = [8, 8, 4, 1, 12, 24, 16, 2];
-        let mut packed = Packed::new(sizes.into_iter());
+        let mut packed = PackedParams::new(sizes.into_iter());
         let value = |slot: usize, round: u8| vec![round.wrapping_mul(31).wrapping_add(slot as u8); sizes[slot]];
         for (slot, &bytes) in sizes.iter().enumerate() {
             assert_eq!(packed.addresses[slot].addr() % 16, 0);
@@ -186,11 +191,11 @@ mod tests {
     }
 
     #[test]
-    fn wrong_sizes_and_numbers_are_refused() {
-        let mut packed = Packed::new([8, 4].into_iter());
-        assert!(packed.set(1, &[0; 8]).unwrap_err().contains("has 4 bytes, given 8"));
-        assert!(packed.set(2, &[0; 4]).unwrap_err().contains("no parameter 2"));
-        let none = Packed::new(std::iter::empty());
+    fn invalid_sizes_and_indices_are_rejected() {
+        let mut packed = PackedParams::new([8, 4].into_iter());
+        assert!(packed.set(1, &[0; 8]).unwrap_err().contains("has 4 bytes, but the value has 8"));
+        assert!(packed.set(2, &[0; 4]).unwrap_err().contains("parameter 2 does not exist"));
+        let none = PackedParams::new(std::iter::empty());
         assert!(none.addresses.is_empty());
     }
 }

@@ -1,31 +1,31 @@
-//! Every kernel that was loaded, and what each takes: for people who ask why a launch is slow.
+//! Registry of loaded kernels and their resources, to diagnose slow launches.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::DeviceInfo;
-use crate::occupancy::Resources;
+use crate::occupancy::KernelResources;
 
-/// A kernel as it was last loaded under its name on a device.
+/// A kernel as last loaded under its name on a device.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct LoadedKernel {
-    /// Its name.
+    /// Name of the kernel.
     pub name: String,
-    /// The number of the device.
+    /// Ordinal of the device.
     pub device: usize,
-    /// The architecture it was made for.
+    /// Architecture of its code.
     pub arch: String,
-    /// What a thread and a block of it take.
+    /// Resources per thread and block.
     #[serde(flatten)]
-    pub resources: Resources,
-    /// How often it was loaded.
+    pub resources: KernelResources,
+    /// Number of times it was loaded.
     pub loads: u64,
-    /// How many of those are loaded now.
+    /// Number of instances that are loaded now.
     pub live: u64,
 }
 
-/// The most kernels kept: eager code may make ever new ones.
-const KEPT: usize = 4096;
+/// Maximum number of kernels in the registry: eager code may create ever new ones.
+const MAX_KERNELS: usize = 4096;
 
 type Kernels = BTreeMap<(usize, String), LoadedKernel>;
 
@@ -34,21 +34,21 @@ fn kernels() -> MutexGuard<'static, Kernels> {
     KERNELS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) fn note_load(info: &DeviceInfo, name: &str, resources: Resources) {
-    load(&mut kernels(), info, name, resources, KEPT);
+pub(crate) fn record_load(info: &DeviceInfo, name: &str, resources: KernelResources) {
+    load(&mut kernels(), info, name, resources, MAX_KERNELS);
 }
 
-pub(crate) fn note_unload(info: &DeviceInfo, name: &str) {
+pub(crate) fn record_unload(info: &DeviceInfo, name: &str) {
     if let Some(kernel) = kernels().get_mut(&(info.ordinal, name.into())) {
         kernel.live = kernel.live.saturating_sub(1);
     }
 }
 
-fn load(kernels: &mut Kernels, info: &DeviceInfo, name: &str, resources: Resources, kept: usize) {
+fn load(kernels: &mut Kernels, info: &DeviceInfo, name: &str, resources: KernelResources, max_kernels: usize) {
     let key = (info.ordinal, name.to_owned());
-    if kernels.len() >= kept && !kernels.contains_key(&key) {
+    if kernels.len() >= max_kernels && !kernels.contains_key(&key) {
         kernels.retain(|_, kernel| kernel.live > 0);
-        if kernels.len() >= kept {
+        if kernels.len() >= max_kernels {
             kernels.pop_first();
         }
     }
@@ -65,7 +65,7 @@ fn load(kernels: &mut Kernels, info: &DeviceInfo, name: &str, resources: Resourc
     kernel.live += 1;
 }
 
-/// The kernels loaded in this process so far, by device and name.
+/// Returns the kernels loaded in this process so far, by device and name.
 pub fn loaded_kernels() -> Vec<LoadedKernel> {
     kernels().values().cloned().collect()
 }
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn loads_are_counted_by_name_and_bounded() {
         let mut kernels = Kernels::new();
-        let resources = |registers| Resources { registers, ..Resources::default() };
+        let resources = |registers| KernelResources { registers, ..KernelResources::default() };
         load(&mut kernels, &h200(0), "add", resources(16), 3);
         load(&mut kernels, &h200(0), "add", resources(18), 3);
         load(&mut kernels, &h200(1), "add", resources(18), 3);

@@ -1,32 +1,33 @@
-//! The ring against an engine that copies as late as it may.
+//! Tests of the ring with an engine that copies as late as possible.
 
 use std::collections::BTreeMap;
 
 use super::*;
 use crate::context::invalid;
 
-/// Copies happen in order, and only when somebody waits: whoever touches staged bytes too early spoils the result.
-struct Lazy {
+/// An engine whose copies run in order, and only when waited for: an access of staged bytes before
+/// that gives a wrong result.
+struct LazyEngine {
     staged: Vec<u8>,
     device: Vec<u8>,
-    /// Copies not done yet, by number: range, place, whether to the device.
+    /// Pending copies by number: range, offset, true if to the device.
     started: BTreeMap<usize, (Range<usize>, usize, bool)>,
     next: usize,
     retired: usize,
     waits: usize,
-    /// The number of the copy that fails to start.
+    /// Number of the copy that fails to start.
     fails: Option<usize>,
 }
 
-impl Lazy {
-    fn new(ring_bytes: usize, device: Vec<u8>) -> Lazy {
+impl LazyEngine {
+    fn new(ring_bytes: usize, device: Vec<u8>) -> LazyEngine {
         let started = BTreeMap::new();
-        Lazy { staged: vec![0xee; ring_bytes], device, started, next: 0, retired: 0, waits: 0, fails: None }
+        LazyEngine { staged: vec![0xee; ring_bytes], device, started, next: 0, retired: 0, waits: 0, fails: None }
     }
 
     fn start(&mut self, range: Range<usize>, at: usize, up: bool) -> Result<usize> {
         if self.fails == Some(self.next) {
-            return Err(invalid("copy", "made to fail".into()));
+            return Err(invalid("copy", "injected failure".into()));
         }
         self.started.insert(self.next, (range, at, up));
         self.next += 1;
@@ -47,12 +48,12 @@ impl Lazy {
     }
 }
 
-impl Engine for Lazy {
+impl CopyEngine for LazyEngine {
     type Ticket = usize;
 
     fn memory(&mut self, range: Range<usize>) -> &mut [u8] {
         let busy = |other: &Range<usize>| other.start < range.end && range.start < other.end;
-        assert!(!self.started.values().any(|(other, ..)| busy(other)), "{range:?} is on its way");
+        assert!(!self.started.values().any(|(other, ..)| busy(other)), "{range:?} is in flight");
         &mut self.staged[range]
     }
 
@@ -85,36 +86,36 @@ fn noise(bytes: usize, seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn every_size_arrives_whole_both_ways() {
+fn copies_of_every_size_are_complete_in_both_directions() {
     for ring_bytes in [256, 1000, 4096, 10_000] {
         let (mut up, mut down) = (Ring::new(ring_bytes), Ring::new(ring_bytes));
         for (n, bytes) in [0, 1, 255, 256, 257, 999, 1000, 1001, 4095, 4096, 50_000].into_iter().enumerate() {
             let data = noise(bytes, n as u64);
-            let mut engine = Lazy::new(ring_bytes, vec![0; bytes]);
+            let mut engine = LazyEngine::new(ring_bytes, vec![0; bytes]);
             upload(&mut up, &mut engine, &data).unwrap();
             engine.run_to(usize::MAX);
             assert!(engine.device == data, "{bytes} bytes up through {ring_bytes}");
-            up = Ring::new(ring_bytes); // its tickets were this engine's
+            up = Ring::new(ring_bytes); // tickets belong to one engine
 
-            let mut engine = Lazy::new(ring_bytes, data.clone());
+            let mut engine = LazyEngine::new(ring_bytes, data.clone());
             let mut out = vec![0; bytes];
             download(&mut down, &mut engine, &mut out).unwrap();
             assert!(out == data, "{bytes} bytes down through {ring_bytes}");
-            assert_eq!(engine.retired, engine.next, "every ticket is given back");
+            assert_eq!(engine.retired, engine.next, "every ticket is released");
         }
     }
 }
 
 #[test]
-fn small_uploads_wait_for_nothing_until_the_ring_is_full() {
-    let mut engine = Lazy::new(64 * GRAIN, vec![0; 8]);
-    let mut ring = Ring::new(64 * GRAIN);
+fn small_uploads_do_not_wait_until_the_ring_is_full() {
+    let mut engine = LazyEngine::new(64 * CHUNK_ALIGNMENT, vec![0; 8]);
+    let mut ring = Ring::new(64 * CHUNK_ALIGNMENT);
     for n in 0..64u64 {
         upload(&mut ring, &mut engine, &n.to_le_bytes()).unwrap();
         assert_eq!(engine.waits, 0, "upload {n}");
     }
     upload(&mut ring, &mut engine, &99u64.to_le_bytes()).unwrap();
-    assert_eq!(engine.waits, 1, "only the oldest is in the way");
+    assert_eq!(engine.waits, 1, "only the oldest overlaps");
     engine.run_to(usize::MAX);
     assert_eq!(engine.device, 99u64.to_le_bytes());
 }
@@ -123,7 +124,7 @@ fn small_uploads_wait_for_nothing_until_the_ring_is_full() {
 fn random_sizes_share_a_ring() {
     let ring_bytes = 8192;
     let mut ring = Ring::new(ring_bytes);
-    let mut engine = Lazy::new(ring_bytes, vec![0; 20_000]);
+    let mut engine = LazyEngine::new(ring_bytes, vec![0; 20_000]);
     for round in 0..2000u64 {
         let seed = noise(2, round);
         let bytes = (usize::from(seed[0]) << 8 | usize::from(seed[1])) % 20_000;
@@ -141,11 +142,11 @@ fn a_failure_leaves_the_ring_usable() {
     for fails in 0..5 {
         let data = noise(5000, 7);
         let mut ring = Ring::new(2048);
-        let mut engine = Lazy::new(2048, data.clone());
+        let mut engine = LazyEngine::new(2048, data.clone());
         engine.fails = Some(fails);
         let mut out = vec![0; 5000];
         let failed = download(&mut ring, &mut engine, &mut out);
-        assert_eq!(failed.is_err(), fails < 3, "5000 bytes are three pieces");
+        assert_eq!(failed.is_err(), fails < 3, "5000 bytes are three chunks");
         assert_eq!(engine.retired, engine.next);
         engine.fails = None;
         download(&mut ring, &mut engine, &mut out).unwrap();

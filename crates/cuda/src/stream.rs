@@ -1,82 +1,83 @@
-//! Streams, on which work runs in order, and events, points in that order that can be waited for and timed.
+//! Streams and events.
 
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
-use bornite_support::waiting;
+use bornite_support::time_device_wait;
 
 use crate::{Device, Result, pool};
 
-/// A stream of the driver, and its number at the device's pool.
+/// A driver stream with its id in the device's pool.
 #[derive(Clone, Copy)]
-pub(crate) struct Lane {
+pub(crate) struct PooledStream {
     pub handle: cu::CUstream,
-    pub number: pool::Stream,
+    pub id: pool::StreamId,
 }
 
 /// A sequence of work on a device. Work on different streams may overlap; events order it.
 pub struct Stream {
     device: Arc<Device>,
-    lane: Lane,
-    /// Whether it is handed on to the next who asks for a stream.
-    ours: bool,
+    inner: PooledStream,
+    /// If set, the stream is returned to the device when dropped.
+    owned: bool,
 }
 
-// SAFETY: a stream is a driver handle, which the driver allows any thread to use once the context is current there.
+// SAFETY: a stream is a driver handle, which the driver allows any thread to use once the context
+// is current there.
 unsafe impl Send for Stream {}
 // SAFETY: as above.
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// A stream of one's own. Dropped, it finishes its work and serves whoever asks next.
+    /// Creates a stream. When dropped, it finishes its work and is reused.
     pub fn new(device: &Arc<Device>) -> Result<Stream> {
-        Ok(Stream { device: device.clone(), lane: device.take_lane()?, ours: true })
+        Ok(Stream { device: device.clone(), inner: device.take_stream()?, owned: true })
     }
 
-    /// The device's own stream, that of all work which names no other.
+    /// Returns the device's main stream, which is used unless another one is specified.
     pub fn main(device: &Arc<Device>) -> Stream {
-        Stream { device: device.clone(), lane: device.main_lane(), ours: false }
+        Stream { device: device.clone(), inner: device.main_stream(), owned: false }
     }
 
-    /// The device's stream for copies to it.
-    pub fn up(device: &Arc<Device>) -> Stream {
-        Stream { device: device.clone(), lane: device.copy_lanes[0], ours: false }
+    /// Returns the device's stream for host-to-device copies.
+    pub fn h2d(device: &Arc<Device>) -> Stream {
+        Stream { device: device.clone(), inner: device.copy_streams[0], owned: false }
     }
 
-    /// The device's stream for copies from it.
-    pub fn down(device: &Arc<Device>) -> Stream {
-        Stream { device: device.clone(), lane: device.copy_lanes[1], ours: false }
+    /// Returns the device's stream for device-to-host copies.
+    pub fn d2h(device: &Arc<Device>) -> Stream {
+        Stream { device: device.clone(), inner: device.copy_streams[1], owned: false }
     }
 
-    /// Its device.
+    /// Returns its device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// Its number at the device's pool.
-    pub fn number(&self) -> pool::Stream {
-        self.lane.number
+    /// Returns its id in the device's pool.
+    pub fn id(&self) -> pool::StreamId {
+        self.inner.id
     }
 
-    /// The driver's handle, a `CUstream`, for libraries that want one.
+    /// Returns the driver's handle, a `CUstream`, for other libraries.
     pub fn handle(&self) -> *mut std::ffi::c_void {
-        self.lane.handle.cast()
+        self.inner.handle.cast()
     }
 
     pub(crate) fn raw(&self) -> cu::CUstream {
-        self.lane.handle
+        self.inner.handle
     }
 
     /// Waits until all its work is done.
     pub fn synchronize(&self) -> Result<()> {
         self.device.bind()?;
         // SAFETY: streams are never destroyed.
-        let result = waiting(|| unsafe { (self.device.driver.cuStreamSynchronize)(self.raw()) });
+        let result = time_device_wait(|| unsafe { (self.device.driver.cuStreamSynchronize)(self.raw()) });
         self.device.check("cuStreamSynchronize", result)
     }
 
-    /// Whether all its work is done.
+    /// Returns true if all its work is done.
     pub fn is_idle(&self) -> Result<bool> {
         self.device.bind()?;
         // SAFETY: streams are never destroyed.
@@ -86,15 +87,16 @@ impl Stream {
         }
     }
 
-    /// Has its further work wait until an event has happened, also one of another device.
+    /// Makes its later work wait for an event, possibly of another device.
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.device.bind()?;
-        // SAFETY: both handles are alive; the wait is for the event's state now, so that the event may be used again.
+        // SAFETY: both handles are alive; the wait is for the event's state now, so that the event
+        // may be used again.
         let result = unsafe { (self.device.driver.cuStreamWaitEvent)(self.raw(), event.handle, 0) };
         self.device.check("cuStreamWaitEvent", result)
     }
 
-    /// Has its further work wait for all that another stream was given so far.
+    /// Makes its later work wait for all work enqueued on another stream so far.
     pub fn wait_for(&self, other: &Stream) -> Result<()> {
         if self.raw() == other.raw() {
             return Ok(());
@@ -104,7 +106,7 @@ impl Stream {
         self.wait(&event)
     }
 
-    /// Marks the work given to it so far.
+    /// Records an event after the work enqueued so far.
     pub fn record(&self) -> Result<Event> {
         let event = Event::timed(&self.device)?;
         event.record(self)?;
@@ -114,8 +116,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.ours {
-            self.device.give_lane(self.lane);
+        if self.owned {
+            self.device.return_stream(self.inner);
         }
     }
 }
@@ -127,23 +129,24 @@ pub struct Event {
     timed: bool,
 }
 
-// SAFETY: an event is a driver handle, which the driver allows any thread to use once the context is current there.
+// SAFETY: an event is a driver handle, which the driver allows any thread to use once the context
+// is current there.
 unsafe impl Send for Event {}
 // SAFETY: as above.
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// An event that takes the time.
+    /// Creates an event that records the time.
     pub fn timed(device: &Arc<Device>) -> Result<Event> {
         Ok(Event { device: device.clone(), handle: device.take_event(true)?, timed: true })
     }
 
-    /// An event that only orders, which costs less.
+    /// Creates an event without timing, which costs less.
     pub fn untimed(device: &Arc<Device>) -> Result<Event> {
         Ok(Event { device: device.clone(), handle: device.take_event(false)?, timed: false })
     }
 
-    /// Puts the event behind all work given to a stream so far.
+    /// Records the event after all work enqueued on a stream so far.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.record_raw(stream.raw())
     }
@@ -154,7 +157,7 @@ impl Event {
         self.device.check("cuEventRecord", unsafe { (self.device.driver.cuEventRecord)(self.handle, stream) })
     }
 
-    /// Whether the work before it is done.
+    /// Returns true if the work before it is done.
     pub fn is_done(&self) -> Result<bool> {
         self.device.bind()?;
         // SAFETY: the event is alive.
@@ -168,11 +171,11 @@ impl Event {
     pub fn synchronize(&self) -> Result<()> {
         self.device.bind()?;
         // SAFETY: the event is alive.
-        let result = waiting(|| unsafe { (self.device.driver.cuEventSynchronize)(self.handle) });
+        let result = time_device_wait(|| unsafe { (self.device.driver.cuEventSynchronize)(self.handle) });
         self.device.check("cuEventSynchronize", result)
     }
 
-    /// Milliseconds between an earlier event and this one, both timed, recorded and done.
+    /// Returns the milliseconds since an earlier event; both must have timing and be done.
     pub fn ms_since(&self, earlier: &Event) -> Result<f64> {
         self.device.bind()?;
         let mut ms = 0.0;
@@ -185,7 +188,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // A stream that was told to wait for it keeps waiting for what it was then.
-        self.device.give_event(self.handle, self.timed);
+        // A stream that waits for it keeps waiting for the recorded state.
+        self.device.return_event(self.handle, self.timed);
     }
 }

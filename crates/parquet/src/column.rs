@@ -1,4 +1,5 @@
-//! Values of one column, page by page: a chunk has a dictionary, perhaps, then pages of values.
+//! Reader of one column, page by page. A column chunk has an optional dictionary page, then data
+//! pages.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,14 +7,16 @@ use std::os::unix::fs::FileExt;
 use crate::compression::decompress;
 use crate::footer::{Chunk, Column};
 use crate::thrift::{FALSE, INT, Reader, STRUCT, TRUE};
-use crate::values::{Dictionary, Levels, Page};
+use crate::values::{DefinitionLevels, Dictionary, Page};
 use crate::{ColumnType, Error, Result, code};
 
-/// Bytes read for a header at first; one with statistics of long texts takes more, up to the limit.
+/// Bytes read for a page header at first; a header with statistics of long texts takes more, up to
+/// the limit.
 const HEADER_BYTES: u64 = 4 << 10;
-const LARGEST_HEADER: u64 = 16 << 20;
-/// Most values in a page, which has some thousands: more are taken for damage.
-const MOST_VALUES: u64 = 1 << 24;
+const MAX_HEADER_BYTES: u64 = 16 << 20;
+/// Maximum number of values in a page. Pages have some thousands; a larger count is taken for
+/// damage.
+const MAX_PAGE_VALUES: u64 = 1 << 24;
 
 /// Position in a column.
 pub(crate) struct ColumnReader<'a> {
@@ -23,11 +26,11 @@ pub(crate) struct ColumnReader<'a> {
     chunk: Chunk,
     /// Offset of the next page in the file.
     at: u64,
-    /// Values of the chunk in pages that are still to come.
-    left: u64,
+    /// Values in the pages of the chunk that are not read yet.
+    remaining: u64,
     dictionary: Dictionary,
     page: Option<Page>,
-    /// Number of rows up to the current one.
+    /// Number of rows up to and including the current one.
     row: u64,
 }
 
@@ -38,7 +41,7 @@ struct Header {
     values: u64,
     encoding: i64,
     level_encoding: i64,
-    /// Of the second version of data pages, which has levels before the compressed part.
+    /// Only in data page v2, where the levels precede the compressed part.
     level_bytes: u64,
     repetition_bytes: u64,
     is_compressed: bool,
@@ -47,16 +50,26 @@ struct Header {
 impl<'a> ColumnReader<'a> {
     pub(crate) fn new(file: &'a File, column: &Column, kind: ColumnType) -> ColumnReader<'a> {
         let (dictionary, optional) = (Dictionary::default(), column.optional);
-        ColumnReader { file, kind, optional, chunk: Chunk::default(), at: 0, left: 0, dictionary, page: None, row: 0 }
+        ColumnReader {
+            file,
+            kind,
+            optional,
+            chunk: Chunk::default(),
+            at: 0,
+            remaining: 0,
+            dictionary,
+            page: None,
+            row: 0,
+        }
     }
 
-    /// Goes on with another chunk.
+    /// Continues with another chunk.
     pub(crate) fn start(&mut self, chunk: Chunk) {
-        (self.at, self.left, self.chunk) = (chunk.start, chunk.values, chunk);
+        (self.at, self.remaining, self.chunk) = (chunk.start, chunk.values, chunk);
         (self.dictionary, self.page) = (Dictionary::default(), None);
     }
 
-    /// Number of rows up to the current one, rows without a value included.
+    /// Number of rows up to and including the current one, rows without a value included.
     pub(crate) fn row(&self) -> u64 {
         self.row
     }
@@ -71,8 +84,8 @@ impl<'a> ColumnReader<'a> {
         self.page.as_ref().map_or(&[], |page| page.value(&self.dictionary))
     }
 
-    /// Moves to the next value of the chunk that is there; `false` at the end of the chunk. A page and the
-    /// `held_elsewhere` bytes of other columns may take `limit` bytes.
+    /// Moves to the next value that is not null; returns `false` at the end of the chunk. A page
+    /// and the `held_elsewhere` bytes of other columns may take `limit` bytes in total.
     pub(crate) fn advance(&mut self, limit: u64, held_elsewhere: u64) -> Result<bool> {
         loop {
             if let Some(page) = &mut self.page
@@ -81,7 +94,7 @@ impl<'a> ColumnReader<'a> {
                 return Ok(true);
             }
             self.page = None;
-            if self.left == 0 {
+            if self.remaining == 0 {
                 return Ok(false);
             }
             self.load(limit, held_elsewhere)?;
@@ -92,19 +105,19 @@ impl<'a> ColumnReader<'a> {
     fn load(&mut self, limit: u64, held_elsewhere: u64) -> Result<()> {
         let header = self.header()?;
         let Header { kind, length, compressed, values, .. } = header;
-        if compressed > self.chunk.end - self.at || values > MOST_VALUES {
+        if compressed > self.chunk.end - self.at || values > MAX_PAGE_VALUES {
             return Err(Error::damaged(format!(
-                "a page of {compressed} bytes ({length} decompressed, {values} values) is too large to be true"
+                "a page header declares {compressed} bytes ({length} decompressed, {values} values), which is impossible"
             )));
         }
-        // A dictionary stays while pages are read, with an index of its entries.
+        // A dictionary stays in memory while pages are read, with an index of its entries.
         let limit_bytes = if kind == code::DICTIONARY_PAGE { limit / 4 } else { limit };
-        // Bytes that do not compress grow a little.
+        // Incompressible data grows a little.
         let grown = limit_bytes.saturating_add(limit_bytes / 8);
         if length > limit_bytes || length.saturating_add(held_elsewhere) > limit || compressed > grown {
             let beside = match held_elsewhere {
                 0 => String::new(),
-                bytes => format!(", beside {bytes} bytes of other columns"),
+                bytes => format!(", in addition to {bytes} bytes of other columns"),
             };
             let what = format!("a page has {compressed} bytes, {length} decompressed{beside}");
             return Err(Error::TooLarge { what, limit_bytes });
@@ -113,8 +126,9 @@ impl<'a> ColumnReader<'a> {
         self.file.read_exact_at(&mut bytes, self.at)?;
         self.at += compressed;
         match kind {
-            code::DATA_PAGE | code::DATA_PAGE_V2 if values > self.left => {
-                let what = format!("a page has {values} values, of {} that are left in its column chunk", self.left);
+            code::DATA_PAGE | code::DATA_PAGE_V2 if values > self.remaining => {
+                let what =
+                    format!("a page has {values} values, but only {} remain in its column chunk", self.remaining);
                 return Err(Error::damaged(what));
             }
             code::DATA_PAGE => self.page = Some(self.data_page(&header, bytes)?),
@@ -125,11 +139,11 @@ impl<'a> ColumnReader<'a> {
                 self.dictionary = Dictionary::new(bytes, values)?;
                 return Ok(());
             }
-            // Pages of an index, which nothing here needs, and dictionaries of integers, which are not supported: their
-            // data page fails.
+            // Index pages, which are not needed, and dictionaries of integers, which are not
+            // supported: their data page fails.
             _ => return Ok(()),
         }
-        self.left -= values;
+        self.remaining -= values;
         Ok(())
     }
 
@@ -138,12 +152,12 @@ impl<'a> ColumnReader<'a> {
         let (mut levels, mut start) = (None, 0);
         if self.optional {
             if header.level_encoding != code::RLE {
-                let what = "a page has levels in an encoding that is not supported";
+                let what = "a page has definition levels in an encoding that is not supported";
                 return Err(Error::Unsupported(what.into()));
             }
-            let (size, rest) = bytes.split_first_chunk::<4>().ok_or_else(too_short)?;
+            let (size, rest) = bytes.split_first_chunk::<4>().ok_or_else(page_too_short)?;
             let size = u32::from_le_bytes(*size) as usize;
-            levels = Some(Levels::new(rest.get(..size).ok_or_else(too_short)?.to_vec()));
+            levels = Some(DefinitionLevels::new(rest.get(..size).ok_or_else(page_too_short)?.to_vec()));
             start = 4 + size;
         }
         Page::new(self.kind, header.encoding, header.values, levels, bytes, start)
@@ -152,39 +166,39 @@ impl<'a> ColumnReader<'a> {
     fn data_page_v2(&self, header: &Header, mut bytes: Vec<u8>) -> Result<Page> {
         let before = header.repetition_bytes.saturating_add(header.level_bytes);
         if before > bytes.len() as u64 || before > header.length {
-            return Err(too_short());
+            return Err(page_too_short());
         }
         let levels = bytes[header.repetition_bytes as usize..before as usize].to_vec();
-        let levels = self.optional.then(|| Levels::new(levels));
+        let levels = self.optional.then(|| DefinitionLevels::new(levels));
         bytes.drain(..before as usize);
         let codec = if header.is_compressed { self.chunk.codec } else { code::UNCOMPRESSED };
         let length = (header.length - before) as usize;
-        // No values, no bytes: not even those of an empty compressed page.
+        // A page without values has no bytes, not even those of an empty compressed page.
         let bytes = if length == 0 { vec![] } else { decompress(codec, bytes, length)? };
         Page::new(self.kind, header.encoding, header.values, levels, bytes, 0)
     }
 
     fn header(&mut self) -> Result<Header> {
-        let left = self.chunk.end - self.at;
+        let remaining = self.chunk.end - self.at;
         let mut size = HEADER_BYTES;
         loop {
-            let mut bytes = vec![0; size.min(left) as usize];
+            let mut bytes = vec![0; size.min(remaining) as usize];
             self.file.read_exact_at(&mut bytes, self.at)?;
             let mut reader = Reader::new(&bytes);
             match header(&mut reader) {
                 Ok(header) => {
-                    self.at += reader.at() as u64;
+                    self.at += reader.position() as u64;
                     return Ok(header);
                 }
-                Err(Error::Truncated) if size < left && size < LARGEST_HEADER => size *= 16,
+                Err(Error::Truncated) if size < remaining && size < MAX_HEADER_BYTES => size *= 16,
                 Err(error) => return Err(error),
             }
         }
     }
 }
 
-fn too_short() -> Error {
-    Error::damaged("a page is shorter than what should be in it")
+fn page_too_short() -> Error {
+    Error::damaged("a page is shorter than its contents")
 }
 
 fn header(reader: &mut Reader<'_>) -> Result<Header> {
@@ -204,7 +218,7 @@ fn header(reader: &mut Reader<'_>) -> Result<Header> {
             (1, INT) => header.kind = reader.number()?,
             (2, INT) => header.length = reader.count()?,
             (3, INT) => header.compressed = reader.count()?,
-            // Of data pages and dictionaries, then of the second version of data pages.
+            // Data page and dictionary page headers; data page v2 follows below.
             (5 | 7, STRUCT) => reader.fields(|reader, inner, kind| {
                 match (inner, kind) {
                     (1, INT) => header.values = reader.count()?,

@@ -1,4 +1,4 @@
-//! Schema and locations of column chunks, from the end of the file.
+//! File footer: the schema and the locations of the column chunks.
 
 use std::fs::File;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use bornite_support::quoted;
 use crate::thrift::{BINARY, INT, LIST, Reader, STRUCT};
 use crate::{ColumnType, Error, MAGIC, Result, code};
 
-const TYPES: [&str; 8] = ["booleans", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "text", "bytes of fixed length"];
+const TYPES: [&str; 8] = ["booleans", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "text", "fixed-length byte arrays"];
 
-/// Most elements of a schema: far more columns than tables have.
-const MOST_ELEMENTS: usize = 1 << 16;
+/// Maximum number of elements of a schema: far more columns than tables have.
+const MAX_SCHEMA_ELEMENTS: usize = 1 << 16;
 
 /// Footer of a file. Row groups are decoded one at a time: a small footer can describe very many.
 pub(crate) struct Footer {
@@ -23,14 +23,14 @@ pub(crate) struct Footer {
     file_bytes: u64,
 }
 
-/// Column of the table, which may be a group of nested ones.
+/// Top-level column, which may be a group of nested ones.
 pub(crate) struct Column {
     pub name: String,
-    /// Type of the values, or the name of one that is not supported.
+    /// Type of the values; the error is the name of an unsupported type.
     pub kind: std::result::Result<ColumnType, &'static str>,
-    /// Whether values may be missing.
+    /// True if values may be null.
     pub optional: bool,
-    /// Index of its first chunk in each row group.
+    /// Index of its first column chunk in each row group.
     pub leaf: usize,
 }
 
@@ -39,14 +39,14 @@ pub(crate) struct Column {
 pub(crate) struct Chunk {
     pub codec: i64,
     pub values: u64,
-    /// Offsets of its pages in the file, which has at least `end` bytes.
+    /// Byte range of its pages in the file, which has at least `end` bytes.
     pub start: u64,
     pub end: u64,
 }
 
 /// Element of a schema: a column or a group of columns.
 #[derive(Default)]
-struct Element {
+struct SchemaElement {
     kind: Option<i64>,
     repetition: i64,
     name: String,
@@ -54,12 +54,12 @@ struct Element {
 }
 
 impl Footer {
-    /// Reads a footer of at most `limit_bytes` bytes.
+    /// Reads the footer, which may have at most `limit_bytes` bytes.
     pub(crate) fn read(file: &File, file_bytes: u64, limit_bytes: u64) -> Result<Footer> {
         let (mut head, mut tail) = ([0; 4], [0; 8]);
-        let not = || Error::damaged("this is not a Parquet file, or only a part of one");
+        let not_parquet = || Error::damaged("not a Parquet file, or a truncated one");
         if file_bytes < 12 {
-            return Err(not());
+            return Err(not_parquet());
         }
         file.read_exact_at(&mut head, 0)?;
         file.read_exact_at(&mut tail, file_bytes - 8)?;
@@ -67,11 +67,11 @@ impl Footer {
             return Err(Error::Unsupported("the file is encrypted, which is not supported".into()));
         }
         if head != MAGIC || &tail[4..] != MAGIC {
-            return Err(not());
+            return Err(not_parquet());
         }
         let length = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
         if length > file_bytes - 12 {
-            return Err(Error::damaged(format!("its footer should have {length} bytes, more than the file")));
+            return Err(Error::damaged(format!("its footer declares {length} bytes, more than the file has")));
         }
         if length > limit_bytes {
             return Err(Error::TooLarge { what: format!("its footer has {length} bytes"), limit_bytes });
@@ -84,13 +84,13 @@ impl Footer {
             match (field, kind) {
                 (2, LIST) => {
                     let count = reader.structs()?;
-                    if count > MOST_ELEMENTS {
-                        return Err(Error::damaged(format!("its schema has more than {MOST_ELEMENTS} elements")));
+                    if count > MAX_SCHEMA_ELEMENTS {
+                        return Err(Error::damaged(format!("its schema has more than {MAX_SCHEMA_ELEMENTS} elements")));
                     }
                     schema = (0..count).map(|_| element(reader)).collect::<Result<_>>()?;
                 }
                 (4, LIST) => {
-                    groups = Some(reader.at());
+                    groups = Some(reader.position());
                     return Ok(false);
                 }
                 _ => return Ok(false),
@@ -100,15 +100,15 @@ impl Footer {
         Ok(Footer { columns: columns(schema), bytes, groups, file_bytes })
     }
 
-    /// Row groups, with the chunks of `leaves`.
-    pub(crate) fn groups(&self, leaves: Range<usize>) -> Result<Groups<'_>> {
+    /// Returns the row groups, with the column chunks of `leaves`.
+    pub(crate) fn groups(&self, leaves: Range<usize>) -> Result<RowGroups<'_>> {
         let mut reader = Reader::new(self.groups.map_or(&[0], |at| &self.bytes[at..]));
-        Ok(Groups { left: reader.structs()?, reader, leaves, file_bytes: self.file_bytes })
+        Ok(RowGroups { remaining: reader.structs()?, reader, leaves, file_bytes: self.file_bytes })
     }
 }
 
-fn element(reader: &mut Reader<'_>) -> Result<Element> {
-    let mut element = Element::default();
+fn element(reader: &mut Reader<'_>) -> Result<SchemaElement> {
+    let mut element = SchemaElement::default();
     reader.fields(|reader, field, kind| {
         match (field, kind) {
             (1, INT) => element.kind = Some(reader.number()?),
@@ -122,25 +122,25 @@ fn element(reader: &mut Reader<'_>) -> Result<Element> {
     Ok(element)
 }
 
-/// Columns at the top of a schema.
-fn columns(schema: Vec<Element>) -> Vec<Column> {
+/// Top-level columns of a schema.
+fn columns(schema: Vec<SchemaElement>) -> Vec<Column> {
     let (mut columns, mut leaf) = (vec![], 0);
-    // Elements still to come in each open group. The first element is the root.
+    // Remaining elements in each open group. The first element of the schema is the root.
     let mut open: Vec<u64> = vec![];
     for element in schema.into_iter().skip(1) {
-        let Element { kind, repetition, name, children } = element;
+        let SchemaElement { kind, repetition, name, children } = element;
         match open.last_mut() {
-            Some(left) => *left -= 1,
+            Some(remaining) => *remaining -= 1,
             None => {
                 let kind = match kind {
-                    _ if children > 0 || !(0..=1).contains(&repetition) => Err("lists or structures"),
+                    _ if children > 0 || !(0..=1).contains(&repetition) => Err("lists or structs"),
                     Some(code::BYTE_ARRAY) => Ok(ColumnType::Text),
                     Some(code::INT64) => Ok(ColumnType::Int),
                     Some(kind) => {
                         let name = usize::try_from(kind).ok().and_then(|kind| TYPES.get(kind).copied());
                         Err(name.unwrap_or("an unknown type"))
                     }
-                    None => Err("lists or structures"),
+                    None => Err("lists or structs"),
                 };
                 columns.push(Column { name, kind, optional: repetition == 1, leaf });
             }
@@ -158,37 +158,37 @@ fn columns(schema: Vec<Element>) -> Vec<Column> {
 }
 
 /// Decoder of row groups.
-pub(crate) struct Groups<'a> {
+pub(crate) struct RowGroups<'a> {
     reader: Reader<'a>,
-    left: usize,
+    remaining: usize,
     leaves: Range<usize>,
     file_bytes: u64,
 }
 
-/// Rows of all columns that are stored together.
-pub(crate) struct Group {
+/// A row group: some rows of all columns.
+pub(crate) struct RowGroup {
     pub rows: Option<u64>,
-    /// Chunks of the leaves asked for; `None` where there is none within the file.
+    /// Column chunks of the requested leaves; `None` for one that is missing or outside the file.
     pub chunks: Vec<Option<Chunk>>,
 }
 
-impl Group {
-    /// Chunk of one of the columns asked for.
+impl RowGroup {
+    /// Returns the column chunk of a requested column.
     pub(crate) fn chunk(&self, n: usize, column: &Column) -> Result<Chunk> {
         self.chunks.get(n).copied().flatten().ok_or_else(|| {
             let name = quoted(&column.name);
-            Error::damaged(format!("a group of rows has no part of the column {name} within the file"))
+            Error::damaged(format!("a row group has no chunk of the column {name} within the file"))
         })
     }
 }
 
-impl Groups<'_> {
-    pub(crate) fn next(&mut self) -> Result<Option<Group>> {
-        if self.left == 0 {
+impl RowGroups<'_> {
+    pub(crate) fn next(&mut self) -> Result<Option<RowGroup>> {
+        if self.remaining == 0 {
             return Ok(None);
         }
-        self.left -= 1;
-        let mut group = Group { rows: None, chunks: vec![None; self.leaves.len()] };
+        self.remaining -= 1;
+        let mut group = RowGroup { rows: None, chunks: vec![None; self.leaves.len()] };
         self.reader.fields(|reader, field, kind| {
             match (field, kind) {
                 (1, LIST) => {
@@ -208,7 +208,7 @@ impl Groups<'_> {
     }
 }
 
-/// Chunk of a column; `None` if it lies outside the file.
+/// Reads the location of a column chunk; `None` if it lies outside the file.
 fn column_chunk(reader: &mut Reader<'_>, file_bytes: u64) -> Result<Option<Chunk>> {
     let mut found = None;
     reader.fields(|reader, field, kind| {
@@ -228,7 +228,7 @@ fn column_chunk(reader: &mut Reader<'_>, file_bytes: u64) -> Result<Option<Chunk
             }
             Ok(true)
         })?;
-        // Some writers leave a zero where there is no dictionary.
+        // Some writers store 0 if there is no dictionary.
         chunk.start = dictionary.filter(|&at| at > 0).map_or(data, |at| at.min(data));
         let end = chunk.start.checked_add(length).filter(|end| *end <= file_bytes);
         found = end.map(|end| Chunk { end, ..chunk });

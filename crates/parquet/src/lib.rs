@@ -1,40 +1,41 @@
-//! Parquet files of text and integers: one text column, or complete rows.
+//! Reader and writer of Parquet files with columns of text and integers.
 //!
 //! | to see | look in |
 //! |---|---|
-//! | files read: schema, one text column, rows | [`Table`], [`TextColumn`], [`Rows`] (`read.rs`) |
-//! | files written | [`TableWriter`] (`write.rs`) |
-//! | the schema and the location of column chunks | `footer.rs`, in Thrift's compact protocol (`thrift.rs`) |
+//! | reading a file: schema, one text column, rows | [`TableReader`], [`TextColumn`], [`RowReader`] (`read.rs`) |
+//! | writing a file | [`TableWriter`] (`write.rs`) |
+//! | schema and locations of column chunks | `footer.rs`, in Thrift's compact protocol (`thrift.rs`) |
 //! | pages of a column chunk | `column.rs`, `compression.rs` |
-//! | encodings of values | `values.rs`, `runs.rs`, `differences.rs` |
-//! | zstd frames written | [`zstd`] |
+//! | encodings of values | `values.rs`, `rle.rs`, `delta.rs` |
+//! | writing zstd frames | [`zstd`] |
 //!
-//! Read: flat columns of text with missing values or without, in the encodings plain, dictionary, delta length and
-//! delta byte array; 64-bit integers in the plain encoding; data pages of both versions; Snappy, gzip, zstd, LZ4 or no
-//! compression. Written: required columns, one plain page per row group and column, zstd. The crate `parquet` reads the
-//! rest of the format too, but for Snappy, the most common compression, it needs a crate under a licence that deny.toml
-//! does not allow.
+//! The reader supports flat columns of text, nullable or not, in the encodings plain, dictionary,
+//! delta length and delta byte array; 64-bit integers in the plain encoding; both versions of data
+//! pages; Snappy, gzip, zstd, LZ4 or no compression. The writer creates required columns, with one
+//! plain zstd page per row group and column. The crate `parquet` supports the rest of the format
+//! too, but for Snappy, the most common compression, it needs a crate under a license that
+//! deny.toml does not allow.
 //!
-//! Files come from anywhere. Every length is compared with the bytes that are there before it is believed, memory is
-//! bounded by a limit of the caller, and a damaged file is an [`Error`], never a panic. This crate must not know of
-//! datasets, tokens or paths.
+//! Files are untrusted. Every length is checked against the available bytes before it is used,
+//! memory is bounded by a limit of the caller, and a damaged file is an [`Error`], never a panic.
+//! This crate must not know of datasets, tokens or paths.
 //!
 //! ```
-//! use bornite_parquet::{ColumnType, Table, TableWriter, Value};
+//! use bornite_parquet::{ColumnType, ColumnValue, TableReader, TableWriter};
 //!
 //! # let path = std::env::temp_dir().join(format!("bornite-parquet-{}", std::process::id()));
 //! let columns = [("name", ColumnType::Text), ("length", ColumnType::Int)];
 //! let mut writer = TableWriter::new(columns, std::fs::File::create(&path)?)?;
 //! for name in ["softmax", "gelu"] {
-//!     writer.row(&[Value::Text(name), Value::Int(name.len() as u64)])?;
+//!     writer.row(&[ColumnValue::Text(name), ColumnValue::Int(name.len() as u64)])?;
 //! }
 //! writer.finish()?;
 //!
-//! let table = Table::open(std::fs::File::open(&path)?, 1 << 20)?;
+//! let table = TableReader::open(std::fs::File::open(&path)?, 1 << 20)?;
 //! assert_eq!(table.columns().collect::<Vec<_>>(), ["name", "length"]);
 //! let mut rows = table.rows()?;
-//! assert_eq!(rows.next_row()?, Some(vec![Value::Text("softmax"), Value::Int(7)]));
-//! assert_eq!(rows.next_row()?, Some(vec![Value::Text("gelu"), Value::Int(4)]));
+//! assert_eq!(rows.next_row()?, Some(vec![ColumnValue::Text("softmax"), ColumnValue::Int(7)]));
+//! assert_eq!(rows.next_row()?, Some(vec![ColumnValue::Text("gelu"), ColumnValue::Int(4)]));
 //! assert_eq!(rows.next_row()?, None);
 //!
 //! let mut names = table.texts("name")?;
@@ -45,18 +46,18 @@
 
 mod column;
 mod compression;
-mod differences;
+mod delta;
 mod error;
 mod footer;
 mod read;
-mod runs;
+mod rle;
 mod thrift;
 mod values;
 mod write;
 pub mod zstd;
 
 pub use error::{Error, Result};
-pub use read::{Rows, Table, TextColumn};
+pub use read::{RowReader, TableReader, TextColumn};
 pub use write::TableWriter;
 
 /// Type of a column.
@@ -70,26 +71,26 @@ pub enum ColumnType {
 
 /// Value of a row in one column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Value<'a> {
+pub enum ColumnValue<'a> {
     /// UTF-8 text.
     Text(&'a str),
     /// Unsigned 64-bit integer.
     Int(u64),
 }
 
-impl Value<'_> {
-    /// Type of the columns that can hold the value.
+impl ColumnValue<'_> {
+    /// Returns the type of the columns that can hold the value.
     pub fn column_type(self) -> ColumnType {
         match self {
-            Value::Text(_) => ColumnType::Text,
-            Value::Int(_) => ColumnType::Int,
+            ColumnValue::Text(_) => ColumnType::Text,
+            ColumnValue::Int(_) => ColumnType::Int,
         }
     }
 }
 
 const MAGIC: &[u8] = b"PAR1";
 
-/// Numbers of the format's enums (parquet.thrift).
+/// Values of the format's enums (parquet.thrift).
 mod code {
     pub(crate) const INT64: i64 = 2;
     pub(crate) const BYTE_ARRAY: i64 = 6;

@@ -1,33 +1,34 @@
-//! Tables read: one text column, or rows of all columns.
+//! Reader of tables: one text column, or rows of all columns.
 
 use std::fs::File;
 
-use bornite_support::{format_bytes, listed, quoted};
+use bornite_support::{format_bytes, list_names, quoted};
 
 use crate::column::ColumnReader;
-use crate::footer::{Column, Footer, Groups};
-use crate::{ColumnType, Error, Result, Value};
+use crate::footer::{Column, Footer, RowGroups};
+use crate::{ColumnType, ColumnValue, Error, Result};
 
-/// Largest ratio between the text of a file and its bytes: a dictionary repeats texts at a bit or less each.
-const MOST_EXPANSION: u64 = 1000;
-/// Bytes counted for every value in addition to its own: there may be very many empty ones.
+/// Maximum ratio of the values' bytes to the file's: a dictionary can repeat texts at a bit or less
+/// each.
+const MAX_EXPANSION: u64 = 1000;
+/// Overhead counted per value: a file can have very many empty ones.
 const VALUE_BYTES: u64 = 64;
 
 /// An open file.
-pub struct Table {
+pub struct TableReader {
     file: File,
     file_bytes: u64,
     limit_bytes: u64,
     footer: Footer,
 }
 
-impl Table {
-    /// Reads the schema of a file. Pages may have `limit_bytes` bytes after decompression, the footer and dictionaries
-    /// a quarter of that; a few times `limit_bytes` are in memory at most.
-    pub fn open(file: File, limit_bytes: u64) -> Result<Table> {
+impl TableReader {
+    /// Opens a file and reads its schema. Pages may have `limit_bytes` bytes after decompression,
+    /// the footer and dictionaries a quarter of that; the memory use is a few times `limit_bytes`.
+    pub fn open(file: File, limit_bytes: u64) -> Result<TableReader> {
         let file_bytes = file.metadata()?.len();
         let footer = Footer::read(&file, file_bytes, limit_bytes / 4)?;
-        Ok(Table { file, file_bytes, limit_bytes, footer })
+        Ok(TableReader { file, file_bytes, limit_bytes, footer })
     }
 
     /// Names of the columns.
@@ -35,11 +36,11 @@ impl Table {
         self.footer.columns.iter().map(|column| &column.name[..])
     }
 
-    /// Texts of a column, without missing ones.
+    /// Returns a reader of the non-null values of a text column.
     pub fn texts(&self, column: &str) -> Result<TextColumn<'_>> {
         let Some(found) = self.footer.columns.iter().find(|found| found.name == column) else {
             let names: Vec<&str> = self.columns().collect();
-            let what = format!("there is no column {}; {}", quoted(column), listed("columns", &names));
+            let what = format!("it has no column {}; {}", quoted(column), list_names("columns", &names));
             return Err(Error::Column(what));
         };
         match found.kind {
@@ -57,12 +58,13 @@ impl Table {
             values: ColumnReader::new(&self.file, found, ColumnType::Text),
             column: found,
             row_count,
-            total: Total::new(self),
+            total: OutputBudget::new(self),
         })
     }
 
-    /// Rows of all columns, which must be text or 64-bit integers without missing values.
-    pub fn rows(&self) -> Result<Rows<'_>> {
+    /// Returns a reader of complete rows. All columns must be text or 64-bit integers without
+    /// nulls.
+    pub fn rows(&self) -> Result<RowReader<'_>> {
         let columns = &self.footer.columns;
         if columns.is_empty() {
             return Err(Error::Unsupported("its schema has no columns".into()));
@@ -71,44 +73,49 @@ impl Table {
         for column in columns {
             let name = quoted(&column.name);
             let kind = column.kind.map_err(|kind| {
-                Error::Unsupported(format!("the column {name} holds {kind}, which is not supported in rows"))
+                Error::Unsupported(format!("the column {name} has type {kind}, which is not supported in rows"))
             })?;
             if column.optional {
-                let what = format!("values of the column {name} may be missing, which is not supported in rows");
+                let what = format!("the column {name} is nullable, which is not supported in rows");
                 return Err(Error::Unsupported(what));
             }
             values.push((kind, ColumnReader::new(&self.file, column, kind)));
         }
         let groups = self.footer.groups(0..columns.len())?;
-        Ok(Rows { columns, groups, values, left: 0, held_bytes: 0, total: Total::new(self) })
+        Ok(RowReader { columns, groups, values, remaining: 0, held_bytes: 0, total: OutputBudget::new(self) })
     }
 }
 
 fn not_text(column: &Column, kind: &str) -> Error {
-    Error::Column(format!("the column {} holds {kind}, not text", quoted(&column.name)))
+    Error::Column(format!("the column {} has type {kind}, not text", quoted(&column.name)))
 }
 
-/// Amount of data handed out, bounded so that a small file cannot keep its reader busy for long.
-struct Total {
+/// Limit on the amount of returned data, so that a small file cannot expand without bound.
+struct OutputBudget {
     bytes: u64,
-    most: u64,
+    max: u64,
     file_bytes: u64,
     limit_bytes: u64,
 }
 
-impl Total {
-    fn new(table: &Table) -> Total {
-        let &Table { file_bytes, limit_bytes, .. } = table;
-        Total { bytes: 0, most: limit_bytes.max(file_bytes.saturating_mul(MOST_EXPANSION)), file_bytes, limit_bytes }
+impl OutputBudget {
+    fn new(table: &TableReader) -> OutputBudget {
+        let &TableReader { file_bytes, limit_bytes, .. } = table;
+        OutputBudget {
+            bytes: 0,
+            max: limit_bytes.max(file_bytes.saturating_mul(MAX_EXPANSION)),
+            file_bytes,
+            limit_bytes,
+        }
     }
 
     fn add(&mut self, value: &[u8]) -> Result<()> {
         self.bytes = self.bytes.saturating_add(value.len() as u64 + VALUE_BYTES);
-        if self.bytes <= self.most {
+        if self.bytes <= self.max {
             return Ok(());
         }
-        let (file_bytes, most) = (self.file_bytes, format_bytes(self.most));
-        let what = format!("its {file_bytes} bytes decompress to more than {most} of values");
+        let (file_bytes, max) = (self.file_bytes, format_bytes(self.max));
+        let what = format!("its {file_bytes} bytes decompress to more than {max} of values");
         Err(Error::TooLarge { what, limit_bytes: self.limit_bytes })
     }
 }
@@ -120,27 +127,27 @@ fn utf8<'a>(value: &'a [u8], row: u64, column: &Column) -> Result<&'a str> {
     })
 }
 
-/// Texts of one column, in order.
+/// Values of one text column, in order.
 pub struct TextColumn<'a> {
     column: &'a Column,
-    groups: Groups<'a>,
+    groups: RowGroups<'a>,
     values: ColumnReader<'a>,
     row_count: u64,
-    total: Total,
+    total: OutputBudget,
 }
 
 impl TextColumn<'_> {
-    /// Number of rows of the table, as its footer has it.
+    /// Number of rows of the table, according to its footer.
     pub fn row_count(&self) -> u64 {
         self.row_count
     }
 
-    /// Number of rows up to the last text returned, rows without a text included.
+    /// Number of rows up to and including the last returned text, nulls included.
     pub fn row(&self) -> u64 {
         self.values.row()
     }
 
-    /// The next text that is not missing, borrowed from its page; `None` at the end.
+    /// Returns the next non-null text, borrowed from its page; `None` at the end.
     pub fn next_text(&mut self) -> Result<Option<&str>> {
         while !self.values.advance(self.total.limit_bytes, 0)? {
             let Some(group) = self.groups.next()? else { return Ok(None) };
@@ -153,48 +160,48 @@ impl TextColumn<'_> {
 }
 
 /// Rows of all columns, in order.
-pub struct Rows<'a> {
+pub struct RowReader<'a> {
     columns: &'a [Column],
-    groups: Groups<'a>,
+    groups: RowGroups<'a>,
     values: Vec<(ColumnType, ColumnReader<'a>)>,
-    /// Rows of the current row group that are still to come.
-    left: u64,
+    /// Rows of the current row group that are not read yet.
+    remaining: u64,
     /// Memory taken by the current pages of all columns.
     held_bytes: u64,
-    total: Total,
+    total: OutputBudget,
 }
 
-impl Rows<'_> {
-    /// The next row, a value per column, borrowed from their pages; `None` at the end.
-    pub fn next_row(&mut self) -> Result<Option<Vec<Value<'_>>>> {
-        while self.left == 0 {
+impl RowReader<'_> {
+    /// Returns the next row, one value per column, borrowed from the pages; `None` at the end.
+    pub fn next_row(&mut self) -> Result<Option<Vec<ColumnValue<'_>>>> {
+        while self.remaining == 0 {
             let Some(group) = self.groups.next()? else { return Ok(None) };
-            self.left = group.rows.ok_or_else(|| Error::damaged("a group of rows has no count"))?;
+            self.remaining = group.rows.ok_or_else(|| Error::damaged("a row group has no row count"))?;
             for (n, (column, (_, values))) in self.columns.iter().zip(&mut self.values).enumerate() {
                 let chunk = group.chunk(n, column)?;
-                if chunk.values != self.left {
-                    let (rows, name) = (self.left, quoted(&column.name));
-                    let what = format!("a group of {rows} rows has {} values of the column {name}", chunk.values);
+                if chunk.values != self.remaining {
+                    let (rows, name) = (self.remaining, quoted(&column.name));
+                    let what = format!("a row group of {rows} rows has {} values of the column {name}", chunk.values);
                     return Err(Error::damaged(what));
                 }
                 values.start(chunk);
             }
             self.held_bytes = 0;
         }
-        self.left -= 1;
+        self.remaining -= 1;
         for (_, values) in &mut self.values {
             let elsewhere = self.held_bytes.saturating_sub(values.held_bytes());
             if !values.advance(self.total.limit_bytes, elsewhere)? {
-                return Err(Error::damaged("a group of rows ends before its rows do"));
+                return Err(Error::damaged("a row group has fewer values than rows"));
             }
             self.held_bytes = elsewhere + values.held_bytes();
             self.total.add(values.value())?;
         }
         let row = self.columns.iter().zip(&self.values).map(|(column, (kind, values))| match kind {
-            ColumnType::Text => utf8(values.value(), values.row(), column).map(Value::Text),
+            ColumnType::Text => utf8(values.value(), values.row(), column).map(ColumnValue::Text),
             ColumnType::Int => {
                 let bytes = values.value().first_chunk().copied().unwrap_or_default();
-                Ok(Value::Int(u64::from_le_bytes(bytes)))
+                Ok(ColumnValue::Int(u64::from_le_bytes(bytes)))
             }
         });
         row.collect::<Result<_>>().map(Some)

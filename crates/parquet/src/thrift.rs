@@ -1,9 +1,9 @@
-//! Thrift's compact protocol, as much as Parquet's headers need.
+//! Thrift's compact protocol, as far as Parquet's headers need it.
 
 use crate::{Error, Result};
 
-/// Structures within structures; Parquet has five.
-const DEEPEST: usize = 16;
+/// Maximum nesting depth of structs; Parquet has five levels.
+const MAX_DEPTH: usize = 16;
 
 /// Types of fields. Integers of all widths are read as `INT`.
 pub(crate) const TRUE: u8 = 1;
@@ -17,7 +17,7 @@ pub(crate) const LIST: u8 = 9;
 const SET: u8 = 10;
 pub(crate) const STRUCT: u8 = 12;
 
-/// Decoder of consecutive values.
+/// Decoder.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -29,7 +29,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Number of bytes read.
-    pub(crate) fn at(&self) -> usize {
+    pub(crate) fn position(&self) -> usize {
         self.at
     }
 
@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Unsigned integer in groups of seven bits.
+    /// Reads an unsigned varint.
     pub(crate) fn varint(&mut self) -> Result<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -59,13 +59,13 @@ impl<'a> Reader<'a> {
         Err(Error::damaged("a header has a number of more than 64 bits"))
     }
 
-    /// Integer of 16, 32 or 64 bits.
+    /// Reads a zigzag-encoded integer of 16, 32 or 64 bits.
     pub(crate) fn number(&mut self) -> Result<i64> {
         let value = self.varint()?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// Integer that is a count, a size or an offset.
+    /// Reads an integer that is a count, a size or an offset.
     pub(crate) fn count(&mut self) -> Result<u64> {
         let number = self.number()?;
         u64::try_from(number).map_err(|_| Error::damaged(format!("a header has the negative count {number}")))
@@ -76,19 +76,19 @@ impl<'a> Reader<'a> {
         Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
     }
 
-    /// Number of elements of a list and their type.
+    /// Reads the header of a list: number and type of its elements.
     fn list(&mut self) -> Result<(usize, u8)> {
         let byte = self.byte()?;
         let count = if byte >> 4 == 15 { self.varint()? } else { u64::from(byte >> 4) };
-        // An element takes a byte at least.
+        // An element takes at least one byte.
         if count > (self.bytes.len() - self.at) as u64 {
             return Err(Error::Truncated);
         }
         Ok((count as usize, byte & 15))
     }
 
-    /// Calls `field` with the id and type of each field of a structure; it reads the value, or returns `false` to skip
-    /// it.
+    /// Calls `field` with the id and type of each field of a struct; it reads the value, or returns
+    /// `false` to skip it.
     pub(crate) fn fields(&mut self, mut field: impl FnMut(&mut Self, i16, u8) -> Result<bool>) -> Result<()> {
         let mut last = 0i16;
         loop {
@@ -105,18 +105,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Number of structures of a list, each to be read by [`Reader::fields`].
+    /// Reads the header of a list of structs and returns their number. Each is then read by
+    /// [`Reader::fields`].
     pub(crate) fn structs(&mut self) -> Result<usize> {
         let (count, kind) = self.list()?;
         if count > 0 && kind != STRUCT {
-            return Err(Error::damaged("a header has a list of other values where structures are expected"));
+            return Err(Error::damaged("a header has a list of another type where a list of structs is expected"));
         }
         Ok(count)
     }
 
     fn skip(&mut self, kind: u8, depth: usize) -> Result<()> {
-        if depth == DEEPEST {
-            return Err(Error::damaged("a header is nested too deep"));
+        if depth == MAX_DEPTH {
+            return Err(Error::damaged("a header is nested too deeply"));
         }
         match kind {
             TRUE | FALSE => {}
@@ -130,7 +131,7 @@ impl<'a> Reader<'a> {
             LIST | SET => {
                 let (count, kind) = self.list()?;
                 for _ in 0..count {
-                    // In lists, unlike in fields, a truth value takes a byte.
+                    // In lists, unlike in fields, a boolean takes a byte.
                     self.skip(if matches!(kind, TRUE | FALSE) { BYTE } else { kind }, depth + 1)?;
                 }
             }
@@ -150,7 +151,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Encoder of structures; field ids must rise within each.
+/// Encoder of structs; field ids must increase within each.
 #[derive(Default)]
 pub(crate) struct Writer {
     bytes: Vec<u8>,
@@ -171,7 +172,7 @@ impl Writer {
         self.varint((value << 1 ^ value >> 63) as u64);
     }
 
-    /// Field ids are less than 16 apart in all of Parquet.
+    /// The difference of field ids is less than 16 in all of Parquet.
     fn field(&mut self, field: i64, kind: u8) {
         self.bytes.push(((field - self.last) as u8) << 4 | kind);
         self.last = field;
@@ -222,33 +223,33 @@ impl Writer {
         self
     }
 
-    /// Begins a list of `count` structures, each begun by [`Writer::element`].
+    /// Begins a list of `count` structs, each started by [`Writer::element`].
     pub(crate) fn list(&mut self, field: i64, count: usize) -> &mut Writer {
         self.list_of(field, count, STRUCT);
         self
     }
 
-    /// Begins a structure of a list.
+    /// Begins a struct in a list.
     pub(crate) fn element(&mut self) -> &mut Writer {
         self.open.push(self.last);
         self.last = 0;
         self
     }
 
-    /// Begins a structure that is a field.
+    /// Begins a struct that is a field.
     pub(crate) fn begin(&mut self, field: i64) -> &mut Writer {
         self.field(field, STRUCT);
         self.element()
     }
 
-    /// Ends a structure.
+    /// Ends a struct.
     pub(crate) fn end(&mut self) -> &mut Writer {
         self.bytes.push(0);
         self.last = self.open.pop().unwrap_or(0);
         self
     }
 
-    pub(crate) fn done(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         self.bytes.push(0);
         self.bytes
     }

@@ -1,28 +1,28 @@
-//! Values of a page: one after the other, by a dictionary, or by differences of lengths and prefixes.
+//! Decoders of the values of a page: plain, dictionary, delta lengths and delta byte arrays.
 
 use std::ops::Range;
 
-use crate::differences::Differences;
-use crate::runs::Runs;
+use crate::delta::DeltaDecoder;
+use crate::rle::RleDecoder;
 use crate::{ColumnType, Error, Result, code};
 
-pub(crate) fn short() -> Error {
-    Error::damaged("a page ends before its values do")
+pub(crate) fn truncated_page() -> Error {
+    Error::damaged("a page has fewer values than declared")
 }
 
-/// Texts that pages refer to by number.
+/// Dictionary of texts, which pages refer to by index.
 #[derive(Default)]
 pub(crate) struct Dictionary {
     bytes: Vec<u8>,
-    /// Offset of the length of each text.
+    /// Offset of the length prefix of each text.
     starts: Vec<u32>,
 }
 
 impl Dictionary {
     pub(crate) fn new(bytes: Vec<u8>, count: u64) -> Result<Dictionary> {
-        // A text takes four bytes at least.
+        // A text takes at least four bytes.
         if count > bytes.len() as u64 / 4 || bytes.len() > u32::MAX as usize {
-            return Err(short());
+            return Err(truncated_page());
         }
         let (mut starts, mut at) = (Vec::with_capacity(count as usize), 0);
         for _ in 0..count {
@@ -38,63 +38,63 @@ impl Dictionary {
 
     fn get(&self, index: u32) -> Result<Range<usize>> {
         let start = self.starts.get(index as usize);
-        let &start =
-            start.ok_or_else(|| Error::damaged(format!("a page names text {index}, which its dictionary has not")))?;
+        let &start = start
+            .ok_or_else(|| Error::damaged(format!("a page refers to entry {index}, which is not in its dictionary")))?;
         text(&self.bytes, start as usize)
     }
 }
 
-/// Position of the text whose length is at `at`.
+/// Byte range of the text whose length prefix is at `at`.
 fn text(bytes: &[u8], at: usize) -> Result<Range<usize>> {
-    let length = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()).ok_or_else(short)?;
-    taken(bytes, at + 4, u32::from_le_bytes(*length) as usize)
+    let length = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()).ok_or_else(truncated_page)?;
+    byte_range(bytes, at + 4, u32::from_le_bytes(*length) as usize)
 }
 
-/// Position of `length` bytes at `at`, if they are there.
-fn taken(bytes: &[u8], at: usize, length: usize) -> Result<Range<usize>> {
-    let end = at.checked_add(length).filter(|end| *end <= bytes.len()).ok_or_else(short)?;
+/// Byte range of `length` bytes at `at`, if they are within the page.
+fn byte_range(bytes: &[u8], at: usize, length: usize) -> Result<Range<usize>> {
+    let end = at.checked_add(length).filter(|end| *end <= bytes.len()).ok_or_else(truncated_page)?;
     Ok(at..end)
 }
 
-/// Decoder of an encoding. Offsets are into the bytes of the page.
+/// Decoder of one encoding. Offsets are relative to the bytes of the page.
 enum Decoder {
     Texts { at: usize },
     Ints { at: usize },
-    Indices(Runs),
-    Lengths { lengths: Differences, at: usize },
-    Prefixes { prefixes: Differences, lengths: Differences, at: usize, last: Vec<u8> },
+    Indices(RleDecoder),
+    Lengths { lengths: DeltaDecoder, at: usize },
+    Prefixes { prefixes: DeltaDecoder, lengths: DeltaDecoder, at: usize, last: Vec<u8> },
 }
 
-/// Definition levels: whether each value of a page is there.
-pub(crate) struct Levels {
+/// Definition levels: 1 for a value, 0 for a null.
+pub(crate) struct DefinitionLevels {
     bytes: Vec<u8>,
-    runs: Runs,
+    runs: RleDecoder,
 }
 
-impl Levels {
-    pub(crate) fn new(bytes: Vec<u8>) -> Levels {
-        Levels { bytes, runs: Runs::new(0, 1) }
+impl DefinitionLevels {
+    pub(crate) fn new(bytes: Vec<u8>) -> DefinitionLevels {
+        DefinitionLevels { bytes, runs: RleDecoder::new(0, 1) }
     }
 }
 
-/// Decompressed page, and the position in it.
+/// A decompressed page and the position in it.
 pub(crate) struct Page {
     bytes: Vec<u8>,
-    levels: Option<Levels>,
+    levels: Option<DefinitionLevels>,
     decoder: Decoder,
-    /// Values that are still to come, missing ones included.
-    left: u64,
-    /// Position of the current value: in `bytes`, or where the decoder has it.
+    /// Values that are not read yet, nulls included.
+    remaining: u64,
+    /// Byte range of the current value, in `bytes` or in the decoder's buffer.
     value: Range<usize>,
 }
 
 impl Page {
-    /// A page of `count` values, encoded from the byte `at` on.
+    /// Creates a page of `count` values, encoded from the byte `at` on.
     pub(crate) fn new(
         kind: ColumnType,
         encoding: i64,
         count: u64,
-        levels: Option<Levels>,
+        levels: Option<DefinitionLevels>,
         bytes: Vec<u8>,
         at: usize,
     ) -> Result<Page> {
@@ -103,19 +103,21 @@ impl Page {
             (code::PLAIN, ColumnType::Int) => Decoder::Ints { at },
             (code::PLAIN_DICTIONARY | code::RLE_DICTIONARY, ColumnType::Text) => match bytes.get(at) {
                 Some(&width) if width > 32 => {
-                    return Err(Error::damaged(format!("a page has indices of {width} bits")));
+                    return Err(Error::damaged(format!(
+                        "a page has dictionary indices of {width} bits; at most 32 are possible"
+                    )));
                 }
-                Some(&width) => Decoder::Indices(Runs::new(at + 1, usize::from(width))),
-                // A page without values may have no bytes at all.
+                Some(&width) => Decoder::Indices(RleDecoder::new(at + 1, usize::from(width))),
+                // A page without values may be empty.
                 None => Decoder::Texts { at },
             },
             (code::DELTA_LENGTH_BYTE_ARRAY, ColumnType::Text) => {
-                let (lengths, at) = Differences::new(&bytes, at, count)?;
+                let (lengths, at) = DeltaDecoder::new(&bytes, at, count)?;
                 Decoder::Lengths { lengths, at }
             }
             (code::DELTA_BYTE_ARRAY, ColumnType::Text) => {
-                let (prefixes, at) = Differences::new(&bytes, at, count)?;
-                let (lengths, at) = Differences::new(&bytes, at, count)?;
+                let (prefixes, at) = DeltaDecoder::new(&bytes, at, count)?;
+                let (lengths, at) = DeltaDecoder::new(&bytes, at, count)?;
                 Decoder::Prefixes { prefixes, lengths, at, last: vec![] }
             }
             (other, _) => {
@@ -123,31 +125,32 @@ impl Page {
                     ColumnType::Text => "texts",
                     ColumnType::Int => "integers",
                 };
-                let what = format!("a page has its {what} in encoding {other}, which is not supported");
+                let what = format!("a page has {what} in encoding {other}, which is not supported");
                 return Err(Error::Unsupported(what));
             }
         };
-        Ok(Page { bytes, levels, decoder, left: count, value: 0..0 })
+        Ok(Page { bytes, levels, decoder, remaining: count, value: 0..0 })
     }
 
     pub(crate) fn held_bytes(&self) -> u64 {
         (self.bytes.len() + self.levels.as_ref().map_or(0, |levels| levels.bytes.len())) as u64
     }
 
-    /// Moves to the next value that is there and adds the rows passed to `row`; `false` at the end of the page.
+    /// Moves to the next value that is not null and adds the skipped rows to `row`; returns `false`
+    /// at the end of the page.
     pub(crate) fn advance(&mut self, dictionary: &Dictionary, row: &mut u64) -> Result<bool> {
-        while self.left > 0 {
-            if let Some(Levels { bytes, runs }) = &mut self.levels {
-                let zeros = runs.skip_zeros(bytes, self.left)?;
+        while self.remaining > 0 {
+            if let Some(DefinitionLevels { bytes, runs }) = &mut self.levels {
+                let zeros = runs.skip_zeros(bytes, self.remaining)?;
                 let missing = if zeros > 0 { zeros } else { u64::from(runs.next(bytes)? == 0) };
                 if missing > 0 {
-                    self.left -= missing;
+                    self.remaining -= missing;
                     *row += missing;
                     continue;
                 }
             }
             self.value = self.decode(dictionary)?;
-            self.left -= 1;
+            self.remaining -= 1;
             *row += 1;
             return Ok(true);
         }
@@ -158,15 +161,15 @@ impl Page {
         let bytes = &self.bytes;
         let (value, at) = match &mut self.decoder {
             Decoder::Texts { at } => (text(bytes, *at)?, at),
-            Decoder::Ints { at } => (taken(bytes, *at, 8)?, at),
+            Decoder::Ints { at } => (byte_range(bytes, *at, 8)?, at),
             Decoder::Indices(indices) => return dictionary.get(indices.next(bytes)?),
-            Decoder::Lengths { lengths, at } => (taken(bytes, *at, lengths.next(bytes)?)?, at),
+            Decoder::Lengths { lengths, at } => (byte_range(bytes, *at, lengths.next(bytes)?)?, at),
             Decoder::Prefixes { prefixes, lengths, at, last } => {
                 let prefix = prefixes.next(bytes)?;
                 if prefix > last.len() {
-                    return Err(short());
+                    return Err(truncated_page());
                 }
-                let rest = taken(bytes, *at, lengths.next(bytes)?)?;
+                let rest = byte_range(bytes, *at, lengths.next(bytes)?)?;
                 last.truncate(prefix);
                 last.extend_from_slice(&bytes[rest.clone()]);
                 *at = rest.end;

@@ -1,32 +1,32 @@
-//! zstd frames, written: [ruzstd](https://docs.rs/ruzstd)'s compressor with a search for repetitions that suits source
-//! texts. The same bytes give the same frame.
+//! Writer of zstd frames: [ruzstd](https://docs.rs/ruzstd)'s compressor with a match finder for
+//! source code. The output is deterministic.
 
-mod matches;
+mod match_finder;
 
 use std::io::{self, Read, Write};
 
 use ruzstd::encoding::{CompressionLevel, FrameCompressor};
 
-use matches::Matches;
+use match_finder::MatchFinder;
 
 /// Compresses bytes into one frame.
-pub(crate) fn compressed(bytes: &[u8]) -> Vec<u8> {
-    let mut packed = vec![];
-    let mut frame = FrameCompressor::new_with_matcher(Matches::new(), CompressionLevel::Fastest);
+pub(crate) fn compress_to_vec(bytes: &[u8]) -> Vec<u8> {
+    let mut compressed_bytes = vec![];
+    let mut frame = FrameCompressor::new_with_matcher(MatchFinder::new(), CompressionLevel::Fastest);
     frame.set_source(bytes);
-    frame.set_drain(&mut packed);
+    frame.set_drain(&mut compressed_bytes);
     frame.compress();
     drop(frame);
-    packed
+    compressed_bytes
 }
 
 /// Reads and writes up to the first error, which it stores: the compressor would panic on it.
-struct Guarded<T> {
+struct ErrorLatch<T> {
     inner: T,
     error: Option<io::Error>,
 }
 
-impl<T: Read> Read for Guarded<T> {
+impl<T: Read> Read for ErrorLatch<T> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.inner.read(bytes) {
@@ -41,7 +41,7 @@ impl<T: Read> Read for Guarded<T> {
     }
 }
 
-impl<T: Write> Write for Guarded<T> {
+impl<T: Write> Write for ErrorLatch<T> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.error.is_none()
             && let Err(error) = self.inner.write_all(bytes)
@@ -56,10 +56,10 @@ impl<T: Write> Write for Guarded<T> {
     }
 }
 
-/// Compresses a stream into one frame: some readers stop at the end of the first.
+/// Compresses a stream into one frame: some readers stop after the first frame.
 pub fn compress(from: impl Read, to: impl Write) -> io::Result<()> {
-    let (mut from, mut to) = (Guarded { inner: from, error: None }, Guarded { inner: to, error: None });
-    let mut frame = FrameCompressor::new_with_matcher(Matches::new(), CompressionLevel::Fastest);
+    let (mut from, mut to) = (ErrorLatch { inner: from, error: None }, ErrorLatch { inner: to, error: None });
+    let mut frame = FrameCompressor::new_with_matcher(MatchFinder::new(), CompressionLevel::Fastest);
     frame.set_source(&mut from);
     frame.set_drain(&mut to);
     frame.compress();

@@ -1,28 +1,28 @@
-//! Damaged tables: an error or rows, never a panic, in little memory. In a process of its own, whose memory is
-//! measured.
+//! Damaged tables give an error or rows, never a panic, in bounded memory. A separate test binary,
+//! since it measures the memory of its process.
 
 mod common;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use bornite_parquet::{ColumnType, Result, Table};
+use bornite_parquet::{ColumnType, Result, TableReader};
 use bornite_support::random::Random;
 
-use common::{Cell, Contents, arrow, file_of, random, read_rows, written};
+use common::{Cell, TableContents, arrow, file_of, random, read_rows, write_table};
 
 const LIMIT_BYTES: u64 = 1 << 20;
-/// Memory limit of the process: several pages, and the rows that the test collects.
-const MOST_MEMORY: u64 = 32 << 20;
+/// Maximum memory of the process: several pages, and the rows that the test collects.
+const MAX_MEMORY_BYTES: u64 = 32 << 20;
 
-/// Largest memory of this process so far, in bytes.
+/// Peak memory of this process in bytes.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// Changes some bytes: half of the time near the end, where the structure is.
+/// Changes random bytes, half of the time near the end, where the footer is.
 fn damage(bytes: &mut [u8], random: &mut Random) {
     let length = bytes.len();
     for _ in 0..1 + random.below(4) {
@@ -40,7 +40,7 @@ fn damage(bytes: &mut [u8], random: &mut Random) {
 }
 
 fn read_texts(bytes: &[u8]) -> Result<Vec<String>> {
-    let table = Table::open(file_of(bytes), LIMIT_BYTES)?;
+    let table = TableReader::open(file_of(bytes), LIMIT_BYTES)?;
     let (mut texts, mut read) = (table.texts("text")?, vec![]);
     while let Some(text) = texts.next_text()? {
         read.push(text.to_owned());
@@ -48,7 +48,7 @@ fn read_texts(bytes: &[u8]) -> Result<Vec<String>> {
     Ok(read)
 }
 
-fn sample() -> Contents {
+fn sample() -> TableContents {
     let columns = ["id", "text", "n"].map(str::to_owned);
     let rows = (0..500u64).map(|n| {
         let text = format!("row {} of a table with some text ", n % 90).repeat(n as usize % 9);
@@ -60,23 +60,23 @@ fn sample() -> Contents {
 fn sample_bytes() -> Vec<u8> {
     let (names, rows) = sample();
     let kinds = [ColumnType::Text, ColumnType::Text, ColumnType::Int];
-    written(&names.into_iter().zip(kinds).collect::<Vec<_>>(), &rows)
+    write_table(&names.into_iter().zip(kinds).collect::<Vec<_>>(), &rows)
 }
 
 #[test]
-fn a_part_of_a_table_is_an_error() {
+fn truncated_tables_are_errors() {
     let bytes = sample_bytes();
     assert_eq!(read_rows(&bytes, LIMIT_BYTES).unwrap(), sample());
     for length in 0..bytes.len() {
         let error = read_rows(&bytes[..length], LIMIT_BYTES).unwrap_err().to_string();
-        assert!(error.contains("this is not a Parquet file, or only a part of one"), "{length} bytes: {error}");
+        assert!(error.contains("not a Parquet file, or a truncated one"), "{length} bytes: {error}");
     }
 }
 
-/// The format has no checksum of values, so a changed byte of a text is another text; everything else is an error or
-/// does not matter.
+/// The format has no checksums, so a changed byte can give another text; all else is an error or
+/// has no effect.
 #[test]
-fn damaged_tables_do_no_harm() {
+fn damaged_tables_never_panic() {
     let mut random = random();
     let ours = sample_bytes();
     let files = std::fs::read_dir(arrow()).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
@@ -108,5 +108,5 @@ fn damaged_tables_do_no_harm() {
     let memory = peak_memory();
     println!("{outcomes:?}, at most {} MiB, the slowest took {slowest:?}", memory >> 20);
     assert!(outcomes.values().sum::<u64>() > 200 && outcomes["error"] > 50 && outcomes.contains_key("the same rows"));
-    assert!(memory < MOST_MEMORY && slowest < Duration::from_secs(10), "{} MiB, {slowest:?}", memory >> 20);
+    assert!(memory < MAX_MEMORY_BYTES && slowest < Duration::from_secs(10), "{} MiB, {slowest:?}", memory >> 20);
 }

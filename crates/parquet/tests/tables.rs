@@ -1,14 +1,14 @@
-//! Tables written and read back, and the errors of both.
+//! Round trips of tables, and errors of the reader and writer.
 
 mod common;
 
-use bornite_parquet::{ColumnType, Error, Table, TableWriter, Value};
+use bornite_parquet::{ColumnType, ColumnValue, Error, TableReader, TableWriter};
 use bornite_support::random::Random;
 
-use common::{Cell, file_of, golden, random, read_rows, written};
+use common::{Cell, file_of, golden, random, read_rows, write_table};
 
-/// Random columns and rows.
-fn table(random: &mut Random, most_rows: usize) -> (Vec<(String, ColumnType)>, Vec<Vec<Cell>>) {
+/// Creates random columns and rows.
+fn table(random: &mut Random, max_rows: usize) -> (Vec<(String, ColumnType)>, Vec<Vec<Cell>>) {
     let columns: Vec<(String, ColumnType)> = (0..1 + random.below(5))
         .map(|n| (format!("column {n}"), *random.pick(&[ColumnType::Text, ColumnType::Int])))
         .collect();
@@ -21,27 +21,27 @@ fn table(random: &mut Random, most_rows: usize) -> (Vec<(String, ColumnType)>, V
             _ => Cell::Text((0..random.below(200)).map(|_| char::from(random.below(128) as u8)).collect()),
         },
     };
-    let rows = (0..random.below(most_rows)).map(|_| columns.iter().map(|(_, kind)| cell(random, *kind)).collect());
+    let rows = (0..random.below(max_rows)).map(|_| columns.iter().map(|(_, kind)| cell(random, *kind)).collect());
     let rows = rows.collect();
     (columns, rows)
 }
 
 #[test]
-fn rows_written_are_rows_read() {
+fn tables_round_trip() {
     let mut random = random();
     for round in 0..200 {
         let (columns, rows) = table(&mut random, if round % 10 == 0 { 1 } else { 300 });
-        let bytes = written(&columns, &rows);
-        assert!(bytes == written(&columns, &rows), "the same rows give the same bytes");
+        let bytes = write_table(&columns, &rows);
+        assert!(bytes == write_table(&columns, &rows), "the same rows give the same bytes");
         let (names, read) = read_rows(&bytes, 1 << 20).unwrap();
         assert!(names.iter().eq(columns.iter().map(|(name, _)| name)), "{names:?}");
         assert_eq!(read, rows);
 
-        let table = Table::open(file_of(&bytes), 1 << 20).unwrap();
+        let table = TableReader::open(file_of(&bytes), 1 << 20).unwrap();
         for (n, (name, kind)) in columns.iter().enumerate() {
             let texts = table.texts(name);
             if *kind == ColumnType::Int {
-                assert!(texts.err().unwrap().to_string().ends_with("holds INT64, not text"));
+                assert!(texts.err().unwrap().to_string().ends_with("has type INT64, not text"));
                 continue;
             }
             let mut texts = texts.unwrap();
@@ -61,7 +61,7 @@ fn large_tables_have_several_row_groups() {
     let mut random = random();
     let mut text = || (0..300_000).map(|_| char::from(32 + random.below(90) as u8)).collect();
     let rows: Vec<Vec<Cell>> = (0..100).map(|n| vec![Cell::Text(text()), Cell::Int(n)]).collect();
-    let bytes = written(&columns, &rows);
+    let bytes = write_table(&columns, &rows);
     // A row group has 8 MiB or a little more, and both of its columns are in memory at once.
     assert_eq!(read_rows(&bytes, 9 << 20).unwrap().1, rows);
     let error = read_rows(&bytes, 4 << 20).unwrap_err();
@@ -72,9 +72,9 @@ fn large_tables_have_several_row_groups() {
     );
 }
 
-/// Datasets are known by their hashes, so the bytes must stay the same.
+/// Datasets are identified by hashes, so the bytes must not change.
 #[test]
-fn bytes_written_do_not_change() {
+fn written_bytes_match_the_golden_file() {
     let columns = [("name".to_owned(), ColumnType::Text), ("length".to_owned(), ColumnType::Int)];
     let names = ["softmax", "", "layer norm", "é中😀"];
     let rows: Vec<Vec<Cell>> = (0..400)
@@ -83,7 +83,7 @@ fn bytes_written_do_not_change() {
             vec![Cell::Text(name.clone()), Cell::Int(name.len() as u64)]
         })
         .collect();
-    let bytes = written(&columns, &rows);
+    let bytes = write_table(&columns, &rows);
     let path = golden("rows.parquet");
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, &bytes).unwrap();
@@ -92,20 +92,20 @@ fn bytes_written_do_not_change() {
 }
 
 #[test]
-fn rows_that_do_not_fit_are_not_written() {
+fn invalid_rows_are_rejected() {
     let mut writer = TableWriter::new([("text", ColumnType::Text), ("n", ColumnType::Int)], vec![]).unwrap();
-    let error = writer.row(&[Value::Text("a")]).unwrap_err().to_string();
+    let error = writer.row(&[ColumnValue::Text("a")]).unwrap_err().to_string();
     assert_eq!(error, "a row has 1 value; expected 2");
-    let error = writer.row(&[Value::Text("a"), Value::Text("b")]).unwrap_err().to_string();
+    let error = writer.row(&[ColumnValue::Text("a"), ColumnValue::Text("b")]).unwrap_err().to_string();
     assert_eq!(error, "the column 'n' has values of type Int, not Text(\"b\")");
-    writer.row(&[Value::Text("a"), Value::Int(1)]).unwrap();
+    writer.row(&[ColumnValue::Text("a"), ColumnValue::Int(1)]).unwrap();
     let (_, rows) = read_rows(&writer.finish().unwrap(), 1 << 20).unwrap();
     assert_eq!(rows, [[Cell::Text("a".into()), Cell::Int(1)]]);
     assert!(TableWriter::new(Vec::<(String, ColumnType)>::new(), vec![]).is_err());
 }
 
 #[test]
-fn tables_of_other_types_have_no_rows_here() {
+fn rows_of_unsupported_types_are_rejected() {
     let bytes = std::fs::read(common::arrow().join("none-1-plain.parquet")).unwrap();
     let error = read_rows(&bytes, 1 << 20).unwrap_err();
     assert!(matches!(error, Error::Unsupported(_)), "{error}");

@@ -1,5 +1,6 @@
-//! The folder on disk: which one is safe to use, files that appear whole or not at all, strays, and removal of what was
-//! used longest ago. Knows file names and sizes, not what entries hold.
+//! Files of the caches on disk: private folders, atomic writes, removal of stale temporary files.
+//!
+//! Knows file names and sizes, not the contents of entries.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -12,39 +13,41 @@ use rustix::fs::OFlags;
 
 use crate::cache::CACHE_DIR_VARIABLE;
 
-const TEMPORARY: &str = ".writing-";
-/// No write takes this long: what is older was left behind, also where locks do not work.
-const STRAY_AGE: Duration = Duration::from_secs(3600);
+const TEMPORARY_PREFIX: &str = ".writing-";
+/// Age from which on a temporary file is stale even if it is locked or locks do not work: no write
+/// takes this long.
+const STALE_AGE: Duration = Duration::from_secs(3600);
 
-/// Makes a folder that only this user can write to, or says why the one that is there cannot be used.
-pub fn open_private(path: &Path) -> Result<(), String> {
+/// Creates a folder that only this user can write to, or validates the existing one.
+pub fn open_private_folder(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let remedy = format!("set {CACHE_DIR_VARIABLE} to a folder that only you can write to");
     if let Err(error) = fs::metadata(path)
         && error.kind() == ErrorKind::NotFound
     {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|error| format!("{shown} cannot be made ({error}); {remedy}"))?;
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        created.map_err(|error| format!("{shown} cannot be created ({error}); {remedy}"))?;
     }
     let found = fs::metadata(path).map_err(|error| format!("{shown} cannot be used ({error}); {remedy}"))?;
     let user = rustix::process::geteuid().as_raw();
     if !found.is_dir() {
         Err(format!("{shown} is not a folder; {remedy}"))
     } else if found.uid() != user {
-        Err(format!("{shown} belongs to user {}, not to user {user}, who runs this; {remedy}", found.uid()))
+        Err(format!("{shown} belongs to user {}, but this process runs as user {user}; {remedy}", found.uid()))
     } else if found.mode() & 0o022 != 0 {
         let mode = found.mode() & 0o7777;
         Err(format!(
-            "others may write to {shown} (mode {mode:04o}), so its kernels cannot be trusted; \
-             {remedy}, or run `chmod go-w` on it if it is yours alone"
+            "other users can write to {shown} (mode {mode:04o}), so its kernels cannot be trusted; \
+             {remedy}, or run `chmod go-w` on it if only you use it"
         ))
     } else {
         Ok(())
     }
 }
 
-/// Says why a folder that others prepared cannot be used. Owner and group are whom its user chose to trust.
-pub fn check_shared(path: &Path) -> Result<(), String> {
+/// Validates a folder that others prepared. Its owner and group are trusted; a folder that anyone
+/// can write to is an error.
+pub fn check_shared_folder(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let found = fs::metadata(path).map_err(|error| format!("{shown} cannot be used ({error})"))?;
     if !found.is_dir() {
@@ -52,33 +55,36 @@ pub fn check_shared(path: &Path) -> Result<(), String> {
     } else if found.mode() & 0o002 != 0 {
         let mode = found.mode() & 0o7777;
         Err(format!(
-            "anyone may write to {shown} (mode {mode:04o}), so its kernels cannot be trusted; run `chmod o-w` on it"
+            "anyone can write to {shown} (mode {mode:04o}), so its kernels cannot be trusted; run `chmod o-w` on it"
         ))
     } else {
         Ok(())
     }
 }
 
-/// Writes a file of a cache so that, whatever happens, its name holds what it held before or all of `parts`.
-pub fn write_whole(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Result<()> {
-    let mut temporary = Temporary::create(folder, 0o600)?;
+/// Writes a file of a cache atomically: at every moment its name has the old contents or all of
+/// `parts`.
+pub fn write_cache_file(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Result<()> {
+    let mut temporary = TemporaryFile::create(folder, 0o600)?;
     for part in parts {
         temporary.file.write_all(part)?;
     }
-    // The kernel's own stamps are some milliseconds coarse; those of later reads are not.
+    // Timestamps set by the file system have a resolution of some milliseconds, which is too coarse
+    // for the order of use.
     temporary.file.set_modified(SystemTime::now())?;
     temporary.rename(&folder.join(file_name), true)
 }
 
-/// A file that is written beside its path and takes that name once it is complete. Dropped before, it leaves nothing behind.
+/// A file that is written under a temporary name and renamed once it is complete. Dropped before
+/// that, it leaves nothing behind.
 ///
 /// ```
 /// use std::io::Write;
-/// use bornite_support::files::Replacement;
+/// use bornite_support::files::AtomicFile;
 /// # fn main() -> std::io::Result<()> {
 /// let path = std::env::temp_dir().join(format!("replaced-{}", std::process::id()));
 /// std::fs::write(&path, "old")?;
-/// let mut new = Replacement::create(&path)?;
+/// let mut new = AtomicFile::create(&path)?;
 /// new.write_all(b"new")?;
 /// assert_eq!(std::fs::read(&path)?, b"old");
 /// new.commit()?;
@@ -86,53 +92,54 @@ pub fn write_whole(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Resul
 /// # std::fs::remove_file(&path)
 /// # }
 /// ```
-pub struct Replacement {
-    temporary: Temporary,
+pub struct AtomicFile {
+    temporary: TemporaryFile,
     path: PathBuf,
 }
 
-impl Replacement {
-    /// Begins a file, with the permissions of the one that it will replace. A symbolic link of that name will be
-    /// replaced itself; a folder, device or pipe is an error.
-    pub fn create(path: impl Into<PathBuf>) -> io::Result<Replacement> {
+impl AtomicFile {
+    /// Starts a file, with the permissions of the one that it replaces. A symbolic link of that
+    /// name is replaced itself; a folder, device or pipe is an error.
+    pub fn create(path: impl Into<PathBuf>) -> io::Result<AtomicFile> {
         let path = path.into();
         let found = fs::symlink_metadata(&path).ok();
         if found.as_ref().is_some_and(|found| !found.is_file() && !found.is_symlink()) {
-            return Err(io::Error::new(ErrorKind::InvalidInput, "not a plain file"));
+            return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
         }
-        // Of writers that were killed.
-        sweep(folder(&path));
+        // Temporary files of writers that were killed.
+        remove_stale_temporaries(folder(&path));
         let temporary = match found.filter(fs::Metadata::is_file) {
             Some(found) => {
-                let temporary = Temporary::create(folder(&path), 0o600)?;
+                let temporary = TemporaryFile::create(folder(&path), 0o600)?;
                 temporary.file.set_permissions(found.permissions())?;
                 temporary
             }
-            None => Temporary::create(folder(&path), 0o666)?,
+            None => TemporaryFile::create(folder(&path), 0o666)?,
         };
-        Ok(Replacement { temporary, path })
+        Ok(AtomicFile { temporary, path })
     }
 
-    /// Begins a file of a folder that its owner sweeps: the folder, which may have very many files, is not listed.
-    /// Whatever has the name will be replaced, also a device or a pipe; only a folder is an error, when the file is
-    /// committed.
-    pub fn overwrite(path: impl Into<PathBuf>) -> io::Result<Replacement> {
+    /// Starts a file without looking for stale temporary files, for folders with very many files
+    /// whose owner removes those. Whatever has the name is replaced, also a device or a pipe; a
+    /// folder is an error when the file is committed.
+    pub fn create_without_cleanup(path: impl Into<PathBuf>) -> io::Result<AtomicFile> {
         let path = path.into();
-        Ok(Replacement { temporary: Temporary::create(folder(&path), 0o666)?, path })
+        Ok(AtomicFile { temporary: TemporaryFile::create(folder(&path), 0o666)?, path })
     }
 
-    /// Gives the file its name, once the disk has its contents.
+    /// Syncs the contents to disk and renames the file to its final name.
     pub fn commit(self) -> io::Result<()> {
         self.temporary.rename(&self.path, true)
     }
 
-    /// Gives the file its name without waiting for the disk. After a crash of the machine it may be empty or cut short.
+    /// Renames the file to its final name without syncing. After a crash of the machine it may be
+    /// empty or truncated.
     pub fn commit_unsynced(self) -> io::Result<()> {
         self.temporary.rename(&self.path, false)
     }
 }
 
-impl Write for Replacement {
+impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.temporary.file.write(bytes)
     }
@@ -142,63 +149,65 @@ impl Write for Replacement {
     }
 }
 
-/// Replaces a file by one with these contents; at every moment its name holds the old contents or the new ones.
-pub fn replace(path: impl Into<PathBuf>, contents: &[u8]) -> io::Result<()> {
-    let mut file = Replacement::create(path)?;
+/// Writes a file atomically: at every moment its name has the old contents or the new ones.
+pub fn write_atomic(path: impl Into<PathBuf>, contents: &[u8]) -> io::Result<()> {
+    let mut file = AtomicFile::create(path)?;
     file.write_all(contents)?;
     file.commit()
 }
 
-/// The folder that a path is in.
+/// Parent folder of a path.
 fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file being written, locked as long as its writer lives and removed unless renamed.
-struct Temporary {
+/// A file being written, locked while its writer lives and removed unless renamed.
+struct TemporaryFile {
     path: PathBuf,
     file: File,
     renamed: bool,
 }
 
-impl Temporary {
-    fn create(folder: &Path, mode: u32) -> io::Result<Temporary> {
+impl TemporaryFile {
+    fn create(folder: &Path, mode: u32) -> io::Result<TemporaryFile> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        // Names can be taken by a process of the same number in another container, or left by one long gone.
+        // A name can be taken by a process with the same id in another container, or left by an
+        // earlier one.
         for _ in 0..1000 {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let path = folder.join(format!("{TEMPORARY}{}-{count}", std::process::id()));
+            let path = folder.join(format!("{TEMPORARY_PREFIX}{}-{count}", std::process::id()));
             let file = match OpenOptions::new().write(true).create_new(true).mode(mode).open(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 file => file?,
             };
-            let temporary = Temporary { path, file, renamed: false };
-            // Where locks do not work, age alone tells strays.
+            let temporary = TemporaryFile { path, file, renamed: false };
+            // Where locks do not work, only the age identifies stale files.
             let _ = temporary.file.lock();
-            // A sweep between the two calls above found the file unlocked and took it for a stray.
+            // Another process may have seen the file unlocked between the two calls above and
+            // removed it as stale.
             if temporary.file.metadata()?.nlink() > 0 {
                 return Ok(temporary);
             }
         }
-        Err(io::Error::new(ErrorKind::AlreadyExists, "no name for a temporary file is free"))
+        Err(io::Error::new(ErrorKind::AlreadyExists, "no free name for a temporary file"))
     }
 
     fn rename(mut self, path: &Path, sync: bool) -> io::Result<()> {
         if sync {
-            // A rename may reach the disk before the data it names, and then a crash leaves an empty file.
+            // A rename may reach the disk before the data, and a crash would leave an empty file.
             self.file.sync_all()?;
         }
         fs::rename(&self.path, path)?;
         self.renamed = true;
         if sync {
-            // Some file systems cannot do this. It guards against a file lost with the power.
+            // Makes the rename durable. Some file systems do not support this.
             let _ = File::open(folder(path)).and_then(|folder| folder.sync_all());
         }
         Ok(())
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.renamed {
             let _ = fs::remove_file(&self.path);
@@ -206,32 +215,32 @@ impl Drop for Temporary {
     }
 }
 
-/// Removes the files of writers that were killed. A lock tells better than a process number whether the writer lives:
-/// numbers are used again, and mean nothing across containers and machines.
-pub fn sweep(folder: &Path) {
+/// Removes temporary files of writers that were killed. A lock shows whether the writer lives; a
+/// process id does not, since ids are reused and differ between containers and machines.
+pub fn remove_stale_temporaries(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
+        if !entry.file_name().to_string_lossy().starts_with(TEMPORARY_PREFIX) {
             continue;
         }
         let path = entry.path();
         let Ok(file) = OpenOptions::new().write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&path) else {
             continue;
         };
-        let stray = match file.try_lock() {
+        let stale = match file.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {
                 let modified = entry.metadata().and_then(|metadata| metadata.modified());
-                modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > STRAY_AGE))
+                modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > STALE_AGE))
             }
         };
-        if stray {
+        if stale {
             let _ = fs::remove_file(&path);
         }
     }
 }
 
-/// Removes a file; one that is gone already counts as removed.
-pub fn remove(path: &Path) -> io::Result<()> {
+/// Removes a file; a missing file counts as removed.
+pub fn remove_if_exists(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -245,36 +254,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_files_and_links_are_replaced() {
+    fn only_regular_files_and_links_are_replaced() {
         let folder = std::env::temp_dir().join(format!("bornite-replace-{}", std::process::id()));
         fs::create_dir_all(folder.join("inner")).unwrap();
         let (plain, link) = (folder.join("plain"), folder.join("link"));
-        replace(&plain, b"").unwrap();
+        write_atomic(&plain, b"").unwrap();
         fs::set_permissions(&plain, fs::Permissions::from_mode(0o640)).unwrap();
-        replace(&plain, b"one").unwrap();
+        write_atomic(&plain, b"one").unwrap();
         assert_eq!(fs::metadata(&plain).unwrap().mode() & 0o777, 0o640);
         fs::write(folder.join(".writing-1-1"), "of a process that was killed").unwrap();
         std::os::unix::fs::symlink("plain", &link).unwrap();
-        replace(&link, b"two").unwrap();
+        write_atomic(&link, b"two").unwrap();
         assert_eq!((fs::read(&plain).unwrap(), fs::read(&link).unwrap()), (b"one".to_vec(), b"two".to_vec()));
         for path in [Path::new("/dev/null"), &folder.join("inner")] {
-            assert_eq!(replace(path, b"three").unwrap_err().kind(), ErrorKind::InvalidInput);
+            assert_eq!(write_atomic(path, b"three").unwrap_err().kind(), ErrorKind::InvalidInput);
         }
-        // A file that is not finished leaves nothing behind.
-        drop(Replacement::create(&plain).unwrap());
+        // A file that is not committed leaves nothing behind.
+        drop(AtomicFile::create(&plain).unwrap());
         assert_eq!((fs::read_dir(&folder).unwrap().count(), fs::read(&plain).unwrap()), (3, b"one".to_vec()));
         fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
-    fn a_folder_that_its_owner_sweeps_is_not_listed() {
+    fn create_without_cleanup_leaves_stale_temporaries() {
         let folder = std::env::temp_dir().join(format!("bornite-overwrite-{}", std::process::id()));
         fs::create_dir_all(folder.join("inner")).unwrap();
-        let (socket, stray) = (folder.join("socket"), folder.join(".writing-1-1"));
+        let (socket, stale) = (folder.join("socket"), folder.join(".writing-1-1"));
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-        fs::write(&stray, "of a process that was killed").unwrap();
+        fs::write(&stale, "of a process that was killed").unwrap();
         for (contents, sync) in [(b"one", true), (b"two", false)] {
-            let mut file = Replacement::overwrite(&socket).unwrap();
+            let mut file = AtomicFile::create_without_cleanup(&socket).unwrap();
             file.write_all(contents).unwrap();
             if sync {
                 file.commit().unwrap()
@@ -283,9 +292,9 @@ mod tests {
             }
             assert_eq!(fs::read(&socket).unwrap(), contents);
         }
-        assert!(Replacement::overwrite(folder.join("inner")).unwrap().commit().is_err());
-        assert!(stray.exists());
-        sweep(&folder);
+        assert!(AtomicFile::create_without_cleanup(folder.join("inner")).unwrap().commit().is_err());
+        assert!(stale.exists());
+        remove_stale_temporaries(&folder);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -1,5 +1,5 @@
-//! Foundation of the CPU and GPU parts of Bornite: settings of the process, logging, the profiler, the tuner, atomic replacement of
-//! files, limits on input, progress.
+//! Foundation of the CPU and GPU parts of Bornite: settings of the process, logging, the profiler,
+//! the tuner, atomic file writes, limits on input, progress displays.
 //!
 //! Nothing here knows of kernels, tensors or CUDA.
 
@@ -25,6 +25,6 @@ pub use tracing;
 pub use error::{Error, Result};
 pub use input::{INPUT_LIMIT_VARIABLE, input_limit, set_input_limit};
 pub use machine::Machine;
-pub use names::{MOST_LISTED, listed, quoted};
+pub use names::{MAX_LISTED, list_names, quoted};
 pub use size::{format_bytes, parse_bytes};
-pub use wait::{waited, waiting};
+pub use wait::{device_wait_time, time_device_wait};

@@ -1,12 +1,13 @@
-//! Log messages: events of [`tracing`](https://docs.rs/tracing) with the target `bornite`, which a program routes with a subscriber of its
-//! choice. In a program without a subscriber they are lines on stderr, up to the level that `BORNITE_LOG` or [`set_level`] sets: `error`,
-//! `warn` (the default), `info`, `debug`.
+//! Log messages: [`tracing`](https://docs.rs/tracing) events with the target `bornite`, which a
+//! program routes with a subscriber of its choice. In a program without a subscriber they are
+//! written to stderr, up to the level set by `BORNITE_LOG` or [`set_level`]: `error`, `warn` (the
+//! default), `info`, `debug`.
 //!
 //! ```
-//! use bornite_support::log::{self, Level};
-//! log::set_level(Level::Info);
+//! use bornite_support::log::{self, LogLevel};
+//! log::set_level(LogLevel::Info);
 //! bornite_support::log!(Info, "compiled {} kernels", 3);
-//! assert!(!log::enabled(Level::Debug));
+//! assert!(!log::enabled(LogLevel::Debug));
 //! ```
 
 use std::fmt;
@@ -15,14 +16,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tracing::subscriber::NoSubscriber;
 
 use crate::Result;
-use crate::settings::{LOG_VARIABLE, choose, read};
+use crate::settings::{LOG_VARIABLE, parse_choice, read};
 
 /// Severity of a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Level {
+pub enum LogLevel {
     /// Something failed.
     Error = 1,
-    /// Something works, but not as it should.
+    /// Something works, but not as intended.
     Warn = 2,
     /// Slow operations and changes of files.
     Info = 3,
@@ -30,67 +31,68 @@ pub enum Level {
     Debug = 4,
 }
 
-impl Level {
-    pub(crate) const NAMES: [(&str, Level); 4] =
-        [("error", Level::Error), ("warn", Level::Warn), ("info", Level::Info), ("debug", Level::Debug)];
+impl LogLevel {
+    pub(crate) const NAMES: [(&str, LogLevel); 4] =
+        [("error", LogLevel::Error), ("warn", LogLevel::Warn), ("info", LogLevel::Info), ("debug", LogLevel::Debug)];
 
     fn name(self) -> &'static str {
-        Level::NAMES[self as usize - 1].0
+        LogLevel::NAMES[self as usize - 1].0
     }
 }
 
-/// 0: the environment was not read yet.
+/// Current level; 0 until the environment is read.
 static LEVEL: AtomicU8 = AtomicU8::new(0);
 
-/// Reads `BORNITE_LOG`. Without this call a value that cannot be read counts as none.
-pub fn init() -> Result<Level> {
-    let level = read(LOG_VARIABLE, Level::Warn, |value| choose(value, &Level::NAMES))?;
+/// Reads `BORNITE_LOG`. Without this call an invalid value counts as unset.
+pub fn init() -> Result<LogLevel> {
+    let level = read(LOG_VARIABLE, LogLevel::Warn, |value| parse_choice(value, &LogLevel::NAMES))?;
     set_level(level);
     Ok(level)
 }
 
-/// Has things told up to this level, whatever the environment says.
-pub fn set_level(level: Level) {
+/// Sets the maximum level of messages, overriding the environment.
+pub fn set_level(level: LogLevel) {
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
-/// Whether things of this level are told.
+/// Returns true if messages of this level are written.
 #[inline]
-pub fn enabled(level: Level) -> bool {
+pub fn enabled(level: LogLevel) -> bool {
     match LEVEL.load(Ordering::Relaxed) {
-        0 => level <= first_level(),
-        told => level as u8 <= told,
+        0 => level <= init_level(),
+        max_level => level as u8 <= max_level,
     }
 }
 
 #[cold]
-fn first_level() -> Level {
+fn init_level() -> LogLevel {
     init().unwrap_or_else(|_| {
-        set_level(Level::Warn);
-        Level::Warn
+        set_level(LogLevel::Warn);
+        LogLevel::Warn
     })
 }
 
 /// Writes a line to stderr. [`crate::log!`] checks [`enabled`] first.
-pub fn write(level: Level, words: fmt::Arguments<'_>) {
-    crate::progress::print_line(&format!("bornite {}: {words}", level.name()));
+pub fn write(level: LogLevel, args: fmt::Arguments<'_>) {
+    crate::progress::print_line(&format!("bornite {}: {args}", level.name()));
 }
 
-/// Whether the program has a `tracing` subscriber, which then decides what happens to messages.
-pub fn is_routed() -> bool {
-    // Of this thread, or of the whole program.
+/// Returns true if the program has a `tracing` subscriber, which then decides what happens to
+/// messages.
+pub fn has_subscriber() -> bool {
+    // The subscriber of this thread, or of the whole program.
     let is_some = |dispatch: &tracing::Dispatch| !dispatch.is::<NoSubscriber>();
     tracing::dispatcher::has_been_set() && tracing::dispatcher::get_default(is_some)
 }
 
-/// Logs a message: a [`Level`](crate::log::Level) by its name, then as in `format!`.
+/// Logs a message: a [`LogLevel`](crate::log::LogLevel) by its name, then as in `format!`.
 #[macro_export]
 macro_rules! log {
-    ($level:ident, $($words:tt)+) => {
-        if $crate::log::is_routed() {
-            $crate::log_event!($level, $($words)+);
-        } else if $crate::log::enabled($crate::log::Level::$level) {
-            $crate::log::write($crate::log::Level::$level, ::std::format_args!($($words)+));
+    ($level:ident, $($args:tt)+) => {
+        if $crate::log::has_subscriber() {
+            $crate::log_event!($level, $($args)+);
+        } else if $crate::log::enabled($crate::log::LogLevel::$level) {
+            $crate::log::write($crate::log::LogLevel::$level, ::std::format_args!($($args)+));
         }
     };
 }
@@ -99,10 +101,10 @@ macro_rules! log {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! log_event {
-    (Error, $($words:tt)+) => { $crate::tracing::error!(target: "bornite", $($words)+) };
-    (Warn, $($words:tt)+) => { $crate::tracing::warn!(target: "bornite", $($words)+) };
-    (Info, $($words:tt)+) => { $crate::tracing::info!(target: "bornite", $($words)+) };
-    (Debug, $($words:tt)+) => { $crate::tracing::debug!(target: "bornite", $($words)+) };
+    (Error, $($args:tt)+) => { $crate::tracing::error!(target: "bornite", $($args)+) };
+    (Warn, $($args:tt)+) => { $crate::tracing::warn!(target: "bornite", $($args)+) };
+    (Info, $($args:tt)+) => { $crate::tracing::info!(target: "bornite", $($args)+) };
+    (Debug, $($args:tt)+) => { $crate::tracing::debug!(target: "bornite", $($args)+) };
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! The machine that a report's figures come from. Without it a figure means nothing.
+//! Description of the machine that a report was measured on.
 //!
-//! Reads `/proc` on Linux; elsewhere what cannot be known is `None`. GPUs are the caller's to name.
+//! Reads `/proc` on Linux; on other systems unknown values are `None`. The caller describes the
+//! GPUs.
 
 use std::{
     env::consts::{ARCH, OS},
@@ -10,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Where and when a report was made.
+/// Hardware, software and time of a report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's model name.
@@ -21,20 +22,20 @@ pub struct Machine {
     pub memory_bytes: Option<u64>,
     /// Operating system, architecture and, where known, kernel release.
     pub os: String,
-    /// Those of `avx2`, `fma` and `avx512f` that the processor has; `None` on other architectures
-    /// than x86-64.
+    /// The features out of `avx2`, `fma` and `avx512f` that the processor has; `None` on
+    /// architectures other than x86-64.
     pub cpu_features: Option<Vec<String>>,
     /// Bornite's version.
     pub bornite: String,
-    /// One string a GPU, empty on a machine without.
+    /// One description per GPU; empty on a machine without.
     pub gpus: Vec<String>,
-    /// Seconds since 1970 when the report was begun.
+    /// Unix time in seconds at the start of the report.
     pub unix_time: u64,
 }
 
 impl Machine {
-    /// Looks at the machine this runs on; `gpus` describes its GPUs, each with its full name, so
-    /// that a peer's can be recognised in it.
+    /// Detects the machine that this runs on. `gpus` describes its GPUs, each with its full name so
+    /// that results of other libraries can be matched.
     pub fn detect(gpus: Vec<String>) -> Self {
         let read = |path| fs::read_to_string(path).ok();
         let release = read("/proc/sys/kernel/osrelease");
@@ -52,7 +53,7 @@ impl Machine {
 }
 
 impl fmt::Display for Machine {
-    /// One line for the host and one a GPU.
+    /// One line for the host and one per GPU.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "bornite {}, {}", self.bornite, self.cpu.as_deref().unwrap_or("unknown CPU"))?;
         if let Some(features) = self.cpu_features.as_deref().filter(|list| !list.is_empty()) {

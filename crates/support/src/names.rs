@@ -1,30 +1,30 @@
-//! Names from files, as messages show them.
+//! Formatting of names from files in messages.
 
-/// Most names that [`listed`] shows.
-pub const MOST_LISTED: usize = 20;
+/// Maximum number of names that [`list_names`] shows.
+pub const MAX_LISTED: usize = 20;
 
-/// A name in quotes, with control characters escaped, cut where it is long.
+/// Quotes a name, with control characters escaped and long names truncated.
 pub fn quoted(name: &str) -> String {
-    const LONGEST: usize = 120;
-    let mut short: String = name.chars().take(LONGEST).collect();
+    const MAX_CHARS: usize = 120;
+    let mut short: String = name.chars().take(MAX_CHARS).collect();
     if short.len() < name.len() {
         short.push('…');
     }
     format!("'{}'", short.escape_debug())
 }
 
-/// The names that exist, for a message about one that does not.
+/// Lists the names that exist, for a message about one that does not.
 ///
 /// ```
-/// assert_eq!(bornite_support::listed("columns", &["id", "text"]), "its columns are 'id', 'text'");
+/// assert_eq!(bornite_support::list_names("columns", &["id", "text"]), "its columns are 'id', 'text'");
 /// ```
-pub fn listed(what: &str, names: &[impl AsRef<str>]) -> String {
+pub fn list_names(noun: &str, names: &[impl AsRef<str>]) -> String {
     if names.is_empty() {
-        return format!("it has no {what} at all");
+        return format!("it has no {noun}");
     }
-    let mut list: Vec<String> = names.iter().take(MOST_LISTED).map(|name| quoted(name.as_ref())).collect();
-    if names.len() > MOST_LISTED {
-        list.push(format!("and {} more", names.len() - MOST_LISTED));
+    let mut list: Vec<String> = names.iter().take(MAX_LISTED).map(|name| quoted(name.as_ref())).collect();
+    if names.len() > MAX_LISTED {
+        list.push(format!("and {} more", names.len() - MAX_LISTED));
     }
-    format!("its {what} are {}", list.join(", "))
+    format!("its {noun} are {}", list.join(", "))
 }

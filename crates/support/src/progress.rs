@@ -1,7 +1,9 @@
-//! Progress of long operations on stderr: on a terminal a bar with count, rate and time left, elsewhere a line every two seconds.
+//! Progress of long operations on stderr: on a terminal a bar with count, rate and time
+//! left, elsewhere a line every two seconds.
 //!
-//! One display is live at a time. Everything that writes to the terminal while one may be live does so through [`suspended`]. Libraries
-//! report numbers to callbacks of their callers and create no displays.
+//! One display is live at a time. Everything that writes to the terminal while one may be live does
+//! so through [`suspended`]. Libraries report numbers to callbacks of their callers and create no
+//! displays.
 
 use std::fmt::Write;
 use std::io::Write as _;
@@ -23,7 +25,8 @@ fn live() -> MutexGuard<'static, Option<ProgressBar>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `write`, which writes to stdout or stderr, with the live bar cleared from the terminal. `write` must not log.
+/// Runs `write`, which writes to stdout or stderr, with the live bar cleared from the terminal.
+/// `write` must not log.
 pub fn suspended<R>(write: impl FnOnce() -> R) -> R {
     let bar = live().clone();
     match bar {
@@ -38,7 +41,24 @@ pub fn print_line(text: &str) {
     let _ = suspended(|| std::io::stderr().write_all(format!("{text}\n").as_bytes()));
 }
 
-/// Ends the live display, also from another thread than its owner's: for a process that is about to exit.
+/// Writes a line to stderr like [`print_line`], at most once per process.
+pub fn print_line_once(text: &'static str) {
+    static PRINTED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    let is_new = {
+        let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = !printed.contains(&text);
+        if is_new {
+            printed.push(text);
+        }
+        is_new
+    };
+    if is_new {
+        print_line(text);
+    }
+}
+
+/// Ends the live display, also from another thread than its owner's: for a process that is about to
+/// exit.
 pub fn close() {
     let bar = live().take();
     if let Some(bar) = bar {
@@ -53,7 +73,7 @@ pub enum Unit {
     Items(&'static str),
     /// Steps: count. Their rate is part of the message.
     Steps,
-    /// A quantity of no interest to the reader: percentage.
+    /// A quantity that is not shown: percentage only.
     Percent,
 }
 
@@ -97,36 +117,36 @@ fn template(text: &str) -> ProgressStyle {
 /// Display of one operation, removed from the terminal when it is dropped.
 ///
 /// ```
-/// use bornite_support::progress::{Progress, Unit};
-/// let mut progress = Progress::new(Unit::Items("rows"));
+/// use bornite_support::progress::{ProgressDisplay, Unit};
+/// let mut progress = ProgressDisplay::new(Unit::Items("rows"));
 /// for row in 0..1000 {
 ///     progress.update(row, 1000, "compiling");
 /// }
 /// ```
-pub struct Progress {
+pub struct ProgressDisplay {
     unit: Unit,
     bar: ProgressBar,
     last_line: Instant,
 }
 
-impl Progress {
+impl ProgressDisplay {
     /// A display that appears with the first update.
-    pub fn new(unit: Unit) -> Progress {
-        Progress::draw_to(ProgressDrawTarget::stderr(), unit)
+    pub fn new(unit: Unit) -> ProgressDisplay {
+        ProgressDisplay::draw_to(ProgressDrawTarget::stderr(), unit)
     }
 
     /// A spinner for work of unknown length; where there is no terminal, one line.
-    pub fn spinner(message: &str) -> Progress {
-        Progress::spin_on(ProgressDrawTarget::stderr(), message)
+    pub fn spinner(message: &str) -> ProgressDisplay {
+        ProgressDisplay::spin_on(ProgressDrawTarget::stderr(), message)
     }
 
-    fn draw_to(target: ProgressDrawTarget, unit: Unit) -> Progress {
+    fn draw_to(target: ProgressDrawTarget, unit: Unit) -> ProgressDisplay {
         let bar = ProgressBar::with_draw_target(None, target).with_style(unit.style("[{bar:12}] {count}{wide_msg}"));
-        Progress { unit, bar, last_line: Instant::now() }
+        ProgressDisplay { unit, bar, last_line: Instant::now() }
     }
 
-    fn spin_on(target: ProgressDrawTarget, message: &str) -> Progress {
-        let progress = Progress::draw_to(target, Unit::Percent);
+    fn spin_on(target: ProgressDrawTarget, message: &str) -> ProgressDisplay {
+        let progress = ProgressDisplay::draw_to(target, Unit::Percent);
         if progress.bar.is_hidden() {
             print_line(message);
         } else {
@@ -159,13 +179,14 @@ impl Progress {
         let _ = std::thread::Builder::new().name("bornite-progress".into()).spawn(redraw);
     }
 
-    /// Shows that `done` of `total` are done. Rates are measured from the first update on, so that what a resumed operation found
-    /// done does not count.
+    /// Shows that `done` of `total` are done. Rates are measured from the first update on, so that
+    /// the part that a resumed operation skipped does not count.
     pub fn update(&mut self, done: u64, total: u64, message: &str) {
         self.update_line(done, total, message, false);
     }
 
-    /// As [`Progress::update`]; with `force`, a line is printed where there is no terminal even if the last one is recent.
+    /// Like [`ProgressDisplay::update`]; with `force`, prints a line even if the last one is
+    /// recent, if there is no terminal.
     pub fn update_line(&mut self, done: u64, total: u64, message: &str, force: bool) {
         let (is_first, is_hidden) = (self.bar.length().is_none(), self.bar.is_hidden());
         if self.bar.is_finished() {
@@ -198,7 +219,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
         if !self.bar.is_finished() {
             self.bar.finish_and_clear();
@@ -230,10 +251,10 @@ mod tests {
 
     /// One test, since one display is live at a time.
     #[test]
-    fn displays_leave_a_clean_terminal_and_keep_off_other_lines() {
+    fn displays_clear_themselves_and_do_not_mix_with_other_lines() {
         let terminal = InMemoryTerm::new(10, 80);
         let rows = Unit::Items("rows");
-        let mut progress = Progress::draw_to(target(&terminal), rows);
+        let mut progress = ProgressDisplay::draw_to(target(&terminal), rows);
         assert_eq!(terminal.contents(), "");
 
         // A resumed operation: the 500 found done give no rate.
@@ -257,7 +278,7 @@ mod tests {
         assert!(shown.lines().count() == 1 && shown.ends_with("s left"), "{shown}");
 
         // A second display replaces the first, which cannot come back.
-        let spinner = Progress::spin_on(target(&terminal), "reading");
+        let spinner = ProgressDisplay::spin_on(target(&terminal), "reading");
         assert_eq!(terminal.contents().trim_start_matches(['|', '/', '-', '\\']), " reading");
         progress.update(1000, 1000, "late");
         drop(progress);
@@ -268,7 +289,7 @@ mod tests {
         assert!(live().is_none());
 
         // An exit from another thread.
-        let mut progress = Progress::draw_to(target(&terminal), Unit::Steps);
+        let mut progress = ProgressDisplay::draw_to(target(&terminal), Unit::Steps);
         progress.update(1, 4, "loss 2.5");
         assert!(terminal.contents().contains("step 1/4  loss 2.5"), "{}", terminal.contents());
         std::thread::spawn(close).join().unwrap();
@@ -277,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_units() {
+    fn units_are_formatted() {
         let minute = Duration::from_secs(60);
         assert_eq!(Unit::Percent.count(1, 3), "33%  ");
         assert_eq!(Unit::Percent.count(0, 0), "0%  ");
@@ -288,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn durations_are_formatted() {
         let times = [(0.4, "0s"), (59.6, "1m00s"), (3_900.0, "1h05m"), (90_000.0, "1d01h")];
         for (seconds, text) in times {
             assert_eq!(format_time(Duration::from_secs_f64(seconds)), text);

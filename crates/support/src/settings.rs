@@ -1,7 +1,8 @@
-//! Every environment variable of Bornite in one table, and how their values are read.
+//! Table of all environment variables of Bornite, and functions that read them.
 //!
-//! `docs/settings.md` is this table in words (`tests/settings.rs` writes it), and a test looks through all sources for
-//! variables that are missing here. Whatever can be set by a variable can be set in code as well; code wins.
+//! `docs/settings.md` is generated from this table (`tests/settings.rs`), and a test searches all
+//! sources for variables that are missing here. Every setting can also be set in code, which takes
+//! precedence.
 
 mod switch;
 mod unknown;
@@ -11,28 +12,28 @@ use std::ffi::OsString;
 use crate::{Error, Result, memory};
 
 pub use switch::Switch;
-pub use unknown::{Unknown, unknown};
+pub use unknown::{UnknownVariable, unknown_variables};
 
 /// One environment variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// Its name.
     pub name: &'static str,
-    /// Values that it may have.
+    /// Accepted values.
     pub values: &'static str,
-    /// Default, where it is not set or empty.
+    /// Default if the variable is unset or empty.
     pub default: &'static str,
     /// Effect.
     pub meaning: &'static str,
     /// Equivalent in code.
     pub code: &'static str,
-    /// Says what is wrong with a value.
+    /// Validates a value; the error is the reason.
     check: fn(&str) -> std::result::Result<(), String>,
 }
 
-/// When kernels are tuned.
+/// Mode of the tuner.
 pub const TUNE_VARIABLE: &str = "BORNITE_TUNE";
-/// Whether every kernel's time is printed.
+/// Printing of the time of every kernel.
 pub const PROFILE_VARIABLE: &str = "BORNITE_PROFILE";
 /// Level of log messages.
 pub const LOG_VARIABLE: &str = "BORNITE_LOG";
@@ -42,21 +43,21 @@ pub const MATMUL_VARIABLE: &str = "BORNITE_MATMUL";
 pub const CHECK_VARIABLE: &str = "BORNITE_CHECK";
 /// Implementation of exp, log and the like on a GPU.
 pub const MATH_VARIABLE: &str = "BORNITE_MATH";
-/// Whether ops are fused.
+/// Fusion of ops.
 pub const FUSION_VARIABLE: &str = "BORNITE_FUSION";
-/// Folders to look for libraries in.
-pub const PATH_VARIABLE: &str = "BORNITE_LIBRARY_PATH";
+/// Folders to search for libraries.
+pub const LIBRARY_PATH_VARIABLE: &str = "BORNITE_LIBRARY_PATH";
 /// Libraries to treat as missing.
-pub const HIDE_VARIABLE: &str = "BORNITE_HIDE_LIBRARIES";
-/// Whether the host waits for every launch.
+pub const HIDE_LIBRARIES_VARIABLE: &str = "BORNITE_HIDE_LIBRARIES";
+/// Synchronous launches.
 pub const SYNC_VARIABLE: &str = "BORNITE_SYNC";
-/// All settings, in the order of the manual.
+/// All settings, in the order of the documentation.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "BORNITE_DEVICE",
         values: "`cpu`, `cpu:N`, `cuda`, `cuda:N`, `interpreter`, `auto`",
-        default: "`auto`: the best GPU that works, else the CPU",
-        meaning: "The device of commands that take `--device`, which wins over it.",
+        default: "`auto`: the best usable GPU, else the CPU",
+        meaning: "Device of commands that take `--device`; the flag takes precedence.",
         code: "`bornite::Device::choose(Some(\"cuda:1\"))`",
         check: |value| {
             let (kind, number) = value.split_once(':').map_or((value, None), |(kind, n)| (kind, Some(n)));
@@ -66,24 +67,26 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
-        name: PATH_VARIABLE,
+        name: LIBRARY_PATH_VARIABLE,
         values: "folders, separated by `:`",
         default: "none: the system's search path and the CUDA toolkit's folder",
-        meaning: "Where to look first for libcuda, libnvrtc and other libraries.",
+        meaning: "Folders to search first for libcuda, libnvrtc and other libraries.",
         code: "`bornite::runtime::Library::set_path`, before the first call",
         check: |value| match std::env::split_paths(value).find(|p| !p.as_os_str().is_empty() && !p.is_dir()) {
-            Some(bad) => Err(format!("{} is not a folder", bad.display())),
+            Some(invalid) => Err(format!("{} is not a folder", invalid.display())),
             None => Ok(()),
         },
     },
     Setting {
-        name: HIDE_VARIABLE,
+        name: HIDE_LIBRARIES_VARIABLE,
         values: "`cuda`, `nvrtc`, `cublaslt`, separated by commas",
         default: "none",
-        meaning: "Libraries to treat as missing: shows how a program behaves without them.",
+        meaning: "Libraries to treat as missing, to test how a program behaves without them.",
         code: "`bornite::runtime::Library::hide`, before the first call",
         check: |value| match value.split(',').find(|name| !matches!(*name, "cuda" | "nvrtc" | "cublaslt" | "")) {
-            Some(bad) => Err(format!("there is no library '{bad}'; use cuda, nvrtc and cublaslt, separated by commas")),
+            Some(invalid) => {
+                Err(format!("there is no library '{invalid}'; use cuda, nvrtc and cublaslt, separated by commas"))
+            }
             None => Ok(()),
         },
     },
@@ -91,193 +94,194 @@ pub const SETTINGS: &[Setting] = &[
         name: crate::cache::CACHE_VARIABLE,
         values: "`on`, `off`",
         default: "`on`",
-        meaning: "Whether compiled kernels and tuning results are kept on disk.",
-        code: "`bornite::cache::Settings::set_for_process`: `enabled`",
-        check: |value| choose(value, &[("on", ()), ("off", ())]),
+        meaning: "Caching of compiled kernels and tuning results on disk.",
+        code: "`bornite::cache::CacheSettings::set_for_process`: `enabled`",
+        check: |value| parse_choice(value, &[("on", ()), ("off", ())]),
     },
     Setting {
         name: crate::cache::CACHE_DIR_VARIABLE,
         values: "a folder that only you can write to",
         default: "`$XDG_CACHE_HOME/bornite`, else `~/.cache/bornite`",
-        meaning: "Where they are kept: kernels in `kernels/`, tuning results in `tuning/`.",
-        code: "`bornite::cache::Settings::set_for_process`: `folder`",
-        check: anything,
+        meaning: "Folder of the cache: kernels in `kernels/`, tuning results in `tuning/`.",
+        code: "`bornite::cache::CacheSettings::set_for_process`: `folder`",
+        check: accept_any,
     },
     Setting {
         name: crate::cache::KERNEL_CACHE_DIR_VARIABLE,
         values: "a folder that only you can write to",
         default: "none",
-        meaning: "Another name for `BORNITE_CACHE_DIR`, which wins over it.",
-        code: "`bornite::cache::Settings::set_for_process`: `folder`",
-        check: anything,
+        meaning: "Alias of `BORNITE_CACHE_DIR`, which takes precedence.",
+        code: "`bornite::cache::CacheSettings::set_for_process`: `folder`",
+        check: accept_any,
     },
     Setting {
         name: crate::cache::SHARED_CACHE_DIR_VARIABLE,
         values: "a folder",
         default: "none",
-        meaning: "A second folder laid out like the first, looked into before it and never written.",
-        code: "`bornite::cache::Settings::set_for_process`: `shared`",
-        check: anything,
+        meaning: "A second folder with the same layout, searched first and never written.",
+        code: "`bornite::cache::CacheSettings::set_for_process`: `shared`",
+        check: accept_any,
     },
     Setting {
         name: crate::cache::CACHE_SIZE_VARIABLE,
-        values: "a size, as `500 MB` or `2 GiB`",
+        values: "a size, such as `500 MB` or `2 GiB`",
         default: "`2 GiB`",
-        meaning: "The most that compiled kernels may take on disk; what was used longest ago goes first.",
-        code: "`bornite::cache::Settings::set_for_process`: `limit_bytes`",
+        meaning: "Maximum size of compiled kernels on disk; the least recently used are removed first.",
+        code: "`bornite::cache::CacheSettings::set_for_process`: `limit_bytes`",
         check: |value| {
             let lookup = |name: &str| (name == crate::cache::CACHE_SIZE_VARIABLE).then(|| OsString::from(value));
-            crate::cache::Settings::from_lookup(lookup).map(drop).map_err(what_of)
+            crate::cache::CacheSettings::from_lookup(lookup).map(drop).map_err(reason_of)
         },
     },
     Setting {
         name: TUNE_VARIABLE,
         values: "`off`, `cached`, `tune`",
         default: "`cached`",
-        meaning: "`off`: the first variant of a kernel always; `cached`: what was found best earlier, else the first; \
-                  `tune`: what is not known yet is measured.",
+        meaning: "`off`: always the first variant of a kernel; `cached`: the fastest variant of an earlier tuning, else the \
+                  first; `tune`: measures variants that are not in the cache.",
         code: "`bornite::tune::Tuner::set_mode`",
-        check: |value| choose(value, &crate::tune::Mode::NAMES).map(drop),
+        check: |value| parse_choice(value, &crate::tune::TuneMode::NAMES).map(drop),
     },
     Setting {
         name: MATMUL_VARIABLE,
         values: "`library`, `tf32`, `exact`",
         default: "`library`",
-        meaning: "Matrix products of floats. `library`: cuBLASLt on a GPU, where it is there, f32 in full f32, and gemm on the CPU; \
-                  `tf32`: on a GPU f32 inputs rounded to 11 bits, faster; `exact`: generated kernels, which give the \
-                  same bits on every device. Slow.",
-        code: "`bornite::settings::MatmulMode::set_for_process`; `bornite::settings::MatmulMode::within` for some work",
-        check: |value| choose(value, &[("library", ()), ("tf32", ()), ("exact", ())]),
+        meaning: "Matrix products of floats. `library`: cuBLASLt on a GPU if it is installed, f32 in full precision, and gemm on \
+                  the CPU; `tf32`: TF32 for f32 inputs on a GPU, faster; `exact`: generated kernels, which give the same \
+                  bits on every device. Slow.",
+        code: "`bornite::settings::MatmulMode::set_for_process`; `bornite::settings::MatmulMode::within` for a closure",
+        check: |value| parse_choice(value, &[("library", ()), ("tf32", ()), ("exact", ())]),
     },
     Setting {
         name: PROFILE_VARIABLE,
         values: "`off`, `print`",
         default: "`off`",
-        meaning: "`print`: the time of every kernel and transfer is written to stderr; the GPU is waited for each time.",
+        meaning: "`print`: writes the time of every kernel and transfer to stderr; synchronizes with the GPU each time.",
         code: "`bornite::profile::set_print`; `bornite::profile::scope` for a report",
-        check: |value| choose(value, &[("off", ()), ("print", ())]),
+        check: |value| parse_choice(value, &[("off", ()), ("print", ())]),
     },
     Setting {
         name: LOG_VARIABLE,
         values: "`error`, `warn`, `info`, `debug`",
         default: "`warn`",
-        meaning: "How much is told on stderr.",
+        meaning: "Maximum level of messages on stderr.",
         code: "`bornite::log::set_level`",
-        check: |value| choose(value, &crate::log::Level::NAMES).map(drop),
+        check: |value| parse_choice(value, &crate::log::LogLevel::NAMES).map(drop),
     },
     Setting {
         name: SYNC_VARIABLE,
         values: "`0`, `1`",
         default: "`0`",
-        meaning: "`1`: every launch is waited for, so that an error of the GPU surfaces where it was made. Slow.",
+        meaning: "`1`: synchronous launches, so that an error of the GPU is reported by the launch that caused it. Slow.",
         code: "`bornite::settings::set_sync`",
-        check: |value| choose(value, &[("0", ()), ("1", ())]),
+        check: |value| parse_choice(value, &[("0", ()), ("1", ())]),
     },
     Setting {
         name: MATH_VARIABLE,
         values: "`native`, `exact`",
         default: "`native`",
-        meaning: "Exponentials, logarithms and the like in kernels of tensors on a GPU. `native`: CUDA's functions; `exact`: \
-                  those that give the CPU's bits. Slower.",
+        meaning: "Math functions (exp, log, …) in tensor kernels on a GPU. `native`: CUDA's functions; `exact`: functions \
+                  that give the same bits as on the CPU. Slower.",
         code: "`bornite::settings::set_exact_math`",
-        check: |value| choose(value, &[("native", ()), ("exact", ())]),
+        check: |value| parse_choice(value, &[("native", ()), ("exact", ())]),
     },
     Setting {
         name: FUSION_VARIABLE,
         values: "`on`, `off`",
         default: "`on`",
-        meaning: "`off`: every op of a graph is computed for itself, to find out whether a wrong number comes from fusion. \
+        meaning: "`off`: computes every op of a graph in its own kernel, to find out whether a wrong result comes from fusion. \
                   Slow.",
-        code: "`bornite::fused::set_fusion`; `bornite::fused::with_fusion` for some work",
-        check: |value| choose(value, &[("on", ()), ("off", ())]),
+        code: "`bornite::fused::set_fusion`; `bornite::fused::with_fusion` for a closure",
+        check: |value| parse_choice(value, &[("on", ()), ("off", ())]),
     },
     Setting {
         name: CHECK_VARIABLE,
         values: "`off`, `nan`",
         default: "`off`",
-        meaning: "`nan`: tensors are computed one operation at a time, and the first that makes a NaN or an infinity is an \
-                  error. Slow.",
+        meaning: "`nan`: computes tensors one op at a time; the first op that produces a NaN or an infinity is an error. \
+                  Slow.",
         code: "`bornite::settings::check_nan`",
-        check: |value| choose(value, &[("off", ()), ("nan", ())]),
+        check: |value| parse_choice(value, &[("off", ()), ("nan", ())]),
     },
     Setting {
         name: memory::FRACTION_VARIABLE,
         values: "a number from 0 to 1",
         default: "`1`",
-        meaning: "The share of a GPU's memory that its pool may take.",
+        meaning: "Fraction of a GPU's memory that its pool may take.",
         code: "`bornite::pool::Pool::set_fraction`",
-        check: |value| of_pool(memory::FRACTION_VARIABLE, value),
+        check: |value| check_pool_setting(memory::FRACTION_VARIABLE, value),
     },
     Setting {
         name: memory::LIMIT_VARIABLE,
-        values: "a size, as `20GB` (in powers of 1024)",
+        values: "a size, such as `20GB` (in powers of 1024)",
         default: "no limit",
         meaning: "Bytes of a GPU's memory that its pool may take.",
         code: "`bornite::pool::Pool::set_limit`",
-        check: |value| of_pool(memory::LIMIT_VARIABLE, value),
+        check: |value| check_pool_setting(memory::LIMIT_VARIABLE, value),
     },
     Setting {
         name: memory::CACHE_VARIABLE,
-        values: "a size, as `512MB` or `2GiB` (both in powers of 1024)",
+        values: "a size, such as `512MB` or `2GiB` (both in powers of 1024)",
         default: "no limit",
-        meaning: "Freed GPU memory that is kept for reuse; what is above goes back to the driver.",
+        meaning: "Maximum freed GPU memory that is cached for reuse; the rest is returned to the driver.",
         code: "`bornite::pool::Pool::set_cache_limit`",
-        check: |value| of_pool(memory::CACHE_VARIABLE, value),
+        check: |value| check_pool_setting(memory::CACHE_VARIABLE, value),
     },
     Setting {
         name: memory::DEBUG_VARIABLE,
         values: "`0`, `1`",
         default: "`0`",
-        meaning: "`1`: guard bytes behind each block of GPU memory, and a pattern over freed ones. Slow.",
+        meaning: "`1`: guard bytes after each block of GPU memory, and a pattern over freed blocks. Slow.",
         code: "`bornite::pool::Pool::set_debug`",
-        check: |value| of_pool(memory::DEBUG_VARIABLE, value),
+        check: |value| check_pool_setting(memory::DEBUG_VARIABLE, value),
     },
     Setting {
         name: crate::INPUT_LIMIT_VARIABLE,
         values: "a size of `1 MiB` or more (in powers of 1024)",
         default: "`128 MiB`",
-        meaning: "Largest page, row or line of an input file (Parquet, JSONL, zstd), in bytes after decompression; larger ones are \
-                  an error. All text of a compressed file may have 1000 times the bytes of the file, or this many.",
+        meaning: "Maximum size of a page, row or line of an input file (Parquet, JSONL, zstd) after decompression; larger ones \
+                  are an error. The text of a compressed file may in total have 1000 times the bytes of the file, or this \
+                  many.",
         code: "`bornite::settings::set_input_limit`",
-        check: |value| crate::input::parse(value).map(drop),
+        check: |value| crate::input::parse_limit(value).map(drop),
     },
 ];
 
-fn anything(_: &str) -> std::result::Result<(), String> {
+fn accept_any(_: &str) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// The reason of an error that also names the variable.
-fn what_of(error: Error) -> String {
+/// Returns the reason of an error without the name of the variable.
+fn reason_of(error: Error) -> String {
     match error {
-        Error::Setting { what, .. } => what,
+        Error::InvalidSetting { reason, .. } => reason,
         other => other.to_string(),
     }
 }
 
-/// Whether a pool takes this value of a variable of its own.
-fn of_pool(variable: &str, value: &str) -> std::result::Result<(), String> {
-    memory::Settings::from_lookup(|name| (name == variable).then(|| value.into())).map(drop).map_err(what_of)
+/// Validates a value of a memory pool's variable.
+fn check_pool_setting(variable: &str, value: &str) -> std::result::Result<(), String> {
+    memory::PoolSettings::from_lookup(|name| (name == variable).then(|| value.into())).map(drop).map_err(reason_of)
 }
 
-/// The meaning of a word, or which words there are.
-pub fn choose<T: Copy>(value: &str, words: &[(&str, T)]) -> std::result::Result<T, String> {
-    match words.iter().find(|(word, _)| *word == value) {
+/// Returns the value of a named choice; the error lists the valid names.
+pub fn parse_choice<T: Copy>(value: &str, choices: &[(&str, T)]) -> std::result::Result<T, String> {
+    match choices.iter().find(|(choice, _)| *choice == value) {
         Some((_, meaning)) => Ok(*meaning),
         None => {
-            let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            let (last, rest) = words.split_last().unwrap_or((&"", &[]));
+            let choices: Vec<&str> = choices.iter().map(|(choice, _)| *choice).collect();
+            let (last, rest) = choices.split_last().unwrap_or((&"", &[]));
             Err(format!("use {} or {last}", rest.join(", ")))
         }
     }
 }
 
-/// A variable's value; an empty one counts as none.
+/// Returns the value of an environment variable; an empty one counts as unset.
 pub fn get(variable: &str) -> Option<String> {
     std::env::var_os(variable).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// Reads a variable with `parse`, whose complaint becomes an error that names the variable.
+/// Reads a variable with `parse`, whose error is extended by the name of the variable.
 pub fn read<T>(
     variable: &'static str,
     default: T,
@@ -285,33 +289,33 @@ pub fn read<T>(
 ) -> Result<T> {
     match get(variable) {
         None => Ok(default),
-        Some(value) => parse(&value).map_err(|what| Error::Setting { variable, value, what }),
+        Some(value) => parse(&value).map_err(|reason| Error::InvalidSetting { variable, value, reason }),
     }
 }
 
-/// A setting as the environment has it.
+/// A setting with its value in the environment.
 #[derive(Clone, Debug)]
-pub struct InEffect {
+pub struct SettingStatus {
     /// The setting.
     pub setting: &'static Setting,
     /// The variable's value, if it is set.
     pub value: Option<String>,
-    /// Error of the value, if it cannot be used.
+    /// Error if the value is invalid.
     pub error: Option<Error>,
 }
 
-/// Every setting with its value and what is wrong with it.
-pub fn in_effect() -> Vec<InEffect> {
+/// Returns every setting with its value and error.
+pub fn check_all() -> Vec<SettingStatus> {
     let one = |setting: &'static Setting| {
         let value = get(setting.name);
         let checked = read(setting.name, (), setting.check);
-        InEffect { setting, value, error: checked.err() }
+        SettingStatus { setting, value, error: checked.err() }
     };
     SETTINGS.iter().map(one).collect()
 }
 
-/// Variables that only tests and benchmarks read are not settings.
-pub fn for_tests(name: &str) -> bool {
+/// Returns true for variables that only tests and benchmarks read; those are not settings.
+pub fn is_test_variable(name: &str) -> bool {
     ["BORNITE_TEST_", "BORNITE_CACHE_TEST_", "BORNITE_BENCH_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
@@ -320,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_checked_in_words() {
+    fn invalid_values_are_explained() {
         let cases = [
             ("BORNITE_DEVICE", "cuda:1", "tpu", "use cpu, cpu:N"),
             ("BORNITE_HIDE_LIBRARIES", "cuda,nvrtc,cublaslt", "cublas", "no library 'cublas'"),
@@ -343,11 +347,11 @@ mod tests {
             ("BORNITE_INPUT_LIMIT", "2 GiB", "2 parsecs", "'parsecs' is not a unit"),
             ("BORNITE_INPUT_LIMIT", "1 MiB", "1 KiB", "use 1 MiB or more"),
         ];
-        for (name, good, bad, words) in cases {
+        for (name, good, invalid, choices) in cases {
             let setting = SETTINGS.iter().find(|setting| setting.name == name).unwrap();
             assert_eq!((setting.check)(good), Ok(()), "{name}={good}");
-            let what = (setting.check)(bad).expect_err(name);
-            assert!(what.contains(words), "{name}={bad}: {what}");
+            let reason = (setting.check)(invalid).expect_err(name);
+            assert!(reason.contains(choices), "{name}={invalid}: {reason}");
         }
         let checked = |name| cases.iter().any(|case| case.0 == name);
         let free: Vec<&str> = SETTINGS.iter().map(|s| s.name).filter(|name| !checked(*name)).collect();

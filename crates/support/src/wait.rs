@@ -1,40 +1,41 @@
-//! Time that a thread has waited for devices. The rest of a step's time is the host's own.
+//! Time that a thread spends waiting for devices. The rest of a step's time is host overhead.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 thread_local! {
-    static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-    static WAITS: Cell<bool> = const { Cell::new(false) };
+    static TOTAL_WAIT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    static IS_WAITING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does what is waiting for a device, or, where the device is the host, its work. What is done within counts once.
-pub fn waiting<R>(work: impl FnOnce() -> R) -> R {
-    /// Ends the wait, also where `work` panics.
-    struct Since(Instant);
-    impl Drop for Since {
+/// Runs `work`, which waits for a device or is the work of the host as a device, and adds its time
+/// to [`device_wait_time`]. Nested calls count once.
+pub fn time_device_wait<R>(work: impl FnOnce() -> R) -> R {
+    /// Ends the wait, also if `work` panics.
+    struct WaitGuard(Instant);
+    impl Drop for WaitGuard {
         fn drop(&mut self) {
-            WAITS.set(false);
-            WAITED.set(WAITED.get() + self.0.elapsed());
+            IS_WAITING.set(false);
+            TOTAL_WAIT.set(TOTAL_WAIT.get() + self.0.elapsed());
         }
     }
-    if WAITS.replace(true) {
+    if IS_WAITING.replace(true) {
         return work();
     }
-    let _since = Since(Instant::now());
+    let _since = WaitGuard(Instant::now());
     work()
 }
 
-/// Time that this thread has waited for devices since it began.
+/// Total time that this thread has waited for devices.
 ///
 /// ```
 /// use std::time::Duration;
-/// let before = bornite_support::waited();
-/// bornite_support::waiting(|| std::thread::sleep(Duration::from_millis(5)));
-/// assert!(bornite_support::waited() - before >= Duration::from_millis(5));
+/// let before = bornite_support::device_wait_time();
+/// bornite_support::time_device_wait(|| std::thread::sleep(Duration::from_millis(5)));
+/// assert!(bornite_support::device_wait_time() - before >= Duration::from_millis(5));
 /// ```
-pub fn waited() -> Duration {
-    WAITED.get()
+pub fn device_wait_time() -> Duration {
+    TOTAL_WAIT.get()
 }
 
 #[cfg(test)]
@@ -42,23 +43,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_within_waits_count_once_and_other_threads_not_at_all() {
+    fn nested_waits_count_once_and_other_threads_do_not_count() {
         let (begun, pause) = (Instant::now(), || std::thread::sleep(Duration::from_millis(3)));
-        waiting(|| {
+        time_device_wait(|| {
             pause();
-            waiting(pause);
+            time_device_wait(pause);
             let other = std::thread::spawn(move || {
-                waiting(pause);
-                waited()
+                time_device_wait(pause);
+                device_wait_time()
             });
             assert!(other.join().unwrap() >= Duration::from_millis(3));
         });
-        assert!(waited() >= Duration::from_millis(9) && waited() <= begun.elapsed(), "{:?}", waited());
-        let before = waited();
+        assert!(
+            device_wait_time() >= Duration::from_millis(9) && device_wait_time() <= begun.elapsed(),
+            "{:?}",
+            device_wait_time()
+        );
+        let before = device_wait_time();
         pause();
-        assert_eq!(waited(), before);
-        let panicked = std::panic::catch_unwind(|| waiting(|| panic!("on purpose")));
-        waiting(pause);
-        assert!(panicked.is_err() && waited() > before);
+        assert_eq!(device_wait_time(), before);
+        let panicked = std::panic::catch_unwind(|| time_device_wait(|| panic!("on purpose")));
+        time_device_wait(pause);
+        assert!(panicked.is_err() && device_wait_time() > before);
     }
 }

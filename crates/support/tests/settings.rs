@@ -1,24 +1,25 @@
-//! `docs/settings.md` is the table of settings. `BLESS=1 cargo test -p bornite-support` writes it anew.
+//! `docs/settings.md` is generated from the table of settings. `BLESS=1 cargo test -p
+//! bornite-support` writes it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use bornite_support::settings::{SETTINGS, for_tests};
+use bornite_support::settings::{SETTINGS, is_test_variable};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 #[test]
-fn the_manual_is_the_table() {
+fn docs_match_the_table() {
     let mut manual = String::from(
         "# Settings\n\n\
          Written from the table in `crates/support/src/settings.rs` by a test of `bornite-support`; do not edit.\n\n\
-         A flag of the command wins over a variable, and what code sets wins over both. An empty variable counts as not \
-         set. A value that cannot be used is an error that names the variable; `bornite doctor` checks all of them. Every \
-         command reports `BORNITE_…` variables that are not in this table on stderr, with the nearest name that is. \
+         A flag of the command takes precedence over a variable, and a setting made in code over both. An empty variable \
+         counts as unset. An invalid value is an error that names the variable; `bornite doctor` checks all of them. Every \
+         command reports `BORNITE_…` variables that are not in this table on stderr, with the most similar name that is. \
          `bornite::pool::Pool` is the memory pool of a GPU, `bornite::Device::pool` returns it ([CUDA](cuda.md) shows its controls). \
-         NVIDIA's own `CUDA_VISIBLE_DEVICES` chooses which GPUs a process sees.\n\n\
+         NVIDIA's `CUDA_VISIBLE_DEVICES` selects the GPUs that a process can see.\n\n\
          | variable | values | default | meaning | in code |\n|---|---|---|---|---|\n",
     );
     for setting in SETTINGS {
@@ -30,16 +31,16 @@ fn the_manual_is_the_table() {
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, &manual).unwrap();
     }
-    assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), manual, "run BLESS=1 cargo test -p bornite-cuda");
+    assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), manual, "run BLESS=1 cargo test -p bornite-support");
 }
 
-/// Names that look like our variables, in all files below a folder that people or programs read.
+/// Names that look like our variables, in all text files below a folder.
 fn names(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         let name = entry.file_name().to_string_lossy().into_owned();
         if path.is_dir() {
-            // Settings are read by code; tests make up names to show how they are refused.
+            // Tests make up names to show how they are rejected.
             if !matches!(name.as_str(), "target" | ".git" | "tests") {
                 names(&path, found);
             }
@@ -53,15 +54,15 @@ fn names(folder: &Path, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn no_variable_is_missing() {
+fn every_variable_is_in_the_table() {
     let mut found = BTreeSet::new();
     for folder in ["crates", "scripts", "peers", "docs"] {
         names(&root().join(folder), &mut found);
     }
-    found.remove("BORNITE_LGO"); // how a misspelled one is found out
+    found.remove("BORNITE_LGO"); // example of a misspelled one
     found.retain(|name| !name.ends_with('_')); // "all BORNITE_… variables"
     assert!(found.len() >= SETTINGS.len(), "the sources were not found: {found:?}");
     let known: BTreeSet<String> = SETTINGS.iter().map(|setting| setting.name.into()).collect();
-    let missing: Vec<&String> = found.iter().filter(|name| !known.contains(*name) && !for_tests(name)).collect();
+    let missing: Vec<&String> = found.iter().filter(|name| !known.contains(*name) && !is_test_variable(name)).collect();
     assert!(missing.is_empty(), "{missing:?} are read or written about but are not in crates/support/src/settings.rs");
 }

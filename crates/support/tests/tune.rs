@@ -1,17 +1,17 @@
-//! The tuner without a GPU: a timer that says what it is told, files that are damaged, threads and processes at once.
+//! The tuner without a GPU: a fake timer, damaged files, concurrent threads and processes.
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bornite_support::cache::Settings;
+use bornite_support::cache::CacheSettings;
 use bornite_support::tune::{
-    Budget, Choice, Fallible, Found, HostTimer, Key, Mode, Outcome, Platform, Record, Request, Store, Timer, Tuner,
-    Variant,
+    Budget, Choice, Fallible, HostTimer, Platform, Timer, TrialOutcome, TuneMode, Tuner, TuningKey, TuningRecord,
+    TuningRequest, TuningResult, TuningStore, Variant,
 };
 
-/// A clock that moves only when work says so.
+/// A clock that advances only when work says so.
 #[derive(Default)]
 struct FakeTimer<'a> {
     now_ms: Option<&'a Cell<f64>>,
@@ -29,8 +29,13 @@ impl Timer for FakeTimer<'_> {
     }
 }
 
-fn key(operation: &str) -> Key {
-    Key { operation: operation.into(), shape: vec![64, 32], dtype: "f32".into(), platform: Platform::named("fake") }
+fn key(operation: &str) -> TuningKey {
+    TuningKey {
+        operation: operation.into(),
+        shape: vec![64, 32],
+        dtype: "f32".into(),
+        platform: Platform::named("fake"),
+    }
 }
 
 fn blocks(sizes: &[i64]) -> Vec<Choice> {
@@ -43,16 +48,17 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-fn tuner(mode: Mode, folder: &Path) -> Tuner {
-    Tuner::new(mode, Store::open(&Settings::in_folder(folder)))
+fn tuner(mode: TuneMode, folder: &Path) -> Tuner {
+    Tuner::new(mode, TuningStore::open(&CacheSettings::in_folder(folder)))
 }
 
-/// Tunes over candidates that take the time `cost` says; `None` fails to compile, a negative time is a wrong result.
-fn tune(tuner: &Tuner, operation: &str, candidates: &[Choice], cost: impl Fn(i64) -> Option<f64>) -> Found {
+/// Tunes candidates whose run times `cost` returns; `None` is a compile error, a negative time a
+/// wrong result.
+fn tune(tuner: &Tuner, operation: &str, candidates: &[Choice], cost: impl Fn(i64) -> Option<f64>) -> TuningResult {
     let now = Cell::new(0.0);
     let mut timer = FakeTimer { now_ms: Some(&now) };
     tuner.choose(
-        &Request { key: &key(operation), candidates, busy: false, waits: true },
+        &TuningRequest { key: &key(operation), candidates, busy: false, may_wait: true },
         &mut timer,
         |choice| {
             let block = choice.get("block").unwrap_or(0);
@@ -66,16 +72,16 @@ fn tune(tuner: &Tuner, operation: &str, candidates: &[Choice], cost: impl Fn(i64
     )
 }
 
-fn reason(record: &Record, n: usize) -> &str {
+fn reason(record: &TuningRecord, n: usize) -> &str {
     match &record.trials[n].outcome {
-        Outcome::Rejected { reason } | Outcome::Skipped { reason } => reason,
-        Outcome::Timed { .. } => "timed",
+        TrialOutcome::Rejected { reason } | TrialOutcome::Skipped { reason } => reason,
+        TrialOutcome::Timed { .. } => "timed",
     }
 }
 
 #[test]
-fn the_fastest_right_candidate_wins_and_the_rest_is_recorded() {
-    let tuner = Tuner::new(Mode::Tune, Store::nowhere());
+fn the_fastest_correct_candidate_wins_and_all_are_recorded() {
+    let tuner = Tuner::new(TuneMode::Tune, TuningStore::disabled());
     let candidates = blocks(&[64, 128, 256, 512]);
     let found = tune(&tuner, "a", &candidates, |block| match block {
         64 => Some(2.0),
@@ -94,7 +100,7 @@ fn the_fastest_right_candidate_wins_and_the_rest_is_recorded() {
 
 #[test]
 fn the_median_decides_and_buffers_rotate() {
-    let tuner = Tuner::new(Mode::Tune, Store::nowhere());
+    let tuner = Tuner::new(TuneMode::Tune, TuningStore::disabled());
     tuner.set_budget(Budget { runs: 5, ..Budget::default() });
     let now = Cell::new(0.0);
     let rotations = RefCell::new(vec![]);
@@ -109,7 +115,7 @@ fn the_median_decides_and_buffers_rotate() {
     };
     let mut runs = 0;
     let found = tuner.choose(
-        &Request { key: &key("median"), candidates: &candidates, busy: false, waits: true },
+        &TuningRequest { key: &key("median"), candidates: &candidates, busy: false, may_wait: true },
         &mut FakeTimer { now_ms: Some(&now) },
         |choice| Ok(choice.get("block").unwrap_or(0)),
         |_| Ok(()),
@@ -121,74 +127,79 @@ fn the_median_decides_and_buffers_rotate() {
         },
     );
     assert_eq!(found.choice.get("block"), Some(1));
-    assert_eq!(rotations.into_inner(), (0..12).collect::<Vec<_>>(), "one set of buffers after the other");
-    let Outcome::Timed { median_ms, min_ms, max_ms, runs } = found.record.unwrap().trials[0].outcome else { panic!() };
+    assert_eq!(rotations.into_inner(), (0..12).collect::<Vec<_>>(), "buffers rotate");
+    let TrialOutcome::Timed { median_ms, min_ms, max_ms, runs } = found.record.unwrap().trials[0].outcome else {
+        panic!()
+    };
     assert_eq!((median_ms, min_ms, max_ms, runs), (1.0, 1.0, 50.0, 5));
 }
 
 #[test]
 fn time_and_candidates_are_bounded() {
-    let tuner = Tuner::new(Mode::Tune, Store::nowhere());
+    let tuner = Tuner::new(TuneMode::Tune, TuningStore::disabled());
     let candidates = blocks(&(1..=100).collect::<Vec<_>>());
-    tuner.set_budget(Budget { candidates: 3, ..Budget::default() });
+    tuner.set_budget(Budget { max_candidates: 3, ..Budget::default() });
     let record = tune(&tuner, "few", &candidates, |_| Some(1.0)).record.unwrap();
-    assert_eq!(reason(&record, 3), "3 candidates were tried already");
-    assert_eq!(record.chosen.get("block"), Some(1), "of equals, the first");
+    assert_eq!(reason(&record, 3), "the limit of 3 candidates was reached");
+    assert_eq!(record.chosen.get("block"), Some(1), "the first of equals");
 
-    tuner.set_budget(Budget { total_ms: 100.0, candidates: 100, runs: 10, hopeless: 3.0 });
+    tuner.set_budget(Budget { total_ms: 100.0, max_candidates: 100, runs: 10, give_up_ratio: 3.0 });
     let record = tune(&tuner, "short", &candidates, |block| Some(block as f64)).record.unwrap();
     let spent: f64 = record
         .trials
         .iter()
         .map(|trial| match trial.outcome {
-            Outcome::Timed { median_ms, runs, .. } => median_ms * (runs + 1) as f64,
+            TrialOutcome::Timed { median_ms, runs, .. } => median_ms * (runs + 1) as f64,
             _ => 0.0,
         })
         .sum();
     assert!(spent < 140.0, "{spent} ms");
-    assert!(reason(&record, 99).contains("100 ms for tuning were spent"), "{}", reason(&record, 99));
+    assert!(reason(&record, 99).contains("time limit of 100 ms was reached"), "{}", reason(&record, 99));
 
-    // Even no time at all finds a candidate that works.
+    // Even without any time a working candidate is found.
     tuner.set_budget(Budget { total_ms: 0.0, ..Budget::default() });
     let found = tune(&tuner, "none", &candidates, |block| (block > 2).then_some(1.0));
     assert_eq!(found.choice.get("block"), Some(3));
 
-    // A candidate far behind is given up after one run.
+    // A much slower candidate is run only once.
     tuner.set_budget(Budget::default());
     let record = tune(&tuner, "hopeless", &blocks(&[1, 2]), |block| Some(10.0 * block as f64 * block as f64)).record;
-    let Outcome::Timed { runs, .. } = record.unwrap().trials[1].outcome else { panic!() };
+    let TrialOutcome::Timed { runs, .. } = record.unwrap().trials[1].outcome else { panic!() };
     assert_eq!(runs, 1);
 }
 
 #[test]
-fn modes_and_guards() {
+fn modes_decide_what_is_measured() {
     let folder = folder("modes");
     let candidates = blocks(&[64, 128]);
     let faster_second = |block| Some(if block == 128 { 1.0 } else { 2.0 });
-    for mode in [Mode::Off, Mode::Cached] {
-        let found = tune(&tuner(mode, &folder), "modes", &candidates, |_| panic!("nothing is measured"));
+    for mode in [TuneMode::Off, TuneMode::Cached] {
+        let found = tune(&tuner(mode, &folder), "modes", &candidates, |_| panic!("measured"));
         assert_eq!((found.choice.get("block"), found.record.is_none()), (Some(64), true));
     }
-    assert!(tune(&tuner(Mode::Tune, &folder), "modes", &candidates, faster_second).measured);
-    for mode in [Mode::Cached, Mode::Tune] {
-        let found = tune(&tuner(mode, &folder), "modes", &candidates, |_| panic!("it is known"));
+    assert!(tune(&tuner(TuneMode::Tune, &folder), "modes", &candidates, faster_second).measured);
+    for mode in [TuneMode::Cached, TuneMode::Tune] {
+        let found = tune(&tuner(mode, &folder), "modes", &candidates, |_| panic!("measured although it is cached"));
         assert_eq!((found.choice.get("block"), found.measured), (Some(128), false));
     }
-    assert_eq!(tune(&tuner(Mode::Off, &folder), "modes", &candidates, faster_second).choice.get("block"), Some(64));
-    // What is no candidate any more is not used.
-    let found = tune(&tuner(Mode::Cached, &folder), "modes", &blocks(&[32, 64]), faster_second);
+    assert_eq!(tune(&tuner(TuneMode::Off, &folder), "modes", &candidates, faster_second).choice.get("block"), Some(64));
+    // A recorded choice that is no longer a candidate is not used.
+    let found = tune(&tuner(TuneMode::Cached, &folder), "modes", &blocks(&[32, 64]), faster_second);
     assert_eq!((found.choice.get("block"), found.record.is_none()), (Some(32), true));
-    // A candidate that nobody tried yet is tried where that may be done.
+    // A new candidate is measured in mode `Tune` only.
     let more = blocks(&[64, 128, 256]);
-    let found = tune(&tuner(Mode::Cached, &folder), "modes", &more, |_| panic!("nothing is measured"));
+    let found = tune(&tuner(TuneMode::Cached, &folder), "modes", &more, |_| panic!("measured"));
     assert_eq!((found.choice.get("block"), found.measured), (Some(128), false));
-    let found = tune(&tuner(Mode::Tune, &folder), "modes", &more, |block| Some(256.0 / block as f64));
+    let found = tune(&tuner(TuneMode::Tune, &folder), "modes", &more, |block| Some(256.0 / block as f64));
     assert_eq!((found.choice.get("block"), found.measured), (Some(256), true));
-    assert!(tune(&tuner(Mode::Tune, &folder), "modes", &candidates, faster_second).measured, "256 is none of these");
-    // Inside a capture nothing is measured, and what is known is used all the same.
+    assert!(
+        tune(&tuner(TuneMode::Tune, &folder), "modes", &candidates, faster_second).measured,
+        "256 is not a candidate"
+    );
+    // During a capture nothing is measured, but cached choices are used.
     let busy = |operation: &str| {
-        tuner(Mode::Tune, &folder).choose(
-            &Request { key: &key(operation), candidates: &candidates, busy: true, waits: true },
+        tuner(TuneMode::Tune, &folder).choose(
+            &TuningRequest { key: &key(operation), candidates: &candidates, busy: true, may_wait: true },
             &mut FakeTimer::default(),
             |_| -> Fallible<()> { panic!("measured inside a capture") },
             |()| Ok(()),
@@ -198,29 +209,34 @@ fn modes_and_guards() {
     assert_eq!(busy("unknown").choice.get("block"), Some(64));
     assert_eq!(busy("modes").choice.get("block"), Some(128));
     // Nothing to choose from, and nothing that works.
-    assert_eq!(tune(&tuner(Mode::Tune, &folder), "empty", &[], faster_second).choice, Choice::new());
-    let found = tune(&tuner(Mode::Tune, &folder), "all bad", &candidates, |_| None);
+    assert_eq!(tune(&tuner(TuneMode::Tune, &folder), "empty", &[], faster_second).choice, Choice::new());
+    let found = tune(&tuner(TuneMode::Tune, &folder), "all bad", &candidates, |_| None);
     assert_eq!((found.choice.get("block"), found.record.is_none()), (Some(64), true));
 }
 
 #[test]
-fn every_part_of_the_key_counts() {
+fn every_field_of_the_key_matters() {
     let folder = folder("keys");
-    let (store, candidates) = (Store::open(&Settings::in_folder(&folder)), blocks(&[1]));
+    let (store, candidates) = (TuningStore::open(&CacheSettings::in_folder(&folder)), blocks(&[1]));
     let base = key("k");
     let others = [
-        Key { operation: "l".into(), ..base.clone() },
-        Key { shape: vec![64, 33], ..base.clone() },
-        Key { dtype: "f64".into(), ..base.clone() },
-        Key { platform: Platform { device: "x".into(), ..base.platform.clone() }, ..base.clone() },
-        Key { platform: Platform { driver: "13.1".into(), ..base.platform.clone() }, ..base.clone() },
-        Key { platform: Platform { bornite: "9".into(), ..base.platform.clone() }, ..base.clone() },
-        Key {
+        TuningKey { operation: "l".into(), ..base.clone() },
+        TuningKey { shape: vec![64, 33], ..base.clone() },
+        TuningKey { dtype: "f64".into(), ..base.clone() },
+        TuningKey { platform: Platform { device: "x".into(), ..base.platform.clone() }, ..base.clone() },
+        TuningKey { platform: Platform { driver: "13.1".into(), ..base.platform.clone() }, ..base.clone() },
+        TuningKey { platform: Platform { bornite: "9".into(), ..base.platform.clone() }, ..base.clone() },
+        TuningKey {
             platform: Platform { libraries: [("nvrtc".into(), "13".into())].into(), ..base.platform.clone() },
             ..base.clone()
         },
     ];
-    let record = |key: &Key| Record { key: key.clone(), chosen: candidates[0].clone(), trials: vec![], unix_time: 1 };
+    let record = |key: &TuningKey| TuningRecord {
+        key: key.clone(),
+        chosen: candidates[0].clone(),
+        trials: vec![],
+        unix_time: 1,
+    };
     store.put(&record(&base)).unwrap();
     for other in &others {
         assert_eq!(store.get(other), None, "{other:?}");
@@ -234,49 +250,49 @@ fn every_part_of_the_key_counts() {
 }
 
 #[test]
-fn damaged_and_newer_files_are_as_good_as_none() {
+fn damaged_and_newer_files_are_ignored() {
     let folder = folder("damage");
-    let store = Store::open(&Settings::in_folder(&folder));
+    let store = TuningStore::open(&CacheSettings::in_folder(&folder));
     let candidates = blocks(&[64, 128]);
-    tune(&tuner(Mode::Tune, &folder), "d", &candidates, |block| Some(block as f64));
+    tune(&tuner(TuneMode::Tune, &folder), "d", &candidates, |block| Some(block as f64));
     let path = std::fs::read_dir(folder.join("tuning")).unwrap().next().unwrap().unwrap().path();
-    let whole = std::fs::read_to_string(&path).unwrap();
+    let complete = std::fs::read_to_string(&path).unwrap();
     assert!(store.get(&key("d")).is_some());
-    for cut in 0..whole.trim_end().len() {
-        std::fs::write(&path, &whole.as_bytes()[..cut]).unwrap();
+    for cut in 0..complete.trim_end().len() {
+        std::fs::write(&path, &complete.as_bytes()[..cut]).unwrap();
         assert_eq!(store.get(&key("d")), None, "cut at {cut}");
     }
-    // A flipped byte gives another record or none, never a panic; a different key is never believed.
-    for at in 0..whole.len() {
-        let mut bytes = whole.clone().into_bytes();
+    // A flipped byte gives another record or none, never a panic and never a record of another key.
+    for at in 0..complete.len() {
+        let mut bytes = complete.clone().into_bytes();
         bytes[at] ^= 0x10;
         std::fs::write(&path, &bytes).unwrap();
         assert!(store.get(&key("d")).is_none_or(|record| record.key == key("d")), "flip at {at}");
     }
-    // Rebuilt over damage.
+    // A damaged file is replaced.
     std::fs::write(&path, "{").unwrap();
-    assert!(tune(&tuner(Mode::Tune, &folder), "d", &candidates, |_| Some(1.0)).measured);
+    assert!(tune(&tuner(TuneMode::Tune, &folder), "d", &candidates, |_| Some(1.0)).measured);
     assert!(store.get(&key("d")).is_some());
-    // A newer format is neither read nor destroyed; tuning works as if nothing were there.
+    // A newer format is neither read nor overwritten; tuning works as if there were no file.
     let newer = r#"{"format": 2, "record": "who knows"}"#;
     std::fs::write(&path, newer).unwrap();
-    assert!(tune(&tuner(Mode::Tune, &folder), "d", &candidates, |_| Some(1.0)).measured);
+    assert!(tune(&tuner(TuneMode::Tune, &folder), "d", &candidates, |_| Some(1.0)).measured);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), newer);
-    let refused = store.put(&Record { key: key("d"), chosen: Choice::new(), trials: vec![], unix_time: 0 });
-    assert!(refused.unwrap_err().contains("newer format 2"));
-    assert_eq!(std::fs::read_dir(folder.join("tuning")).unwrap().count(), 1, "no stray files");
+    let rejected = store.put(&TuningRecord { key: key("d"), chosen: Choice::new(), trials: vec![], unix_time: 0 });
+    assert!(rejected.unwrap_err().contains("newer format 2"));
+    assert_eq!(std::fs::read_dir(folder.join("tuning")).unwrap().count(), 1, "no temporary files");
 }
 
 #[test]
-fn folders_that_cannot_be_used_are_no_error() {
+fn an_unusable_folder_is_not_an_error() {
     let file = folder("file");
     std::fs::write(&file, "not a folder").unwrap();
     for settings in [
-        Settings::in_folder(&file),
-        Settings { enabled: false, ..Settings::in_folder(folder("off")) },
-        Settings { folder: None, ..Settings::in_folder("x") },
+        CacheSettings::in_folder(&file),
+        CacheSettings { enabled: false, ..CacheSettings::in_folder(folder("off")) },
+        CacheSettings { folder: None, ..CacheSettings::in_folder("x") },
     ] {
-        let tuner = Tuner::new(Mode::Tune, Store::open(&settings));
+        let tuner = Tuner::new(TuneMode::Tune, TuningStore::open(&settings));
         assert!(tuner.store().folder().is_err());
         assert!(tune(&tuner, "t", &blocks(&[1, 2]), |_| Some(1.0)).measured);
         assert!(!tune(&tuner, "t", &blocks(&[1, 2]), |_| Some(1.0)).measured, "known in memory");
@@ -286,9 +302,9 @@ fn folders_that_cannot_be_used_are_no_error() {
 }
 
 #[test]
-fn threads_and_tuners_at_once_measure_once_and_lose_nothing() {
+fn concurrent_threads_and_tuners_measure_once_and_lose_nothing() {
     let folder = folder("threads");
-    let (shared, measured, start) = (tuner(Mode::Tune, &folder), AtomicUsize::new(0), Barrier::new(8));
+    let (shared, measured, start) = (tuner(TuneMode::Tune, &folder), AtomicUsize::new(0), Barrier::new(8));
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -300,37 +316,37 @@ fn threads_and_tuners_at_once_measure_once_and_lose_nothing() {
         }
     });
     assert_eq!(measured.into_inner(), 1);
-    // Tuners of their own, as processes have them, each with its own keys and one in common.
+    // Separate tuners, as separate processes have, each with its own key and one in common.
     std::thread::scope(|scope| {
         for n in 0..8 {
             let folder = &folder;
             scope.spawn(move || {
-                let own = tuner(Mode::Tune, folder);
+                let own = tuner(TuneMode::Tune, folder);
                 for operation in [format!("own {n}"), "common".into()] {
                     tune(&own, &operation, &blocks(&[1, 2]), |block| Some(block as f64));
                 }
             });
         }
     });
-    let store = Store::open(&Settings::in_folder(&folder));
+    let store = TuningStore::open(&CacheSettings::in_folder(&folder));
     assert_eq!(store.records().len(), 1 + 8 + 1);
 }
 
 #[test]
-fn what_is_measured_may_ask_and_who_must_not_wait_does_not() {
-    let shared = Tuner::new(Mode::Tune, Store::nowhere());
+fn nested_requests_and_requests_that_may_not_wait_get_the_default() {
+    let shared = Tuner::new(TuneMode::Tune, TuningStore::disabled());
     let candidates = blocks(&[64, 128]);
     let faster_second = |block| Some(if block == 128 { 1.0 } else { 2.0 });
-    let (measuring, asked) = (Barrier::new(2), Barrier::new(2));
+    let (measuring, requested) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut first = true;
             let variants = vec![Variant::new(Choice::new().with("n", 1), |_| {
-                let within = tune(&shared, "within", &candidates, |_| panic!("measured inside a measurement"));
-                assert_eq!((within.choice.get("block"), within.again), (Some(64), true));
+                let nested = tune(&shared, "nested", &candidates, |_| panic!("measured inside a measurement"));
+                assert_eq!((nested.choice.get("block"), nested.retry_later), (Some(64), true));
                 if std::mem::take(&mut first) {
                     measuring.wait();
-                    asked.wait();
+                    requested.wait();
                 }
                 Ok(())
             })];
@@ -338,18 +354,22 @@ fn what_is_measured_may_ask_and_who_must_not_wait_does_not() {
         });
         measuring.wait();
         let found = shared.choose(
-            &Request { key: &key("beside"), candidates: &candidates, busy: false, waits: false },
+            &TuningRequest { key: &key("concurrent"), candidates: &candidates, busy: false, may_wait: false },
             &mut FakeTimer::default(),
-            |_| -> Fallible<()> { panic!("measured beside another measurement") },
+            |_| -> Fallible<()> { panic!("measured during another measurement") },
             |()| Ok(()),
             |(), _| Ok(()),
         );
-        assert_eq!((found.choice.get("block"), found.again), (Some(64), true));
-        asked.wait();
+        assert_eq!((found.choice.get("block"), found.retry_later), (Some(64), true));
+        requested.wait();
     });
-    for operation in ["within", "beside"] {
+    for operation in ["nested", "concurrent"] {
         let found = tune(&shared, operation, &candidates, faster_second);
-        assert_eq!((found.choice.get("block"), found.measured, found.again), (Some(128), true, false), "{operation}");
+        assert_eq!(
+            (found.choice.get("block"), found.measured, found.retry_later),
+            (Some(128), true, false),
+            "{operation}"
+        );
     }
 }
 
@@ -357,19 +377,19 @@ fn what_is_measured_may_ask_and_who_must_not_wait_does_not() {
 fn pinned_choices_come_first() {
     let folder = folder("pins");
     let candidates = blocks(&[64, 128]);
-    let first = tuner(Mode::Tune, &folder);
+    let first = tuner(TuneMode::Tune, &folder);
     tune(&first, "p", &candidates, |block| Some(block as f64));
-    let mut saved = first.known();
+    let mut saved = first.known_records();
     assert_eq!(saved.len(), 1);
     saved[0].chosen = candidates[1].clone();
-    let resumed = tuner(Mode::Tune, &folder);
+    let resumed = tuner(TuneMode::Tune, &folder);
     resumed.pin(saved);
     assert_eq!(tune(&resumed, "p", &candidates, |_| panic!()).choice, candidates[1]);
 }
 
 #[test]
 fn closures_are_tuned() {
-    let tuner = Tuner::new(Mode::Tune, Store::nowhere());
+    let tuner = Tuner::new(TuneMode::Tune, TuningStore::disabled());
     let value = Cell::new(0);
     let variants = vec![
         Variant::new(Choice::new().with("n", 1), |_| Err("fails".into())),
@@ -391,17 +411,17 @@ fn closures_are_tuned() {
 }
 
 #[test]
-fn while_it_is_sealed_the_disk_is_not_asked() {
+fn ignore_disk_stops_reads_from_disk() {
     let (folder, candidates) = (folder("sealed"), blocks(&[1, 2, 4]));
     let cost = |best: i64| move |block: i64| Some(if block == best { 1.0 } else { 5.0 });
-    tune(&tuner(Mode::Tune, &folder), "kept", &candidates, cost(4));
-    let again = tuner(Mode::Cached, &folder);
-    let sealed = (again.seal(), again.seal());
-    assert_eq!(tune(&again, "kept", &candidates, cost(2)).choice, candidates[0]);
+    tune(&tuner(TuneMode::Tune, &folder), "saved", &candidates, cost(4));
+    let again = tuner(TuneMode::Cached, &folder);
+    let sealed = (again.ignore_disk(), again.ignore_disk());
+    assert_eq!(tune(&again, "saved", &candidates, cost(2)).choice, candidates[0]);
     again.pin(again.store().records());
-    assert_eq!(tune(&again, "kept", &candidates, cost(2)).choice, candidates[2]);
-    // What is found on the disk after that counts again only when nobody minds.
-    tune(&tuner(Mode::Tune, &folder), "later", &candidates, cost(2));
+    assert_eq!(tune(&again, "saved", &candidates, cost(2)).choice, candidates[2]);
+    // Records that appear on disk later are used only after the last guard is dropped.
+    tune(&tuner(TuneMode::Tune, &folder), "later", &candidates, cost(2));
     drop(sealed.0);
     assert_eq!(tune(&again, "later", &candidates, cost(4)).choice, candidates[0]);
     drop(sealed.1);

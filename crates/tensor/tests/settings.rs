@@ -36,7 +36,7 @@ const ROWS: [Row; 21] = [
     ("BORNITE_HIDE_LIBRARIES", "cuda", "runtime::Library::hide", || {
         Library::hide(&[Library::Nvrtc]);
         let why = |library: Library| library.find().err().map_or(String::new(), |error| error.to_string());
-        assert!(why(Library::Nvrtc).contains("since Library::hide hides it"), "{}", why(Library::Nvrtc));
+        assert!(why(Library::Nvrtc).contains("because Library::hide hides it"), "{}", why(Library::Nvrtc));
         assert!(!why(Library::Cuda).contains("hides it"), "{}", why(Library::Cuda));
     }),
     ("BORNITE_CACHE", "on", "cache::Settings::set_for_process", || {

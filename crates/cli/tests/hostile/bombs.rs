@@ -110,15 +110,15 @@ fn tables_to_train_on() -> Vec<Bomb> {
         of(Page::new(DATA, 1, PLAIN, GIB, lz4(b'a', GIB)), LZ4, large),
         of(Page::new(DATA, 1, PLAIN, 150 * MIB, snappy(b'a', 150 * MIB)), SNAPPY, large),
         // Headers that say less than is there.
-        of(Page::new(DATA, 1, PLAIN, MIB, plain(GIB)), ZSTD, "where its header promises"),
-        of(Page::new(DATA, 1, PLAIN, 100 * MIB, wide), ZSTD, "where its header promises"),
-        of(Page::new(DATA_V2, 1, PLAIN, MIB, plain(GIB)), ZSTD, "where its header promises"),
-        of(Page::new(DATA, 1, PLAIN, MIB, gzip(GIB)), GZIP, "where its header promises"),
-        of(Page::new(DATA, 1, PLAIN, MIB, lz4(b'a', GIB)), LZ4, "is not LZ4"),
+        of(Page::new(DATA, 1, PLAIN, MIB, plain(GIB)), ZSTD, "but its header declares"),
+        of(Page::new(DATA, 1, PLAIN, 100 * MIB, wide), ZSTD, "but its header declares"),
+        of(Page::new(DATA_V2, 1, PLAIN, MIB, plain(GIB)), ZSTD, "but its header declares"),
+        of(Page::new(DATA, 1, PLAIN, MIB, gzip(GIB)), GZIP, "but its header declares"),
+        of(Page::new(DATA, 1, PLAIN, MIB, lz4(b'a', GIB)), LZ4, "is not valid LZ4"),
         of(Page::new(DATA, 1, PLAIN, MIB, snappy(b'a', 100 * MIB)), SNAPPY, "Snappy"),
         // More than there is.
-        of(Page::new(DATA, 1, PLAIN, 100 * MIB, plain(MIB)), ZSTD, "where its header promises"),
-        of(Page::new(DATA, 1 << 40, PLAIN, 4, vec![0; 4]), NONE, "too large to be true"),
+        of(Page::new(DATA, 1, PLAIN, 100 * MIB, plain(MIB)), ZSTD, "but its header declares"),
+        of(Page::new(DATA, 1 << 40, PLAIN, 4, vec![0; 4]), NONE, "which is impossible"),
         of(Page::new(DATA, 1, PLAIN, u32::MAX.into(), vec![0; 4]), NONE, large),
         // Within the limit: read in pieces.
         of(one_text(DATA, 60 * MIB), ZSTD, ""),
@@ -161,7 +161,7 @@ fn tables_to_train_on() -> Vec<Bomb> {
             NONE,
             large,
         ),
-        of(raw(DATA, 2, DELTA_LENGTHS, differences(2, u64::MAX >> 3, 0)), NONE, "ends before its values do"),
+        of(raw(DATA, 2, DELTA_LENGTHS, differences(2, u64::MAX >> 3, 0)), NONE, "has fewer values than declared"),
         // Fifty pages of sixteen million missing values.
         table(
             Bytes(file(
@@ -195,7 +195,7 @@ fn tables_to_train_on() -> Vec<Bomb> {
             footer.element().int(1, 6).int(3, 0).text(4, "text").end();
             zeros(footer, 4, 8 << 20);
         }),
-        "has no part of the column 'text'",
+        "has no chunk of the column 'text'",
     ));
     all.push(table(
         Bytes([b"PAR1".to_vec(), vec![0; 64], vec![0xff; 4], b"PAR1".to_vec()].concat()),
@@ -252,14 +252,14 @@ fn datasets() -> Vec<Bomb> {
         bomb(Show("jsonl"), "rows", Sparse(3 * GIB), large),
         bomb(Show("jsonl"), "rows", Bytes("{\"a\":".repeat(1 << 20).into_bytes()), "recursion limit"),
         table(column(&[zstd_page(GIB, GIB + 4)], ZSTD), large),
-        table(column(&[zstd_page(GIB, MIB)], ZSTD), "where its header promises"),
+        table(column(&[zstd_page(GIB, MIB)], ZSTD), "but its header declares"),
         table(Bytes(file(&wide, ZSTD, false)), large),
         table(
             column(&[Page::new(DATA, 1 << 40, PLAIN, 4, zstd(&[(&[0; 4], 1)], WINDOW))], ZSTD),
-            "too large to be true",
+            "which is impossible",
         ),
         table(column(&[Page::new(DATA, 1, PLAIN, 4, head)], ZSTD), "zstd"),
-        table(Bytes(ended(b"PAR1".to_vec(), ints)), "a header ends in the middle"),
+        table(Bytes(ended(b"PAR1".to_vec(), ints)), "a header is truncated"),
         table(Bytes(ended(b"PAR1".to_vec(), few)), "was not written by"),
         bomb(Verify, "manifest.json", Sparse(4 * GIB), large),
         bomb(Verify, "manifest.json", Bytes("[".repeat(100 << 20).into_bytes()), "this is not a dataset's manifest"),

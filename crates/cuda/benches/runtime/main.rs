@@ -1,6 +1,8 @@
-//! What the runtime costs over the bare driver, in one run on one GPU. `cargo bench -p bornite-cuda --bench runtime`
+//! Overhead of the runtime over the bare driver, measured in one run on one GPU. `cargo bench -p
+//! bornite-cuda --bench runtime`
 //!
-//! Options: `--quick`; `--peer FILE`, the output of `peers/torch_runtime.py` on this machine; `--out FILE` for JSON.
+//! Options: `--quick`; `--peer FILE`, the output of `peers/torch_runtime.py` on this machine;
+//! `--out FILE` for JSON.
 
 #![allow(unsafe_code)] // launches, and the driver called directly
 
@@ -15,16 +17,16 @@ use std::sync::Arc;
 use bornite_bench::peer::Peer;
 use bornite_bench::{Config, Machine, Measurement, Report, Row, measure};
 use bornite_cuda::pool::{DriverBacking, Tag};
-use bornite_cuda::{Buffer, Device, Function, Geometry, Graph, Pinned, Prepared, Stream};
+use bornite_cuda::{Buffer, Device, Function, Graph, LaunchConfig, PinnedBuffer, PreparedLaunch, Stream};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// A kernel with next to no work; each launch depends on the one before.
+/// A kernel with almost no work; each launch depends on the previous one.
 pub const TINY: &str = "extern \"C\" __global__ void tiny(unsigned* x, unsigned m, unsigned c) { *x = *x * m + c; }";
 
-/// Launches of the graph.
+/// Launches in the graph.
 const LAUNCHES: usize = 1000;
-/// Bytes of a large copy.
+/// Size of a large copy.
 const COPY_BYTES: usize = 256 << 20;
 
 struct Bench {
@@ -33,8 +35,7 @@ struct Bench {
     report: Report,
 }
 
-/// A pair of rows to compare: ours, the one it is measured against, and the most that ours may be of it, if there is a
-/// limit.
+/// A comparison of two rows: ours, the baseline, and the maximum ratio, if there is a limit.
 struct Claim {
     what: &'static str,
     ours_ms: f64,
@@ -50,7 +51,7 @@ impl Bench {
         measured.median_ms
     }
 
-    /// An allocation and its free, once the pool has its segments: the pool alone, and as a buffer.
+    /// An allocation and its free with warm segments: in the pool, and as a buffer.
     fn pool(&mut self) -> Outcome {
         let device = self.device.clone();
         for bytes in [512, 4096, 1 << 20, 30 << 20] {
@@ -67,19 +68,19 @@ impl Bench {
         Ok(())
     }
 
-    /// The same launch from a loop, prepared and bare.
-    fn launches(&mut self, launch: &Prepared, word: &Buffer) -> Outcome<Claim> {
+    /// The same launch in a loop: prepared, plain and bare.
+    fn launches(&mut self, launch: &PreparedLaunch, word: &Buffer) -> Outcome<Claim> {
         let device = self.device.clone();
         let function = launch.function().clone();
         let synchronize = || -> Outcome { Ok(device.synchronize()?) };
-        // SAFETY: the kernel touches the one word.
-        let prepared = measure(&self.config, |_| Ok(unsafe { launch.fire() }?), synchronize)?;
+        // SAFETY: the kernel accesses only the one word.
+        let prepared = measure(&self.config, |_| Ok(unsafe { launch.launch() }?), synchronize)?;
         let values = vec![3u32.to_ne_bytes().to_vec(), 1u32.to_ne_bytes().to_vec()];
         // SAFETY: as above.
         let plain = |_| Ok(unsafe { function.launch([1, 1, 1], [1, 1, 1], &[(word, 0)], &values) }?);
         let plain = measure(&self.config, plain, synchronize)?;
-        let mut raw = bare::Launch::new(function.handle(), Stream::main(&device).handle(), word.address());
-        let bare = measure(&self.config, |_| raw.fire(), synchronize)?;
+        let mut raw = bare::BareLaunch::new(function.handle(), Stream::main(&device).handle(), word.address());
+        let bare = measure(&self.config, |_| raw.launch(), synchronize)?;
         let (prepared_ms, _) = (self.row("launch_prepared", prepared), self.row("launch_plain", plain));
         let bare_ms = self.row("launch_bare", bare);
         Ok(Claim {
@@ -90,17 +91,19 @@ impl Bench {
         })
     }
 
-    fn graphs(&mut self, launch: &Prepared, word: &Arc<Buffer>) -> Outcome<Claim> {
+    fn graphs(&mut self, launch: &PreparedLaunch, word: &Arc<Buffer>) -> Outcome<Claim> {
         let device = self.device.clone();
         let function = launch.function().clone();
         let synchronize = || -> Outcome { Ok(device.synchronize()?) };
-        let kept: Vec<Arc<dyn std::any::Any + Send + Sync>> = vec![function.clone(), word.clone()];
-        // SAFETY: the buffer and the function are kept.
+        let retained: Vec<Arc<dyn std::any::Any + Send + Sync>> = vec![function.clone(), word.clone()];
+        // SAFETY: the graph retains the buffer and the function.
         let mut graph = unsafe {
-            Graph::capture::<bornite_cuda::Error>(&device, kept, || (0..LAUNCHES).try_for_each(|_| launch.fire()))?
+            Graph::capture::<bornite_cuda::Error>(&device, retained, || {
+                (0..LAUNCHES).try_for_each(|_| launch.launch())
+            })?
         };
         let ours = measure(&self.config, |_| Ok(graph.launch()?), synchronize)?;
-        let raw = bare::Graph::new(function.handle(), word.address(), LAUNCHES)?;
+        let raw = bare::BareGraph::new(function.handle(), word.address(), LAUNCHES)?;
         let stream = Stream::main(&device).handle();
         let bare = measure(&self.config, |_| raw.launch(stream), synchronize)?;
         let (ours_ms, other_ms) =
@@ -110,16 +113,16 @@ impl Bench {
 
     fn copies(&mut self) -> Outcome<Vec<Claim>> {
         let device = self.device.clone();
-        let (up, down) = (Stream::up(&device), Stream::down(&device));
-        let there = Buffer::on(&up, COPY_BYTES)?;
-        let mut pinned = Pinned::new(&device, COPY_BYTES)?;
+        let (up, down) = (Stream::h2d(&device), Stream::d2h(&device));
+        let there = Buffer::on_stream(&up, COPY_BYTES)?;
+        let mut pinned = PinnedBuffer::new(&device, COPY_BYTES)?;
         for (n, byte) in pinned.iter_mut().enumerate() {
             *byte = (n * 31 % 251) as u8; // never zeros
         }
         let address: *mut c_void = pinned.as_mut_ptr().cast();
         let mut held = Some(pinned);
-        let mut through = |copy: &mut dyn FnMut(Pinned) -> bornite_cuda::Result<Pinned>| -> Outcome {
-            let pinned = held.take().ok_or("the memory is gone")?;
+        let mut through = |copy: &mut dyn FnMut(PinnedBuffer) -> bornite_cuda::Result<PinnedBuffer>| -> Outcome {
+            let pinned = held.take().ok_or("the pinned buffer was lost by a failed copy")?;
             held = Some(copy(pinned)?);
             Ok(())
         };
@@ -164,8 +167,8 @@ fn main() -> Outcome {
 
     let device = match Device::open(0) {
         Ok(device) => device,
-        Err(why) => {
-            println!("skipped: {why}");
+        Err(error) => {
+            println!("skipped: {error}");
             return Ok(());
         }
     };
@@ -177,8 +180,8 @@ fn main() -> Outcome {
     let function = Arc::new(Function::load(&device, &cubin, "tiny", 1, vec![4, 4])?);
     let word = Arc::new(Buffer::new(&device, 4)?);
     word.upload(&[1, 0, 0, 0])?;
-    let geometry = Geometry::new([1, 1, 1], [1, 1, 1]);
-    let launch = function.prepare(geometry, &[(word.clone(), 0)], &[&3u32.to_ne_bytes(), &1u32.to_ne_bytes()])?;
+    let launch_config = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
+    let launch = function.prepare(launch_config, &[(word.clone(), 0)], &[&3u32.to_ne_bytes(), &1u32.to_ne_bytes()])?;
     let mut claims = vec![bench.launches(&launch, &word)?, bench.graphs(&launch, &word)?];
     claims.extend(bench.copies()?);
     let (ours_ms, bare_ms) = start::first_kernel(&cubin)?;
@@ -205,7 +208,7 @@ fn main() -> Outcome {
     let over_ms = ours_ms - bare_ms;
     let verdict = if over_ms <= 20.0 { "ok" } else { "MISSED" };
     println!(
-        "process start to first kernel: {ours_ms:.1} ms, bare {bare_ms:.1} ms, over {over_ms:.1} (at most 20) {verdict}"
+        "process start to first kernel: {ours_ms:.1} ms, bare {bare_ms:.1} ms, overhead {over_ms:.1} ms (at most 20) {verdict}"
     );
     if let Some(path) = after("--out") {
         bench.report.write_json(std::fs::File::create(path)?)?;

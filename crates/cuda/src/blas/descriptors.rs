@@ -1,44 +1,44 @@
-//! The library's descriptors, destroyed when dropped.
+//! Owned descriptors of cuBLASLt, destroyed when dropped.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use cudarc::cublaslt::sys::{self as lt, cublasStatus_t};
 
-use super::Element;
+use super::ElementType;
 use super::library::check;
-use super::matmul::{Compute, Stored};
+use super::matmul::{ComputeType, StoredMatrix};
 use crate::Result;
 use crate::api::CublasLt;
 
-/// A descriptor of the library, and what destroys it.
-struct Owned<T: Copy> {
+/// A descriptor and the function that destroys it.
+struct OwnedDescriptor<T: Copy> {
     handle: T,
     destroy: unsafe extern "C" fn(T) -> cublasStatus_t,
 }
 
-impl<T: Copy> Drop for Owned<T> {
+impl<T: Copy> Drop for OwnedDescriptor<T> {
     fn drop(&mut self) {
         // SAFETY: the handle came from the library's own create function and is not used again.
         unsafe { (self.destroy)(self.handle) };
     }
 }
 
-/// The bytes of a plain value, as attributes are given.
+/// Pointer and size of a value, as attributes are passed.
 fn bytes<T: Copy>(value: &T) -> (*const c_void, usize) {
     ((value as *const T).cast(), size_of::<T>())
 }
 
-/// How a product is computed.
-pub(super) struct Description(Owned<lt::cublasLtMatmulDesc_t>);
+/// Descriptor of a matrix product: arithmetic, transposition, epilogue.
+pub(super) struct MatmulDescriptor(OwnedDescriptor<lt::cublasLtMatmulDesc_t>);
 
-impl Description {
-    pub fn new(api: &CublasLt, compute: Compute) -> Result<Description> {
+impl MatmulDescriptor {
+    pub fn new(api: &CublasLt, compute: ComputeType) -> Result<MatmulDescriptor> {
         let mut handle = null_mut();
         // SAFETY: writes one handle.
         let status = unsafe { (api.cublasLtMatmulDescCreate)(&mut handle, compute.raw(), compute.scale().raw()) };
         check(api, "cublasLtMatmulDescCreate", status)?;
-        Ok(Description(Owned { handle, destroy: api.cublasLtMatmulDescDestroy }))
+        Ok(MatmulDescriptor(OwnedDescriptor { handle, destroy: api.cublasLtMatmulDescDestroy }))
     }
 
     pub fn raw(&self) -> lt::cublasLtMatmulDesc_t {
@@ -54,18 +54,18 @@ impl Description {
     }
 }
 
-/// How a matrix lies in memory.
-pub(super) struct Layout(Owned<lt::cublasLtMatrixLayout_t>);
+/// Descriptor of a matrix layout.
+pub(super) struct LayoutDescriptor(OwnedDescriptor<lt::cublasLtMatrixLayout_t>);
 
-impl Layout {
-    pub fn new(api: &CublasLt, element: Element, stored: &Stored, batch: u64) -> Result<Layout> {
+impl LayoutDescriptor {
+    pub fn new(api: &CublasLt, element: ElementType, stored: &StoredMatrix, batch: u64) -> Result<LayoutDescriptor> {
         use lt::cublasLtMatrixLayoutAttribute_t as Attribute;
         let mut handle = null_mut();
-        let Stored { rows, columns, ld, batch_stride, .. } = *stored;
+        let StoredMatrix { rows, columns, ld, batch_stride, .. } = *stored;
         // SAFETY: writes one handle.
         let status = unsafe { (api.cublasLtMatrixLayoutCreate)(&mut handle, element.raw(), rows, columns, ld as i64) };
         check(api, "cublasLtMatrixLayoutCreate", status)?;
-        let layout = Layout(Owned { handle, destroy: api.cublasLtMatrixLayoutDestroy });
+        let layout = LayoutDescriptor(OwnedDescriptor { handle, destroy: api.cublasLtMatrixLayoutDestroy });
         if batch > 1 {
             layout.set(api, Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, batch as i32)?;
             layout.set(api, Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, batch_stride as i64)?;
@@ -85,15 +85,15 @@ impl Layout {
     }
 }
 
-/// What an algorithm may use.
-pub(super) struct Preference(Owned<lt::cublasLtMatmulPreference_t>);
+/// Constraints on the search for an algorithm.
+pub(super) struct Preference(OwnedDescriptor<lt::cublasLtMatmulPreference_t>);
 
 impl Preference {
     pub fn new(api: &CublasLt) -> Result<Preference> {
         let mut handle = null_mut();
         // SAFETY: writes one handle.
         check(api, "cublasLtMatmulPreferenceCreate", unsafe { (api.cublasLtMatmulPreferenceCreate)(&mut handle) })?;
-        Ok(Preference(Owned { handle, destroy: api.cublasLtMatmulPreferenceDestroy }))
+        Ok(Preference(OwnedDescriptor { handle, destroy: api.cublasLtMatmulPreferenceDestroy }))
     }
 
     pub fn raw(&self) -> lt::cublasLtMatmulPreference_t {

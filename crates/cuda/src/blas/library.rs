@@ -1,4 +1,4 @@
-//! The library on a device: its handle, its workspace, the plans made so far, and its errors.
+//! cuBLASLt on a device: handle, workspace, cached plans and errors.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_char};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::cublaslt::sys::{self as lt, cublasStatus_t};
 
-use super::{Matmul, Plan};
+use super::{Matmul, MatmulPlan};
 use crate::api::CublasLt;
 use crate::{Buffer, Device, Error, Result};
 
@@ -18,32 +18,33 @@ pub fn version() -> Result<(u32, u32)> {
     Ok((version / 10_000, version / 100 % 100))
 }
 
-/// What NVIDIA advises: algorithms for Hopper want room for pieces of the result.
+/// Workspace size that NVIDIA recommends: Hopper's algorithms store partial results.
 fn workspace_bytes(compute_capability: (u32, u32)) -> usize {
     if compute_capability.0 >= 9 { 32 << 20 } else { 4 << 20 }
 }
 
-/// The library on a device, for the rest of the process.
+/// cuBLASLt on a device, open until the process ends.
 pub(super) struct Blas {
     pub api: &'static CublasLt,
     pub device: Arc<Device>,
     pub handle: lt::cublasLtHandle_t,
-    /// Shared by all plans: their work is ordered by the device's own stream.
+    /// Shared by all plans: their work is ordered by the device's main stream.
     pub workspace: Buffer,
-    /// Plans by what they compute. Bounded, since eager code may ask for ever new shapes.
-    plans: Mutex<HashMap<Matmul, Arc<Plan>>>,
+    /// Cached plans. Bounded, since eager code may use ever new shapes.
+    plans: Mutex<HashMap<Matmul, Arc<MatmulPlan>>>,
 }
 
-// SAFETY: NVIDIA allows the handle to be used from any thread once the context is current there, which every call sees
-// to; what changes is behind a lock.
+// SAFETY: NVIDIA allows the handle to be used from any thread once the context is current there,
+// which every call sees to; what changes is behind a lock.
 unsafe impl Send for Blas {}
 // SAFETY: as above; the handle holds no state that a call changes.
 unsafe impl Sync for Blas {}
 
 impl Blas {
-    const KEPT: usize = 2048;
+    const MAX_CACHED_PLANS: usize = 2048;
 
-    /// The library on a device, opened on first use. Not while capturing: it allocates.
+    /// Returns the library on a device, opened on first use. Not during stream capture: it
+    /// allocates.
     pub fn on(device: &Arc<Device>) -> Result<&'static Blas> {
         static OPEN: Mutex<BTreeMap<usize, &'static Blas>> = Mutex::new(BTreeMap::new());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,69 +52,70 @@ impl Blas {
             return Ok(blas);
         }
         let api = CublasLt::get()?;
-        device.not_capturing("the opening of cuBLASLt")?;
+        device.check_not_capturing("opening cuBLASLt")?;
         device.bind()?;
         let tag = device.pool().tag("cuBLASLt workspace");
-        let workspace = Buffer::tagged(device, workspace_bytes(device.info().compute_capability), tag)?;
+        let workspace = Buffer::with_tag(device, workspace_bytes(device.info().compute_capability), tag)?;
         let mut handle = null_mut();
         // SAFETY: writes one handle, for the context that is current.
         check(api, "cublasLtCreate", unsafe { (api.cublasLtCreate)(&mut handle) })?;
         let blas = Blas { api, device: device.clone(), handle, workspace, plans: Mutex::default() };
-        // Devices stay open to the end of the process, and so does this.
+        // Devices stay open until the process ends, and so does this.
         let blas: &'static Blas = Box::leak(Box::new(blas));
         open.insert(device.info().ordinal, blas);
         Ok(blas)
     }
 
-    /// A plan made before, or else by `make`.
-    pub fn plan(&self, matmul: &Matmul, make: impl FnOnce() -> Result<Plan>) -> Result<Arc<Plan>> {
+    /// Returns the cached plan, or creates it with `make`.
+    pub fn plan(&self, matmul: &Matmul, make: impl FnOnce() -> Result<MatmulPlan>) -> Result<Arc<MatmulPlan>> {
         let plans = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = plans().get(matmul) {
             return Ok(plan.clone());
         }
         let plan = Arc::new(make()?);
         let mut plans = plans();
-        if plans.len() >= Blas::KEPT {
+        if plans.len() >= Blas::MAX_CACHED_PLANS {
             plans.clear();
         }
-        // The first of two threads wins: equal products must give equal bits.
+        // If two threads created one, the first wins: equal products must give equal bits.
         Ok(plans.entry(*matmul).or_insert(plan).clone())
     }
 }
 
-/// Turns a status of the library into ours.
+/// Converts a status of the library to a result.
 pub(super) fn check(api: &CublasLt, call: &'static str, status: cublasStatus_t) -> Result<()> {
     if status == cublasStatus_t::CUBLAS_STATUS_SUCCESS {
         return Ok(());
     }
-    let words = |function: unsafe extern "C" fn(cublasStatus_t) -> *const c_char| {
+    let describe = |function: unsafe extern "C" fn(cublasStatus_t) -> *const c_char| {
         // SAFETY: the library returns a static string, or null for a status that it does not know.
         unsafe {
             let text = function(status);
             if text.is_null() { "unknown".into() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
         }
     };
-    let (name, text) = (words(api.cublasLtGetStatusName), words(api.cublasLtGetStatusString));
+    let (name, text) = (describe(api.cublasLtGetStatusName), describe(api.cublasLtGetStatusString));
     Err(Error::Driver { call, code: status as u32, name, text })
 }
 
-/// An error of ours in the library's form.
-fn refused(status: cublasStatus_t, text: String) -> Error {
+/// Creates an error in the library's form.
+fn library_error(status: cublasStatus_t, text: String) -> Error {
     Error::Driver { call: "cublasLtMatmul", code: status as u32, name: format!("{status:?}"), text }
 }
 
-/// An argument that the library would refuse, or worse, not refuse.
-pub(super) fn bad(text: String) -> Error {
-    refused(cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE, text)
+/// Error for an invalid argument.
+pub(super) fn invalid_value(text: String) -> Error {
+    library_error(cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE, text)
 }
 
-/// The library has no algorithm.
-pub(super) fn none_found(matmul: &Matmul) -> Error {
-    refused(cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED, format!("there is no algorithm for {matmul}"))
+/// Error if the library has no algorithm for a product.
+pub(super) fn no_algorithm(matmul: &Matmul) -> Error {
+    library_error(cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED, format!("no algorithm for {matmul}"))
 }
 
-/// Whether an error says that the library cannot compute a product, so that something else should.
-pub fn unsupported(error: &Error) -> bool {
+/// Returns true if the error means that the library cannot compute a product, so that another
+/// implementation must.
+pub fn is_unsupported(error: &Error) -> bool {
     let status = cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED;
     matches!(error, Error::Driver { call, code, .. } if call.starts_with("cublasLt") && *code == status as u32)
 }
@@ -124,13 +126,13 @@ mod tests {
 
     #[test]
     fn errors_carry_the_librarys_names() {
-        let none = none_found(&Matmul::new(1, 2, 3, super::super::Element::F32));
-        assert!(
-            none.to_string().contains("CUBLAS_STATUS_NOT_SUPPORTED: there is no algorithm for 1x3 by 3x2"),
-            "{none}"
+        let none = no_algorithm(&Matmul::new(1, 2, 3, super::super::ElementType::F32));
+        assert!(none.to_string().contains("CUBLAS_STATUS_NOT_SUPPORTED: no algorithm for 1x3 by 3x2"), "{none}");
+        assert!(is_unsupported(&none) && !is_unsupported(&invalid_value("bad stride".into())));
+        assert_eq!(
+            invalid_value("bad stride".into()).to_string(),
+            "cublasLtMatmul failed with CUBLAS_STATUS_INVALID_VALUE: bad stride"
         );
-        assert!(unsupported(&none) && !unsupported(&bad("a hole".into())));
-        assert_eq!(bad("a hole".into()).to_string(), "cublasLtMatmul failed with CUBLAS_STATUS_INVALID_VALUE: a hole");
     }
 
     #[test]

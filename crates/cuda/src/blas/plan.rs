@@ -1,4 +1,4 @@
-//! A product made ready once and run many times.
+//! Plans: matrix products prepared once and run many times.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,21 +8,21 @@ use cudarc::cublaslt::sys::{
     cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute, cublasStatus_t,
 };
 
-use super::descriptors::{Description, Layout, Preference};
-use super::library::{Blas, bad, check, none_found};
-use super::{Element, Matmul};
-use crate::capture::{capturing, note_kernel};
-use crate::context::waits;
-use crate::{Buffer, Device, Pointer, Result};
+use super::descriptors::{LayoutDescriptor, MatmulDescriptor, Preference};
+use super::library::{Blas, check, invalid_value, no_algorithm};
+use super::{ElementType, Matmul};
+use crate::capture::{is_capturing, record_kernel};
+use crate::context::is_launch_blocking;
+use crate::{Buffer, Device, DevicePointer, Result};
 
-/// One of the library's ways to compute a product, as [`Plan::algorithms`] found it.
+/// An algorithm of the library for a product, as [`MatmulPlan::algorithms`] found it.
 ///
 /// ```compile_fail
-/// let made_up = bornite_cuda::blas::Algorithm { words: [u64::MAX; 8], ..panic!() }; // the library would trust it
+/// let forged = bornite_cuda::blas::Algorithm { data: [u64::MAX; 8], ..panic!() }; // the library would trust it
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Algorithm {
-    words: [u64; 8],
+    data: [u64; 8],
     workspace_bytes: usize,
     waves: f32,
     /// Alignments of A, B and D that it was found for, in bytes.
@@ -32,107 +32,108 @@ pub struct Algorithm {
 impl Algorithm {
     fn of(result: &lt::cublasLtMatmulHeuristicResult_t, matmul: &Matmul) -> Algorithm {
         Algorithm {
-            words: result.algo.data,
+            data: result.algo.data,
             workspace_bytes: result.workspaceSize,
             waves: result.wavesCount,
             alignments: matmul.alignments(),
         }
     }
 
-    /// The library's own description.
-    pub fn words(&self) -> [u64; 8] {
-        self.words
+    /// Returns the library's opaque description.
+    pub fn data(&self) -> [u64; 8] {
+        self.data
     }
 
-    /// Bytes of workspace that it needs.
+    /// Returns the workspace size in bytes.
     pub fn workspace_bytes(&self) -> usize {
         self.workspace_bytes
     }
 
-    /// Number of waves that it takes on the device; slightly above an integer is inefficient.
+    /// Returns the number of waves on the device; slightly above an integer is inefficient.
     pub fn waves(&self) -> f32 {
         self.waves
     }
 }
 
-/// The memory and factors of one run.
+/// Operands and scale factors of one run.
 #[derive(Clone, Copy)]
-pub struct Call<'a> {
-    /// Factor of the product.
+pub struct MatmulArgs<'a> {
+    /// Scale factor of the product.
     pub alpha: f64,
-    /// Factor of C; where it is 0, C is not read.
+    /// Scale factor of C; if it is 0, C is not read.
     pub beta: f64,
     /// The first matrix.
-    pub a: Pointer<'a>,
+    pub a: DevicePointer<'a>,
     /// The second matrix.
-    pub b: Pointer<'a>,
-    /// What is added; D itself where it is not given.
-    pub c: Option<Pointer<'a>>,
-    /// The result, which A and B must not overlap.
-    pub d: Pointer<'a>,
-    /// The epilogue's bias, or where it stores a bias gradient.
-    pub bias: Option<Pointer<'a>>,
+    pub b: DevicePointer<'a>,
+    /// The matrix C; D itself if not set.
+    pub c: Option<DevicePointer<'a>>,
+    /// The result; must not overlap A or B.
+    pub d: DevicePointer<'a>,
+    /// The epilogue's bias, or the output for a bias gradient.
+    pub bias: Option<DevicePointer<'a>>,
     /// The epilogue's auxiliary matrix.
-    pub aux: Option<Pointer<'a>>,
+    pub aux: Option<DevicePointer<'a>>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> MatmulArgs<'a> {
     /// D = A·B.
-    pub fn new(a: Pointer<'a>, b: Pointer<'a>, d: Pointer<'a>) -> Call<'a> {
-        Call { alpha: 1.0, beta: 0.0, a, b, c: None, d, bias: None, aux: None }
+    pub fn new(a: DevicePointer<'a>, b: DevicePointer<'a>, d: DevicePointer<'a>) -> MatmulArgs<'a> {
+        MatmulArgs { alpha: 1.0, beta: 0.0, a, b, c: None, d, bias: None, aux: None }
     }
 }
 
-/// A product with its descriptors and algorithm, on a device.
+/// A matrix product on a device, with descriptors and algorithm.
 ///
-/// All plans of a device share one workspace: runs are ordered by the device's own stream, and a captured graph that
-/// holds them must be launched there too, or on a stream that waits.
-pub struct Plan {
+/// All plans of a device share one workspace: runs are ordered by the device's main stream, and a
+/// captured graph that contains them must be launched there too, or on a stream that waits for it.
+pub struct MatmulPlan {
     blas: &'static Blas,
     matmul: Matmul,
-    /// Locked during a run: pointers of epilogues are attributes of the description.
-    description: Mutex<Description>,
-    /// The library's first operand (our B), its second (our A), and the result.
-    layouts: [Layout; 3],
+    /// Locked during a run: the pointers of epilogues are attributes of the descriptor.
+    description: Mutex<MatmulDescriptor>,
+    /// Layouts of the library's first operand (our B), its second (our A), and the result.
+    layouts: [LayoutDescriptor; 3],
     pub(super) algorithm: Algorithm,
-    /// What error reports call it.
+    /// Name in error reports.
     name: Arc<str>,
 }
 
-// SAFETY: descriptors are memory of the host that the library only reads during calls; the one that is written is behind
-// a lock.
-unsafe impl Send for Plan {}
+// SAFETY: descriptors are host memory that the library only reads during calls; the one that is
+// written is behind a lock.
+unsafe impl Send for MatmulPlan {}
 // SAFETY: as above.
-unsafe impl Sync for Plan {}
+unsafe impl Sync for MatmulPlan {}
 
-impl Plan {
-    /// A plan with the algorithm that the library thinks best. Where there is none, the error is [`super::unsupported`].
-    /// Not while capturing.
-    pub fn new(device: &Arc<Device>, matmul: &Matmul) -> Result<Plan> {
-        let mut plan = Plan::without_algorithm(device, matmul)?;
-        plan.algorithm = plan.algorithms(1)?.first().copied().ok_or_else(|| none_found(matmul))?;
+impl MatmulPlan {
+    /// Creates a plan with the algorithm that the library prefers. If there is none,
+    /// [`super::is_unsupported`] is true for the error. Not during stream capture.
+    pub fn new(device: &Arc<Device>, matmul: &Matmul) -> Result<MatmulPlan> {
+        let mut plan = MatmulPlan::without_algorithm(device, matmul)?;
+        plan.algorithm = plan.algorithms(1)?.first().copied().ok_or_else(|| no_algorithm(matmul))?;
         Ok(plan)
     }
 
-    /// As [`Plan::best`], made once for equal products on a device.
-    pub fn cached(device: &Arc<Device>, matmul: &Matmul) -> Result<Arc<Plan>> {
-        Plan::cached_with(device, matmul, || ())
+    /// Like [`MatmulPlan::best`], cached by product and device.
+    pub fn cached(device: &Arc<Device>, matmul: &Matmul) -> Result<Arc<MatmulPlan>> {
+        MatmulPlan::cached_with(device, matmul, || ())
     }
 
-    /// As [`Plan::cached`], where other threads use the device as well: what `lock` returns is held during each run of a measurement. The
-    /// caller must not hold it.
-    pub fn cached_with<G>(device: &Arc<Device>, matmul: &Matmul, lock: impl Fn() -> G) -> Result<Arc<Plan>> {
-        Blas::on(device)?.plan(matmul, || Plan::best_with(device, matmul, lock))
+    /// Like [`MatmulPlan::cached`], if other threads use the device as well: the guard that `lock`
+    /// returns is held during each run of a measurement. The caller must not hold it.
+    pub fn cached_with<G>(device: &Arc<Device>, matmul: &Matmul, lock: impl Fn() -> G) -> Result<Arc<MatmulPlan>> {
+        Blas::on(device)?.plan(matmul, || MatmulPlan::best_with(device, matmul, lock))
     }
 
-    /// A plan with an algorithm of [`Plan::algorithms`], which the library checks, except for the alignment that it
-    /// was found for: a product that promises less is refused here.
-    pub fn with_algorithm(device: &Arc<Device>, matmul: &Matmul, algorithm: &Algorithm) -> Result<Plan> {
-        matmul.allows(algorithm.alignments)?;
-        let mut plan = Plan::without_algorithm(device, matmul)?;
+    /// Creates a plan with an algorithm of [`MatmulPlan::algorithms`]. The library validates it
+    /// except for the alignment that it was found for; a product with less alignment is an error
+    /// here.
+    pub fn with_algorithm(device: &Arc<Device>, matmul: &Matmul, algorithm: &Algorithm) -> Result<MatmulPlan> {
+        matmul.check_alignments(algorithm.alignments)?;
+        let mut plan = MatmulPlan::without_algorithm(device, matmul)?;
         let (api, [first, second, out]) = (plan.blas.api, &plan.layouts);
         let mut result = empty_result();
-        let algo = lt::cublasLtMatmulAlgo_t { data: algorithm.words };
+        let algo = lt::cublasLtMatmulAlgo_t { data: algorithm.data };
         let description = plan.description.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: all descriptors are alive; the call reads one algorithm and writes one result.
         let status = unsafe {
@@ -151,26 +152,28 @@ impl Plan {
         check(api, "cublasLtMatmulAlgoCheck", status)?;
         if result.workspaceSize > plan.blas.workspace.bytes() {
             let (needs, has) = (result.workspaceSize, plan.blas.workspace.bytes());
-            return Err(bad(format!("the algorithm needs a workspace of {needs} bytes, there are {has}")));
+            return Err(invalid_value(format!(
+                "the algorithm needs a workspace of {needs} bytes, but only {has} are available"
+            )));
         }
-        // The check fills in what the algorithm needs, not always the algorithm.
-        plan.algorithm = Algorithm { words: algorithm.words, ..Algorithm::of(&result, matmul) };
+        // The check returns the requirements of the algorithm, but not always the algorithm.
+        plan.algorithm = Algorithm { data: algorithm.data, ..Algorithm::of(&result, matmul) };
         Ok(plan)
     }
 
-    pub(super) fn without_algorithm(device: &Arc<Device>, matmul: &Matmul) -> Result<Plan> {
-        matmul.check()?;
-        if matmul.spans().contains(&None) {
-            return Err(bad(format!("{matmul} does not fit into memory")));
+    pub(super) fn without_algorithm(device: &Arc<Device>, matmul: &Matmul) -> Result<MatmulPlan> {
+        matmul.validate()?;
+        if matmul.byte_spans().contains(&None) {
+            return Err(invalid_value(format!("{matmul} exceeds the address space")));
         }
         let blas = Blas::on(device)?;
-        device.not_capturing("the planning of a matrix product")?;
+        device.check_not_capturing("planning a matrix product")?;
         device.bind()?;
         let (api, stored) = (blas.api, matmul.column_major());
-        let description = Description::new(api, matmul.compute)?;
-        let turned = |transposed: bool| i32::from(transposed); // CUBLAS_OP_N, CUBLAS_OP_T
-        description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_TRANSA, turned(stored.first.transposed))?;
-        description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_TRANSB, turned(stored.second.transposed))?;
+        let description = MatmulDescriptor::new(api, matmul.compute)?;
+        let operation = |transposed: bool| i32::from(transposed); // CUBLAS_OP_N, CUBLAS_OP_T
+        description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_TRANSA, operation(stored.first.transposed))?;
+        description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_TRANSB, operation(stored.second.transposed))?;
         description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE, matmul.epilogue.raw() as u32)?;
         if matmul.epilogue.has_bias() {
             let element = matmul.output.raw() as i32;
@@ -182,11 +185,11 @@ impl Plan {
             description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, batch_stride)?;
         }
         let layouts = [
-            Layout::new(api, matmul.input, &stored.first, matmul.batch)?,
-            Layout::new(api, matmul.input, &stored.second, matmul.batch)?,
-            Layout::new(api, matmul.output, &stored.out, matmul.batch)?,
+            LayoutDescriptor::new(api, matmul.input, &stored.first, matmul.batch)?,
+            LayoutDescriptor::new(api, matmul.input, &stored.second, matmul.batch)?,
+            LayoutDescriptor::new(api, matmul.output, &stored.out, matmul.batch)?,
         ];
-        Ok(Plan {
+        Ok(MatmulPlan {
             blas,
             matmul: *matmul,
             description: Mutex::new(description),
@@ -196,8 +199,9 @@ impl Plan {
         })
     }
 
-    /// At most so many algorithms that can compute the product in the workspace, the most promising first.
-    pub fn algorithms(&self, most: usize) -> Result<Vec<Algorithm>> {
+    /// Returns at most `max` algorithms that can compute the product in the workspace, the most
+    /// promising first.
+    pub fn algorithms(&self, max: usize) -> Result<Vec<Algorithm>> {
         let (blas, api, matmul) = (self.blas, self.blas.api, &self.matmul);
         blas.device.bind()?;
         let preference = Preference::new(api)?;
@@ -213,15 +217,16 @@ impl Plan {
             preference.set(api, attribute, alignment)?;
         }
         if matmul.output.bytes() == 2 {
-            // Parts of a k that is split are added in f32, not after rounding.
+            // Partial sums of a split k are added in f32, before rounding.
             let scheme = lt::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
             preference.set(api, PreferenceAttribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, scheme)?;
         }
-        let mut results = vec![empty_result(); most.clamp(1, 1024)];
+        let mut results = vec![empty_result(); max.clamp(1, 1024)];
         let mut count: c_int = 0;
         let [first, second, out] = &self.layouts;
         let description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: all descriptors are alive; the call writes at most as many results as there is room for.
+        // SAFETY: all descriptors are alive; the call writes at most as many results as there is
+        // room for.
         let status = unsafe {
             (api.cublasLtMatmulAlgoGetHeuristic)(
                 blas.handle,
@@ -246,26 +251,26 @@ impl Plan {
         Ok(found.map(|result| Algorithm::of(result, matmul)).collect())
     }
 
-    /// The product.
+    /// Returns the product.
     pub fn matmul(&self) -> &Matmul {
         &self.matmul
     }
 
-    /// How it is computed.
+    /// Returns the algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// The device it runs on.
+    /// Returns the device.
     pub fn device(&self) -> &Arc<Device> {
         &self.blas.device
     }
 
-    /// Computes, in the order of the device's own stream, or into this thread's capture.
-    pub fn run(&self, call: &Call<'_>) -> Result<()> {
+    /// Enqueues the product on the device's main stream, or into this thread's capture.
+    pub fn run(&self, args: &MatmulArgs<'_>) -> Result<()> {
         let (blas, api, device) = (self.blas, self.blas.api, &*self.blas.device);
         device.bind()?;
-        let [a, b, c, d, bias, aux] = self.addresses(call)?;
+        let [a, b, c, d, bias, aux] = self.addresses(args)?;
         let description = self.description.lock().unwrap_or_else(PoisonError::into_inner);
         if self.matmul.epilogue.has_bias() {
             description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
@@ -273,24 +278,24 @@ impl Plan {
         if self.matmul.epilogue.has_aux() {
             description.set(api, DescAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux)?;
         }
-        let captured = capturing(device.info().ordinal);
+        let captured = is_capturing(device.info().ordinal);
         if captured {
-            note_kernel(&self.name);
+            record_kernel(&self.name);
         } else {
-            device.context.note_launch(&self.name, [0; 3], [0; 3]);
+            device.context.record_launch(&self.name, [0; 3], [0; 3]);
         }
-        let (wide, narrow) = ([call.alpha, call.beta], [call.alpha as f32, call.beta as f32]);
+        let (wide, narrow) = ([args.alpha, args.beta], [args.alpha as f32, args.beta as f32]);
         let factors: [*const c_void; 2] = match self.matmul.compute.scale() {
-            Element::F64 => [(&raw const wide[0]).cast(), (&raw const wide[1]).cast()],
+            ElementType::F64 => [(&raw const wide[0]).cast(), (&raw const wide[1]).cast()],
             _ => [(&raw const narrow[0]).cast(), (&raw const narrow[1]).cast()],
         };
-        let algo = lt::cublasLtMatmulAlgo_t { data: self.algorithm.words };
+        let algo = lt::cublasLtMatmulAlgo_t { data: self.algorithm.data };
         let [first, second, out] = &self.layouts;
         let pointer = |address: u64| address as *mut c_void;
         let (workspace, stream) = (&blas.workspace, device.work_stream());
-        // SAFETY: descriptors and factors are alive and read during the call; the matrices lie within their buffers, as
-        // `addresses` checked; the algorithm was found or checked for these descriptors and this workspace; buffers are
-        // handed out again only after the stream's work.
+        // SAFETY: descriptors and factors are alive and read during the call; the matrices lie
+        // within their buffers, as `addresses` checked; the algorithm was found or validated for
+        // these descriptors and this workspace; buffers are reused only after the stream's work.
         let status = unsafe {
             (api.cublasLtMatmul)(
                 blas.handle,
@@ -313,35 +318,37 @@ impl Plan {
         };
         drop(description);
         check(api, "cublasLtMatmul", status)?;
-        if !waits() || captured {
+        if !is_launch_blocking() || captured {
             return Ok(());
         }
         // SAFETY: streams are never destroyed.
         device.check("cuStreamSynchronize", unsafe { (device.driver.cuStreamSynchronize)(stream) })
     }
 
-    /// Addresses of A, B, C, D, bias and auxiliary matrix, which lie within their buffers and are marked as used; 0 for
-    /// what the epilogue has not.
-    fn addresses(&self, call: &Call<'_>) -> Result<[u64; 6]> {
+    /// Addresses of A, B, C, D, bias and auxiliary matrix, checked to be within their buffers and
+    /// recorded as used; 0 for operands that the epilogue does not have.
+    fn addresses(&self, args: &MatmulArgs<'_>) -> Result<[u64; 6]> {
         let Matmul { m, n, batch, a, b, d, output, epilogue, .. } = self.matmul;
-        let [a_bytes, b_bytes, d_bytes] = self.matmul.spans();
-        let c = if call.beta == 0.0 { call.d } else { call.c.unwrap_or(call.d) };
-        let bias = call.bias.filter(|_| epilogue.has_bias());
-        let aux = call.aux.filter(|_| epilogue.has_aux());
+        let [a_bytes, b_bytes, d_bytes] = self.matmul.byte_spans();
+        let c = if args.beta == 0.0 { args.d } else { args.c.unwrap_or(args.d) };
+        let bias = args.bias.filter(|_| epilogue.has_bias());
+        let aux = args.aux.filter(|_| epilogue.has_aux());
         if bias.is_some() != epilogue.has_bias() || aux.is_some() != epilogue.has_aux() {
-            return Err(bad(format!("the epilogue {epilogue:?} lacks its bias or its auxiliary matrix")));
+            return Err(invalid_value(format!(
+                "the epilogue {epilogue:?} needs a bias or an auxiliary matrix that is not set"
+            )));
         }
         let elements = |count: u64| usize::try_from(count).ok()?.checked_mul(output.bytes());
-        let wanted: [(&str, Option<Pointer<'_>>, Option<usize>, u32); 6] = [
-            ("A", Some(call.a), a_bytes, a.alignment),
-            ("B", Some(call.b), b_bytes, b.alignment),
+        let operands: [(&str, Option<DevicePointer<'_>>, Option<usize>, u32); 6] = [
+            ("A", Some(args.a), a_bytes, a.alignment),
+            ("B", Some(args.b), b_bytes, b.alignment),
             ("C", Some(c), d_bytes, d.alignment),
-            ("D", Some(call.d), d_bytes, d.alignment),
+            ("D", Some(args.d), d_bytes, d.alignment),
             ("the bias", bias, elements(n), 16),
             ("the auxiliary matrix", aux, elements(m * n * batch), 16),
         ];
         let mut addresses = [0; 6];
-        for (address, (name, pointer, bytes, alignment)) in addresses.iter_mut().zip(wanted) {
+        for (address, (name, pointer, bytes, alignment)) in addresses.iter_mut().zip(operands) {
             let Some((buffer, offset)) = pointer else { continue };
             *address = self.address(name, buffer, offset, bytes, alignment)?;
         }
@@ -350,18 +357,21 @@ impl Plan {
 
     fn address(&self, name: &str, buffer: &Buffer, offset: usize, bytes: Option<usize>, alignment: u32) -> Result<u64> {
         if !Arc::ptr_eq(buffer.device(), &self.blas.device) {
-            return Err(bad(format!("{name} is on another device")));
+            return Err(invalid_value(format!("{name} is on another device")));
         }
         let end = bytes.and_then(|bytes| offset.checked_add(bytes));
         if end.is_none_or(|end| end > buffer.bytes()) {
             let room = buffer.bytes().saturating_sub(offset);
-            return Err(bad(format!("{name} takes {} bytes, its buffer has {room}", bytes.unwrap_or(usize::MAX))));
+            return Err(invalid_value(format!(
+                "{name} needs {} bytes, but its buffer has {room}",
+                bytes.unwrap_or(usize::MAX)
+            )));
         }
         let address = buffer.address() + offset as u64;
         if !address.is_multiple_of(u64::from(alignment)) {
-            return Err(bad(format!("{name} is not at a multiple of {alignment} bytes")));
+            return Err(invalid_value(format!("{name} is not aligned to {alignment} bytes")));
         }
-        buffer.used_on_main()?;
+        buffer.record_main_stream()?;
         Ok(address)
     }
 }

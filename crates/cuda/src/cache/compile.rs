@@ -1,4 +1,4 @@
-//! Compiling through the cache: what is there is taken, what is not is compiled once, however many threads ask.
+//! Compilation through the cache. Each kernel is compiled once, even if several threads request it.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -8,80 +8,83 @@ use std::time::Instant;
 
 use bornite_support::{log, profile};
 
-use super::{Cache, Key, Program, lock};
-use crate::{Cubin, Error, Result, compile_with, nvrtc_build};
+use super::{Cache, CacheKey, KernelSource, lock};
+use crate::{Cubin, Error, Result, compile_with, nvrtc_build_id};
 
-/// What turns programs into machine code.
+/// A compiler of kernels to machine code.
 pub trait Compiler: Sync {
-    /// What tells this compiler from others whose code may differ. Part of every key.
+    /// Identifies the compiler version. Part of every key.
     fn version(&self) -> Result<String>;
 
-    /// Compiles.
-    fn compile(&self, program: &Program<'_>) -> Result<Cubin>;
+    /// Compiles a kernel.
+    fn compile(&self, program: &KernelSource<'_>) -> Result<Cubin>;
 }
 
-/// NVIDIA's run-time compiler, as found on this machine.
+/// NVIDIA's run-time compiler, as installed on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Nvrtc;
 
 impl Compiler for Nvrtc {
     fn version(&self) -> Result<String> {
-        nvrtc_build()
+        nvrtc_build_id()
     }
 
-    fn compile(&self, program: &Program<'_>) -> Result<Cubin> {
+    fn compile(&self, program: &KernelSource<'_>) -> Result<Cubin> {
         compile_with(program.name, program.source, program.arch, program.options)
     }
 }
 
-/// Compiles with NVRTC, or takes the result of an earlier time from the cache. `options` are all of NVRTC's options
-/// beside the architecture; [`EXACT_OPTIONS`](crate::EXACT_OPTIONS) are those of [`compile`](crate::compile).
+/// Compiles with NVRTC, or returns the result of an earlier compilation from the cache. `options`
+/// are all of NVRTC's options except the architecture; [`EXACT_OPTIONS`](crate::EXACT_OPTIONS) are
+/// those of [`compile`](crate::compile).
 pub fn compile_cached(cache: &Cache, name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Cubin> {
-    cache.compile(&Program { name, source, arch, options }, &Nvrtc)
+    cache.compile(&KernelSource { name, source, arch, options }, &Nvrtc)
 }
 
-/// Compiles, and tells whoever wants to know how long it took.
-fn timed(program: &Program<'_>, compiler: &impl Compiler) -> Result<Cubin> {
+/// Compiles, and records the duration in the profiler and the log.
+fn compile_timed(program: &KernelSource<'_>, compiler: &impl Compiler) -> Result<Cubin> {
     let start = Instant::now();
     let compiled = compiler.compile(program);
     let ms = start.elapsed().as_secs_f64() * 1e3;
     if compiled.is_ok() {
-        profile::compiled(program.name, program.arch, ms);
+        profile::record_compilation(program.name, program.arch, ms);
         log!(Info, "compiled kernel '{}' for {} in {ms:.0} ms", program.name, program.arch);
     }
     compiled
 }
 
-/// Programs being compiled. Whoever locks one first does the work and leaves the result for those who wait.
+/// Kernels being compiled. The first thread to lock one compiles it and leaves the result for the
+/// others.
 #[derive(Default)]
-pub(super) struct Flights(Mutex<HashMap<Key, Flight>>);
+pub(super) struct InFlight(Mutex<HashMap<CacheKey, InFlightResult>>);
 
-type Flight = Arc<Mutex<Option<Result<Cubin>>>>;
+type InFlightResult = Arc<Mutex<Option<Result<Cubin>>>>;
 
-/// What [`Cache::warm`] did.
+/// Result of [`Cache::warm`].
 #[derive(Clone, Debug, Default)]
-pub struct Warmed {
-    /// Programs compiled.
+pub struct WarmSummary {
+    /// Number of kernels compiled.
     pub compiled: usize,
-    /// Programs that were there already.
+    /// Number of kernels that were in the cache.
     pub found: usize,
-    /// Names of the programs that did not compile, each with its error, in the order of the list.
+    /// Names and errors of the kernels that did not compile, in the order of the list.
     pub failed: Vec<(String, Error)>,
 }
 
 impl Cache {
-    /// Takes the program's machine code from the cache, or compiles it and keeps it. Fails only where the compiler
-    /// does.
-    pub fn compile(&self, program: &Program<'_>, compiler: &impl Compiler) -> Result<Cubin> {
+    /// Returns the machine code from the cache, or compiles the kernel and stores it. Fails only if
+    /// the compiler does.
+    pub fn compile(&self, program: &KernelSource<'_>, compiler: &impl Compiler) -> Result<Cubin> {
         self.compile_or_find(program, compiler).map(|(cubin, _)| cubin)
     }
 
-    /// As [`compile`](Cache::compile), and says whether the compiler was needed.
-    fn compile_or_find(&self, program: &Program<'_>, compiler: &impl Compiler) -> Result<(Cubin, bool)> {
-        let key = Key::new(program, &compiler.version()?);
-        let flight = lock(&self.flights.0).entry(key).or_default().clone();
-        // If a compiler panicked here, the lock is poisoned, there is no result, and the next to ask tries anew.
-        let mut result = lock(&flight);
+    /// Like [`compile`](Cache::compile); also returns true if the kernel was compiled.
+    fn compile_or_find(&self, program: &KernelSource<'_>, compiler: &impl Compiler) -> Result<(Cubin, bool)> {
+        let key = CacheKey::new(program, &compiler.version()?);
+        let in_flight = lock(&self.in_flight.0).entry(key).or_default().clone();
+        // If a compiler panicked here, the lock is poisoned without a result, and the next thread
+        // tries again.
+        let mut result = lock(&in_flight);
         if let Some(result) = &*result {
             if result.is_ok() {
                 self.count_hit();
@@ -90,20 +93,20 @@ impl Cache {
         }
         let (found, compiled) = match self.get(&key) {
             Some(cubin) => (Ok(cubin), false),
-            None => (timed(program, compiler), true),
+            None => (compile_timed(program, compiler), true),
         };
         if compiled && let Ok(cubin) = &found {
             self.put(&key, program.name, cubin);
         }
         *result = Some(found.clone());
-        // From here on the disk has it. Those who wait hold the flight themselves.
-        lock(&self.flights.0).remove(&key);
+        // From here on the result is on disk. Waiting threads hold the `Arc` themselves.
+        lock(&self.in_flight.0).remove(&key);
         found.map(|cubin| (cubin, compiled))
     }
 
-    /// Compiles a list ahead of its use, on so many threads (0: one a core). One program's error does not stop the
-    /// rest.
-    pub fn warm(&self, programs: &[Program<'_>], threads: usize, compiler: &impl Compiler) -> Warmed {
+    /// Compiles a list of kernels ahead of use, on `threads` threads (0: one per core). An error of
+    /// one kernel does not stop the rest.
+    pub fn warm(&self, programs: &[KernelSource<'_>], threads: usize, compiler: &impl Compiler) -> WarmSummary {
         let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
         let threads = if threads == 0 { cores() } else { threads }.min(programs.len());
         let next = AtomicUsize::new(0);
@@ -118,12 +121,12 @@ impl Cache {
         };
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                // Where no thread can be had, those there are do the work.
+                // If no thread can be spawned, the existing ones do the work.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
             work();
         });
-        let mut warmed = Warmed::default();
+        let mut warmed = WarmSummary::default();
         let mut results = std::mem::take(&mut *lock(&results));
         results.sort_by_key(|(index, _)| *index);
         for (index, outcome) in results {

@@ -1,4 +1,4 @@
-//! The bytes of an entry's file, and how much of a found file is believed: nothing before its checksum holds.
+//! Format of an entry's file. Its contents are used only if the checksum is correct.
 //!
 //! ```text
 //!  0  magic            8 bytes
@@ -7,7 +7,7 @@
 //! 16  payload's length u64
 //! 24  key              32 bytes
 //! 56  SHA-256          32 bytes, of everything else in the file
-//! 88  name, then payload (the cubin), then the end of the file
+//! 88  name, then payload (the cubin), up to the end of the file
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -18,27 +18,28 @@ use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
-use super::Key;
+use super::CacheKey;
 
-/// Version of the layout above, also part of every key. A file of any other version is compiled again and replaced.
+/// Version of the format above, also part of every key. A file of another version is compiled again
+/// and replaced.
 pub const FORMAT_VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"bornkern";
 const CHECKSUM_AT: usize = 56;
 const HEADER_BYTES: usize = 88;
-/// No cubin is larger; a damaged length must not become an allocation.
+/// Maximum size of a cubin; a damaged length must not cause a huge allocation.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// What lies under an entry's name.
-pub(super) enum Found {
+/// Result of reading an entry's file.
+pub(super) enum EntryRead {
     Payload(Vec<u8>),
     Nothing,
-    /// A file that cannot be trusted or cannot be read.
+    /// The file is damaged or cannot be read.
     Rejected,
 }
 
-/// Everything of an entry's file before the payload; `None` for what is too large to be read back.
-pub(super) fn head(key: &Key, name: &str, payload: &[u8]) -> Option<Vec<u8>> {
+/// Encodes the part of an entry's file before the payload; `None` if the entry is too large.
+pub(super) fn encode_header(key: &CacheKey, name: &str, payload: &[u8]) -> Option<Vec<u8>> {
     if (name.len() + payload.len()) as u64 > MAX_BYTES {
         return None;
     }
@@ -58,37 +59,39 @@ fn checksum(fields: &[u8], name: &[u8], payload: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update(fields).chain_update(name).chain_update(payload).finalize().into()
 }
 
-/// Reads the entry of `key` and, where `touch` says so, marks it as used now.
-pub(super) fn read(path: &Path, key: &Key, touch: bool) -> Found {
+/// Reads the entry of `key` and, if `touch` is set, marks it as recently used.
+pub(super) fn read(path: &Path, key: &CacheKey, touch: bool) -> EntryRead {
     let mut file = match open(path) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Found::Nothing,
-        Err(_) => return Found::Rejected,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return EntryRead::Nothing;
+        }
+        Err(_) => return EntryRead::Rejected,
     };
-    let Some((found_key, _, payload)) = parse(&mut file) else { return Found::Rejected };
+    let Some((found_key, _, payload)) = parse(&mut file) else { return EntryRead::Rejected };
     if found_key != *key {
-        return Found::Rejected;
+        return EntryRead::Rejected;
     }
     if touch {
-        // Failing costs the entry its place in the order of removal, nothing else.
+        // A failure only affects the order of eviction.
         let _ = file.set_modified(SystemTime::now());
     }
-    Found::Payload(payload)
+    EntryRead::Payload(payload)
 }
 
-/// The kernel's name in an entry whose checksum holds.
+/// Returns the kernel's name from an entry with a correct checksum.
 pub(super) fn name(path: &Path) -> Option<String> {
     let (_, name, _) = parse(&mut open(path).ok()?)?;
     String::from_utf8(name).ok()
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
-    // Without the flag, a pipe put here would hold us up for ever.
+    // Without the flag, opening a pipe would block.
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-/// Key, name and payload, if all of it is as it was written.
-fn parse(file: &mut File) -> Option<(Key, Vec<u8>, Vec<u8>)> {
+/// Returns key, name and payload if the checksum is correct.
+fn parse(file: &mut File) -> Option<(CacheKey, Vec<u8>, Vec<u8>)> {
     let metadata = file.metadata().ok()?;
     let mut header = [0; HEADER_BYTES];
     if !metadata.is_file() {
@@ -111,5 +114,5 @@ fn parse(file: &mut File) -> Option<(Key, Vec<u8>, Vec<u8>)> {
     let (mut name, mut payload) = (vec![0; name_bytes as usize], vec![0; payload_bytes as usize]);
     file.read_exact(&mut name).ok()?;
     file.read_exact(&mut payload).ok()?;
-    (checksum(&header[..CHECKSUM_AT], &name, &payload) == *rest).then_some((Key(*key), name, payload))
+    (checksum(&header[..CHECKSUM_AT], &name, &payload) == *rest).then_some((CacheKey(*key), name, payload))
 }

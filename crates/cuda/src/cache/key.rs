@@ -1,4 +1,4 @@
-//! What names an entry: a hash of everything that decides which machine code comes out.
+//! Keys of entries: a hash of everything that the machine code depends on.
 
 use std::fmt;
 
@@ -6,35 +6,36 @@ use sha2::{Digest, Sha256};
 
 use super::entry::FORMAT_VERSION;
 
-/// Entries outlive neither a release nor a change of how programs are compiled, which the last number counts.
+/// Part of every key: the release, and a number that is incremented when the way of compiling
+/// changes.
 const GENERATOR: &str = concat!("bornite-cuda ", env!("CARGO_PKG_VERSION"), " 2");
 
-/// A program for NVRTC.
+/// A kernel to compile: source, architecture and options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Program<'a> {
-    /// The kernel's name, for messages; NVRTC sees it as the file's name.
+pub struct KernelSource<'a> {
+    /// The kernel's name, for messages; NVRTC uses it as the file name.
     pub name: &'a str,
     /// CUDA C++.
     pub source: &'a str,
-    /// The architecture, such as `sm_90`.
+    /// Architecture, such as `sm_90`.
     pub arch: &'a str,
-    /// NVRTC's options beside the architecture.
+    /// NVRTC options except the architecture.
     pub options: &'a [&'a str],
 }
 
-/// The name of an entry.
+/// Key of an entry, a SHA-256 hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(pub(super) [u8; 32]);
+pub struct CacheKey(pub(super) [u8; 32]);
 
-impl Key {
-    /// The key of a program as compiled by a compiler of this version.
-    pub fn new(program: &Program<'_>, compiler_version: &str) -> Key {
-        Key::of_format(program, compiler_version, FORMAT_VERSION)
+impl CacheKey {
+    /// Creates the key of a kernel for a compiler version.
+    pub fn new(program: &KernelSource<'_>, compiler_version: &str) -> CacheKey {
+        CacheKey::of_format(program, compiler_version, FORMAT_VERSION)
     }
 
-    fn of_format(program: &Program<'_>, compiler_version: &str, format_version: u32) -> Key {
+    fn of_format(program: &KernelSource<'_>, compiler_version: &str, format_version: u32) -> CacheKey {
         let mut hash = Sha256::new();
-        // Each part goes in with its length, so that no two lists of parts read the same.
+        // Each part is hashed with its length, so that no two lists of parts collide.
         let mut add = |part: &[u8]| {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
@@ -46,10 +47,10 @@ impl Key {
         for option in program.options {
             add(option.as_bytes());
         }
-        Key(hash.finalize().into())
+        CacheKey(hash.finalize().into())
     }
 
-    /// The entry's file.
+    /// Name of the entry's file.
     pub(super) fn file_name(&self) -> String {
         format!("{self}{SUFFIX}")
     }
@@ -57,21 +58,21 @@ impl Key {
 
 const SUFFIX: &str = ".kernel";
 
-/// Whether a file's name is one that [`Key::file_name`] makes; all else in the folder is not ours to touch.
+/// Returns true if a file has a name of [`CacheKey::file_name`]; other files are not touched.
 pub(super) fn is_entry(file_name: &str) -> bool {
     let hex = file_name.strip_suffix(SUFFIX);
     hex.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({self})")
+        write!(f, "CacheKey({self})")
     }
 }
 
@@ -82,22 +83,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_counts() {
-        let program = Program { name: "n", source: "s", arch: "sm_90", options: &["-a", "b"] };
+    fn every_field_changes_the_key() {
+        let program = KernelSource { name: "n", source: "s", arch: "sm_90", options: &["-a", "b"] };
         let keys = [
-            Key::new(&program, "13.0"),
-            Key::new(&program, "13.1"),
-            Key::of_format(&program, "13.0", FORMAT_VERSION + 1),
-            Key::new(&Program { name: "m", ..program }, "13.0"),
-            Key::new(&Program { source: "t", ..program }, "13.0"),
-            Key::new(&Program { arch: "sm_75", ..program }, "13.0"),
-            Key::new(&Program { options: &["-a"], ..program }, "13.0"),
-            Key::new(&Program { options: &["-ab"], ..program }, "13.0"),
-            Key::new(&Program { options: &["b", "-a"], ..program }, "13.0"),
-            Key::new(&Program { name: "ns", source: "", ..program }, "13.0"),
+            CacheKey::new(&program, "13.0"),
+            CacheKey::new(&program, "13.1"),
+            CacheKey::of_format(&program, "13.0", FORMAT_VERSION + 1),
+            CacheKey::new(&KernelSource { name: "m", ..program }, "13.0"),
+            CacheKey::new(&KernelSource { source: "t", ..program }, "13.0"),
+            CacheKey::new(&KernelSource { arch: "sm_75", ..program }, "13.0"),
+            CacheKey::new(&KernelSource { options: &["-a"], ..program }, "13.0"),
+            CacheKey::new(&KernelSource { options: &["-ab"], ..program }, "13.0"),
+            CacheKey::new(&KernelSource { options: &["b", "-a"], ..program }, "13.0"),
+            CacheKey::new(&KernelSource { name: "ns", source: "", ..program }, "13.0"),
         ];
         assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
-        assert_eq!(keys[0], Key::new(&program, "13.0"));
+        assert_eq!(keys[0], CacheKey::new(&program, "13.0"));
         assert!(is_entry(&keys[0].file_name()));
         assert!(!is_entry("notes.kernel") && !is_entry(&keys[0].to_string()));
     }

@@ -1,14 +1,15 @@
-//! The kernel cache on disk: machine code under a hash of everything that decides it.
+//! The kernel cache on disk: machine code under a hash of everything that it depends on.
 //!
-//! The cache saves time and is never needed: whatever is wrong with folder, disk or entry, a kernel is compiled again
-//! and the reason kept in [`Status`]. `settings` says where, `key` names entries, `entry` is their format, `folder`
-//! their files, `compile` joins them to NVRTC. Processes share the folder without talking: a file appears whole, by
-//! rename, and equal names mean equal contents, so the last writer may win.
+//! The cache is an optimization and never required: whatever is wrong with the folder, the disk or
+//! an entry, a kernel is compiled again, and [`CacheStatus`] has the reason. `key` identifies
+//! entries, `entry` is their file format, `entry_files` lists them, `compile` connects the cache to
+//! NVRTC. Processes share the folder without synchronization: files are written atomically, and
+//! equal names have equal contents, so the last writer may win.
 
 mod compile;
 mod entry;
+mod entry_files;
 mod key;
-mod listed;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,163 +17,164 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-pub use compile::{Compiler, Nvrtc, Warmed, compile_cached};
+pub use compile::{Compiler, Nvrtc, WarmSummary, compile_cached};
 pub use entry::FORMAT_VERSION;
-pub use key::{Key, Program};
+pub use key::{CacheKey, KernelSource};
 
 use bornite_support::Error as SupportError;
 pub use bornite_support::cache::{
-    CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CACHE_VARIABLE, KERNEL_CACHE_DIR_VARIABLE, SHARED_CACHE_DIR_VARIABLE,
-    Settings,
+    CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CACHE_VARIABLE, CacheSettings, KERNEL_CACHE_DIR_VARIABLE,
+    SHARED_CACHE_DIR_VARIABLE,
 };
 use bornite_support::files;
 
-use entry::Found;
-use listed::{Listed, list};
+use entry::EntryRead;
+use entry_files::{EntryFile, list_entry_files};
 
 use crate::{Cubin, Error, Result};
 
-/// Entries' place within the cache's folder, which has room for other things.
+/// Folder of the entries within the cache's folder.
 const SUBFOLDER: &str = "kernels";
 
-/// After so many writes the folder is measured again, since other processes write there too.
-const WRITES_A_MEASUREMENT: u32 = 256;
+/// Number of writes after which the folder is scanned again, since other processes write there too.
+const WRITES_PER_SCAN: u32 = 256;
 
-/// An open kernel cache, for any number of threads.
+/// An open kernel cache, shared by threads.
 pub struct Cache {
-    /// Where entries are, or why nowhere.
+    /// Folder of the entries, or the reason why there is none.
     folder: std::result::Result<PathBuf, String>,
     shared: Option<std::result::Result<PathBuf, String>>,
     limit_bytes: u64,
-    size: Mutex<Size>,
-    trouble: Mutex<Option<String>>,
+    size: Mutex<FolderSize>,
+    last_error: Mutex<Option<String>>,
     hits: AtomicU64,
     misses: AtomicU64,
     rebuilt: AtomicU64,
     evicted: AtomicU64,
-    flights: compile::Flights,
+    in_flight: compile::InFlight,
 }
 
-/// What the folder holds as far as this process knows.
+/// Size of the folder as far as this process knows.
 #[derive(Default)]
-struct Size {
+struct FolderSize {
     bytes: u64,
-    /// Writes until the folder is measured again.
+    /// Writes until the folder is scanned again.
     writes_left: u32,
 }
 
-/// What a cache is in a position to do, for `doctor`.
+/// State of a cache, for `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// Where entries are kept, or why nothing is.
+pub struct CacheStatus {
+    /// Folder of the entries, or the reason why there is none.
     pub folder: std::result::Result<PathBuf, String>,
-    /// The shared folder in use, or why the one that was named is not.
+    /// The shared folder, or the reason why it is not used.
     pub shared: Option<std::result::Result<PathBuf, String>>,
-    /// The most that the entries may take.
+    /// Maximum total size of the entries.
     pub limit_bytes: u64,
-    /// Why an entry could not be written or removed, the last time that happened.
-    pub trouble: Option<String>,
+    /// Last error of writing or removing an entry.
+    pub last_error: Option<String>,
 }
 
-/// What a cache holds, and what it did since it was opened.
+/// Contents of a cache, and counts since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Entries in the folder.
+pub struct CacheStats {
+    /// Number of entries in the folder.
     pub entries: u64,
-    /// Their size.
+    /// Total size of the entries.
     pub bytes: u64,
     /// Requests answered without compiling.
     pub hits: u64,
     /// Requests that found nothing.
     pub misses: u64,
-    /// Misses, of those above, where there was a file that could not be trusted.
+    /// Misses because of a damaged file.
     pub rebuilt: u64,
-    /// Entries removed to stay within the limit.
+    /// Entries removed because of the size limit.
     pub evicted: u64,
 }
 
-/// An entry of the folder.
+/// An entry of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The kernel's name; `None` where the file is damaged.
+pub struct CacheEntry {
+    /// The kernel's name; `None` if the file is damaged.
     pub name: Option<String>,
     /// The file.
     pub path: PathBuf,
-    /// Its size.
+    /// Size of the file.
     pub bytes: u64,
-    /// When it was last written or read.
+    /// Time of the last write or read.
     pub used: SystemTime,
 }
 
 impl Cache {
-    /// Opens a cache. Never fails: where the folder cannot be used, nothing is kept and [`status`](Cache::status) says
-    /// why.
-    pub fn open(settings: Settings) -> Cache {
-        let Settings { enabled, folder, shared, limit_bytes } = settings;
-        let off = || Err(format!("switched off by {CACHE_VARIABLE}=off"));
+    /// Opens a cache. Never fails: if the folder cannot be used, nothing is stored and
+    /// [`status`](Cache::status) has the reason.
+    pub fn open(settings: CacheSettings) -> Cache {
+        let CacheSettings { enabled, folder, shared, limit_bytes } = settings;
+        let disabled = || Err(format!("disabled by {CACHE_VARIABLE}=off"));
         let folder = match folder {
-            _ if !enabled => off(),
-            None => Err(format!("neither HOME nor XDG_CACHE_HOME says where; set {CACHE_DIR_VARIABLE} to a folder")),
+            _ if !enabled => disabled(),
+            None => Err(format!("neither HOME nor XDG_CACHE_HOME is set; set {CACHE_DIR_VARIABLE} to a folder")),
             Some(folder) => open_folder(&folder),
         };
         let shared = shared.map(|shared| {
             if !enabled {
-                return off();
+                return disabled();
             }
             let within = shared.join(SUBFOLDER);
-            files::check_shared(&shared).and_then(|()| files::check_shared(&within)).map(|()| within)
+            files::check_shared_folder(&shared).and_then(|()| files::check_shared_folder(&within)).map(|()| within)
         });
         if let Ok(folder) = &folder {
-            files::sweep(folder);
+            files::remove_stale_temporaries(folder);
         }
         Cache {
             folder,
             shared,
             limit_bytes,
             size: Mutex::default(),
-            trouble: Mutex::default(),
+            last_error: Mutex::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             rebuilt: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
-            flights: compile::Flights::default(),
+            in_flight: compile::InFlight::default(),
         }
     }
 
-    /// The process's cache, opened on first use with [`Settings::of_process`]. Fails only where a setting cannot be read.
-    pub fn of_process() -> Result<&'static Cache> {
+    /// Returns the cache of the process, opened on first use with [`CacheSettings::current`]. Fails
+    /// only if a setting is invalid.
+    pub fn global() -> Result<&'static Cache> {
         static CACHE: OnceLock<Result<Cache>> = OnceLock::new();
-        CACHE.get_or_init(|| Ok(Cache::open(Settings::to_open()?))).as_ref().map_err(Error::clone)
+        CACHE.get_or_init(|| Ok(Cache::open(CacheSettings::freeze()?))).as_ref().map_err(Error::clone)
     }
 
-    /// Where the cache is, or why there is none.
-    pub fn status(&self) -> Status {
-        Status {
+    /// Returns the folders and the last error.
+    pub fn status(&self) -> CacheStatus {
+        CacheStatus {
             folder: self.folder.clone(),
             shared: self.shared.clone(),
             limit_bytes: self.limit_bytes,
-            trouble: lock(&self.trouble).clone(),
+            last_error: lock(&self.last_error).clone(),
         }
     }
 
-    /// The machine code kept under a key: the shared folder's, else our own. What is damaged, cut short, foreign or of
-    /// another format version counts as not there.
-    pub fn get(&self, key: &Key) -> Option<Cubin> {
+    /// Returns the machine code of a key, from the shared folder or our own. Damaged, truncated or
+    /// foreign files and those of another format version count as missing.
+    pub fn get(&self, key: &CacheKey) -> Option<Cubin> {
         let file_name = key.file_name();
         let shared = self.shared.as_ref().and_then(|shared| shared.as_ref().ok()).map(|folder| (folder, false));
         let own = self.folder.as_ref().ok().map(|folder| (folder, true));
         let mut rejected = false;
         for (folder, touch) in [shared, own].into_iter().flatten() {
             match entry::read(&folder.join(&file_name), key, touch) {
-                Found::Payload(payload) => match Cubin::checked(payload) {
+                EntryRead::Payload(payload) => match Cubin::checked(payload) {
                     Ok(cubin) => {
                         self.count_hit();
                         return Some(cubin);
                     }
                     Err(_) => rejected = true,
                 },
-                Found::Nothing => {}
-                Found::Rejected => rejected = true,
+                EntryRead::Nothing => {}
+                EntryRead::Rejected => rejected = true,
             }
         }
         self.misses.fetch_add(1, Ordering::Relaxed);
@@ -180,21 +182,21 @@ impl Cache {
         None
     }
 
-    /// Keeps machine code under a key, in place of what is there. Returns whether that worked; if not, the reason is in
-    /// [`status`](Cache::status).
-    pub fn put(&self, key: &Key, name: &str, cubin: &Cubin) -> bool {
+    /// Stores machine code under a key, replacing an existing entry. Returns true on success;
+    /// otherwise the reason is in [`status`](Cache::status).
+    pub fn put(&self, key: &CacheKey, name: &str, cubin: &Cubin) -> bool {
         let Ok(folder) = &self.folder else { return false };
         let payload = cubin.bytes();
-        let head = entry::head(key, name, payload);
+        let head = entry::encode_header(key, name, payload);
         let bytes = head.as_ref().map_or(u64::MAX, |head| (head.len() + payload.len()) as u64);
         let Some(head) = head.filter(|_| bytes <= self.limit_bytes) else {
             let limit = self.limit_bytes;
-            self.note(format!("kernel '{name}' is larger than all of the cache may be ({limit} bytes)"));
+            self.record_error(format!("kernel '{name}' is larger than the size limit of the cache ({limit} bytes)"));
             return false;
         };
-        let write = || files::write_whole(folder, &key.file_name(), &[&head, payload]);
+        let write = || files::write_cache_file(folder, &key.file_name(), &[&head, payload]);
         let written = match write() {
-            // Somebody cleared the cache by hand, folder and all.
+            // The folder was deleted while the cache was open.
             Err(error)
                 if error.kind() == ErrorKind::NotFound
                     && folder.parent().is_some_and(|root| open_folder(root).is_ok()) =>
@@ -204,18 +206,18 @@ impl Cache {
             written => written,
         };
         match &written {
-            Ok(()) => self.stay_within_limit(folder, bytes),
-            Err(error) => self.note(format!("kernel '{name}' was not kept in {}: {error}", folder.display())),
+            Ok(()) => self.evict_over_limit(folder, bytes),
+            Err(error) => self.record_error(format!("kernel '{name}' was not saved in {}: {error}", folder.display())),
         }
         written.is_ok()
     }
 
-    /// What the folder holds, and what this cache did.
-    pub fn stats(&self) -> Stats {
-        let listed = self.folder.as_ref().map_or(vec![], |folder| list(folder).unwrap_or_default());
-        Stats {
-            entries: listed.len() as u64,
-            bytes: listed.iter().map(|listed| listed.bytes).sum(),
+    /// Returns the contents of the folder and the counts of this cache.
+    pub fn stats(&self) -> CacheStats {
+        let entries = self.folder.as_ref().map_or(vec![], |folder| list_entry_files(folder).unwrap_or_default());
+        CacheStats {
+            entries: entries.len() as u64,
+            bytes: entries.iter().map(|file| file.bytes).sum(),
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
             rebuilt: self.rebuilt.load(Ordering::Relaxed),
@@ -223,93 +225,93 @@ impl Cache {
         }
     }
 
-    /// The entries of the folder, those used longest ago first. Reads every one of them.
-    pub fn entries(&self) -> Result<Vec<Entry>> {
+    /// Returns the entries, least recently used first. Reads every file.
+    pub fn entries(&self) -> Result<Vec<CacheEntry>> {
         let folder = self.own_folder()?;
-        let listed = list(folder).map_err(|error| self.failed("list", folder, &error))?;
-        let entries = listed.into_iter().map(|Listed { path, bytes, used }| {
+        let entries = list_entry_files(folder).map_err(|error| self.io_error("list", folder, &error))?;
+        let entries = entries.into_iter().map(|EntryFile { path, bytes, used }| {
             let name = entry::name(&path);
-            Entry { name, path, bytes, used }
+            CacheEntry { name, path, bytes, used }
         });
         Ok(entries.collect())
     }
 
-    /// Removes every entry of the folder (not of the shared one) and what killed writers left. Returns how many
-    /// entries.
+    /// Removes all entries (not those of the shared folder) and stale temporary files. Returns the
+    /// number of entries.
     pub fn clear(&self) -> Result<u64> {
         let folder = self.own_folder()?;
-        files::sweep(folder);
-        let listed = list(folder).map_err(|error| self.failed("list", folder, &error))?;
-        for listed in &listed {
-            files::remove(&listed.path).map_err(|error| self.failed("remove", &listed.path, &error))?;
+        files::remove_stale_temporaries(folder);
+        let entries = list_entry_files(folder).map_err(|error| self.io_error("list", folder, &error))?;
+        for file in &entries {
+            files::remove_if_exists(&file.path).map_err(|error| self.io_error("remove", &file.path, &error))?;
         }
-        *lock(&self.size) = Size::default();
-        Ok(listed.len() as u64)
+        *lock(&self.size) = FolderSize::default();
+        Ok(entries.len() as u64)
     }
 
     fn own_folder(&self) -> Result<&Path> {
-        self.folder.as_deref().map_err(|reason| SupportError::NoCache { reason: reason.clone() }.into())
+        self.folder.as_deref().map_err(|reason| SupportError::CacheUnavailable { reason: reason.clone() }.into())
     }
 
-    fn failed(&self, what: &str, path: &Path, error: &std::io::Error) -> Error {
-        SupportError::NoCache { reason: format!("cannot {what} {}: {error}", path.display()) }.into()
+    fn io_error(&self, what: &str, path: &Path, error: &std::io::Error) -> Error {
+        SupportError::CacheUnavailable { reason: format!("cannot {what} {}: {error}", path.display()) }.into()
     }
 
-    /// Removes what was used longest ago once the entries are too many.
-    fn stay_within_limit(&self, folder: &Path, written_bytes: u64) {
+    /// Removes the least recently used entries if the cache is above its limit.
+    fn evict_over_limit(&self, folder: &Path, written_bytes: u64) {
         let mut size = lock(&self.size);
         size.bytes = size.bytes.saturating_add(written_bytes);
         if size.writes_left > 0 && size.bytes <= self.limit_bytes {
             size.writes_left -= 1;
             return;
         }
-        let listed = match list(folder) {
-            Ok(listed) => listed,
-            Err(error) => return self.note(format!("cannot list {}: {error}", folder.display())),
+        let entries = match list_entry_files(folder) {
+            Ok(entries) => entries,
+            Err(error) => return self.record_error(format!("cannot list {}: {error}", folder.display())),
         };
-        let mut bytes: u64 = listed.iter().map(|listed| listed.bytes).sum();
+        let mut bytes: u64 = entries.iter().map(|file| file.bytes).sum();
         if bytes > self.limit_bytes {
-            // A little room is made at once: measuring at every write would take longer than the write. What was
-            // written last stays in any case.
+            // Frees some extra room: scanning at every write would take longer than the write. The
+            // latest entry always stays.
             let target = self.limit_bytes - self.limit_bytes / 16;
-            for oldest in &listed[..listed.len() - 1] {
+            for oldest in &entries[..entries.len() - 1] {
                 if bytes <= target {
                     break;
                 }
-                match files::remove(&oldest.path) {
+                match files::remove_if_exists(&oldest.path) {
                     Ok(()) => {
                         bytes -= oldest.bytes;
                         self.evicted.fetch_add(1, Ordering::Relaxed);
                     }
-                    Err(error) => self.note(format!("cannot remove {}: {error}", oldest.path.display())),
+                    Err(error) => self.record_error(format!("cannot remove {}: {error}", oldest.path.display())),
                 }
             }
         }
-        *size = Size { bytes, writes_left: WRITES_A_MEASUREMENT };
+        *size = FolderSize { bytes, writes_left: WRITES_PER_SCAN };
     }
 
     fn count_hit(&self) {
         self.hits.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn note(&self, trouble: String) {
-        let before = lock(&self.trouble).replace(trouble.clone());
-        // The same trouble at every kernel is told once.
-        if before.as_ref() != Some(&trouble) {
-            bornite_support::log!(Warn, "kernel cache: {trouble}");
+    fn record_error(&self, message: String) {
+        let before = lock(&self.last_error).replace(message.clone());
+        // Repeated errors are logged once.
+        if before.as_ref() != Some(&message) {
+            bornite_support::log!(Warn, "kernel cache: {message}");
         }
     }
 }
 
-/// Makes and checks the cache's folder and the one for entries within it.
+/// Creates and validates the cache's folder and its subfolder for entries.
 fn open_folder(folder: &Path) -> std::result::Result<PathBuf, String> {
     let within = folder.join(SUBFOLDER);
-    files::open_private(folder)?;
-    files::open_private(&within)?;
+    files::open_private_folder(folder)?;
+    files::open_private_folder(&within)?;
     Ok(within)
 }
 
-/// A lock whose holder panicked still guards plain values.
+/// A poisoned lock still guards valid values.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

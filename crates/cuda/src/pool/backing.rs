@@ -1,50 +1,51 @@
-//! Where the pool's memory comes from. The pool's logic knows no more of a GPU than this trait, so that all of it is
-//! tested against a made-up one.
+//! Source of the pool's memory. The pool accesses the GPU only through this trait, so that it can
+//! be tested with a fake.
 
 use crate::Result;
 
-/// A stream by its number at the backing.
+/// Id of a stream in the backing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, serde::Serialize)]
-pub struct Stream(pub u32);
+pub struct StreamId(pub u32);
 
-/// A point in a stream's work, by its number at the backing.
+/// Id of an event in the backing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Event(pub u32);
+pub struct EventId(pub u32);
 
-/// Gives segments of memory, and tells how far streams have come. Called with the pool's lock held: it must not call
-/// the pool.
+/// Provides segments of memory and events. Called with the pool's lock held: it must not call the
+/// pool.
 pub trait Backing: Send + Sync {
-    /// Which device this is, for messages.
+    /// Name of the device in messages.
     fn name(&self) -> String;
 
-    /// All memory of the device.
+    /// Total memory of the device.
     fn total_bytes(&self) -> u64;
 
-    /// Memory of the device that no process holds.
+    /// Free memory of the device.
     fn free_bytes(&self) -> Result<u64>;
 
-    /// Reserves a segment of `bytes` bytes, aligned to at least 512; `None` when there is not enough.
+    /// Reserves a segment of `bytes` bytes, aligned to at least 512; `None` if there is not enough
+    /// memory.
     fn reserve(&self, bytes: u64) -> Result<Option<u64>>;
 
-    /// Returns a segment once the work given to `stream`, which owned it, is done. The pool never names the segment
-    /// again, also when this fails.
-    fn release(&self, address: u64, bytes: u64, stream: Stream) -> Result<()>;
+    /// Releases a segment after the work on `stream`, which owned it. The pool does not use the
+    /// segment again, even if this fails.
+    fn release(&self, address: u64, bytes: u64, stream: StreamId) -> Result<()>;
 
-    /// Marks the work given to a stream so far.
-    fn record(&self, stream: Stream) -> Result<Event>;
+    /// Records an event on a stream.
+    fn record(&self, stream: StreamId) -> Result<EventId>;
 
-    /// Whether the marked work is done.
-    fn finished(&self, event: Event) -> Result<bool>;
+    /// Returns true if the work before the event is done.
+    fn is_done(&self, event: EventId) -> Result<bool>;
 
-    /// Waits until the marked work is done.
-    fn wait(&self, event: Event) -> Result<()>;
+    /// Waits until the work before the event is done.
+    fn wait(&self, event: EventId) -> Result<()>;
 
-    /// Takes an event back. Called once for each.
-    fn retire(&self, event: Event);
+    /// Releases an event. Called once for each.
+    fn retire(&self, event: EventId);
 
-    /// Fills memory with a byte, in the stream's order.
-    fn fill(&self, address: u64, bytes: u64, value: u8, stream: Stream) -> Result<()>;
+    /// Fills memory with a byte, in stream order.
+    fn fill(&self, address: u64, bytes: u64, value: u8, stream: StreamId) -> Result<()>;
 
-    /// After all work of the stream: the offset of the first byte that is not `value`, if there is one.
-    fn first_difference(&self, address: u64, bytes: u64, value: u8, stream: Stream) -> Result<Option<u64>>;
+    /// After all work of the stream, returns the offset of the first byte that is not `value`.
+    fn first_difference(&self, address: u64, bytes: u64, value: u8, stream: StreamId) -> Result<Option<u64>>;
 }

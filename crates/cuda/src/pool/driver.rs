@@ -1,4 +1,4 @@
-//! The pool's memory from the CUDA driver.
+//! Backing of a pool by the CUDA driver.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -7,61 +7,62 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self as cu, CUresult};
 
-use super::{Backing, Event, Stream};
+use super::{Backing, EventId, StreamId};
 use crate::api::Driver;
 use crate::context::{Context, invalid};
-use crate::stream::Lane;
+use crate::stream::PooledStream;
 use crate::{Device, Error, Result};
 
-/// Segments by `cuMemAlloc`, events of the driver. Streams are numbered in the order they were added; the device's own
-/// is [`DriverBacking::MAIN`].
+/// Segments from `cuMemAlloc` and driver events. Streams are numbered in the order in which they
+/// were added; the device's main stream is [`DriverBacking::MAIN`].
 pub struct DriverBacking {
     driver: &'static Driver,
     context: Arc<Context>,
-    tables: Mutex<Tables>,
+    tables: Mutex<HandleTables>,
 }
 
-/// What numbers stand for. Only what is listed here is ever given to the driver, so that no caller's number becomes a
-/// wild pointer.
-struct Tables {
+/// Handles by id. Only handles listed here are passed to the driver, so that an invalid id cannot
+/// become a wild pointer.
+struct HandleTables {
     streams: Vec<cu::CUstream>,
     events: Vec<cu::CUevent>,
     idle_events: Vec<u32>,
     segments: BTreeMap<u64, u64>,
 }
 
-// SAFETY: contexts, streams and events are driver handles, which the driver allows any thread to use once the context
-// is current there; `bind` makes it so before every call.
+// SAFETY: contexts, streams and events are driver handles, which the driver allows any thread to
+// use once the context is current there; `bind` makes it so before every call.
 unsafe impl Send for DriverBacking {}
 // SAFETY: as above; the tables are behind a lock.
 unsafe impl Sync for DriverBacking {}
 
 impl DriverBacking {
-    /// The device's own stream.
-    pub const MAIN: Stream = Stream(0);
+    /// The device's main stream.
+    pub const MAIN: StreamId = StreamId(0);
 
-    /// Memory of an open device, beside that of its own pool.
+    /// Creates a backing for an open device, separate from that of its own pool.
     pub fn new(device: &Device) -> DriverBacking {
-        DriverBacking::over(device.context.clone(), device.stream)
+        DriverBacking::from_context(device.context.clone(), device.stream)
     }
 
-    /// Memory of a context, with its own stream as the first.
-    pub(crate) fn over(context: Arc<Context>, main: cu::CUstream) -> DriverBacking {
-        let tables = Tables { streams: vec![main], events: vec![], idle_events: vec![], segments: BTreeMap::new() };
+    /// Creates a backing for a context, with its main stream as the first.
+    pub(crate) fn from_context(context: Arc<Context>, main: cu::CUstream) -> DriverBacking {
+        let tables =
+            HandleTables { streams: vec![main], events: vec![], idle_events: vec![], segments: BTreeMap::new() };
         DriverBacking { driver: context.driver, context, tables: Mutex::new(tables) }
     }
 
-    /// Numbers a further stream, a `CUstream`.
+    /// Adds a stream, a `CUstream`, and returns its id.
     ///
     /// # Safety
     /// The stream must belong to the device's primary context and live as long as this backing.
-    pub unsafe fn add_stream(&self, stream: *mut c_void) -> Stream {
+    pub unsafe fn add_stream(&self, stream: *mut c_void) -> StreamId {
         let streams = &mut self.tables().streams;
         streams.push(stream.cast());
-        Stream(streams.len() as u32 - 1)
+        StreamId(streams.len() as u32 - 1)
     }
 
-    fn tables(&self) -> MutexGuard<'_, Tables> {
+    fn tables(&self) -> MutexGuard<'_, HandleTables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -73,23 +74,23 @@ impl DriverBacking {
         self.context.bind()
     }
 
-    /// A stream by its number.
-    pub(crate) fn lane(&self, number: Stream) -> Result<Lane> {
-        Ok(Lane { handle: self.stream(number)?, number })
+    /// Returns a stream by its id.
+    pub(crate) fn pooled_stream(&self, id: StreamId) -> Result<PooledStream> {
+        Ok(PooledStream { handle: self.stream(id)?, id })
     }
 
-    fn stream(&self, stream: Stream) -> Result<cu::CUstream> {
+    fn stream(&self, stream: StreamId) -> Result<cu::CUstream> {
         let found = self.tables().streams.get(stream.0 as usize).copied();
         found.ok_or_else(|| unknown("stream", stream.0.into()))
     }
 
-    fn event(&self, event: Event) -> Result<cu::CUevent> {
+    fn event(&self, event: EventId) -> Result<cu::CUevent> {
         let found = self.tables().events.get(event.0 as usize).copied();
         found.ok_or_else(|| unknown("event", event.0.into()))
     }
 
-    /// Refuses memory that is not inside one of our segments.
-    fn owned(&self, address: u64, bytes: u64) -> Result<()> {
+    /// Checks that memory is inside one of our segments.
+    fn check_in_segment(&self, address: u64, bytes: u64) -> Result<()> {
         let tables = self.tables();
         let inside = tables.segments.range(..=address).next_back().is_some_and(|(start, size)| {
             let offset = address - start;
@@ -105,7 +106,7 @@ impl DriverBacking {
 }
 
 fn unknown(what: &str, number: u64) -> Error {
-    let text = format!("the pool's backing knows no {what} {number:#x}");
+    let text = format!("the pool's backing has no {what} {number:#x}");
     invalid("pool", text)
 }
 
@@ -140,25 +141,27 @@ impl Backing for DriverBacking {
         Ok(Some(address))
     }
 
-    fn release(&self, address: u64, bytes: u64, stream: Stream) -> Result<()> {
+    fn release(&self, address: u64, bytes: u64, stream: StreamId) -> Result<()> {
         let stream = self.stream(stream)?;
         if self.tables().segments.remove(&address) != Some(bytes) {
             return Err(unknown("segment", address));
         }
         self.bind()?;
-        // The driver's manual does not promise that `cuMemFree` waits for work of streams that do not block.
+        // The driver's documentation does not promise that `cuMemFree` waits for work of
+        // non-blocking streams.
         let done = self.synchronize(stream);
-        // SAFETY: the segment came from `cuMemAlloc` and is freed once, after the work that used it.
+        // SAFETY: the segment came from `cuMemAlloc` and is freed once, after the work that used
+        // it.
         let result = unsafe { (self.driver.cuMemFree_v2)(address) };
         done.and(self.check("cuMemFree", result))
     }
 
-    fn record(&self, stream: Stream) -> Result<Event> {
+    fn record(&self, stream: StreamId) -> Result<EventId> {
         let stream = self.stream(stream)?;
         self.bind()?;
         let idle = self.tables().idle_events.pop();
         let event = match idle {
-            Some(event) => Event(event),
+            Some(event) => EventId(event),
             None => {
                 let mut handle = null_mut();
                 let flags = cu::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32;
@@ -166,7 +169,7 @@ impl Backing for DriverBacking {
                 self.check("cuEventCreate", unsafe { (self.driver.cuEventCreate)(&mut handle, flags) })?;
                 let events = &mut self.tables().events;
                 events.push(handle);
-                Event(events.len() as u32 - 1)
+                EventId(events.len() as u32 - 1)
             }
         };
         let handle = self.event(event)?;
@@ -179,7 +182,7 @@ impl Backing for DriverBacking {
         Ok(event)
     }
 
-    fn finished(&self, event: Event) -> Result<bool> {
+    fn is_done(&self, event: EventId) -> Result<bool> {
         let handle = self.event(event)?;
         self.bind()?;
         // SAFETY: the event is ours and alive.
@@ -189,35 +192,37 @@ impl Backing for DriverBacking {
         }
     }
 
-    fn wait(&self, event: Event) -> Result<()> {
+    fn wait(&self, event: EventId) -> Result<()> {
         let handle = self.event(event)?;
         self.bind()?;
         // SAFETY: the event is ours and alive.
         self.check("cuEventSynchronize", unsafe { (self.driver.cuEventSynchronize)(handle) })
     }
 
-    fn retire(&self, event: Event) {
+    fn retire(&self, event: EventId) {
         let mut tables = self.tables();
         if (event.0 as usize) < tables.events.len() {
             tables.idle_events.push(event.0);
         }
     }
 
-    fn fill(&self, address: u64, bytes: u64, value: u8, stream: Stream) -> Result<()> {
-        self.owned(address, bytes)?;
+    fn fill(&self, address: u64, bytes: u64, value: u8, stream: StreamId) -> Result<()> {
+        self.check_in_segment(address, bytes)?;
         let stream = self.stream(stream)?;
         self.bind()?;
-        // SAFETY: the bytes lie in a segment of ours, which is released only after this stream's work.
+        // SAFETY: the bytes lie in a segment of ours, which is released only after this stream's
+        // work.
         let result = unsafe { (self.driver.cuMemsetD8Async)(address, value, bytes as usize, stream) };
         self.check("cuMemsetD8Async", result)
     }
 
-    fn first_difference(&self, address: u64, bytes: u64, value: u8, stream: Stream) -> Result<Option<u64>> {
-        self.owned(address, bytes)?;
+    fn first_difference(&self, address: u64, bytes: u64, value: u8, stream: StreamId) -> Result<Option<u64>> {
+        self.check_in_segment(address, bytes)?;
         let stream = self.stream(stream)?;
         self.bind()?;
         let mut found = vec![0u8; bytes as usize];
-        // SAFETY: the bytes lie in a segment of ours, and `found` holds as many and lives past the synchronisation.
+        // SAFETY: the bytes lie in a segment of ours, and `found` holds as many and lives past the
+        // synchronisation.
         let result =
             unsafe { (self.driver.cuMemcpyDtoHAsync_v2)(found.as_mut_ptr().cast(), address, bytes as usize, stream) };
         self.check("cuMemcpyDtoHAsync", result)?;

@@ -1,56 +1,56 @@
-//! Mistakes that the tests switch on, one at a time, to show that the checks would find them. Outside of this crate's
-//! unit tests `faulty` is the constant `false` and nothing of this is compiled in.
+//! Faults that tests inject, one at a time, to show that the checks find them. Outside of this
+//! crate's unit tests `has_fault` is the constant `false`.
 
 use super::heap::Heap;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
-    /// A freed block does not join its free neighbours.
+    /// A freed block is not merged with its free neighbours.
     SkipMerge,
-    /// A freed block joins a neighbour that waits for another stream.
+    /// A freed block is merged with a neighbour that waits for another stream.
     MergePending,
-    /// The part of a block that a smaller request leaves over is lost.
+    /// The remainder of a split block is lost.
     LoseRemainder,
     /// Sizes are rounded down.
     RoundDown,
-    /// A block handed out stays in the list of free ones.
-    HandOutTwice,
+    /// An allocated block stays in the free list.
+    AllocateTwice,
     /// A free block of any stream is taken.
     AnyStream,
-    /// Blocks that other streams used are free at once.
+    /// Blocks that other streams use are free immediately.
     IgnoreEvents,
-    /// Of several streams that used a block only the first is waited for.
+    /// Only the first of several streams that use a block is waited for.
     OneEvent,
-    /// Finished events are not given back.
+    /// Finished events are not released.
     LeakEvents,
     /// A free is not counted.
     MissFree,
-    /// The peak is not raised.
+    /// The peak is not updated.
     StalePeak,
     /// Segments are reserved past the limit.
     ExceedLimit,
-    /// Freed memory is kept past the cache's limit.
+    /// Freed memory is cached above the cache limit.
     KeepCache,
-    /// A segment is forgotten instead of given back.
+    /// A segment is dropped without being released.
     LeakSegment,
-    /// Memory is said to have run out while the cache holds enough.
+    /// Reports out of memory while the cache holds enough.
     SkipTrim,
     /// Freed memory is poisoned while another stream uses it.
     EarlyPoison,
-    /// The lock is let go between choosing a block and taking it.
+    /// The lock is released between choosing a block and allocating it.
     #[cfg(test)]
     TwoLocks,
 }
 
 impl Heap {
     #[cfg(test)]
-    pub(super) fn faulty(&self, fault: Fault) -> bool {
+    pub(super) fn has_fault(&self, fault: Fault) -> bool {
         self.fault == Some(fault)
     }
 
     #[cfg(not(test))]
     #[inline(always)]
-    pub(super) const fn faulty(&self, _: Fault) -> bool {
+    pub(super) const fn has_fault(&self, _: Fault) -> bool {
         false
     }
 }

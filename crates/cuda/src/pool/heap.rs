@@ -1,64 +1,68 @@
-//! Segments cut into blocks: best fit, split, merge. Works under the pool's lock and calls only the backing.
+//! Allocator of blocks within segments: best fit, split, merge. Runs under the pool's lock and
+//! calls only the backing.
 //!
-//! A segment belongs to one stream and one class of sizes for life, so neighbours may always be merged and a free block
-//! of a stream's lane may be handed to that stream at once: its earlier work comes before.
+//! A segment belongs to one stream and size class for life, so neighbours can always be merged, and
+//! a free block of a stream's list can be allocated on that stream immediately: its earlier work
+//! comes first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
 
 use super::fault::Fault;
-use super::pending::Queues;
+use super::observers::{Observers, PoolEvent};
+use super::pending::PendingQueues;
 use super::stats::Counters;
 use super::tag::Tags;
-use super::watch::{Happening, Watchers};
-use super::{Backing, Block, Limits, PoolId, Stats, Stream, Tag};
+use super::{Backing, PoolBlock, PoolId, PoolLimits, PoolStats, StreamId, Tag};
 use crate::{Error, Result};
 
-/// Blocks begin and end at multiples of this: no two share a line of any cache, and any vector load is aligned.
-pub(super) const GRAIN: u64 = 512;
-/// Requests up to this share small segments.
-const SMALL_MAX: u64 = 1 << 20;
+/// Alignment of blocks: no two share a cache line, and every vector load is aligned.
+pub(super) const BLOCK_ALIGNMENT: u64 = 512;
+/// Maximum size of requests that share small segments.
+const MAX_SMALL_BYTES: u64 = 1 << 20;
 
-/// No slot.
-pub(super) const NONE: u32 = u32::MAX;
+/// Marks the absence of a slot.
+pub(super) const NO_SLOT: u32 = u32::MAX;
 
-/// Which sizes a segment is for. Kept apart so that small blocks of long life do not cut up large segments.
+/// Size class of a segment. Separate classes keep long-lived small blocks from fragmenting large
+/// segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Class {
-    /// Up to 1 MiB.
+pub enum SizeClass {
+    /// Requests up to 1 MiB.
     Small,
-    /// Above.
+    /// Requests above 1 MiB.
     Large,
 }
 
-impl Class {
-    pub(super) fn of(need: u64) -> Class {
-        if need <= SMALL_MAX { Class::Small } else { Class::Large }
+impl SizeClass {
+    pub(super) fn of(need: u64) -> SizeClass {
+        if need <= MAX_SMALL_BYTES { SizeClass::Small } else { SizeClass::Large }
     }
 
-    /// Whether what a request leaves over is worth a block: in a large segment, only what a large request could use.
+    /// Returns true if the remainder of a block is worth splitting off: in a large segment, only if
+    /// a large request could use it.
     fn splits(self, spare: u64) -> bool {
         match self {
-            Class::Small => spare >= GRAIN,
-            Class::Large => spare > SMALL_MAX,
+            SizeClass::Small => spare >= BLOCK_ALIGNMENT,
+            SizeClass::Large => spare > MAX_SMALL_BYTES,
         }
     }
 }
 
-/// What a block is.
+/// State of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
-    /// Ready to be handed out.
+pub enum BlockState {
+    /// Free.
     Free,
-    /// Handed out.
+    /// Allocated.
     Live,
-    /// Freed, but other streams may still use it.
+    /// Freed, but possibly still in use by other streams.
     Pending,
 }
 
-/// A block. Slots are used again and so keep the memory of their lists.
+/// A block. Slots are reused and keep the capacity of their lists.
 pub(super) struct Slot {
     pub address: u64,
     pub bytes: u64,
@@ -66,61 +70,61 @@ pub(super) struct Slot {
     /// Neighbours in the segment, by address.
     pub previous: u32,
     pub next: u32,
-    pub lane: u32,
-    /// `None` for a slot that is not a block and may be used again.
-    pub state: Option<State>,
-    /// Guard bytes behind the requested ones.
+    pub free_list: u32,
+    /// `None` for an unused slot.
+    pub state: Option<BlockState>,
+    /// Guard bytes after the requested ones.
     pub guard: u32,
-    /// Events that are still to finish.
-    pub waiting: u32,
-    /// Tells this allocation from earlier ones in the slot.
+    /// Number of events that are not done yet.
+    pub pending_events: u32,
+    /// Distinguishes this allocation from earlier ones in the slot.
     pub serial: u64,
     pub tag: Tag,
-    pub asked_at: Option<&'static Location<'static>>,
-    /// Other streams that used the block.
-    pub used_on: Vec<Stream>,
+    pub allocated_at: Option<&'static Location<'static>>,
+    /// Other streams that use the block.
+    pub used_on: Vec<StreamId>,
 }
 
-/// The free blocks of one stream and class, by size, then address.
-pub(super) struct Lane {
-    pub stream: Stream,
-    pub class: Class,
+/// Free blocks of one stream and size class, by size, then address.
+pub(super) struct FreeList {
+    pub stream: StreamId,
+    pub class: SizeClass,
     pub free: BTreeSet<(u64, u64, u32)>,
 }
 
 pub(super) struct Segment {
     pub bytes: u64,
-    pub lane: u32,
-    /// The block at its start. Splitting and merging keep the slot of the left part, so it never changes.
+    pub free_list: u32,
+    /// The first block. Splitting and merging keep the slot of the left part, so it never changes.
     pub first: u32,
 }
 
-/// What is asked for.
+/// An allocation request.
 #[derive(Clone, Copy)]
-pub(super) struct Request {
+pub(super) struct AllocRequest {
     pub bytes: u64,
-    /// Bytes with guard, rounded.
+    /// Bytes including guard, rounded up.
     pub need: u64,
     pub guard: u32,
-    pub stream: Stream,
+    pub stream: StreamId,
     pub tag: Tag,
-    pub asked_at: &'static Location<'static>,
+    pub allocated_at: &'static Location<'static>,
 }
 
-/// Everything behind the pool's lock.
+/// State behind the pool's lock.
 pub(super) struct Heap {
     pub id: PoolId,
     pub slots: Vec<Slot>,
     pub vacant: Vec<u32>,
-    pub lanes: Vec<Lane>,
+    pub free_lists: Vec<FreeList>,
     pub segments: BTreeMap<u64, Segment>,
-    pub queues: Queues,
+    pub queues: PendingQueues,
     pub counters: Counters,
-    pub limits: Limits,
+    pub limits: PoolLimits,
     pub total_bytes: u64,
     pub debug: bool,
     pub tags: Tags,
-    pub watchers: Watchers,
+    pub observers: Observers,
     #[cfg(test)]
     pub fault: Option<Fault>,
 }
@@ -131,109 +135,113 @@ impl Heap {
             id: PoolId::next(),
             slots: vec![],
             vacant: vec![],
-            lanes: vec![],
+            free_lists: vec![],
             segments: BTreeMap::new(),
-            queues: Queues::default(),
+            queues: PendingQueues::default(),
             counters: Counters::default(),
-            limits: Limits::default(),
+            limits: PoolLimits::default(),
             total_bytes,
             debug: false,
             tags: Tags::default(),
-            watchers: Watchers::default(),
+            observers: Observers::default(),
             #[cfg(test)]
             fault: None,
         }
     }
 
-    pub fn stats(&self) -> Stats {
-        let largest = self.lanes.iter().filter_map(|lane| lane.free.last()).map(|&(bytes, ..)| bytes).max();
+    pub fn stats(&self) -> PoolStats {
+        let largest =
+            self.free_lists.iter().filter_map(|free_list| free_list.free.last()).map(|&(bytes, ..)| bytes).max();
         self.counters.stats(self.segments.len() as u64, largest.unwrap_or(0))
     }
 
-    /// Bytes to take for a request of so many; `None` when there is no such number.
-    pub fn rounded(&self, bytes: u64, guard: u32) -> Option<u64> {
-        let whole = bytes.max(1).checked_add(u64::from(guard))?;
-        if self.faulty(Fault::RoundDown) {
-            return Some((whole / GRAIN * GRAIN).max(GRAIN));
+    /// Returns the block size for a request; `None` on overflow.
+    pub fn round_size(&self, bytes: u64, guard: u32) -> Option<u64> {
+        let with_guard = bytes.max(1).checked_add(u64::from(guard))?;
+        if self.has_fault(Fault::RoundDown) {
+            return Some((with_guard / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT).max(BLOCK_ALIGNMENT));
         }
-        whole.checked_next_multiple_of(GRAIN)
+        with_guard.checked_next_multiple_of(BLOCK_ALIGNMENT)
     }
 
-    /// One attempt: a free block of the stream, else a new segment. `None` when there is neither.
-    pub fn attempt(&mut self, backing: &dyn Backing, request: &Request) -> Result<Option<Block>> {
-        match self.find(backing, request)? {
-            Some(at) => self.hand_out(backing, at, request).map(Some),
+    /// Allocates from a free block of the stream, else from a new segment; `None` if there is
+    /// neither.
+    pub fn try_alloc(&mut self, backing: &dyn Backing, request: &AllocRequest) -> Result<Option<PoolBlock>> {
+        match self.find_block(backing, request)? {
+            Some(at) => self.allocate_from(backing, at, request).map(Some),
             None => Ok(None),
         }
     }
 
-    /// The block to hand out, still free.
-    pub fn find(&mut self, backing: &dyn Backing, request: &Request) -> Result<Option<u32>> {
-        self.settle(backing, false)?;
-        let lane = self.lane(request.stream, Class::of(request.need));
-        let any = self.faulty(Fault::AnyStream);
-        let found = match self.lanes[lane as usize].free.range((request.need, 0, 0)..).next() {
-            None if any => self.lanes.iter().find_map(|l| l.free.range((request.need, 0, 0)..).next()),
+    /// Finds a free block for a request.
+    pub fn find_block(&mut self, backing: &dyn Backing, request: &AllocRequest) -> Result<Option<u32>> {
+        self.reclaim_pending(backing, false)?;
+        let free_list = self.free_list(request.stream, SizeClass::of(request.need));
+        let any = self.has_fault(Fault::AnyStream);
+        let found = match self.free_lists[free_list as usize].free.range((request.need, 0, 0)..).next() {
+            None if any => self.free_lists.iter().find_map(|l| l.free.range((request.need, 0, 0)..).next()),
             found => found,
         };
         match found {
             Some(&(.., at)) => Ok(Some(at)),
-            None => self.reserve(backing, lane, request.need),
+            None => self.reserve(backing, free_list, request.need),
         }
     }
 
-    /// For a small request when there is nothing else: a large block of the stream.
-    pub fn last_resort(&mut self, backing: &dyn Backing, request: &Request) -> Result<Option<Block>> {
-        let lane = self.lane(request.stream, Class::Large) as usize;
-        match self.lanes[lane].free.range((request.need, 0, 0)..).next() {
-            Some(&(.., at)) => self.hand_out(backing, at, request).map(Some),
+    /// Last attempt for a small request: a large free block of the stream.
+    pub fn allocate_from_large(&mut self, backing: &dyn Backing, request: &AllocRequest) -> Result<Option<PoolBlock>> {
+        let free_list = self.free_list(request.stream, SizeClass::Large) as usize;
+        match self.free_lists[free_list].free.range((request.need, 0, 0)..).next() {
+            Some(&(.., at)) => self.allocate_from(backing, at, request).map(Some),
             None => Ok(None),
         }
     }
 
-    fn lane(&mut self, stream: Stream, class: Class) -> u32 {
-        // A handful of streams: faster than any map.
-        if let Some(at) = self.lanes.iter().position(|lane| lane.stream == stream && lane.class == class) {
+    fn free_list(&mut self, stream: StreamId, class: SizeClass) -> u32 {
+        // There are few streams: a linear search is faster than a map.
+        if let Some(at) =
+            self.free_lists.iter().position(|free_list| free_list.stream == stream && free_list.class == class)
+        {
             return at as u32;
         }
-        self.lanes.push(Lane { stream, class, free: BTreeSet::new() });
-        self.lanes.len() as u32 - 1
+        self.free_lists.push(FreeList { stream, class, free: BTreeSet::new() });
+        self.free_lists.len() as u32 - 1
     }
 
-    /// Takes a free block, cut to size.
-    pub fn hand_out(&mut self, backing: &dyn Backing, at: u32, request: &Request) -> Result<Block> {
-        self.unlist(at);
+    /// Allocates a free block, split to size.
+    pub fn allocate_from(&mut self, backing: &dyn Backing, at: u32, request: &AllocRequest) -> Result<PoolBlock> {
+        self.remove_free(at);
         let slot = &self.slots[at as usize];
-        let (address, bytes, lane, next) = (slot.address, slot.bytes, slot.lane, slot.next);
+        let (address, bytes, free_list, next) = (slot.address, slot.bytes, slot.free_list, slot.next);
         let spare = bytes - request.need;
-        if self.lanes[lane as usize].class.splits(spare) {
+        if self.free_lists[free_list as usize].class.splits(spare) {
             self.slots[at as usize].bytes = request.need;
-            if !self.faulty(Fault::LoseRemainder) {
-                let rest = self.slot(address + request.need, spare, lane, at, next);
+            if !self.has_fault(Fault::LoseRemainder) {
+                let rest = self.slot(address + request.need, spare, free_list, at, next);
                 self.slots[at as usize].next = rest;
-                if next != NONE {
+                if next != NO_SLOT {
                     self.slots[next as usize].previous = rest;
                 }
-                self.list(rest);
+                self.add_free(rest);
             }
         }
-        if self.faulty(Fault::HandOutTwice) {
+        if self.has_fault(Fault::AllocateTwice) {
             let bytes = self.slots[at as usize].bytes;
-            self.lanes[lane as usize].free.insert((bytes, address, at));
+            self.free_lists[free_list as usize].free.insert((bytes, address, at));
         }
         if let Err(error) = self.guard(backing, at, request) {
-            self.put_back(at);
+            self.insert_merged(at);
             return Err(error);
         }
 
         let counters = &mut self.counters;
         let slot = &mut self.slots[at as usize];
-        slot.state = Some(State::Live);
+        slot.state = Some(BlockState::Live);
         slot.requested = request.bytes;
         slot.guard = request.guard;
         slot.serial = counters.allocation_count;
         slot.tag = request.tag;
-        slot.asked_at = Some(request.asked_at);
+        slot.allocated_at = Some(request.allocated_at);
         let bytes = slot.bytes;
         counters.allocation_count += 1;
         counters.live_blocks += 1;
@@ -241,19 +249,19 @@ impl Heap {
         counters.total_allocated += bytes;
         counters.requested += request.bytes;
         let (serial, stream, pool) = (slot.serial, request.stream, self.id);
-        let block = Block { address, bytes: request.bytes, serial, slot: at, stream, pool };
-        if !self.faulty(Fault::StalePeak) {
+        let block = PoolBlock { address, bytes: request.bytes, serial, slot: at, stream, pool };
+        if !self.has_fault(Fault::StalePeak) {
             self.counters.peak_allocated = self.counters.peak_allocated.max(self.counters.allocated);
         }
         let (requested, stream, tag) = (request.bytes, request.stream, request.tag);
-        self.note(Happening::Allocated { address, bytes, requested, stream, tag });
+        self.emit(PoolEvent::Allocated { address, bytes, requested, stream, tag });
         Ok(block)
     }
 
-    /// The slot of a block that is handed out.
-    fn live(&self, block: &Block) -> Result<u32> {
+    /// Returns the slot of an allocated block.
+    fn live_slot(&self, block: &PoolBlock) -> Result<u32> {
         let alive = self.slots.get(block.slot as usize).is_some_and(|slot| {
-            slot.state == Some(State::Live) && slot.serial == block.serial && slot.address == block.address
+            slot.state == Some(BlockState::Live) && slot.serial == block.serial && slot.address == block.address
         });
         if alive && block.pool == self.id {
             Ok(block.slot)
@@ -262,21 +270,21 @@ impl Heap {
         }
     }
 
-    pub fn used_on(&mut self, block: &Block, stream: Stream) -> Result<()> {
-        let at = self.live(block)?;
+    pub fn record_stream(&mut self, block: &PoolBlock, stream: StreamId) -> Result<()> {
+        let at = self.live_slot(block)?;
         let slot = &mut self.slots[at as usize];
-        if stream != self.lanes[slot.lane as usize].stream && !slot.used_on.contains(&stream) {
+        if stream != self.free_lists[slot.free_list as usize].stream && !slot.used_on.contains(&stream) {
             slot.used_on.push(stream);
         }
         Ok(())
     }
 
-    /// Takes a block back. It is back also when this fails: the error tells of damage found, or of a segment that could
-    /// not be given back.
-    pub fn free(&mut self, backing: &dyn Backing, block: &Block) -> Result<()> {
-        let at = self.live(block)?;
+    /// Frees a block. The block is freed even if this fails: the error reports damage, or a segment
+    /// that could not be released.
+    pub fn free(&mut self, backing: &dyn Backing, block: &PoolBlock) -> Result<()> {
+        let at = self.live_slot(block)?;
         let intact = self.check_guard(backing, at);
-        let missed = self.faulty(Fault::MissFree);
+        let missed = self.has_fault(Fault::MissFree);
         let slot = &mut self.slots[at as usize];
         let (address, bytes, tag, stream) = (slot.address, slot.bytes, slot.tag, block.stream);
         let counters = &mut self.counters;
@@ -284,8 +292,8 @@ impl Heap {
         counters.live_blocks -= 1;
         counters.allocated -= bytes;
         counters.requested -= slot.requested;
-        self.note(Happening::Freed { address, bytes, stream, tag });
-        let poisoned = if self.slots[at as usize].used_on.is_empty() || self.faulty(Fault::IgnoreEvents) {
+        self.emit(PoolEvent::Freed { address, bytes, stream, tag });
+        let poisoned = if self.slots[at as usize].used_on.is_empty() || self.has_fault(Fault::IgnoreEvents) {
             self.make_free(backing, at)
         } else {
             self.make_pending(backing, at)
@@ -293,99 +301,100 @@ impl Heap {
         intact.and(poisoned).and(self.trim(backing))
     }
 
-    /// Makes a block that nobody uses free.
+    /// Frees a block that no stream uses.
     pub(super) fn make_free(&mut self, backing: &dyn Backing, at: u32) -> Result<()> {
         let poisoned = self.poison(backing, at);
         self.slots[at as usize].used_on.clear();
-        self.put_back(at);
+        self.insert_merged(at);
         poisoned
     }
 
-    /// Joins a block with its free neighbours and lists the whole as free.
-    fn put_back(&mut self, mut at: u32) {
-        if !self.faulty(Fault::SkipMerge) {
+    /// Merges a block with its free neighbours and adds it to the free list.
+    fn insert_merged(&mut self, mut at: u32) {
+        if !self.has_fault(Fault::SkipMerge) {
             let next = self.slots[at as usize].next;
-            if self.joins(next) {
-                self.absorb(at, next);
+            if self.take_if_free(next) {
+                self.merge(at, next);
             }
             let previous = self.slots[at as usize].previous;
-            if self.joins(previous) {
-                self.absorb(previous, at);
+            if self.take_if_free(previous) {
+                self.merge(previous, at);
                 at = previous;
             }
         }
-        self.list(at);
+        self.add_free(at);
     }
 
-    fn joins(&mut self, at: u32) -> bool {
+    fn take_if_free(&mut self, at: u32) -> bool {
         match self.slots.get(at as usize).and_then(|slot| slot.state) {
-            Some(State::Free) => {
-                self.unlist(at);
+            Some(BlockState::Free) => {
+                self.remove_free(at);
                 true
             }
-            Some(State::Pending) => self.faulty(Fault::MergePending),
+            Some(BlockState::Pending) => self.has_fault(Fault::MergePending),
             _ => false,
         }
     }
 
-    /// Makes two neighbours, neither of them listed, one.
-    fn absorb(&mut self, left: u32, right: u32) {
+    /// Merges two neighbours, neither of which is in the free list.
+    fn merge(&mut self, left: u32, right: u32) {
         let slot = &mut self.slots[right as usize];
         let (bytes, next) = (slot.bytes, slot.next);
         slot.state = None;
         self.vacant.push(right);
         self.slots[left as usize].bytes += bytes;
         self.slots[left as usize].next = next;
-        if next != NONE {
+        if next != NO_SLOT {
             self.slots[next as usize].previous = left;
         }
     }
 
-    /// A slot for a new block.
-    pub(super) fn slot(&mut self, address: u64, bytes: u64, lane: u32, previous: u32, next: u32) -> u32 {
+    /// Returns a slot for a new block.
+    pub(super) fn slot(&mut self, address: u64, bytes: u64, free_list: u32, previous: u32, next: u32) -> u32 {
         let at = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 address: 0,
                 bytes: 0,
                 requested: 0,
-                previous: NONE,
-                next: NONE,
-                lane: 0,
+                previous: NO_SLOT,
+                next: NO_SLOT,
+                free_list: 0,
                 state: None,
                 guard: 0,
-                waiting: 0,
+                pending_events: 0,
                 serial: 0,
                 tag: Tag::default(),
-                asked_at: None,
+                allocated_at: None,
                 used_on: vec![],
             });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[at as usize];
-        (slot.address, slot.bytes, slot.lane, slot.previous, slot.next) = (address, bytes, lane, previous, next);
+        (slot.address, slot.bytes, slot.free_list, slot.previous, slot.next) =
+            (address, bytes, free_list, previous, next);
         at
     }
 
-    /// Enters a block into the list of free ones.
-    pub(super) fn list(&mut self, at: u32) {
+    /// Adds a block to its free list.
+    pub(super) fn add_free(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
-        slot.state = Some(State::Free);
+        slot.state = Some(BlockState::Free);
         self.counters.free += slot.bytes;
         self.counters.free_blocks += 1;
-        if slot.previous == NONE && slot.next == NONE {
+        if slot.previous == NO_SLOT && slot.next == NO_SLOT {
             self.counters.idle += slot.bytes;
         }
-        self.lanes[slot.lane as usize].free.insert((slot.bytes, slot.address, at));
+        self.free_lists[slot.free_list as usize].free.insert((slot.bytes, slot.address, at));
     }
 
-    /// Takes a block out of the list of free ones.
-    pub(super) fn unlist(&mut self, at: u32) {
+    /// Removes a block from its free list.
+    pub(super) fn remove_free(&mut self, at: u32) {
         let slot = &self.slots[at as usize];
         self.counters.free -= slot.bytes;
         self.counters.free_blocks -= 1;
-        if slot.previous == NONE && slot.next == NONE {
+        if slot.previous == NO_SLOT && slot.next == NO_SLOT {
             self.counters.idle -= slot.bytes;
         }
-        self.lanes[slot.lane as usize].free.remove(&(slot.bytes, slot.address, at));
+        self.free_lists[slot.free_list as usize].free.remove(&(slot.bytes, slot.address, at));
     }
 }

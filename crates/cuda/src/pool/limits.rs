@@ -1,15 +1,15 @@
-//! Limits of a memory pool.
+//! Effective limit of a memory pool.
 
 use std::fmt;
 
-use bornite_support::memory::Limits;
+use bornite_support::memory::PoolLimits;
 
-/// What bounds a pool's segments.
+/// Limit that bounds a pool's segments.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Cap {
     /// The device's memory.
     Device,
-    /// A share of the device's memory.
+    /// A fraction of the device's memory.
     Fraction(f64),
     /// A number of bytes.
     Bytes,
@@ -26,8 +26,9 @@ impl fmt::Display for Cap {
 }
 
 impl Cap {
-    /// The bytes that segments may take on a device of `total_bytes`, and what says so.
-    pub fn of(limits: &Limits, total_bytes: u64) -> (u64, Cap) {
+    /// Returns the bytes that segments may take on a device of `total_bytes`, and the limit that
+    /// applies.
+    pub fn of(limits: &PoolLimits, total_bytes: u64) -> (u64, Cap) {
         let mut cap = (total_bytes, Cap::Device);
         if limits.fraction < 1.0 {
             cap = ((total_bytes as f64 * limits.fraction) as u64, Cap::Fraction(limits.fraction));

@@ -1,10 +1,11 @@
-//! The memory pool of a device: segments from the driver, cut into blocks that are handed out and taken back in
-//! nanoseconds, in the order of streams.
+//! The memory pool of a device: a caching, stream-ordered allocator of blocks within segments from
+//! the driver.
 //!
-//! Memory freed on a stream is handed out again on that stream at once: the stream's own order keeps the uses apart.
-//! A block that other streams used ([`Pool::used_on`]) comes back only when events recorded on those streams at the
-//! free are done. Where to look: `heap.rs` cuts and joins blocks, `pending.rs` waits for events, `watch.rs` calls
-//! back, `driver.rs` is the real [`Backing`], and the only file here that may be unsafe; `tests/` has a made-up one.
+//! Memory freed on a stream is reused on that stream immediately: stream order separates the uses.
+//! A block that other streams use ([`Pool::record_stream`]) is reused only when events that were
+//! recorded on those streams at the free are done. `heap.rs` splits and merges blocks, `pending.rs`
+//! waits for events, `observers.rs` has the callbacks, `driver.rs` is the real [`Backing`] and the
+//! only file here with unsafe code; `tests/` has a fake one.
 #![deny(unsafe_code)]
 
 mod backing;
@@ -14,53 +15,54 @@ mod driver;
 mod fault;
 mod heap;
 mod limits;
+mod observers;
+mod out_of_memory;
 mod pending;
 mod segments;
-mod shortage;
 mod snapshot;
 mod stats;
 mod tag;
 #[cfg(test)]
 mod tests;
 mod warm;
-mod watch;
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use backing::{Backing, Event, Stream};
+pub use backing::{Backing, EventId, StreamId};
 pub use bornite_support::memory::{
-    CACHE_VARIABLE, DEBUG_VARIABLE, FRACTION_VARIABLE, LIMIT_VARIABLE, Limits, Settings,
+    CACHE_VARIABLE, DEBUG_VARIABLE, FRACTION_VARIABLE, LIMIT_VARIABLE, PoolLimits, PoolSettings,
 };
 pub use driver::DriverBacking;
-pub use heap::{Class, State};
+pub use heap::{BlockState, SizeClass};
 pub use limits::Cap;
-pub use shortage::{Holder, Shortage};
+pub use observers::{CallbackId, Monitor, OutOfMemoryCallback, PoolEvent, PoolEventRecord};
+pub use out_of_memory::{OutOfMemoryReport, TagUsage};
 pub use snapshot::{BlockView, SegmentView, Snapshot};
-pub use stats::Stats;
+pub use stats::PoolStats;
 pub use tag::Tag;
-pub use watch::{Happening, Monitor, Notice, Rescue, RescueId};
 
 use bornite_support::profile;
 
 use crate::Result;
-use heap::{Heap, Request};
-use watch::{Entered, Role};
+use heap::{AllocRequest, Heap};
+use observers::{CallbackGuard, CallbackKind};
 
-/// A block that a [`Pool`] handed out. To be given to [`Pool::free`] once; a second time is an error.
+/// A block allocated from a [`Pool`]. To be passed to [`Pool::free`] once; a second time is an
+/// error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Block {
+pub struct PoolBlock {
     address: u64,
     bytes: u64,
     serial: u64,
     slot: u32,
-    stream: Stream,
-    /// The pool that handed it out.
+    stream: StreamId,
+    /// The pool that allocated it.
     pool: PoolId,
 }
 
-/// Tells pools apart, also those whose backings give the same addresses.
+/// Identifies a pool, also if backings return the same addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct PoolId(u64);
 
@@ -71,142 +73,146 @@ impl PoolId {
     }
 }
 
-impl Block {
-    /// Where it begins: a multiple of 512.
+impl PoolBlock {
+    /// Returns the address, a multiple of 512.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Bytes as asked for.
+    /// Returns the requested size.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The stream that may use it without further ado.
-    pub fn stream(&self) -> Stream {
+    /// Returns the stream that may use it without synchronization.
+    pub fn stream(&self) -> StreamId {
         self.stream
     }
 }
 
-/// A device's memory pool. All calls may come from any thread.
+/// A device's memory pool. Thread-safe.
 pub struct Pool {
     backing: Arc<dyn Backing>,
     heap: Mutex<Heap>,
 }
 
 impl Pool {
-    /// An empty pool.
+    /// Creates an empty pool.
     pub fn new(backing: Arc<dyn Backing>) -> Pool {
         let heap = Mutex::new(Heap::new(backing.total_bytes()));
         Pool { backing, heap }
     }
 
-    /// Hands out `bytes` bytes, not initialised, for work on `stream`. The caller's line and `tag` are kept to say who
-    /// holds memory.
+    /// Allocates `bytes` uninitialized bytes for work on `stream`. The caller's location and `tag`
+    /// are recorded for reports.
     ///
-    /// When memory is short: waits for other streams (and other threads' calls wait meanwhile), asks the out-of-memory
-    /// callbacks, gives the cache back, and only then fails, with [`crate::Error::Exhausted`].
+    /// If memory is short, it waits for other streams (other threads' calls block meanwhile), calls
+    /// the out-of-memory callbacks, releases the cache, and only then fails with
+    /// [`crate::Error::OutOfMemory`].
     #[track_caller]
-    pub fn alloc(&self, bytes: u64, stream: Stream, tag: Tag) -> Result<Block> {
+    pub fn alloc(&self, bytes: u64, stream: StreamId, tag: Tag) -> Result<PoolBlock> {
         let backing = &*self.backing;
-        let asked_at = Location::caller();
+        let allocated_at = Location::caller();
         let mut heap = self.lock();
         let guard = if heap.debug { debug::GUARD_BYTES } else { 0 };
-        let Some(need) = heap.rounded(bytes, guard) else {
-            let result = Err(heap.exhausted(backing, bytes, stream));
+        let Some(need) = heap.round_size(bytes, guard) else {
+            let result = Err(heap.out_of_memory(backing, bytes, stream));
             return self.unlock(heap, result);
         };
-        let request = Request { bytes, need, guard, stream, tag, asked_at };
+        let request = AllocRequest { bytes, need, guard, stream, tag, allocated_at };
         #[cfg(test)]
-        if heap.faulty(fault::Fault::TwoLocks) {
+        if heap.has_fault(fault::Fault::TwoLocks) {
             return self.alloc_with_two_locks(heap, &request);
         }
-        let mut result = heap.attempt(backing, &request);
+        let mut result = heap.try_alloc(backing, &request);
         if let Ok(None) = result {
             heap.counters.retries += 1;
-            result = heap.settle(backing, true).and_then(|()| heap.attempt(backing, &request));
+            result = heap.reclaim_pending(backing, true).and_then(|()| heap.try_alloc(backing, &request));
         }
         if let Ok(None) = result {
-            heap = self.rescue(heap, &request);
+            heap = self.call_out_of_memory_callbacks(heap, &request);
             heap.counters.retries += 1;
-            result = heap.attempt(backing, &request);
+            result = heap.try_alloc(backing, &request);
         }
         if let Ok(None) = result
-            && !heap.faulty(fault::Fault::SkipTrim)
+            && !heap.has_fault(fault::Fault::SkipTrim)
         {
             heap.counters.retries += 1;
-            // What another thread freed meanwhile may be pending again.
-            result = heap.settle(backing, true).and_then(|()| {
-                heap.shed(backing, |_| u64::MAX)?;
-                match heap.attempt(backing, &request)? {
-                    None => heap.last_resort(backing, &request),
+            // Blocks that another thread freed in the meantime may be pending.
+            result = heap.reclaim_pending(backing, true).and_then(|()| {
+                heap.release_idle(backing, |_| u64::MAX)?;
+                match heap.try_alloc(backing, &request)? {
+                    None => heap.allocate_from_large(backing, &request),
                     block => Ok(block),
                 }
             });
         }
-        // A segment that could not be given back is forgotten; that is no reason to refuse the block.
+        // A segment that could not be released is dropped; that is no reason to fail the
+        // allocation.
         let _ = heap.trim(backing);
         let result = match result {
             Ok(Some(block)) => Ok(block),
-            Ok(None) => Err(heap.exhausted(backing, bytes, stream)),
+            Ok(None) => Err(heap.out_of_memory(backing, bytes, stream)),
             Err(error) => Err(error),
         };
         self.unlock(heap, result)
     }
 
-    /// Says that work on another stream uses a block: once freed, it is not handed out before that work is done.
+    /// Records that work on another stream uses a block: after a free it is not reused before that
+    /// work is done.
     ///
-    /// The other stream must itself be made to wait for the block's stream before it touches the block, since that
-    /// stream may still work on what was there before.
-    pub fn used_on(&self, block: &Block, stream: Stream) -> Result<()> {
-        self.lock().used_on(block, stream)
+    /// The caller must make the other stream wait for the block's stream before it accesses the
+    /// block, since that stream may still use the previous contents.
+    pub fn record_stream(&self, block: &PoolBlock, stream: StreamId) -> Result<()> {
+        self.lock().record_stream(block, stream)
     }
 
-    /// Takes a block back; work given to its stream before may still use it. The block is back even where an error
-    /// tells of damage found in debug mode or of a segment that the device did not take back.
-    pub fn free(&self, block: Block) -> Result<()> {
+    /// Frees a block; work already enqueued on its stream may still use it. The block is freed even
+    /// if an error reports damage found in debug mode or a segment that the device did not release.
+    pub fn free(&self, block: PoolBlock) -> Result<()> {
         let mut heap = self.lock();
         let result = heap.free(&*self.backing, &block);
         self.unlock(heap, result)
     }
 
-    /// Gives all memory that nobody uses back to the device; says how many bytes. Blocks that other streams still use
-    /// stay.
+    /// Releases all unused segments to the device and returns their bytes. Blocks that other
+    /// streams still use stay.
     pub fn empty_cache(&self) -> Result<u64> {
         let mut heap = self.lock();
-        let settled = heap.settle(&*self.backing, false);
-        let result = heap.shed(&*self.backing, |_| u64::MAX);
-        self.unlock(heap, settled.and(result))
+        let reclaimed = heap.reclaim_pending(&*self.backing, false);
+        let result = heap.release_idle(&*self.backing, |_| u64::MAX);
+        self.unlock(heap, reclaimed.and(result))
     }
 
-    /// Reserves now what blocks of these sizes, all at once, will need on a stream. Counts as no allocation, and
-    /// takes nothing from others: where memory is short it fails and calls nobody.
+    /// Reserves segments for simultaneous blocks of these sizes on a stream. Does not count as an
+    /// allocation, and takes no memory from others: if memory is short it fails without calling
+    /// callbacks.
     #[track_caller]
-    pub fn warm(&self, sizes: &[u64], stream: Stream) -> Result<()> {
-        let asked_at = Location::caller();
+    pub fn warm(&self, sizes: &[u64], stream: StreamId) -> Result<()> {
+        let allocated_at = Location::caller();
         let mut heap = self.lock();
-        let result = heap.warm(&*self.backing, sizes, stream, asked_at);
+        let result = heap.warm(&*self.backing, sizes, stream, allocated_at);
         self.unlock(heap, result)
     }
 
-    /// The tag of a name, the same for the same name.
+    /// Returns the tag of a name, the same for equal names.
     pub fn tag(&self, name: &str) -> Tag {
         self.lock().tags.intern(name)
     }
 
-    /// The counts.
-    pub fn stats(&self) -> Stats {
+    /// Returns the statistics.
+    pub fn stats(&self) -> PoolStats {
         self.lock().stats()
     }
 
-    /// Starts the peaks anew from what is held now.
+    /// Resets the peaks to the current values.
     pub fn reset_peak(&self) {
         let counters = &mut self.lock().counters;
         counters.peak_allocated = counters.allocated;
         counters.peak_reserved = counters.reserved;
     }
 
-    /// Every segment and block.
+    /// Returns all segments and blocks.
     pub fn snapshot(&self) -> Snapshot {
         let device = self.backing.name();
         let heap = self.lock();
@@ -220,14 +226,15 @@ impl Pool {
         }
     }
 
-    /// Has the pool's counts in the profiler's reports under a name, as long as the pool lives. Those of GPUs are there anyway.
-    pub fn watch(self: &Arc<Pool>, device: impl Into<String>) {
+    /// Includes the pool's statistics in the profiler's reports under a name while the pool lives.
+    /// Pools of GPUs are included anyway.
+    pub fn register_with_profiler(self: &Arc<Pool>, device: impl Into<String>) {
         let pool = Arc::downgrade(self);
-        profile::watch_pool(device, move || serde_json::to_value(pool.upgrade()?.stats()).ok());
+        profile::register_pool(device, move || serde_json::to_value(pool.upgrade()?.stats()).ok());
     }
 
-    /// Sets up limits and debug mode.
-    pub fn apply(&self, settings: &Settings) -> Result<()> {
+    /// Applies limits and debug mode.
+    pub fn apply(&self, settings: &PoolSettings) -> Result<()> {
         self.set_fraction(settings.limits.fraction)?;
         self.set_limit(settings.limits.bytes)?;
         self.set_cache_limit(settings.limits.cache_bytes)?;
@@ -235,122 +242,130 @@ impl Pool {
         Ok(())
     }
 
-    /// The limits in force.
-    pub fn limits(&self) -> Limits {
+    /// Returns the limits.
+    pub fn limits(&self) -> PoolLimits {
         self.lock().limits
     }
 
-    /// Bounds the pool's segments by a share of the device's memory, 0 to 1. Where more is held already, what is cached
-    /// goes back and the rest stays, but nothing is added.
+    /// Limits the pool's segments to a fraction of the device's memory, 0 to 1. If more is reserved
+    /// already, cached memory is released and nothing is added.
     pub fn set_fraction(&self, fraction: f64) -> Result<()> {
-        let fraction = bornite_support::memory::checked_fraction(fraction)?;
+        let fraction = bornite_support::memory::validate_fraction(fraction)?;
         self.limit(|limits| limits.fraction = fraction)
     }
 
-    /// Bounds the pool's segments by a number of bytes; as [`Pool::set_fraction`], and the smaller of the two holds.
+    /// Limits the pool's segments to a number of bytes, like [`Pool::set_fraction`]; the smaller
+    /// limit applies.
     pub fn set_limit(&self, bytes: Option<u64>) -> Result<()> {
         self.limit(|limits| limits.bytes = bytes)
     }
 
-    /// Bounds what is kept for reuse: freed memory above it goes back to the device, in whole segments.
+    /// Limits the memory cached for reuse: free memory above it is released to the device, in
+    /// complete segments.
     pub fn set_cache_limit(&self, bytes: Option<u64>) -> Result<()> {
         self.limit(|limits| limits.cache_bytes = bytes)
     }
 
-    fn limit(&self, change: impl FnOnce(&mut Limits)) -> Result<()> {
+    fn limit(&self, change: impl FnOnce(&mut PoolLimits)) -> Result<()> {
         let backing = &*self.backing;
         let mut heap = self.lock();
         change(&mut heap.limits);
         let (cap, _) = Cap::of(&heap.limits, heap.total_bytes);
-        let settled = heap.settle(backing, false);
-        let shed = heap.shed(backing, |heap| heap.counters.reserved.saturating_sub(cap));
+        let reclaimed = heap.reclaim_pending(backing, false);
+        let released = heap.release_idle(backing, |heap| heap.counters.reserved.saturating_sub(cap));
         let trimmed = heap.trim(backing);
-        self.unlock(heap, settled.and(shed).and(trimmed))
+        self.unlock(heap, reclaimed.and(released).and(trimmed))
     }
 
-    /// Debug mode, for blocks handed out from now on: guard bytes behind each, checked when it is freed
-    /// ([`crate::Error::Overrun`]), and a pattern written over freed memory. Slow: each free waits for the stream.
+    /// Turns debug mode on or off for later allocations: guard bytes after each block, checked when
+    /// it is freed ([`crate::Error::Overrun`]), and a pattern over freed memory. Slow: each free
+    /// waits for the stream.
     pub fn set_debug(&self, on: bool) {
         self.lock().debug = on;
     }
 
-    /// Has `monitor` told of everything that happens from now on, on the thread it happens on and without the pool's
-    /// lock. What a monitor does with the pool itself is not reported to it. To do so it should hold the pool by a
-    /// `Weak`, or the two keep each other alive.
+    /// Sets a callback for all events of the pool, called on the thread that causes them and
+    /// without the pool's lock. Events that the monitor itself causes are not reported to it. A
+    /// monitor that uses the pool should hold it by a `Weak`, or the two keep each other alive.
     pub fn set_monitor(&self, monitor: Option<Monitor>) {
-        let before = std::mem::replace(&mut self.lock().watchers.monitor, monitor);
+        let before = std::mem::replace(&mut self.lock().observers.monitor, monitor);
         drop(before); // without the lock: it may own blocks
     }
 
-    /// Has `rescue` called when memory is short, to free what it can, without the pool's lock. One that runs out of
-    /// memory itself is not called again for that.
-    pub fn on_out_of_memory(&self, rescue: Rescue) -> RescueId {
-        let watchers = &mut self.lock().watchers;
-        let id = RescueId(watchers.next_rescue);
-        watchers.next_rescue += 1;
-        watchers.rescues.push((id, rescue));
+    /// Registers a callback that frees memory when memory is short, called without the pool's lock.
+    /// If it runs out of memory itself, it is not called again.
+    pub fn on_out_of_memory(&self, callback: OutOfMemoryCallback) -> CallbackId {
+        let observers = &mut self.lock().observers;
+        let id = CallbackId(observers.next_callback);
+        observers.next_callback += 1;
+        observers.callbacks.push((id, callback));
         id
     }
 
-    /// Removes an out-of-memory callback; says whether there was one. A call under way on another thread goes on.
-    pub fn remove_out_of_memory(&self, id: RescueId) -> bool {
+    /// Removes an out-of-memory callback; returns true if there was one. A call in progress on
+    /// another thread continues.
+    pub fn remove_out_of_memory_callback(&self, id: CallbackId) -> bool {
         let mut heap = self.lock();
-        let Some(at) = heap.watchers.rescues.iter().position(|(of, _)| *of == id) else { return false };
-        let removed = heap.watchers.rescues.remove(at);
+        let Some(at) = heap.observers.callbacks.iter().position(|(of, _)| *of == id) else { return false };
+        let removed = heap.observers.callbacks.remove(at);
         drop(heap);
         drop(removed); // without the lock: it may own blocks
         true
     }
 }
 
-// Behind the calls.
+// Internals.
 impl Pool {
     fn lock(&self) -> MutexGuard<'_, Heap> {
         #[cfg(test)]
         tests::schedule::point();
-        // Nothing of the heap is left half done where a panic could begin: callbacks run without the lock.
+        // The heap is consistent wherever a panic could start: callbacks run without the lock.
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the lock go, then tells the monitor what happened under it.
+    /// Releases the lock, then delivers events to the monitor.
     fn unlock<R>(&self, mut heap: MutexGuard<'_, Heap>, result: R) -> R {
-        if !heap.watchers.notices.is_empty() {
-            let notices = std::mem::take(&mut heap.watchers.notices);
-            let monitor = heap.watchers.monitor.clone();
+        if !heap.observers.undelivered.is_empty() {
+            let undelivered = std::mem::take(&mut heap.observers.undelivered);
+            let monitor = heap.observers.monitor.clone();
             drop(heap);
             if let Some(monitor) = monitor
-                && let Some(_entered) = Entered::enter(self.id(), Role::Monitor)
+                && let Some(_entered) = CallbackGuard::enter(self.id(), CallbackKind::Monitor)
             {
-                notices.iter().for_each(|notice| monitor(notice));
+                undelivered.iter().for_each(|record| monitor(record));
             }
         }
         result
     }
 
-    /// Calls the out-of-memory callbacks, without the lock.
+    /// Calls the out-of-memory callbacks without the lock.
     #[cold]
-    fn rescue<'a>(&'a self, heap: MutexGuard<'a, Heap>, request: &Request) -> MutexGuard<'a, Heap> {
-        if heap.watchers.rescues.is_empty() {
+    fn call_out_of_memory_callbacks<'a>(
+        &'a self,
+        heap: MutexGuard<'a, Heap>,
+        request: &AllocRequest,
+    ) -> MutexGuard<'a, Heap> {
+        if heap.observers.callbacks.is_empty() {
             return heap;
         }
-        let Some(entered) = Entered::enter(self.id(), Role::Rescue) else { return heap };
-        let rescues = heap.watchers.rescues.clone();
+        let Some(entered) = CallbackGuard::enter(self.id(), CallbackKind::OutOfMemory) else { return heap };
+        let callbacks = heap.observers.callbacks.clone();
         self.unlock(heap, ());
-        for (_, rescue) in &rescues {
-            rescue(request.bytes, request.stream);
+        for (_, callback) in &callbacks {
+            callback(request.bytes, request.stream);
         }
-        drop((entered, rescues)); // without the lock: one removed meanwhile may own blocks
+        drop((entered, callbacks)); // without the lock: one removed meanwhile may own blocks
         self.lock()
     }
 
-    /// Tells this pool from others while it is borrowed.
+    /// Identifies this pool while it is borrowed.
     fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 }
 
 impl Drop for Pool {
-    /// Returns every segment, after the work that uses it. Errors are not told: there is nobody left to tell.
+    /// Releases all segments, after the work that uses them. Errors are ignored.
     fn drop(&mut self) {
         let mut heap = self.lock();
         heap.close(&*self.backing);

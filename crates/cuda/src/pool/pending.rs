@@ -1,57 +1,57 @@
-//! Freed blocks that other streams may still use: each waits for events that were recorded on those streams when it was
-//! freed.
+//! Freed blocks that other streams may still use: each waits for events that were recorded on those
+//! streams when it was freed.
 
 use std::collections::VecDeque;
 
 use super::fault::Fault;
-use super::heap::{Heap, State};
-use super::{Backing, Event, Stream};
+use super::heap::{BlockState, Heap};
+use super::{Backing, EventId, StreamId};
 use crate::Result;
 
-/// For each stream, the blocks that wait for it, in the order of their events: polling stops at the first that is not
-/// done, so it costs one question a stream.
+/// Blocks that wait for each stream, in the order of their events: polling stops at the first event
+/// that is not done, so it costs one query per stream.
 #[derive(Default)]
-pub(super) struct Queues(Vec<(Stream, VecDeque<Wait>)>);
+pub(super) struct PendingQueues(Vec<(StreamId, VecDeque<PendingBlock>)>);
 
 #[derive(Clone, Copy)]
-struct Wait {
+struct PendingBlock {
     slot: u32,
-    /// `None` when recording failed; it is tried again, since a later event covers the same work.
-    event: Option<Event>,
+    /// `None` if recording failed; it is tried again, since a later event covers the same work.
+    event: Option<EventId>,
 }
 
-impl Queues {
-    /// Takes leave of all events, done or not.
-    pub fn abandon(&mut self, backing: &dyn Backing) {
+impl PendingQueues {
+    /// Releases all events, done or not.
+    pub fn discard_events(&mut self, backing: &dyn Backing) {
         let waits = self.0.drain(..).flat_map(|(_, queue)| queue);
         waits.filter_map(|wait| wait.event).for_each(|event| backing.retire(event));
     }
 }
 
 impl Heap {
-    /// Puts a freed block behind events of the streams that used it.
+    /// Makes a freed block wait for events of the streams that used it.
     pub(super) fn make_pending(&mut self, backing: &dyn Backing, at: u32) -> Result<()> {
         let slot = &mut self.slots[at as usize];
-        slot.state = Some(State::Pending);
+        slot.state = Some(BlockState::Pending);
         self.counters.pending += slot.bytes;
         self.counters.pending_blocks += 1;
         let used_on = std::mem::take(&mut slot.used_on);
-        let count = if self.faulty(Fault::OneEvent) { 1 } else { used_on.len() };
+        let count = if self.has_fault(Fault::OneEvent) { 1 } else { used_on.len() };
         for &stream in &used_on[..count] {
-            let wait = Wait { slot: at, event: backing.record(stream).ok() };
+            let wait = PendingBlock { slot: at, event: backing.record(stream).ok() };
             match self.queues.0.iter_mut().find(|(of, _)| *of == stream) {
                 Some((_, queue)) => queue.push_back(wait),
                 None => self.queues.0.push((stream, VecDeque::from([wait]))),
             }
         }
         let slot = &mut self.slots[at as usize];
-        slot.waiting = count as u32;
-        slot.used_on = used_on; // the snapshot shows them
-        if self.faulty(Fault::EarlyPoison) { self.poison(backing, at) } else { Ok(()) }
+        slot.pending_events = count as u32;
+        slot.used_on = used_on; // shown in snapshots
+        if self.has_fault(Fault::EarlyPoison) { self.poison(backing, at) } else { Ok(()) }
     }
 
-    /// Frees pending blocks whose events are done; with `wait`, waits for all events first.
-    pub(super) fn settle(&mut self, backing: &dyn Backing, wait: bool) -> Result<()> {
+    /// Frees pending blocks whose events are done; with `wait`, first waits for all events.
+    pub(super) fn reclaim_pending(&mut self, backing: &dyn Backing, wait: bool) -> Result<()> {
         if self.counters.pending_blocks == 0 {
             return Ok(());
         }
@@ -65,17 +65,17 @@ impl Heap {
                 };
                 if wait {
                     backing.wait(event)?;
-                } else if !backing.finished(event)? {
+                } else if !backing.is_done(event)? {
                     break;
                 }
                 let at = front.slot;
                 self.queues.0[n].1.pop_front();
-                if !self.faulty(Fault::LeakEvents) {
+                if !self.has_fault(Fault::LeakEvents) {
                     backing.retire(event);
                 }
                 let slot = &mut self.slots[at as usize];
-                slot.waiting -= 1;
-                if slot.waiting == 0 {
+                slot.pending_events -= 1;
+                if slot.pending_events == 0 {
                     self.counters.pending -= slot.bytes;
                     self.counters.pending_blocks -= 1;
                     failed = failed.and(self.make_free(backing, at));

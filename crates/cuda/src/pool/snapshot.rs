@@ -1,21 +1,21 @@
-//! A pool laid open: every segment and block, as values and as JSON.
+//! Snapshot of a pool: all segments and blocks, as values and as JSON.
 
-use super::heap::{Class, Heap, NONE, State};
-use super::{Limits, Stats, Stream};
+use super::heap::{BlockState, Heap, NO_SLOT, SizeClass};
+use super::{PoolLimits, PoolStats, StreamId};
 
-/// Everything that a pool holds at one moment.
+/// All segments and blocks of a pool at one moment.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Snapshot {
     /// Version of this format.
     pub version: u32,
     /// The device.
     pub device: String,
-    /// All memory of the device.
+    /// Total memory of the device.
     pub total_bytes: u64,
-    /// The limits in force.
-    pub limits: Limits,
-    /// The counts.
-    pub stats: Stats,
+    /// Limits.
+    pub limits: PoolLimits,
+    /// Statistics.
+    pub stats: PoolStats,
     /// Segments by address.
     pub segments: Vec<SegmentView>,
 }
@@ -23,43 +23,44 @@ pub struct Snapshot {
 /// A segment in a [`Snapshot`].
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct SegmentView {
-    /// Its address.
+    /// Address.
     pub address: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// The stream that it belongs to.
-    pub stream: Stream,
-    /// Which sizes it is for.
-    pub class: Class,
-    /// Its blocks by address; they leave no gap.
+    /// Stream that it belongs to.
+    pub stream: StreamId,
+    /// Size class.
+    pub class: SizeClass,
+    /// Blocks by address, without gaps.
     pub blocks: Vec<BlockView>,
 }
 
 /// A block in a [`Snapshot`].
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct BlockView {
-    /// Its address.
+    /// Address.
     pub address: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What it is.
-    pub state: State,
-    /// The size asked for, while handed out.
+    /// State.
+    pub state: BlockState,
+    /// Requested size, while allocated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested: Option<u64>,
-    /// Who asked, while handed out or pending.
+    /// Tag, while allocated or pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// The line that asked, while handed out or pending.
+    /// Source location of the allocation, while allocated or pending.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub asked_at: Option<String>,
-    /// Other streams that used it.
+    #[serde(rename = "asked_at")]
+    pub allocated_at: Option<String>,
+    /// Other streams that use it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub used_on: Vec<Stream>,
+    pub used_on: Vec<StreamId>,
 }
 
 impl Snapshot {
-    /// The snapshot as JSON.
+    /// Returns the snapshot as JSON.
     pub fn to_json(&self) -> String {
         // Cannot fail: there are only numbers, strings and lists.
         serde_json::to_string_pretty(self).unwrap_or_default()
@@ -67,29 +68,30 @@ impl Snapshot {
 }
 
 impl Heap {
-    /// The segments and their blocks; lines that asked only `with_lines`, since writing them out takes time.
-    pub(super) fn segments(&self, with_lines: bool) -> Vec<SegmentView> {
+    /// Returns the segments and their blocks; locations only `with_locations`, since formatting
+    /// them takes time.
+    pub(super) fn segments(&self, with_locations: bool) -> Vec<SegmentView> {
         let view = |(&address, segment): (&u64, &super::heap::Segment)| {
-            let lane = &self.lanes[segment.lane as usize];
+            let free_list = &self.free_lists[segment.free_list as usize];
             let (mut blocks, mut at) = (vec![], segment.first);
-            // The bound ends the walk should a mistake ever tie the list into a ring.
-            while at != NONE && blocks.len() <= self.slots.len() {
+            // The bound ends the loop if a bug makes the list cyclic.
+            while at != NO_SLOT && blocks.len() <= self.slots.len() {
                 let slot = &self.slots[at as usize];
-                let state = slot.state.unwrap_or(State::Free);
-                let held = state != State::Free;
-                let line = slot.asked_at.filter(|_| held && with_lines);
+                let state = slot.state.unwrap_or(BlockState::Free);
+                let held = state != BlockState::Free;
+                let line = slot.allocated_at.filter(|_| held && with_locations);
                 blocks.push(BlockView {
                     address: slot.address,
                     bytes: slot.bytes,
                     state,
-                    requested: (state == State::Live).then_some(slot.requested),
+                    requested: (state == BlockState::Live).then_some(slot.requested),
                     tag: self.tags.get(slot.tag).filter(|_| held).map(|name| name.to_string()),
-                    asked_at: line.map(|line| line.to_string()),
+                    allocated_at: line.map(|line| line.to_string()),
                     used_on: slot.used_on.clone(),
                 });
                 at = slot.next;
             }
-            SegmentView { address, bytes: segment.bytes, stream: lane.stream, class: lane.class, blocks }
+            SegmentView { address, bytes: segment.bytes, stream: free_list.stream, class: free_list.class, blocks }
         };
         self.segments.iter().map(view).collect()
     }

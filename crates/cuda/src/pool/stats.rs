@@ -1,57 +1,57 @@
-//! What a pool counts.
+//! Statistics of a pool.
 
-/// How much a pool holds, and what it has done.
+/// Memory use of a pool, and counts of its operations.
 ///
 /// `reserved = allocated + pending + free` at all times, and `cached = pending + free`.
 #[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
-pub struct Stats {
-    /// Bytes handed out since the pool was made.
+pub struct PoolStats {
+    /// Total bytes allocated since the pool was created.
     pub total_allocated: u64,
-    /// Bytes in blocks that are handed out now, as rounded.
+    /// Bytes in allocated blocks, as rounded.
     pub allocated: u64,
-    /// Bytes in those blocks as asked for.
+    /// Bytes in allocated blocks, as requested.
     pub requested: u64,
     /// Bytes in freed blocks that other streams may still use.
     pub pending: u64,
     /// Bytes that streams may use: allocated and pending.
     pub active: u64,
-    /// Bytes in blocks ready to be handed out.
+    /// Bytes in free blocks.
     pub free: u64,
-    /// Bytes held but not handed out: pending and free.
+    /// Bytes reserved but not allocated: pending and free.
     pub cached: u64,
     /// Bytes in all segments.
     pub reserved: u64,
-    /// Most bytes ever handed out at once, or since the last reset.
+    /// Maximum of `allocated` since the last reset.
     pub peak_allocated: u64,
-    /// Most bytes ever in segments at once, or since the last reset.
+    /// Maximum of `reserved` since the last reset.
     pub peak_reserved: u64,
-    /// The largest block ready to be handed out.
+    /// Size of the largest free block.
     pub largest_free: u64,
-    /// Share of the free bytes that lies outside the largest free block, 0 to 1.
+    /// Fraction of the free bytes outside the largest free block, 0 to 1.
     pub fragmentation: f64,
-    /// Allocations made.
+    /// Number of allocations.
     pub allocation_count: u64,
-    /// Allocations freed.
+    /// Number of frees.
     pub free_count: u64,
-    /// Times an allocation was tried again because memory was short.
+    /// Number of retries because memory was short.
     pub retries: u64,
-    /// Allocations refused for lack of memory.
+    /// Number of failed allocations.
     pub failures: u64,
-    /// Segments got from the device.
+    /// Number of segments reserved.
     pub reservations: u64,
-    /// Segments given back to it.
+    /// Number of segments released.
     pub releases: u64,
-    /// Segments held.
+    /// Current number of segments.
     pub segments: u64,
-    /// Blocks in all: handed out, pending and free.
+    /// Number of blocks: allocated, pending and free.
     pub blocks: u64,
-    /// Blocks handed out.
+    /// Number of allocated blocks.
     pub live_blocks: u64,
-    /// Blocks that wait for other streams.
+    /// Number of pending blocks.
     pub pending_blocks: u64,
 }
 
-/// The counts that are kept from call to call; [`Stats`] adds what follows from them.
+/// Counters; [`PoolStats`] adds values derived from them.
 #[derive(Default)]
 pub(super) struct Counters {
     pub total_allocated: u64,
@@ -60,7 +60,7 @@ pub(super) struct Counters {
     pub pending: u64,
     pub free: u64,
     pub reserved: u64,
-    /// Bytes in segments that are one free block: what can be given back.
+    /// Bytes in segments that are one free block, which can be released.
     pub idle: u64,
     pub peak_allocated: u64,
     pub peak_reserved: u64,
@@ -76,8 +76,8 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub fn stats(&self, segments: u64, largest_free: u64) -> Stats {
-        Stats {
+    pub fn stats(&self, segments: u64, largest_free: u64) -> PoolStats {
+        PoolStats {
             total_allocated: self.total_allocated,
             allocated: self.allocated,
             requested: self.requested,

@@ -1,13 +1,13 @@
-//! Names for who holds memory, kept once each so that a block carries only a number.
+//! Tags: interned names of the users of memory, so that a block stores only a number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Who asks for memory, by a name given to [`super::Pool::tag`]. The default is nobody in particular.
+/// Name of a user of memory, created by [`super::Pool::tag`]. The default has no name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Tag(u32);
 
-/// Every name that was given.
+/// All interned names.
 #[derive(Default)]
 pub(super) struct Tags {
     names: Vec<Arc<str>>,
@@ -21,12 +21,12 @@ impl Tags {
         }
         let name: Arc<str> = name.into();
         self.names.push(name.clone());
-        let number = self.names.len() as u32; // 0 is nobody
+        let number = self.names.len() as u32; // 0 is the default tag
         self.numbers.insert(name, number);
         Tag(number)
     }
 
-    /// The name, if it is somebody's.
+    /// Returns the name, if the tag has one.
     pub fn get(&self, tag: Tag) -> Option<&Arc<str>> {
         self.names.get((tag.0 as usize).checked_sub(1)?)
     }

@@ -1,21 +1,22 @@
-//! Getting segments before they are needed.
+//! Reservation of segments before they are needed.
 
 use std::panic::Location;
 
 use super::debug::GUARD_BYTES;
-use super::heap::{Heap, Request};
-use super::watch::Happening;
-use super::{Backing, Stream, Tag};
+use super::heap::{AllocRequest, Heap};
+use super::observers::PoolEvent;
+use super::{Backing, StreamId, Tag};
 use crate::Result;
 
 impl Heap {
-    /// Hands out and takes back blocks of all sizes, so that their segments are there, and counts none of it.
+    /// Allocates and frees blocks of all sizes, so that their segments are reserved, without
+    /// counting the allocations.
     pub(super) fn warm(
         &mut self,
         backing: &dyn Backing,
         sizes: &[u64],
-        stream: Stream,
-        asked_at: &'static Location<'static>,
+        stream: StreamId,
+        allocated_at: &'static Location<'static>,
     ) -> Result<()> {
         let counters = &self.counters;
         let before =
@@ -23,16 +24,16 @@ impl Heap {
         let mut blocks = Vec::with_capacity(sizes.len());
         let mut result = Ok(());
         for &bytes in sizes {
-            // Room for the guard, but none written: nobody uses the block.
-            let need = self.rounded(bytes, if self.debug { GUARD_BYTES } else { 0 });
-            let request = |need| Request { bytes, need, guard: 0, stream, tag: Tag::default(), asked_at };
-            let attempt = need.map_or(Ok(None), |need| self.attempt(backing, &request(need)));
+            // Space for the guard, which is not written: the block is not used.
+            let need = self.round_size(bytes, if self.debug { GUARD_BYTES } else { 0 });
+            let request = |need| AllocRequest { bytes, need, guard: 0, stream, tag: Tag::default(), allocated_at };
+            let attempt = need.map_or(Ok(None), |need| self.try_alloc(backing, &request(need)));
             result = match attempt {
                 Ok(Some(block)) => {
                     blocks.push(block);
                     continue;
                 }
-                Ok(None) => Err(self.exhausted(backing, bytes, stream)),
+                Ok(None) => Err(self.out_of_memory(backing, bytes, stream)),
                 Err(error) => Err(error),
             };
             break;
@@ -40,10 +41,10 @@ impl Heap {
         for block in blocks.iter().rev() {
             result = result.and(self.free(backing, block));
         }
-        // An attempt may have freed pending blocks, also where it failed.
+        // An attempt may have freed pending blocks, even if it failed.
         result = result.and(self.trim(backing));
-        let of_a_block = |what| matches!(what, Happening::Allocated { .. } | Happening::Freed { .. });
-        self.watchers.notices.retain(|notice| !of_a_block(notice.what));
+        let of_a_block = |event| matches!(event, PoolEvent::Allocated { .. } | PoolEvent::Freed { .. });
+        self.observers.undelivered.retain(|record| !of_a_block(record.event));
         let counters = &mut self.counters;
         (counters.total_allocated, counters.peak_allocated, counters.allocation_count, counters.free_count) = before;
         result

@@ -1,35 +1,35 @@
-//! One compile however many threads ask; lists ahead of use; errors that show the source.
+//! A kernel is compiled once for all threads; warming of lists; errors show the source.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::time::Duration;
 
-use bornite_cuda::cache::{Compiler, Program, Settings};
+use bornite_cuda::cache::{CacheSettings, Compiler, KernelSource};
 use bornite_cuda::{Cache, Cubin};
 
 use crate::{Fake, Outcome, Scratch, code, files, program};
 
 crate::tests![
-    a_second_process_finds_it,
+    a_second_process_finds_the_entry,
     threads_compile_once,
-    threads_compile_once_without_a_folder,
+    threads_compile_once_with_the_cache_disabled,
     a_panic_does_not_block_others,
-    errors_show_the_source_and_are_not_kept,
+    errors_show_the_source_and_are_not_cached,
     a_list_is_warmed_in_parallel,
-    nvrtc_through_the_cache_or_a_remedy,
+    nvrtc_compiles_through_the_cache_or_reports_a_remedy,
 ];
 
-fn a_second_process_finds_it() -> Outcome {
+fn a_second_process_finds_the_entry() -> Outcome {
     let scratch = Scratch::new()?;
     let (fake, program) = (Fake::default(), program("k", "source"));
     for _ in 0..3 {
-        // Each `open` stands for a process; `processes` uses real ones.
+        // Each `open` simulates a process; `processes` uses real ones.
         assert_eq!(scratch.open().compile(&program, &fake)?, code("source", 500));
     }
     assert_eq!(fake.calls(), 1);
     let cache = scratch.open();
     assert_eq!(cache.get(&fake.key(&program)), Some(code("source", 500)));
-    assert_eq!(cache.get(&fake.key(&Program { arch: "sm_75", ..program })), None);
+    assert_eq!(cache.get(&fake.key(&KernelSource { arch: "sm_75", ..program })), None);
     let stats = cache.stats();
     assert_eq!((stats.entries, stats.hits, stats.misses, stats.rebuilt, stats.evicted), (1, 1, 1, 0, 0));
     assert_eq!(stats.bytes, 88 + 1 + 500);
@@ -45,9 +45,9 @@ fn threads_compile_once() -> Outcome {
     Ok(())
 }
 
-fn threads_compile_once_without_a_folder() -> Outcome {
+fn threads_compile_once_with_the_cache_disabled() -> Outcome {
     let scratch = Scratch::new()?;
-    let cache = Cache::open(Settings { enabled: false, ..Settings::in_folder(scratch.root()) });
+    let cache = Cache::open(CacheSettings { enabled: false, ..CacheSettings::in_folder(scratch.root()) });
     sixteen_threads(&cache);
     assert!(!scratch.root().exists());
     Ok(())
@@ -74,8 +74,8 @@ impl Compiler for Panics {
         Fake::default().version()
     }
 
-    fn compile(&self, _: &Program<'_>) -> bornite_cuda::Result<Cubin> {
-        std::panic::resume_unwind(Box::new("a compiler's own mistake")) // without a message on stderr
+    fn compile(&self, _: &KernelSource<'_>) -> bornite_cuda::Result<Cubin> {
+        std::panic::resume_unwind(Box::new("bug of a compiler")) // without a message on stderr
     }
 }
 
@@ -87,7 +87,7 @@ fn a_panic_does_not_block_others() -> Outcome {
     Ok(())
 }
 
-fn errors_show_the_source_and_are_not_kept() -> Outcome {
+fn errors_show_the_source_and_are_not_cached() -> Outcome {
     let scratch = Scratch::new()?;
     let (cache, fake) = (scratch.open(), Fake::default());
     for calls in 1..3 {
@@ -108,7 +108,7 @@ fn a_list_is_warmed_in_parallel() -> Outcome {
     let scratch = Scratch::new()?;
     let sources: Vec<String> =
         (0..20).map(|n| format!("{} {n}", if n % 7 == 3 { "mistake" } else { "good" })).collect();
-    let programs: Vec<Program<'_>> = sources.iter().map(|source| program(source, source)).collect();
+    let programs: Vec<KernelSource<'_>> = sources.iter().map(|source| program(source, source)).collect();
     for (threads, compiled) in [(4, 17), (0, 0), (100, 0)] {
         let fake = Fake { takes: Duration::from_millis(5), ..Fake::default() };
         let warmed = scratch.open().warm(&programs, threads, &fake);
@@ -122,11 +122,11 @@ fn a_list_is_warmed_in_parallel() -> Outcome {
     Ok(())
 }
 
-fn nvrtc_through_the_cache_or_a_remedy() -> Outcome {
+fn nvrtc_compiles_through_the_cache_or_reports_a_remedy() -> Outcome {
     let scratch = Scratch::new()?;
     let cache = scratch.open();
     let source = "extern \"C\" __global__ void k(float* x) { x[threadIdx.x] = 1.0f; }";
-    // Both kinds of machine are right; on one with NVRTC, the code must come back the same from the disk.
+    // The test passes with and without NVRTC; with it, the cached code must be identical.
     match bornite_cuda::compile_cached(&cache, "k", source, "sm_90", &bornite_cuda::EXACT_OPTIONS) {
         Err(error) => assert!(error.to_string().contains("BORNITE_LIBRARY_PATH"), "{error}"),
         Ok(cubin) => {

@@ -1,6 +1,6 @@
-//! The kernel cache under load, kills, damage and bad folders, with a compiler that needs no NVRTC.
+//! The kernel cache under load, kills, damage and invalid folders, with a fake compiler.
 //!
-//! Children that race or are killed are this program run again, with `CHILD` saying what to do.
+//! Child processes are this program, with the task in the variable `CHILD`.
 #![allow(unsafe_code)] // calls of libc: a pipe, a limit on files' sizes, the user's id; images that nothing loads
 
 mod compile;
@@ -15,11 +15,11 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bornite_cuda::cache::{Compiler, Key, Program, Settings};
+use bornite_cuda::cache::{CacheKey, CacheSettings, Compiler, KernelSource};
 use bornite_cuda::{Cache, Cubin, Error};
 use libtest_mimic::{Arguments, Trial};
 
-/// What a test returns; any error fails it.
+/// Result of a test.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 const CHILD: &str = "BORNITE_CACHE_TEST_CHILD";
@@ -40,16 +40,16 @@ fn main() -> ExitCode {
             trials.push(Trial::test(format!("{group}::{name}"), || test().map_err(|error| error.to_string().into())));
         }
     }
-    // To give a folder away one has to be root.
+    // Changing the owner of a folder needs root.
     let root = processes::is_root();
-    let given_away = || folders::a_strangers_folder_is_refused().map_err(|error| error.to_string().into());
-    trials.push(Trial::test("folders::a_strangers_folder_is_refused", given_away).with_ignored_flag(!root));
+    let other_user = || folders::a_folder_of_another_user_is_rejected().map_err(|error| error.to_string().into());
+    trials.push(Trial::test("folders::a_folder_of_another_user_is_rejected", other_user).with_ignored_flag(!root));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 type Tests = &'static [(&'static str, fn() -> Outcome)];
 
-/// Names functions as tests.
+/// Lists functions as tests.
 macro_rules! tests {
     ($($name:ident),+ $(,)?) => {
         pub const TESTS: crate::Tests = &[$((stringify!($name), $name)),+];
@@ -69,13 +69,13 @@ impl Scratch {
         Ok(Scratch(path))
     }
 
-    /// The cache's folder, not made yet.
+    /// Folder of the cache, not created yet.
     fn root(&self) -> PathBuf {
         self.0.join("bornite")
     }
 
     fn open(&self) -> Cache {
-        Cache::open(Settings::in_folder(self.root()))
+        Cache::open(CacheSettings::in_folder(self.root()))
     }
 }
 
@@ -85,22 +85,22 @@ impl Drop for Scratch {
     }
 }
 
-/// The names of all files in the folder of entries.
+/// Lists the names of all files in the folder of entries.
 fn files(root: &Path) -> Result<Vec<String>, std::io::Error> {
     let names = fs::read_dir(root.join("kernels"))?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     names.collect()
 }
 
-/// The file of an entry.
-fn file_of(root: &Path, key: &Key) -> PathBuf {
+/// Returns the file of an entry.
+fn file_of(root: &Path, key: &CacheKey) -> PathBuf {
     root.join("kernels").join(format!("{key}.kernel"))
 }
 
-fn program<'a>(name: &'a str, source: &'a str) -> Program<'a> {
-    Program { name, source, arch: "sm_90", options: &["--fmad=false"] }
+fn program<'a>(name: &'a str, source: &'a str) -> KernelSource<'a> {
+    KernelSource { name, source, arch: "sm_90", options: &["--fmad=false"] }
 }
 
-/// "Compiles" a source to bytes that only that source gives; one that says `mistake` does not compile.
+/// Fake compiler: a source determines the output; one that contains `mistake` does not compile.
 #[derive(Default)]
 struct Fake {
     takes: Duration,
@@ -108,8 +108,8 @@ struct Fake {
 }
 
 impl Fake {
-    fn key(&self, program: &Program<'_>) -> Key {
-        Key::new(program, "fake 1")
+    fn key(&self, program: &KernelSource<'_>) -> CacheKey {
+        CacheKey::new(program, "fake 1")
     }
 
     fn calls(&self) -> usize {
@@ -122,7 +122,7 @@ impl Compiler for Fake {
         Ok("fake 1".into())
     }
 
-    fn compile(&self, program: &Program<'_>) -> bornite_cuda::Result<Cubin> {
+    fn compile(&self, program: &KernelSource<'_>) -> bornite_cuda::Result<Cubin> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         std::thread::sleep(self.takes);
         if program.source.contains("mistake") {
@@ -137,7 +137,7 @@ impl Compiler for Fake {
     }
 }
 
-/// The image that `Fake` makes of a source: an ELF header without tables, and bytes that nothing refers to.
+/// The image that `Fake` creates for a source: an ELF header without tables, and random bytes.
 fn code(source: &str, bytes: usize) -> Cubin {
     let seed = source.bytes().fold(1, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
     let mut random = Random(seed);
@@ -148,7 +148,7 @@ fn code(source: &str, bytes: usize) -> Cubin {
     unsafe { Cubin::from_image(image) }.expect("a header without tables")
 }
 
-/// Numbers that repeat from run to run.
+/// Deterministic random numbers.
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! Real processes: many at once, killed at any moment, and on a disk that is full.
+//! Real processes: concurrent, killed at random times, and on a full disk.
 
 use std::fs;
 use std::io::Read;
@@ -7,14 +7,14 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use bornite_cuda::cache::{Key, Settings};
+use bornite_cuda::cache::{CacheKey, CacheSettings};
 use bornite_cuda::{Cache, Cubin};
 
 use crate::{CHILD, Fake, Outcome, Random, Scratch, code, files, program};
 
-crate::tests![sixteen_compile_at_once, three_hundred_kills, a_full_disk_leaves_nothing];
+crate::tests![sixteen_processes_compile_at_once, killed_writers_leave_no_damage, a_full_disk_leaves_no_files];
 
-/// Where a child finds the test's folder.
+/// Variable with the test's folder for a child.
 const FOLDER: &str = "BORNITE_CACHE_TEST_FOLDER";
 
 fn start(task: &str, scratch: &Scratch) -> Result<Child, std::io::Error> {
@@ -22,30 +22,30 @@ fn start(task: &str, scratch: &Scratch) -> Result<Child, std::io::Error> {
     Command::new(program).env(CHILD, task).env(FOLDER, &scratch.0).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
 }
 
-/// What a child does; its exit status says whether it went right.
+/// Runs the task of a child and returns its exit status.
 pub fn child(task: &str) -> ExitCode {
     let scratch = std::env::var_os(FOLDER).unwrap_or_default();
     let scratch = Path::new(&scratch);
-    let right = match task {
-        "compile" => compile_when_told(scratch),
-        "write" => write_for_ever(scratch),
+    let succeeded = match task {
+        "compile" => compile_on_signal(scratch),
+        "write" => write_forever(scratch),
         "full disk" => compile_on_a_full_disk(scratch),
         _ => false,
     };
-    if right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn compile_when_told(scratch: &Path) -> bool {
+fn compile_on_signal(scratch: &Path) -> bool {
     while !scratch.join("go").exists() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let cache = Cache::open(Settings::in_folder(scratch.join("bornite")));
+    let cache = Cache::open(CacheSettings::in_folder(scratch.join("bornite")));
     let fake = Fake { takes: Duration::from_millis(20), ..Fake::default() };
     let cubin = cache.compile(&program("k", "source"), &fake);
-    cubin.is_ok_and(|cubin| cubin == code("source", 500)) && cache.status().trouble.is_none()
+    cubin.is_ok_and(|cubin| cubin == code("source", 500)) && cache.status().last_error.is_none()
 }
 
-fn sixteen_compile_at_once() -> Outcome {
+fn sixteen_processes_compile_at_once() -> Outcome {
     let scratch = Scratch::new()?;
     let children: Vec<Child> = (0..16).map(|_| start("compile", &scratch)).collect::<Result<_, _>>()?;
     fs::write(scratch.0.join("go"), "")?;
@@ -61,25 +61,25 @@ fn sixteen_compile_at_once() -> Outcome {
 const WRITTEN: usize = 6;
 const WRITTEN_BYTES: usize = 40_000;
 
-fn written(n: usize) -> (Key, Cubin) {
+fn written(n: usize) -> (CacheKey, Cubin) {
     let source = format!("written {n}");
     (Fake::default().key(&program("k", &source)), code(&source, WRITTEN_BYTES))
 }
 
-fn write_for_ever(scratch: &Path) -> bool {
-    let cache = Cache::open(Settings::in_folder(scratch.join("bornite")));
+fn write_forever(scratch: &Path) -> bool {
+    let cache = Cache::open(CacheSettings::in_folder(scratch.join("bornite")));
     let all: Vec<_> = (0..WRITTEN).map(written).collect();
     println!();
     for (key, cubin) in all.iter().cycle().skip(std::process::id() as usize % WRITTEN) {
         if !cache.put(key, "k", cubin) {
-            eprintln!("{:?}", cache.status().trouble);
+            eprintln!("{:?}", cache.status().last_error);
             return false;
         }
     }
     false
 }
 
-fn three_hundred_kills() -> Outcome {
+fn killed_writers_leave_no_damage() -> Outcome {
     const AT_ONCE: usize = 4;
     let scratch = Scratch::new()?;
     let all: Vec<_> = (0..WRITTEN).map(written).collect();
@@ -89,7 +89,7 @@ fn three_hundred_kills() -> Outcome {
     for _ in 0..300 / AT_ONCE {
         let mut children: Vec<Child> = (0..AT_ONCE).map(|_| start("write", &scratch)).collect::<Result<_, _>>()?;
         for child in &mut children {
-            // Its first line says that it writes.
+            // Its first line shows that it is writing.
             child.stdout.take().ok_or("no pipe")?.read_exact(&mut [0])?;
             std::thread::sleep(Duration::from_micros(random.below(4000)));
             child.kill()?;
@@ -105,8 +105,8 @@ fn three_hundred_kills() -> Outcome {
         strays += files(&scratch.root())?.iter().filter(|name| !name.ends_with(".kernel")).count();
     }
     assert_eq!(reader.stats().rebuilt, 0, "a kill left a damaged entry");
-    // Otherwise the kills came too early or too late to show anything.
-    assert!(found > 0 && strays > 10, "{found} entries found, {strays} strays seen");
+    // Otherwise the kills came too early or too late to test anything.
+    assert!(found > 0 && strays > 10, "{found} entries found, {strays} temporaries seen");
     scratch.open();
     let left = files(&scratch.root())?;
     assert!(left.len() <= WRITTEN && left.iter().all(|name| name.ends_with(".kernel")), "{left:?}");
@@ -114,19 +114,21 @@ fn three_hundred_kills() -> Outcome {
 }
 
 fn compile_on_a_full_disk(scratch: &Path) -> bool {
-    // Files end at 300 bytes: the write fails midway, as on a full disk (there with ENOSPC, here with EFBIG).
+    // Files are limited to 300 bytes, so that the write fails midway, as on a full disk (there with
+    // ENOSPC, here with EFBIG).
     let limit = libc::rlimit { rlim_cur: 300, rlim_max: 300 };
-    // SAFETY: a valid limit; and without its default handler the signal that comes with EFBIG does nothing.
+    // SAFETY: a valid limit; and without its default handler the signal that comes with EFBIG does
+    // nothing.
     let set = unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN) != libc::SIG_ERR && libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0
     };
-    let (cache, fake) = (Cache::open(Settings::in_folder(scratch.join("bornite"))), Fake::default());
+    let (cache, fake) = (Cache::open(CacheSettings::in_folder(scratch.join("bornite"))), Fake::default());
     let right = |source| cache.compile(&program("k", source), &fake).is_ok_and(|cubin| cubin == code(source, 500));
-    let reason = |says: &str| cache.status().trouble.is_some_and(|trouble| trouble.contains(says));
+    let reason = |fragment: &str| cache.status().last_error.is_some_and(|last_error| last_error.contains(fragment));
     set && right("old") && fake.calls() == 0 && right("new") && right("new") && fake.calls() == 2 && reason("too large")
 }
 
-fn a_full_disk_leaves_nothing() -> Outcome {
+fn a_full_disk_leaves_no_files() -> Outcome {
     let scratch = Scratch::new()?;
     let old = program("k", "old");
     scratch.open().compile(&old, &Fake::default())?;
@@ -135,7 +137,7 @@ fn a_full_disk_leaves_nothing() -> Outcome {
     Ok(())
 }
 
-/// Whether this process may do what only root may.
+/// Returns true if this process runs as root.
 pub fn is_root() -> bool {
     // SAFETY: has no preconditions and cannot fail.
     unsafe { libc::geteuid() == 0 }

@@ -1,21 +1,21 @@
-//! The environment: what each variable means, and that a bad one is named.
+//! Cache settings from environment variables, and errors of invalid values.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use bornite_support::cache::Settings;
+use bornite_support::cache::CacheSettings;
 
 use crate::Outcome;
 
-crate::tests![folders_in_order, sizes, bad_values_name_their_variable];
+crate::tests![folders_take_precedence_in_order, sizes_are_parsed, invalid_values_name_their_variable];
 
-fn read(variables: &[(&str, &str)]) -> bornite_support::Result<Settings> {
+fn read(variables: &[(&str, &str)]) -> bornite_support::Result<CacheSettings> {
     let variables: BTreeMap<&str, OsString> = variables.iter().map(|(name, value)| (*name, value.into())).collect();
-    Settings::from_lookup(|name| variables.get(name).cloned())
+    CacheSettings::from_lookup(|name| variables.get(name).cloned())
 }
 
-fn folders_in_order() -> Outcome {
+fn folders_take_precedence_in_order() -> Outcome {
     let (home, xdg, own) = (("HOME", "/home/me"), ("XDG_CACHE_HOME", "/var/me"), ("BORNITE_CACHE_DIR", "/fast/me"));
     for (variables, folder) in [
         (&[home, xdg, own][..], Some("/fast/me")),
@@ -30,13 +30,13 @@ fn folders_in_order() -> Outcome {
     }
     let settings = read(&[("BORNITE_CACHE", "off"), ("BORNITE_SHARED_CACHE_DIR", "/opt/kernels")])?;
     assert_eq!((settings.enabled, settings.shared), (false, Some(PathBuf::from("/opt/kernels"))));
-    // A later change of the process's folder must not move the cache.
+    // A later change of the working directory must not move the cache.
     let relative = read(&[("BORNITE_CACHE_DIR", "here")])?.folder;
     assert_eq!(relative, Some(std::env::current_dir()?.join("here")));
     Ok(())
 }
 
-fn sizes() -> Outcome {
+fn sizes_are_parsed() -> Outcome {
     for (text, bytes) in [
         ("1B", 1),
         ("500 MB", 500 << 20),
@@ -54,19 +54,21 @@ fn sizes() -> Outcome {
     Ok(())
 }
 
-fn bad_values_name_their_variable() -> Outcome {
-    for (variable, value, says) in [
+fn invalid_values_name_their_variable() -> Outcome {
+    for (variable, value, expected) in [
         ("BORNITE_CACHE", "no", "use 'on' or 'off'"),
         ("BORNITE_CACHE_SIZE", "lots", "such as 512MB"),
-        ("BORNITE_CACHE_SIZE", "1.2.3 GB", "more than one point"),
+        ("BORNITE_CACHE_SIZE", "1.2.3 GB", "more than one decimal point"),
         ("BORNITE_CACHE_SIZE", "-1 GB", "negative"),
         ("BORNITE_CACHE_SIZE", "2 GiBs", "'GiBs' is not a unit"),
         ("BORNITE_CACHE_SIZE", "0 GB", "BORNITE_CACHE=off"),
-        ("BORNITE_CACHE_SIZE", "99999999999 TB", "larger than any memory"),
+        ("BORNITE_CACHE_SIZE", "99999999999 TB", "too large"),
     ] {
-        let Err(error) = read(&[(variable, value)]) else { return Err(format!("{variable}={value} was taken").into()) };
+        let Err(error) = read(&[(variable, value)]) else {
+            return Err(format!("{variable}={value} was accepted").into());
+        };
         let message = error.to_string();
-        assert!(message.starts_with(&format!("{variable}={value}: ")) && message.contains(says), "{message}");
+        assert!(message.starts_with(&format!("{variable}={value}: ")) && message.contains(expected), "{message}");
     }
     Ok(())
 }

@@ -45,9 +45,9 @@ fn every_form_of_a_table_has_the_same_texts() {
                     let found = open(field).unwrap_or_else(|error| panic!("{field} of {name}: {error}"));
                     assert_eq!(all(&found), expected(&documents, &tokenizer), "{field} of {name}");
                 }
-                says(open("body"), &["there is no column 'body'; its columns are 'id', 'tags', 'text', 'needed'"]);
-                says(open("id"), &["the column 'id' holds INT64, not text"]);
-                says(open("tags"), &["the column 'tags' holds lists"]);
+                says(open("body"), &["it has no column 'body'; its columns are 'id', 'tags', 'text', 'needed'"]);
+                says(open("id"), &["the column 'id' has type INT64, not text"]);
+                says(open("tags"), &["the column 'tags' has type lists"]);
                 read += 1;
             }
         }

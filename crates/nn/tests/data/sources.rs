@@ -159,7 +159,7 @@ fn what_is_wrong_is_one_sentence() {
         ("list.jsonl", &["line 1 is not a JSON object"]),
         ("broken.jsonl", &["line 2 is not a JSON object"]),
         ("latin.jsonl", &["byte 24 (0xff) in line 2 is not UTF-8"]),
-        ("none.jsonl", &["has no field 'text'; it has no fields at all"]),
+        ("none.jsonl", &["has no field 'text'; it has no fields"]),
         ("not.parquet", &["not.parquet", "not a Parquet file"]),
     ];
     for (name, parts) in cases {

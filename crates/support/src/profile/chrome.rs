@@ -1,21 +1,22 @@
-//! The trace-event format of Chrome, which Perfetto reads: one process a device, a track for kernels and one for
-//! transfers, a counter for memory. Times are microseconds since the scope's begin.
+//! Export in Chrome's trace-event format, which Perfetto reads: one process per device with a track
+//! for kernels, a track for transfers and a memory counter. Times are microseconds since the start
+//! of the scope.
 
 use serde_json::{Value, json};
 
-use super::{Kind, Report};
+use super::{ProfileReport, WorkKind};
 
 const KERNELS: u32 = 1;
 const TRANSFERS: u32 = 2;
 
-pub(super) fn trace(report: &Report) -> Value {
+pub(super) fn trace(report: &ProfileReport) -> Value {
     let mut devices: Vec<&str> = report.spans.iter().map(|span| span.device.as_str()).collect();
     devices.extend(report.memory.iter().map(|sample| sample.device.as_str()));
     devices.sort_unstable();
     devices.dedup();
-    // 0 is the compiler's; viewers leave it out of no list, but sort it first.
+    // Process 0 is the compiler; viewers sort it first.
     let process = |device: &str| devices.iter().position(|d| *d == device).map_or(0, |n| n + 1);
-    // Whole nanoseconds, which is what viewers count in: sums of them do not overlap by a rounding.
+    // Integer nanoseconds, the unit of viewers: consecutive slices do not overlap by rounding.
     let ns = |ms: f64| (ms.max(0.0) * 1e6).round() as u64;
     let since_start = |ms: f64| ns(ms - report.start_ms);
     let us = |ns: u64| ns as f64 / 1e3;
@@ -34,11 +35,11 @@ pub(super) fn trace(report: &Report) -> Value {
     }
 
     let mut timed: Vec<Value> = vec![];
-    // Slices of one track must not overlap by the coarseness of the GPU's clock: each begins when the one before it
-    // has ended.
+    // Slices of one track must not overlap because of the coarse GPU clock: each starts no earlier
+    // than the previous one ends.
     let mut track_end = std::collections::BTreeMap::<(usize, u32), u64>::new();
     for span in &report.spans {
-        let tid = if matches!(span.kind, Kind::Kernel | Kind::Graph) { KERNELS } else { TRANSFERS };
+        let tid = if matches!(span.kind, WorkKind::Kernel | WorkKind::Graph) { KERNELS } else { TRANSFERS };
         let pid = process(&span.device);
         let end = track_end.entry((pid, tid)).or_insert(0);
         let start = since_start(span.start_ms).max(*end);
@@ -47,13 +48,13 @@ pub(super) fn trace(report: &Report) -> Value {
         let mut args = serde_json::Map::new();
         args.extend(span.bytes.map(|bytes| ("bytes".into(), json!(bytes))));
         args.extend(span.flops.map(|flops| ("flops".into(), json!(flops))));
-        args.extend(span.place.as_ref().map(|place| ("place".into(), json!(place))));
+        args.extend(span.location.as_ref().map(|location| ("place".into(), json!(location))));
         timed.push(json!({
             "ph": "X", "name": span.name, "cat": span.kind, "ts": us(start), "dur": us(duration), "pid": pid, "tid": tid,
             "args": args,
         }));
     }
-    // Compilations run side by side, so each thread of them would be a track: async slices need none.
+    // Compilations run concurrently; async slices need no track per thread.
     for (id, compilation) in report.compilations.iter().enumerate() {
         let start = since_start(compilation.at_ms);
         for (ph, at) in [("b", start), ("e", start + ns(compilation.duration_ms))] {

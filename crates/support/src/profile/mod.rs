@@ -1,16 +1,19 @@
-//! The profiler: how long kernels and transfers take, on which line of the program, and what memory does meanwhile.
+//! The profiler: times of kernels and transfers with the source line that caused them, and memory
+//! use.
 //!
-//! Off, it costs one relaxed load a launch. A [`scope`] records until it is dropped or asked for its [`Report`]: a
-//! table, JSON, a trace for Perfetto. `BORNITE_PROFILE=print` or [`set_print`] writes a line a kernel instead.
+//! Disabled, it costs one relaxed load per launch. A [`scope`] records until it is dropped or asked
+//! for its [`ProfileReport`]: a table, JSON, or a trace for Perfetto. `BORNITE_PROFILE=print` or
+//! [`set_print`] prints a line per kernel instead.
 //!
-//! Whoever launches work calls [`timed`] with a [`Clock`]: the wall clock for work of the host ([`HostClock`]), events
-//! for a GPU (`bornite-cuda`), read only when the report is made, so that the GPU is never waited for in between. Every
-//! [`Sink`] that listens is given the [`Span`]; the scope's is `recorder.rs`, tests bring their own.
+//! Code that launches work calls [`timed`] with a [`Clock`]: the wall clock for work on the host
+//! ([`HostClock`]), driver events for a GPU (`bornite-cuda`). Events are read only when the report
+//! is created, so the profiler does not wait for the GPU in between. Every registered [`Sink`]
+//! receives the [`ProfileSpan`]; the sink of a scope is in `recorder.rs`.
 //!
 //! ```
-//! use bornite_support::profile::{self, HostClock, Kind, Work};
+//! use bornite_support::profile::{self, HostClock, Work, WorkKind};
 //! let scope = profile::scope();
-//! profile::timed(&HostClock("cpu"), || Work::new(Kind::Kernel, "square").bytes(8000), || std::hint::black_box(3 * 3));
+//! profile::timed(&HostClock("cpu"), || Work::new(WorkKind::Kernel, "square").bytes(8000), || std::hint::black_box(3 * 3));
 //! let report = scope.finish();
 //! assert_eq!(report.rows[0].name, "square");
 //! assert_eq!(report.rows[0].calls, 1);
@@ -27,19 +30,20 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
-pub use recorder::Scope;
-pub use report::{Compilation, FORMAT_VERSION, Report, Roof, Row, TimedSpan};
-pub use span::{Clock, HostClock, Kind, Lap, MemorySample, Span, Times, Work};
+pub use recorder::ProfileScope;
+pub use report::{Compilation, FORMAT_VERSION, ProfileReport, ReportRow, Roofline, TimedSpan};
+pub use span::{Clock, HostClock, MemorySample, ProfileSpan, Stopwatch, Times, Work, WorkKind};
 
-use crate::settings::{PROFILE_VARIABLE, choose, read};
+use crate::settings::{PROFILE_VARIABLE, parse_choice, read};
 
-/// Is told of everything while it listens.
+/// Receives everything that is profiled while it is registered.
 pub trait Sink: Send + Sync {
-    /// Work was given to a device. Its times may not be known yet: [`Span::times`] waits for them.
-    fn span(&self, span: &Arc<Span>);
+    /// Work was submitted to a device. Its times may not be known yet: [`ProfileSpan::times`] waits
+    /// for them.
+    fn span(&self, span: &Arc<ProfileSpan>);
 
     /// A kernel was compiled.
-    fn compiled(&self, compilation: &Compilation) {
+    fn compilation(&self, compilation: &Compilation) {
         let _ = compilation;
     }
 
@@ -49,28 +53,28 @@ pub trait Sink: Send + Sync {
     }
 }
 
-const LISTENED_TO: u8 = 1;
-/// The environment has not been asked yet.
-const UNASKED: u8 = 2;
+const ENABLED: u8 = 1;
+/// The environment has not been read yet.
+const UNREAD: u8 = 2;
 
-static STATE: AtomicU8 = AtomicU8::new(UNASKED);
+static STATE: AtomicU8 = AtomicU8::new(UNREAD);
 static SINKS: RwLock<Vec<(u64, Arc<dyn Sink>)>> = RwLock::new(Vec::new());
 
-/// Whether anybody listens.
+/// Returns true if a sink is registered.
 #[inline]
-pub fn is_on() -> bool {
+pub fn is_enabled() -> bool {
     match STATE.load(Ordering::Relaxed) {
         0 => false,
-        LISTENED_TO => true,
-        _ => ask_environment(),
+        ENABLED => true,
+        _ => read_environment(),
     }
 }
 
 #[cold]
-fn ask_environment() -> bool {
-    // A bad value is told by `check_environment`; here it counts as none.
+fn read_environment() -> bool {
+    // An invalid value is reported by `check_environment`; here it counts as unset.
     let print = print_from_environment().unwrap_or(false);
-    let _ = STATE.compare_exchange(UNASKED, 0, Ordering::Relaxed, Ordering::Relaxed);
+    let _ = STATE.compare_exchange(UNREAD, 0, Ordering::Relaxed, Ordering::Relaxed);
     if print {
         set_print(true);
     }
@@ -78,18 +82,19 @@ fn ask_environment() -> bool {
 }
 
 fn print_from_environment() -> crate::Result<bool> {
-    read(PROFILE_VARIABLE, false, |value| choose(value, &[("off", false), ("print", true)]))
+    read(PROFILE_VARIABLE, false, |value| parse_choice(value, &[("off", false), ("print", true)]))
 }
 
-/// Fails where `BORNITE_PROFILE` cannot be read.
+/// Fails if `BORNITE_PROFILE` has an invalid value.
 pub fn check_environment() -> crate::Result<()> {
     print_from_environment().map(drop)
 }
 
-/// Runs `run` and, while anybody listens, has it timed by `clock`. `describe` is called only then.
+/// Calls `run` and, if a sink is registered, times it with `clock`. `describe` is called only in
+/// that case.
 #[inline]
 pub fn timed<R>(clock: &dyn Clock, describe: impl FnOnce() -> Work, run: impl FnOnce() -> R) -> R {
-    if !is_on() {
+    if !is_enabled() {
         return run();
     }
     timed_for_sinks(clock, describe(), run)
@@ -97,11 +102,12 @@ pub fn timed<R>(clock: &dyn Clock, describe: impl FnOnce() -> Work, run: impl Fn
 
 #[cold]
 fn timed_for_sinks<R>(clock: &dyn Clock, work: Work, run: impl FnOnce() -> R) -> R {
-    // Where the device cannot be timed, the work goes on untimed; its own error, if any, is the one to see.
-    let Ok(Some(mut lap)) = clock.start() else { return run() };
+    // If the device cannot be timed, the work still runs; its own error, if any, is the one to
+    // report.
+    let Ok(Some(mut stopwatch)) = clock.start() else { return run() };
     let result = run();
-    if lap.stop().is_ok() {
-        let span = Arc::new(Span::new(clock.device(), work, lap));
+    if stopwatch.stop().is_ok() {
+        let span = Arc::new(ProfileSpan::new(clock.device(), work, stopwatch));
         for sink in sinks() {
             sink.span(&span);
         }
@@ -112,46 +118,46 @@ fn timed_for_sinks<R>(clock: &dyn Clock, work: Work, run: impl FnOnce() -> R) ->
     result
 }
 
-/// Tells that a kernel was compiled, and how long that took.
-pub fn compiled(kernel: &str, arch: &str, duration_ms: f64) {
-    if is_on() {
+/// Records that a kernel was compiled, and the duration.
+pub fn record_compilation(kernel: &str, arch: &str, duration_ms: f64) {
+    if is_enabled() {
         let at_ms = now_ms() - duration_ms;
         let compilation = Compilation { kernel: kernel.into(), arch: arch.into(), at_ms, duration_ms };
-        sinks().iter().for_each(|sink| sink.compiled(&compilation));
+        sinks().iter().for_each(|sink| sink.compilation(&compilation));
     }
 }
 
-/// Records everything, on all threads, until the scope is dropped.
-pub fn scope() -> Scope {
-    Scope::new()
+/// Starts recording on all threads, until the scope is dropped.
+pub fn scope() -> ProfileScope {
+    ProfileScope::new()
 }
 
-/// Has `sink` told of everything until the guard is dropped.
-#[must_use = "the sink listens as long as this lives"]
-pub fn listen(sink: Arc<dyn Sink>) -> Listening {
+/// Registers `sink` until the returned guard is dropped.
+#[must_use = "the sink is unregistered when this is dropped"]
+pub fn add_sink(sink: Arc<dyn Sink>) -> SinkGuard {
     static NEXT: Mutex<u64> = Mutex::new(0);
     let id = {
         let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
         *next += 1;
         *next
     };
-    is_on(); // asks the environment once, before this sink changes the state
+    is_enabled(); // reads the environment once, before this sink changes the state
     let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
     sinks.push((id, sink));
-    STATE.store(LISTENED_TO, Ordering::Relaxed);
-    Listening(id)
+    STATE.store(ENABLED, Ordering::Relaxed);
+    SinkGuard(id)
 }
 
-/// Keeps a sink listening.
-pub struct Listening(u64);
+/// Unregisters its sink when dropped.
+pub struct SinkGuard(u64);
 
-impl Drop for Listening {
+impl Drop for SinkGuard {
     fn drop(&mut self) {
         let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
-        let gone: Vec<_> = sinks.extract_if(.., |(id, _)| *id == self.0).collect();
-        STATE.store(if sinks.is_empty() { 0 } else { LISTENED_TO }, Ordering::Relaxed);
+        let removed: Vec<_> = sinks.extract_if(.., |(id, _)| *id == self.0).collect();
+        STATE.store(if sinks.is_empty() { 0 } else { ENABLED }, Ordering::Relaxed);
         drop(sinks);
-        drop(gone); // without the lock: a sink may own spans of a device
+        drop(removed); // without the lock: a sink may own spans of a device
     }
 }
 
@@ -159,60 +165,60 @@ fn sinks() -> Vec<Arc<dyn Sink>> {
     SINKS.read().unwrap_or_else(PoisonError::into_inner).iter().map(|(_, sink)| sink.clone()).collect()
 }
 
-/// Writes a line a kernel or transfer to stderr, such as `matmul_f32: 0.150 ms`.
+/// Prints a line per kernel or transfer to stderr, such as `matmul_f32: 0.150 ms`.
 struct Print;
 
 impl Sink for Print {
-    fn span(&self, span: &Arc<Span>) {
+    fn span(&self, span: &Arc<ProfileSpan>) {
         let time = match span.times() {
             Ok(times) => format!("{:.3} ms", times.duration_ms),
             Err(error) => format!("not timed: {error}"),
         };
-        let place = span.work.place.as_ref().map_or(String::new(), |place| format!("  {place}"));
-        crate::progress::print_line(&format!("{}: {time}  {}{place}", span.work.name, span.device));
+        let location = span.work.location.as_ref().map_or(String::new(), |location| format!("  {location}"));
+        crate::progress::print_line(&format!("{}: {time}  {}{location}", span.work.name, span.device));
     }
 }
 
-/// Has the time of every kernel and transfer printed to stderr from now on, or not any more. The GPU is waited for
-/// each time.
+/// Turns printing of the time of every kernel and transfer to stderr on or off. Each line waits for
+/// the GPU.
 pub fn set_print(on: bool) {
-    static PRINTING: Mutex<Option<Listening>> = Mutex::new(None);
-    is_on(); // asks the environment, which may come back here, before the lock is held
+    static PRINTING: Mutex<Option<SinkGuard>> = Mutex::new(None);
+    is_enabled(); // reads the environment, which may call this function, before the lock is held
     let before = {
         let mut printing = PRINTING.lock().unwrap_or_else(PoisonError::into_inner);
         if printing.is_some() == on {
             return;
         }
-        std::mem::replace(&mut *printing, on.then(|| listen(Arc::new(Print))))
+        std::mem::replace(&mut *printing, on.then(|| add_sink(Arc::new(Print))))
     };
     drop(before);
 }
 
-/// Milliseconds since the process first asked: the axis of all times here.
+/// Milliseconds since the first call in this process; the time axis of the profiler.
 pub fn now_ms() -> f64 {
     static EPOCH: OnceLock<Instant> = OnceLock::new();
     EPOCH.get_or_init(Instant::now).elapsed().as_secs_f64() * 1e3
 }
 
-/// A device in reports.
+/// Description of a device in reports.
 pub struct DeviceSummary {
     /// Its name in spans, such as `cuda:0`.
     pub device: String,
     /// Its model name.
     pub name: String,
-    /// Its data as JSON.
+    /// Its properties as JSON.
     pub info: serde_json::Value,
-    /// The best that it can do.
-    pub roof: Roof,
-    /// Counts of its memory pool, once that was used.
+    /// Peak memory bandwidth and arithmetic throughput.
+    pub roofline: Roofline,
+    /// Statistics of its memory pool, if that was used.
     pub pool: Option<serde_json::Value>,
 }
 
-/// Lists the devices of a machine that spans can name, for reports.
+/// Function that lists the machine's GPUs, for reports.
 static DEVICES: OnceLock<fn() -> Vec<DeviceSummary>> = OnceLock::new();
 
-/// Has reports ask `list` for the machine's GPUs. The first call decides.
-pub fn set_devices(list: fn() -> Vec<DeviceSummary>) {
+/// Registers the function that lists the machine's GPUs for reports. Later calls have no effect.
+pub fn set_device_lister(list: fn() -> Vec<DeviceSummary>) {
     let _ = DEVICES.set(list);
 }
 
@@ -220,23 +226,24 @@ fn devices() -> Vec<DeviceSummary> {
     DEVICES.get().map_or_else(Vec::new, |list| list())
 }
 
-/// The counts of a memory pool, as long as that lives.
-type Counts = dyn Fn() -> Option<serde_json::Value> + Send + Sync;
+/// Returns the statistics of a memory pool while that exists.
+type PoolStatsFn = dyn Fn() -> Option<serde_json::Value> + Send + Sync;
 
-/// Further pools whose counts belong into reports, by a name.
-static POOLS: RwLock<Vec<(String, Box<Counts>)>> = RwLock::new(Vec::new());
+/// Further pools to include in reports, by device name.
+static REGISTERED_POOLS: RwLock<Vec<(String, Box<PoolStatsFn>)>> = RwLock::new(Vec::new());
 
-/// Has the counts of a memory pool in reports, until they are `None`. Those of GPUs are there anyway.
-pub fn watch_pool(device: impl Into<String>, counts: impl Fn() -> Option<serde_json::Value> + Send + Sync + 'static) {
-    let mut pools = POOLS.write().unwrap_or_else(PoisonError::into_inner);
-    pools.retain(|(_, counts)| counts().is_some());
-    pools.push((device.into(), Box::new(counts)));
+/// Includes the statistics of a memory pool in reports until `stats` returns `None`. Pools of GPUs
+/// are included anyway.
+pub fn register_pool(device: impl Into<String>, stats: impl Fn() -> Option<serde_json::Value> + Send + Sync + 'static) {
+    let mut pools = REGISTERED_POOLS.write().unwrap_or_else(PoisonError::into_inner);
+    pools.retain(|(_, stats)| stats().is_some());
+    pools.push((device.into(), Box::new(stats)));
 }
 
-/// The counts of all pools: those of GPUs, and those that are watched.
-fn pool_counts(devices: &[DeviceSummary]) -> BTreeMap<String, serde_json::Value> {
-    let pools = POOLS.read().unwrap_or_else(PoisonError::into_inner);
-    let watched = pools.iter().filter_map(|(device, counts)| Some((device.clone(), counts()?)));
+/// Statistics of all pools: those of GPUs and the registered ones.
+fn pool_stats(devices: &[DeviceSummary]) -> BTreeMap<String, serde_json::Value> {
+    let pools = REGISTERED_POOLS.read().unwrap_or_else(PoisonError::into_inner);
+    let watched = pools.iter().filter_map(|(device, stats)| Some((device.clone(), stats()?)));
     let gpus = devices.iter().filter_map(|gpu| Some((gpu.device.clone(), gpu.pool.clone()?)));
     watched.chain(gpus).collect()
 }

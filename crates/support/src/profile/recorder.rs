@@ -1,50 +1,54 @@
-//! A scope: the sink that keeps everything until a report is wanted.
+//! Profiling scope: a sink that records everything until a report is requested.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Compilation, Listening, MemorySample, Report, Roof, Sink, Span, devices, listen, now_ms, pool_counts};
+use super::{
+    Compilation, MemorySample, ProfileReport, ProfileSpan, Roofline, Sink, SinkGuard, add_sink, devices, now_ms,
+    pool_stats,
+};
 
-/// Records from [`scope`](super::scope) on until it is dropped.
-pub struct Scope {
-    kept: Arc<Mutex<Kept>>,
-    roofs: BTreeMap<String, Roof>,
+/// Records from the call of [`scope`](super::scope) until it is dropped.
+pub struct ProfileScope {
+    recorded: Arc<Mutex<Recorded>>,
+    rooflines: BTreeMap<String, Roofline>,
     start_ms: f64,
-    /// Declared last, dropped last: nothing else depends on it.
-    _listening: Listening,
+    /// Declared last, so it is dropped last.
+    _sink_guard: SinkGuard,
 }
 
-/// Records so far.
+/// Everything recorded so far.
 #[derive(Default)]
-struct Kept {
-    spans: Vec<Arc<Span>>,
+struct Recorded {
+    spans: Vec<Arc<ProfileSpan>>,
     memory: Vec<MemorySample>,
     compilations: Vec<Compilation>,
 }
 
-struct Recorder(Arc<Mutex<Kept>>);
+struct Recorder(Arc<Mutex<Recorded>>);
 
-/// Every so many spans the oldest are read, so that their events can be used again: a long scope must not grow by two
-/// events a launch. By then the work is long done and nobody waits.
-const UNREAD: usize = 4096;
+/// Maximum number of spans whose events are not read yet. Older ones are read so that their events
+/// can be reused: a long scope must not grow by two events per launch. By then the work has
+/// finished, so nothing waits.
+const MAX_UNREAD_SPANS: usize = 4096;
 
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(recorded: &Mutex<Recorded>) -> MutexGuard<'_, Recorded> {
+    recorded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Sink for Recorder {
-    fn span(&self, span: &Arc<Span>) {
+    fn span(&self, span: &Arc<ProfileSpan>) {
         let old = {
-            let mut kept = lock(&self.0);
-            kept.spans.push(span.clone());
-            kept.spans.len().checked_sub(UNREAD).and_then(|n| kept.spans.get(n).cloned())
+            let mut recorded = lock(&self.0);
+            recorded.spans.push(span.clone());
+            recorded.spans.len().checked_sub(MAX_UNREAD_SPANS).and_then(|n| recorded.spans.get(n).cloned())
         };
         if let Some(old) = old {
-            let _ = old.times(); // kept in the span; an error shows in the report
+            let _ = old.times(); // cached in the span; an error appears in the report
         }
     }
 
-    fn compiled(&self, compilation: &Compilation) {
+    fn compilation(&self, compilation: &Compilation) {
         lock(&self.0).compilations.push(compilation.clone());
     }
 
@@ -53,34 +57,36 @@ impl Sink for Recorder {
     }
 }
 
-impl Scope {
-    pub(super) fn new() -> Scope {
-        let kept = Arc::new(Mutex::new(Kept::default()));
+impl ProfileScope {
+    pub(super) fn new() -> ProfileScope {
+        let recorded = Arc::new(Mutex::new(Recorded::default()));
         let start_ms = now_ms();
-        let listening = listen(Arc::new(Recorder(kept.clone())));
-        Scope { kept, roofs: BTreeMap::new(), start_ms, _listening: listening }
+        let sink_guard = add_sink(Arc::new(Recorder(recorded.clone())));
+        ProfileScope { recorded, rooflines: BTreeMap::new(), start_ms, _sink_guard: sink_guard }
     }
 
-    /// Says what a device can do at best, for the column "of roof". GPUs' roofs are known from their data.
-    pub fn set_roof(&mut self, device: impl Into<String>, roof: Roof) {
-        self.roofs.insert(device.into(), roof);
+    /// Sets the peak rates of a device, for the column "of peak". Those of GPUs are known from
+    /// their properties.
+    pub fn set_roofline(&mut self, device: impl Into<String>, roofline: Roofline) {
+        self.rooflines.insert(device.into(), roofline);
     }
 
-    /// Report of everything recorded so far. Waits for work that is still running.
-    pub fn report(&self) -> Report {
+    /// Creates a report of everything recorded so far. Waits for work that is still running.
+    pub fn report(&self) -> ProfileReport {
         let (spans, memory, compilations) = {
-            let kept = lock(&self.kept);
-            (kept.spans.clone(), kept.memory.clone(), kept.compilations.clone())
+            let recorded = lock(&self.recorded);
+            (recorded.spans.clone(), recorded.memory.clone(), recorded.compilations.clone())
         };
         let devices = devices();
-        let pools = pool_counts(&devices);
-        let mut roofs: BTreeMap<String, Roof> = devices.into_iter().map(|gpu| (gpu.device, gpu.roof)).collect();
-        roofs.extend(self.roofs.clone());
-        Report::new(self.start_ms, now_ms(), &spans, memory, compilations, pools, &roofs)
+        let pools = pool_stats(&devices);
+        let mut rooflines: BTreeMap<String, Roofline> =
+            devices.into_iter().map(|gpu| (gpu.device, gpu.roofline)).collect();
+        rooflines.extend(self.rooflines.clone());
+        ProfileReport::new(self.start_ms, now_ms(), &spans, memory, compilations, pools, &rooflines)
     }
 
-    /// Ends the scope and reports.
-    pub fn finish(self) -> Report {
+    /// Ends the scope and returns its report.
+    pub fn finish(self) -> ProfileReport {
         self.report()
     }
 }

@@ -1,5 +1,5 @@
-//! Report of a profile: a row per kernel and device, as a table, as JSON, and under the names that reports of other
-//! frameworks use.
+//! Report of a profile: one row per kernel and device, as a table, as JSON, and with the keys that
+//! reports of other frameworks use.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,17 +9,17 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Kind, MemorySample, Span, devices};
+use super::{MemorySample, ProfileSpan, WorkKind, devices};
 
 /// Version of the JSON report.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// The best a device can do.
+/// Peak rates of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Roof {
-    /// Bytes a second to and from its memory.
+pub struct Roofline {
+    /// Peak memory bandwidth in bytes per second.
     pub bytes_per_second: f64,
-    /// Floating-point operations a second, without tensor cores.
+    /// Peak floating-point operations per second, without tensor cores.
     pub flops_per_second: f64,
 }
 
@@ -30,97 +30,100 @@ pub struct Compilation {
     pub kernel: String,
     /// Target architecture.
     pub arch: String,
-    /// When it began.
+    /// Start of the compilation, in milliseconds of the process.
     pub at_ms: f64,
-    /// Duration.
+    /// Duration in milliseconds.
     pub duration_ms: f64,
 }
 
-/// One piece of work with its times.
+/// Work with its times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimedSpan {
     /// Kind of work.
-    pub kind: Kind,
+    pub kind: WorkKind,
     /// Its name.
     pub name: String,
     /// The device.
     pub device: String,
-    /// Its begin, in milliseconds of the process.
+    /// Start, in milliseconds of the process.
     pub start_ms: f64,
-    /// Duration.
+    /// Duration in milliseconds.
     pub duration_ms: f64,
-    /// Bytes that had to move.
+    /// Bytes read and written.
     pub bytes: Option<u64>,
     /// Floating-point operations.
     pub flops: Option<u64>,
-    /// The line of the user's program.
-    pub place: Option<String>,
+    /// Source location in the user's program.
+    #[serde(rename = "place")]
+    pub location: Option<String>,
 }
 
-/// All calls of one name on one device.
+/// Totals of all calls with one name on one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct ReportRow {
     /// Kind of work.
-    pub kind: Kind,
-    /// The kernel, or what was copied.
+    pub kind: WorkKind,
+    /// Name of the kernel, or of the copied data.
     pub name: String,
     /// The device.
     pub device: String,
-    /// The line of the user's program, where all calls come from one.
-    pub place: Option<String>,
+    /// Source location in the user's program, if all calls have the same one.
+    #[serde(rename = "place")]
+    pub location: Option<String>,
     /// Number of calls.
     pub calls: u64,
-    /// All calls together.
+    /// Total time.
     pub total_ms: f64,
-    /// A call.
+    /// Mean time per call.
     pub mean_ms: f64,
-    /// The fastest call.
+    /// Time of the fastest call.
     pub min_ms: f64,
-    /// The slowest call.
+    /// Time of the slowest call.
     pub max_ms: f64,
-    /// Share of all work's time on all devices, 0 to 1.
+    /// Fraction of the total time of all work on all devices, 0 to 1.
     pub share: f64,
-    /// Gigabytes a second, where bytes are known.
+    /// Gigabytes per second, if the bytes are known.
     pub gb_s: Option<f64>,
-    /// 10¹² operations a second, where operations are known.
+    /// TFLOP/s, if the number of operations is known.
     pub tflop_s: Option<f64>,
-    /// Time at the device's roof over the time taken, 0 to 1; above 1 where a cache helped.
-    pub roof_share: Option<f64>,
+    /// Achieved fraction of the roofline, 0 to 1; above 1 if data came from a cache.
+    #[serde(rename = "roof_share")]
+    pub roofline_fraction: Option<f64>,
 }
 
 /// Report of a scope.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct ProfileReport {
     /// [`FORMAT_VERSION`].
     pub format: u32,
-    /// Begin of the scope.
+    /// Start of the scope.
     pub start_ms: f64,
-    /// From the scope's begin to the report.
+    /// Wall-clock time from the start of the scope to the report.
     pub wall_ms: f64,
-    /// Sums by name and device, the longest first.
-    pub rows: Vec<Row>,
-    /// Every piece of work, in order of time.
+    /// Totals by name and device, longest first.
+    pub rows: Vec<ReportRow>,
+    /// All work, in order of time.
     pub spans: Vec<TimedSpan>,
-    /// Work whose time could not be read, and why.
+    /// Work that could not be timed, with the reason.
     pub untimed: Vec<String>,
     /// Memory use over time.
     pub memory: Vec<MemorySample>,
-    /// Kernels compiled meanwhile.
+    /// Kernels compiled during the scope.
     pub compilations: Vec<Compilation>,
-    /// Counts of the devices' pools at the end.
+    /// Statistics of the memory pools at the end.
     pub pools: BTreeMap<String, Value>,
 }
 
-impl Report {
+impl ProfileReport {
     pub(super) fn new(
         start_ms: f64,
         end_ms: f64,
-        recorded: &[Arc<Span>],
+        recorded: &[Arc<ProfileSpan>],
         memory: Vec<MemorySample>,
         compilations: Vec<Compilation>,
         pools: BTreeMap<String, Value>,
-        roofs: &BTreeMap<String, Roof>,
-    ) -> Report {
+        rooflines: &BTreeMap<String, Roofline>,
+    ) -> ProfileReport {
         let (mut spans, mut untimed) = (vec![], vec![]);
         for span in recorded {
             let work = &span.work;
@@ -133,41 +136,43 @@ impl Report {
                     duration_ms: times.duration_ms,
                     bytes: work.bytes,
                     flops: work.flops,
-                    place: work.place.clone(),
+                    location: work.location.clone(),
                 }),
                 Err(error) => untimed.push(format!("{}: {error}", work.name)),
             }
         }
         spans.sort_by(|a, b| a.start_ms.total_cmp(&b.start_ms));
-        let rows = rows(&spans, roofs);
+        let rows = rows(&spans, rooflines);
         let wall_ms = end_ms - start_ms;
-        Report { format: FORMAT_VERSION, start_ms, wall_ms, rows, spans, untimed, memory, compilations, pools }
+        ProfileReport { format: FORMAT_VERSION, start_ms, wall_ms, rows, spans, untimed, memory, compilations, pools }
     }
 
-    /// The whole report as JSON.
+    /// The complete report as JSON.
     pub fn to_json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// A trace that Perfetto (ui.perfetto.dev) and chrome://tracing open, with a memory track a device.
+    /// Returns a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open, with a memory
+    /// track per device.
     pub fn to_chrome(&self) -> Value {
         super::chrome::trace(self)
     }
 
-    /// The report under the names of a classic performance report: `kernel_execution_times`, `memory_transfer_times`
-    /// with keys such as `H2D_4096`, `compilation_times`, `memory_pool_stats`, `device_info`.
+    /// Returns the report with the keys of a classic performance report: `kernel_execution_times`,
+    /// `memory_transfer_times` with keys such as `H2D_4096`, `compilation_times`,
+    /// `memory_pool_stats`, `device_info`.
     pub fn performance_stats(&self) -> Value {
         let mut kernels: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         let mut transfers: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for span in &self.spans {
             let direction = match span.kind {
-                Kind::Kernel | Kind::Graph => {
+                WorkKind::Kernel | WorkKind::Graph => {
                     kernels.entry(span.name.clone()).or_default().push(span.duration_ms);
                     continue;
                 }
-                Kind::Upload => "H2D",
-                Kind::Download => "D2H",
-                Kind::Copy => "D2D",
+                WorkKind::Upload => "H2D",
+                WorkKind::Download => "D2H",
+                WorkKind::Copy => "D2D",
             };
             let key = format!("{direction}_{}", span.bytes.unwrap_or(0));
             transfers.entry(key).or_default().push(span.duration_ms);
@@ -209,15 +214,16 @@ impl Report {
         std::fs::write(path, self.to_chrome().to_string())
     }
 
-    /// A table of the `n` rows that took longest.
+    /// Formats a table of the `n` rows with the longest total time.
     pub fn top(&self, n: usize) -> String {
         let mut text = format!(
             "{:<28} {:<8} {:>7} {:>11} {:>10} {:>6} {:>8} {:>8} {:>7}\n",
-            "work", "device", "calls", "total ms", "mean ms", "share", "GB/s", "TFLOP/s", "of roof"
+            "work", "device", "calls", "total ms", "mean ms", "share", "GB/s", "TFLOP/s", "of peak"
         );
         let number = |value: Option<f64>, digits: usize| value.map_or("-".into(), |v| format!("{v:.digits$}"));
         for row in self.rows.iter().take(n) {
-            let name = if row.kind == Kind::Kernel { row.name.clone() } else { format!("{} {}", row.kind, row.name) };
+            let name =
+                if row.kind == WorkKind::Kernel { row.name.clone() } else { format!("{} {}", row.kind, row.name) };
             text += &format!(
                 "{name:<28} {:<8} {:>7} {:>11.3} {:>10.4} {:>5.1}% {:>8} {:>8} {:>7}\n",
                 row.device,
@@ -227,7 +233,7 @@ impl Report {
                 100.0 * row.share,
                 number(row.gb_s, 1),
                 number(row.tflop_s, 3),
-                row.roof_share.map_or("-".into(), |share| format!("{:.1}%", 100.0 * share)),
+                row.roofline_fraction.map_or("-".into(), |share| format!("{:.1}%", 100.0 * share)),
             );
         }
         if self.rows.len() > n {
@@ -242,61 +248,65 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ProfileReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.top(20))
     }
 }
 
-/// Sums of one row.
+/// Totals of one row.
 #[derive(Default)]
 struct Sum {
     times_ms: Vec<f64>,
-    /// Totals, as long as every call says.
+    /// Totals, `None` if a call does not specify its amount.
     bytes: Option<u64>,
     flops: Option<u64>,
-    place: Option<String>,
+    location: Option<String>,
 }
 
-fn rows(spans: &[TimedSpan], roofs: &BTreeMap<String, Roof>) -> Vec<Row> {
-    let mut sums: BTreeMap<(Kind, &str, &str), Sum> = BTreeMap::new();
+fn rows(spans: &[TimedSpan], rooflines: &BTreeMap<String, Roofline>) -> Vec<ReportRow> {
+    let mut sums: BTreeMap<(WorkKind, &str, &str), Sum> = BTreeMap::new();
     for span in spans {
         let key = (span.kind, span.name.as_str(), span.device.as_str());
         match sums.get_mut(&key) {
             None => {
                 let times_ms = vec![span.duration_ms];
-                sums.insert(key, Sum { times_ms, bytes: span.bytes, flops: span.flops, place: span.place.clone() });
+                sums.insert(
+                    key,
+                    Sum { times_ms, bytes: span.bytes, flops: span.flops, location: span.location.clone() },
+                );
             }
             Some(sum) => {
                 sum.times_ms.push(span.duration_ms);
                 sum.bytes = sum.bytes.zip(span.bytes).map(|(a, b)| a + b);
                 sum.flops = sum.flops.zip(span.flops).map(|(a, b)| a + b);
-                if sum.place != span.place {
-                    sum.place = None;
+                if sum.location != span.location {
+                    sum.location = None;
                 }
             }
         }
     }
     let all_ms: f64 = spans.iter().map(|span| span.duration_ms).sum();
-    let mut rows: Vec<Row> = (sums.into_iter())
+    let mut rows: Vec<ReportRow> = (sums.into_iter())
         .map(|((kind, name, device), sum)| {
             let calls = sum.times_ms.len() as u64;
             let total_ms: f64 = sum.times_ms.iter().sum();
             let seconds = total_ms / 1e3;
             let rate = |amount: Option<u64>| amount.filter(|_| seconds > 0.0).map(|n| n as f64 / seconds);
-            let roof = roofs.get(device).copied();
-            // Transfers to and from the host are bounded by the bus, which is not in the device's data.
-            let within = matches!(kind, Kind::Kernel | Kind::Graph | Kind::Copy);
-            let roof_share = roof.filter(|_| within).and_then(|roof| {
-                let moved = rate(sum.bytes).map(|rate| rate / roof.bytes_per_second);
-                let done = rate(sum.flops).map(|rate| rate / roof.flops_per_second);
+            let roofline = rooflines.get(device).copied();
+            // Transfers to and from the host are bounded by the bus, which the roofline does not
+            // describe.
+            let within = matches!(kind, WorkKind::Kernel | WorkKind::Graph | WorkKind::Copy);
+            let roofline_fraction = roofline.filter(|_| within).and_then(|roofline| {
+                let moved = rate(sum.bytes).map(|rate| rate / roofline.bytes_per_second);
+                let done = rate(sum.flops).map(|rate| rate / roofline.flops_per_second);
                 moved.into_iter().chain(done).filter(|share| share.is_finite()).reduce(f64::max)
             });
-            Row {
+            ReportRow {
                 kind,
                 name: name.into(),
                 device: device.into(),
-                place: sum.place,
+                location: sum.location,
                 calls,
                 total_ms,
                 mean_ms: total_ms / calls as f64,
@@ -305,7 +315,7 @@ fn rows(spans: &[TimedSpan], roofs: &BTreeMap<String, Roof>) -> Vec<Row> {
                 share: if all_ms > 0.0 { total_ms / all_ms } else { 0.0 },
                 gb_s: rate(sum.bytes).map(|rate| rate / 1e9),
                 tflop_s: rate(sum.flops).map(|rate| rate / 1e12),
-                roof_share,
+                roofline_fraction,
             }
         })
         .collect();

@@ -1,4 +1,4 @@
-//! Records of the profiler: work, the device it ran on, and when.
+//! Profiled work: description, device and times.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -12,95 +12,95 @@ use crate::Result;
 /// Kind of work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum WorkKind {
     /// A kernel.
     Kernel,
-    /// A whole captured graph.
+    /// A launch of a complete CUDA graph.
     Graph,
-    /// From the host to a device.
+    /// Copy from the host to a device.
     Upload,
-    /// From a device to the host.
+    /// Copy from a device to the host.
     Download,
-    /// Within a device.
+    /// Copy within a device.
     Copy,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for WorkKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Kernel => "kernel",
-            Kind::Graph => "graph",
-            Kind::Upload => "upload",
-            Kind::Download => "download",
-            Kind::Copy => "copy",
+            WorkKind::Kernel => "kernel",
+            WorkKind::Graph => "graph",
+            WorkKind::Upload => "upload",
+            WorkKind::Download => "download",
+            WorkKind::Copy => "copy",
         })
     }
 }
 
-/// A piece of work.
+/// Description of work on a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
     /// Kind.
-    pub kind: Kind,
-    /// The kernel's name, or what is copied.
+    pub kind: WorkKind,
+    /// Name of the kernel, or of the copied data.
     pub name: String,
-    /// Bytes that have to move: each buffer once for reading, once for writing.
+    /// Minimum memory traffic in bytes: each buffer once for reading, once for writing.
     pub bytes: Option<u64>,
     /// Floating-point operations.
     pub flops: Option<u64>,
-    /// The line of the user's program it comes from.
-    pub place: Option<String>,
+    /// Source location in the user's program.
+    pub location: Option<String>,
 }
 
 impl Work {
-    /// Work of a kind, under a name.
-    pub fn new(kind: Kind, name: impl Into<String>) -> Work {
-        Work { kind, name: name.into(), bytes: None, flops: None, place: None }
+    /// Creates a description with a kind and a name.
+    pub fn new(kind: WorkKind, name: impl Into<String>) -> Work {
+        Work { kind, name: name.into(), bytes: None, flops: None, location: None }
     }
 
-    /// With the bytes that move.
+    /// Sets the bytes read and written.
     pub fn bytes(self, bytes: u64) -> Work {
         Work { bytes: Some(bytes), ..self }
     }
 
-    /// With the operations done.
+    /// Sets the number of floating-point operations.
     pub fn flops(self, flops: u64) -> Work {
         Work { flops: Some(flops), ..self }
     }
 
-    /// With the line of the program.
-    pub fn place(self, place: impl fmt::Display) -> Work {
-        Work { place: Some(place.to_string()), ..self }
+    /// Sets the source location.
+    pub fn location(self, location: impl fmt::Display) -> Work {
+        Work { location: Some(location.to_string()), ..self }
     }
 }
 
-/// When work ran.
+/// Start and duration of work.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Times {
-    /// Its begin, as [`now_ms`] counts.
+    /// Start, on the axis of [`now_ms`].
     pub start_ms: f64,
-    /// Duration.
+    /// Duration in milliseconds.
     pub duration_ms: f64,
 }
 
-/// A measurement under way.
-pub trait Lap: Send {
-    /// Ends it, in the order of the device's work.
+/// A measurement in progress.
+pub trait Stopwatch: Send {
+    /// Ends the measurement, in stream order.
     fn stop(&mut self) -> Result<()>;
 
-    /// The times, once the work is done; waits for it.
+    /// Waits for the work and returns its times.
     fn times(&mut self) -> Result<Times>;
 }
 
-/// Clock of one device's work.
+/// Starts time measurements on one device.
 pub trait Clock {
     /// The device's name, such as `cuda:0`.
     fn device(&self) -> String;
 
-    /// Begins a measurement; `None` where none is possible now, as during a capture.
-    fn start(&self) -> Result<Option<Box<dyn Lap>>>;
+    /// Starts a measurement; `None` where none is possible, such as during stream capture.
+    fn start(&self) -> Result<Option<Box<dyn Stopwatch>>>;
 
-    /// Memory use of the device, if it is time to sample it again.
+    /// Memory use of the device, if it is time for another sample.
     fn memory(&self) -> Option<MemorySample> {
         None
     }
@@ -111,16 +111,16 @@ pub trait Clock {
 pub struct MemorySample {
     /// The device.
     pub device: String,
-    /// When, as [`now_ms`] counts.
+    /// Time of the sample, on the axis of [`now_ms`].
     pub at_ms: f64,
     /// Bytes in use.
     pub used_bytes: u64,
-    /// Bytes that a pool holds, used or not.
+    /// Bytes reserved by a pool, used or not.
     pub reserved_bytes: Option<u64>,
 }
 
-/// Work that was given to a device, with its measurement.
-pub struct Span {
+/// Work submitted to a device, with its time measurement.
+pub struct ProfileSpan {
     /// The device.
     pub device: String,
     /// The work.
@@ -129,34 +129,34 @@ pub struct Span {
 }
 
 enum State {
-    Pending(Box<dyn Lap>),
+    Pending(Box<dyn Stopwatch>),
     Done(Result<Times>),
 }
 
-impl Span {
-    pub(super) fn new(device: String, work: Work, lap: Box<dyn Lap>) -> Span {
-        Span { device, work, state: Mutex::new(State::Pending(lap)) }
+impl ProfileSpan {
+    pub(super) fn new(device: String, work: Work, stopwatch: Box<dyn Stopwatch>) -> ProfileSpan {
+        ProfileSpan { device, work, state: Mutex::new(State::Pending(stopwatch)) }
     }
 
-    /// When it ran; waits for it the first time.
+    /// Returns the times; the first call waits for the work.
     pub fn times(&self) -> Result<Times> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let times = match &mut *state {
             State::Done(times) => return times.clone(),
-            State::Pending(lap) => lap.times(),
+            State::Pending(stopwatch) => stopwatch.times(),
         };
-        *state = State::Done(times.clone()); // drops the lap, which gives its events back
+        *state = State::Done(times.clone()); // drops the stopwatch, which returns its events
         times
     }
 }
 
-/// The wall clock, for devices whose work is done when the call returns.
+/// Wall clock, for devices whose work is finished when the call returns.
 #[derive(Clone, Copy, Debug)]
 pub struct HostClock<'a>(pub &'a str);
 
-struct HostLap {
+struct HostStopwatch {
     start_ms: f64,
-    begun: Instant,
+    started: Instant,
     duration_ms: f64,
 }
 
@@ -165,15 +165,15 @@ impl Clock for HostClock<'_> {
         self.0.into()
     }
 
-    fn start(&self) -> Result<Option<Box<dyn Lap>>> {
-        Ok(Some(Box::new(HostLap { start_ms: now_ms(), begun: Instant::now(), duration_ms: 0.0 })))
+    fn start(&self) -> Result<Option<Box<dyn Stopwatch>>> {
+        Ok(Some(Box::new(HostStopwatch { start_ms: now_ms(), started: Instant::now(), duration_ms: 0.0 })))
     }
 
     fn memory(&self) -> Option<MemorySample> {
         static NEXT: Mutex<f64> = Mutex::new(0.0);
         let at_ms = now_ms();
         {
-            // Reading /proc costs microseconds; once a millisecond is enough for a picture.
+            // Reading /proc takes microseconds; one sample per millisecond is enough.
             let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
             if at_ms < *next {
                 return None;
@@ -187,9 +187,9 @@ impl Clock for HostClock<'_> {
     }
 }
 
-impl Lap for HostLap {
+impl Stopwatch for HostStopwatch {
     fn stop(&mut self) -> Result<()> {
-        self.duration_ms = self.begun.elapsed().as_secs_f64() * 1e3;
+        self.duration_ms = self.started.elapsed().as_secs_f64() * 1e3;
         Ok(())
     }
 

@@ -1,11 +1,12 @@
-//! Settings that are on or off.
+//! Boolean settings.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::{choose, read};
+use super::{parse_choice, read};
 use crate::Result;
 
-/// A setting of the process that is on or off: as code sets it, else as an environment variable says when it is first asked.
+/// A boolean setting of the process: set in code, else read from an environment variable on first
+/// use.
 ///
 /// ```
 /// use bornite_support::settings::Switch;
@@ -17,39 +18,40 @@ use crate::Result;
 /// ```
 pub struct Switch {
     variable: &'static str,
-    words: [(&'static str, bool); 2],
+    choices: [(&'static str, bool); 2],
     default: bool,
     state: AtomicU8,
 }
 
 const OFF: u8 = 0;
 const ON: u8 = 1;
-/// Neither code nor the environment has been asked.
+/// Neither set in code nor read from the environment yet.
 const UNREAD: u8 = 2;
 
 impl Switch {
-    /// A switch that a variable sets by one of two words.
-    pub const fn new(variable: &'static str, words: [(&'static str, bool); 2], default: bool) -> Switch {
-        Switch { variable, words, default, state: AtomicU8::new(UNREAD) }
+    /// Creates a setting that a variable sets by one of two choices.
+    pub const fn new(variable: &'static str, choices: [(&'static str, bool); 2], default: bool) -> Switch {
+        Switch { variable, choices, default, state: AtomicU8::new(UNREAD) }
     }
 
-    /// Turns it on or off, whatever the environment says.
+    /// Turns it on or off, overriding the environment.
     pub fn set(&self, on: bool) {
         self.state.store(if on { ON } else { OFF }, Ordering::Relaxed);
     }
 
-    /// Whether it is on; an error where the variable has another word.
+    /// Returns true if it is on; fails if the variable has another value.
     pub fn get(&self) -> Result<bool> {
         if self.state.load(Ordering::Relaxed) == UNREAD {
-            let on = read(self.variable, self.default, |value| choose(value, &self.words))?;
-            // A value that code has set meanwhile takes precedence.
+            let on = read(self.variable, self.default, |value| parse_choice(value, &self.choices))?;
+            // A value that was set in code in the meantime takes precedence.
             let _ =
                 self.state.compare_exchange(UNREAD, if on { ON } else { OFF }, Ordering::Relaxed, Ordering::Relaxed);
         }
         Ok(self.is_on())
     }
 
-    /// Whether it is on, after a successful [`get`](Switch::get) or [`set`](Switch::set).
+    /// Returns true if it is on. Valid after a successful [`get`](Switch::get) or
+    /// [`set`](Switch::set).
     #[inline]
     pub fn is_on(&self) -> bool {
         self.state.load(Ordering::Relaxed) == ON

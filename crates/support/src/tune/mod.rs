@@ -1,23 +1,25 @@
-//! The tuner: of several ways to do one thing, finds the fastest that is right, and remembers it.
+//! The tuner: finds the fastest correct candidate for an operation and caches it.
 //!
-//! It knows nothing of tensors or kernels: candidates are numbers by name ([`Choice`]), and closures make, check and
-//! run them. Each candidate is made, its result is verified, and only then is it timed: after a warm-up run, so many
-//! runs with rotated buffers, of which the median counts. Time and number of candidates are bounded. What was found
-//! is kept on disk with all timings ([`Record`], `store.rs`) under everything that it depends on ([`Key`]).
+//! It knows nothing of tensors or kernels: candidates are named numbers ([`Choice`]), and closures
+//! prepare, verify and run them. A candidate is timed only after its result was verified: a warm-up
+//! run, then several runs with rotated buffers, of which the median counts. Time and number of
+//! candidates are bounded. Results are stored on disk with all timings ([`TuningRecord`],
+//! `store.rs`) under everything that they depend on ([`TuningKey`]).
 //!
 //! ```
-//! use bornite_support::tune::{Choice, HostTimer, Key, Mode, Platform, Store, Tuner, Variant};
+//! use bornite_support::tune::{Choice, HostTimer, Platform, TuneMode, Tuner, TuningKey, TuningStore, Variant};
 //!
-//! let tuner = Tuner::new(Mode::Tune, Store::nowhere());
-//! let key = Key { operation: "sum".into(), shape: vec![1000], dtype: "f64".into(), platform: Platform::named("cpu") };
+//! let tuner = Tuner::new(TuneMode::Tune, TuningStore::disabled());
+//! let platform = Platform::named("cpu");
+//! let key = TuningKey { operation: "sum".into(), shape: vec![1000], dtype: "f64".into(), platform };
 //! let data: Vec<f64> = (0..1000).map(f64::from).collect();
 //! let variants = [1, 4].map(|lanes| {
 //!     let data = &data;
 //!     let run = move |_rotation: usize| {
 //!         let mut sums = vec![0.0; lanes];
-//!         data.chunks(lanes).for_each(|part| part.iter().zip(&mut sums).for_each(|(x, sum)| *sum += x));
-//!         let right = sums.iter().sum::<f64>() == 499_500.0;
-//!         if right { Ok(()) } else { Err("a wrong sum".into()) }
+//!         data.chunks(lanes).for_each(|chunk| chunk.iter().zip(&mut sums).for_each(|(x, sum)| *sum += x));
+//!         let correct = sums.iter().sum::<f64>() == 499_500.0;
+//!         if correct { Ok(()) } else { Err("wrong sum".into()) }
 //!     };
 //!     Variant::new(Choice::new().with("lanes", lanes as i64), run)
 //! });
@@ -36,83 +38,86 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, ThreadId};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use key::{Choice, Key, Platform, digest};
-pub use record::{Outcome, Record, Trial};
-pub use store::{FORMAT_VERSION, Store, StoreStats};
-pub use timer::{Exclusive, HostTimer, Timer};
+pub use key::{Choice, Platform, TuningKey, digest};
+pub use record::{Trial, TrialOutcome, TuningRecord};
+pub use store::{FORMAT_VERSION, StoreStats, TuningStore};
+pub use timer::{ExclusiveTimer, HostTimer, Timer};
 
-use crate::settings::{TUNE_VARIABLE, choose, read};
+use crate::settings::{TUNE_VARIABLE, parse_choice, read};
 use crate::{Result, log};
 
-/// The result of a caller's closure; any error's words become a candidate's reason.
+/// Result of a caller's closure; the error's message becomes the reason why a candidate was
+/// rejected.
 pub type Fallible<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Mode of the tuner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// The first candidate, always.
+pub enum TuneMode {
+    /// Always use the first candidate.
     Off,
-    /// The choice of an earlier tuning, else the first candidate.
+    /// Use the choice of an earlier tuning, else the first candidate.
     Cached,
-    /// The choice of an earlier tuning, else tune.
+    /// Use the choice of an earlier tuning, else tune.
     Tune,
 }
 
-impl Mode {
-    pub(crate) const NAMES: [(&str, Mode); 3] = [("off", Mode::Off), ("cached", Mode::Cached), ("tune", Mode::Tune)];
+impl TuneMode {
+    pub(crate) const NAMES: [(&str, TuneMode); 3] =
+        [("off", TuneMode::Off), ("cached", TuneMode::Cached), ("tune", TuneMode::Tune)];
 
-    /// The mode that `BORNITE_TUNE` sets.
-    pub fn from_environment() -> Result<Mode> {
-        read(TUNE_VARIABLE, Mode::Cached, |value| choose(value, &Mode::NAMES))
+    /// Reads the mode from `BORNITE_TUNE`.
+    pub fn from_environment() -> Result<TuneMode> {
+        read(TUNE_VARIABLE, TuneMode::Cached, |value| parse_choice(value, &TuneMode::NAMES))
     }
 }
 
 /// Budget of a tuning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// No candidate is begun after so many milliseconds, and no run but a candidate's first.
+    /// Time limit in milliseconds, after which no further candidate is started and each candidate
+    /// is run at most once more.
     pub total_ms: f64,
-    /// Candidates tried; the rest are skipped.
-    pub candidates: usize,
-    /// Timed runs of each.
+    /// Maximum number of candidates tried; the rest are skipped.
+    pub max_candidates: usize,
+    /// Timed runs per candidate.
     pub runs: usize,
-    /// A candidate whose first run takes so many times the best median gets no more runs.
-    pub hopeless: f64,
+    /// A candidate whose first run takes this many times the best median is not run again.
+    pub give_up_ratio: f64,
 }
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget { total_ms: 5_000.0, candidates: 64, runs: 11, hopeless: 3.0 }
+        Budget { total_ms: 5_000.0, max_candidates: 64, runs: 11, give_up_ratio: 3.0 }
     }
 }
 
 /// Request to the tuner.
-pub struct Request<'a> {
+pub struct TuningRequest<'a> {
     /// Key of the tuning.
-    pub key: &'a Key,
-    /// The ways to do it; the first is taken where nothing is known.
+    pub key: &'a TuningKey,
+    /// The candidates; the first is the default.
     pub candidates: &'a [Choice],
-    /// Whether work is being captured or timed just now. Then nothing is ever measured.
+    /// Set while work is being captured or timed. Nothing is measured then.
     pub busy: bool,
-    /// Whether to wait while another thread measures something. Who holds what its work may need, such as a device's turn,
-    /// must not: the two would wait for each other.
-    pub waits: bool,
+    /// If set, waits while another thread is measuring. A caller that holds a lock that the other
+    /// measurement may need, such as a device's lock, must not set this: the two would deadlock.
+    pub may_wait: bool,
 }
 
-/// Answer of the tuner.
+/// Result of a request to the tuner.
 #[derive(Clone, Debug)]
-pub struct Found {
-    /// The choice: always one of the candidates.
+pub struct TuningResult {
+    /// The choice; always one of the candidates.
     pub choice: Choice,
-    /// The tuning that it is based on; `None` where it is the first candidate for want of anything better.
-    pub record: Option<Arc<Record>>,
-    /// Whether it was measured by this call.
+    /// Record of the tuning; `None` if the choice is the default.
+    pub record: Option<Arc<TuningRecord>>,
+    /// True if this call measured the candidates.
     pub measured: bool,
-    /// Whether it would have been measured at another moment: ask again.
-    pub again: bool,
+    /// True if the candidates could not be measured now: try again later.
+    pub retry_later: bool,
 }
 
-/// One way to do it, as a closure that is given a rising number to rotate buffers by.
+/// A candidate as a closure, which is passed an increasing number to rotate buffers by.
 pub struct Variant<'a> {
     choice: Choice,
     run: Box<dyn FnMut(usize) -> Fallible<()> + 'a>,
@@ -120,59 +125,59 @@ pub struct Variant<'a> {
 }
 
 impl<'a> Variant<'a> {
-    /// A variant whose result nobody checks, unless `run` itself fails when it is wrong.
+    /// Creates a variant whose result is not verified, unless `run` itself fails if it is wrong.
     pub fn new(choice: Choice, run: impl FnMut(usize) -> Fallible<()> + 'a) -> Variant<'a> {
         Variant { choice, run: Box::new(run), verify: Box::new(|| Ok(())) }
     }
 
-    /// Checks the result after a first run.
+    /// Sets a check of the result after the first run.
     pub fn verified_by(mut self, verify: impl FnMut() -> Fallible<()> + 'a) -> Variant<'a> {
         self.verify = Box::new(verify);
         self
     }
 }
 
-/// Finds and remembers choices. Shared by threads; one tuning runs at a time. What asks it while it is being measured itself
-/// gets what is known.
+/// Finds and caches choices. Shared by threads; one tuning runs at a time. Requests from within a
+/// measurement get the cached choice or the default.
 pub struct Tuner {
     mode: AtomicU8,
     budget: Mutex<Budget>,
-    store: Store,
-    known: Mutex<HashMap<String, Arc<Record>>>,
-    /// Choices that hold whatever else is known.
-    pins: Mutex<HashMap<String, Arc<Record>>>,
-    /// Held while something is measured: two at once would measure each other.
+    store: TuningStore,
+    known: Mutex<HashMap<String, Arc<TuningRecord>>>,
+    /// Choices that take precedence over all others.
+    pins: Mutex<HashMap<String, Arc<TuningRecord>>>,
+    /// Held during a measurement: two at once would disturb each other.
     measuring: Mutex<()>,
-    /// The thread that measures.
+    /// Thread that is measuring.
     measurer: Mutex<Option<ThreadId>>,
-    /// How many want nothing from the disk any more.
-    sealed: AtomicUsize,
+    /// Number of live [`IgnoreDiskGuard`]s.
+    disk_ignored: AtomicUsize,
 }
 
-/// While it is there, choices do not come from the disk: see [`Tuner::seal`].
-pub struct Sealed<'a>(&'a Tuner);
+/// While it lives, choices are not read from disk: see [`Tuner::ignore_disk`].
+pub struct IgnoreDiskGuard<'a>(&'a Tuner);
 
-impl Drop for Sealed<'_> {
+impl Drop for IgnoreDiskGuard<'_> {
     fn drop(&mut self) {
-        self.0.sealed.fetch_sub(1, Ordering::Relaxed);
+        self.0.disk_ignored.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// While it is there, this thread measures.
-struct Turn<'a> {
+/// While it lives, this thread may measure.
+struct MeasuringGuard<'a> {
     tuner: &'a Tuner,
-    _turn: MutexGuard<'a, ()>,
+    _guard: MutexGuard<'a, ()>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for MeasuringGuard<'_> {
     fn drop(&mut self) {
         *lock(&self.tuner.measurer) = None;
     }
 }
 
 impl Tuner {
-    /// A tuner that keeps what it finds in a store.
-    pub fn new(mode: Mode, store: Store) -> Tuner {
+    /// Creates a tuner that stores its results in `store`.
+    pub fn new(mode: TuneMode, store: TuningStore) -> Tuner {
         Tuner {
             mode: AtomicU8::new(mode as u8),
             budget: Mutex::default(),
@@ -181,91 +186,95 @@ impl Tuner {
             pins: Mutex::default(),
             measuring: Mutex::default(),
             measurer: Mutex::default(),
-            sealed: AtomicUsize::new(0),
+            disk_ignored: AtomicUsize::new(0),
         }
     }
 
-    /// The tuner that the environment asks for, made on first use. Fails only where a setting cannot be read.
-    pub fn of_process() -> Result<&'static Tuner> {
+    /// Returns the tuner of the process, created from the environment on first use. Fails only if a
+    /// setting is invalid.
+    pub fn global() -> Result<&'static Tuner> {
         static TUNER: OnceLock<Result<Tuner>> = OnceLock::new();
-        let made = TUNER.get_or_init(|| {
-            let settings = crate::cache::Settings::to_open()?;
-            Ok(Tuner::new(Mode::from_environment()?, Store::open(&settings)))
+        let tuner = TUNER.get_or_init(|| {
+            let settings = crate::cache::CacheSettings::freeze()?;
+            Ok(Tuner::new(TuneMode::from_environment()?, TuningStore::open(&settings)))
         });
-        made.as_ref().map_err(crate::Error::clone)
+        tuner.as_ref().map_err(crate::Error::clone)
     }
 
-    /// The mode.
-    pub fn mode(&self) -> Mode {
+    /// Returns the mode.
+    pub fn mode(&self) -> TuneMode {
         match self.mode.load(Ordering::Relaxed) {
-            0 => Mode::Off,
-            1 => Mode::Cached,
-            _ => Mode::Tune,
+            0 => TuneMode::Off,
+            1 => TuneMode::Cached,
+            _ => TuneMode::Tune,
         }
     }
 
-    /// Sets what it may do.
-    pub fn set_mode(&self, mode: Mode) {
+    /// Sets the mode.
+    pub fn set_mode(&self, mode: TuneMode) {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// Bounds every tuning from now on.
+    /// Sets the budget of every tuning from now on.
     pub fn set_budget(&self, budget: Budget) {
         *lock(&self.budget) = budget;
     }
 
-    /// Where records are kept.
-    pub fn store(&self) -> &Store {
+    /// Returns the store of records.
+    pub fn store(&self) -> &TuningStore {
         &self.store
     }
 
-    /// Takes these choices as known, before those on disk: a resumed run uses what the first one used.
-    pub fn pin(&self, records: impl IntoIterator<Item = Record>) {
+    /// Gives these choices precedence over those on disk: a resumed run uses the choices of the
+    /// original run.
+    pub fn pin(&self, records: impl IntoIterator<Item = TuningRecord>) {
         let mut pins = lock(&self.pins);
         pins.extend(records.into_iter().map(|record| (record.key.hash(), Arc::new(record))));
     }
 
-    /// Takes no choice from the disk while the result is kept, beside those that are pinned or known: what is found there
-    /// later, or is not there any more, changes nothing. Where choices may be measured, they still are.
-    pub fn seal(&self) -> Sealed<'_> {
-        self.sealed.fetch_add(1, Ordering::Relaxed);
-        Sealed(self)
+    /// Stops reading choices from disk while the guard lives, except those already pinned or
+    /// cached, so that later changes on disk have no effect. Candidates are still measured if the
+    /// mode allows it.
+    pub fn ignore_disk(&self) -> IgnoreDiskGuard<'_> {
+        self.disk_ignored.fetch_add(1, Ordering::Relaxed);
+        IgnoreDiskGuard(self)
     }
 
-    /// Every choice this process knows, to be saved with a checkpoint.
-    pub fn known(&self) -> Vec<Record> {
-        let mut all: BTreeMap<String, Arc<Record>> = BTreeMap::new();
+    /// Returns all records that this process has used, to be saved in a checkpoint.
+    pub fn known_records(&self) -> Vec<TuningRecord> {
+        let mut all: BTreeMap<String, Arc<TuningRecord>> = BTreeMap::new();
         for map in [&self.known, &self.pins] {
             all.extend(lock(map).iter().map(|(hash, record)| (hash.clone(), record.clone())));
         }
         all.into_values().map(|record| (*record).clone()).collect()
     }
 
-    /// The choice for a key. `prepare` makes a candidate, `verify` runs it once and checks what it computed, `run`
-    /// runs it with the buffers of a rising number. Never fails: where nothing can be found, the first candidate is it.
+    /// Returns the choice for a key. `prepare` creates a candidate, `verify` runs it once and
+    /// checks the result, `run` runs it with the buffers of an increasing number. Never fails:
+    /// without any result it returns the first candidate.
     pub fn choose<P>(
         &self,
-        request: &Request<'_>,
+        request: &TuningRequest<'_>,
         timer: &mut dyn Timer,
         prepare: impl FnMut(&Choice) -> Fallible<P>,
         verify: impl FnMut(&mut P) -> Fallible<()>,
         run: impl FnMut(&mut P, usize) -> Fallible<()>,
-    ) -> Found {
-        let first = |again: bool| {
+    ) -> TuningResult {
+        let first = |retry_later: bool| {
             let choice = request.candidates.first().cloned().unwrap_or_default();
-            Found { choice, record: None, measured: false, again }
+            TuningResult { choice, record: None, measured: false, retry_later }
         };
-        if self.mode() == Mode::Off || request.candidates.is_empty() {
+        if self.mode() == TuneMode::Off || request.candidates.is_empty() {
             return first(false);
         }
         if let Some(found) = self.look_up(request) {
             return found;
         }
-        if self.mode() != Mode::Tune {
+        if self.mode() != TuneMode::Tune {
             return first(false);
         }
-        let Some(_measuring) = self.turn(request) else { return first(true) };
-        // Another thread may have found it meanwhile.
+        let Some(_measuring) = self.start_measuring(request) else { return first(true) };
+        // Another thread may have finished the same tuning in the meantime.
         if let Some(found) = self.look_up(request) {
             return found;
         }
@@ -278,23 +287,23 @@ impl Tuner {
         if let Err(reason) = self.store.put(&record)
             && self.store.folder().is_ok()
         {
-            log!(Warn, "a tuning result was not kept: {reason}");
+            log!(Warn, "a tuning result was not saved: {reason}");
         }
         let record = Arc::new(record);
         lock(&self.known).insert(request.key.hash(), record.clone());
-        Found { choice: record.chosen.clone(), record: Some(record), measured: true, again: false }
+        TuningResult { choice: record.chosen.clone(), record: Some(record), measured: true, retry_later: false }
     }
 
-    /// As [`choose`](Tuner::choose), of closures: the way to tune a kernel or function of one's own.
-    pub fn best_of(&self, key: &Key, variants: Vec<Variant<'_>>, timer: &mut dyn Timer) -> Found {
+    /// Like [`choose`](Tuner::choose), for closures: the way to tune a custom kernel or function.
+    pub fn best_of(&self, key: &TuningKey, variants: Vec<Variant<'_>>, timer: &mut dyn Timer) -> TuningResult {
         let candidates: Vec<Choice> = variants.iter().map(|variant| variant.choice.clone()).collect();
         let mut variants = variants;
-        let at = |choice: &Choice| candidates.iter().position(|c| c == choice).ok_or("an unknown candidate");
+        let index_of = |choice: &Choice| candidates.iter().position(|c| c == choice).ok_or("unknown candidate");
         let variants = std::cell::RefCell::new(&mut variants);
         self.choose(
-            &Request { key, candidates: &candidates, busy: false, waits: true },
+            &TuningRequest { key, candidates: &candidates, busy: false, may_wait: true },
             timer,
-            |choice| Ok(at(choice)?),
+            |choice| Ok(index_of(choice)?),
             |n| {
                 let variant = &mut variants.borrow_mut()[*n];
                 (variant.run)(0)?;
@@ -304,26 +313,26 @@ impl Tuner {
         )
     }
 
-    /// The turn to measure; `None` where this is not the moment.
-    fn turn(&self, request: &Request<'_>) -> Option<Turn<'_>> {
-        // What is measured may itself ask.
+    /// Acquires the right to measure; `None` if that is not possible now.
+    fn start_measuring(&self, request: &TuningRequest<'_>) -> Option<MeasuringGuard<'_>> {
+        // A measured candidate may itself call the tuner.
         let within = *lock(&self.measurer) == Some(thread::current().id());
         if request.busy || within {
             return None;
         }
-        let turn = match self.measuring.try_lock() {
-            Err(TryLockError::WouldBlock) if request.waits => lock(&self.measuring),
+        let guard = match self.measuring.try_lock() {
+            Err(TryLockError::WouldBlock) if request.may_wait => lock(&self.measuring),
             Err(TryLockError::WouldBlock) => return None,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Ok(turn) => turn,
+            Ok(guard) => guard,
         };
         *lock(&self.measurer) = Some(thread::current().id());
-        Some(Turn { tuner: self, _turn: turn })
+        Some(MeasuringGuard { tuner: self, _guard: guard })
     }
 
-    /// What is known of a key, in memory or on disk, if it is still a candidate. Where more could be measured, a record
-    /// that does not know all candidates is not enough.
-    fn look_up(&self, request: &Request<'_>) -> Option<Found> {
+    /// Looks up a key in memory, then on disk; `None` if the recorded choice is no longer a
+    /// candidate. In mode `Tune`, a record that lacks some candidates does not count.
+    fn look_up(&self, request: &TuningRequest<'_>) -> Option<TuningResult> {
         let hash = request.key.hash();
         let candidates = request.candidates;
         let pinned = lock(&self.pins).get(&hash).cloned();
@@ -333,7 +342,7 @@ impl Tuner {
                 let known = lock(&self.known).get(&hash).cloned();
                 let record = match known {
                     Some(record) => record,
-                    None if self.sealed.load(Ordering::Relaxed) > 0 => return None,
+                    None if self.disk_ignored.load(Ordering::Relaxed) > 0 => return None,
                     None => {
                         let record = Arc::new(self.store.get(request.key)?);
                         lock(&self.known).insert(hash, record.clone());
@@ -341,11 +350,11 @@ impl Tuner {
                     }
                 };
                 let tried = |choice: &Choice| record.trials.iter().any(|trial| trial.choice == *choice);
-                let complete = self.mode() != Mode::Tune || request.busy || candidates.iter().all(tried);
+                let complete = self.mode() != TuneMode::Tune || request.busy || candidates.iter().all(tried);
                 (complete && candidates.contains(&record.chosen)).then_some(record)?
             }
         };
-        Some(Found { choice: record.chosen.clone(), record: Some(record), measured: false, again: false })
+        Some(TuningResult { choice: record.chosen.clone(), record: Some(record), measured: false, retry_later: false })
     }
 }
 
@@ -353,28 +362,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tries all candidates; `None` where none works.
+/// Measures all candidates; `None` if none works.
 fn measure<P>(
-    request: &Request<'_>,
+    request: &TuningRequest<'_>,
     budget: &Budget,
     timer: &mut dyn Timer,
     mut prepare: impl FnMut(&Choice) -> Fallible<P>,
     mut verify: impl FnMut(&mut P) -> Fallible<()>,
     mut run: impl FnMut(&mut P, usize) -> Fallible<()>,
-) -> Option<Record> {
+) -> Option<TuningRecord> {
     let start_ms = timer.now_ms();
     let mut trials: Vec<Trial> = vec![];
     let mut rotation = 0;
     for (n, choice) in request.candidates.iter().enumerate() {
         let spent_ms = timer.now_ms() - start_ms;
         let best_ms = trials.iter().filter_map(Trial::median_ms).fold(f64::INFINITY, f64::min);
-        // However short the time, one candidate that works is found.
-        let outcome = if n >= budget.candidates {
-            Outcome::Skipped { reason: format!("{} candidates were tried already", budget.candidates) }
+        // However short the budget, the search continues until a candidate works.
+        let outcome = if n >= budget.max_candidates {
+            TrialOutcome::Skipped { reason: format!("the limit of {} candidates was reached", budget.max_candidates) }
         } else if spent_ms >= budget.total_ms && best_ms.is_finite() {
-            Outcome::Skipped { reason: format!("the {} ms for tuning were spent", budget.total_ms) }
+            TrialOutcome::Skipped { reason: format!("the time limit of {} ms was reached", budget.total_ms) }
         } else {
-            let mut one = || -> Fallible<Outcome> {
+            let mut one = || -> Fallible<TrialOutcome> {
                 let mut prepared = prepare(choice)?;
                 verify(&mut prepared)?;
                 let mut next = |prepared: &mut P| {
@@ -384,25 +393,25 @@ fn measure<P>(
                 next(&mut prepared)?; // warms up: caches, clocks, first-use costs
                 let mut times_ms = vec![next(&mut prepared)?];
                 while times_ms.len() < budget.runs
-                    && times_ms[0] < best_ms * budget.hopeless
+                    && times_ms[0] < best_ms * budget.give_up_ratio
                     && spent_ms + times_ms.iter().sum::<f64>() < budget.total_ms
                 {
                     times_ms.push(next(&mut prepared)?);
                 }
                 if !times_ms.iter().all(|ms| ms.is_finite()) {
-                    return Err("its time cannot be measured".into());
+                    return Err("the measured time is not finite".into());
                 }
                 times_ms.sort_by(f64::total_cmp);
                 let runs = times_ms.len();
                 let median_ms = (times_ms[(runs - 1) / 2] + times_ms[runs / 2]) / 2.0;
-                Ok(Outcome::Timed { median_ms, min_ms: times_ms[0], max_ms: times_ms[runs - 1], runs })
+                Ok(TrialOutcome::Timed { median_ms, min_ms: times_ms[0], max_ms: times_ms[runs - 1], runs })
             };
-            one().unwrap_or_else(|error| Outcome::Rejected { reason: error.to_string() })
+            one().unwrap_or_else(|error| TrialOutcome::Rejected { reason: error.to_string() })
         };
         trials.push(Trial { choice: choice.clone(), outcome });
     }
     let timed = trials.iter().filter_map(|trial| Some((trial.median_ms()?, &trial.choice)));
     let (_, chosen) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
     let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    Some(Record { key: request.key.clone(), chosen: chosen.clone(), trials, unix_time })
+    Some(TuningRecord { key: request.key.clone(), chosen: chosen.clone(), trials, unix_time })
 }

@@ -1,4 +1,4 @@
-//! Timing of a candidate's run. A trait, so that tests of the tuner need no GPU and no waiting.
+//! Timing of a candidate. A trait, so that tests of the tuner need neither a GPU nor real time.
 
 use std::time::Instant;
 
@@ -6,18 +6,18 @@ use super::Fallible;
 
 /// Measures work.
 pub trait Timer {
-    /// Runs `work` to its end and says how many milliseconds it took.
+    /// Runs `work` until it is finished and returns the time in milliseconds.
     fn time(&mut self, work: &mut dyn FnMut() -> Fallible<()>) -> Fallible<f64>;
 
-    /// Milliseconds since any fixed moment: what the time budget is measured by.
+    /// Milliseconds since a fixed moment, for the time budget.
     fn now_ms(&mut self) -> f64;
 }
 
-/// Wall-clock time of work that is done when it returns.
+/// Wall-clock time of work that is finished when it returns.
 pub struct HostTimer(Instant);
 
 impl HostTimer {
-    /// A timer.
+    /// Creates a timer.
     pub fn new() -> HostTimer {
         HostTimer(Instant::now())
     }
@@ -41,20 +41,20 @@ impl Timer for HostTimer {
     }
 }
 
-/// A timer of which each run has the device to itself: it holds what `lock` returns, and between runs others go on.
-pub struct Exclusive<T, L> {
+/// Creates an exclusive timer.
+pub struct ExclusiveTimer<T, L> {
     timer: T,
     lock: L,
 }
 
-impl<T: Timer, G, L: Fn() -> G> Exclusive<T, L> {
-    /// A timer whose runs are exclusive.
-    pub fn new(timer: T, lock: L) -> Exclusive<T, L> {
-        Exclusive { timer, lock }
+impl<T: Timer, G, L: Fn() -> G> ExclusiveTimer<T, L> {
+    /// Creates an exclusive timer.
+    pub fn new(timer: T, lock: L) -> ExclusiveTimer<T, L> {
+        ExclusiveTimer { timer, lock }
     }
 }
 
-impl<T: Timer, G, L: Fn() -> G> Timer for Exclusive<T, L> {
+impl<T: Timer, G, L: Fn() -> G> Timer for ExclusiveTimer<T, L> {
     fn time(&mut self, work: &mut dyn FnMut() -> Fallible<()>) -> Fallible<f64> {
         let _exclusive = (self.lock)();
         self.timer.time(work)

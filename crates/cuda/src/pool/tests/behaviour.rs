@@ -1,4 +1,4 @@
-//! What the pool does, case by case.
+//! Behaviour of the pool, case by case.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use super::fake::{Fake, MIB};
 use super::model::{all_returned, inspect};
 use crate::Error;
 use crate::pool::debug::POISON;
-use crate::pool::{Block, Class, Pool, State, Stream, Tag};
+use crate::pool::{BlockState, Pool, PoolBlock, SizeClass, StreamId, Tag};
 
-const S0: Stream = Stream(0);
-const S1: Stream = Stream(1);
-const S2: Stream = Stream(2);
+const S0: StreamId = StreamId(0);
+const S1: StreamId = StreamId(1);
+const S2: StreamId = StreamId(2);
 
 fn pool(capacity: u64) -> (Arc<Fake>, Pool) {
     let fake = Arc::new(Fake::new(capacity));
     (fake.clone(), Pool::new(fake))
 }
 
-fn alloc(pool: &Pool, bytes: u64, stream: Stream) -> Block {
+fn alloc(pool: &Pool, bytes: u64, stream: StreamId) -> PoolBlock {
     pool.alloc(bytes, stream, Tag::default()).unwrap()
 }
 
@@ -29,46 +29,46 @@ fn pools_are_shared_between_threads() {
 }
 
 #[test]
-fn a_block_of_another_pool_is_refused_though_all_its_numbers_are_the_same() {
+fn a_block_of_another_pool_is_rejected_even_if_all_its_fields_match() {
     let ((_, ours), (_, theirs)) = (pool(100 * MIB), pool(100 * MIB));
     let [block, other] = [&ours, &theirs].map(|pool| alloc(pool, 1000, S0));
     assert_eq!((block.address(), block.serial, block.slot), (other.address(), other.serial, other.slot));
-    for refused in [ours.free(other), ours.used_on(&other, S1)] {
-        assert!(matches!(refused, Err(Error::NotAllocated { .. })), "{refused:?}");
+    for rejected in [ours.free(other), ours.record_stream(&other, S1)] {
+        assert!(matches!(rejected, Err(Error::NotAllocated { .. })), "{rejected:?}");
     }
     assert_eq!(ours.stats().allocated, 1024);
     ours.free(block).unwrap();
 }
 
 #[test]
-fn sizes_choose_block_and_segment() {
-    // bytes asked, block, segment, class
+fn the_request_size_determines_block_and_segment() {
+    // requested bytes, block, segment, class
     let rows = [
-        (0, 512, 2 * MIB, Class::Small),
-        (1, 512, 2 * MIB, Class::Small),
-        (512, 512, 2 * MIB, Class::Small),
-        (513, 1024, 2 * MIB, Class::Small),
-        (MIB, MIB, 2 * MIB, Class::Small),
-        (MIB + 1, MIB + 512, 20 * MIB, Class::Large),
-        (10 * MIB - 512, 10 * MIB - 512, 20 * MIB, Class::Large),
-        (10 * MIB, 10 * MIB, 10 * MIB, Class::Large),
-        // What is left over is of no use to large requests: it stays with the block.
-        (11 * MIB + 1, 12 * MIB, 12 * MIB, Class::Large),
-        (33 * MIB, 34 * MIB, 34 * MIB, Class::Large),
+        (0, 512, 2 * MIB, SizeClass::Small),
+        (1, 512, 2 * MIB, SizeClass::Small),
+        (512, 512, 2 * MIB, SizeClass::Small),
+        (513, 1024, 2 * MIB, SizeClass::Small),
+        (MIB, MIB, 2 * MIB, SizeClass::Small),
+        (MIB + 1, MIB + 512, 20 * MIB, SizeClass::Large),
+        (10 * MIB - 512, 10 * MIB - 512, 20 * MIB, SizeClass::Large),
+        (10 * MIB, 10 * MIB, 10 * MIB, SizeClass::Large),
+        // A remainder that no large request could use stays with the block.
+        (11 * MIB + 1, 12 * MIB, 12 * MIB, SizeClass::Large),
+        (33 * MIB, 34 * MIB, 34 * MIB, SizeClass::Large),
     ];
-    for (asked, block, segment, class) in rows {
+    for (requested, block, segment, class) in rows {
         let (_, pool) = pool(100 * MIB);
-        alloc(&pool, asked, S0);
+        alloc(&pool, requested, S0);
         let snapshot = pool.snapshot();
         let found = &snapshot.segments[0];
-        let wanted = (block, segment, class);
-        assert_eq!((found.blocks[0].bytes, found.bytes, found.class), wanted, "for {asked} bytes");
-        assert_eq!((snapshot.stats.requested, snapshot.stats.allocated), (asked, block));
+        let expected = (block, segment, class);
+        assert_eq!((found.blocks[0].bytes, found.bytes, found.class), expected, "for {requested} bytes");
+        assert_eq!((snapshot.stats.requested, snapshot.stats.allocated), (requested, block));
     }
 }
 
 #[test]
-fn the_same_stream_reuses_at_once_and_others_never() {
+fn only_the_same_stream_reuses_immediately() {
     let (fake, pool) = pool(100 * MIB);
     let first = alloc(&pool, 1000, S0);
     fake.launch(S0, first.address(), 1000);
@@ -79,9 +79,9 @@ fn the_same_stream_reuses_at_once_and_others_never() {
 }
 
 #[test]
-fn the_best_fit_is_taken_and_neighbours_merge() {
+fn the_best_fit_is_used_and_neighbours_merge() {
     let (_, pool) = pool(100 * MIB);
-    let blocks: Vec<Block> = [4096, 512, 2048, 512, 8192].iter().map(|&bytes| alloc(&pool, bytes, S0)).collect();
+    let blocks: Vec<PoolBlock> = [4096, 512, 2048, 512, 8192].iter().map(|&bytes| alloc(&pool, bytes, S0)).collect();
     for at in [0, 2, 4] {
         pool.free(blocks[at]).unwrap();
     }
@@ -91,11 +91,11 @@ fn the_best_fit_is_taken_and_neighbours_merge() {
 }
 
 #[test]
-fn used_elsewhere_waits_for_every_stream() {
+fn a_block_waits_for_every_stream_that_used_it() {
     let (fake, pool) = pool(100 * MIB);
     let block = alloc(&pool, 1000, S0);
     for stream in [S0, S1, S2] {
-        pool.used_on(&block, stream).unwrap();
+        pool.record_stream(&block, stream).unwrap();
         fake.launch(stream, block.address(), 1000);
     }
     pool.free(block).unwrap();
@@ -114,7 +114,7 @@ fn used_elsewhere_waits_for_every_stream() {
 fn scarce_memory_waits_for_other_streams_before_it_fails() {
     let (fake, pool) = pool(20 * MIB);
     let block = alloc(&pool, 20 * MIB, S0);
-    pool.used_on(&block, S1).unwrap();
+    pool.record_stream(&block, S1).unwrap();
     fake.launch(S1, block.address(), 1);
     pool.free(block).unwrap();
     assert_eq!(alloc(&pool, 20 * MIB, S0).address(), block.address());
@@ -122,7 +122,7 @@ fn scarce_memory_waits_for_other_streams_before_it_fails() {
 }
 
 #[test]
-fn scarce_memory_takes_the_cache_of_other_streams() {
+fn scarce_memory_releases_the_cache_of_other_streams() {
     let (_, pool) = pool(20 * MIB);
     let block = alloc(&pool, 20 * MIB, S0);
     pool.free(block).unwrap();
@@ -132,14 +132,14 @@ fn scarce_memory_takes_the_cache_of_other_streams() {
 }
 
 #[test]
-fn a_shared_segment_that_does_not_fit_gives_way_to_one_that_does() {
+fn a_dedicated_segment_is_tried_if_a_shared_one_does_not_fit() {
     let (_, pool) = pool(5 * MIB);
     alloc(&pool, 3 * MIB, S0);
     assert_eq!(pool.stats().reserved, 4 * MIB);
 }
 
 #[test]
-fn a_small_request_takes_from_a_large_segment_rather_than_fail() {
+fn a_small_request_uses_a_large_segment_rather_than_fail() {
     let (fake, pool) = pool(20 * MIB);
     let large = alloc(&pool, 3 * MIB, S0);
     assert_eq!(alloc(&pool, 100, S0).address(), large.address() + 3 * MIB);
@@ -148,21 +148,21 @@ fn a_small_request_takes_from_a_large_segment_rather_than_fail() {
 }
 
 #[test]
-fn handles_are_good_for_one_free() {
+fn a_block_can_be_freed_once() {
     let (_, pool) = pool(100 * MIB);
     let block = alloc(&pool, 10, S0);
     pool.free(block).unwrap();
     let again = alloc(&pool, 10, S0);
     assert_eq!(again.address(), block.address());
     assert!(matches!(pool.free(block), Err(Error::NotAllocated { .. })), "the address is in use, the handle is old");
-    assert!(matches!(pool.used_on(&block, S1), Err(Error::NotAllocated { .. })));
+    assert!(matches!(pool.record_stream(&block, S1), Err(Error::NotAllocated { .. })));
     pool.free(again).unwrap();
     let text = pool.free(again).unwrap_err().to_string();
-    assert!(text.contains("freed already"), "{text}");
+    assert!(text.contains("already freed"), "{text}");
 }
 
 #[test]
-fn statistics_tell_present_and_past() {
+fn statistics_count_current_and_total_values() {
     let (_, pool) = pool(100 * MIB);
     let (a, b) = (alloc(&pool, MIB, S0), alloc(&pool, 1000, S0));
     pool.free(a).unwrap();
@@ -182,7 +182,7 @@ fn statistics_tell_present_and_past() {
 }
 
 #[test]
-fn warming_reserves_and_counts_nothing() {
+fn warm_reserves_segments_without_counting_allocations() {
     let (fake, pool) = pool(100 * MIB);
     pool.warm(&[MIB, MIB, 30 * MIB], S0).unwrap();
     let stats = pool.stats();
@@ -192,12 +192,12 @@ fn warming_reserves_and_counts_nothing() {
     let blocks = [alloc(&pool, 30 * MIB, S0), alloc(&pool, MIB, S0), alloc(&pool, MIB, S0)];
     assert_eq!(fake.gpu().reservations, reservations);
     blocks.into_iter().for_each(|block| pool.free(block).unwrap());
-    assert!(matches!(pool.warm(&[1000 * MIB], S0), Err(Error::Exhausted(_))));
+    assert!(matches!(pool.warm(&[1000 * MIB], S0), Err(Error::OutOfMemory(_))));
     inspect(&pool, &fake).unwrap();
 }
 
 #[test]
-fn debug_mode_finds_writes_past_the_end_and_poisons_what_is_free() {
+fn debug_mode_detects_overruns_and_poisons_free_memory() {
     let fake = Arc::new(Fake::with_memory(100 * MIB));
     let pool = Pool::new(fake.clone());
     pool.set_debug(true);
@@ -207,7 +207,7 @@ fn debug_mode_finds_writes_past_the_end_and_poisons_what_is_free() {
     pool.free(block).unwrap();
     assert_eq!(fake.read(block.address(), 1000), [POISON; 1000]);
 
-    // A block that fills its grain has a guard too.
+    // A block without rounding has a guard too.
     for bytes in [1000, 512] {
         let block = pool.alloc(bytes, S0, tag).unwrap();
         fake.write(block.address() + bytes + 3, &[7]);
@@ -216,12 +216,12 @@ fn debug_mode_finds_writes_past_the_end_and_poisons_what_is_free() {
         assert!(matches!(error, Error::Overrun { offset: 3, .. }), "{text}");
         assert!(text.contains("layers.3") && text.contains("behaviour.rs"), "{text}");
     }
-    assert_eq!(pool.stats().live_blocks, 0, "the block is back all the same");
+    assert_eq!(pool.stats().live_blocks, 0, "the block is freed anyway");
     inspect(&pool, &fake).unwrap();
 
-    // What another stream reads is poisoned only once it is done.
+    // A block that another stream reads is poisoned only after that.
     let block = pool.alloc(1000, S0, tag).unwrap();
-    pool.used_on(&block, S1).unwrap();
+    pool.record_stream(&block, S1).unwrap();
     fake.write(block.address(), &[1; 1000]);
     fake.launch(S1, block.address(), 1000);
     pool.free(block).unwrap();
@@ -236,12 +236,12 @@ fn a_snapshot_shows_every_block() {
     let (fake, pool) = pool(100 * MIB);
     let block = pool.alloc(1000, S0, pool.tag("weights")).unwrap();
     let pending = alloc(&pool, 2000, S0);
-    pool.used_on(&pending, S1).unwrap();
+    pool.record_stream(&pending, S1).unwrap();
     fake.launch(S1, pending.address(), 2000);
     pool.free(pending).unwrap();
     let snapshot = pool.snapshot();
-    let states: Vec<State> = snapshot.segments[0].blocks.iter().map(|block| block.state).collect();
-    assert_eq!(states, [State::Live, State::Pending, State::Free]);
+    let states: Vec<BlockState> = snapshot.segments[0].blocks.iter().map(|block| block.state).collect();
+    assert_eq!(states, [BlockState::Live, BlockState::Pending, BlockState::Free]);
 
     let json: serde_json::Value = serde_json::from_str(&snapshot.to_json()).unwrap();
     assert_eq!((&json["version"], &json["device"]), (&1.into(), &"fake:0".into()));
@@ -261,22 +261,22 @@ fn a_snapshot_shows_every_block() {
 }
 
 #[test]
-fn dropping_the_pool_returns_everything_after_its_use() {
+fn dropping_the_pool_releases_everything_after_its_use() {
     let (fake, pool) = pool(100 * MIB);
     let live = alloc(&pool, 3 * MIB, S0);
-    pool.used_on(&live, S2).unwrap();
+    pool.record_stream(&live, S2).unwrap();
     fake.launch(S2, live.address(), 3 * MIB);
     let pending = alloc(&pool, 100, S1);
-    pool.used_on(&pending, S0).unwrap();
+    pool.record_stream(&pending, S0).unwrap();
     fake.launch(S0, pending.address(), 100);
     pool.free(pending).unwrap();
     drop(pool);
     all_returned(&fake).unwrap();
 }
 
-/// Real threads at full speed: each writes its own mark over the blocks that it holds.
+/// Real threads without a scheduler: each marks the blocks that it holds.
 #[test]
-fn threads_at_full_speed_never_hold_the_same_bytes() {
+fn concurrent_threads_never_hold_the_same_bytes() {
     let fake = Arc::new(Fake::new(256 * MIB));
     let pool = Pool::new(fake.clone());
     let owners: Vec<std::sync::atomic::AtomicU64> = (0..256 * MIB / 512).map(|_| Default::default()).collect();
@@ -285,17 +285,17 @@ fn threads_at_full_speed_never_hold_the_same_bytes() {
             let (pool, owners) = (&pool, &owners);
             scope.spawn(move || {
                 let mut random = Random(thread);
-                let mut held: Vec<Block> = vec![];
-                let grains = |block: &Block| {
+                let mut held: Vec<PoolBlock> = vec![];
+                let grains = |block: &PoolBlock| {
                     let first = (block.address() - (1 << 30)) / 512;
                     &owners[first as usize..][..block.bytes().div_ceil(512) as usize]
                 };
                 let order = std::sync::atomic::Ordering::Relaxed;
                 for _ in 0..20_000 {
                     if held.len() < 20 && random.below(2) == 0 {
-                        let most = if random.below(50) == 0 { 4 * MIB } else { 16 << 10 };
-                        let bytes = 1 + random.below(most);
-                        let block = alloc(pool, bytes, Stream(random.below(2) as u32));
+                        let max = if random.below(50) == 0 { 4 * MIB } else { 16 << 10 };
+                        let bytes = 1 + random.below(max);
+                        let block = alloc(pool, bytes, StreamId(random.below(2) as u32));
                         for grain in grains(&block) {
                             assert_eq!(grain.swap(thread, order), 0, "{block:x?} is held twice");
                         }

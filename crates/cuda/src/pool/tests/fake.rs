@@ -1,16 +1,16 @@
-//! A GPU of the imagination: streams that finish when told to, memory that runs out, calls that fail on demand. It
-//! notes every use of memory that a real one would be spoilt by.
+//! Fake GPU: streams that advance on request, memory that runs out, calls that fail on demand. It
+//! records every use that would corrupt memory on a real one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::pool::{Backing, Event, Stream};
+use crate::pool::{Backing, EventId, StreamId};
 use crate::{Error, Result};
 
 pub const MIB: u64 = 1 << 20;
 
-/// A call of the backing that can be made to fail.
+/// A call of the backing that can fail on demand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     Reserve,
@@ -27,7 +27,8 @@ impl Call {
         [Call::Reserve, Call::Release, Call::Record, Call::Finished, Call::Wait, Call::Fill, Call::Difference];
 }
 
-/// Which call fails: the `nth` of its kind, from 0. A reservation fails for lack of memory unless it is to be an error.
+/// Call that fails: the `nth` of its kind, from 0. A failing reservation is out of memory unless
+/// `as_error` is set.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
     pub call: Call,
@@ -37,13 +38,13 @@ pub struct Failure {
 
 #[derive(Default, Clone, Copy)]
 struct Progress {
-    given: u64,
+    submitted: u64,
     done: u64,
 }
 
 struct Work {
     bytes: Range<u64>,
-    stream: Stream,
+    stream: StreamId,
     number: u64,
 }
 
@@ -54,13 +55,13 @@ pub struct Gpu {
     pub releases: u64,
     pub failure: Option<Failure>,
     pub failed: bool,
-    /// What a real GPU would have been spoilt by.
+    /// Uses that would corrupt memory on a real GPU.
     pub violations: Vec<String>,
     pub calls: [usize; Call::ALL.len()],
-    streams: BTreeMap<Stream, Progress>,
+    streams: BTreeMap<StreamId, Progress>,
     works: Vec<Work>,
-    events: Vec<Option<(Stream, u64)>>,
-    /// Contents of segments, where a test looks at them.
+    events: Vec<Option<(StreamId, u64)>>,
+    /// Contents of segments, if the test needs them.
     memory: Option<BTreeMap<u64, Vec<u8>>>,
 }
 
@@ -94,16 +95,16 @@ impl Fake {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Gives a stream work that uses memory.
-    pub fn launch(&self, stream: Stream, address: u64, bytes: u64) {
+    /// Enqueues work that uses memory.
+    pub fn launch(&self, stream: StreamId, address: u64, bytes: u64) {
         self.gpu().launch(stream, address, bytes);
     }
 
-    /// Lets a stream get on with its work.
-    pub fn finish(&self, stream: Stream, count: u64) {
+    /// Finishes `count` pieces of work of a stream.
+    pub fn finish(&self, stream: StreamId, count: u64) {
         let mut gpu = self.gpu();
         let progress = gpu.streams.entry(stream).or_default();
-        let done = (progress.done + count).min(progress.given);
+        let done = (progress.done + count).min(progress.submitted);
         gpu.complete(stream, done);
     }
 
@@ -125,19 +126,19 @@ impl Gpu {
         self.events.iter().flatten().count()
     }
 
-    /// Work of a stream other than `stream` that is not done and uses some of these bytes.
-    pub fn foreign_work(&self, bytes: &Range<u64>, stream: Stream) -> Option<Stream> {
+    /// Returns a stream other than `stream` with unfinished work on some of these bytes.
+    pub fn foreign_work(&self, bytes: &Range<u64>, stream: StreamId) -> Option<StreamId> {
         let overlaps = |work: &&Work| work.bytes.start < bytes.end && bytes.start < work.bytes.end;
         self.works.iter().filter(overlaps).find(|work| work.stream != stream).map(|work| work.stream)
     }
 
-    fn launch(&mut self, stream: Stream, address: u64, bytes: u64) {
+    fn launch(&mut self, stream: StreamId, address: u64, bytes: u64) {
         let progress = self.streams.entry(stream).or_default();
-        progress.given += 1;
-        self.works.push(Work { bytes: address..address + bytes, stream, number: progress.given });
+        progress.submitted += 1;
+        self.works.push(Work { bytes: address..address + bytes, stream, number: progress.submitted });
     }
 
-    fn complete(&mut self, stream: Stream, done: u64) {
+    fn complete(&mut self, stream: StreamId, done: u64) {
         let progress = self.streams.entry(stream).or_default();
         progress.done = progress.done.max(done);
         let done = progress.done;
@@ -152,15 +153,15 @@ impl Gpu {
         fails
     }
 
-    fn event(&mut self, event: Event) -> (Stream, u64) {
+    fn event(&mut self, event: EventId) -> (StreamId, u64) {
         let found = self.events.get(event.0 as usize).copied().flatten();
         if found.is_none() {
-            self.violations.push(format!("{event:?} is asked about but not open"));
+            self.violations.push(format!("{event:?} is queried but not open"));
         }
         found.unwrap_or_default()
     }
 
-    /// The memory must lie in one segment.
+    /// Records a violation unless the memory lies in one segment.
     fn inside(&mut self, address: u64, bytes: u64) {
         let segment = self.segments.range(..=address).next_back();
         if segment.is_none_or(|(start, size)| address + bytes > start + size) {
@@ -175,8 +176,8 @@ impl Gpu {
     }
 }
 
-fn refused(call: &'static str) -> Error {
-    Error::Driver { call, code: 999, name: "FAKE_ERROR".into(), text: "told to fail".into() }
+fn fake_error(call: &'static str) -> Error {
+    Error::Driver { call, code: 999, name: "FAKE_ERROR".into(), text: "injected failure".into() }
 }
 
 impl Backing for Fake {
@@ -196,12 +197,13 @@ impl Backing for Fake {
     fn reserve(&self, bytes: u64) -> Result<Option<u64>> {
         let mut gpu = self.gpu();
         if gpu.fails(Call::Reserve) {
-            return if gpu.failure.is_some_and(|f| f.as_error) { Err(refused("reserve")) } else { Ok(None) };
+            return if gpu.failure.is_some_and(|f| f.as_error) { Err(fake_error("reserve")) } else { Ok(None) };
         }
         if bytes > gpu.capacity - gpu.held() {
             return Ok(None);
         }
-        // The lowest gap: segments often touch, so that a merge across their border would be seen.
+        // The lowest gap: segments are often adjacent, so that a merge across their border would be
+        // detected.
         let mut address = 1 << 30;
         for (&start, &size) in &gpu.segments {
             if start - address >= bytes {
@@ -217,10 +219,10 @@ impl Backing for Fake {
         Ok(Some(address))
     }
 
-    fn release(&self, address: u64, bytes: u64, stream: Stream) -> Result<()> {
+    fn release(&self, address: u64, bytes: u64, stream: StreamId) -> Result<()> {
         let mut gpu = self.gpu();
-        let given = gpu.streams.entry(stream).or_default().given;
-        gpu.complete(stream, given);
+        let submitted = gpu.streams.entry(stream).or_default().submitted;
+        gpu.complete(stream, submitted);
         if let Some(other) = gpu.foreign_work(&(address..address + bytes), stream) {
             gpu.violations.push(format!("segment {address:#x} is released while {other:?} uses it"));
         }
@@ -231,43 +233,43 @@ impl Backing for Fake {
         if let Some(memory) = &mut gpu.memory {
             memory.remove(&address);
         }
-        if gpu.fails(Call::Release) { Err(refused("release")) } else { Ok(()) }
+        if gpu.fails(Call::Release) { Err(fake_error("release")) } else { Ok(()) }
     }
 
-    fn record(&self, stream: Stream) -> Result<Event> {
+    fn record(&self, stream: StreamId) -> Result<EventId> {
         let mut gpu = self.gpu();
         if gpu.fails(Call::Record) {
-            return Err(refused("record"));
+            return Err(fake_error("record"));
         }
-        let given = gpu.streams.entry(stream).or_default().given;
+        let submitted = gpu.streams.entry(stream).or_default().submitted;
         let at = gpu.events.iter().position(|event| event.is_none()).unwrap_or_else(|| {
             gpu.events.push(None);
             gpu.events.len() - 1
         });
-        gpu.events[at] = Some((stream, given));
-        Ok(Event(at as u32))
+        gpu.events[at] = Some((stream, submitted));
+        Ok(EventId(at as u32))
     }
 
-    fn finished(&self, event: Event) -> Result<bool> {
+    fn is_done(&self, event: EventId) -> Result<bool> {
         let mut gpu = self.gpu();
         if gpu.fails(Call::Finished) {
-            return Err(refused("finished"));
+            return Err(fake_error("finished"));
         }
         let (stream, number) = gpu.event(event);
         Ok(gpu.streams.entry(stream).or_default().done >= number)
     }
 
-    fn wait(&self, event: Event) -> Result<()> {
+    fn wait(&self, event: EventId) -> Result<()> {
         let mut gpu = self.gpu();
         if gpu.fails(Call::Wait) {
-            return Err(refused("wait"));
+            return Err(fake_error("wait"));
         }
         let (stream, number) = gpu.event(event);
         gpu.complete(stream, number);
         Ok(())
     }
 
-    fn retire(&self, event: Event) {
+    fn retire(&self, event: EventId) {
         let mut gpu = self.gpu();
         gpu.event(event);
         if let Some(event) = gpu.events.get_mut(event.0 as usize) {
@@ -275,10 +277,10 @@ impl Backing for Fake {
         }
     }
 
-    fn fill(&self, address: u64, bytes: u64, value: u8, stream: Stream) -> Result<()> {
+    fn fill(&self, address: u64, bytes: u64, value: u8, stream: StreamId) -> Result<()> {
         let mut gpu = self.gpu();
         if gpu.fails(Call::Fill) {
-            return Err(refused("fill"));
+            return Err(fake_error("fill"));
         }
         gpu.inside(address, bytes);
         if let Some(other) = gpu.foreign_work(&(address..address + bytes), stream) {
@@ -291,14 +293,14 @@ impl Backing for Fake {
         Ok(())
     }
 
-    fn first_difference(&self, address: u64, bytes: u64, value: u8, stream: Stream) -> Result<Option<u64>> {
+    fn first_difference(&self, address: u64, bytes: u64, value: u8, stream: StreamId) -> Result<Option<u64>> {
         let mut gpu = self.gpu();
         if gpu.fails(Call::Difference) {
-            return Err(refused("first_difference"));
+            return Err(fake_error("first_difference"));
         }
         gpu.inside(address, bytes);
-        let given = gpu.streams.entry(stream).or_default().given;
-        gpu.complete(stream, given);
+        let submitted = gpu.streams.entry(stream).or_default().submitted;
+        gpu.complete(stream, submitted);
         if gpu.memory.is_none() {
             return Ok(None);
         }

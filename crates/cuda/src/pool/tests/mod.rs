@@ -1,5 +1,5 @@
-//! The pool without a GPU: a made-up backing (`fake.rs`), a model that every step is checked against (`model.rs`), and
-//! an explorer of all interleavings (`schedule.rs`).
+//! Tests of the pool without a GPU: a fake backing (`fake.rs`), a model that checks every step
+//! (`model.rs`), and an explorer of all thread interleavings (`schedule.rs`).
 
 mod behaviour;
 mod callbacks;

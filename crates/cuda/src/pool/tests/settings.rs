@@ -1,4 +1,4 @@
-//! Limits, and sizes as people write them.
+//! Limits, and parsing of sizes.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use super::fake::{Fake, MIB};
 use bornite_support::{format_bytes, parse_bytes};
 
 use crate::Error;
-use crate::pool::{Cap, Pool, Stream, Tag};
+use crate::pool::{Cap, Pool, StreamId, Tag};
 
-const S0: Stream = Stream(0);
+const S0: StreamId = StreamId(0);
 
 fn pool(capacity: u64) -> Pool {
     Pool::new(Arc::new(Fake::new(capacity)))
 }
 
 #[test]
-fn sizes_are_read_as_people_write_them() {
+fn sizes_are_parsed() {
     let rows = [
         ("0", 0),
         ("4096", 4096),
@@ -34,25 +34,25 @@ fn sizes_are_read_as_people_write_them() {
     for (text, bytes) in rows {
         assert_eq!(parse_bytes(text).unwrap(), bytes, "{text}");
     }
-    let wrong = [
+    let invalid = [
         ("", "does not begin with a number"),
         ("GB", "does not begin with a number"),
         (".", "does not begin with a number"),
         ("-1GB", "negative"),
-        ("1.2.3k", "more than one point"),
+        ("1.2.3k", "more than one decimal point"),
         ("2 parsecs", "'parsecs' is not a unit"),
         ("1e9", "'e9' is not a unit"),
-        ("99999999999999999999", "larger than any memory"),
-        ("99999999 TB", "larger than any memory"),
+        ("99999999999999999999", "too large"),
+        ("99999999 TB", "too large"),
     ];
-    for (text, what) in wrong {
+    for (text, what) in invalid {
         let error = parse_bytes(text).unwrap_err().to_string();
         assert!(error.contains(what) && error.contains("such as 512MB"), "{text}: {error}");
     }
 }
 
 #[test]
-fn sizes_are_written_in_the_largest_unit_they_fill() {
+fn sizes_are_formatted_in_the_largest_unit() {
     let rows = [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (3 << 29, "1.50 GiB"), (1 << 41, "2.00 TiB")];
     for (bytes, text) in rows {
         assert_eq!(format_bytes(bytes), text);
@@ -60,39 +60,39 @@ fn sizes_are_written_in_the_largest_unit_they_fill() {
 }
 
 #[test]
-fn fractions_outside_of_0_to_1_are_refused() {
+fn fractions_outside_of_0_to_1_are_rejected() {
     let pool = pool(100 * MIB);
     for fraction in [-0.1, 1.0001, f64::NAN, f64::INFINITY] {
         let error = pool.set_fraction(fraction).unwrap_err();
-        assert!(matches!(error, Error::Support(bornite_support::Error::BadFraction { .. })), "{error}");
+        assert!(matches!(error, Error::Support(bornite_support::Error::InvalidFraction { .. })), "{error}");
         assert!(error.to_string().contains("between 0 and 1"), "{error}");
     }
-    assert_eq!(pool.limits().fraction, 1.0, "a refused one changes nothing");
+    assert_eq!(pool.limits().fraction, 1.0, "a rejected value changes nothing");
     for fraction in [0.0, 0.7, 1.0] {
         pool.set_fraction(fraction).unwrap();
     }
 }
 
 #[test]
-fn the_smaller_limit_holds_and_is_named() {
+fn the_smaller_limit_applies_and_is_reported() {
     let pool = pool(100 * MIB);
-    let shortage = |bytes| match pool.alloc(bytes, S0, Tag::default()) {
-        Err(Error::Exhausted(shortage)) => *shortage,
+    let report = |bytes| match pool.alloc(bytes, S0, Tag::default()) {
+        Err(Error::OutOfMemory(report)) => *report,
         other => panic!("{other:?}"),
     };
-    assert_eq!(shortage(101 * MIB).cap, Cap::Device);
+    assert_eq!(report(101 * MIB).cap, Cap::Device);
     pool.set_fraction(0.5).unwrap();
-    assert_eq!((shortage(51 * MIB).cap, shortage(51 * MIB).cap_bytes), (Cap::Fraction(0.5), 50 * MIB));
+    assert_eq!((report(51 * MIB).cap, report(51 * MIB).cap_bytes), (Cap::Fraction(0.5), 50 * MIB));
     pool.set_limit(Some(30 * MIB)).unwrap();
-    assert_eq!((shortage(40 * MIB).cap, shortage(40 * MIB).cap_bytes), (Cap::Bytes, 30 * MIB));
+    assert_eq!((report(40 * MIB).cap, report(40 * MIB).cap_bytes), (Cap::Bytes, 30 * MIB));
     pool.set_fraction(0.0).unwrap();
-    assert_eq!(shortage(1).cap, Cap::Fraction(0.0));
+    assert_eq!(report(1).cap, Cap::Fraction(0.0));
     pool.set_fraction(1.0).unwrap();
     pool.alloc(30 * MIB, S0, Tag::default()).unwrap();
 }
 
 #[test]
-fn a_lower_limit_gives_back_what_is_cached_and_keeps_what_is_used() {
+fn a_lower_limit_releases_cached_memory_only() {
     let pool = pool(100 * MIB);
     let (a, b) = (pool.alloc(20 * MIB, S0, Tag::default()).unwrap(), pool.alloc(10 * MIB, S0, Tag::default()).unwrap());
     pool.free(b).unwrap();
@@ -104,7 +104,7 @@ fn a_lower_limit_gives_back_what_is_cached_and_keeps_what_is_used() {
 }
 
 #[test]
-fn the_cache_limit_bounds_what_is_kept() {
+fn the_cache_limit_bounds_free_memory() {
     let pool = pool(200 * MIB);
     pool.set_cache_limit(Some(32 * MIB)).unwrap();
     let blocks = [10, 20, 30, 40].map(|n| pool.alloc(n * MIB, S0, Tag::default()).unwrap());
@@ -112,7 +112,7 @@ fn the_cache_limit_bounds_what_is_kept() {
         pool.free(block).unwrap();
         assert!(pool.stats().free <= 32 * MIB);
     }
-    // 10 + 20 stay; 30 and 40 are each too many, and giving back just them is enough.
+    // 10 + 20 stay cached; 30 and 40 each exceed the limit, and releasing just those is enough.
     assert_eq!(pool.stats().free, 30 * MIB);
     pool.set_cache_limit(Some(0)).unwrap();
     assert_eq!(pool.stats().reserved, 0);

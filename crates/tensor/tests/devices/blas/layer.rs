@@ -61,7 +61,7 @@ pub fn factors_and_algorithms(_: Device) -> Outcome {
     // One for aligned operands must not run over others, which the library does not check.
     let unaligned = Matmul { a: Operand { alignment: 4, ..matmul.a }, ..matmul };
     let refused = Plan::with_algorithm(&device, &unaligned, &first.algorithm()).err().ok_or("a plan")?;
-    assert!(refused.to_string().contains("bytes, here [4, 256, 256]"), "{refused}");
+    assert!(refused.to_string().contains("bytes, found [4, 256, 256]"), "{refused}");
     let same = (Plan::cached(&device, &matmul)?, Plan::cached(&device, &matmul)?);
     assert!(Arc::ptr_eq(&same.0, &same.1), "equal products share a plan");
     Ok(())
@@ -89,7 +89,7 @@ pub fn captured_products(_: Device) -> Outcome {
         let other = Matmul::new(3, 3, 3, Element::F32);
         Graph::capture::<bornite_cuda::Error>(&device, vec![], || Plan::new(&device, &other).map(drop))
     };
-    assert!(planned.err().is_some_and(|e| e.to_string().contains("cannot be part of a CUDA graph")));
+    assert!(planned.err().is_some_and(|e| e.to_string().contains("is not possible during the capture of a CUDA graph")));
     Ok(())
 }
 
@@ -177,7 +177,7 @@ fn epilogues_of(element: Element, tolerance: f64) -> Result<(), Refused> {
     with_aux.run(&Call { bias: Some((&bias, 0)), aux: Some((&aux, 0)), ..call })?;
     near("gelu beside what it was given", &d, &gelus)?;
     near("what gelu was given", &aux, &before)?;
-    if !with_aux.run(&call).is_err_and(|e| e.to_string().contains("lacks its bias")) {
+    if !with_aux.run(&call).is_err_and(|e| e.to_string().contains("needs a bias or an auxiliary matrix")) {
         return Err(Refused::Wrong("an epilogue ran without its bias".into()));
     }
     plan(Epilogue::Dgelu)?.run(&Call { aux: Some((&aux, 0)), ..call })?;
@@ -201,12 +201,12 @@ pub fn wrong_calls_are_refused(_: Device) -> Outcome {
         let text = plan.run(call).map_or_else(|e| e.to_string(), |()| "it ran".into());
         assert!(text.contains(words) && text.contains("CUBLAS_STATUS_INVALID_VALUE"), "{words}: {text}");
     };
-    refused(&Call::new((&short, 0), (&full, 0), (&d, 0)), "A takes 64 bytes, its buffer has 60");
-    refused(&Call::new((&full, 0), (&full, 4), (&d, 0)), "B takes 64 bytes, its buffer has 60");
+    refused(&Call::new((&short, 0), (&full, 0), (&d, 0)), "A needs 64 bytes, but its buffer has 60");
+    refused(&Call::new((&full, 0), (&full, 4), (&d, 0)), "B needs 64 bytes, but its buffer has 60");
     refused(&Call::new((&full, 0), (&full, 0), (&short, 0)), "C takes 64");
     refused(&Call::new((&full, usize::MAX), (&full, 0), (&d, 0)), "A takes");
     let large = upload(&device, &[1.0; 32])?;
-    refused(&Call::new((&large, 4), (&full, 0), (&d, 0)), "A is not at a multiple of 256 bytes");
+    refused(&Call::new((&large, 4), (&full, 0), (&d, 0)), "A is not aligned to 256 bytes");
     plan.run(&Call::new((&full, 0), (&full, 0), (&d, 0)))?;
     assert_eq!(download(&d)?, [4.0; 16]);
     let wrong = Matmul { a: Operand::rows(3), ..Matmul::new(4, 4, 4, Element::F32) };

@@ -132,10 +132,10 @@ pub fn arguments(device: &Arc<Device>) -> Outcome {
         let error = launched.expect_err("other arguments than those of the capture").to_string();
         assert!(error.contains(expected), "{error}");
     };
-    refused(graph.launch(), "the graph has 1 arguments, the launch 0");
+    refused(graph.launch(), "the graph was captured with 1 argument, but the launch has 0");
     refused(graph.launch_with(&[whole(&other)]), "argument 0 was 4096 bytes at");
     refused(graph.launch_with(&[Argument { bytes: BYTES - 8, ..whole(&x) }]), "now it is 4088 at");
-    refused(graph.launch_with(&[Argument { offset: 8, ..whole(&x) }]), "4096 bytes from byte 8 on");
+    refused(graph.launch_with(&[Argument { offset: 8, ..whole(&x) }]), "4096 bytes at offset 8 exceed");
     assert_eq!(read(&y)?, [7; WORDS as usize], "nothing was launched");
     // An argument that is dropped while the launch may still run, and another in its place.
     let address = x.address();

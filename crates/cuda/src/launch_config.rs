@@ -1,46 +1,53 @@
-//! The shape of a launch, and how the driver is told of what is not a shape.
+//! Launch configuration and its encoding as driver attributes.
 
 use std::mem::MaybeUninit;
 
 use cudarc::driver::sys::{self as cu, CUlaunchAttributeID_enum as AttributeId};
 
-/// How many threads to launch, in what order.
+/// Grid, block and options of a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
-    /// Blocks.
+pub struct LaunchConfig {
+    /// Blocks per axis.
     pub grid: [u32; 3],
-    /// Threads a block.
+    /// Threads per block and axis.
     pub block: [u32; 3],
-    /// Shared memory of each block beside what the kernel declares. Past 48 KB it is asked for, up to what the device
-    /// has.
+    /// Dynamic shared memory per block. Above 48 KB the launch opts in, up to the device's limit.
     pub shared_bytes: u32,
-    /// Blocks that run together and reach each other's shared memory (compute capability 9.0 up).
+    /// Thread block cluster size (compute capability 9.0 or newer).
     pub cluster: Option<[u32; 3]>,
-    /// Whether all blocks must run at once, so that they may wait for each other.
+    /// Cooperative launch: all blocks are resident at once, so that they may wait for each other.
     pub cooperative: bool,
-    /// Whether the kernel may begin before the one ahead of it in the stream has ended (`griddepcontrol`, 9.0 up).
-    pub overlaps_previous: bool,
+    /// Programmatic dependent launch: the kernel may start before the previous one in the stream
+    /// has finished (`griddepcontrol`, 9.0 or newer).
+    pub programmatic_dependent_launch: bool,
 }
 
-impl Geometry {
-    /// A plain launch.
-    pub fn new(grid: [u32; 3], block: [u32; 3]) -> Geometry {
-        Geometry { grid, block, shared_bytes: 0, cluster: None, cooperative: false, overlaps_previous: false }
+impl LaunchConfig {
+    /// Creates a plain launch.
+    pub fn new(grid: [u32; 3], block: [u32; 3]) -> LaunchConfig {
+        LaunchConfig {
+            grid,
+            block,
+            shared_bytes: 0,
+            cluster: None,
+            cooperative: false,
+            programmatic_dependent_launch: false,
+        }
     }
 
-    /// Threads of a block; `u64::MAX` where there are more.
+    /// Returns the threads per block, saturated at `u64::MAX`.
     pub(crate) fn threads(&self) -> u64 {
         self.block.iter().fold(1, |threads: u64, &n| threads.saturating_mul(u64::from(n)))
     }
 
-    /// Whether it needs no attribute.
+    /// Returns true if it needs no launch attributes.
     pub(crate) fn is_plain(&self) -> bool {
-        self.cluster.is_none() && !self.cooperative && !self.overlaps_previous
+        self.cluster.is_none() && !self.cooperative && !self.programmatic_dependent_launch
     }
 }
 
-/// What a launch asks beyond its shape, and how many entries that is.
-pub(crate) fn attributes(geometry: &Geometry) -> ([cu::CUlaunchAttribute; 3], u32) {
+/// Returns the launch attributes and their number.
+pub(crate) fn attributes(config: &LaunchConfig) -> ([cu::CUlaunchAttribute; 3], u32) {
     // SAFETY: integers, and unions of them, all of which may be zero; `IGNORE` is 0.
     let mut list: [cu::CUlaunchAttribute; 3] = unsafe { MaybeUninit::zeroed().assume_init() };
     let mut count = 0;
@@ -50,16 +57,17 @@ pub(crate) fn attributes(geometry: &Geometry) -> ([cu::CUlaunchAttribute; 3], u3
         entry.id = id;
         &mut entry.value as *mut cu::CUlaunchAttributeValue
     };
-    // SAFETY: each pointer is to an entry of the list, and each entry's field is the one that its id names.
+    // SAFETY: each pointer is to an entry of the list, and each entry's field is the one that its
+    // id names.
     unsafe {
-        if let Some([x, y, z]) = geometry.cluster {
+        if let Some([x, y, z]) = config.cluster {
             let value = entry(AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
             ((*value).clusterDim.x, (*value).clusterDim.y, (*value).clusterDim.z) = (x, y, z);
         }
-        if geometry.cooperative {
+        if config.cooperative {
             (*entry(AttributeId::CU_LAUNCH_ATTRIBUTE_COOPERATIVE)).cooperative = 1;
         }
-        if geometry.overlaps_previous {
+        if config.programmatic_dependent_launch {
             let value = entry(AttributeId::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
             (*value).programmaticStreamSerializationAllowed = 1;
         }
@@ -72,12 +80,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_launch_asks_only_for_what_it_needs() {
-        let plain = Geometry::new([4, 1, 1], [128, 1, 1]);
+    fn only_needed_attributes_are_set() {
+        let plain = LaunchConfig::new([4, 1, 1], [128, 1, 1]);
         assert!(plain.is_plain());
-        assert_eq!((plain.threads(), Geometry::new([1; 3], [u32::MAX; 3]).threads()), (128, u64::MAX));
+        assert_eq!((plain.threads(), LaunchConfig::new([1; 3], [u32::MAX; 3]).threads()), (128, u64::MAX));
         assert_eq!(attributes(&plain).1, 0);
-        let all = Geometry { cluster: Some([2, 1, 1]), cooperative: true, overlaps_previous: true, ..plain };
+        let all =
+            LaunchConfig { cluster: Some([2, 1, 1]), cooperative: true, programmatic_dependent_launch: true, ..plain };
         let (list, count) = attributes(&all);
         assert_eq!(count, 3);
         // SAFETY: these are the fields that the ids name.
@@ -87,7 +96,7 @@ mod tests {
             assert_eq!(list[2].value.programmaticStreamSerializationAllowed, 1);
         }
         assert_eq!(list[0].id, AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
-        let one = Geometry { overlaps_previous: true, ..plain };
+        let one = LaunchConfig { programmatic_dependent_launch: true, ..plain };
         let (list, count) = attributes(&one);
         assert_eq!((count, list[0].id), (1, AttributeId::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
     }

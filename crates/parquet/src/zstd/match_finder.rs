@@ -1,46 +1,46 @@
-//! Finds what repeats in a text, for the compressor: quickly, not best. A hash of the next bytes leads to where they stood
-//! last; the longer nothing is found, the longer the steps.
+//! Match finder of the compressor, optimized for speed: a hash of the next bytes leads to their
+//! last occurrence. The longer no match is found, the larger the steps.
 
 use ruzstd::encoding::{CompressionLevel, Matcher, Sequence};
 
-/// Bytes of a block, the most that the format allows.
-const BLOCK: usize = 128 << 10;
-/// Largest distance between a text and its repetition.
-const WINDOW: usize = 1 << 20;
-/// Bytes of the shortest repetition that is looked for.
-const LEAST: usize = 6;
-const SLOT_BITS: u32 = 16;
-/// Steps without a repetition until they become longer by one.
-const PATIENCE: u32 = 6;
+/// Size of a block, the maximum of the format.
+const BLOCK_BYTES: usize = 128 << 10;
+/// Maximum distance between a match and its source.
+const WINDOW_BYTES: usize = 1 << 20;
+/// Minimum length of a match.
+const MIN_MATCH_BYTES: usize = 6;
+const HASH_BITS: u32 = 16;
+/// Log2 of the number of misses after which the step grows by one.
+const SKIP_TRIGGER: u32 = 6;
 
-/// The window, the block that is being compressed at its end, and where bytes stood last.
-pub(super) struct Matches {
+/// The window with the current block at its end, and the last position of each hash.
+pub(super) struct MatchFinder {
     bytes: Vec<u8>,
     block: usize,
-    slots: Vec<u32>,
+    hash_table: Vec<u32>,
     spare: Vec<u8>,
 }
 
-impl Matches {
-    pub(super) fn new() -> Matches {
-        Matches { bytes: vec![], block: 0, slots: vec![0; 1 << SLOT_BITS], spare: vec![] }
+impl MatchFinder {
+    pub(super) fn new() -> MatchFinder {
+        MatchFinder { bytes: vec![], block: 0, hash_table: vec![0; 1 << HASH_BITS], spare: vec![] }
     }
 
     fn word(&self, at: usize) -> u64 {
-        self.bytes[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word)) << (64 - 8 * LEAST)
+        self.bytes[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word)) << (64 - 8 * MIN_MATCH_BYTES)
     }
 
-    /// Where the bytes of a word stood last; they stand at `at` now.
-    fn last(&mut self, word: u64, at: usize) -> usize {
-        let slot = word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOT_BITS);
-        std::mem::replace(&mut self.slots[slot as usize], at as u32) as usize
+    /// Returns the last position with this hash and replaces it by `at`.
+    fn last_occurrence(&mut self, word: u64, at: usize) -> usize {
+        let slot = word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - HASH_BITS);
+        std::mem::replace(&mut self.hash_table[slot as usize], at as u32) as usize
     }
 }
 
-impl Matcher for Matches {
+impl Matcher for MatchFinder {
     fn get_next_space(&mut self) -> Vec<u8> {
         let mut space = std::mem::take(&mut self.spare);
-        space.resize(BLOCK, 0);
+        space.resize(BLOCK_BYTES, 0);
         space
     }
 
@@ -49,11 +49,11 @@ impl Matcher for Matches {
     }
 
     fn commit_space(&mut self, space: Vec<u8>) {
-        if self.bytes.len() > 2 * WINDOW {
-            let gone = self.bytes.len() - WINDOW;
+        if self.bytes.len() > 2 * WINDOW_BYTES {
+            let gone = self.bytes.len() - WINDOW_BYTES;
             self.bytes.drain(..gone);
-            // Slots that pointed further back point at the first byte now: the bytes are compared before a slot is used.
-            self.slots.iter_mut().for_each(|at| *at = at.saturating_sub(gone as u32));
+            // Positions before the window become 0: the bytes are compared before a match is used.
+            self.hash_table.iter_mut().for_each(|at| *at = at.saturating_sub(gone as u32));
         }
         self.block = self.bytes.len();
         self.bytes.extend_from_slice(&space);
@@ -64,20 +64,21 @@ impl Matcher for Matches {
 
     fn start_matching(&mut self, mut handle_sequence: impl for<'a> FnMut(Sequence<'a>)) {
         let end = self.bytes.len();
-        // The first byte of a block is never part of a repetition: the compressor cannot write a block in which no sequence
-        // has literals.
+        // The first byte of a block is never part of a match: the compressor cannot write a block
+        // in which no sequence has literals.
         let first = self.block + 1;
         let (mut at, mut literals, mut misses) = (first, self.block, 0u32);
         while at + 8 <= end {
             let word = self.word(at);
-            let mut from = self.last(word, at);
-            if from >= at || at - from > WINDOW || self.word(from) != word {
+            let mut from = self.last_occurrence(word, at);
+            if from >= at || at - from > WINDOW_BYTES || self.word(from) != word {
                 misses += 1;
-                at += 1 + (misses >> PATIENCE) as usize;
+                at += 1 + (misses >> SKIP_TRIGGER) as usize;
                 continue;
             }
             misses = 0;
-            let mut length = LEAST + common(&self.bytes[from + LEAST..end], &self.bytes[at + LEAST..end]);
+            let mut length = MIN_MATCH_BYTES
+                + common_prefix(&self.bytes[from + MIN_MATCH_BYTES..end], &self.bytes[at + MIN_MATCH_BYTES..end]);
             while at > literals.max(first) && from > 0 && self.bytes[at - 1] == self.bytes[from - 1] {
                 (at, from, length) = (at - 1, from - 1, length + 1);
             }
@@ -87,7 +88,7 @@ impl Matcher for Matches {
             literals = at;
             if at + 6 <= end {
                 let near = self.word(at - 2);
-                self.last(near, at - 2);
+                self.last_occurrence(near, at - 2);
             }
         }
         if literals < end {
@@ -98,16 +99,16 @@ impl Matcher for Matches {
     fn reset(&mut self, _: CompressionLevel) {
         self.bytes.clear();
         self.block = 0;
-        self.slots.fill(0);
+        self.hash_table.fill(0);
     }
 
     fn window_size(&self) -> u64 {
-        WINDOW as u64
+        WINDOW_BYTES as u64
     }
 }
 
-/// Number of equal bytes at the start of two texts.
-fn common(a: &[u8], b: &[u8]) -> usize {
+/// Length of the common prefix.
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
     words + a[words..].iter().zip(&b[words..]).take_while(|(a, b)| a == b).count()
 }
@@ -119,20 +120,20 @@ mod tests {
     use bornite_support::random::Random;
     use ruzstd::decoding::StreamingDecoder;
 
-    use super::super::{compress, compressed};
+    use super::super::{compress, compress_to_vec};
 
-    /// Some bytes: noise, copies from near and far, runs.
+    /// Random bytes, copies from near and far, and runs.
     fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
         let mut all: Vec<u8> = vec![];
         while all.len() < length {
-            let most = if random.chance(5) { 300_000 } else { 400 };
-            let count = 1 + random.below(most);
+            let max = if random.chance(5) { 300_000 } else { 400 };
+            let count = 1 + random.below(max);
             match random.below(4) {
                 0 => all.extend((0..count.min(5_000)).map(|_| random.below(256) as u8)),
                 1 => all.extend(std::iter::repeat_n(random.below(256) as u8, count)),
                 _ if !all.is_empty() => {
-                    let most = if random.chance(50) { 3_000_000 } else { 60 };
-                    let back = 1 + random.below(all.len().min(most));
+                    let max = if random.chance(50) { 3_000_000 } else { 60 };
+                    let back = 1 + random.below(all.len().min(max));
                     for _ in 0..count {
                         all.push(all[all.len() - back]);
                     }
@@ -145,21 +146,21 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_compressed_comes_back() {
-        let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    fn compression_round_trips() {
+        let from_environment = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
         let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
-        let seed: u64 = given.unwrap_or(now);
+        let seed: u64 = from_environment.unwrap_or(now);
         println!("BORNITE_TEST_SEED={seed}");
-        let mut random = Random::of(&[seed]);
+        let mut random = Random::from_keys(&[seed]);
         for length in [0, 1, 7, 8, 9, 1000, 131_071, 131_072, 131_073, 1_050_000, 2_300_001, 5_000_000] {
             let text = bytes(&mut random, length);
-            let packed = compressed(&text);
+            let compressed_bytes = compress_to_vec(&text);
             let mut unpacked = vec![];
-            StreamingDecoder::new(&packed[..]).unwrap().read_to_end(&mut unpacked).unwrap();
+            StreamingDecoder::new(&compressed_bytes[..]).unwrap().read_to_end(&mut unpacked).unwrap();
             assert!(unpacked == text, "{length} bytes");
             let mut streamed = vec![];
             compress(&text[..], &mut streamed).unwrap();
-            assert!(streamed == packed, "{length} bytes");
+            assert!(streamed == compressed_bytes, "{length} bytes");
         }
     }
 }
