@@ -4,8 +4,8 @@ use std::convert::Infallible;
 
 use bornite_bench::{Config, Machine, Report, Row, measure};
 use bornite_codegen::cuda;
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 use bornite_lang::python;
 
 /// Nanoseconds that a call has a core, where the system tells: on a busy machine that is what can be compared.
@@ -36,7 +36,7 @@ fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
 }
 
 /// Prints all kernels of a file in Python syntax whose types are not open; how many.
-fn printed(file: &str, text: &str, request: &Request) -> usize {
+fn printed(file: &str, text: &str, request: &LaunchRequest) -> usize {
     let module = python::Module::parse(file, text).expect("a sample");
     let names = module.kernels().into_iter().filter(|kernel| kernel.open.is_empty()).map(|kernel| kernel.name);
     let mut made = 0;
@@ -71,12 +71,12 @@ fn main() {
         report.rows.push(Row::new(name, "cpu", measured).with_note(note));
     };
     let sources = files("cuda", "cu");
-    let mut request = Request::new([4, 4, 1], [64, 1, 1]).shared_bytes(4096);
+    let mut request = LaunchRequest::new([4, 4, 1], [64, 1, 1]).shared_bytes(4096);
     request.default_length = Some(1 << 20);
     let lower = |file: &str, text: &str| {
-        let module = Module::parse(file, text).expect("a sample");
+        let module = CudaModule::parse(file, text).expect("a sample");
         let name = module.kernels().remove(0).name;
-        module.kernel(&module.example(&name), &request).expect("a sample").kernel
+        module.kernel(&module.example_instance(&name), &request).expect("a sample").kernel
     };
     for name in ["saxpy.cu", "matmul_tiled.cu", "softmax.cu"] {
         let (_, text) = sources.iter().find(|(file, _)| file == name).expect("a sample");
@@ -84,7 +84,7 @@ fn main() {
     }
     let count = sources.len();
     add("all_parsed", count, &mut || {
-        sources.iter().for_each(|(file, text)| drop(std::hint::black_box(Module::parse(file, text))))
+        sources.iter().for_each(|(file, text)| drop(std::hint::black_box(CudaModule::parse(file, text))))
     });
     add("all_to_ir", count, &mut || {
         sources.iter().for_each(|(file, text)| drop(std::hint::black_box(lower(file, text))))
@@ -93,7 +93,7 @@ fn main() {
         sources.iter().for_each(|(file, text)| drop(std::hint::black_box(cuda::print(&lower(file, text)))));
     });
     let kernels = files("python/kernels", "py");
-    let mut request = Request::over(&[64]);
+    let mut request = LaunchRequest::with_dims(&[64]);
     request.default_length = Some(1 << 20);
     let count = kernels.iter().map(|(file, text)| printed(file, text, &request)).sum();
     add("all_python_to_cuda", count, &mut || {

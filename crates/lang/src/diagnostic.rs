@@ -12,17 +12,17 @@ const MIN_BEFORE: usize = 20;
 
 /// A part of a source text, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Span {
+pub struct SourceSpan {
     /// The first byte.
     pub start: u32,
     /// The byte after the last.
     pub end: u32,
 }
 
-impl Span {
+impl SourceSpan {
     /// From the start of one to the end of another.
-    pub fn to(self, other: Span) -> Span {
-        Span { start: self.start, end: other.end.max(self.end) }
+    pub fn to(self, other: SourceSpan) -> SourceSpan {
+        SourceSpan { start: self.start, end: other.end.max(self.end) }
     }
 }
 
@@ -30,7 +30,7 @@ impl Span {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
     /// Where in the text.
-    pub span: Span,
+    pub span: SourceSpan,
     /// The line, from 1.
     pub line: u32,
     /// The column, from 1, in characters.
@@ -69,7 +69,7 @@ impl Source {
         rest.lines().next().unwrap_or_default()
     }
 
-    pub fn diagnostic(&self, span: Span, message: String, label: String, hint: Option<String>) -> Diagnostic {
+    pub fn diagnostic(&self, span: SourceSpan, message: String, label: String, hint: Option<String>) -> Diagnostic {
         let line = self.line(span.start);
         let start = self.starts[line as usize - 1] as usize;
         let before = self.text.get(start..span.start as usize).unwrap_or_default();
@@ -95,6 +95,16 @@ impl Source {
         }
         out
     }
+}
+
+/// A number with its noun: `1 argument`, `2 arguments`.
+pub(crate) fn counted(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// A number with its verb: `1 is`, `2 are`.
+pub(crate) fn given_count(n: usize) -> String {
+    if n == 1 { "1 is".into() } else { format!("{n} are") }
 }
 
 /// A line, cut around a span of `count` characters from index `from` if it is long, and carets for the row below it.
@@ -126,7 +136,7 @@ pub struct Errors {
     /// The file.
     pub file: String,
     /// What was found, in order of the text.
-    pub all: Vec<Diagnostic>,
+    pub diagnostics: Vec<Diagnostic>,
     rendered: String,
 }
 
@@ -135,7 +145,7 @@ impl Errors {
         all.sort_by_key(|found| found.span.start);
         all.dedup();
         let rendered: Vec<String> = all.iter().map(|found| source.render(found)).collect();
-        Errors { file: source.file.clone(), all, rendered: rendered.join("\n\n") }
+        Errors { file: source.file.clone(), diagnostics: all, rendered: rendered.join("\n\n") }
     }
 }
 
@@ -153,14 +163,14 @@ pub enum LoadError {
     /// It is not there, or not a text.
     Read(std::path::PathBuf, std::io::Error),
     /// It is wrong.
-    Wrong(Errors),
+    Invalid(Errors),
 }
 
 impl std::error::Error for LoadError {}
 
 impl From<Errors> for LoadError {
     fn from(errors: Errors) -> LoadError {
-        LoadError::Wrong(errors)
+        LoadError::Invalid(errors)
     }
 }
 
@@ -168,7 +178,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Read(path, error) => write!(f, "{}: {error}", path.display()),
-            LoadError::Wrong(errors) => errors.fmt(f),
+            LoadError::Invalid(errors) => errors.fmt(f),
         }
     }
 }

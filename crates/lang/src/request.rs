@@ -4,7 +4,7 @@ use bornite_ir::{Dim, Extent, Fault, Kernel, ParamRef, Scalar, contiguous};
 
 /// How a kernel is to be launched: all that its text leaves open.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct LaunchRequest {
     /// Blocks along x, y and z.
     pub grid: [u32; 3],
     /// Threads of a block along x, y and z.
@@ -19,47 +19,47 @@ pub struct Request {
     pub default_length: Option<u64>,
     /// Type of indices. `None`: i32, or i64 where 32 bits do not hold what the text computes; so it is of CUDA C++ with
     /// `Some(I32)` too, unless the text is `printed`.
-    pub index: Option<Scalar>,
+    pub index_type: Option<Scalar>,
     /// Whether the text is one that our printer wrote: then what the printer did to names, numbers and the loop over
     /// instances is undone, and printing the kernel gives the same text again.
-    pub printed: bool,
+    pub round_trip: bool,
 }
 
-impl Request {
+impl LaunchRequest {
     /// A launch of so many blocks of so many threads.
-    pub fn new(grid: [u32; 3], block: [u32; 3]) -> Request {
-        Request {
+    pub fn new(grid: [u32; 3], block: [u32; 3]) -> LaunchRequest {
+        LaunchRequest {
             grid,
             block,
             dims: vec![],
             shared_bytes: 0,
             views: vec![],
             default_length: None,
-            index: None,
-            printed: false,
+            index_type: None,
+            round_trip: false,
         }
     }
 
     /// A launch of so many instances along each of one to four dimensions, without blocks.
-    pub fn over(dims: &[u64]) -> Request {
-        Request { dims: dims.into(), ..Request::new([1; 3], [1; 3]) }
+    pub fn with_dims(dims: &[u64]) -> LaunchRequest {
+        LaunchRequest { dims: dims.into(), ..LaunchRequest::new([1; 3], [1; 3]) }
     }
 
     /// With an array of those extents, without gaps.
-    pub fn shape(mut self, name: &str, extents: &[u64]) -> Request {
+    pub fn shape(mut self, name: &str, extents: &[u64]) -> LaunchRequest {
         let extents: Vec<Extent> = extents.iter().map(|&n| n.into()).collect();
         self.views.push((name.into(), contiguous(&extents)));
         self
     }
 
     /// With an array of so many elements behind a pointer.
-    pub fn length(mut self, name: &str, elements: u64) -> Request {
+    pub fn length(mut self, name: &str, elements: u64) -> LaunchRequest {
         self.views.push((name.into(), contiguous(&[elements.into()])));
         self
     }
 
     /// With so many bytes of dynamic shared memory.
-    pub fn shared_bytes(mut self, bytes: u64) -> Request {
+    pub fn shared_bytes(mut self, bytes: u64) -> LaunchRequest {
         self.shared_bytes = bytes;
         self
     }

@@ -5,8 +5,8 @@ mod suite;
 
 use std::process::Command;
 
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 use suite::{Outcome, gpp};
 
 suite! {
@@ -181,9 +181,9 @@ fn kernel(body: &str) -> String {
 
 /// What the front end says; nothing if it accepts the text.
 fn said(text: &str) -> Option<String> {
-    let mut request = Request::new([1; 3], [4, 1, 1]);
+    let mut request = LaunchRequest::new([1; 3], [4, 1, 1]);
     request.default_length = Some(64);
-    let made = Module::parse("k.cu", text).and_then(|module| module.kernel("kernel", &request).map(|_| ()));
+    let made = CudaModule::parse("k.cu", text).and_then(|module| module.kernel("kernel", &request).map(|_| ()));
     made.err().map(|errors| errors.to_string())
 }
 
@@ -226,8 +226,8 @@ fn structs_lie_as_in_a_foreign_compiler() -> Outcome {
         let kernel = format!("{text}\n__global__ void kernel(L* l, int* x) {{ x[0] = sizeof(L); }}");
         match (said(&kernel), refused) {
             (None, None) => {
-                let request = Request::new([1; 3], [1; 3]).length("l", 4).length("x", 4);
-                let made = Module::parse("k.cu", &kernel).unwrap().kernel("kernel", &request).unwrap().kernel;
+                let request = LaunchRequest::new([1; 3], [1; 3]).length("l", 4).length("x", 4);
+                let made = CudaModule::parse("k.cu", &kernel).unwrap().kernel("kernel", &request).unwrap().kernel;
                 assert_eq!(made.bytes_of(made.params[0].ty), *bytes, "{text}");
             }
             (Some(found), Some(name)) => assert!(found.contains(name), "{text}\n{found}"),
@@ -289,15 +289,15 @@ fn random_structs_lie_as_in_a_foreign_compiler() -> Outcome {
         }
         let (last, paths) = structs.last().unwrap();
         let kernel = format!("{text}__global__ void kernel({last}* l, int* x) {{ x[0] = sizeof({last}); }}");
-        let request = Request::new([1; 3], [1; 3]).length("l", 4).length("x", 4);
+        let request = LaunchRequest::new([1; 3], [1; 3]).length("l", 4).length("x", 4);
         // Too many components, with structs in structs.
         if paths.len() > bornite_ir::MAX_COMPONENTS {
             continue;
         }
-        let made = Module::parse("k.cu", &kernel).unwrap().kernel("kernel", &request).unwrap().kernel;
+        let made = CudaModule::parse("k.cu", &kernel).unwrap().kernel("kernel", &request).unwrap().kernel;
         // What is printed has the same layout.
-        let printed = Module::parse("p.cu", &bornite_codegen::cuda::print(&made)).unwrap();
-        let again = printed.kernel("kernel", &Request { printed: true, ..request }).unwrap().kernel;
+        let printed = CudaModule::parse("p.cu", &bornite_codegen::cuda::print(&made)).unwrap();
+        let again = printed.kernel("kernel", &LaunchRequest { round_trip: true, ..request }).unwrap().kernel;
         assert_eq!(made.structs, again.structs, "{kernel}");
         assert_eq!(made.structs, made.to_string().parse::<bornite_ir::Kernel>().unwrap().structs, "{made}");
         let layout = made.params[0].ty.layout(&made.structs);

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 use suite::{Outcome, gpp};
 
 suite! {
@@ -149,9 +149,9 @@ fn numbers_are_those_of_a_foreign_compiler() -> Outcome {
             "__global__ void k({}, {to}* out) {{\n{loads}    out[threadIdx.x] = ({to})({text});\n}}\n",
             pointers.join(", ")
         );
-        let mut request = Request::new([1; 3], [CALLS as u32, 1, 1]);
+        let mut request = LaunchRequest::new([1; 3], [CALLS as u32, 1, 1]);
         request.default_length = Some(CALLS as u64);
-        let lowered = Module::parse("k.cu", &source).and_then(|module| module.kernel("k", &request));
+        let lowered = CudaModule::parse("k.cu", &source).and_then(|module| module.kernel("k", &request));
         let kernel = lowered.unwrap_or_else(|errors| panic!("{errors}\n{source}")).kernel;
         let mut memory: Vec<Vec<u64>> = (variables.iter().enumerate())
             .map(|(v, (_, _, scalar))| {

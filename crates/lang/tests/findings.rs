@@ -2,8 +2,8 @@
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 
 /// Runs the kernel `k` of a text over 64 numbers `0, 1, …` in blocks of so many threads; what is in them afterwards, or what
 /// is found, with its line.
@@ -12,8 +12,8 @@ fn outcome(text: &str, threads: u32) -> Result<Vec<i64>, String> {
 }
 
 fn outcome_of(text: &str, name: &str, threads: u32) -> Result<Vec<i64>, String> {
-    let module = Module::parse("k.cu", text).map_err(|errors| errors.to_string())?;
-    let mut request = Request::new([2, 1, 1], [threads, 1, 1]).length("x", 64);
+    let module = CudaModule::parse("k.cu", text).map_err(|errors| errors.to_string())?;
+    let mut request = LaunchRequest::new([2, 1, 1], [threads, 1, 1]).length("x", 64);
     request.shared_bytes = 256;
     let lowered = module.kernel(name, &request).map_err(|errors| errors.to_string())?;
     let scalar = lowered.kernel.params[0].ty.as_scalar().unwrap_or(Scalar::I32);
@@ -342,7 +342,7 @@ fn a_refused_function_is_its_own_matter() {
         __global__ void k(int* x) { x[blockIdx.x * 32 + threadIdx.x] += 1; }
         __global__ void two(int* x) { x[0] = slow(x[1]); }
         __global__ void six(int* x) { x[0] = (make_float3(1, 2, 3) * 2.0f).x; }";
-    let module = Module::parse("k.cu", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let module = CudaModule::parse("k.cu", text).unwrap_or_else(|errors| panic!("{errors}"));
     let names: Vec<String> = module.kernels().into_iter().map(|kernel| kernel.name).collect();
     assert_eq!(names, ["one", "k", "two", "six"]);
     assert_eq!(outcome(text, 32), Ok((1..=64).collect()));
@@ -356,5 +356,5 @@ fn a_refused_function_is_its_own_matter() {
         assert!(found.as_ref().is_err_and(|said| said.contains(expected)), "{name}: {found:?}");
     }
     let wrong = text.replace("return 1;", "return 1");
-    assert!(Module::parse("k.cu", &wrong).is_err_and(|said| said.to_string().contains("expected ';'")));
+    assert!(CudaModule::parse("k.cu", &wrong).is_err_and(|said| said.to_string().contains("expected ';'")));
 }

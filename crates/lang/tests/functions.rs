@@ -2,8 +2,8 @@
 
 use bornite_ir::Arg;
 use bornite_ir::interp::run;
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 
 type Reference = fn(u64, u64, u64) -> u64;
 
@@ -99,9 +99,9 @@ fn functions_are_what_they_are_defined_as() {
                 out[i] = {result}({expr});
             }}"
         );
-        let request = Request::new([1; 3], [THREADS as u32, 1, 1]).length("in", 3 * THREADS as u64);
+        let request = LaunchRequest::new([1; 3], [THREADS as u32, 1, 1]).length("in", 3 * THREADS as u64);
         let request = request.length("out", THREADS as u64);
-        let made = Module::parse("k.cu", &text).and_then(|module| module.kernel("k", &request));
+        let made = CudaModule::parse("k.cu", &text).and_then(|module| module.kernel("k", &request));
         let kernel = made.unwrap_or_else(|errors| panic!("{errors}")).kernel;
         let mut out = vec![0; THREADS];
         run(&kernel, &mut [Arg::Read(&inputs), Arg::Write(&mut out)]).unwrap_or_else(|fault| panic!("{expr}: {fault}"));

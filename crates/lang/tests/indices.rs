@@ -3,8 +3,8 @@
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
-use bornite_lang::cuda::Module;
-use bornite_lang::{Lowered, Request};
+use bornite_lang::cuda::CudaModule;
+use bornite_lang::{LaunchRequest, Lowered};
 
 const DECLARED: &str = "struct P { int a; float b[4]; };";
 
@@ -13,9 +13,9 @@ fn lowered(body: &str, threads: u32) -> Lowered {
     let text = format!(
         "{DECLARED}\n__global__ void k(int* x, float* y, int* o, P* p, int minus, unsigned most, long long far) {{ {body} }}"
     );
-    let request = Request::new([1; 3], [threads, 1, 1]);
+    let request = LaunchRequest::new([1; 3], [threads, 1, 1]);
     let request = ["x", "y", "o"].into_iter().fold(request, |request, name| request.length(name, 64)).length("p", 8);
-    let module = Module::parse("k.cu", &text).unwrap_or_else(|errors| panic!("{errors}"));
+    let module = CudaModule::parse("k.cu", &text).unwrap_or_else(|errors| panic!("{errors}"));
     module.kernel("k", &request).unwrap_or_else(|errors| panic!("{errors}"))
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bornite_lang::{Request, cuda, python};
+use bornite_lang::{LaunchRequest, cuda, python};
 
 /// SplitMix64.
 struct Random(u64);
@@ -36,7 +36,7 @@ fn sources(language: &Language) -> Vec<Vec<u8>> {
     files.sort();
     let files = files.iter().filter(|path| path.is_file());
     let mut all: Vec<Vec<u8>> = files.map(|file| std::fs::read(file).unwrap()).collect();
-    let wrong = format!("{}/tests/wrong/{}", env!("CARGO_MANIFEST_DIR"), language.wrong);
+    let wrong = format!("{}/tests/diagnostics/{}", env!("CARGO_MANIFEST_DIR"), language.wrong);
     let wrong = std::fs::read_to_string(wrong).unwrap();
     all.extend(wrong.split("=== ").skip(1).filter_map(|part| Some(part.split_once('\n')?.1.as_bytes().to_vec())));
     all
@@ -191,9 +191,9 @@ fn damaged(all: &[Vec<u8>], words: &[&str], random: &mut Random) -> String {
 
 fn read_python(text: &str) -> usize {
     let Ok(module) = python::Module::parse("damaged.py", text) else { return 0 };
-    let fixed = Request { default_length: Some(1000), ..Request::over(&[8, 4]) };
-    let open = Request::over(&[]);
-    let made = |request: &Request| {
+    let fixed = LaunchRequest { default_length: Some(1000), ..LaunchRequest::with_dims(&[8, 4]) };
+    let open = LaunchRequest::with_dims(&[]);
+    let made = |request: &LaunchRequest| {
         let kernels = module.kernels().into_iter().enumerate();
         let types = |kernel: &python::Declared| kernel.open.clone();
         let made = kernels.filter(|(n, kernel)| {
@@ -208,12 +208,12 @@ fn read_python(text: &str) -> usize {
 }
 
 fn read_cuda(text: &str) -> usize {
-    let Ok(module) = cuda::Module::parse("damaged.cu", text) else { return 0 };
-    let mut request = Request::new([2, 2, 1], [32, 2, 1]).shared_bytes(1024);
+    let Ok(module) = cuda::CudaModule::parse("damaged.cu", text) else { return 0 };
+    let mut request = LaunchRequest::new([2, 2, 1], [32, 2, 1]).shared_bytes(1024);
     request.default_length = Some(1000);
-    let made = |printed: bool| {
-        let request = Request { printed, ..request.clone() };
-        let names = module.kernels().into_iter().map(|kernel| module.example(&kernel.name));
+    let made = |round_trip: bool| {
+        let request = LaunchRequest { round_trip, ..request.clone() };
+        let names = module.kernels().into_iter().map(|kernel| module.example_instance(&kernel.name));
         names.filter(|name| module.kernel(name, &request).is_ok()).count()
     };
     made(true);
@@ -322,7 +322,7 @@ fn macros_are_judged() {
     ];
     for (macros, body, wanted) in cases {
         let text = format!("{macros}\n__global__ void k(int* x) {{ {body} }}");
-        let said = cuda::Module::parse("k.cu", &text).map(|_| ()).map_err(|errors| errors.to_string());
+        let said = cuda::CudaModule::parse("k.cu", &text).map(|_| ()).map_err(|errors| errors.to_string());
         let right = match (&said, wanted) {
             (Ok(()), None) => true,
             (Err(said), Some(wanted)) => said.contains(wanted),
@@ -449,9 +449,9 @@ fn long_chains_are_judged() {
         let arms: String = (1..arms).map(|n| format!(" else if (x[0] == {n}) {{ x[1] = {n}; }}")).collect();
         format!("__global__ void k(int* x) {{ if (x[0] == 0) {{ x[1] = 0; }}{arms} else {{ x[1] = -1; }} }}")
     };
-    let mut request = Request::new([1; 3], [1; 3]);
+    let mut request = LaunchRequest::new([1; 3], [1; 3]);
     request.default_length = Some(4);
-    let made = |text: &str| cuda::Module::parse("chain.cu", text)?.kernel("k", &request).map(|_| ());
+    let made = |text: &str| cuda::CudaModule::parse("chain.cu", text)?.kernel("k", &request).map(|_| ());
     for arms in [2, 16, 17, 64, 99, 500] {
         made(&chain(arms)).unwrap_or_else(|errors| panic!("{arms}: {errors}"));
     }
@@ -509,7 +509,7 @@ fn sizes_of_python_are_ints() {
         (vec![4, 4], vec![1 << 33, 1], false),
     ];
     for (launch, shape, right) in cases {
-        let made = module.kernel("k", &Request::over(&launch).shape("x", &shape));
+        let made = module.kernel("k", &LaunchRequest::with_dims(&launch).shape("x", &shape));
         assert_eq!(made.is_ok(), right, "{launch:?} {shape:?}: {:?}", made.err().map(|errors| errors.to_string()));
     }
 }

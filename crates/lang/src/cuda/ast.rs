@@ -2,8 +2,8 @@
 
 use bornite_ir::{Scalar, Value};
 
-use super::lex::{Names, Symbol};
-use crate::{Diagnostic, Span};
+use super::lex::{Interner, Symbol};
+use crate::{Diagnostic, SourceSpan};
 
 /// A type as it is written.
 #[derive(Clone, PartialEq, Debug)]
@@ -14,10 +14,10 @@ pub struct TypeName {
     /// Whether what it points to, or it itself, is const.
     pub constant: bool,
     /// Whether it is a pointer that is const itself: `int* const`.
-    pub fixed: bool,
+    pub is_const_pointer: bool,
     /// Whether it is a reference.
     pub reference: bool,
-    pub span: Span,
+    pub span: SourceSpan,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -50,8 +50,8 @@ pub enum Binary {
     Le,
     Gt,
     Ge,
-    Both,
-    Either,
+    LogicalAnd,
+    LogicalOr,
     Comma,
 }
 
@@ -75,7 +75,7 @@ pub enum TemplateArg {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
     pub kind: ExprKind,
-    pub span: Span,
+    pub span: SourceSpan,
     /// How deep the tree below is.
     pub depth: u16,
 }
@@ -87,7 +87,7 @@ pub enum ExprKind {
         value: Value,
         hex: bool,
     },
-    Text,
+    Str,
     /// `nullptr`.
     Null,
     Name(Symbol),
@@ -96,12 +96,12 @@ pub enum ExprKind {
     /// `a = b`, or `a op= b`.
     Assign(Option<Binary>, Box<Expr>, Box<Expr>),
     /// `++a` and its like: by how much, and whether the value is that from before.
-    Step {
-        by: i8,
-        before: bool,
-        place: Box<Expr>,
+    IncDec {
+        delta: i8,
+        is_postfix: bool,
+        lvalue: Box<Expr>,
     },
-    Choose(Box<Expr>, Box<Expr>, Box<Expr>),
+    Conditional(Box<Expr>, Box<Expr>, Box<Expr>),
     Call {
         callee: Symbol,
         templates: Vec<TemplateArg>,
@@ -115,7 +115,7 @@ pub enum ExprKind {
     Construct(TypeName, Vec<Expr>),
     Braces(Vec<Expr>),
     SizeOf(TypeName),
-    SizeOfValue(Box<Expr>),
+    SizeOfExpr(Box<Expr>),
 }
 
 /// What stands before a declaration.
@@ -125,19 +125,19 @@ pub struct Storage {
     pub external: bool,
     pub constant: bool,
     pub device: bool,
-    pub memory_constant: bool,
+    pub constant_memory: bool,
     pub is_static: bool,
 }
 
 impl Storage {
     /// What both say.
-    pub fn and(self, other: Storage) -> Storage {
+    pub fn merge(self, other: Storage) -> Storage {
         Storage {
             shared: self.shared || other.shared,
             external: self.external || other.external,
             constant: self.constant || other.constant,
             device: self.device || other.device,
-            memory_constant: self.memory_constant || other.memory_constant,
+            constant_memory: self.constant_memory || other.constant_memory,
             is_static: self.is_static || other.is_static,
         }
     }
@@ -146,7 +146,7 @@ impl Storage {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Declarator {
     pub name: Symbol,
-    pub span: Span,
+    pub span: SourceSpan,
     pub ty: TypeName,
     /// Sizes of an array; `None` for `[]`.
     pub sizes: Vec<Option<Expr>>,
@@ -156,7 +156,7 @@ pub struct Declarator {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stmt {
     pub kind: StmtKind,
-    pub span: Span,
+    pub span: SourceSpan,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -200,17 +200,17 @@ impl TemplateParam {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Function {
     pub name: Symbol,
-    pub span: Span,
+    pub span: SourceSpan,
     pub templates: Vec<TemplateParam>,
     /// Of a specialisation, `template <> int f<int>()`, the arguments that it is for.
-    pub special: Option<Vec<TemplateArg>>,
+    pub specialization: Option<Vec<TemplateArg>>,
     pub is_kernel: bool,
     /// Whether it stands in a namespace, where it hides functions of CUDA.
     pub in_namespace: bool,
     /// Whether it is `constexpr`.
-    pub constant: bool,
+    pub is_constexpr: bool,
     /// Threads that `__launch_bounds__` names.
-    pub bound: Option<Expr>,
+    pub launch_bound: Option<Expr>,
     pub result: TypeName,
     /// Those with an initial value may be left out in a call.
     pub params: Vec<Declarator>,
@@ -220,7 +220,7 @@ pub struct Function {
 #[derive(Clone, PartialEq, Debug)]
 pub struct StructItem {
     pub name: Symbol,
-    pub span: Span,
+    pub span: SourceSpan,
     pub templates: Vec<TemplateParam>,
     /// Bytes that `__align__` or `alignas` names.
     pub align: Option<Expr>,
@@ -233,18 +233,18 @@ pub struct StructItem {
 
 /// A function with constructs that the subset leaves out: what is wrong with it is told where it is used.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct UnsupportedFunction {
     /// `None` for an operator.
     pub name: Option<Symbol>,
     pub is_kernel: bool,
-    pub span: Span,
+    pub span: SourceSpan,
     pub errors: Vec<Diagnostic>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct File {
     pub functions: Vec<Function>,
-    pub refused: Vec<Refused>,
+    pub unsupported_functions: Vec<UnsupportedFunction>,
     pub structs: Vec<StructItem>,
     /// Vector types that the file declares itself, without the alignment of CUDA's.
     pub unaligned_vectors: Vec<bornite_ir::Type>,
@@ -254,13 +254,13 @@ pub struct File {
     /// Instances that the file asks for: `template __global__ void k<float, 4>(…);`
     pub instances: Vec<(Symbol, Vec<TemplateArg>)>,
     /// What the host declares and kernels cannot use, with the reason: it is told where one does.
-    pub unusable: Vec<(Symbol, Diagnostic)>,
+    pub host_only: Vec<(Symbol, Diagnostic)>,
 }
 
 impl File {
     /// Why a name cannot be used in a kernel, as one does in a line, if it is such a name of the host.
-    pub fn why_unusable(&self, name: Symbol, names: &Names, line: u32) -> Option<Diagnostic> {
-        let (_, why) = self.unusable.iter().find(|(found, _)| *found == name)?;
+    pub fn host_only_error(&self, name: Symbol, names: &Interner, line: u32) -> Option<Diagnostic> {
+        let (_, why) = self.host_only.iter().find(|(found, _)| *found == name)?;
         let used = format!("'{}', which is used in line {line}, is skipped as host code for that", names.text(name));
         Some(Diagnostic { hint: Some(used), ..why.clone() })
     }

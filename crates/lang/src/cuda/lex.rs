@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use bornite_ir::Scalar;
 use foldhash::HashMap;
 
-use crate::Span;
+use crate::SourceSpan;
 
 /// A name, by number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -13,12 +13,12 @@ pub struct Symbol(pub u32);
 
 /// All names of a file.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct Interner {
     all: Vec<Box<str>>,
     numbers: HashMap<Box<str>, u32>,
 }
 
-impl Names {
+impl Interner {
     pub fn intern(&mut self, text: &str) -> Symbol {
         if let Some(&n) = self.numbers.get(text) {
             return Symbol(n);
@@ -36,19 +36,19 @@ impl Names {
 
 /// What a token is.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Kind {
+pub enum TokenKind {
     /// A name.
     Name(Symbol),
     /// A word or sign that C++ or CUDA gives a meaning.
-    Sign(&'static str),
+    Reserved(&'static str),
     /// An integer; `hex` if it was written as bits.
     Int { value: u64, scalar: Scalar, hex: bool },
     /// A float, as bits of its type.
     Float { bits: u64, scalar: Scalar },
     /// Text in quotes; the span says where.
-    Text,
+    Str,
     /// A macro that is used here and cannot be: it is refused where a kernel needs it.
-    Unusable(Symbol),
+    UnsupportedMacro(Symbol),
     /// The end of the file.
     End,
 }
@@ -56,16 +56,16 @@ pub enum Kind {
 /// A token.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Token {
-    pub kind: Kind,
-    pub span: Span,
+    pub kind: TokenKind,
+    pub span: SourceSpan,
     /// Whether it is the first of its line.
-    pub first: bool,
+    pub starts_line: bool,
     /// Whether a space stands before it.
-    pub spaced: bool,
+    pub space_before: bool,
 }
 
 /// Words with a meaning of their own.
-const WORDS: &[&str] = &[
+const KEYWORDS: &[&str] = &[
     "void",
     "bool",
     "char",
@@ -149,7 +149,7 @@ const WORDS: &[&str] = &[
 ];
 
 /// Words for signs.
-const SPELLED: &[(&str, &str)] = &[
+const ALTERNATIVE_TOKENS: &[(&str, &str)] = &[
     ("and", "&&"),
     ("or", "||"),
     ("not", "!"),
@@ -164,49 +164,49 @@ const SPELLED: &[(&str, &str)] = &[
 ];
 
 /// Signs, longest first.
-const SIGNS: &[&str] = &[
+const PUNCTUATORS: &[&str] = &[
     "<<<", ">>>", "<<=", ">>=", "...", "->*", "::", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||",
     "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "##", "{", "}", "[", "]", "(", ")", ";", ":", ",", ".", "?", "+",
     "-", "*", "/", "%", "&", "|", "^", "!", "~", "<", ">", "=", "#",
 ];
 
 /// What is wrong with a character, and where.
-pub type Wrong = (Span, String, Option<&'static str>);
+pub type LexError = (SourceSpan, String, Option<&'static str>);
 
 /// Words and signs by their first byte; signs longest first.
-static BY_FIRST: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
+static RESERVED_BY_FIRST_BYTE: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
     let mut by = vec![vec![]; 128];
-    WORDS.iter().chain(SIGNS).for_each(|text| by[text.as_bytes()[0] as usize].push(*text));
+    KEYWORDS.iter().chain(PUNCTUATORS).for_each(|text| by[text.as_bytes()[0] as usize].push(*text));
     by
 });
 
-fn beginning_with(byte: u8) -> &'static [&'static str] {
-    BY_FIRST.get(byte as usize).map_or(&[], Vec::as_slice)
+fn reserved_starting_with(byte: u8) -> &'static [&'static str] {
+    RESERVED_BY_FIRST_BYTE.get(byte as usize).map_or(&[], Vec::as_slice)
 }
 
 /// All tokens of a text, the last an `End`; what is no token is noted and left out.
-pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Token> {
+pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) -> Vec<Token> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(text.len() / 4);
     // A mark of UTF-8 that some editors write first.
-    let mark = if text.starts_with('\u{feff}') { 3 } else { 0 };
-    let (mut at, mut first, mut spaced) = (mark, true, false);
+    let byte_order_mark = if text.starts_with('\u{feff}') { 3 } else { 0 };
+    let (mut at, mut starts_line, mut space_before) = (byte_order_mark, true, false);
     while at < bytes.len() {
         let start = at;
-        let span = |end: usize| Span { start: start as u32, end: end as u32 };
+        let span = |end: usize| SourceSpan { start: start as u32, end: end as u32 };
         match bytes[at] {
             b'\n' => {
-                (at, first, spaced) = (at + 1, true, true);
+                (at, starts_line, space_before) = (at + 1, true, true);
                 continue;
             }
             // A line that goes on in the next.
             b'\\' if text[at + 1..].starts_with('\n') || text[at + 1..].starts_with("\r\n") => {
                 at += text[at..].find('\n').map_or(1, |n| n + 1);
-                spaced = true;
+                space_before = true;
                 continue;
             }
             byte if byte.is_ascii_whitespace() => {
-                (at, spaced) = (at + 1, true);
+                (at, space_before) = (at + 1, true);
                 continue;
             }
             b'/' if bytes.get(at + 1) == Some(&b'/') => {
@@ -216,15 +216,15 @@ pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Toke
             b'/' if bytes.get(at + 1) == Some(&b'*') => {
                 match text[at + 2..].find("*/") {
                     Some(n) => {
-                        first |= text[at + 2..at + 2 + n].contains('\n');
+                        starts_line |= text[at + 2..at + 2 + n].contains('\n');
                         at += n + 4;
                     }
                     None => {
-                        wrong.push((span(at + 2), "a comment is not closed".into(), Some("write '*/'")));
+                        errors.push((span(at + 2), "a comment is not closed".into(), Some("write '*/'")));
                         at = bytes.len();
                     }
                 }
-                spaced = true;
+                space_before = true;
                 continue;
             }
             _ => {}
@@ -236,27 +236,28 @@ pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Toke
                 }
                 let name = &text[start..at];
                 if matches!(name, "R" | "LR" | "uR" | "UR" | "u8R") && bytes.get(at) == Some(&b'"') {
-                    if !raw(text, &mut at) {
-                        wrong.push((span(at), "a raw text is not closed".into(), Some("write ')\"'")));
+                    if !skip_raw_string(text, &mut at) {
+                        errors.push((span(at), "a raw text is not closed".into(), Some("write ')\"'")));
                     }
-                    out.push(Token { kind: Kind::Text, span: span(at), first, spaced });
-                    (first, spaced) = (false, false);
+                    out.push(Token { kind: TokenKind::Str, span: span(at), starts_line, space_before });
+                    (starts_line, space_before) = (false, false);
                     continue;
                 }
-                let word = beginning_with(bytes[start]).iter().find(|word| **word == name);
-                let word =
-                    word.copied().or_else(|| SPELLED.iter().find(|(word, _)| *word == name).map(|(_, sign)| *sign));
-                word.map_or_else(|| Kind::Name(names.intern(name)), Kind::Sign)
+                let word = reserved_starting_with(bytes[start]).iter().find(|word| **word == name);
+                let word = word
+                    .copied()
+                    .or_else(|| ALTERNATIVE_TOKENS.iter().find(|(word, _)| *word == name).map(|(_, sign)| *sign));
+                word.map_or_else(|| TokenKind::Name(names.intern(name)), TokenKind::Reserved)
             }
-            b'0'..=b'9' => number(text, &mut at, wrong),
-            b'.' if bytes.get(at + 1).is_some_and(u8::is_ascii_digit) => number(text, &mut at, wrong),
+            b'0'..=b'9' => number_literal(text, &mut at, errors),
+            b'.' if bytes.get(at + 1).is_some_and(u8::is_ascii_digit) => number_literal(text, &mut at, errors),
             b'"' => {
                 at += 1;
                 while at < bytes.len() && bytes[at] != b'"' && bytes[at] != b'\n' {
                     at += if bytes[at] == b'\\' { 2 } else { 1 };
                 }
                 if bytes.get(at) != Some(&b'"') {
-                    wrong.push((span(start + 1), "text in quotes is not closed".into(), Some("write '\"'")));
+                    errors.push((span(start + 1), "text in quotes is not closed".into(), Some("write '\"'")));
                     at = at.min(bytes.len());
                     while !text.is_char_boundary(at) {
                         at += 1;
@@ -264,41 +265,41 @@ pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Toke
                 } else {
                     at += 1;
                 }
-                Kind::Text
+                TokenKind::Str
             }
             b'\'' => {
-                let (value, length) = character(&text[at + 1..]);
+                let (value, length) = char_literal(&text[at + 1..]);
                 at += 1 + length;
                 if bytes.get(at) == Some(&b'\'') && length > 0 {
                     at += 1;
                 } else {
-                    wrong.push((span(start + 1), "a character in quotes is not closed".into(), Some("write \"'\"")));
+                    errors.push((span(start + 1), "a character in quotes is not closed".into(), Some("write \"'\"")));
                 }
-                Kind::Int { value, scalar: Scalar::I8, hex: false }
+                TokenKind::Int { value, scalar: Scalar::I8, hex: false }
             }
-            byte => match beginning_with(byte).iter().find(|sign| text[at..].starts_with(**sign)) {
+            byte => match reserved_starting_with(byte).iter().find(|sign| text[at..].starts_with(**sign)) {
                 Some(sign) => {
                     at += sign.len();
-                    Kind::Sign(sign)
+                    TokenKind::Reserved(sign)
                 }
                 None => {
                     let c = text[at..].chars().next().unwrap_or(' ');
                     at += c.len_utf8();
-                    wrong.push((span(at), format!("the character {c:?} is not one of CUDA C++"), None));
+                    errors.push((span(at), format!("the character {c:?} is not one of CUDA C++"), None));
                     continue;
                 }
             },
         };
-        out.push(Token { kind, span: span(at), first, spaced });
-        (first, spaced) = (false, false);
+        out.push(Token { kind, span: span(at), starts_line, space_before });
+        (starts_line, space_before) = (false, false);
     }
-    let end = Span { start: text.len() as u32, end: text.len() as u32 };
-    out.push(Token { kind: Kind::End, span: end, first: true, spaced: true });
+    let end = SourceSpan { start: text.len() as u32, end: text.len() as u32 };
+    out.push(Token { kind: TokenKind::End, span: end, starts_line: true, space_before: true });
     out
 }
 
 /// Goes behind a raw text, from its opening quote: `"(…)"`, `"end(…)end"`; false if it has no end.
-fn raw(text: &str, at: &mut usize) -> bool {
+fn skip_raw_string(text: &str, at: &mut usize) -> bool {
     let rest = &text[*at + 1..];
     let found = rest.find('(').filter(|n| *n <= 16).and_then(|open| {
         let end = format!("){}\"", &rest[..open]);
@@ -309,10 +310,10 @@ fn raw(text: &str, at: &mut usize) -> bool {
 }
 
 /// A character after an opening quote, and its bytes.
-fn character(text: &str) -> (u64, usize) {
+fn char_literal(text: &str) -> (u64, usize) {
     let bytes = text.as_bytes();
-    let digits = |from: usize, most: usize, radix: u32| {
-        let length = bytes[from..].iter().take(most).take_while(|byte| (**byte as char).is_digit(radix)).count();
+    let digits = |from: usize, max_digits: usize, radix: u32| {
+        let length = bytes[from..].iter().take(max_digits).take_while(|byte| (**byte as char).is_digit(radix)).count();
         (u64::from_str_radix(&text[from..from + length], radix).unwrap_or(0) & 0xff, from + length)
     };
     match bytes {
@@ -339,20 +340,21 @@ fn character(text: &str) -> (u64, usize) {
 
 /// Tokens without attributes, `[[maybe_unused]]` and `__attribute__((unused))`. One that changes how a type lies in memory
 /// becomes a single token.
-pub fn without_attributes(tokens: Vec<Token>, names: &Names) -> Vec<Token> {
+pub fn strip_attributes(tokens: Vec<Token>, names: &Interner) -> Vec<Token> {
     let opens = |at: usize, sign: &'static str| {
         let two = tokens.get(at..at + 2).unwrap_or_default();
-        two.iter().all(|token| token.kind == Kind::Sign(sign)) && two.last().is_some_and(|second| !second.spaced)
+        two.iter().all(|token| token.kind == TokenKind::Reserved(sign))
+            && two.last().is_some_and(|second| !second.space_before)
     };
     let named = |at: usize| {
-        let is_name = matches!(tokens[at].kind, Kind::Name(name) if names.text(name) == "__attribute__");
-        is_name && tokens.get(at + 1).is_some_and(|next| next.kind == Kind::Sign("("))
+        let is_name = matches!(tokens[at].kind, TokenKind::Name(name) if names.text(name) == "__attribute__");
+        is_name && tokens.get(at + 1).is_some_and(|next| next.kind == TokenKind::Reserved("("))
     };
     if !(0..tokens.len()).any(|at| opens(at, "[") || named(at)) {
         return tokens;
     }
-    let lays_out = |token: &Token| match token.kind {
-        Kind::Name(name) => matches!(names.text(name), "packed" | "__packed__" | "aligned" | "__aligned__"),
+    let changes_layout = |token: &Token| match token.kind {
+        TokenKind::Name(name) => matches!(names.text(name), "packed" | "__packed__" | "aligned" | "__aligned__"),
         _ => false,
     };
     // The parenthesis that closes the one after a name.
@@ -360,8 +362,8 @@ pub fn without_attributes(tokens: Vec<Token>, names: &Names) -> Vec<Token> {
         let mut depth = 0usize;
         (at + 1..tokens.len()).find(|n| {
             match tokens[*n].kind {
-                Kind::Sign("(") => depth += 1,
-                Kind::Sign(")") => depth = depth.saturating_sub(1),
+                TokenKind::Reserved("(") => depth += 1,
+                TokenKind::Reserved(")") => depth = depth.saturating_sub(1),
                 _ => {}
             }
             depth == 0
@@ -384,9 +386,9 @@ pub fn without_attributes(tokens: Vec<Token>, names: &Names) -> Vec<Token> {
             out.extend(&tokens[at..]);
             return out;
         };
-        if tokens[at..end].iter().any(lays_out) {
+        if tokens[at..end].iter().any(changes_layout) {
             let span = tokens[at].span.to(tokens[end].span);
-            out.push(Token { kind: Kind::Sign("__attribute__"), span, ..tokens[at] });
+            out.push(Token { kind: TokenKind::Reserved("__attribute__"), span, ..tokens[at] });
         }
         at = end + 1;
     }
@@ -394,7 +396,7 @@ pub fn without_attributes(tokens: Vec<Token>, names: &Names) -> Vec<Token> {
 }
 
 /// A float in hexadecimal digits, `0x1.8p3`, if these are one; digits that a double does not hold are too many.
-fn hexadecimal(text: &str) -> Option<f64> {
+fn parse_hex_float(text: &str) -> Option<f64> {
     let (digits, exponent) = text.strip_prefix("0x")?.split_once('p')?;
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let mantissa = u64::from_str_radix(&format!("{whole}{fraction}"), 16).ok().filter(|n| *n <= 1 << 53)?;
@@ -405,7 +407,7 @@ fn hexadecimal(text: &str) -> Option<f64> {
     Some(mantissa as f64 * 2f64.powi(half) * 2f64.powi(exponent - half))
 }
 
-fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
+fn number_literal(text: &str, at: &mut usize, errors: &mut Vec<LexError>) -> TokenKind {
     let bytes = text.as_bytes();
     let start = *at;
     let hex = text[start..].starts_with("0x") || text[start..].starts_with("0X");
@@ -420,10 +422,10 @@ fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
         *at += 1;
     }
     let whole = text[start..*at].replace('\'', "");
-    let span = Span { start: start as u32, end: *at as u32 };
+    let span = SourceSpan { start: start as u32, end: *at as u32 };
     let mut fail = |what: String| {
-        wrong.push((span, what, None));
-        Kind::Int { value: 0, scalar: Scalar::I32, hex: false }
+        errors.push((span, what, None));
+        TokenKind::Int { value: 0, scalar: Scalar::I32, hex: false }
     };
     let lower = whole.to_ascii_lowercase();
     let is_float = !hex && !binary && (lower.contains('.') || lower.contains('e') || lower.ends_with('f'));
@@ -432,9 +434,9 @@ fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
             Some(digits) => (digits, Scalar::F32),
             None => (lower.as_str(), Scalar::F64),
         };
-        return match hexadecimal(digits) {
-            Some(x) if scalar == Scalar::F32 => Kind::Float { bits: (x as f32).to_bits() as u64, scalar },
-            Some(x) => Kind::Float { bits: x.to_bits(), scalar },
+        return match parse_hex_float(digits) {
+            Some(x) if scalar == Scalar::F32 => TokenKind::Float { bits: (x as f32).to_bits() as u64, scalar },
+            Some(x) => TokenKind::Float { bits: x.to_bits(), scalar },
             None => fail(format!("'{whole}' is not a number that a double holds")),
         };
     }
@@ -448,7 +450,7 @@ fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
             _ => digits.parse::<f64>().map(f64::to_bits),
         };
         return match bits {
-            Ok(bits) => Kind::Float { bits, scalar },
+            Ok(bits) => TokenKind::Float { bits, scalar },
             Err(_) => fail(format!("'{whole}' is not a number")),
         };
     }
@@ -473,5 +475,5 @@ fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
         let allowed = if unsigned { !scalar.is_signed() } else { scalar.is_signed() || radix != 10 };
         allowed && fits(*scalar) && (!long || scalar.bytes() == 8)
     });
-    Kind::Int { value, scalar: scalar.unwrap_or(Scalar::U64), hex }
+    TokenKind::Int { value, scalar: scalar.unwrap_or(Scalar::U64), hex }
 }

@@ -48,11 +48,11 @@ pub fn builtin_type(name: &str) -> Option<Type> {
             return Some(Type::Vector(element, n.1));
         }
     }
-    shaped(name)
+    vector_or_matrix_type(name)
 }
 
 /// `f32x3` and `f32x2x4`, as our printer names vectors and matrices.
-pub fn shaped(name: &str) -> Option<Type> {
+pub fn vector_or_matrix_type(name: &str) -> Option<Type> {
     let (first, rest) = name.split_once('x')?;
     let scalar = Scalar::ALL.into_iter().find(|scalar| scalar.name() == first)?;
     let size = |text: &str| text.parse::<u8>().ok().filter(|n| *n > 0 && !text.starts_with('+'));
@@ -71,7 +71,7 @@ pub fn promoted(scalar: Scalar) -> Scalar {
 }
 
 /// The type in which two numbers meet.
-pub fn common(a: Scalar, b: Scalar) -> Scalar {
+pub fn common_type(a: Scalar, b: Scalar) -> Scalar {
     let (a, b) = (promoted(a), promoted(b));
     let rank = |scalar: Scalar| match scalar {
         Scalar::F64 => 8,
@@ -92,7 +92,7 @@ pub fn common(a: Scalar, b: Scalar) -> Scalar {
 }
 
 /// A vector as CUDA names it.
-pub fn vector(scalar: Scalar, n: u8) -> String {
+pub fn vector_name(scalar: Scalar, n: u8) -> String {
     let element = match scalar {
         Scalar::I8 => "char",
         Scalar::U8 => "uchar",
@@ -102,13 +102,13 @@ pub fn vector(scalar: Scalar, n: u8) -> String {
         Scalar::U64 => "ulonglong",
         Scalar::F16 => "half",
         Scalar::BF16 => "nv_bfloat16",
-        other => spelled(other),
+        other => scalar_name(other),
     };
     format!("{element}{n}")
 }
 
 /// A type as an error message names it.
-pub fn spelled(scalar: Scalar) -> &'static str {
+pub fn scalar_name(scalar: Scalar) -> &'static str {
     match scalar {
         Scalar::Bool => "bool",
         Scalar::I8 => "signed char",

@@ -7,5 +7,5 @@ mod tree;
 mod write;
 
 pub(crate) use renumber::renumber;
-pub(crate) use tree::{Node, Tree, converted};
+pub(crate) use tree::{Node, Tree, fold_cast};
 pub(crate) use write::Writer;

@@ -17,9 +17,9 @@ impl Writer {
         let found = match &tree.node {
             Node::Const(value) => Some(Range::exactly(*value)),
             Node::Builtin(builtin) => Range::of_builtin(self.b.kernel().launch, *builtin),
-            Node::Done(id) => match self.b.known(*id) {
+            Node::Emitted(id) => match self.b.known(*id) {
                 Some(value) => Some(Range::exactly(value)),
-                None => self.free.ranges.get(id).copied(),
+                None => self.hoisted.ranges.get(id).copied(),
             },
             Node::Op(op, args) => {
                 let args: Vec<Option<Range>> = args.iter().map(|arg| self.range(arg)).collect();
@@ -34,7 +34,7 @@ impl Writer {
     /// Notes the values that an integer can have.
     pub fn set_range(&mut self, id: ExprId, range: Option<Range>) {
         if let Some(range) = range {
-            self.free.ranges.insert(id, range);
+            self.hoisted.ranges.insert(id, range);
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) enum Node {
     Const(Value),
     Builtin(Builtin),
     /// It has a value already.
-    Done(ExprId),
+    Emitted(ExprId),
     Op(Op, Vec<Tree>),
     Algebra(Algebra, u32, Vec<Tree>),
     Cast(Scalar, Box<Tree>),
@@ -42,8 +42,8 @@ impl Tree {
         Tree::constant(Value::int(scalar, value))
     }
 
-    pub fn done(id: ExprId, ty: impl Into<Type>) -> Tree {
-        Tree { node: Node::Done(id), ty: ty.into() }
+    pub fn emitted(id: ExprId, ty: impl Into<Type>) -> Tree {
+        Tree { node: Node::Emitted(id), ty: ty.into() }
     }
 
     pub fn of(node: Node, ty: impl Into<Type>) -> Tree {
@@ -55,7 +55,7 @@ impl Tree {
     }
 
     /// The value of a tree that is a constant as it stands.
-    pub fn known(&self) -> Option<Value> {
+    pub fn as_const(&self) -> Option<Value> {
         if let Node::Const(value) = self.node { Some(value) } else { None }
     }
 
@@ -66,7 +66,7 @@ impl Tree {
         if compares && let [a, b] = &args[..] {
             // Of bools, C++ compares ints.
             let bools = matches!((&a.node, &b.node), (Node::Cast(..), _) | (_, Node::Cast(..)));
-            if bools && let (Some(a), Some(b)) = (a.as_bool(), b.as_bool()) {
+            if bools && let (Some(a), Some(b)) = (a.before_bool_widening(), b.before_bool_widening()) {
                 return Tree::of(Node::Op(op, vec![a, b]), Scalar::Bool);
             }
             return Tree::of(Node::Op(op, args), ty.with_element(Scalar::Bool));
@@ -82,7 +82,7 @@ impl Tree {
         let ty = args[0].ty;
         let bits = ty.element().map_or(0, |scalar| scalar.bytes() as i64 * 8);
         if let Node::Op(Op::And, inner) = &args[1].node
-            && inner.get(1).and_then(Tree::known).is_some_and(|mask| mask.as_i64() == bits - 1)
+            && inner.get(1).and_then(Tree::as_const).is_some_and(|mask| mask.as_i64() == bits - 1)
         {
             args[1] = inner[0].clone();
         }
@@ -91,7 +91,7 @@ impl Tree {
 
     /// `a` where the condition holds, else `b`; both of one type.
     pub fn select(condition: Tree, a: Tree, b: Tree) -> Tree {
-        let zero = |tree: &Tree| tree.known().is_some_and(|value| value.bits() == 0);
+        let zero = |tree: &Tree| tree.as_const().is_some_and(|value| value.bits() == 0);
         if let Node::Op(test, tested) = &condition.node
             && let [x, against] = &tested[..]
             && zero(against)
@@ -116,12 +116,12 @@ impl Tree {
     }
 
     /// A component or field.
-    pub fn part(whole: Tree, at: u32, ty: Type) -> Tree {
+    pub fn extract(whole: Tree, at: u32, ty: Type) -> Tree {
         Tree::of(Node::Algebra(Algebra::Extract, at, vec![whole]), ty)
     }
 
     /// The tree as a bool, if it is one that was widened.
-    fn as_bool(&self) -> Option<Tree> {
+    fn before_bool_widening(&self) -> Option<Tree> {
         match &self.node {
             Node::Cast(_, inner) if inner.scalar() == Some(Scalar::Bool) => Some((**inner).clone()),
             Node::Const(value) if value.scalar().is_int() && value.bits() <= 1 => {
@@ -132,14 +132,14 @@ impl Tree {
     }
 
     /// The tree as a type that it was widened from, if that loses nothing.
-    fn narrowed(&self, to: Scalar) -> Option<Tree> {
+    fn without_widening(&self, to: Scalar) -> Option<Tree> {
         match &self.node {
-            Node::Cast(by_way_of, inner) if inner.scalar() == Some(to) && holds(*by_way_of, to) => {
+            Node::Cast(by_way_of, inner) if inner.scalar() == Some(to) && is_lossless(*by_way_of, to) => {
                 Some((**inner).clone())
             }
             Node::Const(value) if value.scalar().is_int() && to.is_int() => Some(Tree::int(to, value.as_i64())),
             Node::Op(Op::Neg, of) => {
-                let value = of[0].known().filter(|value| value.scalar().is_int() && to.is_int())?;
+                let value = of[0].as_const().filter(|value| value.scalar().is_int() && to.is_int())?;
                 let negated = Value::int(value.scalar(), value.as_i64().wrapping_neg());
                 Some(Tree::int(to, negated.as_i64()))
             }
@@ -177,11 +177,11 @@ impl Tree {
                 Some(Tree::op(*op, args.iter().map(|arg| arg.clone().cast(to)).collect()))
             }
             Node::Op(op @ (Op::And | Op::Or | Op::Xor), args) if to == Scalar::Bool => {
-                let args: Option<Vec<Tree>> = args.iter().map(Tree::as_bool).collect();
+                let args: Option<Vec<Tree>> = args.iter().map(Tree::before_bool_widening).collect();
                 Some(Tree::of(Node::Op(*op, args?), Scalar::Bool))
             }
             Node::Op(Op::Select, args) => {
-                let (a, b) = (args[1].narrowed(to)?, args[2].narrowed(to)?);
+                let (a, b) = (args[1].without_widening(to)?, args[2].without_widening(to)?);
                 Some(Tree::select(args[0].clone(), a, b))
             }
             Node::Bitcast(_, inner) if from.is_int() && to.is_int() && from.bytes() == to.bytes() => {
@@ -190,11 +190,11 @@ impl Tree {
             Node::Cast(_, inner) => {
                 let source = inner.scalar()?;
                 let counts = matches!(inner.node, Node::Op(Op::Popcount | Op::LeadingZeros, _));
-                let whole = from.is_int() && source.is_int() && to.is_int();
+                let all_ints = from.is_int() && source.is_int() && to.is_int();
                 // The value is the same on the way, or only lower bits of it count.
-                let kept = source.bytes() < from.bytes() && (from.is_signed() || !source.is_signed())
+                let is_value_preserved = source.bytes() < from.bytes() && (from.is_signed() || !source.is_signed())
                     || matches!(inner.node, Node::Builtin(_)) && from.bytes() >= 4;
-                let direct = whole && (to.bytes() <= from.bytes() || kept || counts)
+                let direct = all_ints && (to.bytes() <= from.bytes() || is_value_preserved || counts)
                     || source == Scalar::Bool && from.is_int() && (to.is_int() || to == Scalar::Bool || to.is_float());
                 direct.then(|| inner.as_ref().clone().cast(to))
             }
@@ -203,7 +203,7 @@ impl Tree {
     }
 
     /// The same bits as another type of the same width: of integers, by a conversion.
-    pub fn seen_as(self, to: Scalar) -> Tree {
+    pub fn reinterpret(self, to: Scalar) -> Tree {
         match self.ty.element() {
             Some(from) if from.is_int() && to.is_int() => self.cast(to),
             Some(from) if from == to => self,
@@ -235,12 +235,12 @@ impl Tree {
     }
 
     /// The whole vector or matrix whose components these are, if one operation on whole ones gives them all.
-    pub fn lifted(parts: &[Tree], ty: Type) -> Option<Tree> {
+    pub fn vectorized(parts: &[Tree], ty: Type) -> Option<Tree> {
         let first = parts.first()?;
         let whole = |tree: &Tree| ty.with_element(tree.ty.element().unwrap_or(Scalar::Bool));
         let lift = |pick: &dyn Fn(&Tree) -> Option<&Tree>| -> Option<Tree> {
             let all: Option<Vec<Tree>> = parts.iter().map(|part| pick(part).cloned()).collect();
-            Tree::lifted(&all?, ty)
+            Tree::vectorized(&all?, ty)
         };
         match &first.node {
             Node::Algebra(Algebra::Extract, 0, of) => {
@@ -257,10 +257,10 @@ impl Tree {
                 if !parts.iter().all(same) {
                     return None;
                 }
-                let lifted: Option<Vec<Tree>> = (0..args.len())
+                let vectorized: Option<Vec<Tree>> = (0..args.len())
                     .map(|n| lift(&|part| if let Node::Op(_, args) = &part.node { args.get(n) } else { None }))
                     .collect();
-                Some(Tree::of(Node::Op(*op, lifted?), whole(first)))
+                Some(Tree::of(Node::Op(*op, vectorized?), whole(first)))
             }
             Node::Cast(to, _) => {
                 let inner = lift(&|part| match &part.node {
@@ -294,7 +294,7 @@ impl Tree {
 }
 
 /// True if a value of `of` converted to a type and back is the same.
-fn holds(to: Scalar, of: Scalar) -> bool {
+fn is_lossless(to: Scalar, of: Scalar) -> bool {
     match (of.is_float(), to.is_float()) {
         _ if of == Scalar::Bool => to != Scalar::Bool,
         (false, false) => to != Scalar::Bool && to.bytes() >= of.bytes(),
@@ -304,7 +304,7 @@ fn holds(to: Scalar, of: Scalar) -> bool {
 }
 
 /// A constant converted, where folding it here gives what every reader gives.
-pub(crate) fn converted(to: Scalar, value: Value) -> Option<Value> {
+pub(crate) fn fold_cast(to: Scalar, value: Value) -> Option<Value> {
     let from = value.scalar();
     Some(match (from.is_float(), to) {
         (_, Scalar::Bool) => Value::from_f64(to, value.as_f64()),

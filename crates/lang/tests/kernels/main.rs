@@ -16,8 +16,8 @@ use std::path::Path;
 use bornite_codegen::{cpu, cuda};
 use bornite_ir::interp::{Options, Order, run_with};
 use bornite_ir::{Arg, Fault, FaultKind, Kernel, Scalar, Value, peek, poke};
-use bornite_lang::cuda::Module;
-use bornite_lang::{Lowered, ParamRef, Request};
+use bornite_lang::cuda::CudaModule;
+use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 
 use random::Random;
 
@@ -101,10 +101,10 @@ fn kind(fault: &Fault) -> &'static str {
     }
 }
 
-fn lowered(sample: &Sample, text: &str) -> (Module, Lowered) {
+fn lowered(sample: &Sample, text: &str) -> (CudaModule, Lowered) {
     let file = format!("{}.cu", sample.file);
-    let module = Module::parse(&file, text).unwrap_or_else(|errors| panic!("{errors}"));
-    let mut request = Request::new(sample.grid, sample.block).shared_bytes(sample.shared);
+    let module = CudaModule::parse(&file, text).unwrap_or_else(|errors| panic!("{errors}"));
+    let mut request = LaunchRequest::new(sample.grid, sample.block).shared_bytes(sample.shared);
     for (name, pass) in &sample.args {
         if let Pass::Array(length, _) = pass {
             request = request.length(name, *length as u64);

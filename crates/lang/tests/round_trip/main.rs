@@ -12,21 +12,21 @@ use bornite_ir::interp::Order;
 use bornite_ir::{
     Access, Axis, Builder, Builtin, Emit, EmitBits, Kernel, Launch, Scalar, Value, elementwise, templates,
 };
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 
 use calls::interpreted;
 use generate::{Case, case, level_case};
 
 /// The kernel that our front end makes of a kernel's text.
 fn back(kernel: &Kernel, text: &str, printed: bool) -> Result<Kernel, String> {
-    let module = Module::parse("printed.cu", text).map_err(|e| e.to_string())?;
+    let module = CudaModule::parse("printed.cu", text).map_err(|e| e.to_string())?;
     let (grid, block) = match kernel.launch {
         Launch::ParallelFor { .. } => ([1; 3], [1; 3]),
         Launch::Blocks { grid, block } => (grid, block),
     };
-    let mut request = Request::new(grid, block);
-    (request.index, request.printed) = (Some(kernel.index), printed);
+    let mut request = LaunchRequest::new(grid, block);
+    (request.index_type, request.round_trip) = (Some(kernel.index), printed);
     request.views = kernel.params.iter().map(|p| (p.name.clone(), p.dims.clone())).collect();
     if !printed {
         // By the names in the text, which may differ from the kernel's by an underscore.

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 use suite::{Outcome, gpp};
 
 suite! {
@@ -116,8 +116,8 @@ fn statements_are_those_of_a_foreign_compiler() -> Outcome {
     let mut expected = expected.lines();
     for name in NAMES {
         let text = format!("{functions}\n__global__ void k(int* x, int* out) {{ out[0] = {name}(x, 8); }}\n");
-        let request = Request::new([1; 3], [1; 3]).length("x", 8).length("out", 1);
-        let made = Module::parse("k.cu", &text).and_then(|module| module.kernel("k", &request));
+        let request = LaunchRequest::new([1; 3], [1; 3]).length("x", 8).length("out", 1);
+        let made = CudaModule::parse("k.cu", &text).and_then(|module| module.kernel("k", &request));
         let kernel = made.unwrap_or_else(|errors| panic!("{errors}")).kernel;
         for x in &inputs {
             let (mut words, mut out) = (vec![0; 4], vec![0]);

@@ -3,12 +3,12 @@
 
 use bornite_ir::{Field, MAX_ALIGN, Type};
 
-use super::{Done, Lower};
+use super::{LowerResult, Lowering};
 use crate::cuda::ast::{Expr, StructItem};
 
-impl<'m> Lower<'m> {
+impl<'m> Lowering<'m> {
     /// The fields of a struct with the alignment that C++ gives them. That of the struct is its first field's: it starts there.
-    pub(super) fn aligned(&mut self, item: &'m StructItem, fields: Vec<(String, Type)>) -> Done<Vec<Field>> {
+    pub(super) fn aligned(&mut self, item: &'m StructItem, fields: Vec<(String, Type)>) -> LowerResult<Vec<Field>> {
         let mut aligned: Vec<Field> = vec![];
         let mut most = 1;
         for (n, (name, ty)) in fields.into_iter().enumerate() {
@@ -28,7 +28,7 @@ impl<'m> Lower<'m> {
         }
         if let Some(pack) = item.pack.filter(|pack| *pack < most as u64) {
             let what = format!("a struct under '#pragma pack({pack})', '{}',", self.text(item.name));
-            return self.refuse(item.span, what, "order its fields by size, and leave out the pragma");
+            return self.unsupported(item.span, what, "order its fields by size, and leave out the pragma");
         }
         Ok(aligned)
     }
@@ -44,11 +44,11 @@ impl<'m> Lower<'m> {
     }
 
     /// An alignment that the source specifies, of something whose alignment is `natural` without it.
-    fn specified(&mut self, align: &'m Expr, natural: u32) -> Done<u32> {
+    fn specified(&mut self, align: &'m Expr, natural: u32) -> LowerResult<u32> {
         let bytes = self.constant_int(align, "an alignment")?;
         match u32::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two()) {
             Some(bytes) if bytes > MAX_ALIGN => {
-                self.refuse(align.span, format!("an alignment of {bytes}"), &format!("write {MAX_ALIGN} or less"))
+                self.unsupported(align.span, format!("an alignment of {bytes}"), &format!("write {MAX_ALIGN} or less"))
             }
             Some(bytes) if bytes >= natural => Ok(bytes),
             Some(bytes) => {

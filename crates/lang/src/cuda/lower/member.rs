@@ -2,34 +2,34 @@
 
 use bornite_ir::{Axis, Builtin, Scalar, Type};
 
-use super::place::{Operand, Place, Root, Slots, Step};
-use super::{Done, Failed, Lower};
-use crate::Span;
+use super::lvalue::{LocalArray, Lvalue, LvalueRoot, Operand, Projection};
+use super::{Failed, LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Declarator, Expr, ExprKind};
 use crate::cuda::lex::Symbol;
 use crate::lower::{Node, Tree};
 
-impl<'m> Lower<'m> {
+impl<'m> Lowering<'m> {
     /// What a pointer points to.
-    pub(super) fn pointee(&mut self, pointer: Operand, span: Span) -> Done<Place> {
+    pub(super) fn pointee(&mut self, pointer: Operand, span: SourceSpan) -> LowerResult<Lvalue> {
         match pointer {
             Operand::Pointer(pointer) => match self.element(pointer)? {
-                Operand::Place(place) => Ok(place),
+                Operand::Lvalue(lvalue) => Ok(lvalue),
                 _ => Err(Failed),
             },
-            Operand::Address(place) => Ok(place),
+            Operand::Address(lvalue) => Ok(lvalue),
             // An array is a pointer to its first entry.
-            Operand::Array(Slots { place, sizes, .. }, at) if at.is_empty() && sizes.len() == 1 => {
-                let scalar = place.ty.element().unwrap_or(Scalar::I32);
-                let mut path = place.path.clone();
-                path.push(Step::Part(0));
-                Ok(Place { path, ty: scalar.into(), ..place })
+            Operand::LocalArray(LocalArray { lvalue, sizes, .. }, at) if at.is_empty() && sizes.len() == 1 => {
+                let scalar = lvalue.ty.element().unwrap_or(Scalar::I32);
+                let mut path = lvalue.path.clone();
+                path.push(Projection::Field(0));
+                Ok(Lvalue { path, ty: scalar.into(), ..lvalue })
             }
             _ => self.fail(span, "this is not a pointer", "expected a pointer", ""),
         }
     }
 
-    pub(super) fn member(&mut self, whole: &'m Expr, member: Symbol, span: Span) -> Done<Operand> {
+    pub(super) fn member(&mut self, whole: &'m Expr, member: Symbol, span: SourceSpan) -> LowerResult<Operand> {
         if let ExprKind::Name(name) = whole.kind
             && self.lookup(name).is_none()
             && let text @ ("threadIdx" | "blockIdx" | "blockDim" | "gridDim") = self.text(name)
@@ -46,26 +46,26 @@ impl<'m> Lower<'m> {
                 "blockDim" => Builtin::BlockSize(axis),
                 _ => Builtin::GridSize(axis),
             };
-            if self.code != super::Code::Kernel {
-                return self.refuse(span, format!("'{text}' in this function"), "");
+            if self.code != super::CodeKind::Kernel {
+                return self.unsupported(span, format!("'{text}' in this function"), "");
             }
-            let place = Tree::of(Node::Builtin(builtin), self.index);
+            let value = Tree::of(Node::Builtin(builtin), self.index_type);
             // The size of a launch is known.
             let size = match builtin {
                 Builtin::BlockSize(axis) => Some(self.request.block[axis as usize]),
                 Builtin::GridSize(axis) => Some(self.request.grid[axis as usize]),
                 _ => None,
             };
-            let known = size.filter(|_| !self.request.printed).map(|n| Tree::int(self.index, n as i64));
+            let known = size.filter(|_| !self.request.round_trip).map(|n| Tree::int(self.index_type, n as i64));
             return Ok(Operand::Tree(match known {
                 Some(size) => self.convert(size, Scalar::U32.into(), span)?,
-                None => place.cast(Scalar::U32),
+                None => value.cast(Scalar::U32),
             }));
         }
         match self.operand(whole)? {
-            Operand::Place(place) => self.part_of(place, member, span),
-            Operand::Tree(tree) => self.part_of(
-                Place { ty: tree.ty, root: Root::Value(tree), path: vec![], constant: false },
+            Operand::Lvalue(lvalue) => self.member_of(lvalue, member, span),
+            Operand::Tree(tree) => self.member_of(
+                Lvalue { ty: tree.ty, root: LvalueRoot::Value(tree), path: vec![], constant: false },
                 member,
                 span,
             ),
@@ -77,16 +77,18 @@ impl<'m> Lower<'m> {
     }
 
     /// A field or component of a place.
-    pub(super) fn part_of(&mut self, place: Place, member: Symbol, span: Span) -> Done<Operand> {
+    pub(super) fn member_of(&mut self, lvalue: Lvalue, member: Symbol, span: SourceSpan) -> LowerResult<Operand> {
         let text = self.text(member);
         // What our printer calls the numbers of large vectors and of matrices.
-        match (place.ty, text) {
-            (Type::Vector(_, n), "v") if n > 4 => return Ok(Operand::Array(slots(place, member), vec![])),
-            (Type::Matrix(..), "m") => return Ok(Operand::Array(slots(place, member), vec![])),
+        match (lvalue.ty, text) {
+            (Type::Vector(_, n), "v") if n > 4 => {
+                return Ok(Operand::LocalArray(as_local_array(lvalue, member), vec![]));
+            }
+            (Type::Matrix(..), "m") => return Ok(Operand::LocalArray(as_local_array(lvalue, member), vec![])),
             _ => {}
         }
-        let found = match place.ty {
-            Type::Struct(_) => self.field(place.ty, member),
+        let found = match lvalue.ty {
+            Type::Struct(_) => self.field(lvalue.ty, member),
             Type::Vector(scalar, n) if n <= 4 => {
                 let at = ["x", "y", "z", "w"].iter().position(|name| *name == text);
                 at.filter(|at| *at < n as usize).map(|at| (at as u32, scalar.into()))
@@ -94,17 +96,17 @@ impl<'m> Lower<'m> {
             _ => None,
         };
         let Some((at, ty)) = found else {
-            let what = format!("'{}' has no member '{text}'", self.type_name(place.ty));
+            let what = format!("'{}' has no member '{text}'", self.type_name(lvalue.ty));
             return self.fail(span, what, "no such member", "");
         };
-        let (array, constant) = match self.declared_field(place.ty, member) {
+        let (array, constant) = match self.declared_field(lvalue.ty, member) {
             Some(field) => (!field.sizes.is_empty(), self.is_const(&field.ty)),
             None => (false, false),
         };
-        let mut path = place.path;
-        path.push(Step::Part(at));
-        let place = Place { root: place.root, path, ty, constant: constant || place.constant };
-        Ok(if array { Operand::Array(slots(place, member), vec![]) } else { Operand::Place(place) })
+        let mut path = lvalue.path;
+        path.push(Projection::Field(at));
+        let lvalue = Lvalue { root: lvalue.root, path, ty, constant: constant || lvalue.constant };
+        Ok(if array { Operand::LocalArray(as_local_array(lvalue, member), vec![]) } else { Operand::Lvalue(lvalue) })
     }
 
     /// A field as the source declares it.
@@ -117,7 +119,7 @@ impl<'m> Lower<'m> {
         let fields = self.declared_fields(ty).iter().enumerate();
         let mut found = fields.map(|(n, field)| match self.is_const(&field.ty) {
             true => Some(field),
-            false => self.const_member(self.part_type(ty, n as u32)),
+            false => self.const_member(self.field_type(ty, n as u32)),
         });
         found.find_map(|field| field)
     }
@@ -130,10 +132,10 @@ impl<'m> Lower<'m> {
 }
 
 /// A vector or matrix as the array that it is declared as.
-fn slots(place: Place, name: Symbol) -> Slots {
-    let sizes = match place.ty {
+fn as_local_array(lvalue: Lvalue, name: Symbol) -> LocalArray {
+    let sizes = match lvalue.ty {
         Type::Matrix(_, rows, columns) => vec![rows as u64, columns as u64],
         other => vec![other.count(&[]) as u64],
     };
-    Slots { place, name, sizes: sizes.into() }
+    LocalArray { lvalue, name, sizes: sizes.into() }
 }

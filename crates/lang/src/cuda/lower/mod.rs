@@ -6,70 +6,70 @@
 //! | to see | look in |
 //! |---|---|
 //! | what a name stands for | [`Binding`], `names.rs` |
-//! | pointers, elements, fields, local arrays | `place.rs`, `index.rs`, `fill.rs` |
-//! | operators and conversions | `expr.rs`, `convert.rs`, `choose.rs`, `assign.rs`, `make.rs`, `member.rs` |
-//! | functions of CUDA and of our printer | `rows.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `atomic.rs`, `printed.rs` |
-//! | functions of the file, templates | `call.rs`, `overload.rs`, `write_out.rs`, `template.rs` |
+//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `fill.rs` |
+//! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `make.rs`, `member.rs` |
+//! | functions of CUDA and of our printer | `op_table.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `atomic.rs`, `round_trip.rs` |
+//! | functions of the file, templates | `call.rs`, `overload.rs`, `inline_call.rs`, `template.rs` |
 //! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs` |
 //! | how structs lie in memory | `layout.rs` |
 //! | what is looked up in syntax before it is lowered | `scan.rs` |
 
+mod array_init;
 mod assign;
 mod atomic;
 mod builtin;
 mod call;
-mod choose;
+mod cas_loop;
+mod component;
+mod conditional;
+mod construct;
 mod control;
 mod convert;
+mod cuda_functions;
 mod declare;
 mod expr;
-mod fill;
-mod frame;
-mod guess;
 mod index;
+mod inline;
 mod layout;
-mod make;
+mod lvalue;
 mod math;
 mod member;
 mod names;
 mod overload;
-mod parts;
-mod place;
-mod printed;
-mod rows;
+mod parallel_for;
+mod printer_functions;
 mod scan;
 mod shared;
 mod stmt;
 mod template;
 mod warp;
-mod write_out;
 
 use std::rc::Rc;
 
 use bornite_ir::{Builder, ExprId, FunctionId, LocalId, Scalar, Stmt, Type, Value, View};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
-use super::Module;
+use super::CudaModule;
 use super::ast::{Expr, Function};
 use super::lex::Symbol;
 use super::types::CType;
 use crate::diagnostic::Diagnostic;
 use crate::lower::{Tree, Writer};
-use crate::{Lowered, ParamRef, Request, Span};
-use place::{Place, Pointer, Slots, Table};
-pub(super) use scan::value_functions;
+use crate::{LaunchRequest, Lowered, ParamRef, SourceSpan};
+use lvalue::{ConstArray, LocalArray, Lvalue, Pointer};
+pub(super) use scan::pure_functions;
 
 /// What is wrong is in the lowering already.
 pub struct Failed;
 
-pub type Done<T = ()> = Result<T, Failed>;
+pub type LowerResult<T = ()> = Result<T, Failed>;
 
 /// Mistakes after which the rest of a kernel is not looked at.
 const MAX_ERRORS: usize = 20;
 
 /// An argument that a template was given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bound {
+pub enum BoundArg {
     Type(CType),
     Value(Value),
 }
@@ -82,25 +82,25 @@ enum Binding {
     /// A variable.
     Local(LocalId, Type),
     /// An array of a thread's own.
-    Array(Slots),
+    LocalArray(LocalArray),
     /// Constants in an array.
-    Table(Rc<Table>),
+    ConstArray(Rc<ConstArray>),
     /// A pointer that does not change, or an array in memory.
     Pointer(Pointer),
     /// A pointer whose place changes.
-    Moving(Pointer, LocalId),
+    MovingPointer(Pointer, LocalId),
     /// Another name of a place.
-    Place(Place),
+    Lvalue(Lvalue),
     /// A pointer to one variable.
-    Address(Place),
+    Address(Lvalue),
     Type(CType),
     /// Something that could not be declared; it was reported there.
     Poison,
 }
 
 /// What a `break`, `continue` or `return` may have to leave.
-struct Context<'m> {
-    kind: Leave,
+struct ControlScope<'m> {
+    kind: ScopeKind,
     /// What a `continue` does before the next turn.
     step: Option<&'m Expr>,
     /// What a `continue` of `do … while` asks.
@@ -112,71 +112,71 @@ struct Context<'m> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leave {
+enum ScopeKind {
     Loop,
     Switch,
     /// A function that is written out: a loop that runs once.
-    Call,
+    InlinedCall,
 }
 
 /// A function that is being written out.
 struct Inline {
     function: usize,
-    bound: Vec<Bound>,
+    bound: Vec<BoundArg>,
     result: Option<(LocalId, Type)>,
     /// Contexts around it.
-    contexts: usize,
+    control_scopes: usize,
     /// Set where a `return` leaves loops within it.
     left: Option<LocalId>,
 }
 
 /// Whose code is being written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Code {
+enum CodeKind {
     Kernel,
     /// A function of the IR, and what it returns.
     Function(Type),
 }
 
-pub(super) struct Lower<'m> {
-    m: &'m Module,
-    request: &'m Request,
+pub(super) struct Lowering<'m> {
+    m: &'m CudaModule,
+    request: &'m LaunchRequest,
     w: Writer,
-    index: Scalar,
+    index_type: Scalar,
     /// An index of 64 bits was met in a kernel of 32-bit indices.
-    pub needs_wide: bool,
+    pub needs_wide_index: bool,
     pub errors: Vec<Diagnostic>,
     scope: Vec<(Symbol, Binding)>,
     /// Where the names of the function being lowered begin.
     base: usize,
     /// Names that the function being lowered assigns.
     assigned: Rc<HashSet<Symbol>>,
-    contexts: Vec<Context<'m>>,
+    control_scopes: Vec<ControlScope<'m>>,
     inlines: Vec<Inline>,
-    code: Code,
+    code: CodeKind,
     /// Loops around, in the code being written.
     loops: usize,
     /// Structs in use: item of the file, template arguments, and type.
-    structs: Vec<(usize, Vec<Bound>, Type)>,
+    structs: Vec<(usize, Vec<BoundArg>, Type)>,
     /// Functions in use: item of the file, template arguments, function.
-    functions: Vec<(usize, Vec<Bound>, FunctionId)>,
+    functions: Vec<(usize, Vec<BoundArg>, FunctionId)>,
     /// Functions whose instance is being made, and structs.
-    making: Vec<(usize, Vec<Bound>)>,
-    making_structs: Vec<usize>,
+    instantiating: Vec<(usize, Vec<BoundArg>)>,
+    instantiating_structs: Vec<usize>,
     /// A plain read that an update by compare-and-swap begins with, by its span.
-    guess: Option<Span>,
+    cas_initial_read: Option<SourceSpan>,
     shared: Vec<shared::SharedArray<'m>>,
     /// Dynamic shared memory, if it is in use.
-    dynamic: Option<Pointer>,
+    dynamic_shared: Option<Pointer>,
     shared_names: Vec<String>,
     /// Arrays of the file in use.
     globals: Vec<(Symbol, Binding)>,
     views: u32,
     /// Views whose components are read alone; those that turn out to be written so; those of which a part was read by way of the
     /// whole.
-    parts: &'m [View],
-    parted: Vec<View>,
-    read_whole: Vec<View>,
+    component_views: &'m [View],
+    component_writes: Vec<View>,
+    whole_reads: Vec<View>,
     /// Arrays of const elements, by name.
     read_only: Vec<(View, String)>,
     /// Expressions looked at, and aliases within one another: neither goes on without end.
@@ -185,56 +185,61 @@ pub(super) struct Lower<'m> {
     /// Variables of the code being written, counted.
     locals: u32,
     /// Numbers that the source gives expressions.
-    wanted: HashMap<ExprId, u32>,
-    function_wanted: Vec<HashMap<ExprId, u32>>,
+    expr_numbers: HashMap<ExprId, u32>,
+    function_expr_numbers: Vec<HashMap<ExprId, u32>>,
     params: Vec<(String, ParamRef)>,
 }
 
 /// Why a kernel was not made.
-pub(super) enum Unmade {
-    Wrong(Vec<Diagnostic>),
+pub(super) enum LowerError {
+    Invalid(Vec<Diagnostic>),
     /// An index of 64 bits was met on the way.
-    Wide(Vec<Diagnostic>),
+    NeedsWideIndex(Vec<Diagnostic>),
     /// Components of these views are written alone, so they must be read alone too.
-    Parts(Vec<View>),
+    NeedsComponentAccess(Vec<View>),
 }
 
-impl<'m> Lower<'m> {
-    pub fn new(m: &'m Module, request: &'m Request, function: &'m Function, index: Scalar) -> Lower<'m> {
-        let name = names::given(m.names.text(function.name), request.printed, |_| false);
-        Lower {
+impl<'m> Lowering<'m> {
+    pub fn new(
+        m: &'m CudaModule,
+        request: &'m LaunchRequest,
+        function: &'m Function,
+        index_type: Scalar,
+    ) -> Lowering<'m> {
+        let name = names::unmangled(m.names.text(function.name), request.round_trip, |_| false);
+        Lowering {
             m,
             request,
-            w: Writer::new(Builder::blocks(name, request.grid, request.block, index)),
-            index,
-            needs_wide: false,
+            w: Writer::new(Builder::blocks(name, request.grid, request.block, index_type)),
+            index_type,
+            needs_wide_index: false,
             errors: vec![],
             scope: vec![],
             base: 0,
             assigned: Rc::new(HashSet::new()),
-            contexts: vec![],
+            control_scopes: vec![],
             inlines: vec![],
-            code: Code::Kernel,
+            code: CodeKind::Kernel,
             loops: 0,
             structs: vec![],
             functions: vec![],
-            making: vec![],
-            making_structs: vec![],
-            guess: None,
+            instantiating: vec![],
+            instantiating_structs: vec![],
+            cas_initial_read: None,
             shared: vec![],
-            dynamic: None,
+            dynamic_shared: None,
             shared_names: vec![],
             globals: vec![],
             views: 0,
-            parts: &[],
-            parted: vec![],
-            read_whole: vec![],
+            component_views: &[],
+            component_writes: vec![],
+            whole_reads: vec![],
             read_only: vec![],
             steps: 0,
             alias_depth: 0,
             locals: 0,
-            wanted: HashMap::new(),
-            function_wanted: vec![],
+            expr_numbers: HashMap::new(),
+            function_expr_numbers: vec![],
             params: vec![],
         }
     }
@@ -243,51 +248,51 @@ impl<'m> Lower<'m> {
     pub fn kernel(
         mut self,
         function: &'m Function,
-        bound: &[Option<Bound>],
+        bound: &[Option<BoundArg>],
         parts: &'m [View],
-    ) -> Result<Lowered, Unmade> {
-        self.parts = parts;
+    ) -> Result<Lowered, LowerError> {
+        self.component_views = parts;
         let _ = self.write_kernel(function, bound);
-        if self.needs_wide {
-            return Err(Unmade::Wide(self.errors));
+        if self.needs_wide_index {
+            return Err(LowerError::NeedsWideIndex(self.errors));
         }
         if !self.errors.is_empty() {
-            return Err(Unmade::Wrong(self.errors));
+            return Err(LowerError::Invalid(self.errors));
         }
-        if self.parted.iter().any(|view| self.read_whole.contains(view)) {
-            return Err(Unmade::Parts([parts, &self.parted].concat()));
+        if self.component_writes.iter().any(|view| self.whole_reads.contains(view)) {
+            return Err(LowerError::NeedsComponentAccess([parts, &self.component_writes].concat()));
         }
         let (mut kernel, lines) = match self.w.b.finish_with_lines() {
-            Ok(done) => done,
+            Ok(finished) => finished,
             Err(error) => {
                 let what = format!("kernel '{}' cannot be made: {}", error.kernel, error.what);
                 let found = self.m.source.diagnostic(function.span, what, String::new(), None);
-                return Err(Unmade::Wrong(vec![found]));
+                return Err(LowerError::Invalid(vec![found]));
             }
         };
-        if self.request.printed {
-            for (function, wanted) in kernel.functions.iter_mut().zip(&self.function_wanted) {
+        if self.request.round_trip {
+            for (function, wanted) in kernel.functions.iter_mut().zip(&self.function_expr_numbers) {
                 crate::lower::renumber(&mut function.code, wanted);
             }
-            crate::lower::renumber(&mut kernel.code, &self.wanted);
+            crate::lower::renumber(&mut kernel.code, &self.expr_numbers);
         }
         Ok(Lowered { kernel, params: self.params, lines })
     }
 
-    fn write_kernel(&mut self, function: &'m Function, given: &[Option<Bound>]) -> Done {
+    fn write_kernel(&mut self, function: &'m Function, given: &[Option<BoundArg>]) -> LowerResult {
         let bound = self.with_defaults(&function.templates, given, function.span)?;
         self.bind_templates(&function.templates, &bound);
-        if self.request.printed {
-            self.keep_all()?;
+        if self.request.round_trip {
+            self.lower_all_items()?;
         }
         self.kernel_params(function)?;
         self.assigned = Rc::new(scan::assigned(self.m, function));
-        match self.request.printed.then(|| frame::instances(self.m, &function.body)).flatten() {
+        match self.request.round_trip.then(|| parallel_for::instances(self.m, &function.body)).flatten() {
             Some(instances) => {
                 let count = self.instance_count(instances.count)?;
                 self.w.b.count(count);
                 let index = self.w.b.index();
-                self.bind(instances.index, Binding::Value(Tree::done(index, self.index)));
+                self.bind(instances.index, Binding::Value(Tree::emitted(index, self.index_type)));
                 self.block(&instances.body[1..])
             }
             None => self.block(&function.body),
@@ -300,11 +305,11 @@ impl<'m> Lower<'m> {
 
     fn fail<T>(
         &mut self,
-        span: Span,
+        span: SourceSpan,
         message: impl Into<String>,
         label: impl Into<String>,
         hint: impl Into<String>,
-    ) -> Done<T> {
+    ) -> LowerResult<T> {
         if self.errors.len() < MAX_ERRORS {
             let hint = Some(hint.into()).filter(|hint| !hint.is_empty());
             self.errors.push(self.m.source.diagnostic(span, message.into(), label.into(), hint));
@@ -313,12 +318,12 @@ impl<'m> Lower<'m> {
     }
 
     /// A construct that the subset leaves out.
-    fn refuse<T>(&mut self, span: Span, construct: impl std::fmt::Display, hint: &str) -> Done<T> {
+    fn unsupported<T>(&mut self, span: SourceSpan, construct: impl std::fmt::Display, hint: &str) -> LowerResult<T> {
         self.fail(span, format!("{construct} is not supported"), "not in the subset", hint)
     }
 
     /// What may fail without being a mistake.
-    fn quietly<T>(&mut self, make: impl FnOnce(&mut Self) -> Done<T>) -> Option<T> {
+    fn attempt<T>(&mut self, make: impl FnOnce(&mut Self) -> LowerResult<T>) -> Option<T> {
         let errors = self.errors.len();
         let made = make(self).ok();
         self.errors.truncate(errors);
@@ -326,7 +331,7 @@ impl<'m> Lower<'m> {
     }
 
     /// What follows is written for that part of the source.
-    fn at(&mut self, span: Span) {
+    fn set_source_line(&mut self, span: SourceSpan) {
         self.w.b.source_line(self.m.source.line(span.start));
     }
 
@@ -339,7 +344,7 @@ impl<'m> Lower<'m> {
         self.locals += 1;
         let name = match name.rsplit_once('_') {
             // Our printer adds the variable's number.
-            Some((name, n)) if self.request.printed && n.parse() == Ok(number) => name,
+            Some((name, n)) if self.request.round_trip && n.parse() == Ok(number) => name,
             _ => name,
         };
         self.w.b.local_of(name, ty, init)
@@ -355,7 +360,7 @@ impl<'m> Lower<'m> {
         self.w.stmt(Stmt::Assign(local, value));
     }
 
-    fn shared_name(&mut self, name: &str) -> String {
+    fn unique_shared_name(&mut self, name: &str) -> String {
         let mut unique = name.to_owned();
         while self.shared_names.contains(&unique) {
             unique.push('_');
@@ -366,8 +371,8 @@ impl<'m> Lower<'m> {
 
     fn type_name(&self, ty: Type) -> String {
         match ty {
-            Type::Scalar(scalar) => super::types::spelled(scalar).into(),
-            Type::Vector(scalar, n @ 2..=4) if !self.request.printed => super::types::vector(scalar, n),
+            Type::Scalar(scalar) => super::types::scalar_name(scalar).into(),
+            Type::Vector(scalar, n @ 2..=4) if !self.request.round_trip => super::types::vector_name(scalar, n),
             _ => ty.name(self.w.b.structs()).to_string(),
         }
     }

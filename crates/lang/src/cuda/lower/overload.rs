@@ -3,17 +3,17 @@
 
 use bornite_ir::{Scalar, Type};
 
-use super::place::Operand;
-use super::rows::{On, is_math, rows};
-use super::{Bound, Done, Lower};
-use crate::Span;
+use super::cuda_functions::{ComputeType, is_math, op_table};
+use super::lvalue::Operand;
+use super::{BoundArg, LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Base, Declarator, Function, TemplateArg};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::{CType, promoted};
 
 /// How well an argument fits a parameter, best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
+enum ConversionRank {
     Exact,
     /// The same, called const on the way.
     Qualified,
@@ -26,11 +26,11 @@ enum Fit {
 
 struct Candidate {
     function: usize,
-    fits: Vec<Fit>,
+    ranks: Vec<ConversionRank>,
 }
 
 /// Whether CUDA offers a function of that name, so that one of the file stands beside it.
-pub(super) fn is_offered(name: &str) -> bool {
+pub(super) fn is_cuda_function(name: &str) -> bool {
     is_math(name)
         || name.starts_with("atomic")
         || name.starts_with("__shfl")
@@ -42,11 +42,11 @@ pub(super) fn is_offered(name: &str) -> bool {
 }
 
 /// Whether CUDA's functions of that name take numbers of any type.
-fn takes_all(name: &str) -> bool {
-    matches!(name, "min" | "max" | "abs") || rows().get(name).is_some_and(|(_, on)| *on == On::Overloaded)
+fn takes_any_scalar(name: &str) -> bool {
+    matches!(name, "min" | "max" | "abs") || op_table().get(name).is_some_and(|(_, on)| *on == ComputeType::Overloaded)
 }
 
-impl<'m> Lower<'m> {
+impl<'m> Lowering<'m> {
     /// The function that is meant; `None` if it is CUDA's.
     pub(super) fn overload(
         &mut self,
@@ -54,21 +54,21 @@ impl<'m> Lower<'m> {
         written: &'m [TemplateArg],
         operands: &[Operand],
         callee: Symbol,
-        span: Span,
-    ) -> Done<Option<usize>> {
+        span: SourceSpan,
+    ) -> LowerResult<Option<usize>> {
         let name = self.text(callee);
         let mut viable = vec![];
         for &function in all {
-            if let Some(fits) = self.fits(function, written, operands, span) {
-                viable.push(Candidate { function, fits });
+            if let Some(ranks) = self.conversion_ranks(function, written, operands, span) {
+                viable.push(Candidate { function, ranks });
             }
         }
         let best = viable.iter().find(|one| viable.iter().all(|other| self.is_better(one, other)));
         match best {
             Some(best) => {
-                Ok(Some(best.function).filter(|_| !written.is_empty() || !self.is_hidden(name, best, operands)))
+                Ok(Some(best.function).filter(|_| !written.is_empty() || !self.prefers_builtin(name, best, operands)))
             }
-            None if viable.is_empty() && is_offered(name) => Ok(None),
+            None if viable.is_empty() && is_cuda_function(name) => Ok(None),
             None if viable.is_empty() => {
                 let hint = format!("there is {}", self.listed(all.iter().copied()));
                 self.fail(span, format!("no '{name}' takes these arguments"), "fits none", hint)
@@ -97,21 +97,29 @@ impl<'m> Lower<'m> {
     }
 
     /// How each argument fits; `None` if one does not.
-    fn fits(&mut self, n: usize, written: &'m [TemplateArg], operands: &[Operand], span: Span) -> Option<Vec<Fit>> {
+    fn conversion_ranks(
+        &mut self,
+        n: usize,
+        written: &'m [TemplateArg],
+        operands: &[Operand],
+        span: SourceSpan,
+    ) -> Option<Vec<ConversionRank>> {
         let function = &self.m.file.functions[n];
-        let written = if function.special.is_some() { &[] } else { written };
-        let bound = self.quietly(|lower| lower.template_bound(function, written, operands, span))?;
-        let told = || function.templates.iter().zip(&bound).skip(written.len()).filter(|(param, _)| param.is_type());
+        let written = if function.specialization.is_some() { &[] } else { written };
+        let bound = self.attempt(|lower| lower.template_arguments(function, written, operands, span))?;
+        let deducible =
+            || function.templates.iter().zip(&bound).skip(written.len()).filter(|(param, _)| param.is_type());
         for (param, operand) in function.params.iter().zip(operands) {
-            let agrees = |found: Option<Bound>, bound: &Bound| found.is_none_or(|found| found == *bound);
-            if !told().all(|(template, bound)| agrees(self.deduced(template, param, operand), bound)) {
+            let agrees = |found: Option<BoundArg>, bound: &BoundArg| found.is_none_or(|found| found == *bound);
+            if !deducible().all(|(template, bound)| agrees(self.deduce(template, param, operand), bound)) {
                 return None;
             }
         }
-        let (types, _) =
-            self.quietly(|lower| lower.in_file(&function.templates, &bound, |lower| lower.write_out_types(function)))?;
+        let (types, _) = self.attempt(|lower| {
+            lower.in_file_scope(&function.templates, &bound, |lower| lower.declared_types(function))
+        })?;
         let all = function.params.iter().zip(types).zip(operands);
-        all.map(|((param, ty), operand)| fit(param, ty, operand)).collect()
+        all.map(|((param, ty), operand)| conversion_rank(param, ty, operand)).collect()
     }
 
     /// Whether the first is the second, or to be preferred to it.
@@ -119,34 +127,34 @@ impl<'m> Lower<'m> {
         if a.function == b.function {
             return true;
         }
-        if a.fits.iter().zip(&b.fits).any(|(a, b)| a > b) {
+        if a.ranks.iter().zip(&b.ranks).any(|(a, b)| a > b) {
             return false;
         }
         let (first, second) = (&self.m.file.functions[a.function], &self.m.file.functions[b.function]);
-        a.fits != b.fits
+        a.ranks != b.ranks
             || match (first.templates.is_empty(), second.templates.is_empty()) {
                 (true, false) => true,
-                (false, false) => is_more_special(first, second),
+                (false, false) => is_more_specialized(first, second),
                 _ => false,
             }
     }
 
     /// Whether CUDA's own function of that name is preferred to the best of the file.
-    fn is_hidden(&self, name: &str, best: &Candidate, operands: &[Operand]) -> bool {
+    fn prefers_builtin(&self, name: &str, best: &Candidate, operands: &[Operand]) -> bool {
         let function = &self.m.file.functions[best.function];
-        if !takes_all(name) || function.in_namespace {
+        if !takes_any_scalar(name) || function.in_namespace {
             return false;
         }
         let scalars: Option<Vec<Scalar>> = operands.iter().map(|operand| value_type(operand)?.as_scalar()).collect();
         let Some(scalars) = scalars else { return false };
-        let fits = scalars.iter().map(|scalar| match scalar {
-            Scalar::F16 | Scalar::BF16 => Fit::ByClass,
-            scalar if promoted(*scalar) != *scalar => Fit::Promoted,
-            _ => Fit::Exact,
+        let ranks = scalars.iter().map(|scalar| match scalar {
+            Scalar::F16 | Scalar::BF16 => ConversionRank::ByClass,
+            scalar if promoted(*scalar) != *scalar => ConversionRank::Promoted,
+            _ => ConversionRank::Exact,
         });
-        let fits: Vec<Fit> = fits.collect();
-        let worse = fits.iter().zip(&best.fits).any(|(theirs, own)| theirs > own);
-        !worse && (fits != best.fits || !function.templates.is_empty())
+        let ranks: Vec<ConversionRank> = ranks.collect();
+        let worse = ranks.iter().zip(&best.ranks).any(|(theirs, own)| theirs > own);
+        !worse && (ranks != best.ranks || !function.templates.is_empty())
     }
 }
 
@@ -154,12 +162,12 @@ impl<'m> Lower<'m> {
 fn value_type(operand: &Operand) -> Option<Type> {
     match operand {
         Operand::Tree(tree) => Some(tree.ty),
-        Operand::Place(place) => Some(place.ty),
+        Operand::Lvalue(lvalue) => Some(lvalue.ty),
         _ => None,
     }
 }
 
-fn fit(param: &Declarator, to: CType, operand: &Operand) -> Option<Fit> {
+fn conversion_rank(param: &Declarator, to: CType, operand: &Operand) -> Option<ConversionRank> {
     let constant = param.ty.constant;
     let to = match to {
         CType::Void => return None,
@@ -167,56 +175,58 @@ fn fit(param: &Declarator, to: CType, operand: &Operand) -> Option<Fit> {
             let from = value_type(operand)?;
             return match (param.ty.reference, operand) {
                 // A template's parameter may turn out to be const.
-                (true, Operand::Place(place)) if !constant => {
-                    let drops = place.constant && matches!(param.ty.base, Base::Scalar(_));
-                    (from == to && !drops).then_some(Fit::Exact)
+                (true, Operand::Lvalue(lvalue)) if !constant => {
+                    let drops = lvalue.constant && matches!(param.ty.base, Base::Scalar(_));
+                    (from == to && !drops).then_some(ConversionRank::Exact)
                 }
                 (true, _) if !constant => None,
-                (true, Operand::Place(_)) => converted(from, to).map(|fit| fit.max(Fit::Qualified)),
-                _ => converted(from, to),
+                (true, Operand::Lvalue(_)) => {
+                    value_conversion_rank(from, to).map(|rank| rank.max(ConversionRank::Qualified))
+                }
+                _ => value_conversion_rank(from, to),
             };
         }
         CType::Pointer(to) => to,
     };
     let (from, read_only) = match operand {
-        Operand::Pointer(pointer) => (pointer.to(), pointer.constant),
-        Operand::Address(place) => (place.ty, place.constant),
-        Operand::Array(slots, _) => (slots.place.ty.element()?.into(), slots.place.constant),
-        Operand::Table(table, _) => (table.values.first()?.scalar().into(), true),
-        Operand::Null => return Some(Fit::Converted),
+        Operand::Pointer(pointer) => (pointer.pointee_type(), pointer.constant),
+        Operand::Address(lvalue) => (lvalue.ty, lvalue.constant),
+        Operand::LocalArray(local_array, _) => (local_array.lvalue.ty.element()?.into(), local_array.lvalue.constant),
+        Operand::ConstArray(table, _) => (table.values.first()?.scalar().into(), true),
+        Operand::Null => return Some(ConversionRank::Converted),
         _ => return None,
     };
     // A parameter that is a pointer by its template's argument is const as that is.
-    let as_given = param.ty.pointers == 0 && param.sizes.is_empty();
+    let is_deduced_pointer = param.ty.pointers == 0 && param.sizes.is_empty();
     match (read_only, constant) {
         _ if from != to => None,
-        _ if as_given => Some(Fit::Exact),
+        _ if is_deduced_pointer => Some(ConversionRank::Exact),
         (true, false) => None,
-        (false, true) => Some(Fit::Qualified),
-        _ => Some(Fit::Exact),
+        (false, true) => Some(ConversionRank::Qualified),
+        _ => Some(ConversionRank::Exact),
     }
 }
 
 /// How well a value of one type is one of another.
-fn converted(from: Type, to: Type) -> Option<Fit> {
+fn value_conversion_rank(from: Type, to: Type) -> Option<ConversionRank> {
     if from == to {
-        return Some(Fit::Exact);
+        return Some(ConversionRank::Exact);
     }
     let (from, to) = (from.as_scalar()?, to.as_scalar()?);
     let is_class = |scalar| matches!(scalar, Scalar::F16 | Scalar::BF16);
     Some(match (from, to) {
         // A 16-bit float becomes a float first.
-        (from, Scalar::F64) if is_class(from) => Fit::ByClassPromoted,
-        (from, to) if is_class(from) || is_class(to) => Fit::ByClass,
-        (Scalar::F32, Scalar::F64) => Fit::Promoted,
-        (from, to) if promoted(from) == to => Fit::Promoted,
-        _ => Fit::Converted,
+        (from, Scalar::F64) if is_class(from) => ConversionRank::ByClassPromoted,
+        (from, to) if is_class(from) || is_class(to) => ConversionRank::ByClass,
+        (Scalar::F32, Scalar::F64) => ConversionRank::Promoted,
+        (from, to) if promoted(from) == to => ConversionRank::Promoted,
+        _ => ConversionRank::Converted,
     })
 }
 
 /// Whether a template is for fewer types than another: `f(T*)` for fewer than `f(T)`.
-fn is_more_special(a: &Function, b: &Function) -> bool {
-    let special = |function: &Function, param: &Declarator| {
+fn is_more_specialized(a: &Function, b: &Function) -> bool {
+    let specificity = |function: &Function, param: &Declarator| {
         let generic = function.templates.iter().any(|template| param.ty.base == Base::Named(template.name));
         let pointers = param.ty.pointers + !param.sizes.is_empty() as u8;
         let base = match &param.ty.base {
@@ -226,6 +236,6 @@ fn is_more_special(a: &Function, b: &Function) -> bool {
         };
         (pointers, base, pointers > 0 && param.ty.constant)
     };
-    let each = || a.params.iter().zip(&b.params).map(|(x, y)| (special(a, x), special(b, y)));
+    let each = || a.params.iter().zip(&b.params).map(|(x, y)| (specificity(a, x), specificity(b, y)));
     each().all(|(a, b)| a >= b) && each().any(|(a, b)| a > b)
 }

@@ -2,8 +2,8 @@
 
 use bornite_ir::{LocalId, Op, Scalar, Stmt as IrStmt, Value};
 
-use super::{Binding, Code, Done, Failed, Leave, Lower};
-use crate::Span;
+use super::{Binding, CodeKind, Failed, LowerResult, Lowering, ScopeKind};
+use crate::SourceSpan;
 use crate::cuda::ast::{Expr, Stmt, StmtKind};
 use crate::lower::Tree;
 
@@ -21,9 +21,9 @@ fn next_arm<'m>(otherwise: Option<&'m Stmt>) -> Option<Arm<'m>> {
     }
 }
 
-impl<'m> Lower<'m> {
+impl<'m> Lowering<'m> {
     /// Statements in a scope of their own.
-    pub(super) fn block(&mut self, stmts: &'m [Stmt]) -> Done {
+    pub(super) fn block(&mut self, stmts: &'m [Stmt]) -> LowerResult {
         let mark = self.scope.len();
         let done = self.sequence(stmts);
         self.scope.truncate(mark);
@@ -31,12 +31,12 @@ impl<'m> Lower<'m> {
     }
 
     /// Statements one after the other.
-    pub(super) fn sequence(&mut self, stmts: &'m [Stmt]) -> Done {
+    pub(super) fn sequence(&mut self, stmts: &'m [Stmt]) -> LowerResult {
         let mut failed = false;
         let mut at = 0;
         while at < stmts.len() && self.errors.len() < super::MAX_ERRORS && !self.w.is_full() {
-            if self.request.printed && at + 1 < stmts.len() {
-                match self.inserted(&stmts[at], &stmts[at + 1]) {
+            if self.request.round_trip && at + 1 < stmts.len() {
+                match self.printed_insert(&stmts[at], &stmts[at + 1]) {
                     Ok(true) => {
                         at += 2;
                         continue;
@@ -45,7 +45,7 @@ impl<'m> Lower<'m> {
                     Err(_) => failed = true,
                 }
             }
-            self.guess = super::guess::read(self.m, &stmts[at], stmts.get(at + 1));
+            self.cas_initial_read = super::cas_loop::initial_read(self.m, &stmts[at], stmts.get(at + 1));
             failed |= self.stmt(&stmts[at]).is_err();
             at += 1;
         }
@@ -53,15 +53,15 @@ impl<'m> Lower<'m> {
             && self.errors.is_empty()
             && let Some(stmt) = stmts.get(at)
         {
-            let _: Done =
+            let _: LowerResult =
                 self.fail(stmt.span, "this kernel is too large once it is written out", "", "use loops, not macros");
             failed = true;
         }
         if failed { Err(Failed) } else { Ok(()) }
     }
 
-    pub(super) fn stmt(&mut self, stmt: &'m Stmt) -> Done {
-        self.at(stmt.span);
+    pub(super) fn stmt(&mut self, stmt: &'m Stmt) -> LowerResult {
+        self.set_source_line(stmt.span);
         match &stmt.kind {
             StmtKind::Empty => Ok(()),
             StmtKind::Declare(storage, all) => {
@@ -85,23 +85,23 @@ impl<'m> Lower<'m> {
                 self.scope.truncate(mark);
                 done
             }
-            StmtKind::While(condition, body) => self.endless(Some(condition), None, body, None),
-            StmtKind::Do(body, condition) => self.endless(None, None, body, Some(condition)),
+            StmtKind::While(condition, body) => self.general_loop(Some(condition), None, body, None),
+            StmtKind::Do(body, condition) => self.general_loop(None, None, body, Some(condition)),
             StmtKind::Switch(value, cases) => self.switch(value, cases, stmt.span),
-            StmtKind::Break => match self.contexts.last() {
-                Some(context) if context.kind != Leave::Call => {
+            StmtKind::Break => match self.control_scopes.last() {
+                Some(context) if context.kind != ScopeKind::InlinedCall => {
                     self.w.stmt(IrStmt::Break);
                     Ok(())
                 }
                 _ => self.fail(stmt.span, "'break' outside a loop or switch", "nothing to leave", ""),
             },
-            StmtKind::Continue => self.go_on(stmt.span),
-            StmtKind::Return(value) => self.leave(value.as_ref(), stmt.span),
+            StmtKind::Continue => self.continue_loop(stmt.span),
+            StmtKind::Return(value) => self.return_from(value.as_ref(), stmt.span),
         }
     }
 
     /// Statements in a block and a scope.
-    fn nested(&mut self, write: impl FnOnce(&mut Self) -> Done) -> (Vec<IrStmt>, Done) {
+    fn nested(&mut self, write: impl FnOnce(&mut Self) -> LowerResult) -> (Vec<IrStmt>, LowerResult) {
         self.w.b.open_block();
         let mark = self.scope.len();
         let done = write(self);
@@ -110,10 +110,10 @@ impl<'m> Lower<'m> {
     }
 
     /// An `if` with all that follows by `else if`.
-    fn branch(&mut self, arm: Arm<'m>) -> Done {
+    fn branch(&mut self, arm: Arm<'m>) -> LowerResult {
         let (mut next, mut entered, mut failed) = (Some(arm), None, false);
         while let Some(arm) = next {
-            let most = if self.request.printed { usize::MAX } else { NESTED_ARMS };
+            let most = if self.request.round_trip { usize::MAX } else { NESTED_ARMS };
             next = std::iter::successors(Some(arm), |arm| next_arm(arm.2)).nth(most);
             let rest = next.map(|_| {
                 let local = self.new_local("rest", Scalar::Bool.into(), &[Value::int(Scalar::Bool, 0)]);
@@ -135,9 +135,9 @@ impl<'m> Lower<'m> {
     }
 
     /// At most so many arms of a chain; where none of them is taken, `rest` is set.
-    fn arms(&mut self, (condition, then, otherwise): Arm<'m>, left: usize, rest: Option<LocalId>) -> Done {
+    fn arms(&mut self, (condition, then, otherwise): Arm<'m>, left: usize, rest: Option<LocalId>) -> LowerResult {
         let tree = self.condition(condition)?;
-        if let Some(known) = self.w.fold(&tree).filter(|_| !self.request.printed) {
+        if let Some(known) = self.w.fold(&tree).filter(|_| !self.request.round_trip) {
             return match known.bits() != 0 {
                 true => self.stmt(then),
                 false => self.otherwise(otherwise, left, rest),
@@ -151,14 +151,14 @@ impl<'m> Lower<'m> {
     }
 
     /// What follows `else` behind an arm.
-    fn otherwise(&mut self, otherwise: Option<&'m Stmt>, left: usize, rest: Option<LocalId>) -> Done {
+    fn otherwise(&mut self, otherwise: Option<&'m Stmt>, left: usize, rest: Option<LocalId>) -> LowerResult {
         match (next_arm(otherwise), otherwise, rest) {
             (Some(_), _, Some(rest)) if left == 1 => {
                 self.assign(rest, &Tree::int(Scalar::Bool, 1));
                 Ok(())
             }
             (Some(arm), Some(stmt), _) => {
-                self.at(stmt.span);
+                self.set_source_line(stmt.span);
                 self.arms(arm, left.saturating_sub(1), rest)
             }
             (_, Some(stmt), _) => self.stmt(stmt),
@@ -167,7 +167,7 @@ impl<'m> Lower<'m> {
     }
 
     /// `if (condition) break;`
-    pub(super) fn leave_if(&mut self, condition: &Tree) {
+    pub(super) fn break_if(&mut self, condition: &Tree) {
         let condition = self.w.emit(condition);
         self.w.b.open_block();
         self.w.stmt(IrStmt::Break);
@@ -176,22 +176,23 @@ impl<'m> Lower<'m> {
     }
 
     /// `if (!condition) break;`
-    pub(super) fn leave_unless(&mut self, condition: &'m Expr) -> Done {
-        self.at(condition.span);
+    pub(super) fn break_unless(&mut self, condition: &'m Expr) -> LowerResult {
+        self.set_source_line(condition.span);
         let tree = self.condition(condition)?;
         match self.w.fold(&tree) {
             Some(value) if value.bits() != 0 => {}
-            _ => self.leave_if(&Tree::op(Op::Not, vec![tree])),
+            _ => self.break_if(&Tree::op(Op::Not, vec![tree])),
         }
         Ok(())
     }
 
     /// `continue`.
-    fn go_on(&mut self, span: Span) -> Done {
-        let Some(context) = self.contexts.last_mut().filter(|context| context.kind != Leave::Call) else {
+    fn continue_loop(&mut self, span: SourceSpan) -> LowerResult {
+        let Some(context) = self.control_scopes.last_mut().filter(|context| context.kind != ScopeKind::InlinedCall)
+        else {
             return self.fail(span, "'continue' outside a loop", "no loop around it", "");
         };
-        if context.kind == Leave::Switch {
+        if context.kind == ScopeKind::Switch {
             let Some(flag) = context.continued else {
                 return self.fail(span, "'continue' outside a loop", "no loop around it", "");
             };
@@ -204,24 +205,24 @@ impl<'m> Lower<'m> {
             self.effect(step)?;
         }
         if let Some(check) = check {
-            self.leave_unless(check)?;
+            self.break_unless(check)?;
         }
         self.w.stmt(IrStmt::Continue);
         Ok(())
     }
 
     /// What follows a loop or switch that something within it may have left by more than one level.
-    pub(super) fn after(&mut self, context: &super::Context<'m>, span: Span) -> Done {
+    pub(super) fn propagate_exit(&mut self, context: &super::ControlScope<'m>, span: SourceSpan) -> LowerResult {
         if context.returned
             && let Some(left) = self.inlines.last().and_then(|inline| inline.left)
         {
-            let left = Tree::done(self.w.b.read(left), Scalar::Bool);
-            self.leave_if(&left);
+            let left = Tree::emitted(self.w.b.read(left), Scalar::Bool);
+            self.break_if(&left);
         }
         if let Some(flag) = context.continued {
             let condition = self.w.b.read(flag);
             self.w.b.open_block();
-            let done = self.go_on(span);
+            let done = self.continue_loop(span);
             let then = self.w.b.close_block();
             self.w.stmt(IrStmt::If { condition, then, otherwise: vec![] });
             return done;
@@ -230,36 +231,38 @@ impl<'m> Lower<'m> {
     }
 
     /// `return`.
-    fn leave(&mut self, value: Option<&'m Expr>, span: Span) -> Done {
+    fn return_from(&mut self, value: Option<&'m Expr>, span: SourceSpan) -> LowerResult {
         if let Some(inline) = self.inlines.last() {
-            let (result, contexts, left) = (inline.result, inline.contexts, inline.left);
+            let (result, control_scopes, left) = (inline.result, inline.control_scopes, inline.left);
             match (result, value) {
                 (Some((local, ty)), Some(value)) => {
-                    let tree = self.initial(value, ty)?;
+                    let tree = self.initializer(value, ty)?;
                     self.assign(local, &tree);
                 }
                 (None, None) => {}
                 (None, Some(_)) => return self.fail(span, "a 'void' function returns a value", "no value here", ""),
                 (Some(_), None) => return self.fail(span, "'return' without a value", "expected a value", ""),
             }
-            if self.contexts.len() > contexts + 1 {
+            if self.control_scopes.len() > control_scopes + 1 {
                 if let Some(left) = left {
                     self.assign(left, &Tree::constant(Value::int(Scalar::Bool, 1)));
                 }
-                self.contexts[contexts + 1..].iter_mut().for_each(|context| context.returned = true);
+                self.control_scopes[control_scopes + 1..].iter_mut().for_each(|context| context.returned = true);
             }
             self.w.stmt(IrStmt::Break);
             return Ok(());
         }
         match (self.code, value) {
-            (Code::Kernel, None) => self.w.stmt(IrStmt::Return(None)),
-            (Code::Kernel, Some(_)) => return self.fail(span, "a kernel returns nothing", "no value here", ""),
-            (Code::Function(ty), Some(value)) => {
-                let tree = self.initial(value, ty)?;
+            (CodeKind::Kernel, None) => self.w.stmt(IrStmt::Return(None)),
+            (CodeKind::Kernel, Some(_)) => return self.fail(span, "a kernel returns nothing", "no value here", ""),
+            (CodeKind::Function(ty), Some(value)) => {
+                let tree = self.initializer(value, ty)?;
                 let value = self.w.emit(&tree);
                 self.w.stmt(IrStmt::Return(Some(value)));
             }
-            (Code::Function(_), None) => return self.fail(span, "'return' without a value", "expected a value", ""),
+            (CodeKind::Function(_), None) => {
+                return self.fail(span, "'return' without a value", "expected a value", "");
+            }
         }
         Ok(())
     }

@@ -1,51 +1,51 @@
 //! Structs and enumerations.
 
-use super::{Parsed, Parser};
-use crate::Span;
+use super::{ParseResult, Parser};
+use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Declarator, Expr, ExprKind, Storage, StructItem, TemplateParam, TypeName};
-use crate::cuda::lex::Kind;
+use crate::cuda::lex::TokenKind;
 use bornite_ir::{Scalar, Value};
 
 impl Parser<'_> {
     /// True if the `struct` here is one that is defined or announced, not the type of something.
     pub(super) fn defines_struct(&self) -> bool {
         let mut at = 1;
-        while matches!(self.ahead(at), Kind::Sign("__align__" | "alignas" | "__attribute__")) {
-            if self.ahead(at) == Kind::Sign("__attribute__") {
+        while matches!(self.ahead(at), TokenKind::Reserved("__align__" | "alignas" | "__attribute__")) {
+            if self.ahead(at) == TokenKind::Reserved("__attribute__") {
                 at += 1;
                 continue;
             }
-            while !matches!(self.ahead(at), Kind::Sign(")") | Kind::End) {
+            while !matches!(self.ahead(at), TokenKind::Reserved(")") | TokenKind::End) {
                 at += 1;
             }
             at += 1;
         }
-        at += matches!(self.ahead(at), Kind::Name(_)) as usize;
-        matches!(self.ahead(at), Kind::Sign("{" | ";" | ":"))
+        at += matches!(self.ahead(at), TokenKind::Name(_)) as usize;
+        matches!(self.ahead(at), TokenKind::Reserved("{" | ";" | ":"))
     }
 
     /// `__align__(16)`, `alignas(16)`.
-    fn alignment(&mut self) -> Parsed<Option<Expr>> {
+    fn alignment(&mut self) -> ParseResult<Option<Expr>> {
         let mut found = None;
         while self.take("__align__") || self.take("alignas") {
             self.expect("(", "before an alignment")?;
             if self.at_type() {
                 let span = self.span();
-                return self.refuse(span, "the alignment of a type", "write its bytes: 'alignas(16)'");
+                return self.unsupported(span, "the alignment of a type", "write its bytes: 'alignas(16)'");
             }
             found = self.list(")")?.into_iter().next();
         }
         Ok(found)
     }
 
-    pub(super) fn structure(&mut self, templates: Vec<TemplateParam>) -> Parsed<()> {
+    pub(super) fn struct_item(&mut self, templates: Vec<TemplateParam>) -> ParseResult<()> {
         self.advance();
         let align = self.alignment()?;
         if self.is("__attribute__") {
             return self.layout_attribute();
         }
         let mut name = match self.kind() {
-            Kind::Name(_) => Some(self.name("a struct")?),
+            TokenKind::Name(_) => Some(self.name("a struct")?),
             _ => None,
         };
         if self.is(";") {
@@ -53,7 +53,7 @@ impl Parser<'_> {
         }
         if self.is(":") {
             let span = self.span();
-            return self.refuse(span, "a struct that inherits", "name its fields");
+            return self.unsupported(span, "a struct that inherits", "name its fields");
         }
         if let Some((name, _)) = name {
             self.types.insert(name);
@@ -63,14 +63,14 @@ impl Parser<'_> {
         if self.is("__attribute__") {
             return self.layout_attribute();
         }
-        if let Kind::Name(_) = self.kind() {
+        if let TokenKind::Name(_) = self.kind() {
             let found = self.name("a struct")?;
             self.types.insert(found.0);
             name = name.or(Some(found)); // typedef struct { … } Name;
         }
         let Some((name, span)) = name else {
             let span = self.span();
-            return self.refuse(span, "a struct without a name", "");
+            return self.unsupported(span, "a struct without a name", "");
         };
         if !templates.is_empty() {
             self.struct_templates.insert(name);
@@ -88,10 +88,10 @@ impl Parser<'_> {
     }
 
     /// An attribute that changes how a type lies in memory.
-    pub(super) fn layout_attribute<T>(&mut self) -> Parsed<T> {
+    pub(super) fn layout_attribute<T>(&mut self) -> ParseResult<T> {
         let span = self.span();
         let text = self.text(span).split_whitespace().collect::<String>();
-        self.refuse(span, &format!("'{text}'"), "write 'alignas(n)', or add fields")
+        self.unsupported(span, &format!("'{text}'"), "write 'alignas(n)', or add fields")
     }
 
     /// `#pragma pack`: the bytes that fields of the structs after it are aligned to at most.
@@ -111,14 +111,14 @@ impl Parser<'_> {
     }
 
     /// The fields of a struct with the alignments that are written for them, and its closing brace.
-    fn fields(&mut self) -> Parsed<(Vec<Declarator>, Vec<(usize, Expr)>)> {
+    fn fields(&mut self) -> ParseResult<(Vec<Declarator>, Vec<(usize, Expr)>)> {
         let (mut fields, mut aligns) = (vec![], vec![]);
         while !self.take("}") {
-            if self.kind() == Kind::End {
+            if self.kind() == TokenKind::End {
                 let span = self.span();
                 return self.fail(span, "expected '}', found the end of the file", "expected '}'", "");
             }
-            if self.is("public") && self.ahead(1) == Kind::Sign(":") {
+            if self.is("public") && self.ahead(1) == TokenKind::Reserved(":") {
                 self.advance();
                 self.advance();
                 continue;
@@ -127,14 +127,14 @@ impl Parser<'_> {
             let align = self.alignment()?;
             let storage = self.storage()?;
             if storage.is_static {
-                return self.refuse(start, "a static member of a struct", "declare a constant outside it");
+                return self.unsupported(start, "a static member of a struct", "declare a constant outside it");
             }
             if storage.device && !self.at_type() {
-                return self.refuse(start, "a function in a struct", "write a '__device__' function outside");
+                return self.unsupported(start, "a function in a struct", "write a '__device__' function outside");
             }
             let base = self.base_type()?;
-            if storage.device || self.is("(") || self.ahead(1) == Kind::Sign("(") || self.is("operator") {
-                return self.refuse(start, "a function in a struct", "write a '__device__' function outside");
+            if storage.device || self.is("(") || self.ahead(1) == TokenKind::Reserved("(") || self.is("operator") {
+                return self.unsupported(start, "a function in a struct", "write a '__device__' function outside");
             }
             loop {
                 aligns.extend(align.clone().map(|align| (fields.len(), align)));
@@ -144,7 +144,7 @@ impl Parser<'_> {
                 }
                 if self.is(":") {
                     let span = self.span();
-                    return self.refuse(span, "a bit field", "use shifts and masks");
+                    return self.unsupported(span, "a bit field", "use shifts and masks");
                 }
                 if !self.take(",") {
                     break;
@@ -156,26 +156,26 @@ impl Parser<'_> {
     }
 
     /// The names of an enumeration are constants.
-    pub(super) fn enumeration(&mut self) -> Parsed<()> {
+    pub(super) fn enum_item(&mut self) -> ParseResult<()> {
         self.advance();
         if self.is("class") || self.is("struct") {
             let span = self.span();
-            return self.refuse(span, "'enum class'", "write 'enum'");
+            return self.unsupported(span, "'enum class'", "write 'enum'");
         }
-        let named = if let Kind::Name(_) = self.kind() { Some(self.name("an enum")?) } else { None };
+        let named = if let TokenKind::Name(_) = self.kind() { Some(self.name("an enum")?) } else { None };
         let mut scalar = Scalar::I32;
         if self.take(":") {
             let ty = self.base_type()?;
             scalar = match ty.base {
                 Base::Scalar(scalar) if scalar.is_int() => scalar,
-                _ => return self.refuse(ty.span, "an enum of this type", "name an integer: 'enum Name : int'"),
+                _ => return self.unsupported(ty.span, "an enum of this type", "name an integer: 'enum Name : int'"),
             };
         }
-        let int = |span: Span, constant: bool| TypeName {
+        let int = |span: SourceSpan, constant: bool| TypeName {
             base: Base::Scalar(scalar),
             pointers: 0,
             constant,
-            fixed: false,
+            is_const_pointer: false,
             reference: false,
             span,
         };
@@ -202,7 +202,7 @@ impl Parser<'_> {
                 Some(value) => {
                     let below = value.depth;
                     let sum = ExprKind::Binary(Binary::Add, Box::new(value), Box::new(number(since, span)));
-                    self.expr_of(sum, span, below)?
+                    self.make_expr(sum, span, below)?
                 }
             };
             since += 1;

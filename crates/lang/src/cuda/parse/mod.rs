@@ -13,9 +13,9 @@ mod types;
 use foldhash::{HashSet, HashSetExt};
 
 use super::ast::{Declarator, Expr, ExprKind, File};
-use super::lex::{Kind, Names, Symbol, Token};
+use super::lex::{Interner, Symbol, Token, TokenKind};
 use super::types::builtin_type;
-use crate::Span;
+use crate::SourceSpan;
 use crate::diagnostic::{Diagnostic, Source};
 
 /// Statements and parentheses within one another.
@@ -33,11 +33,11 @@ const NOT_IN_SUBSET: &str = "not in the subset";
 /// What is wrong is in the parser already.
 pub struct Failed;
 
-pub type Parsed<T> = Result<T, Failed>;
+pub type ParseResult<T> = Result<T, Failed>;
 
 pub struct Parser<'a> {
     source: &'a Source,
-    names: &'a Names,
+    names: &'a Interner,
     tokens: &'a [Token],
     at: usize,
     nesting: usize,
@@ -50,7 +50,7 @@ pub struct Parser<'a> {
     /// Names of types that the item being read calls variables by: `half`.
     shadowed: HashSet<Symbol>,
     /// Names of types that the file calls functions by.
-    own: HashSet<Symbol>,
+    function_names: HashSet<Symbol>,
     /// Names of function templates.
     templates: HashSet<Symbol>,
     /// Names of structs that are templates.
@@ -61,13 +61,13 @@ pub struct Parser<'a> {
     pack: Option<u64>,
     packs: Vec<Option<u64>>,
     /// Namespaces and `extern "C"` around.
-    open: usize,
+    open_scopes: usize,
     /// What a parameter without a name is called.
     unnamed: Symbol,
     /// Names of the blocks around, by block.
-    declared: Vec<Vec<Symbol>>,
+    block_names: Vec<Vec<Symbol>>,
     /// Functions that are declared before they are defined, with their parameters.
-    declared_only: Vec<(Symbol, Vec<Declarator>)>,
+    forward_declarations: Vec<(Symbol, Vec<Declarator>)>,
     /// Whether a `>>` ends the template arguments being read, and how much of the one here is read already.
     in_angles: bool,
     angles_read: usize,
@@ -76,7 +76,7 @@ pub struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    pub fn new(source: &'a Source, names: &'a Names, tokens: &'a [Token], unnamed: Symbol) -> Parser<'a> {
+    pub fn new(source: &'a Source, names: &'a Interner, tokens: &'a [Token], unnamed: Symbol) -> Parser<'a> {
         Parser {
             source,
             names,
@@ -87,16 +87,16 @@ impl<'a> Parser<'a> {
             types: HashSet::new(),
             local_types: vec![],
             shadowed: HashSet::new(),
-            own: HashSet::new(),
+            function_names: HashSet::new(),
             templates: HashSet::new(),
             struct_templates: HashSet::new(),
             namespaces: HashSet::new(),
             pack: None,
             packs: vec![],
-            open: 0,
+            open_scopes: 0,
             unnamed,
-            declared: vec![],
-            declared_only: vec![],
+            block_names: vec![],
+            forward_declarations: vec![],
             in_angles: false,
             angles_read: 0,
             errors: vec![],
@@ -108,20 +108,20 @@ impl<'a> Parser<'a> {
         self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> TokenKind {
         self.token().kind
     }
 
-    fn ahead(&self, by: usize) -> Kind {
+    fn ahead(&self, by: usize) -> TokenKind {
         self.tokens[(self.at + by).min(self.tokens.len() - 1)].kind
     }
 
-    fn span(&self) -> Span {
+    fn span(&self) -> SourceSpan {
         self.token().span
     }
 
     /// The span of the token before.
-    fn last_span(&self) -> Span {
+    fn last_span(&self) -> SourceSpan {
         self.tokens[self.at.saturating_sub(1).min(self.tokens.len() - 1)].span
     }
 
@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
     }
 
     fn is(&self, sign: &str) -> bool {
-        matches!(self.kind(), Kind::Sign(found) if found == sign)
+        matches!(self.kind(), TokenKind::Reserved(found) if found == sign)
     }
 
     fn take(&mut self, sign: &str) -> bool {
@@ -142,11 +142,17 @@ impl<'a> Parser<'a> {
         found
     }
 
-    fn text(&self, span: Span) -> &'a str {
+    fn text(&self, span: SourceSpan) -> &'a str {
         self.source.text.get(span.start as usize..span.end as usize).unwrap_or_default()
     }
 
-    fn fail<T>(&mut self, span: Span, message: impl Into<String>, label: impl Into<String>, hint: &str) -> Parsed<T> {
+    fn fail<T>(
+        &mut self,
+        span: SourceSpan,
+        message: impl Into<String>,
+        label: impl Into<String>,
+        hint: &str,
+    ) -> ParseResult<T> {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
         let found = self.source.diagnostic(span, message.into(), label.into(), hint);
         // One mistake a place: what follows from it says nothing new.
@@ -157,38 +163,38 @@ impl<'a> Parser<'a> {
     }
 
     /// A construct that the subset leaves out.
-    fn refuse<T>(&mut self, span: Span, construct: &str, hint: &str) -> Parsed<T> {
+    fn unsupported<T>(&mut self, span: SourceSpan, construct: &str, hint: &str) -> ParseResult<T> {
         self.fail(span, format!("{construct} is not supported"), NOT_IN_SUBSET, hint)
     }
 
-    fn found(&self) -> String {
+    fn current_text(&self) -> String {
         match self.kind() {
-            Kind::End => "the end of the file".into(),
+            TokenKind::End => "the end of the file".into(),
             _ => format!("'{}'", self.text(self.span())),
         }
     }
 
-    fn expect(&mut self, sign: &str, after: &str) -> Parsed<()> {
+    fn expect(&mut self, sign: &str, after: &str) -> ParseResult<()> {
         if self.take(sign) {
             return Ok(());
         }
-        let (span, found) = (self.span(), self.found());
+        let (span, found) = (self.span(), self.current_text());
         self.fail(span, format!("expected '{sign}' {after}, found {found}"), format!("expected '{sign}'"), "")
     }
 
-    fn name(&mut self, what: &str) -> Parsed<(Symbol, Span)> {
+    fn name(&mut self, what: &str) -> ParseResult<(Symbol, SourceSpan)> {
         let span = self.span();
-        if let Kind::Name(symbol) = self.kind() {
+        if let TokenKind::Name(symbol) = self.kind() {
             self.advance();
             return Ok((symbol, span));
         }
-        let found = self.found();
+        let found = self.current_text();
         self.fail(span, format!("expected the name of {what}, found {found}"), "expected a name", "")
     }
 
     fn is_type_name(&self, symbol: Symbol) -> bool {
         !self.shadowed.contains(&symbol)
-            && !self.own.contains(&symbol)
+            && !self.function_names.contains(&symbol)
             && (self.types.contains(&symbol) || builtin_type(self.names.text(symbol)).is_some())
     }
 
@@ -201,12 +207,12 @@ impl<'a> Parser<'a> {
     }
 
     /// How many tokens here name namespaces around a name: `util::`, `::`.
-    fn scopes(&self) -> usize {
+    fn scope_prefix_len(&self) -> usize {
         let mut length = 0;
         loop {
             length += match (self.ahead(length), self.ahead(length + 1)) {
-                (Kind::Sign("::"), Kind::Name(_)) if length == 0 => 1,
-                (Kind::Name(name), Kind::Sign("::")) if self.is_namespace(name, length) => 2,
+                (TokenKind::Reserved("::"), TokenKind::Name(_)) if length == 0 => 1,
+                (TokenKind::Name(name), TokenKind::Reserved("::")) if self.is_namespace(name, length) => 2,
                 _ => return length,
             };
         }
@@ -215,14 +221,16 @@ impl<'a> Parser<'a> {
     fn is_namespace(&self, name: Symbol, at: usize) -> bool {
         match self.names.text(name) {
             "std" => true,
-            "cuda" => matches!(self.ahead(at + 2), Kind::Name(next) if self.names.text(next) == "std"),
+            "cuda" => matches!(self.ahead(at + 2), TokenKind::Name(next) if self.names.text(next) == "std"),
             _ => self.namespaces.contains(&name),
         }
     }
 
     /// Tells why a name of the host cannot be used, if it is one.
-    fn told(&mut self, name: Symbol, span: Span) -> Parsed<()> {
-        let Some(why) = self.file.why_unusable(name, self.names, self.source.line(span.start)) else { return Ok(()) };
+    fn check_not_host_only(&mut self, name: Symbol, span: SourceSpan) -> ParseResult<()> {
+        let Some(why) = self.file.host_only_error(name, self.names, self.source.line(span.start)) else {
+            return Ok(());
+        };
         let again = self.errors.iter().any(|error| error.span == why.span && error.message == why.message);
         if !again && self.errors.len() < MAX_ERRORS {
             self.errors.push(why);
@@ -231,16 +239,16 @@ impl<'a> Parser<'a> {
     }
 
     /// A block of its own: names in it may hide those outside.
-    fn scoped<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        let level = self.declared.len();
-        self.declared.push(vec![]);
+    fn scoped<T>(&mut self, inner: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
+        let level = self.block_names.len();
+        self.block_names.push(vec![]);
         let out = inner(self);
-        self.declared.truncate(level);
+        self.block_names.truncate(level);
         out
     }
 
     /// Goes one level deeper; more than [`MAX_NESTING`] are refused.
-    fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.nesting >= MAX_NESTING {
             let span = self.span();
             let what = format!("more than {MAX_NESTING} levels within one another");
@@ -252,7 +260,7 @@ impl<'a> Parser<'a> {
         out
     }
 
-    fn expr_of(&mut self, kind: ExprKind, span: Span, below: u16) -> Parsed<Expr> {
+    fn make_expr(&mut self, kind: ExprKind, span: SourceSpan, below: u16) -> ParseResult<Expr> {
         if below >= MAX_DEPTH {
             let what = format!("an expression of more than {MAX_DEPTH} levels");
             return self.fail(span, what, "too deep", "split it by variables");
@@ -265,9 +273,9 @@ impl<'a> Parser<'a> {
         let mut depth = 0usize;
         loop {
             match self.kind() {
-                Kind::Sign("(" | "[" | "{") => depth += 1,
-                Kind::Sign(")" | "]" | "}") => depth = depth.saturating_sub(1),
-                Kind::End => return,
+                TokenKind::Reserved("(" | "[" | "{") => depth += 1,
+                TokenKind::Reserved(")" | "]" | "}") => depth = depth.saturating_sub(1),
+                TokenKind::End => return,
                 _ => {}
             }
             self.advance();

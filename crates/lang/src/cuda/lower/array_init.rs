@@ -5,7 +5,7 @@ use std::slice::Iter;
 
 use bornite_ir::{Scalar, Value};
 
-use super::{Done, Lower};
+use super::{LowerResult, Lowering};
 use crate::cuda::ast::{Declarator, Expr, ExprKind};
 use crate::lower::Tree;
 
@@ -13,18 +13,18 @@ use crate::lower::Tree;
 pub(super) const MAX_ELEMENTS: u64 = 1 << 20;
 const MAX_DIMENSIONS: usize = 8;
 
-impl<'m> Lower<'m> {
+impl<'m> Lowering<'m> {
     /// The sizes of an array of at most so many elements; the first may follow from its values.
-    pub(super) fn sizes(&mut self, d: &'m Declarator, most: u64) -> Done<Vec<u64>> {
+    pub(super) fn sizes(&mut self, d: &'m Declarator, most: u64) -> LowerResult<Vec<u64>> {
         if d.sizes.len() > MAX_DIMENSIONS {
-            return self.refuse(d.span, format!("an array of more than {MAX_DIMENSIONS} dimensions"), "");
+            return self.unsupported(d.span, format!("an array of more than {MAX_DIMENSIONS} dimensions"), "");
         }
         let mut sizes = vec![];
         let mut elements = 1u64;
         for (at, size) in d.sizes.iter().enumerate().rev() {
             let n = match (size, &d.init) {
                 (Some(size), _) => self.constant_int(size, "the size of an array")?,
-                (None, Some(Expr { kind: ExprKind::Braces(all), .. })) if at == 0 => rows(all, elements),
+                (None, Some(Expr { kind: ExprKind::Braces(all), .. })) if at == 0 => row_count(all, elements),
                 _ => return self.fail(d.span, "an array without a size", "expected '[n]'", "write its size"),
             };
             if n < 1 {
@@ -41,18 +41,18 @@ impl<'m> Lower<'m> {
     }
 
     /// The value of each element; `None` where none is written, which is 0.
-    pub(super) fn spread(&mut self, init: &'m Expr, sizes: &[u64]) -> Done<Vec<Option<&'m Expr>>> {
+    pub(super) fn flatten_initializer(&mut self, init: &'m Expr, sizes: &[u64]) -> LowerResult<Vec<Option<&'m Expr>>> {
         let ExprKind::Braces(all) = &init.kind else {
             let hint = "write its values in braces";
             return self.fail(init.span, "an array is given something else", "expected '{…}'", hint);
         };
-        self.spread_list(all, sizes)
+        self.flatten_list(all, sizes)
     }
 
     /// The same, of what stands between the braces.
-    pub(super) fn spread_list(&mut self, all: &'m [Expr], sizes: &[u64]) -> Done<Vec<Option<&'m Expr>>> {
+    pub(super) fn flatten_list(&mut self, all: &'m [Expr], sizes: &[u64]) -> LowerResult<Vec<Option<&'m Expr>>> {
         let (mut out, mut rest) = (vec![], all.iter().peekable());
-        let over = fill(&mut rest, sizes, &mut out).err().or(rest.next());
+        let over = fill_array(&mut rest, sizes, &mut out).err().or(rest.next());
         match over {
             Some(over) => {
                 let count: u64 = sizes.iter().product();
@@ -64,9 +64,14 @@ impl<'m> Lower<'m> {
     }
 
     /// The values of an array of constants.
-    pub(super) fn constants_of(&mut self, init: &'m Expr, scalar: Scalar, sizes: &[u64]) -> Done<Vec<Value>> {
+    pub(super) fn constant_array_values(
+        &mut self,
+        init: &'m Expr,
+        scalar: Scalar,
+        sizes: &[u64],
+    ) -> LowerResult<Vec<Value>> {
         let mut values = vec![];
-        for slot in self.spread(init, sizes)? {
+        for slot in self.flatten_initializer(init, sizes)? {
             let Some(expr) = slot else {
                 values.push(Value::int(scalar, 0));
                 continue;
@@ -81,13 +86,13 @@ impl<'m> Lower<'m> {
     }
 
     /// The values of an array of a thread's own.
-    pub(super) fn values_of(&mut self, init: &'m Expr, scalar: Scalar, sizes: &[u64]) -> Done<Vec<Tree>> {
+    pub(super) fn array_values(&mut self, init: &'m Expr, scalar: Scalar, sizes: &[u64]) -> LowerResult<Vec<Tree>> {
         let mut values = vec![];
-        for slot in self.spread(init, sizes)? {
+        for slot in self.flatten_initializer(init, sizes)? {
             values.push(match slot {
                 Some(expr) => {
                     let tree = self.list_element(expr, scalar.into())?;
-                    self.settle(tree)
+                    self.materialize(tree)
                 }
                 None => Tree::int(scalar, 0),
             });
@@ -97,7 +102,7 @@ impl<'m> Lower<'m> {
 }
 
 /// How many rows of so many elements values are for.
-fn rows(all: &[Expr], row: u64) -> i64 {
+fn row_count(all: &[Expr], row: u64) -> i64 {
     let (mut count, mut at) = (0, 0);
     while at < all.len() {
         at += if matches!(all[at].kind, ExprKind::Braces(_)) { 1 } else { row as usize };
@@ -108,7 +113,7 @@ fn rows(all: &[Expr], row: u64) -> i64 {
 
 /// Takes the values of an array from a list. Braces begin a row; without them values follow one another. A value too many
 /// within braces is an error.
-fn fill<'m>(
+fn fill_array<'m>(
     list: &mut Peekable<Iter<'m, Expr>>,
     sizes: &[u64],
     out: &mut Vec<Option<&'m Expr>>,
@@ -124,12 +129,12 @@ fn fill<'m>(
             Some(Expr { kind: ExprKind::Braces(row), .. }) => {
                 list.next();
                 let mut row = row.iter().peekable();
-                fill(&mut row, inner, out)?;
+                fill_array(&mut row, inner, out)?;
                 if let Some(over) = row.next() {
                     return Err(over);
                 }
             }
-            Some(_) => fill(list, inner, out)?,
+            Some(_) => fill_array(list, inner, out)?,
         }
     }
     Ok(())

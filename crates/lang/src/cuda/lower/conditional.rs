@@ -2,17 +2,23 @@
 
 use bornite_ir::{LocalId, Op, Scalar, Stmt, Type, Value};
 
-use super::place::{Operand, Pointer};
-use super::{Binding, Done, Lower};
-use crate::Span;
+use super::lvalue::{Operand, Pointer};
+use super::{Binding, LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
-use crate::cuda::types::common;
+use crate::cuda::types::common_type;
 use crate::lower::Tree;
 
-impl<'m> Lower<'m> {
-    pub(super) fn choose(&mut self, condition: &'m Expr, a: &'m Expr, b: &'m Expr, span: Span) -> Done<Operand> {
+impl<'m> Lowering<'m> {
+    pub(super) fn conditional(
+        &mut self,
+        condition: &'m Expr,
+        a: &'m Expr,
+        b: &'m Expr,
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
         let condition = self.condition(condition)?;
-        if let Some(known) = self.w.fold(&condition).filter(|_| !self.request.printed) {
+        if let Some(known) = self.w.fold(&condition).filter(|_| !self.request.round_trip) {
             let (taken, other) = if known.bits() != 0 { (a, b) } else { (b, a) };
             if self.is_pointer(taken) {
                 return self.operand(taken);
@@ -20,23 +26,23 @@ impl<'m> Lower<'m> {
             let ty = self.type_of(other)?;
             let tree = self.rvalue(taken)?;
             return Ok(Operand::Tree(match (tree.scalar(), ty.as_scalar()) {
-                (Some(left), Some(right)) if left != right => self.widened(tree, common(left, right)),
+                (Some(left), Some(right)) if left != right => self.convert_scalar(tree, common_type(left, right)),
                 _ => tree,
             }));
         }
-        if let Some(pointer) = self.chosen_pointer(&condition, a, b, span)? {
+        if let Some(pointer) = self.conditional_pointer(&condition, a, b, span)? {
             return Ok(pointer);
         }
-        if self.request.printed || self.is_plain(a) && self.is_plain(b) {
+        if self.request.round_trip || self.is_speculatable(a) && self.is_speculatable(b) {
             let (a, b) = (self.rvalue(a)?, self.rvalue(b)?);
             if a.ty.element().is_some() && b.ty.element().is_some() {
-                let (a, b) = self.met(a, b, span)?;
+                let (a, b) = self.unify_types(a, b, span)?;
                 return Ok(Operand::Tree(Tree::select(condition, a, b)));
             }
-            let chosen = self.branched(condition, |_| Ok(a), |_| Ok(b), span)?;
+            let chosen = self.lazy_conditional(condition, |_| Ok(a), |_| Ok(b), span)?;
             return Ok(Operand::Tree(chosen));
         }
-        let chosen = self.branched(condition, |l| l.rvalue(a), |l| l.rvalue(b), span)?;
+        let chosen = self.lazy_conditional(condition, |l| l.rvalue(a), |l| l.rvalue(b), span)?;
         Ok(Operand::Tree(chosen))
     }
 
@@ -44,7 +50,7 @@ impl<'m> Lower<'m> {
     fn is_pointer(&mut self, expr: &'m Expr) -> bool {
         let names = |lower: &Self, name| match lower.lookup(name) {
             Some(Binding::Pointer(pointer)) => !pointer.single,
-            Some(Binding::Moving(..)) => true,
+            Some(Binding::MovingPointer(..)) => true,
             _ => false,
         };
         match &expr.kind {
@@ -57,55 +63,61 @@ impl<'m> Lower<'m> {
     }
 
     /// A choice between two pointers into one array.
-    fn chosen_pointer(&mut self, condition: &Tree, a: &'m Expr, b: &'m Expr, span: Span) -> Done<Option<Operand>> {
-        if self.request.printed || !self.is_pointer(a) || !self.is_pointer(b) {
+    fn conditional_pointer(
+        &mut self,
+        condition: &Tree,
+        a: &'m Expr,
+        b: &'m Expr,
+        span: SourceSpan,
+    ) -> LowerResult<Option<Operand>> {
+        if self.request.round_trip || !self.is_pointer(a) || !self.is_pointer(b) {
             return Ok(None);
         }
         let (Operand::Pointer(first), Operand::Pointer(second)) = (self.operand(a)?, self.operand(b)?) else {
-            return self.refuse(span, "a choice between such pointers", "choose between what they point to");
+            return self.unsupported(span, "a choice between such pointers", "choose between what they point to");
         };
-        if first.view != second.view || first.prefix != second.prefix || first.to() != second.to() {
+        if first.view != second.view || first.prefix != second.prefix || first.pointee_type() != second.pointee_type() {
             let hint = "choose between elements: 'c ? a[i] : b[i]'";
-            return self.refuse(span, "a choice between pointers into two arrays", hint);
+            return self.unsupported(span, "a choice between pointers into two arrays", hint);
         }
-        let zero = || Tree::int(self.index, 0);
+        let zero = || Tree::int(self.index_type, 0);
         let (from, to) = (first.offset.clone().unwrap_or_else(zero), second.offset.unwrap_or_else(zero));
-        let offset = self.settle(Tree::select(condition.clone(), from, to));
+        let offset = self.materialize(Tree::select(condition.clone(), from, to));
         let (range, constant) = (first.range.or(second.range), first.constant || second.constant);
         Ok(Some(Operand::Pointer(Pointer { offset: Some(offset), range, constant, ..first })))
     }
 
     /// A choice of which only one side is evaluated.
-    pub(super) fn branched(
+    pub(super) fn lazy_conditional(
         &mut self,
         condition: Tree,
-        a: impl FnOnce(&mut Self) -> Done<Tree>,
-        b: impl FnOnce(&mut Self) -> Done<Tree>,
-        span: Span,
-    ) -> Done<Tree> {
-        let condition = self.settle(condition);
+        a: impl FnOnce(&mut Self) -> LowerResult<Tree>,
+        b: impl FnOnce(&mut Self) -> LowerResult<Tree>,
+        span: SourceSpan,
+    ) -> LowerResult<Tree> {
+        let condition = self.materialize(condition);
         let asked = self.w.emit(&condition);
         self.w.b.open_block();
-        let first = a(self).map(|tree| self.kept(tree, None));
+        let first = a(self).map(|tree| self.store_chosen(tree, None));
         let then = self.w.b.close_block();
         self.w.b.open_block();
         let same = first.as_ref().ok().copied();
-        let second = b(self).map(|tree| self.kept(tree, same));
+        let second = b(self).map(|tree| self.store_chosen(tree, same));
         let otherwise = self.w.b.close_block();
         let ((a, left), (b, right)) = (first?, second?);
         self.w.stmt(Stmt::If { condition: asked, then, otherwise });
-        let value = Tree::done(self.w.b.read(a), left);
+        let value = Tree::emitted(self.w.b.read(a), left);
         if a == b {
             return Ok(value);
         }
-        let other = Tree::done(self.w.b.read(b), right);
-        let (a, b) = self.met(value, other, span)?;
+        let other = Tree::emitted(self.w.b.read(b), right);
+        let (a, b) = self.unify_types(value, other, span)?;
         Ok(Tree::select(condition, a, b))
     }
 
     /// A value kept in a variable: the given one, if it is of its type.
-    pub(super) fn kept(&mut self, tree: Tree, given: Option<(LocalId, Type)>) -> (LocalId, Type) {
-        let tree = self.settle(tree);
+    pub(super) fn store_chosen(&mut self, tree: Tree, given: Option<(LocalId, Type)>) -> (LocalId, Type) {
+        let tree = self.materialize(tree);
         let (local, ty) = match given.filter(|(_, ty)| *ty == tree.ty) {
             Some(given) => given,
             None => {
@@ -118,21 +130,21 @@ impl<'m> Lower<'m> {
     }
 
     /// `&&` and `||`: the second operand is evaluated only where it counts, unless that makes no difference.
-    pub(super) fn both(&mut self, op: Binary, a: &'m Expr, b: &'m Expr) -> Done<Operand> {
+    pub(super) fn logical(&mut self, op: Binary, a: &'m Expr, b: &'m Expr) -> LowerResult<Operand> {
         let first = self.condition(a)?;
-        let row = if op == Binary::Both { Op::And } else { Op::Or };
+        let row = if op == Binary::LogicalAnd { Op::And } else { Op::Or };
         if let Some(known) = self.w.fold(&first) {
-            let decided = (known.bits() != 0) == (op == Binary::Either);
+            let decided = (known.bits() != 0) == (op == Binary::LogicalOr);
             return Ok(Operand::Tree(if decided { first } else { self.condition(b)? }));
         }
-        if self.is_plain(b) {
+        if self.is_speculatable(b) {
             let second = self.condition(b)?;
             return Ok(Operand::Tree(Tree::op(row, vec![first, second])));
         }
-        let first = self.settle(first);
+        let first = self.materialize(first);
         let local = self.new_local("both", Scalar::Bool.into(), &[Value::int(Scalar::Bool, 0)]);
         self.assign(local, &first);
-        let asked = if op == Binary::Both { first } else { Tree::op(Op::Not, vec![first]) };
+        let asked = if op == Binary::LogicalAnd { first } else { Tree::op(Op::Not, vec![first]) };
         let condition = self.w.emit(&asked);
         self.w.b.open_block();
         let second = self.condition(b);
@@ -142,11 +154,11 @@ impl<'m> Lower<'m> {
         let then = self.w.b.close_block();
         self.w.stmt(Stmt::If { condition, then, otherwise: vec![] });
         second?;
-        Ok(Operand::Tree(Tree::done(self.w.b.read(local), Scalar::Bool)))
+        Ok(Operand::Tree(Tree::emitted(self.w.b.read(local), Scalar::Bool)))
     }
 
     /// The type of an expression that is not evaluated.
-    pub(super) fn type_of(&mut self, expr: &'m Expr) -> Done<Type> {
+    pub(super) fn type_of(&mut self, expr: &'m Expr) -> LowerResult<Type> {
         let (mark, locals) = (self.w.b.mark(), self.locals);
         let ty = self.rvalue(expr).map(|tree| tree.ty);
         self.w.rollback(&mark);

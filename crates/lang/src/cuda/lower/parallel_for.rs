@@ -2,9 +2,9 @@
 
 use bornite_ir::Extent;
 
-use super::{Done, Lower};
+use super::{LowerResult, Lowering};
 use crate::ParamRef;
-use crate::cuda::Module;
+use crate::cuda::CudaModule;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Stmt, StmtKind};
 use crate::cuda::lex::Symbol;
 
@@ -19,7 +19,7 @@ pub struct Instances<'m> {
 }
 
 /// The instances of a kernel's body, if it is one over instances.
-pub fn instances<'m>(m: &'m Module, body: &'m [Stmt]) -> Option<Instances<'m>> {
+pub fn instances<'m>(m: &'m CudaModule, body: &'m [Stmt]) -> Option<Instances<'m>> {
     let declares = |stmt: &Stmt, name: &str| match &stmt.kind {
         StmtKind::Declare(_, all) => {
             all.first().filter(|found| m.names.text(found.name) == name).map(|found| found.name)
@@ -44,9 +44,9 @@ pub fn instances<'m>(m: &'m Module, body: &'m [Stmt]) -> Option<Instances<'m>> {
     Some(Instances { count, index, body })
 }
 
-impl<'m> Lower<'m> {
+impl<'m> Lowering<'m> {
     /// How many instances a printed kernel has.
-    pub(super) fn instance_count(&mut self, count: &'m Expr) -> Done<Extent> {
+    pub(super) fn instance_count(&mut self, count: &'m Expr) -> LowerResult<Extent> {
         match &count.kind {
             ExprKind::Number { value, .. } => Ok(Extent::Const(value.as_i64())),
             ExprKind::Cast(_, inner) if let ExprKind::Name(name) = inner.kind => {

@@ -3,14 +3,14 @@
 use bornite_codegen::cuda;
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Kernel, peek};
-use bornite_lang::cuda::Module;
-use bornite_lang::{Lowered, Request};
+use bornite_lang::cuda::CudaModule;
+use bornite_lang::{LaunchRequest, Lowered};
 
 const HEAD: &str = "struct Bin { int count; float sum; float2 at; int hits[3]; };\n";
 
 fn made(text: &str, threads: u32) -> Lowered {
-    let module = Module::parse("k.cu", text).unwrap_or_else(|errors| panic!("{errors}"));
-    let request = Request::new([2, 1, 1], [threads, 1, 1]).length("x", 64).length("b", 8).length("v", 8);
+    let module = CudaModule::parse("k.cu", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let request = LaunchRequest::new([2, 1, 1], [threads, 1, 1]).length("x", 64).length("b", 8).length("v", 8);
     module.kernel("k", &request).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
@@ -97,8 +97,8 @@ fn each_component_is_its_own() {
         let own = lowered.kernel.to_string();
         assert_eq!(own.parse::<Kernel>().map(|kernel| kernel.to_string()), Ok(own.clone()), "{text}");
         let printed = cuda::print(&lowered.kernel);
-        let again = Module::parse("k.cu", &printed).unwrap_or_else(|errors| panic!("{errors}\n{printed}"));
-        let request = Request::new([2, 1, 1], [*threads, 1, 1]);
+        let again = CudaModule::parse("k.cu", &printed).unwrap_or_else(|errors| panic!("{errors}\n{printed}"));
+        let request = LaunchRequest::new([2, 1, 1], [*threads, 1, 1]);
         let request = ["x", "b", "v"].iter().fold(request, |request, name| request.length(name, 64));
         let again = again.kernel("k", &request).unwrap_or_else(|errors| panic!("{errors}\n{printed}"));
         assert_eq!(outcome(&again.kernel).as_deref(), Ok(&found[..]), "{printed}");

@@ -14,16 +14,16 @@
 
 use bornite_ir::{Args, Scalar, Type, Value};
 
-use super::place::{Operand, Place, Root, Step};
-use super::{Code, Done, Lower, scan};
-use crate::Span;
-use crate::cuda::Module;
+use super::lvalue::{Lvalue, LvalueRoot, Operand, Projection};
+use super::{CodeKind, LowerResult, Lowering, scan};
+use crate::SourceSpan;
+use crate::cuda::CudaModule;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Stmt, StmtKind, Unary};
 use crate::cuda::lex::Symbol;
 use crate::lower::Tree;
 
 /// The read that such a loop begins with, if two statements are one.
-pub fn read(m: &Module, first: &Stmt, second: Option<&Stmt>) -> Option<Span> {
+pub fn initial_read(m: &CudaModule, first: &Stmt, second: Option<&Stmt>) -> Option<SourceSpan> {
     let (StmtKind::Declare(_, declared), StmtKind::Do(body, condition)) = (&first.kind, &second?.kind) else {
         return None;
     };
@@ -44,7 +44,7 @@ pub fn read(m: &Module, first: &Stmt, second: Option<&Stmt>) -> Option<Span> {
     let init = declared.iter().find(|d| d.name == old && d.sizes.is_empty())?.init.as_ref()?;
     let same = match &init.kind {
         ExprKind::Unary(Unary::Deref, pointer) => alike(pointer, target),
-        _ => matches!(&target.kind, ExprKind::Unary(Unary::Address, place) if alike(place, init)),
+        _ => matches!(&target.kind, ExprKind::Unary(Unary::Address, lvalue) if alike(lvalue, init)),
     };
     same.then_some(init.span)
 }
@@ -54,17 +54,17 @@ fn name(expr: &Expr) -> Option<Symbol> {
 }
 
 fn assignment(stmt: &Stmt) -> Option<(Symbol, &Expr)> {
-    let StmtKind::Expr(Expr { kind: ExprKind::Assign(None, place, value), .. }) = &stmt.kind else { return None };
-    Some((name(place)?, value))
+    let StmtKind::Expr(Expr { kind: ExprKind::Assign(None, lvalue, value), .. }) = &stmt.kind else { return None };
+    Some((name(lvalue)?, value))
 }
 
 /// The pointer of an `atomicCAS`, whose old value may be seen as another type.
-fn exchanged<'e>(m: &Module, value: &'e Expr) -> Option<&'e Expr> {
+fn exchanged<'e>(m: &CudaModule, value: &'e Expr) -> Option<&'e Expr> {
     match &value.kind {
         ExprKind::Cast(_, inner) => exchanged(m, inner),
         ExprKind::Call { callee, args, .. } => match (m.names.text(*callee), &args[..]) {
             ("atomicCAS", [pointer, _, _]) => Some(pointer),
-            (other, [inner]) if super::rows::bits(other).is_some() => exchanged(m, inner),
+            (other, [inner]) if super::cuda_functions::bit_cast_function(other).is_some() => exchanged(m, inner),
             _ => None,
         },
         _ => None,
@@ -86,27 +86,27 @@ fn alike(a: &Expr, b: &Expr) -> bool {
     }
 }
 
-impl<'m> Lower<'m> {
+impl<'m> Lowering<'m> {
     /// A read that is a guess, as an atomic one where it can be.
-    pub(super) fn guessed(&mut self, init: &'m Expr, ty: Type) -> Done<Tree> {
-        self.guess = None;
+    pub(super) fn atomic_initial_read(&mut self, init: &'m Expr, ty: Type) -> LowerResult<Tree> {
+        self.cas_initial_read = None;
         let operand = self.operand(init)?;
         let tree = match &operand {
-            Operand::Place(Place { root: Root::Element { view, at, width: 1, element, .. }, path, .. })
-                if self.code == Code::Kernel
-                    && matches!(path[..], [] | [Step::Bits(_)])
+            Operand::Lvalue(Lvalue { root: LvalueRoot::Element { view, at, width: 1, element, .. }, path, .. })
+                if self.code == CodeKind::Kernel
+                    && matches!(path[..], [] | [Projection::Reinterpret(_)])
                     && element.as_scalar().is_some_and(|scalar| scalar != Scalar::Bool && scalar.bytes() >= 4)
                     && self.read_only.iter().all(|(found, _)| found != view) =>
             {
                 let scalar = element.as_scalar().unwrap_or(Scalar::I32);
                 let (Some(at), zero) = (Args::new(at), self.w.constant(Value::int(scalar, 0))) else {
-                    return self.initial(init, ty);
+                    return self.initializer(init, ty);
                 };
-                self.at(init.span);
+                self.set_source_line(init.span);
                 let id = self.w.b.compare_exchange(*view, at, zero, zero);
-                let old = Tree::done(id, scalar);
+                let old = Tree::emitted(id, scalar);
                 match path[..] {
-                    [Step::Bits(seen)] => old.seen_as(seen),
+                    [Projection::Reinterpret(cast_type)] => old.reinterpret(cast_type),
                     _ => old,
                 }
             }

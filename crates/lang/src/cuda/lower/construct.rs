@@ -2,21 +2,26 @@
 
 use bornite_ir::{Algebra, Range, Scalar, Type, Value};
 
-use super::place::Operand;
-use super::{Done, Lower};
-use crate::Span;
+use super::lvalue::Operand;
+use super::{LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Expr, ExprKind, TypeName};
 use crate::cuda::types::CType;
 use crate::lower::{Node, Tree};
 
-impl<'m> Lower<'m> {
+impl<'m> Lowering<'m> {
     /// `T(a, b)`: a conversion of one value, or a struct or vector of several.
-    pub(super) fn constructed(&mut self, ty: &'m TypeName, args: &'m [Expr], span: Span) -> Done<Operand> {
+    pub(super) fn construct_expr(
+        &mut self,
+        ty: &'m TypeName,
+        args: &'m [Expr],
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
         let CType::Value(to) = self.c_type(ty)? else {
-            return self.refuse(span, "a pointer made like this", "");
+            return self.unsupported(span, "a pointer made like this", "");
         };
         if let [list @ Expr { kind: ExprKind::Braces(_), .. }] = args {
-            return Ok(Operand::Tree(self.initial(list, to)?));
+            return Ok(Operand::Tree(self.initializer(list, to)?));
         }
         if let [one] = args {
             let tree = self.rvalue(one)?;
@@ -30,11 +35,11 @@ impl<'m> Lower<'m> {
         if args.is_empty() && to.as_scalar().is_some() {
             return Ok(Operand::Tree(Tree::int(to.as_scalar().unwrap_or(Scalar::I32), 0)));
         }
-        Ok(Operand::Tree(self.made(args, to, span)?))
+        Ok(Operand::Tree(self.construct(args, to, span)?))
     }
 
     /// A struct, vector or matrix of its parts.
-    pub(super) fn made(&mut self, args: &'m [Expr], ty: Type, span: Span) -> Done<Tree> {
+    pub(super) fn construct(&mut self, args: &'m [Expr], ty: Type, span: SourceSpan) -> LowerResult<Tree> {
         let parts: Vec<Type> = match ty {
             Type::Struct(id) => self.w.b.structs()[id.0 as usize].fields.iter().map(|field| field.ty).collect(),
             _ => ty.components(&[]).into_iter().map(Type::Scalar).collect(),
@@ -44,7 +49,7 @@ impl<'m> Lower<'m> {
             && args.iter().any(|arg| matches!(arg.kind, ExprKind::Braces(_)))
         {
             let mut trees = vec![];
-            for slot in self.spread_list(args, &[rows as u64, columns as u64])? {
+            for slot in self.flatten_list(args, &[rows as u64, columns as u64])? {
                 trees.push(match slot {
                     Some(arg) => self.list_element(arg, scalar.into())?,
                     None => Tree::int(scalar, 0),
@@ -60,7 +65,7 @@ impl<'m> Lower<'m> {
                 return self.fail(span, what, "too many", "");
             }
             let mut rest = args.iter();
-            return self.made_flat(&mut rest, ty);
+            return self.construct_flat(&mut rest, ty);
         }
         let mut trees = vec![];
         for (n, part) in parts.iter().enumerate() {
@@ -71,14 +76,14 @@ impl<'m> Lower<'m> {
         }
         if ty.element().is_some()
             && args.len() == parts.len()
-            && let Some(whole) = Tree::lifted(&trees, ty)
+            && let Some(whole) = Tree::vectorized(&trees, ty)
         {
             return Ok(whole);
         }
         Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, trees), ty))
     }
 
-    pub(super) fn made_flat(&mut self, args: &mut std::slice::Iter<'m, Expr>, ty: Type) -> Done<Tree> {
+    pub(super) fn construct_flat(&mut self, args: &mut std::slice::Iter<'m, Expr>, ty: Type) -> LowerResult<Tree> {
         if ty.as_scalar().is_some() {
             return match args.next() {
                 Some(arg) => self.list_element(arg, ty),
@@ -91,7 +96,7 @@ impl<'m> Lower<'m> {
         };
         let mut trees = vec![];
         for part in parts {
-            trees.push(self.made_flat(args, part)?);
+            trees.push(self.construct_flat(args, part)?);
         }
         Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, trees), ty))
     }
@@ -111,32 +116,32 @@ impl<'m> Lower<'m> {
     }
 
     /// What a variable or part of a type is given at first.
-    pub(super) fn initial(&mut self, expr: &'m Expr, ty: Type) -> Done<Tree> {
-        self.initial_as(expr, ty, false)
+    pub(super) fn initializer(&mut self, expr: &'m Expr, ty: Type) -> LowerResult<Tree> {
+        self.initializer_as(expr, ty, false)
     }
 
     /// An element of a list in braces, where C++ does not narrow.
-    pub(super) fn list_element(&mut self, expr: &'m Expr, ty: Type) -> Done<Tree> {
-        self.initial_as(expr, ty, true)
+    pub(super) fn list_element(&mut self, expr: &'m Expr, ty: Type) -> LowerResult<Tree> {
+        self.initializer_as(expr, ty, true)
     }
 
-    fn initial_as(&mut self, expr: &'m Expr, ty: Type, listed: bool) -> Done<Tree> {
+    fn initializer_as(&mut self, expr: &'m Expr, ty: Type, listed: bool) -> LowerResult<Tree> {
         if let ExprKind::Braces(all) = &expr.kind {
             return match (ty.as_scalar(), &all[..]) {
                 (Some(_), [one]) => self.list_element(one, ty),
                 (Some(_), []) => Ok(self.zero(ty)),
                 (Some(_), _) => self.fail(expr.span, "several values for one number", "too many", ""),
-                _ => self.made(all, ty, expr.span),
+                _ => self.construct(all, ty, expr.span),
             };
         }
         if let ExprKind::Construct(_, args) = &expr.kind
             && args.len() > 1
             && ty.as_scalar().is_none()
         {
-            return self.made(args, ty, expr.span);
+            return self.construct(args, ty, expr.span);
         }
         let tree = self.rvalue(expr)?;
-        if listed && !self.request.printed && self.narrows(&tree, ty) {
+        if listed && !self.request.round_trip && self.narrows(&tree, ty) {
             let (from, to) = (self.type_name(tree.ty), self.type_name(ty));
             let what = match self.w.fold(&tree) {
                 Some(value) => format!("{} of type '{from}' is narrowed to '{to}' in braces", shown(value)),

@@ -7,7 +7,7 @@ use foldhash::{HashMap, HashMapExt};
 
 /// On which type a function computes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum On {
+pub enum ComputeType {
     /// This one.
     Only(Scalar),
     /// float if all arguments are, else double.
@@ -15,18 +15,18 @@ pub enum On {
 }
 
 /// Functions that are one row.
-pub fn rows() -> &'static HashMap<&'static str, (Op, On)> {
-    static ROWS: OnceLock<HashMap<&'static str, (Op, On)>> = OnceLock::new();
+pub fn op_table() -> &'static HashMap<&'static str, (Op, ComputeType)> {
+    static ROWS: OnceLock<HashMap<&'static str, (Op, ComputeType)>> = OnceLock::new();
     ROWS.get_or_init(|| {
         let mut all = HashMap::new();
         for &op in Op::ALL {
             if let Some(native) = op.row().native {
-                all.insert(native.f32, (op, On::Only(Scalar::F32)));
-                all.insert(native.f64, (op, On::Overloaded));
+                all.insert(native.f32, (op, ComputeType::Only(Scalar::F32)));
+                all.insert(native.f64, (op, ComputeType::Overloaded));
             }
         }
         let single = |op, names: &[&'static str]| {
-            names.iter().map(move |name| (*name, (op, On::Only(Scalar::F32)))).collect::<Vec<_>>()
+            names.iter().map(move |name| (*name, (op, ComputeType::Only(Scalar::F32)))).collect::<Vec<_>>()
         };
         for (op, float, double) in [
             (Op::Abs, "fabsf", "fabs"),
@@ -38,8 +38,8 @@ pub fn rows() -> &'static HashMap<&'static str, (Op, On)> {
             (Op::Fma, "fmaf", "fma"),
             (Op::Copysign, "copysignf", "copysign"),
         ] {
-            all.insert(float, (op, On::Only(Scalar::F32)));
-            all.insert(double, (op, On::Overloaded));
+            all.insert(float, (op, ComputeType::Only(Scalar::F32)));
+            all.insert(double, (op, ComputeType::Overloaded));
         }
         all.extend(single(Op::Sqrt, &["__fsqrt_rn"]));
         all.extend(single(Op::Rsqrt, &["__frsqrt_rn"]));
@@ -64,14 +64,14 @@ pub fn rows() -> &'static HashMap<&'static str, (Op, On)> {
             (Op::Div, "__ddiv_rn"),
             (Op::Fma, "__fma_rn"),
         ] {
-            all.insert(name, (op, On::Only(Scalar::F64)));
+            all.insert(name, (op, ComputeType::Only(Scalar::F64)));
         }
         all
     })
 }
 
 /// Rows on 16-bit floats, by CUDA's names.
-pub fn half_row(name: &str) -> Option<Op> {
+pub fn half_op(name: &str) -> Option<Op> {
     Some(match name {
         "__hadd" => Op::Add,
         "__hsub" => Op::Sub,
@@ -101,7 +101,7 @@ pub fn half_row(name: &str) -> Option<Op> {
 }
 
 /// Conversions by name: from what, to what, and how a float is rounded first.
-pub fn conversion(name: &str) -> Option<(Scalar, Scalar, Option<Op>)> {
+pub fn conversion_function(name: &str) -> Option<(Scalar, Scalar, Option<Op>)> {
     let direct = match name {
         "__half2float" => Some((Scalar::F16, Scalar::F32)),
         "__float2half" | "__float2half_rn" => Some((Scalar::F32, Scalar::F16)),
@@ -140,7 +140,7 @@ pub fn conversion(name: &str) -> Option<(Scalar, Scalar, Option<Op>)> {
     Some((from, to, first))
 }
 
-pub fn bits(name: &str) -> Option<(Scalar, Scalar)> {
+pub fn bit_cast_function(name: &str) -> Option<(Scalar, Scalar)> {
     Some(match name {
         "__float_as_int" => (Scalar::F32, Scalar::I32),
         "__float_as_uint" => (Scalar::F32, Scalar::U32),
@@ -164,11 +164,11 @@ pub fn is_math(name: &str) -> bool {
             && !rest.contains("exchange")
             && !rest.starts_with("atomic")
     });
-    ours || rows().contains_key(name)
-        || half_row(name).is_some()
-        || conversion(name).is_some()
-        || bits(name).is_some()
-        || super::math::ARITIES.iter().any(|(found, _)| *found == name)
+    ours || op_table().contains_key(name)
+        || half_op(name).is_some()
+        || conversion_function(name).is_some()
+        || bit_cast_function(name).is_some()
+        || super::math::COMPOSITE_FUNCTIONS.iter().any(|(found, _)| *found == name)
         || name.starts_with("make_")
         || matches!(
             name,

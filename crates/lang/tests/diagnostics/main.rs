@@ -3,7 +3,7 @@
 //!
 //! A program is a line `=== what it is` and its text; below `---` stands what is said.
 
-use bornite_lang::{Errors, Request, cuda, python};
+use bornite_lang::{Errors, LaunchRequest, cuda, python};
 
 /// What is said of kernels that were made one by one.
 fn joined(outcomes: impl Iterator<Item = Result<bornite_lang::Lowered, Errors>>) -> String {
@@ -12,16 +12,16 @@ fn joined(outcomes: impl Iterator<Item = Result<bornite_lang::Lowered, Errors>>)
 
 /// What is said of a program; empty if it is right.
 fn said_of_cuda(text: &str) -> String {
-    let mut request = Request::new([2, 1, 1], [64, 1, 1]);
+    let mut request = LaunchRequest::new([2, 1, 1], [64, 1, 1]);
     request.default_length = Some(1000);
-    match cuda::Module::parse("kernel.cu", text) {
+    match cuda::CudaModule::parse("kernel.cu", text) {
         Ok(module) => joined(module.kernels().iter().map(|kernel| module.kernel(&kernel.name, &request))),
         Err(errors) => errors.to_string(),
     }
 }
 
 fn said_of_python(text: &str) -> String {
-    let mut request = Request::over(&[64]);
+    let mut request = LaunchRequest::with_dims(&[64]);
     request.default_length = Some(1000);
     match python::Module::parse("kernel.py", text) {
         Ok(module) => joined(module.kernels().iter().map(|kernel| module.kernel(&kernel.name, &request))),
@@ -30,7 +30,7 @@ fn said_of_python(text: &str) -> String {
 }
 
 fn messages_are_as_written(file: &str, least: usize, said: fn(&str) -> String) {
-    let path = format!("{}/tests/wrong/{file}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/tests/diagnostics/{file}", env!("CARGO_MANIFEST_DIR"));
     let written = std::fs::read_to_string(&path).unwrap();
     let mut anew = String::new();
     let (mut programs, mut right) = (0, vec![]);
