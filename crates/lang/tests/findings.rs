@@ -135,7 +135,7 @@ fn template_arguments_are_converted() {
         assert_eq!(outcome_of(&text, name, 1).map(|x| x[0]), Ok(*expected), "{text}");
     }
     let refused = outcome_of("struct S { int a; };\ntemplate<S N> __global__ void k(int* x) { x[0] = 1; }", "k<1>", 1);
-    assert!(refused.as_ref().is_err_and(|said| said.contains("no type and no integer")), "{refused:?}");
+    assert!(refused.as_ref().is_err_and(|said| said.contains("neither a type nor an integer")), "{refused:?}");
 }
 
 /// Kernels that turn each block of 32 numbers around, by way of shared memory declared in many ways.
@@ -211,12 +211,12 @@ fn shared_memory_is_one_array_each() {
         (
             "__device__ double first() { extern __shared__ double d[]; return d[0]; }",
             "extern __shared__ int s[]; s[0] = first();",
-            "a pointer to 'int' seen as one to 'double' is not supported",
+            "reinterpreting a pointer to 'int' as a pointer to 'double' is not supported",
         ),
         (
             "",
             "extern __shared__ char raw[]; double* d = (double*)raw; int* c = (int*)(raw + 8 * sizeof(double));",
-            "a pointer to 'signed char' seen as one to 'double' is not supported",
+            "reinterpreting a pointer to 'signed char' as a pointer to 'double' is not supported",
         ),
     ];
     for (before, body, expected) in refused {
@@ -349,7 +349,7 @@ fn a_refused_function_is_its_own_matter() {
     let told = [
         ("one", "'asm' is not supported"),
         ("two", "a lambda is not supported"),
-        ("six", "an operator of one's own is not supported"),
+        ("six", "an overloaded operator is not supported"),
     ];
     for (name, expected) in told {
         let found = outcome_of(text, name, 32);

@@ -261,7 +261,7 @@ impl File {
     /// Why a name cannot be used in a kernel, as one does in a line, if it is such a name of the host.
     pub fn host_only_error(&self, name: Symbol, names: &Interner, line: u32) -> Option<Diagnostic> {
         let (_, why) = self.host_only.iter().find(|(found, _)| *found == name)?;
-        let used = format!("'{}', which is used in line {line}, is skipped as host code for that", names.text(name));
+        let used = format!("'{}', used in line {line}, was skipped as host code because of this", names.text(name));
         Some(Diagnostic { hint: Some(used), ..why.clone() })
     }
 }

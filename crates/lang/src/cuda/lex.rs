@@ -220,7 +220,7 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                         at += n + 4;
                     }
                     None => {
-                        errors.push((span(at + 2), "a comment is not closed".into(), Some("write '*/'")));
+                        errors.push((span(at + 2), "unterminated comment".into(), Some("write '*/'")));
                         at = bytes.len();
                     }
                 }
@@ -237,7 +237,7 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                 let name = &text[start..at];
                 if matches!(name, "R" | "LR" | "uR" | "UR" | "u8R") && bytes.get(at) == Some(&b'"') {
                     if !skip_raw_string(text, &mut at) {
-                        errors.push((span(at), "a raw text is not closed".into(), Some("write ')\"'")));
+                        errors.push((span(at), "unterminated raw string literal".into(), Some("write ')\"'")));
                     }
                     out.push(Token { kind: TokenKind::Str, span: span(at), starts_line, space_before });
                     (starts_line, space_before) = (false, false);
@@ -257,7 +257,7 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                     at += if bytes[at] == b'\\' { 2 } else { 1 };
                 }
                 if bytes.get(at) != Some(&b'"') {
-                    errors.push((span(start + 1), "text in quotes is not closed".into(), Some("write '\"'")));
+                    errors.push((span(start + 1), "unterminated string literal".into(), Some("write '\"'")));
                     at = at.min(bytes.len());
                     while !text.is_char_boundary(at) {
                         at += 1;
@@ -273,7 +273,7 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                 if bytes.get(at) == Some(&b'\'') && length > 0 {
                     at += 1;
                 } else {
-                    errors.push((span(start + 1), "a character in quotes is not closed".into(), Some("write \"'\"")));
+                    errors.push((span(start + 1), "unterminated character literal".into(), Some("write \"'\"")));
                 }
                 TokenKind::Int { value, scalar: Scalar::I8, hex: false }
             }
@@ -285,7 +285,7 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                 None => {
                     let c = text[at..].chars().next().unwrap_or(' ');
                     at += c.len_utf8();
-                    errors.push((span(at), format!("the character {c:?} is not one of CUDA C++"), None));
+                    errors.push((span(at), format!("unknown character {c:?}"), None));
                     continue;
                 }
             },
@@ -437,7 +437,7 @@ fn number_literal(text: &str, at: &mut usize, errors: &mut Vec<LexError>) -> Tok
         return match parse_hex_float(digits) {
             Some(x) if scalar == Scalar::F32 => TokenKind::Float { bits: (x as f32).to_bits() as u64, scalar },
             Some(x) => TokenKind::Float { bits: x.to_bits(), scalar },
-            None => fail(format!("'{whole}' is not a number that a double holds")),
+            None => fail(format!("'{whole}' is not a hexadecimal number that fits in a double")),
         };
     }
     if is_float {
@@ -467,7 +467,7 @@ fn number_literal(text: &str, at: &mut usize, errors: &mut Vec<LexError>) -> Tok
     };
     let (unsigned, long) = (suffix.contains('u'), suffix.contains(['l', 'z']));
     if suffix.len() > 3 {
-        return fail(format!("'{whole}' has a suffix that C++ does not know"));
+        return fail(format!("'{whole}' has an unknown suffix"));
     }
     // C++ takes the first of these that the number fits; decimal ones without 'u' are never unsigned.
     let fits = |scalar: Scalar| value as i128 <= scalar.int_range().1;

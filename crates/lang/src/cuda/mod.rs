@@ -50,7 +50,7 @@ impl CudaModule {
     pub fn parse(file: &str, text: &str) -> Result<CudaModule, Errors> {
         let source = Source::new(file, text);
         if text.len() > MAX_BYTES {
-            let what = format!("a file of {} bytes; {MAX_BYTES} are the most", text.len());
+            let what = format!("file of {} bytes is too large; the limit is {MAX_BYTES} bytes", text.len());
             let found = source.diagnostic(Default::default(), what, String::new(), None);
             return Err(Errors::new(&source, vec![found]));
         }

@@ -140,7 +140,7 @@ impl Preprocessor<'_> {
             }
             // Headers of CUDA and of the library are known here; a macro or struct of another header is missed later.
             "include" | "pragma" => {}
-            "error" => self.fail(word, "'#error' is reached", None),
+            "error" => self.fail(word, "'#error' directive reached", None),
             _ => self.fail(word, format!("the directive '#{name}' is not supported"), None),
         }
     }
@@ -155,7 +155,7 @@ impl Preprocessor<'_> {
         // Without a space the parenthesis belongs to the name.
         if body.first().is_some_and(|t| t.kind == TokenKind::Reserved("(") && !t.space_before) {
             let Some(end) = body.iter().position(|t| t.kind == TokenKind::Reserved(")")) else {
-                return self.fail(&line[0], "the arguments of a macro are not closed", Some("write ')'"));
+                return self.fail(&line[0], "unterminated parameter list of a macro", Some("write ')'"));
             };
             let mut names = vec![];
             for token in &body[1..end] {
@@ -163,7 +163,7 @@ impl Preprocessor<'_> {
                     TokenKind::Name(name) => names.push(name),
                     TokenKind::Reserved(",") => {}
                     TokenKind::Reserved("...") => unsupported = true,
-                    _ => return self.fail(token, "a macro's argument must be a name", None),
+                    _ => return self.fail(token, "a macro parameter must be a name", None),
                 }
             }
             params = Some(names);
@@ -208,12 +208,12 @@ impl Preprocessor<'_> {
             self.expanded_tokens += 1 + found.body.len();
             if out.len() > MAX_TOKENS || self.expanded_tokens > MAX_EXPANDED_TOKENS {
                 self.aborted = true;
-                return self.fail(&token, "macros make this file too large", None);
+                return self.fail(&token, "macro expansion makes this file too large", None);
             }
             if active.len() + self.open_calls > MAX_MACRO_DEPTH {
                 self.aborted = true;
                 let what = format!("macros are nested more than {MAX_MACRO_DEPTH} deep");
-                return self.fail(&token, what, Some("write out some of them"));
+                return self.fail(&token, what, Some("expand some of them by hand"));
             }
             let Macro { params, mut body, unsupported } = found.clone();
             if unsupported {
@@ -221,7 +221,7 @@ impl Preprocessor<'_> {
                     |token: &Token| matches!(token.kind, TokenKind::Reserved("__global__" | "__device__"));
                 if body.iter().any(is_device_word) {
                     let what = format!("macro '{}' with '#', '##' or '...' is not supported", self.names.text(symbol));
-                    self.fail(&token, what, Some("write out what it stands for"));
+                    self.fail(&token, what, Some("write out its expansion"));
                 }
                 out.push(Token { kind: TokenKind::UnsupportedMacro(symbol), ..token });
                 continue;
@@ -232,7 +232,7 @@ impl Preprocessor<'_> {
                     continue;
                 }
                 let Some((args, after)) = arguments(&tokens[at..]) else {
-                    self.fail(&token, "the call of a macro is not closed", Some("write ')'"));
+                    self.fail(&token, "unterminated macro call", Some("write ')'"));
                     return;
                 };
                 at += after;
@@ -271,7 +271,7 @@ impl Preprocessor<'_> {
                     }
                     if filled.len() > MAX_TOKENS {
                         self.aborted = true;
-                        return self.fail(&token, "macros make this file too large", None);
+                        return self.fail(&token, "macro expansion makes this file too large", None);
                     }
                 }
                 self.expanded_tokens += filled.len();
@@ -336,7 +336,7 @@ impl Preprocessor<'_> {
         if used != tokens.len()
             && let Some(token) = line.first()
         {
-            self.fail(token, "this condition is not understood", Some("compare integers and 'defined(NAME)'"));
+            self.fail(token, "this '#if' condition is not supported", Some("compare integers and 'defined(NAME)'"));
         }
         value != 0
     }

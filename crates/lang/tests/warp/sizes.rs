@@ -72,7 +72,7 @@ fn sizes_that_are_told_fit_or_are_refused() {
 /// With indices of 64 bits a call could give any size; with 32 a size that is too large is none.
 #[test]
 fn sizes_that_only_the_call_gives_fit_or_are_refused() {
-    let wide = |request: LaunchRequest| LaunchRequest { index: Some(Scalar::I64), ..request };
+    let wide = |request: LaunchRequest| LaunchRequest { index_type: Some(Scalar::I64), ..request };
     let cases = [
         ("sizes", wide(LaunchRequest::with_dims(&[1]).shape("out", &[4])), "a size of 'x' is left to the call"),
         ("sizes", wide(LaunchRequest::with_dims(&[1]).shape("x", &[2, 2])), "a size of 'out' is left to the call"),

@@ -25,10 +25,10 @@ impl<'m> Lowering<'m> {
             let n = match (size, &d.init) {
                 (Some(size), _) => self.constant_int(size, "the size of an array")?,
                 (None, Some(Expr { kind: ExprKind::Braces(all), .. })) if at == 0 => row_count(all, elements),
-                _ => return self.fail(d.span, "an array without a size", "expected '[n]'", "write its size"),
+                _ => return self.fail(d.span, "the size of this array is missing", "expected '[n]'", "write its size"),
             };
             if n < 1 {
-                return self.fail(d.span, format!("an array of {n} elements"), "expected 1 or more", "");
+                return self.fail(d.span, format!("an array cannot have {n} elements"), "expected 1 or more", "");
             }
             elements = match elements.checked_mul(n as u64).filter(|elements| *elements <= most) {
                 Some(elements) => elements,
@@ -44,7 +44,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn flatten_initializer(&mut self, init: &'m Expr, sizes: &[u64]) -> LowerResult<Vec<Option<&'m Expr>>> {
         let ExprKind::Braces(all) = &init.kind else {
             let hint = "write its values in braces";
-            return self.fail(init.span, "an array is given something else", "expected '{…}'", hint);
+            return self.fail(init.span, "an array needs a braced list of values", "expected '{…}'", hint);
         };
         self.flatten_list(all, sizes)
     }
@@ -56,7 +56,7 @@ impl<'m> Lowering<'m> {
         match over {
             Some(over) => {
                 let count: u64 = sizes.iter().product();
-                let what = format!("more values than an array of {count} has");
+                let what = format!("too many values for an array of {count} elements");
                 self.fail(over.span, what, "too many", "")
             }
             None => Ok(out),
@@ -79,7 +79,9 @@ impl<'m> Lowering<'m> {
             let tree = self.list_element(expr, scalar.into())?;
             match self.w.fold(&tree) {
                 Some(value) => values.push(value),
-                None => return self.fail(expr.span, "this is no constant", "not known at compile time", ""),
+                None => {
+                    return self.fail(expr.span, "this expression is not constant", "not known at compile time", "");
+                }
             }
         }
         Ok(values)

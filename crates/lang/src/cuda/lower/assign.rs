@@ -29,13 +29,13 @@ impl<'m> Lowering<'m> {
                 Ok(lvalue)
             }
             Operand::Tree(_) => {
-                let what = "this cannot be assigned";
-                self.fail(expr.span, what, "a constant, or a value that is nowhere", "")
+                let what = "this expression cannot be assigned";
+                self.fail(expr.span, what, "a constant or temporary value", "")
             }
             Operand::LocalArray(..) | Operand::ConstArray(..) => {
                 self.fail(expr.span, "an array cannot be assigned", "an array", "assign its elements")
             }
-            _ => self.fail(expr.span, "this cannot be assigned", "", ""),
+            _ => self.fail(expr.span, "this expression cannot be assigned", "", ""),
         }
     }
 
@@ -43,7 +43,7 @@ impl<'m> Lowering<'m> {
     fn check_no_const_members(&mut self, lvalue: &Lvalue, span: SourceSpan) -> LowerResult {
         let Some(field) = self.const_member(lvalue.ty) else { return Ok(()) };
         let what = format!("'{}' has a const member, '{}'", self.type_name(lvalue.ty), self.text(field.name));
-        self.fail(span, what, "cannot be assigned", "leave out 'const' where it is declared")
+        self.fail(span, what, "cannot be assigned", "remove 'const' from its declaration")
     }
 
     pub(super) fn assignment(
@@ -122,22 +122,24 @@ impl<'m> Lowering<'m> {
                 let (to, from) = (self.type_name(pointer.pointee_type()), self.type_name(to.pointee_type()));
                 self.fail(
                     span,
-                    format!("a pointer to '{from}' for one to '{to}'"),
+                    format!("cannot assign a pointer to '{from}' to a pointer to '{to}'"),
                     format!("expected '{to}*'"),
                     "cast it",
                 )
             }
             Operand::Pointer(to) if to.constant && !pointer.constant => {
                 let hint = "declare it as a pointer to const";
-                self.fail(span, "a pointer to const for one that is not", "drops 'const'", hint)
+                self.fail(span, "cannot assign a pointer to const to a pointer to non-const", "discards 'const'", hint)
             }
             Operand::Pointer(to) if to.view == pointer.view && to.prefix == pointer.prefix => {
                 let offset = to.offset.unwrap_or(Tree::int(self.index_type, 0));
                 self.assign(local, &offset);
                 self.operand(target)
             }
-            Operand::Pointer(_) => self.unsupported(span, "a pointer that points into two arrays", "use two pointers"),
-            _ => self.fail(span, "a pointer is assigned a number", "expected a pointer", ""),
+            Operand::Pointer(_) => {
+                self.unsupported(span, "a pointer that can point into different arrays", "use two pointers")
+            }
+            _ => self.fail(span, "cannot assign a number to a pointer", "expected a pointer", ""),
         }
     }
 

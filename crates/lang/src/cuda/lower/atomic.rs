@@ -43,12 +43,12 @@ impl<'m> Lowering<'m> {
         let target = self.target(&args[0], span)?;
         if target.cast_type != target.scalar && !sees_bits(atomic, target.scalar, target.cast_type) {
             let (from, to) = (self.type_name(target.scalar.into()), self.type_name(target.cast_type.into()));
-            let what = format!("'{name}' of '{from}' seen as '{to}'");
-            return self.unsupported(span, what, "exchange it by atomicCAS in a loop");
+            let what = format!("'{name}' on '{from}' reinterpreted as '{to}'");
+            return self.unsupported(span, what, "use atomicCAS in a loop");
         }
         if !atomic.takes(target.scalar) {
-            let what = format!("'{name}' of '{}'", self.type_name(target.scalar.into()));
-            return self.unsupported(span, what, "it is for 32- and 64-bit numbers, and bits for integers");
+            let what = format!("'{name}' on '{}'", self.type_name(target.scalar.into()));
+            return self.unsupported(span, what, "it takes 32- and 64-bit numbers; bitwise atomics take integers");
         }
         // As our printer writes differences.
         let value = match &args[1].kind {
@@ -81,8 +81,8 @@ impl<'m> Lowering<'m> {
         self.check_arg_count("atomicCAS", args, 3, span)?;
         let target = self.target(&args[0], span)?;
         if target.scalar.bytes() < 4 {
-            let what = format!("'atomicCAS' of '{}'", self.type_name(target.scalar.into()));
-            return self.unsupported(span, what, "it is for 32 and 64 bits");
+            let what = format!("'atomicCAS' on '{}'", self.type_name(target.scalar.into()));
+            return self.unsupported(span, what, "it takes 32- and 64-bit numbers");
         }
         let mut ids = vec![];
         for arg in &args[1..] {
@@ -106,7 +106,7 @@ impl<'m> Lowering<'m> {
     /// What the first argument of an atomic points to.
     fn target(&mut self, arg: &'m Expr, span: SourceSpan) -> LowerResult<Target> {
         if self.code != CodeKind::Kernel {
-            return self.unsupported(span, "an atomic in this function", "");
+            return self.unsupported(span, "an atomic operation in this function", "");
         }
         let pointer = self.operand(arg)?;
         let lvalue = self.pointee(pointer, arg.span)?;
@@ -116,8 +116,8 @@ impl<'m> Lowering<'m> {
         else {
             return self.unsupported(
                 arg.span,
-                "an atomic on what is not a number in memory",
-                "name an element of an array: '&x[i]'",
+                "an atomic operation on something other than a number in memory",
+                "pass the address of an array element: '&x[i]'",
             );
         };
         match path[..] {
@@ -136,8 +136,8 @@ impl<'m> Lowering<'m> {
                 }
                 _ => self.unsupported(
                     arg.span,
-                    "an atomic on an array in a struct, at an index that varies",
-                    "keep the numbers in an array of their own",
+                    "an atomic operation on an array in a struct at a non-constant index",
+                    "move the array out of the struct",
                 ),
             },
         }

@@ -77,13 +77,17 @@ impl<'m> Lowering<'m> {
             | "ilogbf" | "ilogb" | "logbf" | "logb" | "lgammaf" | "lgamma" | "tgammaf" | "tgamma" | "j0f" | "j1f"
             | "y0f" | "y1f" | "rhypotf" | "rhypot" | "rcbrtf" | "rcbrt" | "erfinvf" | "erfinv" | "erfcinvf"
             | "normcdff" | "normcdfinvf" | "__dp4a" | "__vadd2" | "__vadd4" => {
-                return self.unsupported(span, format!("'{name}'"), "write it as a '__device__' function in this file");
+                return self.unsupported(
+                    span,
+                    format!("'{name}'"),
+                    "define it as a '__device__' function in this file",
+                );
             }
             _ => {}
         }
         if !is_math(name) {
-            let what = format!("'{name}' is not a function that is known here");
-            return self.fail(span, what, "unknown function", "write it as a '__device__' function in this file");
+            let what = format!("unknown function '{name}'");
+            return self.fail(span, what, "not declared", "define it as a '__device__' function in this file");
         }
         let mut trees = vec![];
         for arg in args {
@@ -141,7 +145,7 @@ impl<'m> Lowering<'m> {
         let Some(scalars) = scalars else {
             return self.fail(
                 span,
-                format!("'{name}' is for numbers"),
+                format!("'{name}' takes numbers"),
                 "expected numbers",
                 "call it for each component",
             );
@@ -162,7 +166,7 @@ impl<'m> Lowering<'m> {
             self.check_arg_count(name, args, op.arity(), span)?;
             let scalar = scalars[0];
             if !matches!(scalar, Scalar::F16 | Scalar::BF16) {
-                return self.fail(span, format!("'{name}' is for 16-bit floats"), "expected '__half'", "");
+                return self.fail(span, format!("'{name}' takes 16-bit floats"), "expected '__half'", "");
             }
             let mut same = vec![];
             for tree in trees {
@@ -303,7 +307,7 @@ impl<'m> Lowering<'m> {
         span: SourceSpan,
     ) -> LowerResult<Operand> {
         let ([TemplateArg::Type(ty)], [Expr { kind: ExprKind::Name(member), .. }]) = (templates, args) else {
-            return self.unsupported(span, "this limit", "write 'numeric_limits<float>::max()'");
+            return self.unsupported(span, "this use of 'numeric_limits'", "write 'numeric_limits<float>::max()'");
         };
         let scalar = match self.c_type(ty)? {
             CType::Value(ty) => ty.as_scalar(),
@@ -338,19 +342,25 @@ impl<'m> Lowering<'m> {
         };
         match value {
             Some(value) => Ok(Operand::Tree(Tree::constant(value))),
-            None => self.unsupported(span, format!("the limit '{member}' of this type"), "write the number"),
+            None => {
+                self.unsupported(span, format!("'numeric_limits' member '{member}' of this type"), "write the number")
+            }
         }
     }
 
     /// `printf` of a line.
     pub(super) fn print(&mut self, args: &'m [Expr], span: SourceSpan) -> LowerResult<Operand> {
         let Some((first, rest)) = args.split_first().filter(|(first, _)| first.kind == ExprKind::Str) else {
-            return self.fail(span, "'printf' needs a text first", "expected text in quotes", "");
+            return self.fail(span, "'printf' needs a format string", "expected a string literal", "");
         };
         let quoted = first.span;
         let text = self.m.source.text.get(quoted.start as usize + 1..quoted.end as usize - 1).unwrap_or_default();
         let Some(line) = text.strip_suffix("\\n").filter(|line| !line.contains('\\')) else {
-            return self.unsupported(span, "a 'printf' of less or more than one line", "end the text with one \\n");
+            return self.unsupported(
+                span,
+                "a 'printf' format of less or more than one line",
+                "end the format with one \\n",
+            );
         };
         let (mut ids, mut types) = (vec![], vec![]);
         for arg in rest {
@@ -366,11 +376,11 @@ impl<'m> Lowering<'m> {
         }
         let types: Option<Vec<Scalar>> = types.into_iter().collect();
         let Some(types) = types.filter(|types| types.len() <= 16) else {
-            return self.fail(span, "'printf' prints numbers, at most 16", "", "print the members one by one");
+            return self.fail(span, "'printf' takes at most 16 arguments, all numbers", "", "print members one by one");
         };
         match bornite_ir::print_of_c(line, &types) {
             Ok(format) if format.len() <= 200 => self.push_stmt(Stmt::Print { format, args: ids }, span),
-            Ok(_) => return self.fail(span, "a 'printf' of more than 200 letters", "", "print it in parts"),
+            Ok(_) => return self.fail(span, "'printf' format is longer than 200 characters", "", "split it"),
             Err(why) => return self.fail(span, format!("'printf': {why}"), "", ""),
         }
         Ok(Operand::Void)

@@ -53,7 +53,7 @@ impl<'m> Lowering<'m> {
             return self.builtin(callee, templates, args, span);
         };
         if m.file.functions[first].is_kernel {
-            return self.unsupported(span, "a call of a kernel", "make it a '__device__' function");
+            return self.unsupported(span, "calling a kernel", "make it a '__device__' function");
         }
         let (mark, locals) = (self.w.b.mark(), self.locals);
         let mut operands = vec![];
@@ -210,7 +210,7 @@ impl<'m> Lowering<'m> {
         let bound: Vec<BoundArg> = given.into_iter().map_while(|given| given).collect();
         match self.in_file_scope(&function.templates, &bound, |lower| lower.c_type(&function.params[n].ty))? {
             CType::Value(ty) => self.initializer(arg, ty),
-            _ => self.unsupported(arg.span, "a list in braces here", ""),
+            _ => self.unsupported(arg.span, "a braced list here", ""),
         }
     }
 
@@ -337,7 +337,7 @@ impl<'m> Lowering<'m> {
     }
 
     pub(super) fn report_recursion<T>(&mut self, function: &'m Function, span: SourceSpan) -> LowerResult<T> {
-        let what = format!("a function that calls itself, '{}',", self.text(function.name));
+        let what = format!("recursive function '{}'", self.text(function.name));
         self.unsupported(span, what, "use a loop")
     }
 }

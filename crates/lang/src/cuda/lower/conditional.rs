@@ -74,11 +74,11 @@ impl<'m> Lowering<'m> {
             return Ok(None);
         }
         let (Operand::Pointer(first), Operand::Pointer(second)) = (self.operand(a)?, self.operand(b)?) else {
-            return self.unsupported(span, "a choice between such pointers", "choose between what they point to");
+            return self.unsupported(span, "'?:' on these pointers", "choose between the values they point to");
         };
         if first.view != second.view || first.prefix != second.prefix || first.pointee_type() != second.pointee_type() {
             let hint = "choose between elements: 'c ? a[i] : b[i]'";
-            return self.unsupported(span, "a choice between pointers into two arrays", hint);
+            return self.unsupported(span, "'?:' on pointers into different arrays", hint);
         }
         let zero = || Tree::int(self.index_type, 0);
         let (from, to) = (first.offset.clone().unwrap_or_else(zero), second.offset.unwrap_or_else(zero));

@@ -18,7 +18,7 @@ impl<'m> Lowering<'m> {
         span: SourceSpan,
     ) -> LowerResult<Operand> {
         let CType::Value(to) = self.c_type(ty)? else {
-            return self.unsupported(span, "a pointer made like this", "");
+            return self.unsupported(span, "constructing a pointer like this", "");
         };
         if let [list @ Expr { kind: ExprKind::Braces(_), .. }] = args {
             return Ok(Operand::Tree(self.initializer(list, to)?));
@@ -61,7 +61,12 @@ impl<'m> Lowering<'m> {
         if args.len() > parts.len() {
             let scalars = ty.components(self.w.b.structs());
             if args.len() > scalars.len() {
-                let what = format!("{} values for '{}' of {}", args.len(), self.type_name(ty), parts.len());
+                let what = format!(
+                    "too many values for '{}': found {}, expected {}",
+                    self.type_name(ty),
+                    args.len(),
+                    parts.len()
+                );
                 return self.fail(span, what, "too many", "");
             }
             let mut rest = args.iter();
@@ -130,7 +135,7 @@ impl<'m> Lowering<'m> {
             return match (ty.as_scalar(), &all[..]) {
                 (Some(_), [one]) => self.list_element(one, ty),
                 (Some(_), []) => Ok(self.zero(ty)),
-                (Some(_), _) => self.fail(expr.span, "several values for one number", "too many", ""),
+                (Some(_), _) => self.fail(expr.span, "too many values for a scalar", "too many", ""),
                 _ => self.construct(all, ty, expr.span),
             };
         }
@@ -144,10 +149,10 @@ impl<'m> Lowering<'m> {
         if listed && !self.request.round_trip && self.narrows(&tree, ty) {
             let (from, to) = (self.type_name(tree.ty), self.type_name(ty));
             let what = match self.w.fold(&tree) {
-                Some(value) => format!("{} of type '{from}' is narrowed to '{to}' in braces", shown(value)),
-                None => format!("a '{from}' is narrowed to '{to}' in braces"),
+                Some(value) => format!("{} of type '{from}' cannot be narrowed to '{to}' in braces", shown(value)),
+                None => format!("'{from}' cannot be narrowed to '{to}' in braces"),
             };
-            return self.fail(expr.span, what, "narrowed", format!("cast it: '({to})x'"));
+            return self.fail(expr.span, what, "narrowing conversion", format!("cast it: '({to})x'"));
         }
         self.convert(tree, ty, expr.span)
     }

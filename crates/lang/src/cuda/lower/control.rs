@@ -196,7 +196,7 @@ impl<'m> Lowering<'m> {
 
     fn unroll(&mut self, counting_loop: &CountingLoop<'m>, values: &[i64], body: &'m Stmt) -> LowerResult {
         let CType::Value(Type::Scalar(scalar)) = self.c_type(&counting_loop.declared.ty)? else {
-            return self.unsupported(body.span, "a loop over this type", "");
+            return self.unsupported(body.span, "a loop counter of this type", "");
         };
         for value in values {
             let mark = self.scope.len();
@@ -239,7 +239,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn switch(&mut self, value: &'m Expr, cases: &'m [Case], span: SourceSpan) -> LowerResult {
         let tree = self.rvalue(value)?;
         let Some(scalar) = tree.scalar().filter(|scalar| !scalar.is_float()) else {
-            return self.fail(value.span, "a switch is over an integer", "not an integer", "");
+            return self.fail(value.span, "'switch' needs an integer", "not an integer", "");
         };
         let tree = self.materialize(tree.cast(crate::cuda::types::promoted(scalar)));
         // Which case each label is of.
@@ -250,7 +250,7 @@ impl<'m> Lowering<'m> {
             for label in case.labels.iter().flatten() {
                 let at = self.constant_int(label, "the label of a case")?;
                 if labels.contains(&at) {
-                    return self.fail(label.span, format!("two cases of {at}"), "the second", "");
+                    return self.fail(label.span, format!("duplicate case {at}"), "the second", "");
                 }
                 labels.push(at);
                 let constant = Tree::int(tree.scalar().unwrap_or(Scalar::I32), at);
@@ -263,7 +263,7 @@ impl<'m> Lowering<'m> {
             tests.push(here);
         }
         if cases.iter().filter(|case| case.labels.contains(&None)).count() > 1 {
-            return self.fail(span, "two cases are 'default'", "", "");
+            return self.fail(span, "more than one 'default'", "", "");
         }
         let apart = cases.iter().enumerate().all(|(n, case)| case_body(&case.body, n + 1 == cases.len()).is_some());
         if apart {

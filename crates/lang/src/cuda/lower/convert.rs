@@ -26,7 +26,7 @@ impl<'m> Lowering<'m> {
         }
         let (Some(_), Some(target)) = (tree.scalar(), to.as_scalar()) else {
             let (found, wanted) = (self.type_name(tree.ty), self.type_name(to));
-            let what = format!("'{found}' is not '{wanted}'");
+            let what = format!("cannot convert '{found}' to '{wanted}'");
             return self.fail(span, what, format!("expected '{wanted}'"), "");
         };
         Ok(self.convert_scalar(tree, target))
@@ -37,12 +37,12 @@ impl<'m> Lowering<'m> {
         let (Some(left), Some(right)) = (a.scalar(), b.scalar()) else {
             self.report_unsupported(None)?;
             let (a, b) = (self.type_name(a.ty), self.type_name(b.ty));
-            let what = format!("no such operator on '{a}' and '{b}'");
+            let what = format!("invalid operands of types '{a}' and '{b}'");
             return self.fail(
                 span,
                 what,
                 "expected numbers",
-                "CUDA has no operators on vectors: write it by components",
+                "CUDA has no operators on vectors; apply it to each component",
             );
         };
         let row = match op {
@@ -66,8 +66,8 @@ impl<'m> Lowering<'m> {
         };
         let integral = matches!(row, Op::Rem | Op::And | Op::Or | Op::Xor | Op::Shl | Op::Shr);
         if integral && (left.is_float() || right.is_float()) {
-            let hint = if row == Op::Rem { "use fmodf or fmod" } else { "cast to an integer, or see __float_as_int" };
-            return self.fail(span, "this operator is for integers", "a float", hint);
+            let hint = if row == Op::Rem { "use fmodf or fmod" } else { "cast to an integer, or use __float_as_int" };
+            return self.fail(span, "this operator needs integers", "a float", hint);
         }
         if matches!(row, Op::Shl | Op::Shr) {
             let ty = promoted(left);
@@ -97,7 +97,7 @@ impl<'m> Lowering<'m> {
             _ if a.ty == b.ty => Ok((a, b)),
             _ => {
                 let (a, b) = (self.type_name(a.ty), self.type_name(b.ty));
-                self.fail(span, format!("a choice between '{a}' and '{b}'"), "expected one type", "")
+                self.fail(span, format!("incompatible types in '?:', '{a}' and '{b}'"), "expected the same type", "")
             }
         }
     }
@@ -146,7 +146,7 @@ impl<'m> Lowering<'m> {
                 let tree = self.value_of(operand, inner.span)?;
                 Ok(Operand::Tree(self.explicit(tree, to, span)?))
             }
-            _ => self.unsupported(span, "a cast to or from a pointer", ""),
+            _ => self.unsupported(span, "this cast to or from a pointer", ""),
         }
     }
 
@@ -160,7 +160,7 @@ impl<'m> Lowering<'m> {
                 lvalue.path.push(Projection::Reinterpret(to));
                 Ok(Operand::Address(Lvalue { ty: to.into(), ..lvalue }))
             }
-            _ => self.unsupported(span, "a cast to or from a pointer", ""),
+            _ => self.unsupported(span, "this cast to or from a pointer", ""),
         }
     }
 
@@ -172,7 +172,11 @@ impl<'m> Lowering<'m> {
                 (Some(from), Some(to)) if same_width(from, to) => Ok(Operand::Tree(tree.reinterpret(to))),
                 _ => {
                     let (from, to) = (self.type_name(tree.ty), self.type_name(to));
-                    self.unsupported(span, format!("a '{from}' seen as a '{to}'"), "see it as a number of its width")
+                    self.unsupported(
+                        span,
+                        format!("reinterpreting '{from}' as '{to}'"),
+                        "reinterpret it as a number of the same width",
+                    )
                 }
             },
             Operand::Lvalue(lvalue) if lvalue.ty == to => Ok(Operand::Lvalue(lvalue)),
@@ -181,7 +185,7 @@ impl<'m> Lowering<'m> {
                 let cast_type = self.cast_pointer(pointer, to, span)?;
                 Ok(Operand::Lvalue(self.pointee(cast_type, span)?))
             }
-            _ => self.unsupported(span, "a reference to something that is no variable or element", ""),
+            _ => self.unsupported(span, "a reference to something other than a variable or element", ""),
         }
     }
 
@@ -196,11 +200,7 @@ impl<'m> Lowering<'m> {
     /// A pointer to scalars seen as one to vectors of them, or back, or to scalars of the same width.
     pub(super) fn reinterpret_pointer(&mut self, pointer: Pointer, to: Type, span: SourceSpan) -> LowerResult<Operand> {
         if pointer.prefix.len() + 1 < pointer.rank && pointer.dims.is_none() {
-            return self.unsupported(
-                span,
-                "a cast of an array of several dimensions here",
-                "cast it where it is declared",
-            );
+            return self.unsupported(span, "casting a multidimensional array here", "cast it where it is declared");
         }
         let pointer = Pointer { sizes: [].into(), ..pointer };
         let scalar = pointer.ty.element();
@@ -219,11 +219,11 @@ impl<'m> Lowering<'m> {
             }
             _ => {
                 let (from, to) = (self.type_name(pointer.pointee_type()), self.type_name(to));
-                let what = format!("a pointer to '{from}' seen as one to '{to}'");
+                let what = format!("reinterpreting a pointer to '{from}' as a pointer to '{to}'");
                 self.unsupported(
                     span,
                     what,
-                    "numbers can be seen as vectors of 2 or 4 of them, or as numbers of their width",
+                    "a pointer to numbers can be cast to vectors of 2 or 4 of them, or to numbers of the same width",
                 )
             }
         }

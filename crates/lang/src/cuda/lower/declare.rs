@@ -29,7 +29,11 @@ impl<'m> Lowering<'m> {
             return self.declare_static(storage, d);
         }
         if storage.external || storage.device {
-            return self.unsupported(d.span, "a declaration of something elsewhere", "declare it outside functions");
+            return self.unsupported(
+                d.span,
+                "an 'extern' or '__device__' declaration in a function",
+                "declare it outside functions",
+            );
         }
         if d.ty.reference {
             return self.declare_reference(d);
@@ -39,19 +43,15 @@ impl<'m> Lowering<'m> {
             _ => self.c_type(&d.ty)?,
         };
         match ty {
-            CType::Void => self.fail(d.span, "a variable of type 'void'", "no value has that type", ""),
+            CType::Void => self.fail(d.span, "a variable cannot have type 'void'", "no value has that type", ""),
             CType::Pointer(to) if d.sizes.is_empty() => {
                 let Some(init) = &d.init else {
-                    return self.unsupported(
-                        d.span,
-                        "a pointer without a value at first",
-                        "declare it where it is known",
-                    );
+                    return self.unsupported(d.span, "an uninitialized pointer", "initialize it where it is declared");
                 };
                 let operand = self.operand(init)?;
                 self.declare_pointer(d, operand, Some(to))
             }
-            CType::Pointer(_) => self.unsupported(d.span, "an array of pointers", "keep offsets into one array"),
+            CType::Pointer(_) => self.unsupported(d.span, "an array of pointers", "store offsets into one array"),
             CType::Value(ty) if !d.sizes.is_empty() => {
                 self.declare_array(d, ty, storage.constant || self.is_const(&d.ty))
             }
@@ -62,9 +62,8 @@ impl<'m> Lowering<'m> {
     /// A static local: constants are; a variable has one copy for the device, which outlives the launch.
     fn declare_static(&mut self, storage: Storage, d: &'m Declarator) -> LowerResult<Binding> {
         if d.ty.reference || d.ty.pointers > 0 || !self.is_const(&d.ty) && !storage.constant {
-            let what = format!("a static variable, '{}',", self.text(d.name));
-            let hint =
-                "pass a pointer to the kernel; a variable of a block is 'static __shared__', a constant 'static const'";
+            let what = format!("static variable '{}'", self.text(d.name));
+            let hint = "pass a pointer to the kernel; use 'static __shared__' for a variable per block, 'static const' for a constant";
             return self.unsupported(d.span, what, hint);
         }
         let span = d.init.as_ref().map_or(d.span, |init| init.span);
@@ -79,8 +78,8 @@ impl<'m> Lowering<'m> {
         match known {
             Some(binding) => Ok(binding),
             None => {
-                let what = "a static variable whose initial value is no constant number";
-                self.unsupported(span, what, "leave out 'static'")
+                let what = "a static variable with a non-constant initializer";
+                self.unsupported(span, what, "remove 'static'")
             }
         }
     }
@@ -88,8 +87,8 @@ impl<'m> Lowering<'m> {
     /// Refuses to drop `const` from what a pointer or reference gives access to.
     pub(super) fn check_const(&mut self, d: &Declarator, is_const: bool) -> LowerResult {
         if is_const && !self.is_const_target(d) && matches!(d.ty.base, Base::Scalar(_)) {
-            let what = format!("'{}' gives access to something const", self.text(d.name));
-            return self.fail(d.span, what, "drops 'const'", "declare it 'const'");
+            let what = format!("'{}' discards 'const'", self.text(d.name));
+            return self.fail(d.span, what, "discards 'const'", "declare it 'const'");
         }
         Ok(())
     }
@@ -102,12 +101,12 @@ impl<'m> Lowering<'m> {
     fn declare_pointer(&mut self, d: &'m Declarator, operand: Operand, to: Option<Type>) -> LowerResult<Binding> {
         match operand {
             Operand::Pointer(pointer) if pointer.dims.is_some() => {
-                self.unsupported(d.span, "another pointer to an array of several dimensions", "")
+                self.unsupported(d.span, "a second pointer to a multidimensional array", "")
             }
             Operand::Pointer(pointer) => {
                 if let Some(to) = to.filter(|to| *to != pointer.pointee_type()) {
                     let (found, wanted) = (self.type_name(pointer.pointee_type()), self.type_name(to));
-                    let what = format!("a pointer to '{found}' for one to '{wanted}'");
+                    let what = format!("cannot initialize a pointer to '{wanted}' with a pointer to '{found}'");
                     return self.fail(d.span, what, format!("expected '{wanted}*'"), "cast it");
                 }
                 self.check_const(d, pointer.constant)?;
@@ -134,15 +133,15 @@ impl<'m> Lowering<'m> {
                 Ok(Binding::LocalArray(local_array))
             }
             Operand::Null => {
-                self.unsupported(d.span, "a pointer that is 'nullptr' at first", "declare it where it is known")
+                self.unsupported(d.span, "a pointer initialized with 'nullptr'", "initialize it where it is declared")
             }
-            _ => self.fail(d.span, "a pointer is given something else", "expected a pointer", ""),
+            _ => self.fail(d.span, "a pointer must be initialized with a pointer", "expected a pointer", ""),
         }
     }
 
     fn declare_reference(&mut self, d: &'m Declarator) -> LowerResult<Binding> {
         let Some(init) = &d.init else {
-            return self.fail(d.span, "a reference needs something to refer to", "no initial value", "");
+            return self.fail(d.span, "a reference needs an initializer", "no initializer", "");
         };
         match self.operand(init)? {
             Operand::Lvalue(lvalue) => {
@@ -154,13 +153,13 @@ impl<'m> Lowering<'m> {
                 let tree = self.materialize(tree);
                 Ok(Binding::Value(tree))
             }
-            _ => self.fail(init.span, "a reference to something that is no variable", "", ""),
+            _ => self.fail(init.span, "a reference must refer to a variable or element", "", ""),
         }
     }
 
     fn declare_auto(&mut self, d: &'m Declarator) -> LowerResult<Binding> {
         let Some(init) = &d.init else {
-            return self.fail(d.span, "'auto' needs an initial value", "no initial value", "");
+            return self.fail(d.span, "'auto' needs an initializer", "no initializer", "");
         };
         match self.operand(init)? {
             operand @ (Operand::Pointer(_) | Operand::Address(_)) => self.declare_pointer(d, operand, None),
@@ -179,8 +178,8 @@ impl<'m> Lowering<'m> {
         };
         let Some(init) = &d.init else {
             if self.is_const(&d.ty) {
-                let what = format!("'{text}' is const and has no initial value");
-                return self.fail(d.span, what, "no initial value", "give it one");
+                let what = format!("const variable '{text}' has no initializer");
+                return self.fail(d.span, what, "no initializer", "initialize it");
             }
             let zeros = self.zeros(ty);
             return Ok(Binding::Local(self.new_local(text, ty, &zeros), ty));
@@ -251,7 +250,7 @@ impl<'m> Lowering<'m> {
     fn declare_array(&mut self, d: &'m Declarator, ty: Type, constant: bool) -> LowerResult<Binding> {
         let sizes = self.sizes(d, MAX_ELEMENTS)?;
         let Some(scalar) = ty.as_scalar() else {
-            return self.unsupported(d.span, "a local array of structs or vectors", "use one array a component");
+            return self.unsupported(d.span, "a local array of structs or vectors", "use one array per component");
         };
         let count: u64 = sizes.iter().product();
         let mut values = vec![];
@@ -264,7 +263,7 @@ impl<'m> Lowering<'m> {
         }
         if count > MAX_COMPONENTS as u64 {
             let what = format!("a local array of {count} elements");
-            let hint = format!("at most {MAX_COMPONENTS} live in registers; use shared or global memory");
+            let hint = format!("local arrays are limited to {MAX_COMPONENTS} elements; use shared or global memory");
             return self.fail(d.span, format!("{what} is not supported"), "too large", hint);
         }
         let array = Type::Vector(scalar, count as u8);

@@ -45,14 +45,14 @@ impl<'m> Lowering<'m> {
         if self.w.is_full() || self.steps > MAX_STEPS {
             return self.fail(
                 expr.span,
-                "this kernel is too large once it is written out",
+                "this kernel is too large after inlining and unrolling",
                 "",
                 "use loops, not macros",
             );
         }
         match &expr.kind {
             ExprKind::Number { value, .. } => Ok(Operand::Tree(Tree::constant(*value))),
-            ExprKind::Str => self.unsupported(expr.span, "text outside 'printf'", ""),
+            ExprKind::Str => self.unsupported(expr.span, "a string literal outside 'printf'", ""),
             ExprKind::Null => Ok(Operand::Null),
             ExprKind::Name(name) => self.name(*name, expr.span),
             ExprKind::Unary(op, inner) => self.unary(*op, inner, expr.span),
@@ -73,7 +73,7 @@ impl<'m> Lowering<'m> {
             }
             ExprKind::Cast(ty, inner) => self.cast(ty, inner, expr.span),
             ExprKind::Construct(ty, args) => self.construct_expr(ty, args, expr.span),
-            ExprKind::Braces(_) => self.unsupported(expr.span, "a list in braces here", "name the type: 'float4{…}'"),
+            ExprKind::Braces(_) => self.unsupported(expr.span, "a braced list here", "write the type: 'float4{…}'"),
             ExprKind::SizeOf(ty) => {
                 let bytes = match self.c_type(ty)? {
                     CType::Value(ty) => ty.bytes(self.w.b.structs()),
@@ -94,7 +94,7 @@ impl<'m> Lowering<'m> {
                     Operand::ConstArray(table, at) if at.is_empty() => {
                         table.values.len() * table.values[0].scalar().bytes()
                     }
-                    _ => return self.unsupported(expr.span, "'sizeof' of this", "name a type"),
+                    _ => return self.unsupported(expr.span, "'sizeof' of this expression", "name a type"),
                 };
                 Ok(Operand::Tree(Tree::int(Scalar::U64, bytes as i64)))
             }
@@ -122,7 +122,7 @@ impl<'m> Lowering<'m> {
             Some(Binding::Lvalue(lvalue)) => Operand::Lvalue(lvalue),
             Some(Binding::Address(lvalue)) => Operand::Address(lvalue),
             Some(Binding::Poison) => return Err(Failed),
-            Some(Binding::Type(_)) => return self.fail(span, "a type where a value is expected", "", ""),
+            Some(Binding::Type(_)) => return self.fail(span, "expected a value, found a type", "", ""),
             None => return self.builtin_constant(name, span),
         })
     }
@@ -162,10 +162,10 @@ impl<'m> Lowering<'m> {
             text => {
                 self.check_not_host_only(name, span)?;
                 if self.m.file.functions.iter().any(|function| function.name == name) {
-                    return self.unsupported(span, format!("function '{text}' as a value"), "call it by its name");
+                    return self.unsupported(span, format!("using function '{text}' as a value"), "call it directly");
                 }
                 let what = format!("'{text}' is not declared");
-                let hint = self.similar(text).map_or_else(String::new, |other| format!("there is '{other}'"));
+                let hint = self.similar(text).map_or_else(String::new, |other| format!("did you mean '{other}'?"));
                 self.fail(span, what, "unknown name", hint)
             }
         }
@@ -198,8 +198,8 @@ impl<'m> Lowering<'m> {
         let tree = self.rvalue(inner)?;
         let Some(scalar) = tree.scalar() else {
             self.report_unsupported(None)?;
-            let what = format!("no such operator on '{}'", self.type_name(tree.ty));
-            return self.fail(span, what, "expected a number", "write it by components");
+            let what = format!("invalid operand of type '{}'", self.type_name(tree.ty));
+            return self.fail(span, what, "expected a number", "apply it to each component");
         };
         Ok(Operand::Tree(match op {
             Unary::Plus => tree.cast(promoted(scalar)),
@@ -207,7 +207,7 @@ impl<'m> Lowering<'m> {
                 let tree = self.convert_scalar(tree, promoted(scalar));
                 Tree::op(Op::Neg, vec![tree])
             }
-            _ if scalar.is_float() => return self.fail(span, "'~' is for integers", "a float", ""),
+            _ if scalar.is_float() => return self.fail(span, "'~' needs an integer", "a float", ""),
             _ => Tree::op(Op::Not, vec![self.convert_scalar(tree, promoted(scalar))]),
         }))
     }
@@ -231,7 +231,7 @@ impl<'m> Lowering<'m> {
             }
             Operand::Lvalue(lvalue) => Ok(Operand::Address(lvalue)),
             pointer @ Operand::Pointer(_) => Ok(pointer),
-            _ => self.fail(span, "this has no address", "not a variable or element", ""),
+            _ => self.fail(span, "cannot take the address of this expression", "not a variable or element", ""),
         }
     }
 
@@ -263,14 +263,14 @@ impl<'m> Lowering<'m> {
         if let (Operand::LocalArray(..) | Operand::ConstArray(..) | Operand::Address(_), Binary::Add | Binary::Sub) =
             (&left, op)
         {
-            let what = "a sum of a number and a pointer to a variable or into an array of a thread's own";
+            let what = "pointer arithmetic on a local variable or array";
             return self.unsupported(span, what, "index the array: 'a[i + j]'");
         }
         let left = self.value_of(left, a.span)?;
         let right = self.operand(b)?;
         if let (Operand::Pointer(pointer), Binary::Add) = (&right, op) {
             if pointer.has_rows() {
-                return self.unsupported(span, "a sum of an array of several dimensions and a number", "index it");
+                return self.unsupported(span, "pointer arithmetic on a multidimensional array", "index it");
             }
             let by = self.to_index(left, a.span)?;
             return Ok(Operand::Pointer(self.offset_by(pointer.clone(), by)));
@@ -301,7 +301,7 @@ impl<'m> Lowering<'m> {
     ) -> LowerResult<Operand> {
         let right = self.operand(b)?;
         if pointer.has_rows() && matches!(op, Binary::Add | Binary::Sub) {
-            return self.unsupported(span, "a sum of an array of several dimensions and a number", "index it");
+            return self.unsupported(span, "pointer arithmetic on a multidimensional array", "index it");
         }
         let zero = matches!(b.kind, ExprKind::Number { value, .. } if value == Value::int(Scalar::I32, 0));
         if matches!(op, Binary::Eq | Binary::Ne) && (zero || matches!(right, Operand::Null)) {
@@ -309,14 +309,14 @@ impl<'m> Lowering<'m> {
         }
         if let Operand::Pointer(other) = right {
             if other.view != pointer.view || other.prefix != pointer.prefix {
-                return self.unsupported(span, "an operation on pointers into two arrays", "");
+                return self.unsupported(span, "an operation on pointers into different arrays", "");
             }
             return Ok(Operand::Tree(self.pointer_pair(op, pointer, other, span)?));
         }
         let by = self.value_of(right, b.span)?;
         if !matches!(op, Binary::Add | Binary::Sub) {
-            let hint = "add an integer to it, or write what it points to: '*p', 'p[i]'";
-            return self.fail(span, "no such operator on a pointer", "a pointer", hint);
+            let hint = "add an integer, or dereference it: '*p', 'p[i]'";
+            return self.fail(span, "invalid operator on a pointer", "a pointer", hint);
         }
         let by = self.to_index(by, b.span)?;
         match op {
@@ -335,8 +335,8 @@ impl<'m> Lowering<'m> {
             let (a, b) = (self.type_name(a.pointee_type()), self.type_name(b.pointee_type()));
             return self.fail(
                 span,
-                format!("pointers to '{a}' and to '{b}'"),
-                "expected pointers of one type",
+                format!("pointers to different types, '{a}' and '{b}'"),
+                "expected the same type",
                 "cast one",
             );
         }
@@ -356,7 +356,7 @@ impl<'m> Lowering<'m> {
                 self.check_exact(b.range);
                 self.binary(op, left, right, span)
             }
-            _ => self.fail(span, "no such operator on two pointers", "two pointers", "subtract or compare them"),
+            _ => self.fail(span, "invalid operator on two pointers", "two pointers", "subtract or compare them"),
         }
     }
 }

@@ -28,7 +28,7 @@ impl<'m> Lowering<'m> {
     /// An index in the kernel's index type.
     pub(super) fn to_index(&mut self, tree: Tree, span: SourceSpan) -> LowerResult<Index> {
         let Some(scalar) = tree.scalar().filter(|scalar| !scalar.is_float()) else {
-            let what = format!("an index is an integer, this is '{}'", self.type_name(tree.ty));
+            let what = format!("an array index must be an integer, found '{}'", self.type_name(tree.ty));
             return self.fail(span, what, "expected an integer", "cast it: '(int)x'");
         };
         let range = self.w.range(&tree).unwrap_or(Range::of_type(scalar));
@@ -78,7 +78,7 @@ impl<'m> Lowering<'m> {
             Operand::Pointer(pointer) if pointer.dims.is_some() => self.index_by_dims(pointer, index, span),
             Operand::Pointer(mut pointer) => {
                 if pointer.single {
-                    return self.fail(span, "this is one value, not an array", "no index here", "");
+                    return self.fail(span, "a single value cannot be indexed", "not an array", "");
                 }
                 let at = self.rvalue(index)?;
                 if let ([size, rest @ ..], true) = (&pointer.sizes[..], pointer.prefix.len() + 1 >= pointer.rank) {
@@ -142,13 +142,13 @@ impl<'m> Lowering<'m> {
                 match self.w.fold(&at) {
                     Some(at) if at.bits() == 0 => Ok(Operand::Lvalue(lvalue)),
                     _ => {
-                        let what = "an element beside the variable that a pointer points to";
+                        let what = "indexing a pointer to a single variable";
                         self.unsupported(span, what, "index the array itself")
                     }
                 }
             }
             Operand::Lvalue(_) | Operand::Tree(_) | Operand::Void | Operand::Null => {
-                self.fail(span, "only arrays and pointers have elements", "not an array", "")
+                self.fail(span, "only arrays and pointers can be indexed", "not an array", "")
             }
         }
     }
@@ -160,8 +160,8 @@ impl<'m> Lowering<'m> {
         self.check_index(range, size as i64);
         match range.only() {
             Some(at) if at < 0 || at >= size as i128 => {
-                let what = format!("index {at} is outside an array of {size} elements");
-                self.fail(span, what, "outside", "")
+                let what = format!("index {at} is out of bounds for an array of {size} elements");
+                self.fail(span, what, "out of bounds", "")
             }
             Some(_) => Ok(index),
             None => {
@@ -190,8 +190,9 @@ impl<'m> Lowering<'m> {
             return Ok(Tree::constant(value.unwrap_or(values[0])));
         }
         if values.len() > MAX_CHOICES {
-            let what = format!("a constant array of {} entries at an index that varies", values.len());
-            let hint = "pass it as a pointer, or make it '__constant__' without values; 64 are possible";
+            let what = format!("a non-constant index into a constant array of {} elements", values.len());
+            let hint =
+                "pass it as a pointer, or declare it '__constant__' without values; at most 64 elements are supported";
             return self.unsupported(span, what, hint);
         }
         let index = Tree::emitted(self.w.emit(&slot), self.index_type);
@@ -268,7 +269,7 @@ impl<'m> Lowering<'m> {
         terms.push(rest);
         terms.reverse();
         if terms.len() != steps.len() && !steps.is_empty() {
-            return self.fail(index.span, "this index is not written by the dimensions of its array", "", "");
+            return self.fail(index.span, "this index does not match the dimensions of its array", "", "");
         }
         let mut terms = terms.into_iter();
         let mut at = vec![];
@@ -286,7 +287,7 @@ impl<'m> Lowering<'m> {
                         _ => {
                             return self.fail(
                                 term.span,
-                                "this index is not written by the dimensions of its array",
+                                "this index does not match the dimensions of its array",
                                 "",
                                 "",
                             );

@@ -88,10 +88,10 @@ impl<'m> Lowering<'m> {
                 Ok(Binding::Lvalue(Lvalue { constant, ..lvalue }))
             }
             (CType::Value(_), Operand::Lvalue(_)) if param.ty.reference && !param.ty.constant => {
-                self.fail(arg.span, format!("'{text}' refers to another type"), "", "")
+                self.fail(arg.span, format!("reference parameter '{text}' has another type"), "", "")
             }
             (CType::Value(_), Operand::Tree(_)) if param.ty.reference && !param.ty.constant => {
-                self.fail(arg.span, format!("'{text}' needs a variable to refer to"), "a value that is nowhere", "")
+                self.fail(arg.span, format!("reference parameter '{text}' needs a variable"), "a temporary value", "")
             }
             (CType::Value(ty), operand) => {
                 let tree = self.value_of(operand, arg.span)?;
@@ -126,8 +126,8 @@ impl<'m> Lowering<'m> {
                 self.unsupported(arg.span, "'nullptr' as an argument", "pass an array")
             }
             _ => {
-                let what = format!("'{text}' of '{}' is given something else", self.text(param.name));
-                self.fail(arg.span, what, "expected a pointer to its type", "")
+                let what = format!("invalid argument for parameter '{text}'");
+                self.fail(arg.span, what, "expected a pointer to the parameter's type", "")
             }
         }
     }
@@ -139,7 +139,7 @@ impl<'m> Lowering<'m> {
         {
             return Ok(binding);
         }
-        let what = "a reference to a pointer that is no variable of the caller";
+        let what = "a reference to a pointer that is not a variable of the caller";
         self.unsupported(arg.span, what, "pass a variable: 'int* p = x; f(p);'")
     }
 

@@ -27,8 +27,8 @@ impl<'m> Lowering<'m> {
             most = most.max(align);
         }
         if let Some(pack) = item.pack.filter(|pack| *pack < most as u64) {
-            let what = format!("a struct under '#pragma pack({pack})', '{}',", self.text(item.name));
-            return self.unsupported(item.span, what, "order its fields by size, and leave out the pragma");
+            let what = format!("struct '{}' under '#pragma pack({pack})'", self.text(item.name));
+            return self.unsupported(item.span, what, "order its fields by size and remove the pragma");
         }
         Ok(aligned)
     }
@@ -52,10 +52,12 @@ impl<'m> Lowering<'m> {
             }
             Some(bytes) if bytes >= natural => Ok(bytes),
             Some(bytes) => {
-                let what = format!("an alignment of {bytes} where the type has {natural}");
+                let what = format!("alignment {bytes} is below the type's own alignment of {natural}");
                 self.fail(align.span, what, "too small", format!("write {natural} or more"))
             }
-            None => self.fail(align.span, format!("an alignment of {bytes}"), "expected a power of 2", ""),
+            None => {
+                self.fail(align.span, format!("alignment {bytes} is not a power of 2"), "expected a power of 2", "")
+            }
         }
     }
 }

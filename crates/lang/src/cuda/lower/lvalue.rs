@@ -160,16 +160,13 @@ impl<'m> Lowering<'m> {
         match operand {
             Operand::Tree(tree) => Ok(tree),
             Operand::Lvalue(lvalue) => self.read(&lvalue, span),
-            Operand::Void => self.fail(span, "this has no value", "expected a value", ""),
+            Operand::Void => self.fail(span, "this expression has no value", "expected a value", ""),
             Operand::Null => self.unsupported(span, "'nullptr' here", "compare pointers with it, or leave it out"),
-            Operand::Pointer(_) | Operand::Address(_) => self.fail(
-                span,
-                "a pointer where a number is expected",
-                "a pointer",
-                "write what it points to: '*p', 'p[i]'",
-            ),
+            Operand::Pointer(_) | Operand::Address(_) => {
+                self.fail(span, "expected a number, found a pointer", "a pointer", "dereference it: '*p', 'p[i]'")
+            }
             Operand::LocalArray(..) | Operand::ConstArray(..) => {
-                self.fail(span, "an array where a number is expected", "an array", "write one of its elements")
+                self.fail(span, "expected a number, found an array", "an array", "write one of its elements")
             }
         }
     }
@@ -241,8 +238,8 @@ impl<'m> Lowering<'m> {
         match self.w.fold(index).map(Value::as_i64) {
             Some(at) if (0..count).contains(&at) => Ok(Some(at)),
             Some(at) => {
-                let what = format!("index {at} is outside a local array of {count} elements");
-                self.fail(span, what, "outside", "")
+                let what = format!("index {at} is out of bounds for a local array of {count} elements");
+                self.fail(span, what, "out of bounds", "")
             }
             None => Ok(None),
         }
@@ -257,7 +254,9 @@ impl<'m> Lowering<'m> {
 
     pub(super) fn write(&mut self, lvalue: &Lvalue, value: Tree, span: SourceSpan) -> LowerResult {
         match &lvalue.root {
-            LvalueRoot::Value(_) => self.fail(span, "this cannot be assigned", "not a variable or element", ""),
+            LvalueRoot::Value(_) => {
+                self.fail(span, "this expression cannot be assigned", "not a variable or element", "")
+            }
             LvalueRoot::Local(local, ty) => {
                 let value = if lvalue.path.is_empty() {
                     value
@@ -304,7 +303,7 @@ impl<'m> Lowering<'m> {
         if lvalue.constant {
             let text = self.m.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
             let what = format!("'{text}' is const");
-            return self.fail(span, what, "cannot be written", "leave out 'const' where it is declared");
+            return self.fail(span, what, "cannot be written", "remove 'const' from its declaration");
         }
         Ok(())
     }
@@ -314,7 +313,7 @@ impl<'m> Lowering<'m> {
         match self.read_only.iter().find(|(found, _)| *found == view) {
             Some((_, name)) => {
                 let what = format!("'{name}' is an array of const elements");
-                self.fail(span, what, "cannot be written", "leave out 'const' where it is declared")
+                self.fail(span, what, "cannot be written", "remove 'const' from its declaration")
             }
             None => Ok(()),
         }

@@ -25,7 +25,7 @@ impl<'m> Lowering<'m> {
                 path.push(Projection::Field(0));
                 Ok(Lvalue { path, ty: scalar.into(), ..lvalue })
             }
-            _ => self.fail(span, "this is not a pointer", "expected a pointer", ""),
+            _ => self.fail(span, "only a pointer can be dereferenced", "expected a pointer", ""),
         }
     }
 
@@ -38,7 +38,14 @@ impl<'m> Lowering<'m> {
                 "x" => Axis::X,
                 "y" => Axis::Y,
                 "z" => Axis::Z,
-                _ => return self.fail(span, format!("'{text}' has x, y and z"), "no such axis", ""),
+                _ => {
+                    return self.fail(
+                        span,
+                        format!("'{text}' has no member '{}'", self.text(member)),
+                        "expected '.x', '.y' or '.z'",
+                        "",
+                    );
+                }
             };
             let builtin = match text {
                 "threadIdx" => Builtin::Thread(axis),
@@ -70,9 +77,9 @@ impl<'m> Lowering<'m> {
                 span,
             ),
             Operand::Pointer(_) | Operand::Address(_) => {
-                self.fail(span, "a pointer has no members", "a pointer", "write '->'")
+                self.fail(span, "a pointer has no members", "a pointer", "use '->'")
             }
-            _ => self.fail(span, "this has no members", "", ""),
+            _ => self.fail(span, "this expression has no members", "", ""),
         }
     }
 

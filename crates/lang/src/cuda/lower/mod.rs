@@ -265,7 +265,7 @@ impl<'m> Lowering<'m> {
         let (mut kernel, lines) = match self.w.b.finish_with_lines() {
             Ok(finished) => finished,
             Err(error) => {
-                let what = format!("kernel '{}' cannot be made: {}", error.kernel, error.what);
+                let what = format!("kernel '{}' is invalid: {}", error.kernel, error.what);
                 let found = self.m.source.diagnostic(function.span, what, String::new(), None);
                 return Err(LowerError::Invalid(vec![found]));
             }

@@ -47,28 +47,28 @@ impl<'m> Lowering<'m> {
             return self.declare_shared(storage, d);
         }
         let CType::Value(ty) = self.c_type(&d.ty)? else {
-            return self.unsupported(d.span, "a pointer outside functions", "pass it to the kernel");
+            return self.unsupported(d.span, "a global pointer", "pass it to the kernel");
         };
         let memory = storage.device && !(storage.constant && d.init.is_some());
         let Some(init) = d.init.as_ref().filter(|_| !memory) else {
             if !memory && !storage.constant_memory {
-                let what = format!("'{}' has no value here", self.text(d.name));
-                return self.fail(span, what, "a variable of the host", "make it a constant, or pass it to the kernel");
+                let what = format!("'{}' is a host variable and has no value in a kernel", self.text(d.name));
+                return self.fail(span, what, "a host variable", "declare it as a constant, or pass it to the kernel");
             }
             return self.device_memory(d, ty, storage.constant_memory);
         };
         let Some(scalar) = ty.as_scalar() else {
             return self.unsupported(
                 d.span,
-                "a constant that is a struct or vector",
-                "make constants of its components",
+                "a global constant of struct or vector type",
+                "declare one constant per component",
             );
         };
         if d.sizes.is_empty() {
             let tree = self.initializer(init, ty)?;
             return match self.w.fold(&tree) {
                 Some(value) => Ok(Binding::Value(crate::lower::Tree::constant(value))),
-                None => self.fail(init.span, "this is no constant", "not known at compile time", ""),
+                None => self.fail(init.span, "this expression is not constant", "not known at compile time", ""),
             };
         }
         let sizes = self.sizes(d, MAX_ELEMENTS)?;
@@ -89,8 +89,8 @@ impl<'m> Lowering<'m> {
                 };
             });
             if !zero {
-                let hint = "have the caller fill it; what does not change can be 'const'";
-                return self.unsupported(init.span, "a value at first of '__device__' memory", hint);
+                let hint = "fill it from the host, or declare it 'const' if it never changes";
+                return self.unsupported(init.span, "an initializer of '__device__' memory", hint);
             }
         }
         let elements: u64 = sizes.iter().product();
@@ -124,7 +124,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn c_type(&mut self, name: &'m TypeName) -> LowerResult<CType> {
         let plain = match &name.base {
             Base::Void if name.pointers == 0 => return Ok(CType::Void),
-            Base::Void => return self.unsupported(name.span, "a pointer to 'void'", "name the type of the elements"),
+            Base::Void => return self.unsupported(name.span, "a pointer to 'void'", "use the element type"),
             Base::Auto => return self.unsupported(name.span, "'auto' here", "name the type"),
             Base::Scalar(scalar) => CType::Value((*scalar).into()),
             Base::Named(symbol) => self.named_type(*symbol, name.span)?,
@@ -133,7 +133,7 @@ impl<'m> Lowering<'m> {
         match (plain, name.pointers) {
             (plain, 0) => Ok(plain),
             (CType::Value(ty), 1) => Ok(CType::Pointer(ty)),
-            _ => self.unsupported(name.span, "a pointer to pointers", "pass one array and offsets into it"),
+            _ => self.unsupported(name.span, "a pointer to a pointer", "pass one array and offsets into it"),
         }
     }
 
@@ -174,7 +174,7 @@ impl<'m> Lowering<'m> {
         let m = self.m;
         if let Some((_, alias)) = m.file.aliases.iter().find(|(found, _)| *found == symbol) {
             if self.alias_depth > 16 {
-                return self.unsupported(span, "an alias of itself", "");
+                return self.unsupported(span, "a type alias that refers to itself", "");
             }
             self.alias_depth += 1;
             let ty = self.in_file_scope(&[], &[], |lower| lower.c_type(alias));
@@ -188,8 +188,8 @@ impl<'m> Lowering<'m> {
             Some(ty) => Ok(CType::Value(ty)),
             None => {
                 self.check_not_host_only(symbol, span)?;
-                let what = format!("'{}' is not a type that is known here", self.text(symbol));
-                self.fail(span, what, "unknown type", "declare the struct or alias before it is used")
+                let what = format!("unknown type '{}'", self.text(symbol));
+                self.fail(span, what, "not declared", "declare the struct or alias before it is used")
             }
         }
     }
@@ -215,8 +215,8 @@ impl<'m> Lowering<'m> {
         let ty = self.w.b.structure_of(name, fields);
         self.structs.push((n, bound.to_vec(), ty));
         if ty.count(self.w.b.structs()) > MAX_COMPONENTS {
-            let what = format!("a struct of more than {MAX_COMPONENTS} numbers");
-            return self.unsupported(item.span, what, "keep it in an array");
+            let what = format!("a struct of more than {MAX_COMPONENTS} scalars");
+            return self.unsupported(item.span, what, "store it in an array");
         }
         Ok(ty)
     }
@@ -228,12 +228,16 @@ impl<'m> Lowering<'m> {
             if field.init.is_some() {
                 return self.unsupported(
                     field.span,
-                    "a value of a field by default",
-                    "set it where the struct is made",
+                    "a default member initializer",
+                    "set it where the struct is created",
                 );
             }
             let CType::Value(mut ty) = self.c_type(&field.ty)? else {
-                return self.unsupported(field.span, "a pointer in a struct", "pass the pointer to the kernel itself");
+                return self.unsupported(
+                    field.span,
+                    "a pointer as a struct member",
+                    "pass the pointer as a kernel parameter",
+                );
             };
             if !field.sizes.is_empty() {
                 ty = self.field_array(field, ty)?;
@@ -242,7 +246,7 @@ impl<'m> Lowering<'m> {
             fields.push((unmangled(self.text(field.name), self.request.round_trip, taken), ty));
         }
         if fields.is_empty() {
-            return self.unsupported(item.span, "a struct without fields", "");
+            return self.unsupported(item.span, "an empty struct", "");
         }
         Ok(fields)
     }
@@ -255,8 +259,8 @@ impl<'m> Lowering<'m> {
             (Some(scalar), [rows, columns]) => Ok(Type::Matrix(scalar, *rows as u8, *columns as u8)),
             _ => self.unsupported(
                 field.span,
-                "an array of structs or of three dimensions in a struct",
-                "name its elements",
+                "an array of structs, or of more than two dimensions, in a struct",
+                "declare its elements as fields",
             ),
         }
     }
@@ -297,7 +301,7 @@ impl<'m> Lowering<'m> {
 
     fn check_view_type(&mut self, ty: Type, span: SourceSpan) -> LowerResult {
         if ty.count(self.w.b.structs()) == 0 {
-            return self.unsupported(span, "an array of nothing", "");
+            return self.unsupported(span, "an array of empty elements", "");
         }
         Ok(())
     }
@@ -313,8 +317,7 @@ impl<'m> Lowering<'m> {
             let name = unmangled(source, self.request.round_trip, taken);
             if self.shared_names.contains(&name) {
                 failed = true;
-                let _: LowerResult =
-                    self.fail(param.span, format!("two parameters are called '{name}'"), "the second", "");
+                let _: LowerResult = self.fail(param.span, format!("duplicate parameter '{name}'"), "the second", "");
                 continue;
             }
             self.shared_names.push(name.clone());
@@ -330,7 +333,7 @@ impl<'m> Lowering<'m> {
             if param.ty.reference {
                 failed = true;
                 let _: LowerResult =
-                    self.unsupported(param.span, "a reference as a parameter of a kernel", "pass a pointer");
+                    self.unsupported(param.span, "a reference parameter of a kernel", "pass a pointer");
                 continue;
             }
             let binding = match ty {
@@ -338,8 +341,8 @@ impl<'m> Lowering<'m> {
                     let Some(dims) = self.view_dims(&name, source) else {
                         let what = format!("the length of '{source}' is not known");
                         failed = true;
-                        let hint = "say how many elements the array behind each pointer has";
-                        let _: LowerResult = self.fail(param.span, what, "no length is given for this launch", hint);
+                        let hint = "specify the number of elements of each array";
+                        let _: LowerResult = self.fail(param.span, what, "no length specified for this launch", hint);
                         continue;
                     };
                     let access = if param.ty.constant { Access::Read } else { Access::ReadWrite };
@@ -361,7 +364,7 @@ impl<'m> Lowering<'m> {
                 }
                 CType::Void => {
                     failed = true;
-                    let _: LowerResult = self.fail(param.span, "a parameter of type 'void'", "", "");
+                    let _: LowerResult = self.fail(param.span, "a parameter cannot have type 'void'", "", "");
                     continue;
                 }
             };

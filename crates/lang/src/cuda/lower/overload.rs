@@ -70,13 +70,13 @@ impl<'m> Lowering<'m> {
             }
             None if viable.is_empty() && is_cuda_function(name) => Ok(None),
             None if viable.is_empty() => {
-                let hint = format!("there is {}", self.listed(all.iter().copied()));
-                self.fail(span, format!("no '{name}' takes these arguments"), "fits none", hint)
+                let hint = format!("candidates: {}", self.listed(all.iter().copied()));
+                self.fail(span, format!("no matching function for call to '{name}'"), "no matching function", hint)
             }
             None => {
                 let listed = self.listed(viable.iter().map(|one| one.function));
-                let hint = format!("cast an argument; there is {listed}");
-                self.fail(span, format!("this call of '{name}' is ambiguous"), "fits several equally well", hint)
+                let hint = format!("cast an argument; candidates: {listed}");
+                self.fail(span, format!("call to '{name}' is ambiguous"), "several candidates match equally well", hint)
             }
         }
     }

@@ -54,10 +54,10 @@ impl<'m> Lowering<'m> {
                 let given = self.params.iter().find(|(found, _)| found == text).map(|(_, given)| *given);
                 match given {
                     Some(ParamRef::Value(n)) => Ok(Extent::Value(n)),
-                    _ => self.fail(count.span, "the number of instances is no parameter", "", ""),
+                    _ => self.fail(count.span, "the number of instances must be a parameter", "", ""),
                 }
             }
-            _ => self.fail(count.span, "the number of instances is not understood", "", ""),
+            _ => self.fail(count.span, "unsupported expression for the number of instances", "", ""),
         }
     }
 }

@@ -21,9 +21,9 @@ impl<'m> Lowering<'m> {
         let unknown = |lower: &mut Self| {
             lower.fail(
                 span,
-                format!("'bn_{name}' is not a function of ours"),
-                "unknown function",
-                "names with 'bn_' are reserved",
+                format!("unknown function 'bn_{name}'"),
+                "not declared",
+                "names that begin with 'bn_' are reserved",
             )
         };
         match name {

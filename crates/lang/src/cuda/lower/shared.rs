@@ -31,13 +31,13 @@ impl<'m> Lowering<'m> {
             return Ok(Binding::Poison);
         }
         let CType::Value(ty) = self.c_type(&d.ty)? else {
-            return self.unsupported(d.span, "a shared pointer", "declare a shared array");
+            return self.unsupported(d.span, "a '__shared__' pointer", "declare a shared array");
         };
         if d.init.is_some() {
             return self.unsupported(
                 d.span,
-                "an initial value of shared memory",
-                "write it by a thread, then '__syncthreads()'",
+                "an initializer of shared memory",
+                "write it from one thread, then call '__syncthreads()'",
             );
         }
         let pointer = match &d.sizes[..] {
@@ -73,8 +73,8 @@ impl<'m> Lowering<'m> {
         }
         let bytes = ty.bytes(self.w.b.structs()) as u64;
         if self.request.shared_bytes < bytes {
-            let what = format!("the size of '{}' is not given", self.text(d.name));
-            let hint = "say at launch how many bytes of dynamic shared memory a block has";
+            let what = format!("the size of '{}' is not specified", self.text(d.name));
+            let hint = "specify the bytes of dynamic shared memory per block at launch";
             return self.fail(d.span, what, "dynamic shared memory", hint);
         }
         let view = self.new_shared(d, ty, &[self.request.shared_bytes / bytes]);

@@ -53,8 +53,12 @@ impl<'m> Lowering<'m> {
             && self.errors.is_empty()
             && let Some(stmt) = stmts.get(at)
         {
-            let _: LowerResult =
-                self.fail(stmt.span, "this kernel is too large once it is written out", "", "use loops, not macros");
+            let _: LowerResult = self.fail(
+                stmt.span,
+                "this kernel is too large after inlining and unrolling",
+                "",
+                "use loops, not macros",
+            );
             failed = true;
         }
         if failed { Err(Failed) } else { Ok(()) }
@@ -93,7 +97,7 @@ impl<'m> Lowering<'m> {
                     self.w.stmt(IrStmt::Break);
                     Ok(())
                 }
-                _ => self.fail(stmt.span, "'break' outside a loop or switch", "nothing to leave", ""),
+                _ => self.fail(stmt.span, "'break' outside a loop or switch", "no enclosing loop or switch", ""),
             },
             StmtKind::Continue => self.continue_loop(stmt.span),
             StmtKind::Return(value) => self.return_from(value.as_ref(), stmt.span),
@@ -190,11 +194,11 @@ impl<'m> Lowering<'m> {
     fn continue_loop(&mut self, span: SourceSpan) -> LowerResult {
         let Some(context) = self.control_scopes.last_mut().filter(|context| context.kind != ScopeKind::InlinedCall)
         else {
-            return self.fail(span, "'continue' outside a loop", "no loop around it", "");
+            return self.fail(span, "'continue' outside a loop", "no enclosing loop", "");
         };
         if context.kind == ScopeKind::Switch {
             let Some(flag) = context.continued else {
-                return self.fail(span, "'continue' outside a loop", "no loop around it", "");
+                return self.fail(span, "'continue' outside a loop", "no enclosing loop", "");
             };
             self.assign(flag, &Tree::int(Scalar::Bool, 1));
             self.w.stmt(IrStmt::Break);
@@ -240,7 +244,7 @@ impl<'m> Lowering<'m> {
                     self.assign(local, &tree);
                 }
                 (None, None) => {}
-                (None, Some(_)) => return self.fail(span, "a 'void' function returns a value", "no value here", ""),
+                (None, Some(_)) => return self.fail(span, "a 'void' function returns a value", "unexpected value", ""),
                 (Some(_), None) => return self.fail(span, "'return' without a value", "expected a value", ""),
             }
             if self.control_scopes.len() > control_scopes + 1 {
@@ -254,7 +258,9 @@ impl<'m> Lowering<'m> {
         }
         match (self.code, value) {
             (CodeKind::Kernel, None) => self.w.stmt(IrStmt::Return(None)),
-            (CodeKind::Kernel, Some(_)) => return self.fail(span, "a kernel returns nothing", "no value here", ""),
+            (CodeKind::Kernel, Some(_)) => {
+                return self.fail(span, "a kernel cannot return a value", "unexpected value", "");
+            }
             (CodeKind::Function(ty), Some(value)) => {
                 let tree = self.initializer(value, ty)?;
                 let value = self.w.emit(&tree);

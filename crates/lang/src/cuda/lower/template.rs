@@ -17,8 +17,8 @@ impl<'m> Lowering<'m> {
             TemplateArg::Type(ty) if param.is_type() => Ok(BoundArg::Type(self.c_type(ty)?)),
             TemplateArg::Value(value) if !param.is_type() => Ok(BoundArg::Value(self.template_value(value)?)),
             _ => {
-                let what = format!("template parameter '{}' is of another kind", self.text(param.name));
-                self.fail(span, what, "a type for a number, or a number for a type", "")
+                let what = format!("wrong kind of argument for template parameter '{}'", self.text(param.name));
+                self.fail(span, what, "a type where a value is expected, or a value where a type is expected", "")
             }
         }
     }
@@ -44,7 +44,7 @@ impl<'m> Lowering<'m> {
         Ok(BoundArg::Value(match scalar {
             Some(Scalar::Bool) => Value::int(Scalar::Bool, (value.as_i64() != 0) as i64),
             Some(scalar) => Value::int(scalar, value.as_i64()),
-            None => return self.unsupported(ty.span, "a template parameter that is no type and no integer", ""),
+            None => return self.unsupported(ty.span, "a template parameter that is neither a type nor an integer", ""),
         }))
     }
 
@@ -87,8 +87,8 @@ impl<'m> Lowering<'m> {
                     self.in_file_scope(templates, &bound, |lower| lower.template_arg(param, default, span))?
                 }
                 (None, None) => {
-                    let what = format!("template parameter '{}' is not known", self.text(param.name));
-                    return self.fail(span, what, "", "write it: 'name<float>(…)'");
+                    let what = format!("cannot deduce template parameter '{}'", self.text(param.name));
+                    return self.fail(span, what, "", "write it explicitly: 'name<float>(…)'");
                 }
             };
             bound.push(self.convert_to_param_type(templates, &bound, param, found)?);
@@ -161,8 +161,8 @@ impl<'m> Lowering<'m> {
         let m = self.m;
         let Some(n) = m.file.structs.iter().position(|found| found.name == name) else {
             self.check_not_host_only(name, span)?;
-            let what = format!("'{}' is not a type that is known here", self.text(name));
-            return self.fail(span, what, "unknown type", "declare the struct before it is used");
+            let what = format!("unknown type '{}'", self.text(name));
+            return self.fail(span, what, "not declared", "declare the struct before it is used");
         };
         let templates = &m.file.structs[n].templates;
         let given = self.template_args(templates, args, name, span)?;

@@ -29,7 +29,11 @@ impl<'m> Lowering<'m> {
             "__threadfence" => Stmt::Fence(Scope::Device),
             "__threadfence_system" => Stmt::Fence(Scope::System),
             "__syncthreads_count" | "__syncthreads_and" | "__syncthreads_or" => {
-                return self.unsupported(span, format!("'{name}'"), "count in shared memory, then '__syncthreads()'");
+                return self.unsupported(
+                    span,
+                    format!("'{name}'"),
+                    "count in shared memory, then call '__syncthreads()'",
+                );
             }
             "__activemask" => {
                 let yes = self.w.constant(bornite_ir::Value::int(Scalar::Bool, 1));
@@ -37,8 +41,8 @@ impl<'m> Lowering<'m> {
                 return Ok(Some(Operand::Tree(Tree::emitted(id, Scalar::U32))));
             }
             "__shfl" | "__shfl_up" | "__shfl_down" | "__shfl_xor" | "__any" | "__all" | "__ballot" => {
-                let what = format!("'{name}', which newer GPUs do not have,");
-                return self.unsupported(span, what, "use the one that ends with '_sync'");
+                let hint = format!("current GPUs do not have it; use '{name}_sync'");
+                return self.unsupported(span, format!("'{name}'"), &hint);
             }
             "__match_any_sync" | "__match_all_sync" | "__reduce_add_sync" | "__reduce_min_sync"
             | "__reduce_max_sync" => {
@@ -64,8 +68,8 @@ impl<'m> Lowering<'m> {
             Some(value) if value.bits() as u32 == u32::MAX => Ok(()),
             _ => self.unsupported(
                 mask.span,
-                "a mask of some threads of a warp",
-                "write 0xffffffff, and have all threads take part",
+                "a partial warp mask",
+                "pass 0xffffffff and have all threads of the warp take part",
             ),
         }
     }
@@ -108,7 +112,7 @@ impl<'m> Lowering<'m> {
             None => 32,
         };
         if !matches!(width, 1 | 2 | 4 | 8 | 16 | 32) {
-            return self.fail(span, format!("a shuffle among {width} threads"), "expected a power of 2 up to 32", "");
+            return self.fail(span, format!("invalid shuffle width {width}"), "expected a power of 2 up to 32", "");
         }
         let (shuffle, lane) = if width == 32 { (shuffle, lane) } else { self.subgroup_shuffle(shuffle, lane, width) };
         let (value, lane) = (self.w.emit(&value), self.w.emit(&lane));

@@ -31,7 +31,11 @@ impl Parser<'_> {
             self.expect("(", "before an alignment")?;
             if self.at_type() {
                 let span = self.span();
-                return self.unsupported(span, "the alignment of a type", "write its bytes: 'alignas(16)'");
+                return self.unsupported(
+                    span,
+                    "'alignas' with a type argument",
+                    "write the number of bytes: 'alignas(16)'",
+                );
             }
             found = self.list(")")?.into_iter().next();
         }
@@ -53,7 +57,7 @@ impl Parser<'_> {
         }
         if self.is(":") {
             let span = self.span();
-            return self.unsupported(span, "a struct that inherits", "name its fields");
+            return self.unsupported(span, "a struct with base classes", "declare its fields directly");
         }
         if let Some((name, _)) = name {
             self.types.insert(name);
@@ -70,7 +74,7 @@ impl Parser<'_> {
         }
         let Some((name, span)) = name else {
             let span = self.span();
-            return self.unsupported(span, "a struct without a name", "");
+            return self.unsupported(span, "an unnamed struct", "");
         };
         if !templates.is_empty() {
             self.struct_templates.insert(name);
@@ -127,14 +131,22 @@ impl Parser<'_> {
             let align = self.alignment()?;
             let storage = self.storage()?;
             if storage.is_static {
-                return self.unsupported(start, "a static member of a struct", "declare a constant outside it");
+                return self.unsupported(start, "a static struct member", "declare a constant outside it");
             }
             if storage.device && !self.at_type() {
-                return self.unsupported(start, "a function in a struct", "write a '__device__' function outside");
+                return self.unsupported(
+                    start,
+                    "a member function",
+                    "write a '__device__' function outside the struct",
+                );
             }
             let base = self.base_type()?;
             if storage.device || self.is("(") || self.ahead(1) == TokenKind::Reserved("(") || self.is("operator") {
-                return self.unsupported(start, "a function in a struct", "write a '__device__' function outside");
+                return self.unsupported(
+                    start,
+                    "a member function",
+                    "write a '__device__' function outside the struct",
+                );
             }
             loop {
                 aligns.extend(align.clone().map(|align| (fields.len(), align)));
@@ -168,7 +180,13 @@ impl Parser<'_> {
             let ty = self.base_type()?;
             scalar = match ty.base {
                 Base::Scalar(scalar) if scalar.is_int() => scalar,
-                _ => return self.unsupported(ty.span, "an enum of this type", "name an integer: 'enum Name : int'"),
+                _ => {
+                    return self.unsupported(
+                        ty.span,
+                        "an enum with a non-integer underlying type",
+                        "use an integer type: 'enum Name : int'",
+                    );
+                }
             };
         }
         let int = |span: SourceSpan, constant: bool| TypeName {

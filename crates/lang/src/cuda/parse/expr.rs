@@ -80,7 +80,7 @@ impl Parser<'_> {
             return Ok(condition);
         }
         let yes = self.nested(|p| p.expr())?;
-        self.expect(":", "between the two values of '?'")?;
+        self.expect(":", "between the operands of '?:'")?;
         let no = self.assignment()?;
         let (span, below) = (condition.span.to(no.span), condition.depth.max(yes.depth).max(no.depth));
         self.make_expr(ExprKind::Conditional(Box::new(condition), Box::new(yes), Box::new(no)), span, below)
@@ -95,7 +95,7 @@ impl Parser<'_> {
             let Some((level, op)) = binary(sign).filter(|(level, _)| *level > least && !ends) else {
                 if sign == "<<<" {
                     let span = self.span();
-                    return self.unsupported(span, "a launch of a kernel from a kernel", "launch it from the host");
+                    return self.unsupported(span, "a kernel launch from device code", "launch it from the host");
                 }
                 break;
             };
@@ -180,7 +180,7 @@ impl Parser<'_> {
             let depth = value.depth;
             (ExprKind::SizeOfExpr(Box::new(value)), depth)
         };
-        self.expect(")", "after what 'sizeof' measures")?;
+        self.expect(")", "after the operand of 'sizeof'")?;
         let span = start.to(self.last_span());
         self.make_expr(kind, span, below)
     }
@@ -223,7 +223,7 @@ impl Parser<'_> {
                     let (member, _) = self.name("a member")?;
                     if self.is("(") {
                         let span = start.to(self.last_span());
-                        return self.unsupported(span, "a call of a member function", "write a '__device__' function");
+                        return self.unsupported(span, "a member function call", "write a '__device__' function");
                     }
                     if sign == "." {
                         ExprKind::Member(Box::new(left), member)
@@ -241,7 +241,7 @@ impl Parser<'_> {
                 }
                 "(" => {
                     let span = start.to(self.span());
-                    return self.unsupported(span, "a call of something that is not a name", "");
+                    return self.unsupported(span, "a call through an expression", "");
                 }
                 _ => return Ok(left),
             };
@@ -288,26 +288,26 @@ impl Parser<'_> {
                 let mut ty = self.type_name()?;
                 ty.reference &= word != "static_cast";
                 self.expect(">", "after the type of a cast")?;
-                self.expect("(", "before what is cast")?;
+                self.expect("(", "before the operand of a cast")?;
                 let value = self.nested(|p| p.expr())?;
-                self.expect(")", "after what is cast")?;
+                self.expect(")", "after the operand of a cast")?;
                 let (span, below) = (span.to(self.last_span()), value.depth);
                 self.make_expr(ExprKind::Cast(ty, Box::new(value)), span, below)
             }
             TokenKind::UnsupportedMacro(name) => {
                 let what = format!("macro '{}' with '#', '##' or '...'", self.names.text(name));
-                self.unsupported(span, &what, "write out what it stands for")
+                self.unsupported(span, &what, "write out its expansion")
             }
             TokenKind::Reserved("nullptr") => {
                 self.advance();
                 self.make_expr(ExprKind::Null, span, 0)
             }
             TokenKind::Reserved(".") => {
-                self.unsupported(span, "a value of a field by its name", "write the values in the order of the fields")
+                self.unsupported(span, "a designated initializer", "write the values in field order")
             }
             TokenKind::Reserved("[") => self.unsupported(span, "a lambda", "write a '__device__' function"),
             TokenKind::Reserved(word @ ("new" | "delete")) => {
-                self.unsupported(span, &format!("'{word}'"), "memory is given to a kernel by its caller")
+                self.unsupported(span, &format!("'{word}'"), "pass memory to the kernel from the host")
             }
             TokenKind::Reserved(word @ ("throw" | "this" | "operator" | "asm" | "dynamic_cast" | "decltype")) => {
                 self.unsupported(span, &format!("'{word}'"), "")
@@ -348,13 +348,20 @@ impl Parser<'_> {
             return self.numeric_limit(name, start);
         }
         if self.is("::") {
-            let what = format!("a name in a namespace or class ('{}::')", self.names.text(name));
-            return self.unsupported(start, &what, "use its plain name, or what CUDA itself offers");
+            let member = match self.ahead(1) {
+                TokenKind::Name(member) => self.names.text(member),
+                _ => "",
+            };
+            return self.unsupported(
+                start,
+                &format!("'{text}::{member}'"),
+                "use an unqualified name, or a function that CUDA provides",
+            );
         }
         if self.is("<") && !self.templates.contains(&name) {
             self.check_not_host_only(name, start)?;
             if text.starts_with("tex") || text.starts_with("surf") {
-                return self.unsupported(start, &format!("'{text}' of a texture or surface"), "pass an array");
+                return self.unsupported(start, &format!("texture function '{text}'"), "pass an array");
             }
         }
         let mut templates = vec![];

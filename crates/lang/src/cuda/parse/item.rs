@@ -67,8 +67,7 @@ impl Parser<'_> {
         self.advance();
         match self.open_scopes {
             0 if self.errors.is_empty() => {
-                let _: ParseResult<()> =
-                    self.fail(span, "a '}' without its '{'", "nothing is open here", "leave it out");
+                let _: ParseResult<()> = self.fail(span, "unmatched '}'", "no matching '{'", "remove it");
             }
             0 => {}
             _ => self.open_scopes -= 1,
@@ -356,16 +355,12 @@ impl Parser<'_> {
         let ty = self.pointers(base.clone())?;
         if self.is("operator") {
             let span = self.span();
-            return self.unsupported(span, "an operator of one's own", "write a function with a name");
+            return self.unsupported(span, "an overloaded operator", "write a named function");
         }
         let follows = if specialization { "<" } else { "(" };
         if !matches!((self.kind(), self.ahead(1)), (TokenKind::Name(_), TokenKind::Reserved(sign)) if sign == follows) {
             if specialization {
-                return self.unsupported(
-                    start,
-                    "this specialisation of a template",
-                    "write a function of another name",
-                );
+                return self.unsupported(start, "this template specialization", "write a function with another name");
             }
             let mut all = vec![];
             loop {
@@ -387,7 +382,7 @@ impl Parser<'_> {
         }
         let specialization = if specialization { Some(self.template_args()?) } else { None };
         if specialization.is_some() && is_kernel {
-            return self.unsupported(span, "a specialisation of a kernel", "write a kernel of another name");
+            return self.unsupported(span, "a kernel specialization", "write a kernel with another name");
         }
         let mut params = self.params()?;
         self.take("const");
@@ -406,7 +401,7 @@ impl Parser<'_> {
             return Ok(());
         }
         if is_kernel && ty.base != Base::Void {
-            return self.fail(start.to(ty.span), "a kernel returns nothing", "expected 'void'", "write 'void'");
+            return self.fail(start.to(ty.span), "a kernel must return 'void'", "expected 'void'", "write 'void'");
         }
         self.expect("{", "before the body of a function")?;
         let errors = self.errors.len();
@@ -445,7 +440,7 @@ impl Parser<'_> {
             }
             if self.is("...") {
                 let span = self.span();
-                return self.unsupported(span, "a function of any number of arguments", "name its parameters");
+                return self.unsupported(span, "a variadic function", "name its parameters");
             }
             let base = self.base_type()?;
             params.push(self.declarator(&base, "a parameter")?);
@@ -480,8 +475,8 @@ impl Parser<'_> {
         let Some(old) = found else { return Ok(()) };
         let (line, name) = (self.source.line(old.span.start), self.names.text(new.name));
         let what = if old.is_kernel { "kernel" } else { "function" };
-        let message = format!("a second {what} is called '{name}'");
-        let hint = "give each a name of its own: namespaces are not told apart";
-        self.fail(new.span, message, format!("the first is in line {line}"), hint)
+        let message = format!("redefinition of {what} '{name}'");
+        let hint = "use different names; namespaces are ignored";
+        self.fail(new.span, message, format!("first defined in line {line}"), hint)
     }
 }

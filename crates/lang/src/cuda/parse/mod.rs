@@ -251,7 +251,7 @@ impl<'a> Parser<'a> {
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.nesting >= MAX_NESTING {
             let span = self.span();
-            let what = format!("more than {MAX_NESTING} levels within one another");
+            let what = format!("nesting deeper than {MAX_NESTING} levels");
             return self.fail(span, what, "too deep", "split it");
         }
         self.nesting += 1;
@@ -262,8 +262,8 @@ impl<'a> Parser<'a> {
 
     fn make_expr(&mut self, kind: ExprKind, span: SourceSpan, below: u16) -> ParseResult<Expr> {
         if below >= MAX_DEPTH {
-            let what = format!("an expression of more than {MAX_DEPTH} levels");
-            return self.fail(span, what, "too deep", "split it by variables");
+            let what = format!("expression deeper than {MAX_DEPTH} levels");
+            return self.fail(span, what, "too deep", "split it with variables");
         }
         Ok(Expr { kind, span, depth: below + 1 })
     }

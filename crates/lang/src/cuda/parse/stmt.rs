@@ -98,9 +98,9 @@ impl Parser<'_> {
                     return self.unsupported(start, &format!("'{word}'"), "");
                 }
                 "struct" if self.defines_struct() => {
-                    return self.unsupported(start, "a struct in a function", "write it outside functions");
+                    return self.unsupported(start, "a local struct", "move it out of the function");
                 }
-                "enum" => return self.unsupported(start, "an enum in a function", "write it outside functions"),
+                "enum" => return self.unsupported(start, "a local enum", "move it out of the function"),
                 "static_assert" => {
                     while !self.is(";") && self.kind() != TokenKind::End {
                         self.advance();
@@ -136,7 +136,7 @@ impl Parser<'_> {
                 }
                 "else" => return self.fail(start, "'else' without 'if'", "no 'if' before it", ""),
                 "case" | "default" => {
-                    return self.fail(start, format!("'{word}' outside a switch"), "no 'switch' around it", "");
+                    return self.fail(start, format!("'{word}' outside a switch"), "no enclosing switch", "");
                 }
                 _ => {}
             }
@@ -231,7 +231,7 @@ impl Parser<'_> {
         self.expect("(", &format!("after '{of}'"))?;
         if self.at_type() && !matches!(self.ahead(1), TokenKind::Reserved("(" | "{")) {
             let span = self.span();
-            return self.unsupported(span, "a declaration in a condition", "declare the variable before");
+            return self.unsupported(span, "a declaration in a condition", "declare the variable before the statement");
         }
         let condition = self.expr()?;
         self.expect(")", &format!("after the condition of '{of}'"))?;
@@ -282,9 +282,9 @@ impl Parser<'_> {
         };
         let init = Box::new(Stmt { kind: init, span: start.to(self.last_span()) });
         if self.is(":") {
-            return self.unsupported(start, "a loop over a range", "count with an index");
+            return self.unsupported(start, "a range-based 'for'", "count with an index");
         }
-        self.expect(";", "after the beginning of 'for'")?;
+        self.expect(";", "after the initializer of 'for'")?;
         let condition = if self.is(";") { None } else { Some(self.expr()?) };
         self.expect(";", "after the condition of 'for'")?;
         let step = if self.is(")") { None } else { Some(self.expr()?) };
@@ -331,7 +331,7 @@ impl Parser<'_> {
                             break;
                         }
                         Some(case) => case.body.push(stmt),
-                        None => return self.fail(span, "a statement before the first case", "expected 'case'", ""),
+                        None => return self.fail(span, "statement before the first 'case'", "expected 'case'", ""),
                     }
                 }
             }

@@ -15,13 +15,13 @@ impl Parser<'_> {
         let templates = self.template_params()?;
         match self.kind() {
             TokenKind::Reserved("struct" | "class") if templates.is_empty() => {
-                self.unsupported(start, "a specialisation of a struct", "write a struct of another name")
+                self.unsupported(start, "a struct template specialization", "write a struct with another name")
             }
             TokenKind::Reserved("struct") if self.defines_struct() => self.struct_item(templates),
             TokenKind::Reserved(word @ ("class" | "union" | "using")) => {
-                self.unsupported(start, &format!("a template of '{word}'"), "write a struct without functions")
+                self.unsupported(start, &format!("a '{word}' template"), "write a struct without functions")
             }
-            TokenKind::Reserved("template") => self.unsupported(start, "a template of a template", ""),
+            TokenKind::Reserved("template") => self.unsupported(start, "a nested template", ""),
             _ if templates.is_empty() => self.function_or_global(templates, true),
             _ => self.function_or_global(templates, false),
         }
@@ -38,13 +38,13 @@ impl Parser<'_> {
                 let ty = self.base_type()?;
                 if !matches!(ty.base, Base::Scalar(scalar) if !scalar.is_float()) && !matches!(ty.base, Base::Named(_))
                 {
-                    return self.unsupported(ty.span, "a template parameter that is no type and no integer", "");
+                    return self.unsupported(ty.span, "a template parameter that is neither a type nor an integer", "");
                 }
                 integer = Some(ty);
             }
             if self.is("...") {
                 let span = self.span();
-                return self.unsupported(span, "a template of any number of arguments", "");
+                return self.unsupported(span, "a variadic template", "");
             }
             let (name, _) = self.name("a template parameter")?;
             match integer {
@@ -77,8 +77,8 @@ impl Parser<'_> {
                     let span = self.span();
                     return self.unsupported(
                         span,
-                        "this instance of a template",
-                        "name its arguments: 'kernel<float>'",
+                        "this explicit instantiation",
+                        "write its arguments: 'kernel<float>'",
                     );
                 }
                 _ => self.advance(),

@@ -118,17 +118,17 @@ impl Parser<'_> {
         if !self.is_type_name(symbol) {
             self.check_not_host_only(symbol, span)?;
             if matches!(self.names.text(symbol), "cudaTextureObject_t" | "cudaSurfaceObject_t") {
-                return self.unsupported(span, "a texture or surface", "pass an array");
+                return self.unsupported(span, "a texture or surface object", "pass an array");
             }
-            let what = format!("'{}' is not a type that is known here", self.names.text(symbol));
-            return self.fail(span, what, "unknown type", "declare the struct or alias before it is used");
+            let what = format!("unknown type '{}'", self.names.text(symbol));
+            return self.fail(span, what, "not declared", "declare the struct or alias before it is used");
         }
         if !self.struct_templates.contains(&symbol) {
             return Ok(Base::Named(symbol));
         }
         if !self.is("<") {
-            let what = format!("struct '{}' is a template", self.names.text(symbol));
-            return self.fail(span, what, "without its arguments", "name them: 'Pair<float>'");
+            let what = format!("struct template '{}' needs arguments", self.names.text(symbol));
+            return self.fail(span, what, "missing template arguments", "write them: 'Pair<float>'");
         }
         Ok(Base::Template(symbol, self.template_args()?))
     }
@@ -143,7 +143,7 @@ impl Parser<'_> {
                 TokenKind::Reserved("volatile" | "__restrict__" | "__restrict" | "restrict" | "__grid_constant__") => {}
                 TokenKind::Reserved("&&") => {
                     let span = self.span();
-                    return self.unsupported(span, "a reference '&&'", "write '&'");
+                    return self.unsupported(span, "an rvalue reference", "write '&'");
                 }
                 _ => break,
             }
