@@ -1,4 +1,5 @@
-//! How fast sources become kernels and CUDA text, on one core. `cargo bench -p bornite-lang`
+//! Speed of parsing and lowering sources to IR and CUDA text, on one core. `cargo bench -p
+//! bornite-lang`
 
 use std::convert::Infallible;
 
@@ -8,7 +9,8 @@ use bornite_lang::LaunchRequest;
 use bornite_lang::cuda::CudaModule;
 use bornite_lang::python;
 
-/// Nanoseconds that a call has a core, where the system tells: on a busy machine that is what can be compared.
+/// CPU time per call in nanoseconds, where the system reports it: unlike wall time, it is
+/// comparable on a busy machine.
 fn on_core(op: &mut dyn FnMut()) -> Option<f64> {
     let now = || -> Option<f64> {
         std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split_whitespace().next()?.parse().ok()
@@ -21,7 +23,7 @@ fn on_core(op: &mut dyn FnMut()) -> Option<f64> {
     Some((now()? - first) / calls as f64)
 }
 
-/// The files of a folder of tests with that ending, by name.
+/// Files with an extension in a test folder, sorted by name.
 fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let paths = std::fs::read_dir(folder).expect("samples").map(|entry| entry.expect("a sample").path());
@@ -35,7 +37,7 @@ fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
     all
 }
 
-/// Prints all kernels of a file in Python syntax whose types are not open; how many.
+/// Prints all kernels of a file in Python syntax without open types; returns their number.
 fn printed(file: &str, text: &str, request: &LaunchRequest) -> usize {
     let module = python::Module::parse(file, text).expect("a sample");
     let names = module.kernels().into_iter().filter(|kernel| kernel.open.is_empty()).map(|kernel| kernel.name);

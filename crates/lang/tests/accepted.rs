@@ -1,4 +1,5 @@
-//! Programs that C++ accepts or rejects, by the rules of const, of lists in braces and of layout: this front end and g++ agree.
+//! Programs that C++ accepts or rejects by its rules of const, narrowing and layout: this front end
+//! and g++ agree.
 
 #[path = "../../ir/tests/suite/mod.rs"]
 mod suite;
@@ -15,7 +16,7 @@ suite! {
     random_structs_lie_as_in_a_foreign_compiler,
 }
 
-/// What g++ needs to know of CUDA.
+/// Definitions of CUDA's types and functions for g++.
 const CUDA: &str = "#define __global__\n#define __device__\n#define __shared__\n#define __align__(n) alignas(n)
 struct alignas(8) float2 { float x, y; };\nstruct float3 { float x, y, z; };\nstruct alignas(16) float4 { float x, y, z, w; };
 struct alignas(8) int2 { int x, y; };\nstruct uint3 { unsigned x, y, z; };\nextern const uint3 threadIdx;
@@ -28,7 +29,7 @@ __device__ void by_pointer(int* v) { v[0] = 1; }\n__device__ int by_const_pointe
 template <class T> __device__ T first(const T* v) { return v[0]; }
 template <class T> __device__ int read(T& v) { return v; }\n";
 
-/// Bodies of a kernel and whether C++ accepts them.
+/// Kernel bodies, and whether C++ accepts them.
 const BODIES: &[(bool, &[&str])] = &[
     (
         true,
@@ -139,7 +140,7 @@ const BODIES: &[(bool, &[&str])] = &[
     ),
 ];
 
-/// Structs and their bytes in C++; none where the front end refuses the layout.
+/// Structs, their size in bytes in C++, and a part of the error where the layout is not supported.
 const LAYOUTS: &[(&str, usize, Option<&str>)] = &[
     ("struct L { char a; int b; };", 8, None),
     ("struct L { float4 a; float2 b; float2 c; };", 32, None),
@@ -179,7 +180,7 @@ fn kernel(body: &str) -> String {
     )
 }
 
-/// What the front end says; nothing if it accepts the text.
+/// Errors of the front end; `None` if it accepts the text.
 fn said(text: &str) -> Option<String> {
     let mut request = LaunchRequest::new([1; 3], [4, 1, 1]);
     request.default_length = Some(64);
@@ -187,7 +188,7 @@ fn said(text: &str) -> Option<String> {
     made.err().map(|errors| errors.to_string())
 }
 
-/// Whether g++ accepts a text.
+/// Returns true if g++ accepts a text.
 fn compiles(name: &str, text: &str) -> bool {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("accepted");
     std::fs::create_dir_all(&folder).unwrap();
@@ -208,7 +209,7 @@ fn const_and_narrowing_are_those_of_a_foreign_compiler() -> Outcome {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
-    // All that is right in one file, what is wrong one by one.
+    // All valid bodies in one file, invalid ones one by one.
     let right: String = BODIES[0].1.iter().map(|body| format!("{{ {body} }}\n")).collect();
     gpp()?;
     assert!(compiles("right", &kernel(&right)), "g++ refuses a body that is taken for right");
@@ -239,7 +240,7 @@ fn structs_lie_as_in_a_foreign_compiler() -> Outcome {
     Ok(())
 }
 
-/// Random structs: every component is at g++'s offset.
+/// Random structs: every component has g++'s offset.
 fn random_structs_lie_as_in_a_foreign_compiler() -> Outcome {
     let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
@@ -290,12 +291,12 @@ fn random_structs_lie_as_in_a_foreign_compiler() -> Outcome {
         let (last, paths) = structs.last().unwrap();
         let kernel = format!("{text}__global__ void kernel({last}* l, int* x) {{ x[0] = sizeof({last}); }}");
         let request = LaunchRequest::new([1; 3], [1; 3]).length("l", 4).length("x", 4);
-        // Too many components, with structs in structs.
+        // Nested structs can have too many components.
         if paths.len() > bornite_ir::MAX_COMPONENTS {
             continue;
         }
         let made = CudaModule::parse("k.cu", &kernel).unwrap().kernel("kernel", &request).unwrap().kernel;
-        // What is printed has the same layout.
+        // The printed struct has the same layout.
         let printed = CudaModule::parse("p.cu", &bornite_codegen::cuda::print(&made)).unwrap();
         let again = printed.kernel("kernel", &LaunchRequest { round_trip: true, ..request }).unwrap().kernel;
         assert_eq!(made.structs, again.structs, "{kernel}");

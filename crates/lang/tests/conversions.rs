@@ -1,4 +1,5 @@
-//! Random expressions over all number types: our front end gives them the types and values that g++ does.
+//! Random expressions over all number types: the front end gives them the types and values that g++
+//! does.
 
 #[path = "../../ir/tests/suite/mod.rs"]
 mod suite;
@@ -47,7 +48,7 @@ const INTS: [(&str, &str, Scalar); 9] = [
 const FLOATS: [(&str, &str, Scalar); 2] = [("f", "float", Scalar::F32), ("d", "double", Scalar::F64)];
 const CALLS: usize = 16;
 
-/// An expression of integers. Nothing in it is undefined in C++ (sums wrap, by a flag of g++).
+/// An integer expression without undefined behaviour (sums wrap, by a flag of g++).
 fn int(r: &mut Random, depth: usize) -> String {
     if depth == 0 {
         let literals =
@@ -71,7 +72,7 @@ fn int(r: &mut Random, depth: usize) -> String {
     }
 }
 
-/// An expression of any numbers.
+/// An expression of any number type.
 fn number(r: &mut Random, depth: usize) -> String {
     if depth == 0 {
         return match r.next() % 4 {
@@ -98,7 +99,7 @@ fn input(r: &mut Random, scalar: Scalar) -> Value {
     }
 }
 
-/// What a program prints, compiled by g++.
+/// Output of a program compiled by g++.
 fn compiled(program: &str) -> String {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("conversions");
     std::fs::create_dir_all(&folder).unwrap();
@@ -170,7 +171,7 @@ fn numbers_are_those_of_a_foreign_compiler() -> Outcome {
             let value = peek(out, k * 8, scalar);
             let found = if !*whole && value.as_f64().is_nan() { 1 } else { value.bits() };
             let mut wanted = expected[n * CALLS + k];
-            // g++ makes 0.0 - (double)i a negation, which gives -0 for 0.
+            // g++ turns 0.0 - (double)i into a negation, which gives -0 for 0.
             if !*whole && value.as_f64() == 0.0 && f64::from_bits(wanted) == 0.0 {
                 wanted = found;
             }
@@ -180,7 +181,7 @@ fn numbers_are_those_of_a_foreign_compiler() -> Outcome {
     Ok(())
 }
 
-/// A value as C++ writes it.
+/// A value as a C++ literal.
 fn spelled(ty: &str, value: Value) -> String {
     match value.scalar() {
         Scalar::F32 | Scalar::F64 => format!("({ty}){:?}", value.as_f64()),

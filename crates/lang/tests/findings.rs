@@ -1,12 +1,13 @@
-//! What a run of a CUDA kernel finds, by its line; and files around a kernel that must not matter to it.
+//! Faults of CUDA kernels with their source lines; and files whose other contents must not affect a
+//! kernel.
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
 use bornite_lang::LaunchRequest;
 use bornite_lang::cuda::CudaModule;
 
-/// Runs the kernel `k` of a text over 64 numbers `0, 1, …` in blocks of so many threads; what is in them afterwards, or what
-/// is found, with its line.
+/// Runs the kernel `k` of a text over the 64 numbers `0, 1, …` in blocks of `threads` threads: the
+/// numbers afterwards, or the fault with its line.
 fn outcome(text: &str, threads: u32) -> Result<Vec<i64>, String> {
     outcome_of(text, "k", threads)
 }
@@ -58,7 +59,8 @@ fn what_is_found() {
             48,
             "line 3: 16 of 32 threads of a warp take part in a shuffle",
         ),
-        // A plain read beside updates is a race, unless it is the guess of a loop of exchanges.
+        // A plain read concurrent with atomics is a race, unless it is the initial read of a
+        // compare-and-swap loop.
         (
             "__global__ void k(unsigned* x) {\n  atomicAdd(&x[0], 1u);\n  x[1 + blockIdx.x * 32 + threadIdx.x % 31] =\n    x[0];\n}",
             2,
@@ -109,7 +111,8 @@ fn updates_by_exchange() {
     }
 }
 
-/// Arguments of templates become what the parameter is, also where a compiler refuses to narrow them.
+/// Template arguments are converted to the parameter's type, also where a compiler rejects
+/// narrowing.
 #[test]
 fn template_arguments_are_converted() {
     let cases: &[(&str, &str, i64)] = &[
@@ -138,7 +141,7 @@ fn template_arguments_are_converted() {
     assert!(refused.as_ref().is_err_and(|said| said.contains("neither a type nor an integer")), "{refused:?}");
 }
 
-/// Kernels that turn each block of 32 numbers around, by way of shared memory declared in many ways.
+/// Kernels that reverse each block of 32 numbers through shared memory, declared in many ways.
 #[test]
 fn shared_memory_is_one_array_each() {
     let kernel = |before: &str, body: &str| {
@@ -177,7 +180,7 @@ fn shared_memory_is_one_array_each() {
             "__shared__ int s[32];\n__shared__ int one;\n__device__ int put(int at) { return s[at]; }",
             "s[t] = x[i]; if (t == 3) one = 4; __syncthreads(); x[i] = put(31 - t) + (t > 3 ? one : 4) - 4;",
         ),
-        // All dynamic shared memory begins at the same place.
+        // All dynamic shared memory starts at the same address.
         (
             "",
             "extern __shared__ int a[]; extern __shared__ unsigned b[]; a[t] = x[i]; __syncthreads(); x[i] = (int)b[31 - t];",
@@ -225,7 +228,7 @@ fn shared_memory_is_one_array_each() {
     }
 }
 
-/// Functions of a file beside those of CUDA of the same name, and what stands for a number.
+/// Functions of the file that overload CUDA functions, and expressions with compile-time values.
 #[test]
 fn what_names_stand_for() {
     let cases: &[(&str, &str, i64)] = &[
@@ -239,7 +242,8 @@ fn what_names_stand_for() {
             "min(make_float2(1, 2), make_float2(3, 4)).x + min(make_float2(1, 2), make_float2(3, 1)).y * 10 + min(4, 5)",
             21,
         ),
-        // CUDA's own is no template, and so comes first; it takes the number that is one.
+        // CUDA's function is not a template, so it is preferred; it returns the operand that is not
+        // NaN.
         ("template <typename T> __device__ T max(T a, T b) { return a > b ? a : b; }", "max(1.0f, NAN)", 1),
         (
             "namespace own { template <typename T> __device__ T max(T a, T b) { return a > b ? a : 8; } }",
@@ -332,7 +336,8 @@ fn host_code_is_skipped() {
     }
 }
 
-/// What the subset leaves out in one function does not keep others from being used, and is told where it is.
+/// Unsupported constructs in one function do not affect others, and are reported where they are
+/// used.
 #[test]
 fn a_refused_function_is_its_own_matter() {
     let text = "__device__ float3 operator*(float3 a, float s) { return make_float3(a.x * s, 0, 0); }

@@ -1,4 +1,5 @@
-//! Functions of CUDA that are several operations here, against what they are defined as, on random bits.
+//! CUDA functions that are lowered to several ops, against reference implementations on random
+//! bits.
 
 use bornite_ir::Arg;
 use bornite_ir::interp::run;
@@ -119,7 +120,7 @@ fn functions_are_what_they_are_defined_as() {
             let (a, b, c) = args(n);
             let expected = float(*reference)(a, b, c);
             let [found, expected] = [found, expected].map(|bits| f32::from_bits(bits as u32));
-            // A zero's sign is left open where whole turns end.
+            // The sign of a zero at whole turns is unspecified.
             let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
             let zeros = expr.contains("pif") && found == expected;
             assert!(

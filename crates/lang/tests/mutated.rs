@@ -1,4 +1,5 @@
-//! Sources with random damage: the front end says what is wrong, or makes a valid kernel; it neither panics nor hangs.
+//! Randomly mutated sources: the front end reports errors or produces a valid kernel; it neither
+//! panics nor hangs.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +18,12 @@ impl Random {
     }
 }
 
-/// A language: where its samples are, words that lead somewhere in it, and its front end.
+/// A language: its sample folder, tokens to insert, and its front end.
 struct Language {
     samples: &'static str,
     wrong: &'static str,
     words: &'static [&'static str],
-    /// Reads a text and makes its kernels; how many were made.
+    /// Parses a text and lowers its kernels; returns the number of valid ones.
     read: fn(&str) -> usize,
 }
 
@@ -42,7 +43,7 @@ fn sources(language: &Language) -> Vec<Vec<u8>> {
     all
 }
 
-/// Words that lead somewhere.
+/// Tokens to insert.
 const WORDS: &[&str] = &[
     "__shared__ ",
     "__device__ ",
@@ -245,7 +246,7 @@ fn survived(language: &Language) {
         let began = Instant::now();
         let outcome = std::panic::catch_unwind(|| (language.read)(&text));
         let kernels = outcome.unwrap_or_else(|_| panic!("BORNITE_TEST_SEED={seed}: it panics on\n{text}"));
-        // Generous: other programs run too.
+        // Generous, since the machine may be busy.
         assert!(began.elapsed() < Duration::from_secs(10), "BORNITE_TEST_SEED={seed}: it takes too long for\n{text}");
         made += kernels;
         count += 1;
@@ -254,7 +255,7 @@ fn survived(language: &Language) {
     assert!(made > 0, "no damaged source was right: the damage is too great to test anything but the parser");
 }
 
-/// Texts that would overflow a stack or a memory, or never end.
+/// Texts that would overflow the stack or memory, or never terminate.
 #[test]
 fn limits_hold() {
     let kernel = |body: &str| format!("__global__ void k(int* x) {{ {body} }}");
@@ -308,7 +309,7 @@ fn limits_hold() {
     quick(&texts, read_cuda);
 }
 
-/// Macros as deep as they may be, and deeper.
+/// Macros at the maximum depth and beyond.
 #[test]
 fn macros_are_judged() {
     let calls = |depth: usize| format!("x[0] = {}1{};", "M(".repeat(depth), ")".repeat(depth));
@@ -422,7 +423,7 @@ fn limits_of_python_hold() {
         line(format!("f'{{x:\"\"\"}}' + {}1{}", "(".repeat(100_000), ")".repeat(100_000))),
         line(format!("(x{})", "[0]#\n".repeat(100_000))),
         kernel(&format!("    if i:\n        i = 1\n{}", "    elif i > 1:\n        x[0] = 1\n".repeat(100_000))),
-        // As deep as it may be.
+        // At the maximum depth.
         line(format!("1{}", " + 1".repeat(990))),
         line(format!("1{}", " ** 1".repeat(990))),
         line(format!("1{}", " if i else 1".repeat(490))),
@@ -446,7 +447,7 @@ fn limits_of_python_hold() {
     quick(&texts, read_python);
 }
 
-/// Long else-if chains are read; longer ones are refused by what they are.
+/// Long else-if chains are accepted; longer ones are rejected with a specific error.
 #[test]
 fn long_chains_are_judged() {
     let chain = |arms: usize| {
@@ -464,7 +465,7 @@ fn long_chains_are_judged() {
     assert!(!said.contains("without"), "{said}");
 }
 
-/// What is nested too deep is said with its line, and what is not is read.
+/// Nesting that is too deep is reported with its line; less is accepted.
 #[test]
 fn depth_is_judged() {
     let elifs = |count: usize| format!("if 1:\n    pass\n{}", "elif 2:\n    pass\n".repeat(count));
@@ -496,7 +497,7 @@ fn depth_is_judged() {
     }
 }
 
-/// Sizes are int32 in the dialect: larger ones are refused, not cut off.
+/// Sizes are int32 in the dialect: larger ones are rejected, not truncated.
 #[test]
 fn sizes_of_python_are_ints() {
     let text = "import warp as wp\n\n@wp.kernel\ndef k(x: wp.array2d[int]):\n    i, j = wp.tid()\n    x[0, 0] = i\n";

@@ -1,4 +1,5 @@
-//! Tokens of CUDA C++: words, numbers, signs. Knows nothing of macros or syntax.
+//! Lexer of CUDA C++: keywords, punctuators, names, literals. It knows nothing of macros
+//! (`preprocess.rs`) or syntax (`parse/`).
 
 use std::sync::LazyLock;
 
@@ -7,11 +8,11 @@ use foldhash::HashMap;
 
 use crate::SourceSpan;
 
-/// A name, by number.
+/// An interned name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Symbol(pub u32);
 
-/// All names of a file.
+/// Interned names of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
     all: Vec<Box<str>>,
@@ -34,37 +35,42 @@ impl Interner {
     }
 }
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum TokenKind {
-    /// A name.
     Name(Symbol),
-    /// A word or sign that C++ or CUDA gives a meaning.
+    /// A keyword or punctuator of C++ or CUDA.
     Reserved(&'static str),
-    /// An integer; `hex` if it was written as bits.
-    Int { value: u64, scalar: Scalar, hex: bool },
-    /// A float, as bits of its type.
-    Float { bits: u64, scalar: Scalar },
-    /// Text in quotes; the span says where.
+    /// An integer literal; `hex` if it was written in hexadecimal.
+    Int {
+        value: u64,
+        scalar: Scalar,
+        hex: bool,
+    },
+    /// A floating-point literal, as bits of its type.
+    Float {
+        bits: u64,
+        scalar: Scalar,
+    },
+    /// A string literal; its text is at the token's span.
     Str,
-    /// A macro that is used here and cannot be: it is refused where a kernel needs it.
+    /// A use of an unsupported macro. It is an error only where a kernel needs it.
     UnsupportedMacro(Symbol),
-    /// The end of the file.
+    /// End of file.
     End,
 }
 
-/// A token.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Token {
     pub kind: TokenKind,
     pub span: SourceSpan,
-    /// Whether it is the first of its line.
+    /// True for the first token of a line.
     pub starts_line: bool,
-    /// Whether a space stands before it.
+    /// True if whitespace precedes the token.
     pub space_before: bool,
 }
 
-/// Words with a meaning of their own.
+/// Keywords of C++ and CUDA.
 const KEYWORDS: &[&str] = &[
     "void",
     "bool",
@@ -148,7 +154,7 @@ const KEYWORDS: &[&str] = &[
     "noexcept",
 ];
 
-/// Words for signs.
+/// Alternative spellings of punctuators.
 const ALTERNATIVE_TOKENS: &[(&str, &str)] = &[
     ("and", "&&"),
     ("or", "||"),
@@ -163,17 +169,17 @@ const ALTERNATIVE_TOKENS: &[(&str, &str)] = &[
     ("xor_eq", "^="),
 ];
 
-/// Signs, longest first.
+/// Punctuators, longest first.
 const PUNCTUATORS: &[&str] = &[
     "<<<", ">>>", "<<=", ">>=", "...", "->*", "::", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||",
     "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "##", "{", "}", "[", "]", "(", ")", ";", ":", ",", ".", "?", "+",
     "-", "*", "/", "%", "&", "|", "^", "!", "~", "<", ">", "=", "#",
 ];
 
-/// What is wrong with a character, and where.
+/// Span, message and hint of a lexer or preprocessor error.
 pub type LexError = (SourceSpan, String, Option<&'static str>);
 
-/// Words and signs by their first byte; signs longest first.
+/// Keywords and punctuators by first byte; punctuators longest first.
 static RESERVED_BY_FIRST_BYTE: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
     let mut by = vec![vec![]; 128];
     KEYWORDS.iter().chain(PUNCTUATORS).for_each(|text| by[text.as_bytes()[0] as usize].push(*text));
@@ -184,11 +190,12 @@ fn reserved_starting_with(byte: u8) -> &'static [&'static str] {
     RESERVED_BY_FIRST_BYTE.get(byte as usize).map_or(&[], Vec::as_slice)
 }
 
-/// All tokens of a text, the last an `End`; what is no token is noted and left out.
+/// Splits a text into tokens, the last of which is `End`. Invalid characters are reported and
+/// skipped.
 pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) -> Vec<Token> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(text.len() / 4);
-    // A mark of UTF-8 that some editors write first.
+    // UTF-8 byte order mark.
     let byte_order_mark = if text.starts_with('\u{feff}') { 3 } else { 0 };
     let (mut at, mut starts_line, mut space_before) = (byte_order_mark, true, false);
     while at < bytes.len() {
@@ -199,7 +206,7 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                 (at, starts_line, space_before) = (at + 1, true, true);
                 continue;
             }
-            // A line that goes on in the next.
+            // Line continuation.
             b'\\' if text[at + 1..].starts_with('\n') || text[at + 1..].starts_with("\r\n") => {
                 at += text[at..].find('\n').map_or(1, |n| n + 1);
                 space_before = true;
@@ -298,7 +305,8 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
     out
 }
 
-/// Goes behind a raw text, from its opening quote: `"(…)"`, `"end(…)end"`; false if it has no end.
+/// Skips a raw string from its opening quote: `"(…)"`, `"end(…)end"`. Returns false if it is
+/// unterminated.
 fn skip_raw_string(text: &str, at: &mut usize) -> bool {
     let rest = &text[*at + 1..];
     let found = rest.find('(').filter(|n| *n <= 16).and_then(|open| {
@@ -309,7 +317,7 @@ fn skip_raw_string(text: &str, at: &mut usize) -> bool {
     found.is_some()
 }
 
-/// A character after an opening quote, and its bytes.
+/// Parses a character literal after its opening quote: its value and its length in bytes.
 fn char_literal(text: &str) -> (u64, usize) {
     let bytes = text.as_bytes();
     let digits = |from: usize, max_digits: usize, radix: u32| {
@@ -338,8 +346,8 @@ fn char_literal(text: &str) -> (u64, usize) {
     }
 }
 
-/// Tokens without attributes, `[[maybe_unused]]` and `__attribute__((unused))`. One that changes how a type lies in memory
-/// becomes a single token.
+/// Removes attributes: `[[maybe_unused]]`, `__attribute__((unused))`. An attribute that changes the
+/// memory layout of a type becomes a single token.
 pub fn strip_attributes(tokens: Vec<Token>, names: &Interner) -> Vec<Token> {
     let opens = |at: usize, sign: &'static str| {
         let two = tokens.get(at..at + 2).unwrap_or_default();
@@ -357,7 +365,7 @@ pub fn strip_attributes(tokens: Vec<Token>, names: &Interner) -> Vec<Token> {
         TokenKind::Name(name) => matches!(names.text(name), "packed" | "__packed__" | "aligned" | "__aligned__"),
         _ => false,
     };
-    // The parenthesis that closes the one after a name.
+    // Index of the parenthesis that matches the one after a name.
     let closes = |at: usize| {
         let mut depth = 0usize;
         (at + 1..tokens.len()).find(|n| {
@@ -381,7 +389,7 @@ pub fn strip_attributes(tokens: Vec<Token>, names: &Interner) -> Vec<Token> {
                 continue;
             }
         };
-        // Once there is no end, there is none further on.
+        // An unterminated attribute: no later one is terminated either.
         let Some(end) = end else {
             out.extend(&tokens[at..]);
             return out;
@@ -395,14 +403,14 @@ pub fn strip_attributes(tokens: Vec<Token>, names: &Interner) -> Vec<Token> {
     out
 }
 
-/// A float in hexadecimal digits, `0x1.8p3`, if these are one; digits that a double does not hold are too many.
+/// Parses a hexadecimal float, `0x1.8p3`; `None` if it has more digits than a double holds.
 fn parse_hex_float(text: &str) -> Option<f64> {
     let (digits, exponent) = text.strip_prefix("0x")?.split_once('p')?;
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let mantissa = u64::from_str_radix(&format!("{whole}{fraction}"), 16).ok().filter(|n| *n <= 1 << 53)?;
     let exponent: i32 = exponent.parse().ok().filter(|n| (-2000..=2000).contains(n))?;
     let exponent = exponent - 4 * fraction.len() as i32;
-    // In two steps: a power beyond the smallest is none.
+    // In two steps: a single power of two could underflow.
     let half = exponent / 2;
     Some(mantissa as f64 * 2f64.powi(half) * 2f64.powi(exponent - half))
 }
@@ -469,7 +477,8 @@ fn number_literal(text: &str, at: &mut usize, errors: &mut Vec<LexError>) -> Tok
     if suffix.len() > 3 {
         return fail(format!("'{whole}' has an unknown suffix"));
     }
-    // C++ takes the first of these that the number fits; decimal ones without 'u' are never unsigned.
+    // C++ takes the first of these types that holds the number; decimal literals without 'u' are
+    // never unsigned.
     let fits = |scalar: Scalar| value as i128 <= scalar.int_range().1;
     let scalar = [Scalar::I32, Scalar::U32, Scalar::I64, Scalar::U64].into_iter().find(|scalar| {
         let allowed = if unsigned { !scalar.is_signed() } else { scalar.is_signed() || radix != 10 };

@@ -1,7 +1,8 @@
-//! The front end of CUDA C++.
+//! Front end of CUDA C++.
 //!
-//! A file goes through tokens (`lex.rs`), a small preprocessor, a parser (`parse/`) to syntax (`ast.rs`); a kernel of it,
-//! for one launch, through `lower/` to kernel IR. What the subset leaves out is an error that names the construct.
+//! A file is split into tokens (`lex.rs`), preprocessed (`preprocess.rs`) and parsed (`parse/`) to
+//! syntax (`ast.rs`). `lower/` lowers a kernel of it, for one launch, to kernel IR. Constructs outside
+//! the supported subset are errors that name the construct.
 
 mod ast;
 mod lex;
@@ -19,34 +20,34 @@ use lex::Interner;
 use lower::{BoundArg, LowerError, Lowering};
 use types::CType;
 
-/// Larger files are refused.
+/// Maximum size of a source file.
 const MAX_BYTES: usize = 1 << 20;
 
-/// A file that was read: its kernels can be made for any launch.
+/// A parsed file, whose kernels can be lowered for any launch.
 #[derive(Clone, Debug)]
 pub struct CudaModule {
     source: Source,
     names: Interner,
     file: File,
-    /// Which functions become functions of the IR; others are written out where they are called.
+    /// For each function, whether it is pure and becomes an IR function; others are inlined.
     is_pure: Vec<bool>,
 }
 
-/// A kernel of a file, as it is declared.
+/// Declaration of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaKernelInfo {
-    /// Its name; of an instance of a template, with its arguments: `scale<float, 4>`.
+    /// Name; for an explicit instance of a template, with its arguments: `scale<float, 4>`.
     pub name: String,
-    /// The line it begins in.
+    /// Line of its declaration.
     pub line: u32,
-    /// Whether it is a template, so that arguments must be named.
+    /// True for a template without explicit instances, whose arguments must be given by name.
     pub is_template: bool,
-    /// Threads of a block that `__launch_bounds__` names.
+    /// Maximum threads per block from `__launch_bounds__`.
     pub max_threads: Option<u32>,
 }
 
 impl CudaModule {
-    /// Reads a file.
+    /// Parses a file.
     pub fn parse(file: &str, text: &str) -> Result<CudaModule, Errors> {
         let source = Source::new(file, text);
         if text.len() > MAX_BYTES {
@@ -76,7 +77,8 @@ impl CudaModule {
         Ok(CudaModule { source, names, file, is_pure })
     }
 
-    /// The kernels of the file; of templates, the instances that the file asks for, or the template itself.
+    /// Kernels of the file. A template is listed by its explicit instances, or by itself if it has
+    /// none.
     pub fn kernels(&self) -> Vec<CudaKernelInfo> {
         let mut all = vec![];
         for function in self.file.functions.iter().filter(|function| function.is_kernel) {
@@ -114,7 +116,8 @@ impl CudaModule {
         args.iter().map(text).collect::<Vec<_>>().join(", ")
     }
 
-    /// A kernel's name with template arguments that could be meant, if it needs some: `scale<float, 32>`.
+    /// Returns a kernel's name with example template arguments, if it needs any: `scale<float,
+    /// 32>`.
     pub fn example_instance(&self, name: &str) -> String {
         let found = self.file.functions.iter().find(|f| f.is_kernel && self.names.text(f.name) == name);
         match found {
@@ -125,17 +128,17 @@ impl CudaModule {
         }
     }
 
-    /// The name of the file.
+    /// Name of the file.
     pub fn file(&self) -> &str {
         &self.source.file
     }
 
-    /// A line of the source, from 1.
+    /// Text of a source line, counted from 1.
     pub fn line(&self, line: u32) -> &str {
         self.source.line_text(line)
     }
 
-    /// The kernel of that name for a launch; of a template, with its arguments: `scale<float, 4>`.
+    /// Lowers a kernel for a launch. A template is named with its arguments: `scale<float, 4>`.
     pub fn kernel(&self, name: &str, request: &LaunchRequest) -> Result<Lowered, Errors> {
         let (plain, args) = match name.split_once('<') {
             Some((plain, args)) => (plain.trim(), Some(args.trim_end().trim_end_matches('>'))),
@@ -178,7 +181,7 @@ impl CudaModule {
         Errors::new(&self.source, vec![self.source.diagnostic(span, what, String::new(), None)])
     }
 
-    /// Template arguments as they are written in a kernel's name; `None` for those by default.
+    /// Evaluates the template arguments in a kernel's name; `None` for defaults.
     fn template_arguments(&self, function: &Function, args: Option<&str>) -> Result<Vec<Option<BoundArg>>, Errors> {
         let args: Vec<&str> = args.map(|args| args.split(',').map(str::trim).collect()).unwrap_or_default();
         let name = self.names.text(function.name);
@@ -226,7 +229,7 @@ impl CudaModule {
     }
 }
 
-/// Template arguments that could be meant.
+/// Example template arguments.
 fn example_arguments(function: &Function) -> String {
     let all: Vec<&str> = function.templates.iter().map(|param| if param.is_type() { "float" } else { "32" }).collect();
     all.join(", ")

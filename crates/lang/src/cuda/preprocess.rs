@@ -1,4 +1,5 @@
-//! A small preprocessor: constants and simple macros, conditions, and headers that are taken for granted.
+//! A small preprocessor: object-like and function-like macros, conditionals. Includes are ignored,
+//! since the declarations of CUDA's headers are built in.
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -6,19 +7,19 @@ use super::lex::{Interner, LexError, Symbol, Token, TokenKind};
 use crate::diagnostic::{counted, given_count};
 use bornite_ir::Scalar;
 
-/// Tokens of a file after all macros; more are refused, so that no macro fills the memory.
+/// Maximum tokens of a file after macro expansion, which bounds memory.
 pub const MAX_TOKENS: usize = 400_000;
-/// Tokens of macros that are read for them: macros may stand for nothing, and none of their tokens be left.
+/// Maximum tokens read during macro expansion, which bounds time: macros may expand to nothing.
 const MAX_EXPANDED_TOKENS: usize = 10 * MAX_TOKENS;
-/// Macros within macros, and calls within the arguments of calls.
+/// Maximum nesting of macros in macros and of calls in arguments of calls.
 const MAX_MACRO_DEPTH: usize = 64;
 
 #[derive(Clone)]
 struct Macro {
-    /// Names of its arguments, if it takes any.
+    /// Parameter names of a function-like macro.
     params: Option<Vec<Symbol>>,
     body: Vec<Token>,
-    /// Whether it has `#`, `##` or `...`: host code may use it, which is skipped.
+    /// True for macros with `#`, `##` or `...`. Only host code, which is skipped, may use them.
     unsupported: bool,
 }
 
@@ -28,20 +29,20 @@ pub struct Preprocessor<'a> {
     macros: HashMap<Symbol, Macro>,
     errors: &'a mut Vec<LexError>,
     aborted: bool,
-    /// Tokens of macros that were read.
+    /// Tokens read during macro expansion.
     expanded_tokens: usize,
-    /// Calls of macros around, whose arguments are being read.
+    /// Number of macro calls whose arguments are being expanded.
     open_calls: usize,
 }
 
-/// A condition around: whether its part is read, whether one was already, whether that around it is.
+/// An open `#if`.
 struct Conditional {
     is_active: bool,
     any_taken: bool,
     outer_active: bool,
 }
 
-/// The tokens that the parser sees.
+/// Runs the preprocessor: returns the tokens for the parser.
 pub fn preprocess(text: &str, tokens: Vec<Token>, names: &mut Interner, errors: &mut Vec<LexError>) -> Vec<Token> {
     if tokens.iter().all(|token| token.kind != TokenKind::Reserved("#")) && !text.contains("__LINE__") {
         return tokens;
@@ -51,7 +52,7 @@ pub fn preprocess(text: &str, tokens: Vec<Token>, names: &mut Interner, errors: 
     p.run(text, &tokens)
 }
 
-/// A token for the whole of a `#pragma pack`, which changes how structs lie in memory.
+/// Returns a single token for a `#pragma pack`, which changes the memory layout of structs.
 fn pragma_pack(text: &str, line: &[Token]) -> Option<Token> {
     let [sign, pragma, pack, .., last] = line else { return None };
     let text_of = |token: &Token| text.get(token.span.start as usize..token.span.end as usize);
@@ -80,7 +81,7 @@ impl Preprocessor<'_> {
                 at += next;
                 continue;
             }
-            // As far as the next directive, so that calls of macros may span lines.
+            // Up to the next directive, since calls of macros may span lines.
             let end =
                 rest.iter().position(|t| t.starts_line && t.kind == TokenKind::Reserved("#")).unwrap_or(rest.len());
             if conditions.last().is_none_or(|c| c.is_active) {
@@ -138,7 +139,8 @@ impl Preprocessor<'_> {
                     self.toggle_assert(symbol, false);
                 }
             }
-            // Headers of CUDA and of the library are known here; a macro or struct of another header is missed later.
+            // Declarations of CUDA's and the C++ library's headers are built in; uses of other
+            // headers fail later.
             "include" | "pragma" => {}
             "error" => self.fail(word, "'#error' directive reached", None),
             _ => self.fail(word, format!("the directive '#{name}' is not supported"), None),
@@ -152,7 +154,7 @@ impl Preprocessor<'_> {
     fn define(&mut self, symbol: Symbol, line: &[Token]) {
         let mut body = &line[1..];
         let (mut params, mut unsupported) = (None, false);
-        // Without a space the parenthesis belongs to the name.
+        // Without a space the parenthesis starts a parameter list.
         if body.first().is_some_and(|t| t.kind == TokenKind::Reserved("(") && !t.space_before) {
             let Some(end) = body.iter().position(|t| t.kind == TokenKind::Reserved(")")) else {
                 return self.fail(&line[0], "unterminated parameter list of a macro", Some("write ')'"));
@@ -174,7 +176,7 @@ impl Preprocessor<'_> {
         self.toggle_assert(symbol, true);
     }
 
-    /// `NDEBUG` takes assertions out.
+    /// `NDEBUG` removes assertions.
     fn toggle_assert(&mut self, symbol: Symbol, defined: bool) {
         if self.names.text(symbol) != "NDEBUG" {
             return;
@@ -277,7 +279,7 @@ impl Preprocessor<'_> {
                 self.expanded_tokens += filled.len();
                 body = filled;
             }
-            // One that stands for the name of another takes the arguments behind it.
+            // A macro that expands to the name of another takes the arguments after it.
             if body.last().is_some_and(|last| self.takes_arguments(last))
                 && tokens.get(at).is_some_and(|next| next.kind == TokenKind::Reserved("("))
                 && let Some((_, after)) = arguments(&tokens[at..])
@@ -287,7 +289,7 @@ impl Preprocessor<'_> {
                 self.open_calls -= 1;
                 at += after;
             }
-            // What a macro stands for is shown where it is used.
+            // Expanded tokens are attributed to the macro's use.
             body.iter_mut().for_each(|t| (t.span, t.starts_line) = (token.span, false));
             active.push(symbol);
             self.expand(&body, active, out);
@@ -303,7 +305,7 @@ impl Preprocessor<'_> {
         self.macros.get(&symbol).is_some_and(|found| found.params.is_some())
     }
 
-    /// Whether the condition of an `#if` holds; names that nobody defined are 0.
+    /// Evaluates the condition of an `#if`; undefined names are 0.
     fn condition(&mut self, line: &[Token]) -> bool {
         let mut tokens = vec![];
         let mut at = 0;
@@ -346,7 +348,7 @@ fn int(value: i64) -> TokenKind {
     TokenKind::Int { value: value as u64, scalar: bornite_ir::Scalar::I64, hex: false }
 }
 
-/// The arguments of a macro's call, from its opening parenthesis, and how many tokens they are.
+/// Arguments of a macro call from its opening parenthesis, and the number of tokens.
 fn arguments(tokens: &[Token]) -> Option<(Vec<&[Token]>, usize)> {
     let (mut depth, mut start, mut args) = (0usize, 1, vec![]);
     for (n, token) in tokens.iter().enumerate() {
@@ -369,7 +371,7 @@ fn arguments(tokens: &[Token]) -> Option<(Vec<&[Token]>, usize)> {
     None
 }
 
-/// The value of an integer expression, and how many tokens it is.
+/// Evaluates an integer expression: its value and the number of tokens.
 fn evaluate(tokens: &[TokenKind], min_level: u8, depth: usize) -> (i64, usize) {
     if depth > 100 {
         return (0, 0);

@@ -1,10 +1,10 @@
-//! Gives expressions the numbers that a source text names them by: `v7` becomes expression 7 again.
+//! Renumbers expressions as a printed text names them: `v7` becomes expression 7 again.
 
 use foldhash::HashMap;
 
 use bornite_ir::{Args, Check, Code, Expr, ExprId, Scalar, Stmt, Type, Value};
 
-/// Renumbers the expressions of some code so that each has its numbers number; others take what is left.
+/// Gives each expression its number in `numbers`; the others take the numbers that are left.
 pub(crate) fn renumber(code: &mut Code, numbers: &HashMap<ExprId, u32>) {
     let highest = numbers.values().max().map_or(0, |n| *n as usize + 1);
     let size = code.exprs.len().max(highest);
@@ -27,7 +27,7 @@ pub(crate) fn renumber(code: &mut Code, numbers: &HashMap<ExprId, u32>) {
         slots[number] = Some(old);
         new[old] = number as u32;
     }
-    // A gap is filled with a constant that nothing uses.
+    // Gaps are filled with an unused constant.
     let filler = || (Expr::Const(Value::int(Scalar::I32, 0)), Type::Scalar(Scalar::I32));
     let (exprs, types) = (std::mem::take(&mut code.exprs), std::mem::take(&mut code.types));
     for slot in slots {

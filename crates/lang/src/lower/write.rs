@@ -1,4 +1,4 @@
-//! Writes trees as statements of a kernel, folding constants on the way.
+//! Emits trees as statements of a kernel, folding constants.
 
 use foldhash::HashMap;
 
@@ -9,26 +9,26 @@ use bornite_ir::{
 use super::tree::fold_cast;
 use super::{Node, Tree};
 
-/// Statements of a kernel with everything written out; the verifier has its own limit above this.
+/// Maximum statements of a kernel after inlining; the verifier has a higher limit of its own.
 const MAX_STATEMENTS: usize = 60_000;
 
-/// The builder, and what it need not be told twice.
+/// A [`Builder`] with caches of hoisted expressions and ranges.
 pub(crate) struct Writer {
     pub b: Builder,
     pub(super) hoisted: HoistedExprs,
     statements: usize,
 }
 
-/// Expressions that have their value everywhere in some code.
+/// Expressions emitted once at the top of some code, valid everywhere in it.
 #[derive(Default)]
 pub(crate) struct HoistedExprs {
     constants: HashMap<Value, ExprId>,
     builtins: Vec<(Builtin, ExprId)>,
-    /// Values that integers can have, where that is less than their type holds.
+    /// Ranges of integers that are narrower than their type.
     pub(super) ranges: HashMap<ExprId, Range>,
 }
 
-/// A written operand: a constant has no statement yet.
+/// An operand: a folded constant, which has no statement yet, or an emitted expression.
 enum Folded {
     Const(Value),
     Id(ExprId),
@@ -39,17 +39,18 @@ impl Writer {
         Writer { b, hoisted: HoistedExprs::default(), statements: 0 }
     }
 
-    /// True once more statements were written than a kernel may have.
+    /// Returns true once more statements were emitted than a kernel may have.
     pub fn is_full(&self) -> bool {
         self.statements > MAX_STATEMENTS
     }
 
-    /// Counts a statement of the source that is written out, whatever it becomes: one that becomes nothing takes time too.
+    /// Counts a source statement towards the limit even if it emits nothing, since lowering it
+    /// takes time.
     pub fn count_statement(&mut self) {
         self.statements += 1;
     }
 
-    /// Takes back all that was written since a mark.
+    /// Discards everything emitted since a mark.
     pub fn rollback(&mut self, mark: &Mark) {
         self.b.rollback(mark);
         let next = self.b.next_expr();
@@ -58,7 +59,7 @@ impl Writer {
         self.hoisted.ranges.retain(|id, _| id.0 < next);
     }
 
-    /// What is free in the code around, on the way into a function and out of it.
+    /// Swaps the hoisted expressions on entering and leaving a function.
     pub fn swap_hoisted(&mut self, hoisted: HoistedExprs) -> HoistedExprs {
         std::mem::replace(&mut self.hoisted, hoisted)
     }
@@ -86,7 +87,7 @@ impl Writer {
         self.b.simple(stmt);
     }
 
-    /// The tree's value.
+    /// Emits a tree and returns its expression.
     pub fn emit(&mut self, tree: &Tree) -> ExprId {
         let range = self.range(tree);
         let out = self.fold_or_emit(tree, false);
@@ -95,7 +96,7 @@ impl Writer {
         id
     }
 
-    /// The tree's value, by a statement of its own even where it is a constant or has a value already.
+    /// Emits a tree as a new statement, even if it is a constant or already emitted.
     pub fn emit_new(&mut self, tree: &Tree, from: u32) -> ExprId {
         let out = self.fold_or_emit(tree, true);
         let id = self.id(out);
@@ -109,7 +110,7 @@ impl Writer {
         }
     }
 
-    /// The tree's value if it is a constant.
+    /// Value of a constant tree.
     pub fn fold(&self, tree: &Tree) -> Option<Value> {
         match &tree.node {
             Node::Const(value) => Some(*value),
@@ -133,7 +134,7 @@ impl Writer {
         }
     }
 
-    /// Writes a tree; the operation at its root as a statement if `keep_root`, even of constants.
+    /// Emits a tree unless it folds to a constant; with `keep_root` its root op is always emitted.
     fn fold_or_emit(&mut self, tree: &Tree, keep_root: bool) -> Folded {
         match &tree.node {
             Node::Const(value) => Folded::Const(*value),
@@ -206,7 +207,7 @@ impl Writer {
         }
     }
 
-    /// The number of this thread in its block.
+    /// Linear index of the thread in its block.
     pub fn linear_thread(&mut self, index: Scalar, block: [u32; 3]) -> Tree {
         let thread = |axis| Tree::of(Node::Builtin(Builtin::Thread(axis)), index);
         let mut sum = thread(Axis::X);

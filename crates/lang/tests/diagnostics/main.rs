@@ -1,16 +1,16 @@
-//! Wrong programs and what is said of each: `tests/wrong/cuda.txt` and `python.txt`, written anew by
-//! `BLESS=1 cargo test -p bornite-lang`.
+//! Invalid programs and their diagnostics: `tests/diagnostics/cuda.txt` and `python.txt`, rewritten
+//! by `BLESS=1 cargo test -p bornite-lang`.
 //!
-//! A program is a line `=== what it is` and its text; below `---` stands what is said.
+//! A program is a line `=== title` and its text; its diagnostics follow after `---`.
 
 use bornite_lang::{Errors, LaunchRequest, cuda, python};
 
-/// What is said of kernels that were made one by one.
+/// Errors of kernels that are lowered one by one.
 fn joined(outcomes: impl Iterator<Item = Result<bornite_lang::Lowered, Errors>>) -> String {
     outcomes.filter_map(Result::err).map(|errors| errors.to_string()).collect::<Vec<_>>().join("\n\n")
 }
 
-/// What is said of a program; empty if it is right.
+/// Errors of a program; empty if it is valid.
 fn said_of_cuda(text: &str) -> String {
     let mut request = LaunchRequest::new([2, 1, 1], [64, 1, 1]);
     request.default_length = Some(1000);

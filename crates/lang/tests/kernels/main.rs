@@ -1,6 +1,7 @@
-//! Ordinary CUDA kernels in textbook styles (`tests/cuda/*.cu`): each runs right on the interpreter, without a GPU and
-//! without a finding, where its threads do not depend on each other on the CPU compiler, and on a GPU if there is one. Then one
-//! small change of its text makes it wrong, and the interpreter must say what and in which line.
+//! Textbook CUDA kernels (`tests/cuda/*.cu`): each gives the right results on the interpreter
+//! without a fault, on the CPU compiler if its threads are independent, and on a GPU if there is
+//! one. Then a small change of its text introduces a fault, which the interpreter must report with
+//! its line.
 #![allow(missing_docs)]
 
 mod discrete;
@@ -21,28 +22,28 @@ use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 
 use random::Random;
 
-/// What is passed for a parameter.
+/// Argument of a kernel.
 #[derive(Clone)]
 pub enum Pass {
-    /// An array of so many elements, whose components are filled.
+    /// An array of this many elements.
     Array(usize, Fill),
     /// A value, by its components.
     Value(&'static [f64]),
 }
 
-/// What is in an array before the launch.
+/// Initial contents of an array.
 #[derive(Clone, Copy)]
 pub enum Fill {
     Zero,
-    /// Floats between two.
+    /// Uniform floats between two bounds.
     Floats(f64, f64),
-    /// Integers from one up to below another.
+    /// Uniform integers from the first bound to below the second.
     Ints(i64, i64),
-    /// By the number of the component.
+    /// A function of the component's index.
     By(fn(usize) -> f64),
 }
 
-/// What the kernel was given, by name: components of arrays and values, as they are in their type.
+/// Arguments of the kernel by name: components of arrays and values, rounded to their type.
 pub struct Inputs(Vec<(&'static str, Vec<f64>)>);
 
 impl Inputs {
@@ -60,21 +61,22 @@ impl Inputs {
     }
 }
 
-/// A kernel, how it is launched, and what it should give.
+/// A kernel, its launch and its expected results.
 pub struct Sample {
-    /// The file without its ending, and the kernel, with template arguments.
+    /// File name without extension, and the kernel with its template arguments.
     pub file: &'static str,
     pub kernel: &'static str,
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub shared: u64,
     pub args: Vec<(&'static str, Pass)>,
-    /// The array that is compared.
+    /// Array to compare.
     pub out: &'static str,
     pub expected: fn(&Inputs) -> Vec<f64>,
-    /// How far a component may be off, relative to itself and to 1.
+    /// Maximum error of a component, relative to max(1, |expected|).
     pub tolerance: f64,
-    /// The seeded fault: what is replaced by what, what is reported, and a part of the line that is named.
+    /// Seeded fault: text to replace, its replacement, the kind of fault, and a part of the
+    /// reported line.
     pub seeded: (&'static str, &'static str, &'static str, &'static str),
 }
 
@@ -114,14 +116,14 @@ fn lowered(sample: &Sample, text: &str) -> (CudaModule, Lowered) {
     (module, lowered)
 }
 
-/// Memory and values of a call, and what is in them.
+/// Memory and values of a call, and the same as numbers.
 struct Call {
     memory: Vec<Vec<u64>>,
     values: Vec<Vec<Value>>,
     inputs: Inputs,
 }
 
-/// Byte and type of every component of a view.
+/// Byte offset and type of every component of a view.
 fn cells(kernel: &Kernel, n: usize) -> Vec<(usize, Scalar)> {
     let param = &kernel.params[n];
     let layout = param.ty.layout(&kernel.structs);
@@ -250,7 +252,7 @@ fn kernels_run_right() {
     assert!(compiled_too >= 20, "only {compiled_too} kernels are compiled");
 }
 
-/// Runs a sample with its seeded fault; what is wrong with what is found.
+/// Runs a sample with its seeded fault and checks the report.
 fn seeded(sample: &Sample, seed: u64) -> Result<(), String> {
     let (from, to, expected, line) = sample.seeded;
     let text = source(sample);
@@ -279,7 +281,7 @@ fn seeded_faults_are_found() {
     assert!(count("race") >= 15 && count("bounds") >= 15 && count("uninitialised") >= 2, "faults of too few kinds");
 }
 
-/// No file lies there unused.
+/// Every file in the folder is used.
 #[test]
 fn every_file_is_a_sample() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda");

@@ -1,4 +1,4 @@
-//! Kernels to CUDA text and back: the same text when printed again, the same bits when run.
+//! Kernels printed as CUDA and parsed again: printing gives the same text, running the same bits.
 
 #[path = "../../../codegen/tests/fuzz/calls.rs"]
 mod calls;
@@ -18,7 +18,7 @@ use bornite_lang::cuda::CudaModule;
 use calls::interpreted;
 use generate::{Case, case, level_case};
 
-/// The kernel that our front end makes of a kernel's text.
+/// Parses and lowers the printed text of a kernel.
 fn back(kernel: &Kernel, text: &str, printed: bool) -> Result<Kernel, String> {
     let module = CudaModule::parse("printed.cu", text).map_err(|e| e.to_string())?;
     let (grid, block) = match kernel.launch {
@@ -29,7 +29,7 @@ fn back(kernel: &Kernel, text: &str, printed: bool) -> Result<Kernel, String> {
     (request.index_type, request.round_trip) = (Some(kernel.index), printed);
     request.views = kernel.params.iter().map(|p| (p.name.clone(), p.dims.clone())).collect();
     if !printed {
-        // By the names in the text, which may differ from the kernel's by an underscore.
+        // By the names in the text, which may have a trailing underscore.
         request.views.extend(kernel.params.iter().map(|p| (format!("{}_", p.name), p.dims.clone())));
     }
     module.kernel(&cuda::symbol(kernel), &request).map(|lowered| lowered.kernel).map_err(|e| e.to_string())
@@ -49,15 +49,16 @@ fn wrong(case: &Case, seed: u64) -> Option<String> {
     match (interpreted(case, &case.kernel, seed, Order::Forward), interpreted(case, &again, seed, Order::Forward)) {
         (Ok(expected), Ok(found)) if expected == found => plainly(case, &text, seed, &expected),
         (Ok(_), Ok(_)) => Some(format!("other results:\n{}\n{again}", case.kernel)),
-        // Templates that index by their input may fault, in the same way.
+        // Templates that index by their input may fault; both must fault in the same way.
         (Err(expected), Err(found)) if expected.kind == found.kind => None,
         (Err(fault), _) | (_, Err(fault)) => Some(format!("{fault}\n{again}")),
     }
 }
 
-/// What is wrong with a text that is read as any other: nothing says that our printer wrote it, and it means the same.
+/// Checks a printed text that is lowered like any other source, without `round_trip`: it has the
+/// same results.
 fn plainly(case: &Case, text: &str, seed: u64, expected: &[u64]) -> Option<String> {
-    // Views of gaps or of several dimensions are memory of one to a plain reader.
+    // Without `round_trip`, strided and multidimensional views are flat memory.
     let row = |dims: &[bornite_ir::Dim]| dims.len() == 1 && dims[0].stride == bornite_ir::Extent::Const(1);
     if !case.kernel.params.iter().all(|param| row(&param.dims)) {
         return None;
@@ -105,7 +106,7 @@ fn templates_come_back() {
     }
 }
 
-/// Arrays that a launch has to make room for.
+/// Shared arrays beyond the static limit.
 #[test]
 fn large_shared_arrays_come_back() {
     let mut b = Builder::blocks("large", [2, 1, 1], [64, 1, 1], Scalar::I32);

@@ -1,4 +1,5 @@
-//! Statements mean what they mean to g++: loops, switches, returns, references, pointers, structs, templates, local arrays.
+//! Statements behave as compiled by g++: loops, switches, returns, references, pointers, structs,
+//! templates, local arrays.
 
 #[path = "../../../ir/tests/suite/mod.rs"]
 mod suite;
@@ -49,7 +50,7 @@ const NAMES: [&str; 29] = [
 ];
 const CALLS: usize = 30;
 
-/// A function that asks its numbers for that many values by `else if`, with ways out of the loop around among them.
+/// A function with an else-if chain of `arms` conditions in a loop, some of which leave the loop.
 fn chain(arms: usize) -> String {
     let arm = |n: usize| {
         let act = match n % 16 {

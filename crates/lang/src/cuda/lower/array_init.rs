@@ -1,4 +1,5 @@
-//! Sizes and initial values of arrays: which value each element is given, by the braces of C++.
+//! Array sizes and initializers: assigns the values of a braced list to elements by the rules of
+//! C++.
 
 use std::iter::Peekable;
 use std::slice::Iter;
@@ -9,12 +10,13 @@ use super::{LowerResult, Lowering};
 use crate::cuda::ast::{Declarator, Expr, ExprKind};
 use crate::lower::Tree;
 
-/// Elements of an array with values, or of one in shared memory.
+/// Maximum elements of an initialized array or an array in shared memory.
 pub(super) const MAX_ELEMENTS: u64 = 1 << 20;
 const MAX_DIMENSIONS: usize = 8;
 
 impl<'m> Lowering<'m> {
-    /// The sizes of an array of at most so many elements; the first may follow from its values.
+    /// Returns the sizes of an array of at most `max_elements` elements; the first size may follow
+    /// from its initializer.
     pub(super) fn sizes(&mut self, d: &'m Declarator, most: u64) -> LowerResult<Vec<u64>> {
         if d.sizes.len() > MAX_DIMENSIONS {
             return self.unsupported(d.span, format!("an array of more than {MAX_DIMENSIONS} dimensions"), "");
@@ -40,7 +42,7 @@ impl<'m> Lowering<'m> {
         Ok(sizes)
     }
 
-    /// The value of each element; `None` where none is written, which is 0.
+    /// Returns the initializer of each element; `None` for elements without one, which are 0.
     pub(super) fn flatten_initializer(&mut self, init: &'m Expr, sizes: &[u64]) -> LowerResult<Vec<Option<&'m Expr>>> {
         let ExprKind::Braces(all) = &init.kind else {
             let hint = "write its values in braces";
@@ -49,7 +51,7 @@ impl<'m> Lowering<'m> {
         self.flatten_list(all, sizes)
     }
 
-    /// The same, of what stands between the braces.
+    /// Same as [`Self::flatten_initializer`], for the contents of the braces.
     pub(super) fn flatten_list(&mut self, all: &'m [Expr], sizes: &[u64]) -> LowerResult<Vec<Option<&'m Expr>>> {
         let (mut out, mut rest) = (vec![], all.iter().peekable());
         let over = fill_array(&mut rest, sizes, &mut out).err().or(rest.next());
@@ -63,7 +65,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// The values of an array of constants.
+    /// Returns the values of a constant array.
     pub(super) fn constant_array_values(
         &mut self,
         init: &'m Expr,
@@ -87,7 +89,7 @@ impl<'m> Lowering<'m> {
         Ok(values)
     }
 
-    /// The values of an array of a thread's own.
+    /// Returns the values of a local array.
     pub(super) fn array_values(&mut self, init: &'m Expr, scalar: Scalar, sizes: &[u64]) -> LowerResult<Vec<Tree>> {
         let mut values = vec![];
         for slot in self.flatten_initializer(init, sizes)? {
@@ -103,7 +105,7 @@ impl<'m> Lowering<'m> {
     }
 }
 
-/// How many rows of so many elements values are for.
+/// Number of rows of `row` elements that a list initializes.
 fn row_count(all: &[Expr], row: u64) -> i64 {
     let (mut count, mut at) = (0, 0);
     while at < all.len() {
@@ -113,8 +115,8 @@ fn row_count(all: &[Expr], row: u64) -> i64 {
     count
 }
 
-/// Takes the values of an array from a list. Braces begin a row; without them values follow one another. A value too many
-/// within braces is an error.
+/// Takes the values of an array from a list. Braces start a row; without them values are taken in
+/// order. Fails with the first excess value of a braced row.
 fn fill_array<'m>(
     list: &mut Peekable<Iter<'m, Expr>>,
     sizes: &[u64],

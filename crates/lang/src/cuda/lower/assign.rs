@@ -1,4 +1,4 @@
-//! Assignments, steps (`++`) and expressions for what they do.
+//! Assignments, increments and expression statements.
 
 use bornite_ir::{Op, Scalar};
 
@@ -9,10 +9,10 @@ use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
 
 impl<'m> Lowering<'m> {
-    /// An expression for what it does.
+    /// Lowers an expression for its side effects.
     pub(super) fn effect(&mut self, expr: &'m Expr) -> LowerResult {
         match self.operand(expr)? {
-            // An update whose old value nobody asks for is still one.
+            // An atomic whose result is unused still has an effect.
             Operand::Tree(tree) if !matches!(tree.node, Node::Const(_) | Node::Emitted(_) | Node::Builtin(_)) => {
                 self.w.emit(&tree);
             }
@@ -21,7 +21,7 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// A place that can be assigned.
+    /// Lowers an expression to an assignable lvalue.
     pub(super) fn lvalue(&mut self, expr: &'m Expr) -> LowerResult<Lvalue> {
         match self.operand(expr)? {
             Operand::Lvalue(lvalue) => {
@@ -39,7 +39,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Refuses to assign structs with const members: C++ has no such assignment.
+    /// Rejects assignment to structs with const members, as C++ does.
     fn check_no_const_members(&mut self, lvalue: &Lvalue, span: SourceSpan) -> LowerResult {
         let Some(field) = self.const_member(lvalue.ty) else { return Ok(()) };
         let what = format!("'{}' has a const member, '{}'", self.type_name(lvalue.ty), self.text(field.name));
@@ -59,7 +59,7 @@ impl<'m> Lowering<'m> {
             return self.assign_pointer(op, pointer, local, target, value, span);
         }
         let Some(op) = op else {
-            // The value first, as C++17 has it.
+            // The right-hand side is evaluated first (C++17).
             if let ExprKind::Braces(_) = value.kind {
                 let lvalue = self.lvalue(target)?;
                 self.check_no_const_members(&lvalue, target.span)?;
@@ -88,7 +88,7 @@ impl<'m> Lowering<'m> {
         Ok(Operand::Tree(sum))
     }
 
-    /// A tree with an update in it is written before anything that follows.
+    /// Emits a tree that contains an atomic now, before anything that follows.
     pub(super) fn materialize_effects(&mut self, tree: Tree) -> Tree {
         fn updates(tree: &Tree) -> bool {
             match &tree.node {

@@ -1,4 +1,4 @@
-//! Atomic updates.
+//! Atomic operations.
 
 use bornite_ir::{Args, Atomic, ExprId, Scalar, Type, View};
 
@@ -9,19 +9,19 @@ use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
 
-/// What is updated: an element, or a component of one.
+/// Target of an atomic: an element in memory or one component of it.
 struct Target {
     view: View,
     at: Vec<ExprId>,
-    /// Which component, where that is known; an index more says it elsewhere.
+    /// The component, if it is known; otherwise `at` has one more index.
     part: Option<u32>,
     scalar: Scalar,
-    /// The type that the pointer's cast makes of it.
+    /// Type that the pointer was cast to.
     cast_type: Scalar,
 }
 
 impl<'m> Lowering<'m> {
-    /// An atomic function of CUDA, if the name is one.
+    /// Lowers a CUDA atomic function; `None` if `name` is not one.
     pub(super) fn atomic(&mut self, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<Option<Operand>> {
         let plain = name.strip_suffix("_block").or(name.strip_suffix("_system")).unwrap_or(name);
         let mut atomic = match plain {
@@ -50,7 +50,7 @@ impl<'m> Lowering<'m> {
             let what = format!("'{name}' on '{}'", self.type_name(target.scalar.into()));
             return self.unsupported(span, what, "it takes 32- and 64-bit numbers; bitwise atomics take integers");
         }
-        // As our printer writes differences.
+        // The CUDA printer writes a subtraction as addition of `0 - x`.
         let value = match &args[1].kind {
             ExprKind::Binary(Binary::Sub, zero, value)
                 if atomic == Atomic::Add
@@ -103,7 +103,7 @@ impl<'m> Lowering<'m> {
         Ok(Operand::Tree(Tree::emitted(id, target.scalar).reinterpret(target.cast_type)))
     }
 
-    /// What the first argument of an atomic points to.
+    /// Resolves the pointer argument of an atomic.
     fn target(&mut self, arg: &'m Expr, span: SourceSpan) -> LowerResult<Target> {
         if self.code != CodeKind::Kernel {
             return self.unsupported(span, "an atomic operation in this function", "");
@@ -144,7 +144,8 @@ impl<'m> Lowering<'m> {
     }
 }
 
-/// Whether an update of bits seen as another type is the one of the element's own type.
+/// Returns true if an atomic on bits reinterpreted as another type equals the one on the element's
+/// own type.
 fn sees_bits(atomic: Atomic, scalar: Scalar, cast_type: Scalar) -> bool {
     match atomic {
         Atomic::Exchange => true,

@@ -1,4 +1,5 @@
-//! Functions that CUDA offers: most are a row of the op table, some a few.
+//! Functions that CUDA provides. Most are one op of the IR, some a few. `cuda_functions.rs` has the
+//! tables.
 
 use bornite_ir::{Check, Op, Scalar, Stmt, Value};
 
@@ -96,7 +97,7 @@ impl<'m> Lowering<'m> {
         Ok(Operand::Tree(self.math(name, trees, args, span)?))
     }
 
-    /// A part of the source as a text that can stand between quotes.
+    /// Source text of a span, made safe to embed in a string literal.
     pub(super) fn quoted(&self, span: SourceSpan) -> String {
         let text = self.m.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
         let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
@@ -104,7 +105,7 @@ impl<'m> Lowering<'m> {
         words.join(" ").replace('"', "'").replace('\\', "/").chars().filter(|c| !c.is_control()).take(50).collect()
     }
 
-    /// Something that must hold here.
+    /// Lowers an assertion.
     pub(super) fn lower_assert(
         &mut self,
         condition: &'m Expr,
@@ -158,7 +159,7 @@ impl<'m> Lowering<'m> {
                 ComputeType::Overloaded if scalars.iter().all(half) => Scalar::F32,
                 ComputeType::Overloaded => Scalar::F64,
             };
-            // abs and its like on integers are their own.
+            // `abs` and similar functions on integers are handled separately.
             let trees = trees.into_iter().map(|tree| self.convert_scalar(tree, scalar)).collect();
             return Ok(Tree::op(op, trees));
         }
@@ -183,7 +184,7 @@ impl<'m> Lowering<'m> {
         if let Some((from, to)) = bit_cast_function(name) {
             self.check_arg_count(name, args, 1, span)?;
             let mut tree = trees.into_iter().next().unwrap_or(Tree::int(from, 0));
-            // The bits of `0xff800000` are meant, whatever type C++ gives the number.
+            // `0xff800000` is meant as bits, whatever type C++ gives the literal.
             tree = match tree.as_const() {
                 Some(value) if from.is_int() => Tree::int(from, value.as_i64()),
                 _ => self.convert_scalar(tree, from),
@@ -299,7 +300,7 @@ impl<'m> Lowering<'m> {
         Ok(Operand::Void)
     }
 
-    /// `numeric_limits<T>::max()` and its like.
+    /// `numeric_limits<T>::max()` and similar.
     fn numeric_limit(
         &mut self,
         templates: &'m [TemplateArg],
@@ -348,7 +349,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// `printf` of a line.
+    /// Lowers a `printf` of one line.
     pub(super) fn print(&mut self, args: &'m [Expr], span: SourceSpan) -> LowerResult<Operand> {
         let Some((first, rest)) = args.split_first().filter(|(first, _)| first.kind == ExprKind::Str) else {
             return self.fail(span, "'printf' needs a format string", "expected a string literal", "");
@@ -365,7 +366,7 @@ impl<'m> Lowering<'m> {
         let (mut ids, mut types) = (vec![], vec![]);
         for arg in rest {
             let mut tree = self.rvalue(arg)?;
-            // Our printer widens small integers for printf alone.
+            // The CUDA printer widens small integers for printf only.
             if self.request.round_trip
                 && let Node::Cast(Scalar::I32, inner) = &tree.node
             {

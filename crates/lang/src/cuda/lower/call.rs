@@ -1,4 +1,5 @@
-//! Calls of the file's own functions. Those of values alone become functions of the IR; others are written out.
+//! Calls of functions defined in the file. Pure functions become IR functions; others are inlined
+//! (`inline.rs`).
 
 use std::rc::Rc;
 
@@ -14,7 +15,7 @@ use crate::cuda::types::CType;
 use crate::diagnostic::{counted, given_count};
 use crate::lower::Tree;
 
-/// Functions written out within one another.
+/// Maximum depth of inlined calls.
 pub(super) const MAX_CALLS: usize = 32;
 
 impl<'m> Lowering<'m> {
@@ -32,11 +33,11 @@ impl<'m> Lowering<'m> {
             function.name == callee && rest.is_some_and(|rest| rest.iter().all(|param| param.init.is_some()))
         };
         let all: Vec<usize> = (0..m.file.functions.len()).filter(|n| takes(&m.file.functions[*n])).collect();
-        // A specialisation is found by way of its template, if that is defined.
+        // A specialization is found through its primary template, if that is defined.
         let general: Vec<usize> =
             all.iter().copied().filter(|n| m.file.functions[*n].specialization.is_none()).collect();
         let all = if general.is_empty() { all } else { general };
-        // Only templates are meant where arguments of one are written.
+        // Explicit template arguments select templates only.
         let is_template =
             |n: &usize| !m.file.functions[*n].templates.is_empty() || m.file.functions[*n].specialization.is_some();
         let all: Vec<usize> = match all.iter().any(is_template) && !templates.is_empty() {
@@ -112,7 +113,8 @@ impl<'m> Lowering<'m> {
         self.inline_call(chosen, &own, operands, &args, span)
     }
 
-    /// Tells what is wrong with a function that was refused; without a name, with an operator.
+    /// Reports the errors of an unsupported function, or of an unsupported operator if `name` is
+    /// `None`.
     pub(super) fn report_unsupported(&mut self, name: Option<Symbol>) -> LowerResult {
         let m = self.m;
         let Some(refused) = m.file.unsupported_functions.iter().find(|refused| refused.name == name) else {
@@ -126,7 +128,8 @@ impl<'m> Lowering<'m> {
         Err(Failed)
     }
 
-    /// The value of a `constexpr` function that is one expression, of constants.
+    /// Evaluates a `constexpr` function that consists of one `return`, if all arguments are
+    /// constant.
     fn evaluate_constexpr(&mut self, n: usize, bound: &[BoundArg], operands: &[Operand]) -> Option<Tree> {
         let function = &self.m.file.functions[n];
         let [Stmt { kind: StmtKind::Return(Some(value)), .. }] = &function.body[..] else { return None };
@@ -156,7 +159,8 @@ impl<'m> Lowering<'m> {
         known.map(Tree::constant)
     }
 
-    /// The specialisation that a call's template arguments name, where only specialisations are defined.
+    /// Returns the specialization that a call's explicit template arguments select, where only
+    /// specializations are defined.
     fn explicit_specialization(&mut self, all: &[usize], templates: &'m [TemplateArg]) -> LowerResult<Option<usize>> {
         let m = self.m;
         for n in all {
@@ -184,7 +188,7 @@ impl<'m> Lowering<'m> {
         })
     }
 
-    /// An argument that a call leaves out: it sees the names of the file, not those around the call.
+    /// Lowers a default argument, which sees file scope, not the scope of the call.
     fn default_argument(
         &mut self,
         function: &'m Function,
@@ -214,7 +218,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Parameter types and result of an instance of a function of values.
+    /// Parameter types and return type of an instance of a pure function.
     fn signature(&mut self, n: usize, bound: &[BoundArg]) -> LowerResult<(Vec<Type>, Type)> {
         let function = &self.m.file.functions[n];
         self.in_file_scope(&function.templates, bound, |lower| {
@@ -233,7 +237,7 @@ impl<'m> Lowering<'m> {
         })
     }
 
-    /// The functions and structs of a printed text, all in its order.
+    /// Lowers all functions and structs of a printed text, in source order.
     pub(super) fn lower_all_items(&mut self) -> LowerResult {
         for n in 0..self.m.file.structs.len() {
             if self.m.file.structs[n].templates.is_empty() {
@@ -249,7 +253,7 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// A function of the IR for some template arguments.
+    /// Instantiates a pure function as an IR function.
     fn instantiate(&mut self, n: usize, bound: &[BoundArg], span: SourceSpan) -> LowerResult<FunctionId> {
         if let Some((_, _, id)) = self.functions.iter().find(|(item, found, _)| *item == n && found == bound) {
             return Ok(*id);
@@ -261,7 +265,7 @@ impl<'m> Lowering<'m> {
         }
         let (types, result) = self.signature(n, bound)?;
         self.instantiating.push((n, bound.to_vec()));
-        // The code around is put aside whole.
+        // Save the state of the enclosing code.
         let scope = std::mem::take(&mut self.scope);
         let base = std::mem::replace(&mut self.base, 0);
         let assigned = std::mem::replace(&mut self.assigned, Rc::new(scan::assigned(self.m, function)));
@@ -304,7 +308,7 @@ impl<'m> Lowering<'m> {
         if done { Ok(id) } else { Err(Failed) }
     }
 
-    /// The statements of a function, and the value that it ends with.
+    /// Lowers a function body and returns its final value.
     fn function_body(&mut self, body: &'m [Stmt], result: Type) -> LowerResult<bornite_ir::ExprId> {
         let mark = self.scope.len();
         let mut failed = false;
@@ -312,7 +316,7 @@ impl<'m> Lowering<'m> {
             Some((Stmt { kind: StmtKind::Return(Some(value)), .. }, before)) => (Some(value), before),
             _ => (None, body),
         };
-        // Not `block`: the value that is returned sees the same names.
+        // Not `block`: the returned expression sees the same names.
         failed |= self.sequence(before).is_err();
         let value = match last {
             Some(value) => {
@@ -330,7 +334,7 @@ impl<'m> Lowering<'m> {
         let taken = |name: &str| self.m.file.functions.iter().any(|other| self.m.names.text(other.name) == name);
         let mut name = names::unmangled(self.text(function.name), self.request.round_trip, taken);
         name += &self.name_suffix(bound);
-        // Overloads share a name in C++, functions of a kernel do not.
+        // Overloads share a name in C++; functions of an IR kernel must not.
         let same =
             self.functions.iter().filter(|(item, _, _)| self.m.file.functions[*item].name == function.name).count();
         if bound.is_empty() && same > 0 { format!("{name}_of{same}") } else { name }

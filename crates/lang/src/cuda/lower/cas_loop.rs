@@ -1,4 +1,4 @@
-//! The loop that CUDA's guide builds atomics with:
+//! Compare-and-swap loops, as in CUDA's programming guide:
 //!
 //! ```text
 //! unsigned old = *address, assumed;
@@ -8,9 +8,10 @@
 //! } while (assumed != old);
 //! ```
 //!
-//! Its first read is a guess: one that is out of date makes the exchange fail, and the loop goes on with the right value. By
-//! the letter of CUDA's memory model that read races with the updates of others, and so it would be reported. In exactly
-//! this shape it is made an atomic read, an exchange of 0 for 0; any other plain read beside updates stays one.
+//! A stale initial read only makes the exchange fail, and the loop continues with the right value.
+//! By CUDA's memory model that read still races with the atomics of other threads and would be
+//! reported. In exactly this form it is lowered to an atomic read, an exchange of 0 for 0; any other
+//! plain read that is concurrent with atomics remains one.
 
 use bornite_ir::{Args, Scalar, Type, Value};
 
@@ -22,7 +23,7 @@ use crate::cuda::ast::{Binary, Expr, ExprKind, Stmt, StmtKind, Unary};
 use crate::cuda::lex::Symbol;
 use crate::lower::Tree;
 
-/// The read that such a loop begins with, if two statements are one.
+/// Returns the span of the initial read if two statements form such a loop.
 pub fn initial_read(m: &CudaModule, first: &Stmt, second: Option<&Stmt>) -> Option<SourceSpan> {
     let (StmtKind::Declare(_, declared), StmtKind::Do(body, condition)) = (&first.kind, &second?.kind) else {
         return None;
@@ -37,7 +38,7 @@ pub fn initial_read(m: &CudaModule, first: &Stmt, second: Option<&Stmt>) -> Opti
         return None;
     }
     let target = exchanged(m, value)?;
-    // What is exchanged follows from the guess by way of `assumed` alone.
+    // The new value must depend on the initial read through `assumed` only.
     if scan::mentions(value, old) {
         return None;
     }
@@ -58,7 +59,8 @@ fn assignment(stmt: &Stmt) -> Option<(Symbol, &Expr)> {
     Some((name(lvalue)?, value))
 }
 
-/// The pointer of an `atomicCAS`, whose old value may be seen as another type.
+/// Returns the pointer argument of an `atomicCAS`, whose result may be reinterpreted as another
+/// type.
 fn exchanged<'e>(m: &CudaModule, value: &'e Expr) -> Option<&'e Expr> {
     match &value.kind {
         ExprKind::Cast(_, inner) => exchanged(m, inner),
@@ -71,7 +73,7 @@ fn exchanged<'e>(m: &CudaModule, value: &'e Expr) -> Option<&'e Expr> {
     }
 }
 
-/// Whether two expressions without effects are written alike; casts of pointers do not count.
+/// Returns true if two expressions without side effects are written alike, ignoring pointer casts.
 fn alike(a: &Expr, b: &Expr) -> bool {
     match (&a.kind, &b.kind) {
         (ExprKind::Cast(ty, inner), _) if ty.pointers > 0 => alike(inner, b),
@@ -87,7 +89,7 @@ fn alike(a: &Expr, b: &Expr) -> bool {
 }
 
 impl<'m> Lowering<'m> {
-    /// A read that is a guess, as an atomic one where it can be.
+    /// Lowers the initial read, as an atomic one where possible.
     pub(super) fn atomic_initial_read(&mut self, init: &'m Expr, ty: Type) -> LowerResult<Tree> {
         self.cas_initial_read = None;
         let operand = self.operand(init)?;

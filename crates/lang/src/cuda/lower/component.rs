@@ -1,5 +1,5 @@
-//! Components and fields of elements in memory, read and written alone: what other threads do with the rest of an element is
-//! theirs.
+//! Access to single components and fields of elements in memory, so that other threads can access
+//! the rest of the element without a race.
 
 use bornite_ir::{Algebra, Args, ExprId, Op, Scalar, Stmt, Type, View};
 
@@ -8,19 +8,19 @@ use super::{LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::lower::{Node, Tree};
 
-/// A part of an element.
+/// A component, or a range of components, of an element.
 pub(super) struct ElementPart {
-    /// The number of its first component.
+    /// Index of its first component.
     pub first: usize,
-    /// Which one in its place, where only a run tells it.
+    /// Index of the component, where it is known only at run time.
     pub dynamic_index: Option<Tree>,
-    /// Its type in memory.
+    /// Type in memory.
     pub ty: Type,
 }
 
 impl<'m> Lowering<'m> {
-    /// The part of an element that a path leads to; `None` where it is one of several by an index that varies: an entry of an
-    /// array in a struct.
+    /// Returns the part of an element that a path selects; `None` for an array in a struct at a
+    /// non-constant index.
     pub(super) fn element_part(&self, element: Type, path: &[Projection]) -> Option<ElementPart> {
         let mut part = ElementPart { first: 0, dynamic_index: None, ty: element };
         for step in path {
@@ -46,7 +46,8 @@ impl<'m> Lowering<'m> {
         Some(part)
     }
 
-    /// The indices of each component of a part. Of a vector that is a view's neighbours, those are elements.
+    /// Returns the indices of each component of a part. In a vector that spans several elements of
+    /// a view, components are elements.
     fn component_indices(
         &mut self,
         at: &[ExprId],
@@ -74,7 +75,7 @@ impl<'m> Lowering<'m> {
         Ok(all)
     }
 
-    /// Reads a part alone.
+    /// Loads a part of an element.
     pub(super) fn read_component(
         &mut self,
         view: View,
@@ -92,7 +93,7 @@ impl<'m> Lowering<'m> {
         Ok(self.assemble(part.ty, &mut loads.into_iter()))
     }
 
-    /// Writes a part alone.
+    /// Stores a part of an element.
     pub(super) fn write_component(
         &mut self,
         view: View,
@@ -114,13 +115,13 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// Writes the entry of an array in a struct that an index means.
+    /// Stores an element of an array in a struct at a non-constant index.
     pub(super) fn write_dynamic(&mut self, lvalue: &Lvalue, value: Tree, span: SourceSpan) -> LowerResult {
         let value = Tree::emitted(self.w.emit(&value), value.ty);
         self.for_each_index(lvalue, &mut |lower, chosen| lower.write(chosen, value.clone(), span))
     }
 
-    /// Reads the entry of an array in a struct that an index means.
+    /// Loads an element of an array in a struct at a non-constant index.
     pub(super) fn read_dynamic(&mut self, lvalue: &Lvalue, span: SourceSpan) -> LowerResult<Tree> {
         let zeros = self.zeros(lvalue.ty);
         let local = self.new_local("chosen", lvalue.ty, &zeros);
@@ -132,7 +133,8 @@ impl<'m> Lowering<'m> {
         Ok(Tree::emitted(self.w.b.read(local), lvalue.ty))
     }
 
-    /// Does something with each entry that an index may mean, where it means that one.
+    /// Runs `each` for every possible value of a non-constant index, under the condition that it
+    /// has that value.
     fn for_each_index(
         &mut self,
         lvalue: &Lvalue,
@@ -158,7 +160,7 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// The components of a value, through all fields.
+    /// Collects the scalar components of a value, through all fields.
     fn scalar_components(&self, whole: Tree, all: &mut Vec<Tree>) {
         let structs = self.w.b.structs();
         match whole.ty {
@@ -175,7 +177,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A value of its components.
+    /// Builds a value from its scalar components.
     fn assemble(&self, ty: Type, components: &mut dyn Iterator<Item = Tree>) -> Tree {
         let parts = match ty {
             Type::Scalar(_) => return components.next().unwrap_or(Tree::int(Scalar::I32, 0)),

@@ -1,4 +1,4 @@
-//! What is evaluated only where it counts: `?:`, `&&` and `||`.
+//! Conditional evaluation: `?:`, `&&` and `||`.
 
 use bornite_ir::{LocalId, Op, Scalar, Stmt, Type, Value};
 
@@ -46,7 +46,7 @@ impl<'m> Lowering<'m> {
         Ok(Operand::Tree(chosen))
     }
 
-    /// Whether an expression that is not evaluated is a pointer.
+    /// Returns true if an expression, which is not evaluated, is a pointer.
     fn is_pointer(&mut self, expr: &'m Expr) -> bool {
         let names = |lower: &Self, name| match lower.lookup(name) {
             Some(Binding::Pointer(pointer)) => !pointer.single,
@@ -62,7 +62,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A choice between two pointers into one array.
+    /// Lowers `?:` on two pointers into the same array.
     fn conditional_pointer(
         &mut self,
         condition: &Tree,
@@ -87,7 +87,7 @@ impl<'m> Lowering<'m> {
         Ok(Some(Operand::Pointer(Pointer { offset: Some(offset), range, constant, ..first })))
     }
 
-    /// A choice of which only one side is evaluated.
+    /// Lowers `?:` so that only the selected operand is evaluated.
     pub(super) fn lazy_conditional(
         &mut self,
         condition: Tree,
@@ -115,7 +115,7 @@ impl<'m> Lowering<'m> {
         Ok(Tree::select(condition, a, b))
     }
 
-    /// A value kept in a variable: the given one, if it is of its type.
+    /// Stores a value in a local variable: in `local` if its type matches, otherwise in a new one.
     pub(super) fn store_chosen(&mut self, tree: Tree, given: Option<(LocalId, Type)>) -> (LocalId, Type) {
         let tree = self.materialize(tree);
         let (local, ty) = match given.filter(|(_, ty)| *ty == tree.ty) {
@@ -129,7 +129,8 @@ impl<'m> Lowering<'m> {
         (local, ty)
     }
 
-    /// `&&` and `||`: the second operand is evaluated only where it counts, unless that makes no difference.
+    /// Lowers `&&` and `||`. The second operand is evaluated conditionally unless it is
+    /// speculatable.
     pub(super) fn logical(&mut self, op: Binary, a: &'m Expr, b: &'m Expr) -> LowerResult<Operand> {
         let first = self.condition(a)?;
         let row = if op == Binary::LogicalAnd { Op::And } else { Op::Or };
@@ -157,7 +158,7 @@ impl<'m> Lowering<'m> {
         Ok(Operand::Tree(Tree::emitted(self.w.b.read(local), Scalar::Bool)))
     }
 
-    /// The type of an expression that is not evaluated.
+    /// Type of an expression that is not evaluated.
     pub(super) fn type_of(&mut self, expr: &'m Expr) -> LowerResult<Type> {
         let (mark, locals) = (self.w.b.mark(), self.locals);
         let ty = self.rvalue(expr).map(|tree| tree.ty);

@@ -1,4 +1,4 @@
-//! Values made of others: structs, vectors and matrices in braces or by their type's name.
+//! Construction of structs, vectors and matrices, from braces or by type name.
 
 use bornite_ir::{Algebra, Range, Scalar, Type, Value};
 
@@ -38,7 +38,7 @@ impl<'m> Lowering<'m> {
         Ok(Operand::Tree(self.construct(args, to, span)?))
     }
 
-    /// A struct, vector or matrix of its parts.
+    /// Constructs a struct, vector or matrix from its components.
     pub(super) fn construct(&mut self, args: &'m [Expr], ty: Type, span: SourceSpan) -> LowerResult<Tree> {
         let parts: Vec<Type> = match ty {
             Type::Struct(id) => self.w.b.structs()[id.0 as usize].fields.iter().map(|field| field.ty).collect(),
@@ -57,7 +57,7 @@ impl<'m> Lowering<'m> {
             }
             return Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, trees), ty));
         }
-        // Braces inside may be left out.
+        // Inner braces may be omitted.
         if args.len() > parts.len() {
             let scalars = ty.components(self.w.b.structs());
             if args.len() > scalars.len() {
@@ -120,12 +120,12 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// What a variable or part of a type is given at first.
+    /// Lowers an initializer of a variable or field of type `ty`.
     pub(super) fn initializer(&mut self, expr: &'m Expr, ty: Type) -> LowerResult<Tree> {
         self.initializer_as(expr, ty, false)
     }
 
-    /// An element of a list in braces, where C++ does not narrow.
+    /// Lowers an element of a braced list, where C++ forbids narrowing.
     pub(super) fn list_element(&mut self, expr: &'m Expr, ty: Type) -> LowerResult<Tree> {
         self.initializer_as(expr, ty, true)
     }
@@ -157,10 +157,11 @@ impl<'m> Lowering<'m> {
         self.convert(tree, ty, expr.span)
     }
 
-    /// Whether a conversion may change a value: what C++ refuses in braces. Of a constant, its value decides.
+    /// Returns true if a conversion may change the value, which C++ forbids in braces. For a
+    /// constant its value decides.
     fn narrows(&self, tree: &Tree, ty: Type) -> bool {
         let (Some(from), Some(to)) = (tree.scalar(), ty.as_scalar()) else { return false };
-        // 16-bit floats are classes with constructors.
+        // In CUDA, 16-bit floats are classes with constructors.
         let class = |scalar| matches!(scalar, Scalar::F16 | Scalar::BF16);
         if from == to || class(from) || class(to) {
             return false;
@@ -182,7 +183,7 @@ impl<'m> Lowering<'m> {
     }
 }
 
-/// A constant as a message shows it.
+/// A constant as shown in a message.
 fn shown(value: Value) -> String {
     if value.scalar().is_float() { value.as_f64().to_string() } else { Range::exactly(value).low.to_string() }
 }

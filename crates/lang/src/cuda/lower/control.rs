@@ -9,10 +9,10 @@ use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 use crate::lower::Tree;
 
-/// Turns of a loop that are written out one by one.
+/// Maximum iterations of an unrolled loop.
 const MAX_UNROLLED: usize = 64;
 
-/// A loop that counts: its variable, first value, test and step.
+/// A counting loop: its variable with the initial value, test, end and step.
 struct CountingLoop<'m> {
     declared: &'m Declarator,
     test: Binary,
@@ -25,7 +25,7 @@ impl<'m> Lowering<'m> {
         ControlScope { kind, step: None, check: None, continued: None, returned: false }
     }
 
-    /// The body of a loop, whose context is pushed; what may follow the loop.
+    /// Lowers a loop body within `scope`, which it returns.
     fn loop_body(&mut self, context: ControlScope<'m>, body: &'m Stmt) -> (ControlScope<'m>, LowerResult) {
         self.control_scopes.push(context);
         self.loops += 1;
@@ -66,7 +66,7 @@ impl<'m> Lowering<'m> {
         self.general_loop(condition, step, body, None)
     }
 
-    /// A loop of our printer: `for (k_3 = 0; k_3 < end; ++k_3)`.
+    /// Counter and end of a loop as the CUDA printer writes it: `for (k_3 = 0; k_3 < end; ++k_3)`.
     fn printed_counter(
         &mut self,
         init: &'m Stmt,
@@ -83,7 +83,7 @@ impl<'m> Lowering<'m> {
         Some((counter, self.w.emit(&end)))
     }
 
-    /// A loop of the IR that counts from 0, and the name and type that the source gives the counter.
+    /// Emits an IR loop that counts from 0; `name` is the source's name and type of the counter.
     fn counted_loop(
         &mut self,
         counter: LocalId,
@@ -105,8 +105,8 @@ impl<'m> Lowering<'m> {
         done
     }
 
-    /// The end of a loop that the IR can count and the type of its counter, if this is one: from 0 by 1 to what does not
-    /// change meanwhile.
+    /// Returns the end of the loop and the type of its counter if the IR can count it: from 0 by 1
+    /// to a loop-invariant end.
     fn counted_loop_end(
         &mut self,
         counting_loop: &CountingLoop<'m>,
@@ -141,7 +141,8 @@ impl<'m> Lowering<'m> {
         Ok(Some((end, scalar)))
     }
 
-    /// The values of a counter whose turns index local arrays: those live in registers, which need known numbers.
+    /// Returns the counter's values if iterations index local arrays, which live in registers and
+    /// need constant indices.
     fn unrolled_values(&mut self, counting_loop: &CountingLoop<'m>, body: &'m Stmt) -> Option<Vec<i64>> {
         let CountingLoop { declared, test, end, step } = counting_loop;
         let name = declared.name;
@@ -208,7 +209,7 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// A loop that ends by its tests.
+    /// Lowers a loop with arbitrary conditions.
     pub(super) fn general_loop(
         &mut self,
         condition: Option<&'m Expr>,
@@ -242,7 +243,6 @@ impl<'m> Lowering<'m> {
             return self.fail(value.span, "'switch' needs an integer", "not an integer", "");
         };
         let tree = self.materialize(tree.cast(crate::cuda::types::promoted(scalar)));
-        // Which case each label is of.
         let mut labels = vec![];
         let mut tests = vec![];
         for case in cases {
@@ -275,7 +275,7 @@ impl<'m> Lowering<'m> {
         self.fallthrough_switch(cases, &tests, span)
     }
 
-    /// Cases of which each ends by itself: branches.
+    /// Lowers a switch without fallthrough as a chain of branches.
     fn switch_chain(
         &mut self,
         order: &[usize],
@@ -297,7 +297,8 @@ impl<'m> Lowering<'m> {
         first.and(second)
     }
 
-    /// Cases that fall into the next: once one is met, all that follow run, in a loop that is left by `break`.
+    /// Lowers a switch with fallthrough: once a case matches, all later ones run, inside a loop
+    /// that `break` leaves.
     fn fallthrough_switch(&mut self, cases: &'m [Case], tests: &[Option<Tree>], span: SourceSpan) -> LowerResult {
         let bool_local = |lower: &mut Self, name: &str| {
             let local = lower.new_local(name, Scalar::Bool.into(), &[Value::int(Scalar::Bool, 0)]);
@@ -335,7 +336,7 @@ impl<'m> Lowering<'m> {
     }
 }
 
-/// The statements of a case that does not fall into the next, without the `break` at its end.
+/// Returns the statements of a case without its final `break`, if it does not fall through.
 fn case_body(body: &[Stmt], last: bool) -> Option<&[Stmt]> {
     let body = match body {
         [Stmt { kind: StmtKind::Block(inner), .. }] => inner,
@@ -350,7 +351,7 @@ fn case_body(body: &[Stmt], last: bool) -> Option<&[Stmt]> {
     }
 }
 
-/// A loop that counts by a constant, if this is one.
+/// Recognizes a loop that counts by a constant.
 fn counting_loop<'m>(init: &'m Stmt, condition: Option<&'m Expr>, step: Option<&'m Expr>) -> Option<CountingLoop<'m>> {
     let StmtKind::Declare(_, all) = &init.kind else { return None };
     let [declared] = &all[..] else { return None };

@@ -1,4 +1,4 @@
-//! Conversions of C++, implicit and explicit, and operators on two numbers.
+//! C++ conversions, implicit and explicit, and operators on two numbers.
 
 use bornite_ir::{Op, Scalar, Type};
 
@@ -11,7 +11,7 @@ use crate::cuda::types::{CType, common_type, promoted};
 use crate::lower::{Node, Tree};
 
 impl<'m> Lowering<'m> {
-    /// An implicit conversion of a number: of a literal, another literal.
+    /// Implicit conversion of a number; a literal becomes a literal of the other type.
     pub(super) fn convert_scalar(&mut self, tree: Tree, to: Scalar) -> Tree {
         match tree.as_const().and_then(|value| crate::lower::fold_cast(to, value)) {
             Some(value) if tree.scalar() != Some(to) => Tree::constant(value),
@@ -19,7 +19,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// An implicit conversion.
+    /// Implicit conversion.
     pub(super) fn convert(&mut self, tree: Tree, to: Type, span: SourceSpan) -> LowerResult<Tree> {
         if tree.ty == to {
             return Ok(tree);
@@ -32,7 +32,7 @@ impl<'m> Lowering<'m> {
         Ok(self.convert_scalar(tree, target))
     }
 
-    /// An operator on two numbers, with the conversions of C++.
+    /// Lowers a binary operator on numbers, with the usual arithmetic conversions.
     pub(super) fn binary(&mut self, op: Binary, a: Tree, b: Tree, span: SourceSpan) -> LowerResult<Tree> {
         let (Some(left), Some(right)) = (a.scalar(), b.scalar()) else {
             self.report_unsupported(None)?;
@@ -86,7 +86,7 @@ impl<'m> Lowering<'m> {
         Ok(Tree::op(row, vec![a, b]))
     }
 
-    /// Two values in the type in which C++ chooses between them.
+    /// Converts the operands of `?:` to their common type.
     pub(super) fn unify_types(&mut self, a: Tree, b: Tree, span: SourceSpan) -> LowerResult<(Tree, Tree)> {
         match (a.scalar(), b.scalar()) {
             (Some(left), Some(right)) if left != right => {
@@ -110,7 +110,7 @@ impl<'m> Lowering<'m> {
         let to = self.c_type(ty)?;
         let operand = self.operand(inner)?;
         match (to, operand) {
-            // The components of one element, which is named: `((float*)&v[i])[k]`.
+            // Components of a named element: `((float*)&v[i])[k]`.
             (CType::Pointer(Type::Scalar(to)), Operand::Pointer(pointer))
                 if !ty.reference
                     && pointer.width == 1
@@ -164,7 +164,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A reference of another type is the same bits: `reinterpret_cast<int&>(x)` is `*(int*)&x`.
+    /// Reinterprets the bits: `reinterpret_cast<int&>(x)` is `*(int*)&x`.
     fn cast_reference(&mut self, operand: Operand, to: Type, span: SourceSpan) -> LowerResult<Operand> {
         match operand {
             Operand::Tree(tree) => match (tree.scalar(), to.as_scalar()) {
@@ -189,7 +189,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// An explicit conversion: of a literal, the conversion itself.
+    /// Explicit conversion; of a literal, a cast.
     pub(super) fn explicit(&mut self, tree: Tree, to: Type, span: SourceSpan) -> LowerResult<Tree> {
         match (tree.scalar(), to.as_scalar()) {
             (Some(_), Some(to)) => Ok(tree.cast(to)),
@@ -197,7 +197,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A pointer to scalars seen as one to vectors of them, or back, or to scalars of the same width.
+    /// Casts a pointer to scalars to vectors of them, or back, or to scalars of the same width.
     pub(super) fn reinterpret_pointer(&mut self, pointer: Pointer, to: Type, span: SourceSpan) -> LowerResult<Operand> {
         if pointer.prefix.len() + 1 < pointer.rank && pointer.dims.is_none() {
             return self.unsupported(span, "casting a multidimensional array here", "cast it where it is declared");
@@ -230,13 +230,13 @@ impl<'m> Lowering<'m> {
     }
 }
 
-/// The array that an element is of, where that is written out: `v[i]`.
+/// Name of the array in an element expression: `v[i]`.
 fn array_of(element: &Expr) -> Option<Symbol> {
     let ExprKind::Index(array, _) = &element.kind else { return None };
     if let ExprKind::Name(name) = array.kind { Some(name) } else { array_of(array) }
 }
 
-/// Numbers of one width: their bits can be seen as each other.
+/// Returns true if both types have the same width, so that one can be reinterpreted as the other.
 fn same_width(a: Scalar, b: Scalar) -> bool {
     a != Scalar::Bool && b != Scalar::Bool && a.bytes() == b.bytes()
 }

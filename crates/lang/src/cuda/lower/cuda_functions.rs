@@ -1,20 +1,20 @@
-//! Functions of CUDA by name: which row of the op table each is, and on which type.
+//! Tables of CUDA functions: the op that each one is, and the type it computes in.
 
 use std::sync::OnceLock;
 
 use bornite_ir::{Op, Scalar};
 use foldhash::{HashMap, HashMapExt};
 
-/// On which type a function computes.
+/// Type that a function computes in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ComputeType {
-    /// This one.
+    /// Always this type.
     Only(Scalar),
-    /// float if all arguments are, else double.
+    /// `float` if all arguments are at most 32 bits wide, otherwise `double`.
     Overloaded,
 }
 
-/// Functions that are one row.
+/// Functions that are a single op.
 pub fn op_table() -> &'static HashMap<&'static str, (Op, ComputeType)> {
     static ROWS: OnceLock<HashMap<&'static str, (Op, ComputeType)>> = OnceLock::new();
     ROWS.get_or_init(|| {
@@ -70,7 +70,7 @@ pub fn op_table() -> &'static HashMap<&'static str, (Op, ComputeType)> {
     })
 }
 
-/// Rows on 16-bit floats, by CUDA's names.
+/// Functions on 16-bit floats that are a single op.
 pub fn half_op(name: &str) -> Option<Op> {
     Some(match name {
         "__hadd" => Op::Add,
@@ -100,7 +100,7 @@ pub fn half_op(name: &str) -> Option<Op> {
     })
 }
 
-/// Conversions by name: from what, to what, and how a float is rounded first.
+/// Conversion functions: source type, target type, and the op that rounds a float first.
 pub fn conversion_function(name: &str) -> Option<(Scalar, Scalar, Option<Op>)> {
     let direct = match name {
         "__half2float" => Some((Scalar::F16, Scalar::F32)),
@@ -156,7 +156,7 @@ pub fn bit_cast_function(name: &str) -> Option<(Scalar, Scalar)> {
     })
 }
 
-/// Whether a function computes only: calling it for nothing does no harm.
+/// Returns true if a function has no side effects.
 pub fn is_math(name: &str) -> bool {
     let ours = name.strip_prefix("bn_").is_some_and(|rest| {
         !rest.starts_with("load")

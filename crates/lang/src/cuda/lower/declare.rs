@@ -1,4 +1,4 @@
-//! Declarations in functions: variables, pointers, local arrays, shared memory.
+//! Declarations in functions: variables, pointers, local arrays. `shared.rs` has shared memory.
 
 use std::rc::Rc;
 
@@ -59,7 +59,8 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A static local: constants are; a variable has one copy for the device, which outlives the launch.
+    /// Declares a static local. Only constants are supported: a variable would be one per device
+    /// and outlive the launch.
     fn declare_static(&mut self, storage: Storage, d: &'m Declarator) -> LowerResult<Binding> {
         if d.ty.reference || d.ty.pointers > 0 || !self.is_const(&d.ty) && !storage.constant {
             let what = format!("static variable '{}'", self.text(d.name));
@@ -84,7 +85,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Refuses to drop `const` from what a pointer or reference gives access to.
+    /// Rejects a pointer or reference that discards `const`.
     pub(super) fn check_const(&mut self, d: &Declarator, is_const: bool) -> LowerResult {
         if is_const && !self.is_const_target(d) && matches!(d.ty.base, Base::Scalar(_)) {
             let what = format!("'{}' discards 'const'", self.text(d.name));
@@ -93,7 +94,7 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// Whether a pointer or reference is declared as one to const.
+    /// Returns true if a pointer or reference is declared to const.
     fn is_const_target(&self, d: &Declarator) -> bool {
         d.ty.constant || self.is_const(&d.ty)
     }
@@ -203,7 +204,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A variable with its first value; one that nobody assigns is that value.
+    /// Binds a variable to its initial value, or to a local if it is assigned later.
     fn bind_variable(&mut self, d: &'m Declarator, tree: Tree) -> LowerResult<Binding> {
         let ty = tree.ty;
         let text = self.text(d.name);
@@ -226,7 +227,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// The components of a tree of constants.
+    /// Components of a tree of constants.
     fn constant_components(&self, tree: &Tree) -> Option<Vec<Value>> {
         if let Some(value) = self.w.fold(tree) {
             return Some(vec![value]);
@@ -286,7 +287,7 @@ impl<'m> Lowering<'m> {
         Ok(Binding::LocalArray(LocalArray { lvalue, name: d.name, sizes: sizes.into() }))
     }
 
-    /// `T v9 = v8; v9.y = v7;`, as our printer writes a whole with one part replaced.
+    /// `T v9 = v8; v9.y = v7;`: the CUDA printer's form of an insert.
     pub(super) fn printed_insert(&mut self, first: &'m Stmt, second: &'m Stmt) -> LowerResult<bool> {
         let (StmtKind::Declare(storage, all), StmtKind::Expr(assign)) = (&first.kind, &second.kind) else {
             return Ok(false);
@@ -315,7 +316,7 @@ impl<'m> Lowering<'m> {
         Ok(true)
     }
 
-    /// A statement of the IR that the span of the source stands for.
+    /// Emits an IR statement for a source span.
     pub(super) fn push_stmt(&mut self, stmt: IrStmt, span: SourceSpan) {
         self.set_source_line(span);
         self.w.stmt(stmt);

@@ -1,4 +1,5 @@
-//! Expressions: which kind each is, names, and operators. The kinds have files of their own beside this one.
+//! Expressions: dispatch by kind, names and operators. Assignments, conversions, members, calls and
+//! the rest have files of their own beside this one.
 
 use bornite_ir::{Op, Scalar, Value};
 
@@ -11,17 +12,17 @@ use crate::cuda::lex::Symbol;
 use crate::cuda::types::{CType, promoted};
 use crate::lower::Tree;
 
-/// Expressions that are looked at for one kernel, those of each turn of a loop that is written out.
+/// Maximum expressions lowered for one kernel, counting those of every unrolled iteration.
 const MAX_STEPS: usize = 1 << 20;
 
 impl<'m> Lowering<'m> {
-    /// The value of an expression.
+    /// Lowers an expression to its value.
     pub(super) fn rvalue(&mut self, expr: &'m Expr) -> LowerResult<Tree> {
         let operand = self.operand(expr)?;
         self.value_of(operand, expr.span)
     }
 
-    /// The tree with its value, by a statement if it needs one.
+    /// Emits a tree as a statement unless it is constant, and returns a tree of its value.
     pub(super) fn materialize(&mut self, tree: Tree) -> Tree {
         match self.w.fold(&tree) {
             Some(value) => Tree::constant(value),
@@ -29,10 +30,10 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// An expression as a bool.
+    /// Lowers an expression to a bool.
     pub(super) fn condition(&mut self, expr: &'m Expr) -> LowerResult<Tree> {
         let operand = self.operand(expr)?;
-        // A launch gives every pointer an array.
+        // Pointers are never null in a launch.
         if let Operand::Pointer(_) = operand {
             return Ok(Tree::int(Scalar::Bool, 1));
         }
@@ -127,7 +128,7 @@ impl<'m> Lowering<'m> {
         })
     }
 
-    /// Names that CUDA and the library give values.
+    /// Constants that CUDA and the C++ library define.
     pub(super) fn builtin_constant(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<Operand> {
         let float = |value: f64| Ok(Operand::Tree(Tree::constant(Value::from_f64(Scalar::F32, value))));
         let double = |value: f64| Ok(Operand::Tree(Tree::constant(Value::from_f64(Scalar::F64, value))));
@@ -171,7 +172,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A name in sight that differs in a letter or two.
+    /// Returns a name in scope that differs in a letter or two.
     pub(super) fn similar(&self, text: &str) -> Option<&'m str> {
         let names = self.scope[self.base..].iter().map(|(name, _)| self.text(*name));
         names
@@ -212,7 +213,7 @@ impl<'m> Lowering<'m> {
         }))
     }
 
-    /// What `&` gives.
+    /// Lowers `&operand`.
     pub(super) fn address(&mut self, operand: Operand, span: SourceSpan) -> LowerResult<Operand> {
         match operand {
             Operand::Lvalue(Lvalue {
@@ -276,7 +277,7 @@ impl<'m> Lowering<'m> {
             return Ok(Operand::Pointer(self.offset_by(pointer.clone(), by)));
         }
         let right = self.value_of(right, b.span)?;
-        // `0 - x` is how our printer negates what wraps; `x != 0` how it makes a bool.
+        // The CUDA printer negates wrapping integers as `0 - x` and converts to bool as `x != 0`.
         if let ExprKind::Number { value, .. } = a.kind
             && (op, value) == (Binary::Sub, Value::int(Scalar::I32, 0))
             && matches!(right.scalar(), Some(Scalar::U32 | Scalar::U64))
@@ -329,7 +330,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A comparison or difference of two pointers into one array.
+    /// Lowers a comparison or difference of two pointers into the same array.
     fn pointer_pair(&mut self, op: Binary, a: Pointer, b: Pointer, span: SourceSpan) -> LowerResult<Tree> {
         if a.pointee_type() != b.pointee_type() {
             let (a, b) = (self.type_name(a.pointee_type()), self.type_name(b.pointee_type()));
@@ -361,12 +362,12 @@ impl<'m> Lowering<'m> {
     }
 }
 
-/// A pointer compared with `nullptr`: a launch gives every pointer an array.
+/// A pointer compared with `nullptr`: pointers are never null in a launch.
 fn never_null(op: Binary) -> Operand {
     Operand::Tree(Tree::int(Scalar::Bool, (op == Binary::Ne) as i64))
 }
 
-/// Letters by which two names differ.
+/// Edit distance of two names.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! Elements by index: behind pointers, of local arrays, of tables of constants.
+//! Indexing: elements behind pointers, of local arrays and of constant arrays.
 
 use std::rc::Rc;
 
@@ -10,22 +10,22 @@ use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
 use crate::{ParamRef, SourceSpan};
 
-/// Entries of a table that is read at an index which varies.
+/// Maximum size of a constant array that is read at a non-constant index.
 const MAX_CHOICES: usize = 64;
 
-/// An index, or a number of elements that a pointer is moved by.
+/// An index, or the number of elements that a pointer moves by.
 pub(super) struct Index {
-    /// In the kernel's index type: the value of C++ modulo its width.
+    /// Value in the kernel's index type: the C++ value modulo its width.
     pub tree: Tree,
-    /// Values that C++ computes with, by the operand's own type.
+    /// Range of the C++ value, by the operand's own type.
     pub range: Range,
 }
 
-/// Number of 32-bit integers.
+/// 2³², the number of 32-bit integers.
 const WRAP: i128 = 1 << 32;
 
 impl<'m> Lowering<'m> {
-    /// An index in the kernel's index type.
+    /// Converts a value to the kernel's index type.
     pub(super) fn to_index(&mut self, tree: Tree, span: SourceSpan) -> LowerResult<Index> {
         let Some(scalar) = tree.scalar().filter(|scalar| !scalar.is_float()) else {
             let what = format!("an array index must be an integer, found '{}'", self.type_name(tree.ty));
@@ -33,7 +33,7 @@ impl<'m> Lowering<'m> {
         };
         let range = self.w.range(&tree).unwrap_or(Range::of_type(scalar));
         let tree = match tree.node {
-            // What an `int` was made of in a kernel of 64-bit indices.
+            // The value that an `int` was converted from in a kernel with 64-bit indices.
             Node::Cast(_, inner)
                 if inner.scalar() == Some(self.index_type)
                     && self.w.range(&inner).is_some_and(|range| range.fits(scalar)) =>
@@ -45,34 +45,35 @@ impl<'m> Lowering<'m> {
         Ok(Index { tree, range })
     }
 
-    /// Makes the kernel anew with 64-bit indices, if it has others. In text of our printer indices have their type already.
+    /// Requests another lowering with 64-bit indices if the kernel has 32-bit ones. Indices of a
+    /// printed text have their final type already.
     pub(super) fn require_wide_index(&mut self) {
         self.needs_wide_index |= self.index_type == Scalar::I32 && !self.request.round_trip;
     }
 
-    /// Widens the kernel's indices unless 32 bits find the same indices outside an extent. An index of C++ and the same
-    /// index modulo 2³² differ by a multiple of 2³², so none outside comes to lie inside if all are above `extent - 2³²`
-    /// and below 2³².
+    /// Requires 64-bit indices unless 32-bit ones detect the same out-of-bounds accesses. A C++
+    /// index and its value modulo 2³² differ by a multiple of 2³², so an index outside stays
+    /// outside if all are above `extent - 2³²` and below 2³².
     fn check_index(&mut self, range: Range, extent: i64) {
         if range.low < extent as i128 - WRAP || range.high >= WRAP {
             self.require_wide_index();
         }
     }
 
-    /// Widens the kernel's indices unless 32 bits hold all values of a range.
+    /// Requires 64-bit indices unless 32 bits hold every value of a range.
     pub(super) fn check_exact(&mut self, range: Range) {
         if !range.fits(Scalar::I32) {
             self.require_wide_index();
         }
     }
 
-    /// The length of a dimension of a view; the longest possible, if a call tells it.
+    /// Length of a dimension of a view; the maximum length if it is known only at launch.
     fn extent(&self, view: View, dimension: usize) -> i64 {
         let dim = self.w.b.kernel().view(view).dims.get(dimension);
         dim.and_then(|dim| dim.extent.known()).unwrap_or(i32::MAX as i64)
     }
 
-    /// The place that a pointer and an index give, or a pointer to a row.
+    /// Lowers indexing: to an element, or to a row of a multidimensional array.
     pub(super) fn index_into(&mut self, base: Operand, index: &'m Expr, span: SourceSpan) -> LowerResult<Operand> {
         match base {
             Operand::Pointer(pointer) if pointer.dims.is_some() => self.index_by_dims(pointer, index, span),
@@ -105,7 +106,7 @@ impl<'m> Lowering<'m> {
                 let tree = self.rvalue(index)?;
                 let size = local_array.sizes[at.len()];
                 let of = self.text(local_array.name);
-                // Of elements in memory, whoever reads the printed text checks it as it checks their indices.
+                // Printed text checks these indices like any other index of an element in memory.
                 let round_trip =
                     self.request.round_trip && matches!(local_array.lvalue.root, LvalueRoot::Element { .. });
                 at.push(match round_trip {
@@ -153,8 +154,8 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// An index of an array of known size: one that is known and outside is a mistake before any run, others are checked in a
-    /// run.
+    /// Checks an index into an array of known size: at compile time if it is constant, otherwise at
+    /// run time.
     fn checked_index(&mut self, index: Tree, size: u64, of: &str, span: SourceSpan) -> LowerResult<Tree> {
         let Index { tree: index, range } = self.to_index(index, span)?;
         self.check_index(range, size as i64);
@@ -172,7 +173,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Indices of several dimensions as one.
+    /// Flattens the indices of several dimensions into one.
     fn flatten_index(&self, at: &[Tree], sizes: &[u64]) -> Tree {
         let mut sum = at[0].clone();
         for (index, size) in at.iter().zip(sizes).skip(1) {
@@ -182,7 +183,7 @@ impl<'m> Lowering<'m> {
         sum
     }
 
-    /// An entry of a constant array: where the index is not known, by choices.
+    /// Lowers an element of a constant array; at a non-constant index, by a chain of selects.
     fn const_array_element(&mut self, table: &ConstArray, slot: Tree, span: SourceSpan) -> LowerResult<Tree> {
         let values = &table.values;
         if let Some(at) = self.w.fold(&slot) {
@@ -205,7 +206,7 @@ impl<'m> Lowering<'m> {
         Ok(value)
     }
 
-    /// A number of elements of several each.
+    /// Scales an index by the number of elements per item.
     fn scale_index(&self, by: Index, width: u64) -> Index {
         match width {
             1 => by,
@@ -216,7 +217,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// The pointer that many elements on.
+    /// Adds an index to a pointer.
     pub(super) fn offset_by(&mut self, mut pointer: Pointer, by: Index) -> Pointer {
         let Index { tree, range } = self.scale_index(by, pointer.width as u64);
         pointer.range = pointer.range.plus(range);
@@ -227,12 +228,12 @@ impl<'m> Lowering<'m> {
         pointer
     }
 
-    /// What a pointer points to.
+    /// Dereferences a pointer.
     pub(super) fn element(&mut self, pointer: Pointer) -> LowerResult<Operand> {
         let Pointer { view, prefix, rank, offset, range, ty, width, cast_type, constant, .. } = pointer;
         let mut at = prefix;
         let zero = Tree::int(self.index_type, 0);
-        // A pointer to a row stands for its first element.
+        // A pointer to a row points to its first element.
         while at.len() + 1 < rank {
             at.push(self.w.emit(&zero));
         }
@@ -247,14 +248,15 @@ impl<'m> Lowering<'m> {
         }))
     }
 
-    /// The name of the array in memory that a view is.
+    /// Name of the array behind a view.
     fn array_name(&self, view: View) -> String {
         let of = |given: &ParamRef| matches!(given, ParamRef::View(n) if View::Param(ParamId(*n)) == view);
         let name = self.params.iter().find(|(_, given)| of(given)).map(|(name, _)| name.as_str());
         name.or(self.shared_array_name(view)).unwrap_or_default().to_owned()
     }
 
-    /// An index of a view with gaps or several dimensions, written as our printer writes it: `i * 12 + j * n + k`.
+    /// Lowers an index into a strided or multidimensional view in the CUDA printer's form: `i * 12
+    /// + j * n + k`.
     fn index_by_dims(&mut self, pointer: Pointer, index: &'m Expr, span: SourceSpan) -> LowerResult<Operand> {
         let dims = pointer.dims.clone().unwrap_or_default();
         let steps: Vec<&Dim> = dims.iter().filter(|dim| dim.stride != Extent::Const(0)).collect();

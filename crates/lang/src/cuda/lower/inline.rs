@@ -1,4 +1,4 @@
-//! Functions that touch memory or other threads: written out where they are called.
+//! Inlining of functions that access memory or synchronize threads.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::cuda::types::CType;
 use crate::lower::Tree;
 
 impl<'m> Lowering<'m> {
-    /// A function written out where it is called.
+    /// Inlines a call.
     pub(super) fn inline_call(
         &mut self,
         n: usize,
@@ -104,7 +104,7 @@ impl<'m> Lowering<'m> {
                     return self.same_pointer(arg);
                 }
                 let offset = pointer.offset.clone().map(|offset| self.materialize(offset));
-                // A parameter that is a pointer by its template's argument is const as that is.
+                // A parameter whose type is a deduced pointer is const if the argument is.
                 let constant =
                     if param.ty.pointers == 0 && param.sizes.is_empty() { pointer.constant } else { param.ty.constant };
                 let pointer = Pointer { offset, ..pointer }.declared(constant);
@@ -132,7 +132,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A pointer that a function changes by reference: the caller's own.
+    /// Binds a reference-to-pointer parameter to the caller's pointer variable.
     fn same_pointer(&mut self, arg: &'m Expr) -> LowerResult<Binding> {
         if let ExprKind::Name(name) = arg.kind
             && let Some(binding @ Binding::MovingPointer(..)) = self.lookup(name)
@@ -143,7 +143,7 @@ impl<'m> Lowering<'m> {
         self.unsupported(arg.span, what, "pass a variable: 'int* p = x; f(p);'")
     }
 
-    /// The body of a function that is written out, and its value.
+    /// Lowers the body of an inlined function and returns its value.
     fn inlined_body(&mut self, n: usize, bound: &[BoundArg], result: CType) -> LowerResult<Operand> {
         let function = &self.m.file.functions[n];
         let result = match result {
@@ -157,7 +157,7 @@ impl<'m> Lowering<'m> {
             Some((Stmt { kind: StmtKind::Return(value), .. }, before)) => (value.as_ref(), before),
             _ => (None, &function.body[..]),
         };
-        // It ends where its text ends: no way out is needed.
+        // No early return: no surrounding loop is needed.
         if !scan::returns(before) {
             self.inlines.push(Inline {
                 function: n,

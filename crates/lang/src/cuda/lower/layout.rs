@@ -1,5 +1,6 @@
-//! Alignment of struct fields, as in CUDA C++: builtin vectors of 2 and 4 are aligned to their size, `alignas` raises an alignment.
-//! `#pragma pack`, which lowers it, is not supported where it makes a difference.
+//! Alignment of struct fields, as in CUDA C++: builtin vectors of 2 and 4 are aligned to their
+//! size, and `alignas` raises an alignment. `#pragma pack`, which lowers it, is not supported where
+//! it makes a difference.
 
 use bornite_ir::{Field, MAX_ALIGN, Type};
 
@@ -7,7 +8,8 @@ use super::{LowerResult, Lowering};
 use crate::cuda::ast::{Expr, StructItem};
 
 impl<'m> Lowering<'m> {
-    /// The fields of a struct with the alignment that C++ gives them. That of the struct is its first field's: it starts there.
+    /// Returns the fields of a struct with their C++ alignment. The alignment of the struct is put
+    /// on its first field, where it starts.
     pub(super) fn aligned(&mut self, item: &'m StructItem, fields: Vec<(String, Type)>) -> LowerResult<Vec<Field>> {
         let mut aligned: Vec<Field> = vec![];
         let mut most = 1;
@@ -33,7 +35,7 @@ impl<'m> Lowering<'m> {
         Ok(aligned)
     }
 
-    /// The alignment that CUDA gives a vector type beyond that of its elements; 1 if none.
+    /// Alignment that CUDA gives a vector type beyond that of its elements; 1 if none.
     fn vector_align(&self, ty: Type) -> u32 {
         match ty {
             Type::Vector(scalar, n @ (2 | 4)) if !self.m.file.unaligned_vectors.contains(&ty) => {
@@ -43,7 +45,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// An alignment that the source specifies, of something whose alignment is `natural` without it.
+    /// Evaluates an alignment specified in the source; `natural` is the alignment without it.
     fn specified(&mut self, align: &'m Expr, natural: u32) -> LowerResult<u32> {
         let bytes = self.constant_int(align, "an alignment")?;
         match u32::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two()) {

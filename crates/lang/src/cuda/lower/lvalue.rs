@@ -1,4 +1,5 @@
-//! Places that are read and written: elements behind pointers, variables, their fields, components and slots.
+//! Lvalues: elements behind pointers, variables, and their fields, components and array elements.
+//! Reads and writes them.
 
 use std::rc::Rc;
 
@@ -9,37 +10,39 @@ use crate::SourceSpan;
 use crate::cuda::lex::Symbol;
 use crate::lower::{Node, Tree};
 
-/// A place in memory: a view, indices of its leading dimensions, and how far from there.
+/// A pointer into memory: a view, indices of its leading dimensions, and an offset in the last one.
 #[derive(Clone)]
 pub struct Pointer {
     pub view: View,
-    /// Indices of dimensions before the last.
+    /// Indices of the dimensions before the last.
     pub prefix: Vec<ExprId>,
-    /// Dimensions of the view.
+    /// Number of dimensions of the view.
     pub rank: usize,
-    /// Elements of the view from there, in the kernel's index type: modulo its width, what C++ computes in 64 bits.
+    /// Offset in elements of the view, in the kernel's index type: the 64-bit C++ value modulo its
+    /// width.
     pub offset: Option<Tree>,
-    /// Values of the offset as C++ computes it.
+    /// Range of the C++ value of the offset.
     pub range: Range,
-    /// What it points to in memory.
+    /// Type of the pointee in memory.
     pub ty: Type,
-    /// The type of the same width that a cast makes of it.
+    /// Type of the same width that the pointer was cast to.
     pub cast_type: Option<Scalar>,
-    /// 1, or how many elements of the view one of `ty` is.
+    /// Number of elements of the view that one `ty` spans.
     pub width: u8,
-    /// Dimensions of a view that is not one row of elements: then an index must be written by them.
+    /// Dimensions of a view that is not contiguous and one-dimensional: indices must then follow
+    /// these dimensions.
     pub dims: Option<Rc<[Dim]>>,
-    /// Whether it is one element that is called by its name, not an array.
+    /// True for a single variable in memory, which is accessed by name, not by index.
     pub single: bool,
-    /// Sizes of an array of several dimensions that is one row in memory.
+    /// Sizes of a multidimensional array that is one-dimensional in memory.
     pub sizes: Rc<[u64]>,
-    /// Whether the source calls what it points to const.
+    /// True if the pointee is const in the source.
     pub constant: bool,
 }
 
 impl Pointer {
     pub fn to_view(view: View, ty: Type, rank: usize, single: bool, sizes: &[u64]) -> Pointer {
-        // An array of the file has one dimension in memory, whatever it is called by.
+        // Global arrays are one-dimensional in memory, whatever their declared shape.
         let flat = matches!(view, View::Param(_));
         Pointer {
             view,
@@ -57,35 +60,35 @@ impl Pointer {
         }
     }
 
-    /// The same pointer as a declaration calls it: a row is one to its first element.
+    /// The pointer as a declaration sees it: a row decays to a pointer to its first element.
     pub fn declared(self, constant: bool) -> Pointer {
         let sizes = if self.sizes.len() == 1 { [].into() } else { self.sizes };
         Pointer { sizes, constant, ..self }
     }
 
-    /// Whether it is an array of several dimensions, not an element of it.
+    /// Returns true for a multidimensional array, as opposed to an element of it.
     pub fn has_rows(&self) -> bool {
         self.prefix.len() + 1 < self.rank || self.sizes.len() > 1
     }
 
-    /// What it is a pointer to, by its type.
+    /// Type that the pointer points to, after casts.
     pub fn pointee_type(&self) -> Type {
         self.cast_type.map_or(self.ty, Into::into)
     }
 }
 
-/// What holds a value.
+/// An lvalue: a root and a path of projections into it.
 #[derive(Clone)]
 pub struct Lvalue {
     pub root: LvalueRoot,
     pub path: Vec<Projection>,
     pub ty: Type,
-    /// Whether the source calls it const.
+    /// True if it is const in the source.
     pub constant: bool,
 }
 
 impl Lvalue {
-    /// A const variable: a value with an address.
+    /// A const variable: a value whose address can be taken.
     pub fn of_value(tree: Tree) -> Lvalue {
         Lvalue { ty: tree.ty, root: LvalueRoot::Value(tree), path: vec![], constant: true }
     }
@@ -96,23 +99,23 @@ pub enum LvalueRoot {
     Element {
         view: View,
         at: Vec<ExprId>,
-        /// Values of the last index as C++ computes it.
+        /// Range of the C++ value of the last index.
         range: Range,
         width: u8,
         element: Type,
     },
     Local(LocalId, Type),
-    /// A value that is nowhere: it can be read only.
+    /// A temporary value: read-only.
     Value(Tree),
 }
 
 #[derive(Clone)]
 pub enum Projection {
-    /// A component or field.
+    /// A component of a vector or a field of a struct.
     Field(u32),
-    /// A slot of a local array.
+    /// An element of a local array at a non-constant index.
     DynamicIndex(Tree, Type),
-    /// The same bits as another type.
+    /// The bits reinterpreted as another type.
     Reinterpret(Scalar),
 }
 
@@ -122,40 +125,40 @@ impl Projection {
     }
 }
 
-/// An array of a thread's own: a variable, or a field of one.
+/// A local array: a variable, or a field of one.
 #[derive(Clone)]
 pub struct LocalArray {
-    /// What holds all of it: a vector or matrix.
+    /// The vector or matrix that holds the elements.
     pub lvalue: Lvalue,
     pub name: Symbol,
     pub sizes: Rc<[u64]>,
 }
 
-/// Constants in an array.
+/// An array of constants.
 pub struct ConstArray {
     pub name: Symbol,
     pub values: Vec<Value>,
     pub sizes: Vec<u64>,
 }
 
-/// What an expression stands for.
+/// Result of lowering an expression.
 pub enum Operand {
     Void,
     Tree(Tree),
     Lvalue(Lvalue),
     Pointer(Pointer),
-    /// A pointer to one variable.
+    /// A pointer to a single variable.
     Address(Lvalue),
     /// `nullptr`.
     Null,
-    /// A local array with sizes left.
+    /// A local array with the indices applied so far.
     LocalArray(LocalArray, Vec<Tree>),
-    /// A constant array with sizes left.
+    /// A constant array with the indices applied so far.
     ConstArray(Rc<ConstArray>, Vec<Tree>),
 }
 
 impl<'m> Lowering<'m> {
-    /// The value of an operand.
+    /// Converts an operand to its value.
     pub(super) fn value_of(&mut self, operand: Operand, span: SourceSpan) -> LowerResult<Tree> {
         match operand {
             Operand::Tree(tree) => Ok(tree),
@@ -205,7 +208,7 @@ impl<'m> Lowering<'m> {
         Ok(tree)
     }
 
-    /// A step into a value.
+    /// Applies a projection to a value.
     fn project(&mut self, whole: Tree, step: &Projection, span: SourceSpan) -> LowerResult<Tree> {
         match step {
             Projection::Field(at) => {
@@ -233,7 +236,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// The number of a slot that is known; outside the array it is a mistake.
+    /// Returns the value of a constant index; reports one that is out of bounds.
     fn constant_index(&mut self, index: &Tree, count: i64, span: SourceSpan) -> LowerResult<Option<i64>> {
         match self.w.fold(index).map(Value::as_i64) {
             Some(at) if (0..count).contains(&at) => Ok(Some(at)),
@@ -295,7 +298,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Refuses to write what the source calls const.
+    /// Rejects writes to const lvalues.
     pub(super) fn check_assignable(&mut self, lvalue: &Lvalue, span: SourceSpan) -> LowerResult {
         if let LvalueRoot::Element { view, .. } = lvalue.root {
             self.check_writable(view, span)?;
@@ -308,7 +311,7 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// Refuses to write elements that are const.
+    /// Rejects writes to views of const elements.
     pub(super) fn check_writable(&mut self, view: View, span: SourceSpan) -> LowerResult {
         match self.read_only.iter().find(|(found, _)| *found == view) {
             Some((_, name)) => {
@@ -319,7 +322,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A whole with one part, some steps inside it, replaced.
+    /// Returns `whole` with the part that a path selects replaced by `value`.
     fn replace_part(&mut self, whole: Tree, path: &[Projection], value: Tree, span: SourceSpan) -> LowerResult<Tree> {
         let Some((step, rest)) = path.split_first() else { return Ok(value) };
         let whole = Tree::emitted(self.w.emit(&whole), whole.ty);
@@ -353,7 +356,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A pointer variable that is moved: its offset is a variable of 64 bits.
+    /// Binds a pointer variable that is reassigned: its offset becomes a 64-bit local.
     pub(super) fn bind_moving_pointer(&mut self, name: &str, pointer: Pointer) -> Binding {
         self.require_wide_index();
         let zero = Tree::int(self.index_type, 0);

@@ -1,4 +1,5 @@
-//! Functions of CUDA that are a few operations each: integers by bits and halves, floats by way of doubles.
+//! CUDA functions that take several ops each: integer functions by bits and halves, float functions
+//! in double.
 
 use bornite_ir::{Op, Scalar, Value};
 
@@ -6,7 +7,7 @@ use super::{LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::lower::Tree;
 
-/// How many numbers each takes.
+/// Functions lowered to several ops, with their argument counts.
 pub const COMPOSITE_FUNCTIONS: &[(&str, usize)] = &[
     ("__brev", 1),
     ("__brevll", 1),
@@ -49,7 +50,7 @@ fn float(scalar: Scalar, value: f64) -> Tree {
 }
 
 impl<'m> Lowering<'m> {
-    /// One of [`COMPOSITE_FUNCTIONS`], with as many numbers.
+    /// Lowers one of [`COMPOSITE_FUNCTIONS`].
     pub(super) fn composite_function(&mut self, name: &str, trees: Vec<Tree>, span: SourceSpan) -> LowerResult<Tree> {
         let all = |lower: &mut Self, scalar: Scalar| -> Vec<Tree> {
             let convert_scalar: Vec<Tree> =
@@ -77,7 +78,7 @@ impl<'m> Lowering<'m> {
                 let signed = all(self, Scalar::I64);
                 let [a, b] = [0, 1].map(|n| signed[n].clone());
                 let high = self.mul_high(a.clone().cast(Scalar::U64), b.clone().cast(Scalar::U64));
-                // What a negative factor counts too much as an unsigned one.
+                // Corrects the unsigned product for negative factors.
                 let zero = || Tree::int(Scalar::I64, 0);
                 let over = |x: &Tree, y: &Tree| Tree::select(op(Op::Lt, [x.clone(), zero()]), y.clone(), zero());
                 op(Op::Sub, [op(Op::Sub, [high.cast(Scalar::I64), over(&a, &b)]), over(&b, &a)])
@@ -142,13 +143,13 @@ impl<'m> Lowering<'m> {
         })
     }
 
-    /// The bits of a word from the last to the first.
+    /// Reverses the bits of a word.
     fn reverse_bits(&mut self, mut x: Tree, scalar: Scalar) -> Tree {
         let bits = scalar.bytes() as u32 * 8;
         let all = u64::MAX >> (64 - bits);
         let mut half = bits / 2;
         while half > 0 {
-            // Every other group of so many bits.
+            // Selects every other group of `half` bits.
             let mask = all / ((1u64 << half) + 1);
             let number = |value: u64| Tree::constant(Value::from_bits(scalar, value));
             x = self.materialize(x);
@@ -160,7 +161,7 @@ impl<'m> Lowering<'m> {
         x
     }
 
-    /// The upper 64 bits of a product of two words, by products of their halves.
+    /// Upper 64 bits of a 128-bit product, from products of the halves.
     fn mul_high(&mut self, a: Tree, b: Tree) -> Tree {
         let int = |value: i64| Tree::int(Scalar::U64, value);
         let mut low = |x: &Tree| self.materialize(op(Op::And, [x.clone(), int(0xffff_ffff)]));
@@ -175,7 +176,7 @@ impl<'m> Lowering<'m> {
         op(Op::Add, [upper, op(Op::Shr, [other, int(32)])])
     }
 
-    /// Four of the eight bytes of two words, by the numbers in a third.
+    /// `__byte_perm`: selects four of the eight bytes of two words.
     fn byte_perm(&mut self, trees: Vec<Tree>) -> Tree {
         let int = |value: i64| Tree::int(Scalar::U64, value);
         let wide: Vec<Tree> = trees.into_iter().map(|tree| tree.cast(Scalar::U64)).collect();
@@ -191,23 +192,24 @@ impl<'m> Lowering<'m> {
         all.unwrap_or(int(0)).cast(Scalar::U32)
     }
 
-    /// A float times a power of two, rounded once: the product is exact in double.
+    /// `ldexp`: multiplies a float by a power of two with one rounding, since the product is exact
+    /// in double.
     fn scale_by_power_of_two(&mut self, trees: &[Tree]) -> Tree {
         let x = self.convert_scalar(trees[0].clone(), Scalar::F64);
         let n = self.convert_scalar(trees[1].clone(), Scalar::I32);
-        // Beyond these the result is 0 or infinite anyway.
+        // Beyond these limits the result is 0 or infinite anyway.
         let int = |value: i64| Tree::int(Scalar::I32, value);
         let n = op(Op::Max, [op(Op::Min, [n, int(300)]), int(-300)]);
         let bits = op(Op::Shl, [op(Op::Add, [n, int(1023)]).cast(Scalar::I64), Tree::int(Scalar::I64, 52)]);
         op(Op::Mul, [x, bits.bitcast(Scalar::F64)]).cast(Scalar::F32)
     }
 
-    /// The float beside the first, on the way to the second.
+    /// `nextafter`: the adjacent float in the direction of the second argument.
     fn next_after(&mut self, xy: Vec<Tree>) -> Tree {
         let (x, y) = (xy[0].clone(), xy[1].clone());
         let zero = || float(Scalar::F32, 0.0);
         let int = |value: i64| Tree::int(Scalar::I32, value);
-        // Away from 0 the bits count up, towards it down.
+        // Away from 0 the bits count up, towards 0 down.
         let up = op(Op::Lt, [x.clone(), y.clone()]);
         let away = op(Op::Eq, [up, op(Op::Gt, [x.clone(), zero()])]);
         let step = Tree::select(away, int(1), int(-1));
@@ -219,7 +221,7 @@ impl<'m> Lowering<'m> {
         Tree::select(numbers, from, op(Op::Add, [x, y]))
     }
 
-    /// The sine or cosine of a number of half turns: what is left of them is exact, so whole ones give 0 or 1.
+    /// `sinpi` and `cospi`. The argument reduction is exact, so integers give exactly 0 or ±1.
     pub(super) fn sin_cos_pi(&mut self, x: Tree, cosine: bool) -> Tree {
         let number = |value: f64| float(Scalar::F64, value);
         let x = self.materialize(x.cast(Scalar::F64));

@@ -1,4 +1,4 @@
-//! Members: fields, components, places in the grid; and what pointers point to.
+//! Members: fields, vector components, `threadIdx.x` and similar; and dereferencing.
 
 use bornite_ir::{Axis, Builtin, Scalar, Type};
 
@@ -10,7 +10,7 @@ use crate::cuda::lex::Symbol;
 use crate::lower::{Node, Tree};
 
 impl<'m> Lowering<'m> {
-    /// What a pointer points to.
+    /// Dereferences a pointer operand.
     pub(super) fn pointee(&mut self, pointer: Operand, span: SourceSpan) -> LowerResult<Lvalue> {
         match pointer {
             Operand::Pointer(pointer) => match self.element(pointer)? {
@@ -18,7 +18,7 @@ impl<'m> Lowering<'m> {
                 _ => Err(Failed),
             },
             Operand::Address(lvalue) => Ok(lvalue),
-            // An array is a pointer to its first entry.
+            // An array decays to a pointer to its first element.
             Operand::LocalArray(LocalArray { lvalue, sizes, .. }, at) if at.is_empty() && sizes.len() == 1 => {
                 let scalar = lvalue.ty.element().unwrap_or(Scalar::I32);
                 let mut path = lvalue.path.clone();
@@ -57,7 +57,7 @@ impl<'m> Lowering<'m> {
                 return self.unsupported(span, format!("'{text}' in this function"), "");
             }
             let value = Tree::of(Node::Builtin(builtin), self.index_type);
-            // The size of a launch is known.
+            // Sizes of the launch are constants.
             let size = match builtin {
                 Builtin::BlockSize(axis) => Some(self.request.block[axis as usize]),
                 Builtin::GridSize(axis) => Some(self.request.grid[axis as usize]),
@@ -83,10 +83,10 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A field or component of a place.
+    /// Selects a field or component of an lvalue.
     pub(super) fn member_of(&mut self, lvalue: Lvalue, member: Symbol, span: SourceSpan) -> LowerResult<Operand> {
         let text = self.text(member);
-        // What our printer calls the numbers of large vectors and of matrices.
+        // The CUDA printer's names for the components of large vectors and of matrices.
         match (lvalue.ty, text) {
             (Type::Vector(_, n), "v") if n > 4 => {
                 return Ok(Operand::LocalArray(as_local_array(lvalue, member), vec![]));
@@ -116,12 +116,12 @@ impl<'m> Lowering<'m> {
         Ok(if array { Operand::LocalArray(as_local_array(lvalue, member), vec![]) } else { Operand::Lvalue(lvalue) })
     }
 
-    /// A field as the source declares it.
+    /// Declaration of a struct field.
     fn declared_field(&self, ty: Type, member: Symbol) -> Option<&'m Declarator> {
         self.declared_fields(ty).iter().find(|field| field.name == member)
     }
 
-    /// A const member of a struct, or of a struct in it.
+    /// Returns a const member of a struct or of a nested struct.
     pub(super) fn const_member(&self, ty: Type) -> Option<&'m Declarator> {
         let fields = self.declared_fields(ty).iter().enumerate();
         let mut found = fields.map(|(n, field)| match self.is_const(&field.ty) {
@@ -131,14 +131,14 @@ impl<'m> Lowering<'m> {
         found.find_map(|field| field)
     }
 
-    /// The fields of a struct as the source declares them.
+    /// Declarations of a struct's fields.
     pub(super) fn declared_fields(&self, ty: Type) -> &'m [Declarator] {
         let item = self.structs.iter().find(|(_, _, found)| *found == ty).map(|(item, ..)| *item);
         item.map_or(&[][..], |item| &self.m.file.structs[item].fields)
     }
 }
 
-/// A vector or matrix as the array that it is declared as.
+/// Converts a vector or matrix lvalue to the local array that it is declared as.
 fn as_local_array(lvalue: Lvalue, name: Symbol) -> LocalArray {
     let sizes = match lvalue.ty {
         Type::Matrix(_, rows, columns) => vec![rows as u64, columns as u64],

@@ -1,18 +1,19 @@
-//! Meaning: one kernel of a file, for one launch, as kernel IR.
+//! Lowers one kernel of a file, for one launch, to kernel IR.
 //!
-//! Names are resolved, types and templates worked out, and statements written in one walk over the syntax. Functions of
-//! values become functions of the IR; those that touch memory or other threads are written out where they are called.
+//! One walk over the syntax resolves names, types and templates and emits statements. Pure functions
+//! become IR functions; functions that access memory or synchronize threads are inlined.
 //!
 //! | to see | look in |
 //! |---|---|
-//! | what a name stands for | [`Binding`], `names.rs` |
-//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `fill.rs` |
-//! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `make.rs`, `member.rs` |
-//! | functions of CUDA and of our printer | `op_table.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `atomic.rs`, `round_trip.rs` |
-//! | functions of the file, templates | `call.rs`, `overload.rs`, `inline_call.rs`, `template.rs` |
-//! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs` |
-//! | how structs lie in memory | `layout.rs` |
-//! | what is looked up in syntax before it is lowered | `scan.rs` |
+//! | names | [`Binding`], `names.rs` |
+//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs` |
+//! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
+//! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `atomic.rs` |
+//! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
+//! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
+//! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs` |
+//! | memory layout of structs | `layout.rs` |
+//! | queries on syntax | `scan.rs` |
 
 mod array_init;
 mod assign;
@@ -59,55 +60,55 @@ use crate::{LaunchRequest, Lowered, ParamRef, SourceSpan};
 use lvalue::{ConstArray, LocalArray, Lvalue, Pointer};
 pub(super) use scan::pure_functions;
 
-/// What is wrong is in the lowering already.
+/// Marker of a failed lowering; its error is in [`Lowering::errors`].
 pub struct Failed;
 
 pub type LowerResult<T = ()> = Result<T, Failed>;
 
-/// Mistakes after which the rest of a kernel is not looked at.
+/// Errors after which the rest of a kernel is skipped.
 const MAX_ERRORS: usize = 20;
 
-/// An argument that a template was given.
+/// A template argument after evaluation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BoundArg {
     Type(CType),
     Value(Value),
 }
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Clone)]
 enum Binding {
-    /// A value that does not change.
+    /// A value that is never reassigned.
     Value(Tree),
-    /// A variable.
+    /// A mutable variable.
     Local(LocalId, Type),
-    /// An array of a thread's own.
+    /// A local array.
     LocalArray(LocalArray),
-    /// Constants in an array.
+    /// A constant array.
     ConstArray(Rc<ConstArray>),
-    /// A pointer that does not change, or an array in memory.
+    /// A pointer that is never reassigned, or an array in memory.
     Pointer(Pointer),
-    /// A pointer whose place changes.
+    /// A pointer that is reassigned; its offset is a local.
     MovingPointer(Pointer, LocalId),
-    /// Another name of a place.
+    /// A reference to an lvalue.
     Lvalue(Lvalue),
-    /// A pointer to one variable.
+    /// A pointer to a single variable.
     Address(Lvalue),
     Type(CType),
-    /// Something that could not be declared; it was reported there.
+    /// A failed declaration, already reported.
     Poison,
 }
 
-/// What a `break`, `continue` or `return` may have to leave.
+/// An enclosing construct that `break`, `continue` or `return` may leave.
 struct ControlScope<'m> {
     kind: ScopeKind,
-    /// What a `continue` does before the next turn.
+    /// Step expression, which `continue` evaluates before the next iteration.
     step: Option<&'m Expr>,
-    /// What a `continue` of `do … while` asks.
+    /// Condition of `do … while`, which `continue` evaluates.
     check: Option<&'m Expr>,
-    /// Set where a `continue` of a loop around left this switch.
+    /// Flag set where a `continue` of an enclosing loop left this switch.
     continued: Option<LocalId>,
-    /// Whether a `return` of the function being written out left it.
+    /// True if a `return` of the inlined function leaves it.
     returned: bool,
 }
 
@@ -115,26 +116,26 @@ struct ControlScope<'m> {
 enum ScopeKind {
     Loop,
     Switch,
-    /// A function that is written out: a loop that runs once.
+    /// An inlined function: a loop that runs once.
     InlinedCall,
 }
 
-/// A function that is being written out.
+/// A function being inlined.
 struct Inline {
     function: usize,
     bound: Vec<BoundArg>,
     result: Option<(LocalId, Type)>,
-    /// Contexts around it.
+    /// Number of control scopes around the call.
     control_scopes: usize,
-    /// Set where a `return` leaves loops within it.
+    /// Flag set where a `return` leaves loops inside the function.
     left: Option<LocalId>,
 }
 
-/// Whose code is being written.
+/// Code being emitted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CodeKind {
     Kernel,
-    /// A function of the IR, and what it returns.
+    /// An IR function with this return type.
     Function(Type),
 }
 
@@ -143,59 +144,59 @@ pub(super) struct Lowering<'m> {
     request: &'m LaunchRequest,
     w: Writer,
     index_type: Scalar,
-    /// An index of 64 bits was met in a kernel of 32-bit indices.
+    /// True if a 64-bit index occurred in a kernel with 32-bit indices.
     pub needs_wide_index: bool,
     pub errors: Vec<Diagnostic>,
     scope: Vec<(Symbol, Binding)>,
-    /// Where the names of the function being lowered begin.
+    /// Start of the current function's names in `scope`.
     base: usize,
-    /// Names that the function being lowered assigns.
+    /// Names that the current function assigns.
     assigned: Rc<HashSet<Symbol>>,
     control_scopes: Vec<ControlScope<'m>>,
     inlines: Vec<Inline>,
     code: CodeKind,
-    /// Loops around, in the code being written.
+    /// Number of enclosing loops in the code being emitted.
     loops: usize,
-    /// Structs in use: item of the file, template arguments, and type.
+    /// Instantiated structs: item of the file, template arguments, IR type.
     structs: Vec<(usize, Vec<BoundArg>, Type)>,
-    /// Functions in use: item of the file, template arguments, function.
+    /// Instantiated functions: item of the file, template arguments, IR function.
     functions: Vec<(usize, Vec<BoundArg>, FunctionId)>,
-    /// Functions whose instance is being made, and structs.
+    /// Functions and structs being instantiated, to detect recursion.
     instantiating: Vec<(usize, Vec<BoundArg>)>,
     instantiating_structs: Vec<usize>,
-    /// A plain read that an update by compare-and-swap begins with, by its span.
+    /// Span of the initial read of a compare-and-swap loop (`cas_loop.rs`).
     cas_initial_read: Option<SourceSpan>,
     shared: Vec<shared::SharedArray<'m>>,
-    /// Dynamic shared memory, if it is in use.
+    /// Dynamic shared memory, if it is used.
     dynamic_shared: Option<Pointer>,
     shared_names: Vec<String>,
-    /// Arrays of the file in use.
+    /// Global arrays and constants in use.
     globals: Vec<(Symbol, Binding)>,
     views: u32,
-    /// Views whose components are read alone; those that turn out to be written so; those of which a part was read by way of the
-    /// whole.
+    /// Views whose components are read one by one; views whose components turn out to be written
+    /// one by one; views of which a component was read by loading the whole element.
     component_views: &'m [View],
     component_writes: Vec<View>,
     whole_reads: Vec<View>,
-    /// Arrays of const elements, by name.
+    /// Views of const elements, with their names.
     read_only: Vec<(View, String)>,
-    /// Expressions looked at, and aliases within one another: neither goes on without end.
+    /// Expressions lowered so far and nesting of type aliases; both are limited.
     steps: usize,
     alias_depth: usize,
-    /// Variables of the code being written, counted.
+    /// Number of locals in the code being emitted.
     locals: u32,
-    /// Numbers that the source gives expressions.
+    /// Expression numbers that a printed text specifies: `v7` is expression 7.
     expr_numbers: HashMap<ExprId, u32>,
     function_expr_numbers: Vec<HashMap<ExprId, u32>>,
     params: Vec<(String, ParamRef)>,
 }
 
-/// Why a kernel was not made.
+/// Reason why lowering failed or must be repeated.
 pub(super) enum LowerError {
     Invalid(Vec<Diagnostic>),
-    /// An index of 64 bits was met on the way.
+    /// 64-bit indices are needed.
     NeedsWideIndex(Vec<Diagnostic>),
-    /// Components of these views are written alone, so they must be read alone too.
+    /// Components of these views are written one by one, so they must be read one by one too.
     NeedsComponentAccess(Vec<View>),
 }
 
@@ -244,7 +245,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// The kernel; or why there is none.
+    /// Lowers the kernel.
     pub fn kernel(
         mut self,
         function: &'m Function,
@@ -317,12 +318,12 @@ impl<'m> Lowering<'m> {
         Err(Failed)
     }
 
-    /// A construct that the subset leaves out.
+    /// Reports an unsupported construct.
     fn unsupported<T>(&mut self, span: SourceSpan, construct: impl std::fmt::Display, hint: &str) -> LowerResult<T> {
         self.fail(span, format!("{construct} is not supported"), "not in the subset", hint)
     }
 
-    /// What may fail without being a mistake.
+    /// Runs something that may fail, and discards its errors.
     fn attempt<T>(&mut self, make: impl FnOnce(&mut Self) -> LowerResult<T>) -> Option<T> {
         let errors = self.errors.len();
         let made = make(self).ok();
@@ -330,7 +331,7 @@ impl<'m> Lowering<'m> {
         made
     }
 
-    /// What follows is written for that part of the source.
+    /// Attributes the statements that follow to the source line of `span`.
     fn set_source_line(&mut self, span: SourceSpan) {
         self.w.b.source_line(self.m.source.line(span.start));
     }
@@ -343,14 +344,14 @@ impl<'m> Lowering<'m> {
         let number = self.locals;
         self.locals += 1;
         let name = match name.rsplit_once('_') {
-            // Our printer adds the variable's number.
+            // The CUDA printer appends the local's number.
             Some((name, n)) if self.request.round_trip && n.parse() == Ok(number) => name,
             _ => name,
         };
         self.w.b.local_of(name, ty, init)
     }
 
-    /// Zeros for every component.
+    /// Zeros for all components.
     fn zeros(&self, ty: Type) -> Vec<Value> {
         ty.components(self.w.b.structs()).into_iter().map(|scalar| Value::int(scalar, 0)).collect()
     }

@@ -1,4 +1,4 @@
-//! What names stand for: variables, constants and arrays of the file, types, structs, template parameters.
+//! Name resolution: variables, global constants and arrays, types, structs, template parameters.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::cuda::lex::Symbol;
 use crate::cuda::types::{CType, builtin_type};
 use crate::{ParamRef, SourceSpan};
 
-/// The name that our printer made another of; the name itself in other texts.
+/// Undoes the CUDA printer's renaming (a trailing `_`) if `round_trip`.
 pub fn unmangled(name: &str, round_trip: bool, taken: impl Fn(&str) -> bool) -> String {
     match name.strip_suffix('_') {
         Some(short) if round_trip && !short.is_empty() && !taken(short) => short.into(),
@@ -25,7 +25,7 @@ impl<'m> Lowering<'m> {
         self.scope[self.base..].iter().rev().find(|(found, _)| *found == name).map(|(_, binding)| binding.clone())
     }
 
-    /// What a name of the file stands for.
+    /// Resolves a global name.
     pub(super) fn global(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<Option<Binding>> {
         if let Some((_, binding)) = self.globals.iter().find(|(found, _)| *found == name) {
             return Ok(Some(binding.clone()));
@@ -34,7 +34,7 @@ impl<'m> Lowering<'m> {
         let Some((storage, declared)) = m.file.globals.iter().find(|(_, found)| found.name == name) else {
             return Ok(None);
         };
-        // Against constants that name themselves.
+        // Guards against constants that refer to themselves.
         self.globals.push((name, Binding::Poison));
         let at = self.globals.len() - 1;
         let binding = self.in_file_scope(&[], &[], |lower| lower.declare_global(declared, *storage, span))?;
@@ -76,7 +76,7 @@ impl<'m> Lowering<'m> {
         Ok(Binding::ConstArray(Rc::new(ConstArray { name: d.name, values, sizes })))
     }
 
-    /// Memory that lives beside the kernel: its caller fills it.
+    /// Declares `__device__` or `__constant__` memory as a parameter that the caller fills.
     fn device_memory(&mut self, d: &'m Declarator, ty: Type, constant: bool) -> LowerResult<Binding> {
         let sizes = self.sizes(d, i64::MAX as u64)?;
         if let Some(init) = &d.init {
@@ -107,7 +107,7 @@ impl<'m> Lowering<'m> {
         Ok(Binding::Pointer(Pointer { constant, ..pointer }))
     }
 
-    /// The value of an integer that must be known.
+    /// Evaluates a constant integer expression; `what` names it in the error.
     pub(super) fn constant_int(&mut self, expr: &'m Expr, what: &str) -> LowerResult<i64> {
         let tree = self.rvalue(expr)?;
         match self.w.fold(&tree) {
@@ -137,7 +137,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Whether a type that is no pointer is const, by its words or those of an alias.
+    /// Returns true if a non-pointer type is const, directly or through an alias.
     pub(super) fn is_const(&self, ty: &TypeName) -> bool {
         let alias = |symbol: Symbol| self.m.file.aliases.iter().find(|(found, _)| *found == symbol);
         let mut base = ty;
@@ -153,7 +153,7 @@ impl<'m> Lowering<'m> {
         ty.pointers == 0 && base.pointers == 0 && base.constant
     }
 
-    /// Tells why a name of the host cannot be used, if it is one.
+    /// Reports a use of a host-only name.
     pub(super) fn check_not_host_only(&mut self, name: Symbol, span: SourceSpan) -> LowerResult {
         let line = self.m.source.line(span.start);
         let Some(why) = self.m.file.host_only_error(name, &self.m.names, line) else { return Ok(()) };
@@ -194,7 +194,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// The type of a struct of the file.
+    /// IR type of a struct of the file.
     pub(super) fn struct_type(&mut self, n: usize, bound: &[BoundArg]) -> LowerResult<Type> {
         if let Some((_, _, ty)) = self.structs.iter().find(|(item, found, _)| *item == n && found == bound) {
             return Ok(*ty);
@@ -251,7 +251,7 @@ impl<'m> Lowering<'m> {
         Ok(fields)
     }
 
-    /// An array in a struct is a vector or matrix: its numbers lie in the same places.
+    /// Type of an array in a struct: a vector or matrix, which has the same memory layout.
     fn field_array(&mut self, field: &'m Declarator, ty: Type) -> LowerResult<Type> {
         let sizes = self.sizes(field, MAX_COMPONENTS as u64)?;
         match (ty.as_scalar(), &sizes[..]) {
@@ -265,7 +265,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// The number and type of a field.
+    /// Index and type of a field.
     pub(super) fn field(&self, ty: Type, name: Symbol) -> Option<(u32, Type)> {
         let (item, ..) = self.structs.iter().find(|(_, _, found)| *found == ty)?;
         let at = self.m.file.structs[*item].fields.iter().position(|field| field.name == name)?;
@@ -273,7 +273,8 @@ impl<'m> Lowering<'m> {
         Some((at as u32, self.w.b.structs()[id.0 as usize].fields[at].ty))
     }
 
-    /// What is made where only the file's names are seen, and a template's parameters: those of a caller are its own.
+    /// Runs `make` in file scope plus template parameters, where the caller's names are not
+    /// visible.
     pub(super) fn in_file_scope<T>(
         &mut self,
         templates: &'m [TemplateParam],
@@ -311,7 +312,7 @@ impl<'m> Lowering<'m> {
         let assigned = super::scan::assigned(self.m, function);
         let taken = |name: &str| function.params.iter().any(|other| self.m.names.text(other.name) == name);
         for param in &function.params {
-            // One without a name is called by its place.
+            // An unnamed parameter is named by its position.
             let unnamed = format!("parameter{}", self.params.len() + 1);
             let source = Some(self.text(param.name)).filter(|text| !text.is_empty()).unwrap_or(&unnamed);
             let name = unmangled(source, self.request.round_trip, taken);
@@ -378,7 +379,7 @@ impl<'m> Lowering<'m> {
         if failed { Err(super::Failed) } else { Ok(()) }
     }
 
-    /// A parameter that the function assigns, or takes the address of, is a variable.
+    /// Binds a parameter that the function assigns or takes the address of to a local.
     pub(super) fn bind_mutable_param(&mut self, name: &str, ty: &TypeName, binding: Binding) -> Binding {
         match binding {
             Binding::Value(tree) if self.is_const(ty) => Binding::Lvalue(Lvalue::of_value(tree)),

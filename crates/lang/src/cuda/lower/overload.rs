@@ -1,5 +1,5 @@
-//! Which function a call means where several have its name, by the rules of C++: arguments that fit exactly come before
-//! those that are promoted, and these before those that are converted; what fits neither better is ambiguous.
+//! Overload resolution by the C++ rules: exact matches are better than promotions, promotions
+//! better than conversions; a call without a best candidate is ambiguous.
 
 use bornite_ir::{Scalar, Type};
 
@@ -11,15 +11,15 @@ use crate::cuda::ast::{Base, Declarator, Function, TemplateArg};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::{CType, promoted};
 
-/// How well an argument fits a parameter, best first.
+/// Rank of an argument conversion, best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ConversionRank {
     Exact,
-    /// The same, called const on the way.
+    /// Exact apart from added `const`.
     Qualified,
     Promoted,
     Converted,
-    /// By way of a class, as CUDA has 16-bit floats.
+    /// A conversion through a class, as CUDA implements 16-bit floats.
     ByClass,
     ByClassPromoted,
 }
@@ -29,7 +29,8 @@ struct Candidate {
     ranks: Vec<ConversionRank>,
 }
 
-/// Whether CUDA offers a function of that name, so that one of the file stands beside it.
+/// Returns true if CUDA provides a function of that name, which functions of the file then
+/// overload.
 pub(super) fn is_cuda_function(name: &str) -> bool {
     is_math(name)
         || name.starts_with("atomic")
@@ -41,13 +42,13 @@ pub(super) fn is_cuda_function(name: &str) -> bool {
         )
 }
 
-/// Whether CUDA's functions of that name take numbers of any type.
+/// Returns true if CUDA's function of that name is overloaded for all number types.
 fn takes_any_scalar(name: &str) -> bool {
     matches!(name, "min" | "max" | "abs") || op_table().get(name).is_some_and(|(_, on)| *on == ComputeType::Overloaded)
 }
 
 impl<'m> Lowering<'m> {
-    /// The function that is meant; `None` if it is CUDA's.
+    /// Selects a function; `None` if CUDA's own is the best match.
     pub(super) fn overload(
         &mut self,
         all: &[usize],
@@ -81,7 +82,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Functions as they are declared.
+    /// Signatures of functions, for hints.
     fn listed(&self, all: impl Iterator<Item = usize>) -> String {
         let text = |param: &Declarator| {
             let span = param.ty.span;
@@ -96,7 +97,7 @@ impl<'m> Lowering<'m> {
         all.map(one).collect::<Vec<_>>().join(", ")
     }
 
-    /// How each argument fits; `None` if one does not.
+    /// Conversion rank of each argument; `None` if the function is not viable.
     fn conversion_ranks(
         &mut self,
         n: usize,
@@ -122,7 +123,7 @@ impl<'m> Lowering<'m> {
         all.map(|((param, ty), operand)| conversion_rank(param, ty, operand)).collect()
     }
 
-    /// Whether the first is the second, or to be preferred to it.
+    /// Returns true if `a` is `b`, or a better match than it.
     fn is_better(&self, a: &Candidate, b: &Candidate) -> bool {
         if a.function == b.function {
             return true;
@@ -139,7 +140,7 @@ impl<'m> Lowering<'m> {
             }
     }
 
-    /// Whether CUDA's own function of that name is preferred to the best of the file.
+    /// Returns true if CUDA's function is a better match than the best one of the file.
     fn prefers_builtin(&self, name: &str, best: &Candidate, operands: &[Operand]) -> bool {
         let function = &self.m.file.functions[best.function];
         if !takes_any_scalar(name) || function.in_namespace {
@@ -158,7 +159,6 @@ impl<'m> Lowering<'m> {
     }
 }
 
-/// The type of a value.
 fn value_type(operand: &Operand) -> Option<Type> {
     match operand {
         Operand::Tree(tree) => Some(tree.ty),
@@ -174,7 +174,7 @@ fn conversion_rank(param: &Declarator, to: CType, operand: &Operand) -> Option<C
         CType::Value(to) => {
             let from = value_type(operand)?;
             return match (param.ty.reference, operand) {
-                // A template's parameter may turn out to be const.
+                // A template parameter may be deduced as const.
                 (true, Operand::Lvalue(lvalue)) if !constant => {
                     let drops = lvalue.constant && matches!(param.ty.base, Base::Scalar(_));
                     (from == to && !drops).then_some(ConversionRank::Exact)
@@ -196,7 +196,7 @@ fn conversion_rank(param: &Declarator, to: CType, operand: &Operand) -> Option<C
         Operand::Null => return Some(ConversionRank::Converted),
         _ => return None,
     };
-    // A parameter that is a pointer by its template's argument is const as that is.
+    // A parameter whose type is a deduced pointer is const if the argument is.
     let is_deduced_pointer = param.ty.pointers == 0 && param.sizes.is_empty();
     match (read_only, constant) {
         _ if from != to => None,
@@ -207,7 +207,7 @@ fn conversion_rank(param: &Declarator, to: CType, operand: &Operand) -> Option<C
     }
 }
 
-/// How well a value of one type is one of another.
+/// Rank of the conversion from one value type to another.
 fn value_conversion_rank(from: Type, to: Type) -> Option<ConversionRank> {
     if from == to {
         return Some(ConversionRank::Exact);
@@ -215,7 +215,7 @@ fn value_conversion_rank(from: Type, to: Type) -> Option<ConversionRank> {
     let (from, to) = (from.as_scalar()?, to.as_scalar()?);
     let is_class = |scalar| matches!(scalar, Scalar::F16 | Scalar::BF16);
     Some(match (from, to) {
-        // A 16-bit float becomes a float first.
+        // A 16-bit float is converted to `float` first.
         (from, Scalar::F64) if is_class(from) => ConversionRank::ByClassPromoted,
         (from, to) if is_class(from) || is_class(to) => ConversionRank::ByClass,
         (Scalar::F32, Scalar::F64) => ConversionRank::Promoted,
@@ -224,7 +224,7 @@ fn value_conversion_rank(from: Type, to: Type) -> Option<ConversionRank> {
     })
 }
 
-/// Whether a template is for fewer types than another: `f(T*)` for fewer than `f(T)`.
+/// Returns true if template `a` is more specialized than `b`, as `f(T*)` is than `f(T)`.
 fn is_more_specialized(a: &Function, b: &Function) -> bool {
     let specificity = |function: &Function, param: &Declarator| {
         let generic = function.templates.iter().any(|template| param.ty.base == Base::Named(template.name));

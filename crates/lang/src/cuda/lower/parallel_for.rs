@@ -1,4 +1,5 @@
-//! What our printer writes around the code of a `ParallelFor`: a loop over instances, or a test of one.
+//! Recognizes the code that the CUDA printer writes around a `ParallelFor`: a grid-stride loop over
+//! instances, or a bounds check.
 
 use bornite_ir::Extent;
 
@@ -8,17 +9,17 @@ use crate::cuda::CudaModule;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Stmt, StmtKind};
 use crate::cuda::lex::Symbol;
 
-/// Instances of a printed kernel.
+/// Instances of a printed `ParallelFor` kernel.
 pub struct Instances<'m> {
-    /// How many they are.
+    /// Number of instances.
     pub count: &'m Expr,
-    /// The name of an instance's number.
+    /// Name of the instance index.
     pub index: Symbol,
-    /// What an instance does; the first statement declares `index`.
+    /// Code of an instance; its first statement declares `index`.
     pub body: &'m [Stmt],
 }
 
-/// The instances of a kernel's body, if it is one over instances.
+/// Returns the instances if the body of a kernel has that form.
 pub fn instances<'m>(m: &'m CudaModule, body: &'m [Stmt]) -> Option<Instances<'m>> {
     let declares = |stmt: &Stmt, name: &str| match &stmt.kind {
         StmtKind::Declare(_, all) => {
@@ -45,7 +46,7 @@ pub fn instances<'m>(m: &'m CudaModule, body: &'m [Stmt]) -> Option<Instances<'m
 }
 
 impl<'m> Lowering<'m> {
-    /// How many instances a printed kernel has.
+    /// Number of instances of a printed kernel.
     pub(super) fn instance_count(&mut self, count: &'m Expr) -> LowerResult<Extent> {
         match &count.kind {
             ExprKind::Number { value, .. } => Ok(Extent::Const(value.as_i64())),

@@ -1,4 +1,4 @@
-//! Functions that our printer calls, named `bn_` and what they do: each is an operation of the IR.
+//! Helper functions of the CUDA printer, `bn_…`: each is an op of the IR.
 
 use bornite_ir::{Algebra, Op, Scalar, Type};
 
@@ -10,7 +10,7 @@ use crate::cuda::types::{CType, common_type, vector_or_matrix_type};
 use crate::lower::{Node, Tree};
 
 impl<'m> Lowering<'m> {
-    /// Functions of our printer, named `bn_` and what they do.
+    /// Lowers a call of a printer function; `name` is without `bn_`.
     pub(super) fn printer_function(
         &mut self,
         name: &str,

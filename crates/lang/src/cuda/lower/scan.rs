@@ -1,5 +1,4 @@
-//! What is looked up in syntax before it is lowered: which names are assigned, whether an expression can be evaluated for
-//! nothing, where statements leave from.
+//! Queries on syntax before it is lowered: assigned names, side effects, control flow.
 
 use foldhash::{HashSet, HashSetExt};
 
@@ -12,7 +11,7 @@ use crate::cuda::ast::{
 };
 use crate::cuda::lex::{Interner, Symbol};
 
-/// Calls `each` for an expression and all within it.
+/// Calls `each` for an expression and all expressions within it.
 pub fn walk_expr<'e>(expr: &'e Expr, each: &mut dyn FnMut(&'e Expr)) {
     each(expr);
     match &expr.kind {
@@ -38,7 +37,7 @@ pub fn walk_expr<'e>(expr: &'e Expr, each: &mut dyn FnMut(&'e Expr)) {
     }
 }
 
-/// Calls `each` for every expression of some statements, those within others too.
+/// Calls `each` for every expression in statements, nested ones included.
 pub fn for_each_expr<'e>(stmts: &'e [Stmt], each: &mut dyn FnMut(&'e Expr)) {
     for_each_stmt(stmts, &mut |stmt| match &stmt.kind {
         StmtKind::Declare(_, all) => {
@@ -57,7 +56,7 @@ pub fn for_each_expr<'e>(stmts: &'e [Stmt], each: &mut dyn FnMut(&'e Expr)) {
     });
 }
 
-/// Calls `each` for every statement, those within others too.
+/// Calls `each` for every statement, nested ones included.
 pub fn for_each_stmt<'e>(stmts: &'e [Stmt], each: &mut dyn FnMut(&'e Stmt)) {
     for stmt in stmts {
         each(stmt);
@@ -78,8 +77,8 @@ pub fn for_each_stmt<'e>(stmts: &'e [Stmt], each: &mut dyn FnMut(&'e Stmt)) {
     }
 }
 
-/// The variable that a place is part of. An element is not part of the pointer to it, but that of an array in a struct is
-/// part of the struct.
+/// The variable that an lvalue belongs to. An element does not belong to the pointer to it, but an
+/// element of an array in a struct belongs to the struct.
 fn root_variable(expr: &Expr) -> Option<Symbol> {
     match &expr.kind {
         ExprKind::Name(name) => Some(*name),
@@ -92,7 +91,7 @@ fn root_variable(expr: &Expr) -> Option<Symbol> {
     }
 }
 
-/// Names that a function assigns, directly or by passing them on.
+/// Names that a function assigns, directly or by passing them by reference.
 pub fn assigned(m: &CudaModule, function: &Function) -> HashSet<Symbol> {
     assigned_in(m, &function.body)
 }
@@ -107,7 +106,7 @@ pub fn assigned_in(m: &CudaModule, stmts: &[Stmt]) -> HashSet<Symbol> {
         ExprKind::Call { callee, args, .. } => {
             for called in m.file.functions.iter().filter(|function| function.name == *callee) {
                 for (param, arg) in called.params.iter().zip(args) {
-                    // What `const int*& p` calls const is not the pointer.
+                    // In `const int*& p` the pointee is const, not the pointer.
                     if param.ty.reference && (!param.ty.constant || param.ty.pointers > 0) {
                         all.extend(root_variable(arg));
                     }
@@ -119,7 +118,8 @@ pub fn assigned_in(m: &CudaModule, stmts: &[Stmt]) -> HashSet<Symbol> {
     all
 }
 
-/// Which functions take and give values and touch nothing else: neither memory nor other threads.
+/// Determines which functions are pure: they take and return values and access neither memory nor
+/// other threads.
 pub fn pure_functions(names: &Interner, file: &File) -> Vec<bool> {
     let is_locally_pure = |function: &Function| {
         let plain = |ty: &TypeName| ty.pointers == 0 && ty.base != Base::Void && ty.base != Base::Auto;
@@ -141,7 +141,7 @@ pub fn pure_functions(names: &Interner, file: &File) -> Vec<bool> {
                 let is_index_builtin = matches!(names.text(*name), "threadIdx" | "blockIdx" | "blockDim" | "gridDim");
                 pure &= !is_index_builtin && !file.globals.iter().any(memory);
             }
-            // One that calls its own name calls the function of CUDA that it stands beside.
+            // A function that calls its own name calls the CUDA function that it overloads.
             ExprKind::Call { callee, .. }
                 if *callee == function.name || file.functions.iter().all(|f| f.name != *callee) =>
             {
@@ -165,7 +165,7 @@ pub fn pure_functions(names: &Interner, file: &File) -> Vec<bool> {
             all
         })
         .collect();
-    // One that calls another which is not, is not either.
+    // A function that calls an impure one is impure.
     loop {
         let changed: Vec<usize> =
             (0..pure.len()).filter(|n| pure[*n] && called[*n].iter().any(|m| !pure[*m])).collect();
@@ -176,14 +176,14 @@ pub fn pure_functions(names: &Interner, file: &File) -> Vec<bool> {
     }
 }
 
-/// Whether some name is among an expression's.
+/// Returns true if an expression mentions a name.
 pub fn mentions(expr: &Expr, name: Symbol) -> bool {
     let mut found = false;
     walk_expr(expr, &mut |expr| found |= matches!(expr.kind, ExprKind::Name(other) if other == name));
     found
 }
 
-/// Whether statements leave the loop around them by `break` or `continue`.
+/// Returns true if statements leave the enclosing loop by `break` or `continue`.
 pub fn exits_loop(stmts: &[Stmt]) -> bool {
     stmts.iter().any(|stmt| match &stmt.kind {
         StmtKind::Break | StmtKind::Continue => true,
@@ -197,7 +197,7 @@ pub fn exits_loop(stmts: &[Stmt]) -> bool {
     })
 }
 
-/// Whether statements have a `continue` of the loop around them.
+/// Returns true if statements have a `continue` of the enclosing loop.
 pub fn continues(stmts: &[Stmt]) -> bool {
     stmts.iter().any(|stmt| match &stmt.kind {
         StmtKind::Continue => true,
@@ -211,7 +211,7 @@ pub fn continues(stmts: &[Stmt]) -> bool {
     })
 }
 
-/// Whether statements have a `break` of the switch or loop around them.
+/// Returns true if statements have a `break` of the enclosing switch or loop.
 pub fn breaks(stmts: &[Stmt]) -> bool {
     stmts.iter().any(|stmt| match &stmt.kind {
         StmtKind::Break => true,
@@ -223,14 +223,14 @@ pub fn breaks(stmts: &[Stmt]) -> bool {
     })
 }
 
-/// Whether statements return.
+/// Returns true if statements contain a `return`.
 pub fn returns(stmts: &[Stmt]) -> bool {
     let mut found = false;
     for_each_stmt(stmts, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Return(_)));
     found
 }
 
-/// Whether statements return from within a loop or switch.
+/// Returns true if statements return from within a loop or switch.
 pub fn returns_from_loops(stmts: &[Stmt]) -> bool {
     let mut found = false;
     for_each_stmt(stmts, &mut |stmt| match &stmt.kind {
@@ -244,7 +244,8 @@ pub fn returns_from_loops(stmts: &[Stmt]) -> bool {
 }
 
 impl Lowering<'_> {
-    /// Whether an expression can be evaluated though nobody asks for it: it touches no memory and cannot fail.
+    /// Returns true if an expression can be evaluated speculatively: it accesses no memory and
+    /// cannot fail.
     pub(super) fn is_speculatable(&self, expr: &Expr) -> bool {
         match &expr.kind {
             ExprKind::Number { .. } | ExprKind::SizeOf(_) => true,

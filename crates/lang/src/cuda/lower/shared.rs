@@ -1,4 +1,5 @@
-//! Shared memory: one array for each declaration and instance of a template, and one for all that is `extern`.
+//! Shared memory: one array per declaration and template instance, and one for all `extern`
+//! declarations.
 
 use bornite_ir::{Scalar, Type, View};
 
@@ -26,7 +27,7 @@ impl<'m> Lowering<'m> {
         if self.code != CodeKind::Kernel {
             return self.unsupported(d.span, "shared memory in this function", "");
         }
-        // What our printer places large arrays in; they are declared after it.
+        // The array that the CUDA printer places large shared arrays in; their declarations follow.
         if self.text(d.name) == "bn_shared" {
             return Ok(Binding::Poison);
         }
@@ -62,7 +63,7 @@ impl<'m> Lowering<'m> {
         Ok(Pointer::to_view(view, ty, sizes.len(), single, &sizes))
     }
 
-    /// Dynamic shared memory: all of its arrays begin at the same place, whatever they are called.
+    /// Declares dynamic shared memory; all such arrays start at the same address.
     fn dynamic_shared(&mut self, d: &'m Declarator, ty: Type) -> LowerResult<Pointer> {
         let ty = self.element_type_from_casts(d).unwrap_or(ty);
         if let Some(first) = self.dynamic_shared.clone() {
@@ -89,13 +90,13 @@ impl<'m> Lowering<'m> {
         self.w.b.shared_array(name, ty, sizes).into()
     }
 
-    /// What the source calls a shared array.
+    /// Source name of a shared array.
     pub(super) fn shared_array_name(&self, view: View) -> Option<&'m str> {
         self.shared.iter().find(|found| found.pointer.view == view).map(|found| self.text(found.declared.name))
     }
 
-    /// The type of the elements of bytes that are used by way of casts alone, as `(float*)raw`: numbers can be seen as
-    /// vectors of them, so that one is taken where there is one.
+    /// Element type of dynamic shared memory that is only used through casts, as `(float*)raw`. A
+    /// scalar type is preferred, because scalars can be cast to vectors of them.
     fn element_type_from_casts(&mut self, d: &'m Declarator) -> Option<Type> {
         let (mut mentions, mut casts) = (0, vec![]);
         for function in self.functions_seeing(d) {
@@ -118,7 +119,8 @@ impl<'m> Lowering<'m> {
         types.iter().find(number).or(types.first()).copied()
     }
 
-    /// Whether an array of several dimensions is used as one row too: `(float*)tile`, `&tile[0][0]`.
+    /// Returns true if a multidimensional array is also used as a flat one: `(float*)tile`,
+    /// `&tile[0][0]`.
     fn is_flattened(&self, d: &'m Declarator) -> bool {
         let mut found = false;
         for function in self.functions_seeing(d) {
@@ -133,7 +135,7 @@ impl<'m> Lowering<'m> {
         found
     }
 
-    /// The functions that see a declaration: the one that it stands in, or all of the file.
+    /// Functions in whose scope a declaration is: the one that contains it, or all for a global.
     fn functions_seeing(&self, d: &Declarator) -> Vec<&'m Function> {
         let declares = |function: &&Function| {
             let mut found = false;
@@ -154,7 +156,7 @@ fn names(expr: &Expr, d: &Declarator) -> bool {
     matches!(expr.kind, ExprKind::Name(name) if name == d.name)
 }
 
-/// The array of `a[0][0]`.
+/// Strips zero indices: the array of `a[0][0]`.
 fn first_element(expr: &Expr) -> &Expr {
     match &expr.kind {
         ExprKind::Index(inner, index) if matches!(index.kind, ExprKind::Number { value, .. } if value.bits() == 0) => {

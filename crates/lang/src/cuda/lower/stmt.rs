@@ -1,4 +1,4 @@
-//! Statements: blocks, branches, returns. A mistake in one is noted, and the next one is looked at.
+//! Statements: blocks, branches, returns. After an error in one statement, the next is lowered.
 
 use bornite_ir::{LocalId, Op, Scalar, Stmt as IrStmt, Value};
 
@@ -7,13 +7,13 @@ use crate::SourceSpan;
 use crate::cuda::ast::{Expr, Stmt, StmtKind};
 use crate::lower::Tree;
 
-/// Arms of an else-if chain that lie within one another in the IR; those after them follow in an `if` behind it.
+/// Maximum nesting of an else-if chain in the IR; later arms go into a separate `if` after it.
 const NESTED_ARMS: usize = 16;
 
-/// An `if` of an else-if chain: its condition, statement, and what follows `else`.
+/// An `if` of an else-if chain: its condition, statement and else branch.
 type Arm<'m> = (&'m Expr, &'m Stmt, Option<&'m Stmt>);
 
-/// The next `if` of a chain.
+/// Next `if` of a chain.
 fn next_arm<'m>(otherwise: Option<&'m Stmt>) -> Option<Arm<'m>> {
     match &otherwise?.kind {
         StmtKind::If(condition, then, otherwise) => Some((condition, then, otherwise.as_deref())),
@@ -22,7 +22,7 @@ fn next_arm<'m>(otherwise: Option<&'m Stmt>) -> Option<Arm<'m>> {
 }
 
 impl<'m> Lowering<'m> {
-    /// Statements in a scope of their own.
+    /// Lowers statements in a new scope.
     pub(super) fn block(&mut self, stmts: &'m [Stmt]) -> LowerResult {
         let mark = self.scope.len();
         let done = self.sequence(stmts);
@@ -30,7 +30,7 @@ impl<'m> Lowering<'m> {
         done
     }
 
-    /// Statements one after the other.
+    /// Lowers statements in the current scope.
     pub(super) fn sequence(&mut self, stmts: &'m [Stmt]) -> LowerResult {
         let mut failed = false;
         let mut at = 0;
@@ -104,7 +104,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Statements in a block and a scope.
+    /// Emits statements into a new block and scope.
     fn nested(&mut self, write: impl FnOnce(&mut Self) -> LowerResult) -> (Vec<IrStmt>, LowerResult) {
         self.w.b.open_block();
         let mark = self.scope.len();
@@ -113,7 +113,7 @@ impl<'m> Lowering<'m> {
         (self.w.b.close_block(), done)
     }
 
-    /// An `if` with all that follows by `else if`.
+    /// Lowers an `if` with its whole else-if chain.
     fn branch(&mut self, arm: Arm<'m>) -> LowerResult {
         let (mut next, mut entered, mut failed) = (Some(arm), None, false);
         while let Some(arm) = next {
@@ -138,7 +138,7 @@ impl<'m> Lowering<'m> {
         if failed { Err(Failed) } else { Ok(()) }
     }
 
-    /// At most so many arms of a chain; where none of them is taken, `rest` is set.
+    /// Lowers at most `left` arms of a chain; sets `rest` if none of them is taken.
     fn arms(&mut self, (condition, then, otherwise): Arm<'m>, left: usize, rest: Option<LocalId>) -> LowerResult {
         let tree = self.condition(condition)?;
         if let Some(known) = self.w.fold(&tree).filter(|_| !self.request.round_trip) {
@@ -154,7 +154,7 @@ impl<'m> Lowering<'m> {
         first.and(second)
     }
 
-    /// What follows `else` behind an arm.
+    /// Lowers the else branch of an arm.
     fn otherwise(&mut self, otherwise: Option<&'m Stmt>, left: usize, rest: Option<LocalId>) -> LowerResult {
         match (next_arm(otherwise), otherwise, rest) {
             (Some(_), _, Some(rest)) if left == 1 => {
@@ -190,7 +190,7 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// `continue`.
+    /// Lowers `continue`.
     fn continue_loop(&mut self, span: SourceSpan) -> LowerResult {
         let Some(context) = self.control_scopes.last_mut().filter(|context| context.kind != ScopeKind::InlinedCall)
         else {
@@ -215,7 +215,7 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// What follows a loop or switch that something within it may have left by more than one level.
+    /// Emits the code after a loop or switch that an inner `return` or `continue` may leave.
     pub(super) fn propagate_exit(&mut self, context: &super::ControlScope<'m>, span: SourceSpan) -> LowerResult {
         if context.returned
             && let Some(left) = self.inlines.last().and_then(|inline| inline.left)
@@ -234,7 +234,7 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// `return`.
+    /// Lowers `return`.
     fn return_from(&mut self, value: Option<&'m Expr>, span: SourceSpan) -> LowerResult {
         if let Some(inline) = self.inlines.last() {
             let (result, control_scopes, left) = (inline.result, inline.control_scopes, inline.left);

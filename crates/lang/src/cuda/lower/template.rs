@@ -1,4 +1,4 @@
-//! Templates: which arguments a function, kernel or struct has, as written, by default, or told by a call.
+//! Template arguments of functions, kernels and structs: explicit, deduced or default.
 
 use bornite_ir::{Scalar, Type, Value};
 
@@ -11,7 +11,7 @@ use crate::cuda::types::CType;
 use crate::diagnostic::counted;
 
 impl<'m> Lowering<'m> {
-    /// One argument as it is written.
+    /// Evaluates an explicit argument.
     fn template_arg(&mut self, param: &TemplateParam, arg: &'m TemplateArg, span: SourceSpan) -> LowerResult<BoundArg> {
         match arg {
             TemplateArg::Type(ty) if param.is_type() => Ok(BoundArg::Type(self.c_type(ty)?)),
@@ -23,12 +23,13 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A number as it is written: wide enough for whatever type its parameter has.
+    /// Evaluates an integer argument, in 64 bits whatever the parameter's type.
     pub(super) fn template_value(&mut self, value: &'m Expr) -> LowerResult<Value> {
         Ok(Value::int(Scalar::I64, self.constant_int(value, "a template argument")?))
     }
 
-    /// An argument as its parameter is declared, which may be by the arguments before it: `template <class T, T N>`.
+    /// Converts an argument to its parameter's type, which may depend on earlier arguments:
+    /// `template <class T, T N>`.
     fn convert_to_param_type(
         &mut self,
         templates: &'m [TemplateParam],
@@ -48,7 +49,7 @@ impl<'m> Lowering<'m> {
         }))
     }
 
-    /// Arguments as they are written; fewer than there are parameters may be.
+    /// Evaluates explicit arguments; there may be fewer than parameters.
     pub(super) fn template_args(
         &mut self,
         templates: &'m [TemplateParam],
@@ -72,7 +73,7 @@ impl<'m> Lowering<'m> {
         Ok(all)
     }
 
-    /// All arguments: those given, and those by default, which may name the ones before them.
+    /// Completes arguments with defaults, which may refer to earlier parameters.
     pub(super) fn with_defaults(
         &mut self,
         templates: &'m [TemplateParam],
@@ -96,7 +97,7 @@ impl<'m> Lowering<'m> {
         Ok(bound)
     }
 
-    /// Template arguments of a call: those written, those that the call's arguments tell, those by default.
+    /// Template arguments of a call: explicit ones, deduced ones, defaults.
     pub(super) fn template_arguments(
         &mut self,
         function: &'m Function,
@@ -115,7 +116,7 @@ impl<'m> Lowering<'m> {
         self.with_defaults(&function.templates, &given, span)
     }
 
-    /// What an argument tells of a template parameter.
+    /// Deduces a template parameter from a function argument.
     pub(super) fn deduce(&self, param: &TemplateParam, of: &Declarator, operand: &Operand) -> Option<BoundArg> {
         let (found, pointers) = match operand {
             Operand::Tree(tree) => (tree.ty, 0),
@@ -151,7 +152,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// A struct that is a template, with its arguments.
+    /// Type of a struct template with arguments.
     pub(super) fn template_type(
         &mut self,
         name: Symbol,
@@ -170,7 +171,7 @@ impl<'m> Lowering<'m> {
         Ok(CType::Value(self.struct_type(n, &bound)?))
     }
 
-    /// The specialisation of a function for some arguments, if the file has one.
+    /// Returns the specialization of a function for some arguments, if the file has one.
     pub(super) fn find_specialization(
         &mut self,
         primary: &'m Function,
@@ -192,7 +193,7 @@ impl<'m> Lowering<'m> {
         Ok(None)
     }
 
-    /// What arguments add to the name of a function or struct.
+    /// Suffix that template arguments add to the name of a function or struct.
     pub(super) fn name_suffix(&self, bound: &[BoundArg]) -> String {
         let mut text = String::new();
         for bound in bound {

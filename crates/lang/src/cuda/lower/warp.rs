@@ -1,4 +1,4 @@
-//! What threads do together: barriers, fences, shuffles, votes.
+//! Thread synchronization and communication: barriers, fences, shuffles, votes.
 
 use bornite_ir::{Op, Scalar, Scope, Shuffle, Stmt, Vote};
 
@@ -10,7 +10,7 @@ use crate::diagnostic::given_count;
 use crate::lower::{Node, Tree};
 
 impl<'m> Lowering<'m> {
-    /// A function of several threads, if the name is one.
+    /// Lowers a barrier, fence, shuffle or vote function; `None` if `name` is not one.
     pub(super) fn sync_function(
         &mut self,
         name: &str,
@@ -61,7 +61,7 @@ impl<'m> Lowering<'m> {
         Ok(Some(Operand::Void))
     }
 
-    /// Masks of a part of a warp have no meaning in the IR.
+    /// Rejects partial masks, which the IR does not have.
     fn check_full_mask(&mut self, mask: &'m Expr) -> LowerResult {
         let tree = self.rvalue(mask)?;
         match self.w.fold(&tree) {
@@ -97,14 +97,15 @@ impl<'m> Lowering<'m> {
         let Some(scalar) = value.scalar() else {
             return self.unsupported(args[1].span, "a shuffle of a struct or vector", "shuffle its components");
         };
-        // Narrow integers travel as ints, 16-bit floats as floats, which hold them exactly.
+        // Narrow integers are shuffled as `int`, 16-bit floats as `float`, which holds them
+        // exactly.
         let wide = if scalar.bytes() >= 4 { scalar } else { scalar.wide() };
         let wide = if scalar == Scalar::Bool { Scalar::I32 } else { wide };
         let value = value.cast(wide);
         let lane = self.rvalue(&args[2])?;
         let lane = match lane.node {
             Node::Cast(Scalar::I32, inner) if inner.scalar() == Some(self.index_type) => *inner,
-            // A parameter of type 'int'.
+            // The parameter has type `int`.
             _ => self.convert(lane, Scalar::I32.into(), args[2].span)?.cast(self.index_type),
         };
         let width = match args.get(3) {
@@ -121,7 +122,7 @@ impl<'m> Lowering<'m> {
         Ok(Operand::Tree(Tree::emitted(id, wide).cast(scalar)))
     }
 
-    /// A shuffle within groups of `width` lanes: the lane it reads, and by number.
+    /// Expresses a shuffle within groups of `width` lanes as one by absolute lane index.
     fn subgroup_shuffle(&mut self, shuffle: Shuffle, lane: Tree, width: i64) -> (Shuffle, Tree) {
         let index = self.index_type;
         let int = |value: i64| Tree::int(index, value);

@@ -1,4 +1,4 @@
-//! Structs and enumerations.
+//! Parses structs and enums.
 
 use super::{ParseResult, Parser};
 use crate::SourceSpan;
@@ -7,7 +7,8 @@ use crate::cuda::lex::TokenKind;
 use bornite_ir::{Scalar, Value};
 
 impl Parser<'_> {
-    /// True if the `struct` here is one that is defined or announced, not the type of something.
+    /// Returns true if the `struct` here is a definition or forward declaration, not the use of a
+    /// type.
     pub(super) fn defines_struct(&self) -> bool {
         let mut at = 1;
         while matches!(self.ahead(at), TokenKind::Reserved("__align__" | "alignas" | "__attribute__")) {
@@ -79,7 +80,7 @@ impl Parser<'_> {
         if !templates.is_empty() {
             self.struct_templates.insert(name);
         }
-        // Vectors that our printer declares are known by their names.
+        // The CUDA printer's vector types are known by name.
         match crate::cuda::types::builtin_type(self.names.text(name)) {
             Some(vector) if align.is_none() => self.file.unaligned_vectors.push(vector),
             Some(_) => {}
@@ -91,14 +92,14 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// An attribute that changes how a type lies in memory.
+    /// Rejects an attribute that changes the memory layout of a type.
     pub(super) fn layout_attribute<T>(&mut self) -> ParseResult<T> {
         let span = self.span();
         let text = self.text(span).split_whitespace().collect::<String>();
         self.unsupported(span, &format!("'{text}'"), "write 'alignas(n)', or add fields")
     }
 
-    /// `#pragma pack`: the bytes that fields of the structs after it are aligned to at most.
+    /// `#pragma pack`: maximum alignment in bytes of fields of the structs after it.
     pub(super) fn pragma_pack(&mut self) {
         let text = self.text(self.span());
         let arguments = text.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
@@ -107,14 +108,14 @@ impl Parser<'_> {
                 "push" => self.packs.push(self.pack),
                 "pop" => self.pack = self.packs.pop().flatten(),
                 "" => self.pack = None,
-                // Anything but a number is the name of a saved value.
+                // Anything but a number is an identifier of `push` or `pop`.
                 number => self.pack = number.parse().ok().or(self.pack),
             }
         }
         self.advance();
     }
 
-    /// The fields of a struct with the alignments that are written for them, and its closing brace.
+    /// Parses fields up to the closing brace, with their explicit alignments.
     fn fields(&mut self) -> ParseResult<(Vec<Declarator>, Vec<(usize, Expr)>)> {
         let (mut fields, mut aligns) = (vec![], vec![]);
         while !self.take("}") {
@@ -167,7 +168,7 @@ impl Parser<'_> {
         Ok((fields, aligns))
     }
 
-    /// The names of an enumeration are constants.
+    /// Parses an enum; its enumerators become constants.
     pub(super) fn enum_item(&mut self) -> ParseResult<()> {
         self.advance();
         if self.is("class") || self.is("struct") {
@@ -207,7 +208,7 @@ impl Parser<'_> {
             span,
             depth: 1,
         };
-        // The last value that was written, and how many names ago.
+        // The last explicit value, and the number of enumerators since.
         let (mut written, mut since): (Option<Expr>, i64) = (None, 0);
         while !self.is("}") {
             let (name, span) = self.name("a constant")?;

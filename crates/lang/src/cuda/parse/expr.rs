@@ -1,4 +1,4 @@
-//! Expressions, by precedence.
+//! Parses expressions by precedence climbing.
 
 use bornite_ir::Value;
 
@@ -7,7 +7,7 @@ use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Expr, ExprKind, Unary};
 use crate::cuda::lex::{Symbol, TokenKind};
 
-/// How tightly a sign binds its operands, and what it is.
+/// Precedence of a binary operator, and the operator.
 fn binary(sign: &str) -> Option<(u8, Binary)> {
     Some(match sign {
         "||" => (1, Binary::LogicalOr),
@@ -50,7 +50,7 @@ fn assigning(sign: &str) -> Option<Option<Binary>> {
 }
 
 impl Parser<'_> {
-    /// An expression, commas included.
+    /// Parses an expression, including the comma operator.
     pub(super) fn expr(&mut self) -> ParseResult<Expr> {
         let mut left = self.assignment()?;
         while self.take(",") {
@@ -61,7 +61,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// An expression without commas.
+    /// Parses an expression without the comma operator.
     pub(super) fn assignment(&mut self) -> ParseResult<Expr> {
         self.nested(|p| {
             let left = p.conditional()?;
@@ -86,11 +86,11 @@ impl Parser<'_> {
         self.make_expr(ExprKind::Conditional(Box::new(condition), Box::new(yes), Box::new(no)), span, below)
     }
 
-    /// Operators that bind tighter than `least`.
+    /// Parses binary operators of a precedence above `min_level`.
     pub(super) fn binary_expr(&mut self, least: u8) -> ParseResult<Expr> {
         let mut left = self.unary()?;
         while let TokenKind::Reserved(sign) = self.kind() {
-            // `>` ends the arguments of a template, `>>` those of two.
+            // `>` closes one template argument list, `>>` two.
             let ends = self.in_angles && matches!(sign, ">" | ">>" | ">>>");
             let Some((level, op)) = binary(sign).filter(|(level, _)| *level > least && !ends) else {
                 if sign == "<<<" {
@@ -130,7 +130,7 @@ impl Parser<'_> {
             "(" if self.cast_ahead() => {
                 self.advance();
                 let mut ty = self.type_name()?;
-                // A const reference to a number of another type refers to a converted copy.
+                // A const reference to a number of another type binds to a converted copy.
                 ty.reference &= !(ty.constant && matches!(ty.base, Base::Scalar(_)));
                 self.expect(")", "after the type of a cast")?;
                 let value = self.nested(|p| p.unary())?;
@@ -146,7 +146,7 @@ impl Parser<'_> {
         self.make_expr(ExprKind::Unary(op, Box::new(value)), span, below)
     }
 
-    /// True if the parenthesis here holds a type and nothing else.
+    /// Returns true if the parentheses here contain only a type.
     fn cast_ahead(&mut self) -> bool {
         let before = self.at;
         self.advance();
@@ -185,7 +185,7 @@ impl Parser<'_> {
         self.make_expr(kind, span, below)
     }
 
-    /// Expressions up to a closing sign, which is taken.
+    /// Parses expressions up to and including a closing bracket.
     pub(super) fn list(&mut self, close: &str) -> ParseResult<Vec<Expr>> {
         let angles = std::mem::replace(&mut self.in_angles, false);
         let mut all = vec![];
@@ -338,7 +338,7 @@ impl Parser<'_> {
         self.make_expr(ExprKind::Construct(ty, args), span, below)
     }
 
-    /// A name, or a call of one.
+    /// Parses a name or a call.
     fn name_or_call(&mut self) -> ParseResult<Expr> {
         let start = self.span();
         (0..self.scope_prefix_len()).for_each(|_| self.advance());
@@ -378,7 +378,7 @@ impl Parser<'_> {
         self.make_expr(ExprKind::Call { callee: name, templates, args }, span, below)
     }
 
-    /// `numeric_limits<T>::max()`: a call of it, whose argument is the member's name.
+    /// `numeric_limits<T>::max()`: parsed as a call whose argument is the member's name.
     fn numeric_limit(&mut self, name: Symbol, start: SourceSpan) -> ParseResult<Expr> {
         let templates = self.template_args()?;
         self.expect("::", "after 'numeric_limits<…>'")?;

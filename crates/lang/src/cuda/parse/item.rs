@@ -1,12 +1,12 @@
-//! Items of a file: kernels, device functions, constants. Host code is skipped; what it declares and a kernel cannot use is
-//! remembered with the reason.
+//! Parses the items of a file: kernels, device functions, globals. Host code is skipped; host
+//! declarations that a kernel cannot use are recorded with the reason.
 
 use super::{NOT_IN_SUBSET, ParseResult, Parser};
 use crate::cuda::ast::{Base, Function, Storage, TemplateParam, TypeName, UnsupportedFunction};
 use crate::cuda::lex::{Symbol, Token, TokenKind};
 
 impl Parser<'_> {
-    /// Reads all items.
+    /// Parses all items.
     pub fn items(&mut self) {
         while self.kind() != TokenKind::End {
             if self.take(";") {
@@ -24,7 +24,7 @@ impl Parser<'_> {
                 self.open_scopes += 1;
                 continue;
             }
-            // Whatever it stands for is not read.
+            // A use of an unsupported macro is skipped.
             if let TokenKind::UnsupportedMacro(_) = self.kind() {
                 self.advance();
                 if self.is("(") {
@@ -32,7 +32,7 @@ impl Parser<'_> {
                 }
                 continue;
             }
-            // Recovery depends on the item's own end, whatever its inside did.
+            // Recovery continues at the end of the item, whatever failed inside.
             let (end, nesting) = (self.item_end(), self.nesting);
             self.shadowed.clear();
             for name in self.local_types.drain(..) {
@@ -61,7 +61,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The end of a namespace or of `extern "C"`.
+    /// Closes a namespace or `extern "C"`.
     fn close_scope(&mut self) {
         let span = self.span();
         self.advance();
@@ -74,7 +74,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `namespace x {` and `extern "C" {` are passed over; the names of namespaces are remembered.
+    /// Opens `namespace x {` or `extern "C" {`; names of namespaces are recorded.
     fn open_scope(&mut self) -> bool {
         let mut length = self.is("inline") as usize;
         if self.is("extern") && self.ahead(1) == TokenKind::Str && self.ahead(2) == TokenKind::Reserved("{") {
@@ -98,7 +98,7 @@ impl Parser<'_> {
         true
     }
 
-    /// What is wrong with a declaration of the host is told where a kernel uses it.
+    /// Defers the error of a host declaration until a kernel uses it.
     fn defer_host_error(&mut self, before: usize, name: Option<Symbol>) {
         let first = self.errors.drain(before.min(self.errors.len())..).next();
         if let (Some(name), Some(first)) = (name, first) {
@@ -107,12 +107,12 @@ impl Parser<'_> {
         }
     }
 
-    /// A function that only has what the subset leaves out does not keep others from being used.
+    /// Defers the errors of a function that only uses unsupported constructs until it is called.
     fn defer_unsupported(&mut self, before: usize, name: Option<Symbol>, start: usize, end: usize) {
         let (item, before) = (&self.tokens[start..end], before.min(self.errors.len()));
         let head = || item.iter().take_while(|token| token.kind != TokenKind::Reserved("{"));
         let has = |word: &'static str| head().any(|token| token.kind == TokenKind::Reserved(word));
-        // A specialisation is one of the function's cases, not one of its own.
+        // An explicit specialization is a case of its template, not a function of its own.
         let specialization = matches!(item, [_, two @ ..] if two.iter().take(2).map(|t| t.kind).eq([TokenKind::Reserved("<"), TokenKind::Reserved(">")]));
         let named = |two: &[Token]| {
             two[1].kind == TokenKind::Reserved("(") && name.is_some_and(|name| two[0].kind == TokenKind::Name(name))
@@ -134,7 +134,7 @@ impl Parser<'_> {
         });
     }
 
-    /// Notes an alias of a type of functions, which is told where a kernel uses it.
+    /// Records an alias of a function pointer type as host-only.
     fn note_function_pointer_alias(&mut self, end: usize) {
         let all = &self.tokens[self.at..end];
         let pointer = all.iter().position(|token| token.kind == TokenKind::Reserved("*"));
@@ -151,7 +151,7 @@ impl Parser<'_> {
         }
     }
 
-    /// How many tokens `template <…>` takes here.
+    /// Number of tokens of `template <…>` here.
     fn template_header_len(&self) -> usize {
         if !self.is("template") || self.ahead(1) != TokenKind::Reserved("<") {
             return 0;
@@ -174,7 +174,7 @@ impl Parser<'_> {
         0
     }
 
-    /// The token after the item that begins here.
+    /// Index of the token after the item here.
     fn item_end(&self) -> usize {
         let (mut depth, mut assigned) = (0usize, false);
         for n in self.at + self.template_header_len()..self.tokens.len() {
@@ -196,7 +196,7 @@ impl Parser<'_> {
         self.tokens.len() - 1
     }
 
-    /// Behind the semicolon that follows a brace, if one does: `};`, `} name;`.
+    /// Index after an optional semicolon that follows a brace: `};`, `} name;`.
     fn after_semicolon(&self, at: usize) -> usize {
         let kind = |n: usize| self.tokens.get(n).map(|token| token.kind);
         let aggregate = matches!(self.kind(), TokenKind::Reserved("typedef" | "struct" | "class" | "union" | "enum"));
@@ -207,7 +207,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The tokens of an item before its body or value, without what is said of alignment.
+    /// Tokens of an item before its body or initializer, without alignment specifiers.
     fn head(&self, end: usize) -> Vec<Token> {
         let mut out: Vec<Token> = vec![];
         let mut at = (self.at + self.template_header_len()).min(end);
@@ -225,13 +225,13 @@ impl Parser<'_> {
         out
     }
 
-    /// True if the item says that it is for the device: then whatever is wrong with it is told.
+    /// Returns true for device code, whose errors are always reported.
     fn is_device_item(&self, end: usize) -> bool {
         let words = ["__global__", "__device__", "__constant__", "__shared__", "__managed__"];
         self.head(end).iter().any(|token| matches!(token.kind, TokenKind::Reserved(word) if words.contains(&word)))
     }
 
-    /// True if the item is none of ours: host code, or what our printer writes before a kernel.
+    /// Returns true for items to skip: host code, and helper functions of the CUDA printer.
     fn is_host_item(&self, end: usize) -> bool {
         let head = self.head(end);
         let ours = head.iter().filter_map(|t| if let TokenKind::Name(s) = t.kind { Some(s) } else { None });
@@ -251,11 +251,11 @@ impl Parser<'_> {
         if has("static_assert") {
             return true;
         }
-        // Constants of the host are constants of kernels too.
+        // Host constants are visible in kernels too.
         parenthesis || !has("const")
     }
 
-    /// The name that an item declares: of a function, before its parenthesis; else the last.
+    /// Name that an item declares: before the parenthesis of a function, otherwise the last name.
     fn item_name(&self, head: &[Token]) -> Option<Symbol> {
         let name = |kind: TokenKind| if let TokenKind::Name(symbol) = kind { Some(symbol) } else { None };
         let aggregate =
@@ -271,7 +271,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The name that the item here gives something.
+    /// Name that the item here declares.
     fn declared_name(&self, end: usize) -> Option<Symbol> {
         if self.is("typedef") {
             let all = self.tokens[self.at..end].iter().rev();
@@ -316,7 +316,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A function, or variables; `specialization` behind `template <>`.
+    /// Parses a function or global variables; `specialization` after `template <>`.
     pub(super) fn function_or_global(
         &mut self,
         templates: Vec<TemplateParam>,
@@ -325,7 +325,7 @@ impl Parser<'_> {
         let start = self.span();
         let (mut is_kernel, mut launch_bound, mut storage) = (false, None, Storage::default());
         let mut result = None;
-        // Words of CUDA may stand before and after the type.
+        // CUDA's specifiers may stand before and after the type.
         loop {
             if self.take("__global__") {
                 is_kernel = true;
@@ -390,7 +390,7 @@ impl Parser<'_> {
         let known =
             self.forward_declarations.iter().find(|(found, known)| *found == name && known.len() == params.len());
         if let Some((_, known)) = known {
-            // Values by default are said where a function is declared first.
+            // Default arguments come from the first declaration.
             params
                 .iter_mut()
                 .zip(known)
@@ -429,7 +429,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The parameters of a function, with their parentheses.
+    /// Parses the parameters of a function, including the parentheses.
     fn params(&mut self) -> ParseResult<Vec<crate::cuda::ast::Declarator>> {
         self.expect("(", "after the name of a function")?;
         let mut params = vec![];
@@ -452,7 +452,7 @@ impl Parser<'_> {
         Ok(params)
     }
 
-    /// Refuses a function that is there already. Kernels are called by their names alone.
+    /// Rejects a redefinition. Kernels cannot be overloaded, since they are launched by name.
     fn check_not_redefined(&mut self, new: &Function) -> ParseResult<()> {
         let written = |ty: &TypeName| {
             let constant = ty.constant && (ty.pointers > 0 || ty.reference);

@@ -1,7 +1,7 @@
-//! The parser: tokens to syntax. What is wrong is noted and skipped, so that one run tells several mistakes.
+//! Parser: tokens to syntax. Parsing continues after an error, so that one run reports several.
 //!
-//! Host code in the same file is skipped. So is what our printer writes before a kernel: functions whose names begin with
-//! `bn_` are known by name, and what they do is an operation of the IR.
+//! Host code in the same file is skipped, and so are the helper functions that the CUDA printer writes
+//! before a kernel: functions whose names begin with `bn_` are built in (`printer_functions.rs`).
 
 mod aggregate;
 mod expr;
@@ -18,19 +18,19 @@ use super::types::builtin_type;
 use crate::SourceSpan;
 use crate::diagnostic::{Diagnostic, Source};
 
-/// Statements and parentheses within one another.
+/// Maximum nesting of statements and parentheses.
 const MAX_NESTING: usize = 100;
-/// Conditions of an else-if chain.
+/// Maximum conditions of an else-if chain.
 const MAX_ARMS: usize = 500;
-/// How deep the tree of an expression may be: a sum of so many terms, say.
+/// Maximum depth of an expression tree: that many terms in a sum, for example.
 const MAX_DEPTH: u16 = 200;
-/// Mistakes after which the rest of a file is not read.
+/// Errors after which the rest of a file is skipped.
 const MAX_ERRORS: usize = 20;
 
-/// What is said below a construct that the subset leaves out.
+/// Label of unsupported constructs.
 const NOT_IN_SUBSET: &str = "not in the subset";
 
-/// What is wrong is in the parser already.
+/// Marker of a failed parse; its error is in [`Parser::errors`].
 pub struct Failed;
 
 pub type ParseResult<T> = Result<T, Failed>;
@@ -41,34 +41,36 @@ pub struct Parser<'a> {
     tokens: &'a [Token],
     at: usize,
     nesting: usize,
-    /// Whether the declaration being read is of a shared array that our printer placed.
+    /// True if the current declaration is a shared array that the CUDA printer placed in
+    /// `bn_shared`.
     placed_shared: bool,
-    /// Names of types: structs, aliases, template parameters.
+    /// Type names: structs, aliases, template parameters.
     types: HashSet<Symbol>,
-    /// Those of them that the item being read alone knows.
+    /// Type names that are local to the current item.
     local_types: Vec<Symbol>,
-    /// Names of types that the item being read calls variables by: `half`.
+    /// Type names that the current item uses for variables: `half`.
     shadowed: HashSet<Symbol>,
-    /// Names of types that the file calls functions by.
+    /// Type names that the file uses for functions.
     function_names: HashSet<Symbol>,
     /// Names of function templates.
     templates: HashSet<Symbol>,
-    /// Names of structs that are templates.
+    /// Names of struct templates.
     struct_templates: HashSet<Symbol>,
-    /// Names of namespaces, all of which are one here.
+    /// Names of namespaces, all of which are treated as one.
     namespaces: HashSet<Symbol>,
-    /// Bytes that `#pragma pack` names here, and what it named before each `push`.
+    /// Current limit of `#pragma pack` in bytes, and those saved by `push`.
     pack: Option<u64>,
     packs: Vec<Option<u64>>,
-    /// Namespaces and `extern "C"` around.
+    /// Number of enclosing namespaces and `extern "C"` blocks.
     open_scopes: usize,
-    /// What a parameter without a name is called.
+    /// Name of unnamed parameters.
     unnamed: Symbol,
-    /// Names of the blocks around, by block.
+    /// Names declared in the enclosing blocks, innermost last.
     block_names: Vec<Vec<Symbol>>,
-    /// Functions that are declared before they are defined, with their parameters.
+    /// Forward declarations of functions, with their parameters.
     forward_declarations: Vec<(Symbol, Vec<Declarator>)>,
-    /// Whether a `>>` ends the template arguments being read, and how much of the one here is read already.
+    /// True while `>>` closes the template argument list being parsed; the number of `>` consumed
+    /// of the current token.
     in_angles: bool,
     angles_read: usize,
     pub errors: Vec<Diagnostic>,
@@ -120,7 +122,7 @@ impl<'a> Parser<'a> {
         self.token().span
     }
 
-    /// The span of the token before.
+    /// Span of the previous token.
     fn last_span(&self) -> SourceSpan {
         self.tokens[self.at.saturating_sub(1).min(self.tokens.len() - 1)].span
     }
@@ -155,14 +157,14 @@ impl<'a> Parser<'a> {
     ) -> ParseResult<T> {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
         let found = self.source.diagnostic(span, message.into(), label.into(), hint);
-        // One mistake a place: what follows from it says nothing new.
+        // One error per position: later ones are consequences of the first.
         if self.errors.len() < MAX_ERRORS && self.errors.last().is_none_or(|last| last.span.start != span.start) {
             self.errors.push(found);
         }
         Err(Failed)
     }
 
-    /// A construct that the subset leaves out.
+    /// Reports an unsupported construct.
     fn unsupported<T>(&mut self, span: SourceSpan, construct: &str, hint: &str) -> ParseResult<T> {
         self.fail(span, format!("{construct} is not supported"), NOT_IN_SUBSET, hint)
     }
@@ -198,7 +200,7 @@ impl<'a> Parser<'a> {
             && (self.types.contains(&symbol) || builtin_type(self.names.text(symbol)).is_some())
     }
 
-    /// Notes a type that only the item being read knows.
+    /// Declares a type name that is local to the current item.
     fn local_type(&mut self, name: Symbol) {
         if self.types.insert(name) {
             self.local_types.push(name);
@@ -206,7 +208,7 @@ impl<'a> Parser<'a> {
         self.shadowed.remove(&name);
     }
 
-    /// How many tokens here name namespaces around a name: `util::`, `::`.
+    /// Number of tokens here that qualify a name: `util::`, `::`.
     fn scope_prefix_len(&self) -> usize {
         let mut length = 0;
         loop {
@@ -226,7 +228,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Tells why a name of the host cannot be used, if it is one.
+    /// Reports a use of a host-only name.
     fn check_not_host_only(&mut self, name: Symbol, span: SourceSpan) -> ParseResult<()> {
         let Some(why) = self.file.host_only_error(name, self.names, self.source.line(span.start)) else {
             return Ok(());
@@ -238,7 +240,7 @@ impl<'a> Parser<'a> {
         Err(Failed)
     }
 
-    /// A block of its own: names in it may hide those outside.
+    /// Parses a block, whose names may hide those outside.
     fn scoped<T>(&mut self, inner: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         let level = self.block_names.len();
         self.block_names.push(vec![]);
@@ -247,7 +249,7 @@ impl<'a> Parser<'a> {
         out
     }
 
-    /// Goes one level deeper; more than [`MAX_NESTING`] are refused.
+    /// Parses one level deeper, up to [`MAX_NESTING`].
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.nesting >= MAX_NESTING {
             let span = self.span();
@@ -268,7 +270,7 @@ impl<'a> Parser<'a> {
         Ok(Expr { kind, span, depth: below + 1 })
     }
 
-    /// Skips to behind the bracket that closes the one here.
+    /// Skips past the bracket that closes the one here.
     fn skip_brackets(&mut self) {
         let mut depth = 0usize;
         loop {

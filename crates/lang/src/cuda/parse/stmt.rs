@@ -1,4 +1,4 @@
-//! Statements. A mistake in one is noted, and the next one is read.
+//! Parses statements. After an error in one statement, the next is parsed.
 
 use super::{MAX_ARMS, ParseResult, Parser};
 use crate::SourceSpan;
@@ -6,7 +6,7 @@ use crate::cuda::ast::{Case, Expr, Stmt, StmtKind, Storage};
 use crate::cuda::lex::{Symbol, TokenKind};
 
 impl Parser<'_> {
-    /// Statements up to a closing brace, which is taken.
+    /// Parses statements up to and including a closing brace.
     pub(super) fn statements(&mut self) -> ParseResult<Vec<Stmt>> {
         let mut all = vec![];
         while !self.is("}") {
@@ -24,7 +24,7 @@ impl Parser<'_> {
         Ok(all)
     }
 
-    /// Goes to the next statement after a mistake in one that began at `start`.
+    /// Skips to the next statement after an error in the one at `start`.
     fn recover(&mut self, start: usize) {
         self.at = start;
         loop {
@@ -35,7 +35,7 @@ impl Parser<'_> {
                     } else {
                         self.skip_brackets()
                     }
-                    // What follows an 'else' is part of the same statement.
+                    // An 'else' continues the same statement.
                     if !self.take("else") {
                         return;
                     }
@@ -154,7 +154,7 @@ impl Parser<'_> {
         Ok(StmtKind::Expr(value))
     }
 
-    /// True if a declaration begins here.
+    /// Returns true if a declaration starts here.
     fn at_declaration(&self) -> bool {
         match self.kind() {
             TokenKind::Reserved(
@@ -165,13 +165,13 @@ impl Parser<'_> {
                 let after = self.scope_prefix_len() + 1;
                 self.at_type() && !matches!(self.ahead(after), TokenKind::Reserved("(" | "{"))
             }
-            // Types can begin an expression too: float4(…).
+            // A type can also start an expression: float4(…).
             TokenKind::Name(symbol) if self.is_type_name(symbol) => {
                 !matches!(self.ahead(1), TokenKind::Reserved("(" | "{" | "." | "[" | "=" | ";" | ","))
                     || self.ahead(1) == TokenKind::Reserved("(") && self.ahead(2) == TokenKind::Reserved("&")
             }
             TokenKind::Name(_) => {
-                // `Foo x;` and `Foo* x;` can only declare, whatever Foo is.
+                // `Foo x;` and `Foo* x;` are declarations, whatever Foo is.
                 self.at_type()
                     || matches!(self.ahead(1), TokenKind::Name(_))
                     || self.ahead(1) == TokenKind::Reserved("*")
@@ -186,7 +186,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A declaration without its semicolon.
+    /// Parses a declaration without its semicolon.
     pub(super) fn declaration(&mut self) -> ParseResult<StmtKind> {
         let storage: Storage = self.storage()?;
         let base = self.base_type()?;
@@ -198,7 +198,7 @@ impl Parser<'_> {
         self.placed_shared = false;
         loop {
             let mut found = self.declarator(&base, "a variable")?;
-            // What is 'constexpr' is const, a pointer itself too.
+            // 'constexpr' implies const, for a pointer itself too.
             match found.ty.pointers {
                 0 => found.ty.constant |= storage.constant,
                 _ => found.ty.is_const_pointer |= is_constexpr,
@@ -215,7 +215,7 @@ impl Parser<'_> {
         Ok(StmtKind::Declare(Storage { shared, ..storage }, all))
     }
 
-    /// Notes a name of the block being read; one that it has already is a mistake.
+    /// Records a name of the current block; rejects one that it already has.
     fn check_redeclaration(&mut self, name: Symbol, span: SourceSpan) -> ParseResult<()> {
         if self.block_names.last().is_some_and(|block| block.contains(&name)) {
             let what = format!("'{}' is declared twice in this block", self.names.text(name));
@@ -238,7 +238,7 @@ impl Parser<'_> {
         Ok(condition)
     }
 
-    /// `if` with all that follows by `else if`, which is not nested here however long it is.
+    /// Parses an `if` with its whole else-if chain, which does not count as nested.
     fn branch(&mut self) -> ParseResult<StmtKind> {
         let (condition, then) = self.arm()?;
         let (mut arms, mut otherwise) = (vec![], None);

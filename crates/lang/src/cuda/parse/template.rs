@@ -1,11 +1,11 @@
-//! Templates: their parameters, arguments, instances and specialisations.
+//! Parses templates: parameters, arguments, instantiations and specializations.
 
 use super::{ParseResult, Parser};
 use crate::cuda::ast::{Base, TemplateArg, TemplateParam};
 use crate::cuda::lex::TokenKind;
 
 impl Parser<'_> {
-    /// `template <…>` and what follows it.
+    /// Parses `template <…>` and the declaration after it.
     pub(super) fn template(&mut self) -> ParseResult<()> {
         let start = self.span();
         self.advance();
@@ -112,7 +112,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `>`, or one of those in `>>` and `>>>`.
+    /// Consumes a `>`, which may be part of `>>` or `>>>`.
     fn close_angle(&mut self, after: &str) -> ParseResult<()> {
         let TokenKind::Reserved(sign @ (">>" | ">>>")) = self.kind() else { return self.expect(">", after) };
         self.angles_read += 1;

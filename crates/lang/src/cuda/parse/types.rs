@@ -1,4 +1,4 @@
-//! Types and declarators.
+//! Parses types and declarators.
 
 use bornite_ir::Scalar;
 
@@ -7,7 +7,7 @@ use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Storage, TypeName};
 use crate::cuda::lex::TokenKind;
 
 impl Parser<'_> {
-    /// True if a type begins here.
+    /// Returns true if a type starts here.
     pub(super) fn at_type(&self) -> bool {
         match self.kind() {
             TokenKind::Reserved(
@@ -18,7 +18,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Words before a declaration. The type follows.
+    /// Parses the specifiers before the type of a declaration.
     pub(super) fn storage(&mut self) -> ParseResult<Storage> {
         let mut storage = Storage::default();
         loop {
@@ -54,7 +54,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A type without its `*`, `&` and sizes.
+    /// Parses a type without its `*`, `&` and sizes.
     pub(super) fn base_type(&mut self) -> ParseResult<TypeName> {
         let start = self.span();
         let mut constant = false;
@@ -103,7 +103,7 @@ impl Parser<'_> {
                     (_, _, true) => Scalar::U32,
                 })
             }
-            // `const x = 3;` and the like.
+            // As in `const x = 3;`.
             _ => {
                 let (span, found) = (self.span(), self.current_text());
                 return self.fail(span, format!("expected a type, found {found}"), "expected a type", "");
@@ -112,7 +112,7 @@ impl Parser<'_> {
         Ok(TypeName { base, pointers: 0, constant, is_const_pointer: false, reference: false, span })
     }
 
-    /// A struct, alias or template parameter.
+    /// Parses the name of a struct, alias or template parameter.
     fn named_type(&mut self) -> ParseResult<Base> {
         let (symbol, span) = self.name("a type")?;
         if !self.is_type_name(symbol) {
@@ -133,7 +133,7 @@ impl Parser<'_> {
         Ok(Base::Template(symbol, self.template_args()?))
     }
 
-    /// `*`, `&` and the words among them.
+    /// Parses `*`, `&` and the qualifiers among them.
     pub(super) fn pointers(&mut self, mut ty: TypeName) -> ParseResult<TypeName> {
         loop {
             match self.kind() {
@@ -153,13 +153,13 @@ impl Parser<'_> {
         Ok(ty)
     }
 
-    /// A whole type, as in a cast.
+    /// Parses a complete type, as in a cast.
     pub(super) fn type_name(&mut self) -> ParseResult<TypeName> {
         let base = self.base_type()?;
         self.pointers(base)
     }
 
-    /// A name with its `*`, sizes and initial value.
+    /// Parses a name with its `*`, sizes and initializer.
     pub(super) fn declarator(&mut self, base: &TypeName, what: &str) -> ParseResult<Declarator> {
         let ty = self.pointers(base.clone())?;
         if self.is("(") && self.ahead(1) == TokenKind::Reserved("&") {
@@ -198,7 +198,8 @@ impl Parser<'_> {
         Ok(Declarator { name, span, ty, sizes, init })
     }
 
-    /// `float (&tile)[64] = *(float (*)[64])(bn_shared + 256)`, as our printer places large shared arrays.
+    /// `float (&tile)[64] = *(float (*)[64])(bn_shared + 256)`: the CUDA printer's form of large
+    /// shared arrays.
     fn placed_shared_array(&mut self, ty: TypeName) -> ParseResult<Declarator> {
         let start = self.span();
         self.advance();
@@ -222,7 +223,7 @@ impl Parser<'_> {
         Ok(Declarator { name, span, ty, sizes, init: None })
     }
 
-    /// What follows an `=` of a declaration.
+    /// Parses an initializer after `=`.
     pub(super) fn initializer(&mut self) -> ParseResult<Expr> {
         if self.is("{") { self.braced_list() } else { self.assignment() }
     }
