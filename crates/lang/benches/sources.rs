@@ -63,12 +63,9 @@ fn main() {
         )
         .unwrap_or_else(|e| match e {});
         let rate = kernels as f64 / measured.median_ms * 1e3;
-        let mut note = format!("{name}: {rate:.0} kernels a second");
+        let mut note = format!("{name}: {rate:.0} kernels/s");
         if let Some(ns) = on_core(op) {
-            note += &format!(
-                "; {:.0} a second of a core's time, which other programs do not lengthen",
-                kernels as f64 / ns * 1e9
-            );
+            note += &format!("; {:.0} per second of CPU time", kernels as f64 / ns * 1e9);
         }
         report.rows.push(Row::new(name, "cpu", measured).with_note(note));
     };

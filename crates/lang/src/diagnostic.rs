@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn carets_stand_below_the_span() {
+    fn carets_line_up_with_the_span() {
         for (line, from, count, expected) in [
             ("\tx\ty = 1", 3, 1, "\t \t^"),
             ("a = ü + y", 8, 1, "        ^"),

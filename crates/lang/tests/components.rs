@@ -9,7 +9,7 @@ use bornite_lang::{LaunchRequest, Lowered};
 
 const HEAD: &str = "struct Bin { int count; float sum; float2 at; int hits[3]; };\n";
 
-fn made(text: &str, threads: u32) -> Lowered {
+fn lower(text: &str, threads: u32) -> Lowered {
     let module = CudaModule::parse("k.cu", text).unwrap_or_else(|errors| panic!("{errors}"));
     let request = LaunchRequest::new([2, 1, 1], [threads, 1, 1]).length("x", 64).length("b", 8).length("v", 8);
     module.kernel("k", &request).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
@@ -31,7 +31,7 @@ fn outcome(kernel: &Kernel) -> Result<Vec<f64>, String> {
 }
 
 #[test]
-fn each_component_is_its_own() {
+fn components_are_independent() {
     let right: &[(&str, u32, &[f64])] = &[
         // Initialised field by field.
         (
@@ -91,7 +91,7 @@ fn each_component_is_its_own() {
     ];
     for (body, threads, expected) in right {
         let text = format!("{HEAD}__global__ void {body}");
-        let lowered = made(&text, *threads);
+        let lowered = lower(&text, *threads);
         let found = outcome(&lowered.kernel).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
         assert_eq!(&found[..expected.len()], *expected, "{text}\n{}", lowered.kernel);
         // Round trips through the IR's text form and through CUDA text.
@@ -127,7 +127,7 @@ fn each_component_is_its_own() {
     ];
     for (body, threads, expected) in wrong {
         let text = format!("{HEAD}__global__ void {body}");
-        let found = outcome(&made(&text, *threads).kernel).expect_err(&text);
+        let found = outcome(&lower(&text, *threads).kernel).expect_err(&text);
         assert!(found.starts_with(expected), "{text}\nexpected: {expected}\nfound: {found}");
     }
 }

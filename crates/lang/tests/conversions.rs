@@ -14,7 +14,7 @@ use bornite_lang::cuda::CudaModule;
 use suite::{Outcome, gpp};
 
 suite! {
-    numbers_are_those_of_a_foreign_compiler,
+    expressions_match_gpp,
 }
 
 /// SplitMix64.
@@ -111,7 +111,7 @@ fn compiled(program: &str) -> String {
     String::from_utf8(Command::new(&binary).output().unwrap().stdout).unwrap()
 }
 
-fn numbers_are_those_of_a_foreign_compiler() -> Outcome {
+fn expressions_match_gpp() -> Outcome {
     gpp()?;
     let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
     let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
@@ -130,7 +130,7 @@ fn numbers_are_those_of_a_foreign_compiler() -> Outcome {
     program += "static void show(double x) { unsigned long long w; memcpy(&w, &x, 8); printf(\"%llu\\n\", x != x ? 1ull : w); }\n";
     program += "static void show(unsigned long long x) { printf(\"%llu\\n\", x); }\nint main() {\n";
     for (v, (name, ty, _)) in variables.iter().enumerate() {
-        let all: Vec<String> = inputs.iter().map(|values| spelled(ty, values[v])).collect();
+        let all: Vec<String> = inputs.iter().map(|values| literal(ty, values[v])).collect();
         let _ = writeln!(program, "    static const {ty} all_{name}[] = {{{}}};", all.join(", "));
     }
     let args: Vec<String> = variables.iter().map(|(name, _, _)| format!("all_{name}[k]")).collect();
@@ -182,7 +182,7 @@ fn numbers_are_those_of_a_foreign_compiler() -> Outcome {
 }
 
 /// A value as a C++ literal.
-fn spelled(ty: &str, value: Value) -> String {
+fn literal(ty: &str, value: Value) -> String {
     match value.scalar() {
         Scalar::F32 | Scalar::F64 => format!("({ty}){:?}", value.as_f64()),
         Scalar::U64 => format!("{}ull", value.bits()),

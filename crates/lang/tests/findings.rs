@@ -27,7 +27,7 @@ fn outcome_of(text: &str, name: &str, threads: u32) -> Result<Vec<i64>, String> 
 }
 
 #[test]
-fn what_is_found() {
+fn faults_are_reported_with_their_line() {
     let cases: &[(&str, u32, &str)] = &[
         (
             "__constant__ int C[2][3] = {{1, 2, 3}, {4, 5, 6}};\n__global__ void k(int* x) {\n  int i = threadIdx.x;\n  x[i] = C[0][i];\n}",
@@ -79,7 +79,7 @@ fn what_is_found() {
 }
 
 #[test]
-fn updates_by_exchange() {
+fn compare_and_swap_loops_run() {
     let guide = |ty: &str, word: &str, to: &str, back: &str| {
         format!(
             "__device__ {ty} add({ty}* address, {ty} val) {{
@@ -137,13 +137,13 @@ fn template_arguments_are_converted() {
         let text = format!("template<{params}> __global__ void k(int* x) {{ if (blockIdx.x == 0) x[0] = {value}; }}");
         assert_eq!(outcome_of(&text, name, 1).map(|x| x[0]), Ok(*expected), "{text}");
     }
-    let refused = outcome_of("struct S { int a; };\ntemplate<S N> __global__ void k(int* x) { x[0] = 1; }", "k<1>", 1);
-    assert!(refused.as_ref().is_err_and(|said| said.contains("neither a type nor an integer")), "{refused:?}");
+    let rejected = outcome_of("struct S { int a; };\ntemplate<S N> __global__ void k(int* x) { x[0] = 1; }", "k<1>", 1);
+    assert!(rejected.as_ref().is_err_and(|error| error.contains("neither a type nor an integer")), "{rejected:?}");
 }
 
 /// Kernels that reverse each block of 32 numbers through shared memory, declared in many ways.
 #[test]
-fn shared_memory_is_one_array_each() {
+fn shared_memory_can_be_declared_in_many_ways() {
     let kernel = |before: &str, body: &str| {
         format!(
             "{before}\n__global__ void k(int* x) {{ int i = blockIdx.x * 32 + threadIdx.x, t = threadIdx.x; {body} }}"
@@ -205,7 +205,7 @@ fn shared_memory_is_one_array_each() {
         let text = kernel(before, body);
         assert_eq!(outcome(&text, 32), Ok(turned.clone()), "{text}");
     }
-    let refused: &[(&str, &str, &str)] = &[
+    let rejected: &[(&str, &str, &str)] = &[
         (
             "",
             "__shared__ int s[4][8]; ((int*)s)[t] = 1; __syncthreads(); x[i] = s[0][t];",
@@ -222,15 +222,15 @@ fn shared_memory_is_one_array_each() {
             "reinterpreting a pointer to 'signed char' as a pointer to 'double' is not supported",
         ),
     ];
-    for (before, body, expected) in refused {
+    for (before, body, expected) in rejected {
         let found = outcome(&kernel(before, body), 32);
-        assert!(found.as_ref().is_err_and(|said| said.contains(expected)), "{body}: {found:?}");
+        assert!(found.as_ref().is_err_and(|error| error.contains(expected)), "{body}: {found:?}");
     }
 }
 
 /// Functions of the file that overload CUDA functions, and expressions with compile-time values.
 #[test]
-fn what_names_stand_for() {
+fn names_resolve_as_in_cuda() {
     let cases: &[(&str, &str, i64)] = &[
         (
             "__device__ float max(float a, float b, float c) { return fmaxf(a, fmaxf(b, c)); }",
@@ -339,7 +339,7 @@ fn host_code_is_skipped() {
 /// Unsupported constructs in one function do not affect others, and are reported where they are
 /// used.
 #[test]
-fn a_refused_function_is_its_own_matter() {
+fn unsupported_function_does_not_affect_others() {
     let text = "__device__ float3 operator*(float3 a, float s) { return make_float3(a.x * s, 0, 0); }
         __device__ int slow(int x) { auto f = [](int v) { return v; }; return f(x); }
         __device__ int slow(float x) { return 1; }
@@ -351,15 +351,15 @@ fn a_refused_function_is_its_own_matter() {
     let names: Vec<String> = module.kernels().into_iter().map(|kernel| kernel.name).collect();
     assert_eq!(names, ["one", "k", "two", "six"]);
     assert_eq!(outcome(text, 32), Ok((1..=64).collect()));
-    let told = [
+    let errors = [
         ("one", "'asm' is not supported"),
         ("two", "a lambda is not supported"),
         ("six", "an overloaded operator is not supported"),
     ];
-    for (name, expected) in told {
+    for (name, expected) in errors {
         let found = outcome_of(text, name, 32);
-        assert!(found.as_ref().is_err_and(|said| said.contains(expected)), "{name}: {found:?}");
+        assert!(found.as_ref().is_err_and(|error| error.contains(expected)), "{name}: {found:?}");
     }
     let wrong = text.replace("return 1;", "return 1");
-    assert!(CudaModule::parse("k.cu", &wrong).is_err_and(|said| said.to_string().contains("expected ';'")));
+    assert!(CudaModule::parse("k.cu", &wrong).is_err_and(|error| error.to_string().contains("expected ';'")));
 }

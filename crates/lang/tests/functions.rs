@@ -37,7 +37,7 @@ fn low_24(x: u64) -> i32 {
 }
 
 #[test]
-fn functions_are_what_they_are_defined_as() {
+fn composite_functions_match_references() {
     let integers: &[(&str, Reference)] = &[
         ("__brev((unsigned)a)", |a, _, _| (a as u32).reverse_bits() as u64),
         ("__brevll(a)", |a, _, _| a.reverse_bits()),
@@ -102,8 +102,8 @@ fn functions_are_what_they_are_defined_as() {
         );
         let request = LaunchRequest::new([1; 3], [THREADS as u32, 1, 1]).length("in", 3 * THREADS as u64);
         let request = request.length("out", THREADS as u64);
-        let made = CudaModule::parse("k.cu", &text).and_then(|module| module.kernel("k", &request));
-        let kernel = made.unwrap_or_else(|errors| panic!("{errors}")).kernel;
+        let lowered = CudaModule::parse("k.cu", &text).and_then(|module| module.kernel("k", &request));
+        let kernel = lowered.unwrap_or_else(|errors| panic!("{errors}")).kernel;
         let mut out = vec![0; THREADS];
         run(&kernel, &mut [Arg::Read(&inputs), Arg::Write(&mut out)]).unwrap_or_else(|fault| panic!("{expr}: {fault}"));
         out

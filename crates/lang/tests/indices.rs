@@ -35,7 +35,7 @@ fn outcome(body: &str, threads: u32) -> Result<i64, String> {
 }
 
 #[test]
-fn what_is_outside_is_found() {
+fn out_of_bounds_accesses_are_found() {
     let outside = |index: &str, of: &str, len: u32| format!("index {index} is outside '{of}' of {len} elements");
     let cases: &[(&str, u32, String)] = &[
         // A negative unsigned difference, added to a pointer.
@@ -95,7 +95,7 @@ fn what_is_outside_is_found() {
 }
 
 #[test]
-fn what_is_inside_is_read() {
+fn accesses_within_bounds_are_correct() {
     let cases: &[(&str, i64)] = &[
         ("const int* row = x + 8; o[0] = row[minus];", 7),
         ("const int* row = x + 8; o[0] = row[(int)most];", 7),
@@ -118,7 +118,7 @@ fn what_is_inside_is_read() {
 /// 32-bit indices are used where they detect the same faults: the text is shorter and the code
 /// faster.
 #[test]
-fn indices_stay_narrow_where_nothing_is_lost() {
+fn indices_stay_32_bit_where_possible() {
     let cases: &[(&str, Scalar)] = &[
         ("int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 64) o[i] = x[i];", Scalar::I32),
         ("size_t i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 64) o[i] = x[i];", Scalar::I32),

@@ -251,9 +251,9 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                     continue;
                 }
                 let word = reserved_starting_with(bytes[start]).iter().find(|word| **word == name);
-                let word = word
-                    .copied()
-                    .or_else(|| ALTERNATIVE_TOKENS.iter().find(|(word, _)| *word == name).map(|(_, sign)| *sign));
+                let word = word.copied().or_else(|| {
+                    ALTERNATIVE_TOKENS.iter().find(|(word, _)| *word == name).map(|(_, punctuator)| *punctuator)
+                });
                 word.map_or_else(|| TokenKind::Name(names.intern(name)), TokenKind::Reserved)
             }
             b'0'..=b'9' => number_literal(text, &mut at, errors),
@@ -284,10 +284,10 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                 }
                 TokenKind::Int { value, scalar: Scalar::I8, hex: false }
             }
-            byte => match reserved_starting_with(byte).iter().find(|sign| text[at..].starts_with(**sign)) {
-                Some(sign) => {
-                    at += sign.len();
-                    TokenKind::Reserved(sign)
+            byte => match reserved_starting_with(byte).iter().find(|punctuator| text[at..].starts_with(**punctuator)) {
+                Some(punctuator) => {
+                    at += punctuator.len();
+                    TokenKind::Reserved(punctuator)
                 }
                 None => {
                     let c = text[at..].chars().next().unwrap_or(' ');
@@ -349,9 +349,9 @@ fn char_literal(text: &str) -> (u64, usize) {
 /// Removes attributes: `[[maybe_unused]]`, `__attribute__((unused))`. An attribute that changes the
 /// memory layout of a type becomes a single token.
 pub fn strip_attributes(tokens: Vec<Token>, names: &Interner) -> Vec<Token> {
-    let opens = |at: usize, sign: &'static str| {
+    let opens = |at: usize, punctuator: &'static str| {
         let two = tokens.get(at..at + 2).unwrap_or_default();
-        two.iter().all(|token| token.kind == TokenKind::Reserved(sign))
+        two.iter().all(|token| token.kind == TokenKind::Reserved(punctuator))
             && two.last().is_some_and(|second| !second.space_before)
     };
     let named = |at: usize| {

@@ -54,10 +54,10 @@ pub fn preprocess(text: &str, tokens: Vec<Token>, names: &mut Interner, errors: 
 
 /// Returns a single token for a `#pragma pack`, which changes the memory layout of structs.
 fn pragma_pack(text: &str, line: &[Token]) -> Option<Token> {
-    let [sign, pragma, pack, .., last] = line else { return None };
+    let [token, pragma, pack, .., last] = line else { return None };
     let text_of = |token: &Token| text.get(token.span.start as usize..token.span.end as usize);
     let found = (text_of(pragma), text_of(pack)) == (Some("pragma"), Some("pack"));
-    found.then(|| Token { kind: TokenKind::Reserved("#pragma pack"), span: sign.span.to(last.span), ..*sign })
+    found.then(|| Token { kind: TokenKind::Reserved("#pragma pack"), span: token.span.to(last.span), ..*token })
 }
 
 impl Preprocessor<'_> {
@@ -392,8 +392,8 @@ fn evaluate(tokens: &[TokenKind], min_level: u8, depth: usize) -> (i64, usize) {
         }
         _ => (0, 0),
     };
-    while let Some(TokenKind::Reserved(sign)) = tokens.get(at) {
-        let level = match *sign {
+    while let Some(TokenKind::Reserved(token)) = tokens.get(at) {
+        let level = match *token {
             "||" => 1,
             "&&" => 2,
             "==" | "!=" => 3,
@@ -407,7 +407,7 @@ fn evaluate(tokens: &[TokenKind], min_level: u8, depth: usize) -> (i64, usize) {
         }
         let (right, used) = evaluate(&tokens[at + 1..], level, depth + 1);
         at += used + 1;
-        value = match *sign {
+        value = match *token {
             "||" => (value != 0 || right != 0) as i64,
             "&&" => (value != 0 && right != 0) as i64,
             "==" => (value == right) as i64,

@@ -17,10 +17,10 @@ pub(crate) fn renumber(code: &mut Code, numbers: &HashMap<ExprId, u32>) {
             new[id.0 as usize] = number;
         }
     }
-    let mut hoisted = (0..).filter(|n: &usize| slots.get(*n).is_none_or(|slot| slot.is_none()));
+    let mut unused = (0..).filter(|n: &usize| slots.get(*n).is_none_or(|slot| slot.is_none()));
     let rest: Vec<usize> = (0..code.exprs.len()).filter(|n| new[*n] == u32::MAX).collect();
-    let assigned: Vec<(usize, usize)> = rest.into_iter().zip(&mut hoisted).collect();
-    for (old, number) in assigned {
+    let pairs: Vec<(usize, usize)> = rest.into_iter().zip(&mut unused).collect();
+    for (old, number) in pairs {
         if number >= slots.len() {
             slots.resize(number + 1, None);
         }

@@ -11,7 +11,7 @@ fn joined(outcomes: impl Iterator<Item = Result<bornite_lang::Lowered, Errors>>)
 }
 
 /// Errors of a program; empty if it is valid.
-fn said_of_cuda(text: &str) -> String {
+fn cuda_diagnostics(text: &str) -> String {
     let mut request = LaunchRequest::new([2, 1, 1], [64, 1, 1]);
     request.default_length = Some(1000);
     match cuda::CudaModule::parse("kernel.cu", text) {
@@ -20,7 +20,7 @@ fn said_of_cuda(text: &str) -> String {
     }
 }
 
-fn said_of_python(text: &str) -> String {
+fn python_diagnostics(text: &str) -> String {
     let mut request = LaunchRequest::with_dims(&[64]);
     request.default_length = Some(1000);
     match python::Module::parse("kernel.py", text) {
@@ -29,36 +29,36 @@ fn said_of_python(text: &str) -> String {
     }
 }
 
-fn messages_are_as_written(file: &str, least: usize, said: fn(&str) -> String) {
+fn check_diagnostics(file: &str, min_programs: usize, diagnostics: fn(&str) -> String) {
     let path = format!("{}/tests/diagnostics/{file}", env!("CARGO_MANIFEST_DIR"));
-    let written = std::fs::read_to_string(&path).unwrap();
-    let mut anew = String::new();
-    let (mut programs, mut right) = (0, vec![]);
-    for part in written.split("=== ").skip(1) {
+    let expected = std::fs::read_to_string(&path).unwrap();
+    let mut found = String::new();
+    let (mut programs, mut valid) = (0, vec![]);
+    for part in expected.split("=== ").skip(1) {
         let (title, rest) = part.split_once('\n').unwrap();
         let (program, _) = rest.split_once("\n---\n").unwrap_or((rest.trim_end(), ""));
-        let message = said(program);
+        let message = diagnostics(program);
         if message.is_empty() {
-            right.push(title);
+            valid.push(title);
         }
-        anew += &format!("=== {title}\n{program}\n---\n{message}\n\n");
+        found += &format!("=== {title}\n{program}\n---\n{message}\n\n");
         programs += 1;
     }
-    assert!(right.is_empty(), "nothing is wrong with: {}", right.join("; "));
-    assert!(programs >= least, "only {programs} programs");
+    assert!(valid.is_empty(), "no diagnostics for: {}", valid.join("; "));
+    assert!(programs >= min_programs, "only {programs} programs");
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(path, &anew).unwrap();
+        std::fs::write(path, &found).unwrap();
     } else {
-        assert_eq!(written, anew, "run BLESS=1 cargo test -p bornite-lang, and read the difference");
+        assert_eq!(expected, found, "run BLESS=1 cargo test -p bornite-lang and review the difference");
     }
 }
 
 #[test]
-fn messages_about_cuda() {
-    messages_are_as_written("cuda.txt", 40, said_of_cuda);
+fn cuda_diagnostics_are_as_expected() {
+    check_diagnostics("cuda.txt", 40, cuda_diagnostics);
 }
 
 #[test]
-fn messages_about_python() {
-    messages_are_as_written("python.txt", 50, said_of_python);
+fn python_diagnostics_are_as_expected() {
+    check_diagnostics("python.txt", 50, python_diagnostics);
 }

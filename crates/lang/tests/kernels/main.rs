@@ -128,7 +128,7 @@ fn cells(kernel: &Kernel, n: usize) -> Vec<(usize, Scalar)> {
     let param = &kernel.params[n];
     let layout = param.ty.layout(&kernel.structs);
     let elements = kernel.span(&param.dims, &[]).map_or(0, |span| span.elements as usize);
-    let each = |place: usize| layout.offsets.iter().map(move |(at, scalar)| (place * layout.bytes + at, *scalar));
+    let each = |element: usize| layout.offsets.iter().map(move |(at, scalar)| (element * layout.bytes + at, *scalar));
     (0..elements).flat_map(each).collect()
 }
 
@@ -141,15 +141,15 @@ fn call(sample: &Sample, lowered: &Lowered, seed: u64) -> Call {
         inputs: Inputs(vec![]),
     };
     for (name, pass) in &sample.args {
-        let given = lowered.params.iter().find(|(found, _)| found == name);
-        let (_, given) = given.unwrap_or_else(|| panic!("{}: no parameter '{name}'", sample.file));
-        let held: Vec<f64> = match (given, pass) {
+        let param = lowered.params.iter().find(|(found, _)| found == name);
+        let (_, param) = param.unwrap_or_else(|| panic!("{}: no parameter '{name}'", sample.file));
+        let numbers: Vec<f64> = match (param, pass) {
             (ParamRef::View(n), Pass::Array(_, fill)) => {
                 let n = *n as usize;
                 let bytes = kernel.view_bytes(&kernel.params[n], &[]).unwrap();
                 let words = &mut call.memory[n];
                 *words = vec![0; bytes.div_ceil(8)];
-                let mut held = vec![];
+                let mut numbers = vec![];
                 for (k, (byte, scalar)) in cells(kernel, n).into_iter().enumerate() {
                     let value = match fill {
                         Fill::Zero => 0.0,
@@ -159,22 +159,22 @@ fn call(sample: &Sample, lowered: &Lowered, seed: u64) -> Call {
                     };
                     let value = Value::from_f64(scalar, value);
                     poke(words, byte, value);
-                    held.push(value.as_f64());
+                    numbers.push(value.as_f64());
                 }
-                held
+                numbers
             }
             (ParamRef::Value(n), Pass::Value(components)) => {
                 let scalars = kernel.values[*n as usize].ty.components(&kernel.structs);
                 assert_eq!(scalars.len(), components.len(), "{}: '{name}'", sample.file);
                 let values: Vec<Value> =
                     scalars.iter().zip(*components).map(|(s, x)| Value::from_f64(*s, *x)).collect();
-                let held = values.iter().map(|value| value.as_f64()).collect();
+                let numbers = values.iter().map(|value| value.as_f64()).collect();
                 call.values[*n as usize] = values;
-                held
+                numbers
             }
-            _ => panic!("{}: '{name}' is passed as something else", sample.file),
+            _ => panic!("{}: '{name}' has another kind of argument", sample.file),
         };
-        call.inputs.0.push((name, held));
+        call.inputs.0.push((name, numbers));
     }
     call
 }
@@ -191,8 +191,8 @@ fn options(order: Order) -> Options {
 }
 
 fn seed() -> u64 {
-    let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
-    let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
+    let param = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = param.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
     println!("BORNITE_TEST_SEED={seed}");
     seed
 }
@@ -203,10 +203,10 @@ fn source(sample: &Sample) -> String {
 }
 
 #[test]
-fn kernels_run_right() {
+fn kernels_give_expected_results() {
     let (all, seed) = (samples(), seed());
     assert!(all.len() >= 40, "only {} kernels", all.len());
-    let mut compiled_too = 0;
+    let mut compiled_count = 0;
     for sample in &all {
         let (_, lowered) = lowered(sample, &source(sample));
         let (kernel, name) = (&lowered.kernel, sample.file);
@@ -226,7 +226,7 @@ fn kernels_run_right() {
             let compiled = cpu::compile(kernel).unwrap_or_else(|e| panic!("{name}: {e}"));
             compiled.run(&mut lend(kernel, &mut memory, &values)).unwrap_or_else(|e| panic!("{name}: {e}"));
             results.push(("compiled", memory));
-            compiled_too += 1;
+            compiled_count += 1;
         }
         let Call { mut memory, values, .. } = call(sample, &lowered, seed);
         if let Some(outcome) = gpu::run(kernel, &mut memory, &values) {
@@ -249,7 +249,7 @@ fn kernels_run_right() {
             }
         }
     }
-    assert!(compiled_too >= 20, "only {compiled_too} kernels are compiled");
+    assert!(compiled_count >= 20, "only {compiled_count} kernels are compiled");
 }
 
 /// Runs a sample with its seeded fault and checks the report.
@@ -257,13 +257,13 @@ fn seeded(sample: &Sample, seed: u64) -> Result<(), String> {
     let (from, to, expected, line) = sample.seeded;
     let text = source(sample);
     if text.matches(from).count() != 1 {
-        return Err(format!("{from:?} is not there once"));
+        return Err(format!("{from:?} does not occur exactly once"));
     }
     let (module, lowered) = lowered(sample, &text.replace(from, to));
     let Call { mut memory, values, .. } = call(sample, &lowered, seed);
     let mut args = lend(&lowered.kernel, &mut memory, &values);
     let Err(fault) = run_with(&lowered.kernel, &mut args, options(Order::Forward)) else {
-        return Err("nothing is found".into());
+        return Err("no fault is found".into());
     };
     let at = lowered.line_of(&fault).ok_or_else(|| format!("{fault} has no line"))?;
     if kind(&fault) != expected || !module.line(at).contains(line) {

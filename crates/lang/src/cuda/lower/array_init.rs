@@ -17,7 +17,7 @@ const MAX_DIMENSIONS: usize = 8;
 impl<'m> Lowering<'m> {
     /// Returns the sizes of an array of at most `max_elements` elements; the first size may follow
     /// from its initializer.
-    pub(super) fn sizes(&mut self, d: &'m Declarator, most: u64) -> LowerResult<Vec<u64>> {
+    pub(super) fn sizes(&mut self, d: &'m Declarator, max_elements: u64) -> LowerResult<Vec<u64>> {
         if d.sizes.len() > MAX_DIMENSIONS {
             return self.unsupported(d.span, format!("an array of more than {MAX_DIMENSIONS} dimensions"), "");
         }
@@ -32,9 +32,16 @@ impl<'m> Lowering<'m> {
             if n < 1 {
                 return self.fail(d.span, format!("an array cannot have {n} elements"), "expected 1 or more", "");
             }
-            elements = match elements.checked_mul(n as u64).filter(|elements| *elements <= most) {
+            elements = match elements.checked_mul(n as u64).filter(|elements| *elements <= max_elements) {
                 Some(elements) => elements,
-                None => return self.fail(d.span, format!("an array of more than {most} elements"), "too large", ""),
+                None => {
+                    return self.fail(
+                        d.span,
+                        format!("an array of more than {max_elements} elements"),
+                        "too large",
+                        "",
+                    );
+                }
             };
             sizes.push(n as u64);
         }
@@ -73,8 +80,8 @@ impl<'m> Lowering<'m> {
         sizes: &[u64],
     ) -> LowerResult<Vec<Value>> {
         let mut values = vec![];
-        for slot in self.flatten_initializer(init, sizes)? {
-            let Some(expr) = slot else {
+        for value in self.flatten_initializer(init, sizes)? {
+            let Some(expr) = value else {
                 values.push(Value::int(scalar, 0));
                 continue;
             };
@@ -92,8 +99,8 @@ impl<'m> Lowering<'m> {
     /// Returns the values of a local array.
     pub(super) fn array_values(&mut self, init: &'m Expr, scalar: Scalar, sizes: &[u64]) -> LowerResult<Vec<Tree>> {
         let mut values = vec![];
-        for slot in self.flatten_initializer(init, sizes)? {
-            values.push(match slot {
+        for value in self.flatten_initializer(init, sizes)? {
+            values.push(match value {
                 Some(expr) => {
                     let tree = self.list_element(expr, scalar.into())?;
                     self.materialize(tree)

@@ -314,12 +314,12 @@ impl<'m> Lowering<'m> {
             CType::Value(ty) => ty.as_scalar(),
             _ => None,
         };
-        let of_float = |least: f64, most: f64, small: f64, member: &str| {
+        let of_float = |smallest: f64, largest: f64, epsilon: f64, member: &str| {
             Some(match member {
-                "max" => most,
-                "lowest" => -most,
-                "min" => least,
-                "epsilon" => small,
+                "max" => largest,
+                "lowest" => -largest,
+                "min" => smallest,
+                "epsilon" => epsilon,
                 "infinity" => f64::INFINITY,
                 "quiet_NaN" => f64::NAN,
                 _ => return None,

@@ -82,8 +82,8 @@ impl<'m> Lowering<'m> {
             },
         };
         let function = &m.file.functions[chosen];
-        let written = if function.specialization.is_some() { &[] } else { templates };
-        let bound = self.template_arguments(function, written, &operands, span)?;
+        let explicit_args = if function.specialization.is_some() { &[] } else { templates };
+        let bound = self.template_arguments(function, explicit_args, &operands, span)?;
         let mut args: Vec<&'m Expr> = args.iter().collect();
         for param in &function.params[args.len()..] {
             let Some(default) = &param.init else { continue };
@@ -117,10 +117,10 @@ impl<'m> Lowering<'m> {
     /// `None`.
     pub(super) fn report_unsupported(&mut self, name: Option<Symbol>) -> LowerResult {
         let m = self.m;
-        let Some(refused) = m.file.unsupported_functions.iter().find(|refused| refused.name == name) else {
+        let Some(function) = m.file.unsupported_functions.iter().find(|function| function.name == name) else {
             return Ok(());
         };
-        for error in &refused.errors {
+        for error in &function.errors {
             if self.errors.len() < super::MAX_ERRORS && self.errors.iter().all(|other| other.span != error.span) {
                 self.errors.push(error.clone());
             }
@@ -202,16 +202,16 @@ impl<'m> Lowering<'m> {
     fn braced_argument(
         &mut self,
         function: usize,
-        written: &'m [TemplateArg],
+        explicit_args: &'m [TemplateArg],
         n: usize,
         arg: &'m Expr,
     ) -> LowerResult<Tree> {
         let function = &self.m.file.functions[function];
-        let given = match &function.templates[..] {
+        let explicit = match &function.templates[..] {
             [] => vec![],
-            templates => self.template_args(templates, written, function.name, arg.span)?,
+            templates => self.template_args(templates, explicit_args, function.name, arg.span)?,
         };
-        let bound: Vec<BoundArg> = given.into_iter().map_while(|given| given).collect();
+        let bound: Vec<BoundArg> = explicit.into_iter().map_while(|explicit| explicit).collect();
         match self.in_file_scope(&function.templates, &bound, |lower| lower.c_type(&function.params[n].ty))? {
             CType::Value(ty) => self.initializer(arg, ty),
             _ => self.unsupported(arg.span, "a braced list here", ""),

@@ -29,12 +29,12 @@ pub fn initial_read(m: &CudaModule, first: &Stmt, second: Option<&Stmt>) -> Opti
         return None;
     };
     let StmtKind::Block(body) = &body.kind else { return None };
-    let [keep, exchange] = &body[..] else { return None };
-    let (assumed, kept) = assignment(keep)?;
+    let [copy, exchange] = &body[..] else { return None };
+    let (assumed, copied) = assignment(copy)?;
     let (old, value) = assignment(exchange)?;
     let ends = matches!(&condition.kind, ExprKind::Binary(Binary::Ne, a, b)
         if matches!((name(a), name(b)), (Some(a), Some(b)) if (a, b) == (assumed, old) || (a, b) == (old, assumed)));
-    if !ends || name(kept) != Some(old) {
+    if !ends || name(copied) != Some(old) {
         return None;
     }
     let target = exchanged(m, value)?;

@@ -118,15 +118,15 @@ impl<'m> Lowering<'m> {
     /// Stores an element of an array in a struct at a non-constant index.
     pub(super) fn write_dynamic(&mut self, lvalue: &Lvalue, value: Tree, span: SourceSpan) -> LowerResult {
         let value = Tree::emitted(self.w.emit(&value), value.ty);
-        self.for_each_index(lvalue, &mut |lower, chosen| lower.write(chosen, value.clone(), span))
+        self.for_each_index(lvalue, &mut |lower, selected| lower.write(selected, value.clone(), span))
     }
 
     /// Loads an element of an array in a struct at a non-constant index.
     pub(super) fn read_dynamic(&mut self, lvalue: &Lvalue, span: SourceSpan) -> LowerResult<Tree> {
         let zeros = self.zeros(lvalue.ty);
         let local = self.new_local("chosen", lvalue.ty, &zeros);
-        self.for_each_index(lvalue, &mut |lower, chosen| {
-            let value = lower.read(chosen, span)?;
+        self.for_each_index(lvalue, &mut |lower, selected| {
+            let value = lower.read(selected, span)?;
             lower.assign(local, &value);
             Ok(())
         })?;
@@ -149,10 +149,10 @@ impl<'m> Lowering<'m> {
         for slot in 0..array.count(&[]) {
             let here = Tree::op(Op::Eq, vec![index.clone(), Tree::int(self.index_type, slot as i64)]);
             let condition = self.w.emit(&here);
-            let mut chosen = lvalue.clone();
-            chosen.path[n] = Projection::Field(slot as u32);
+            let mut selected = lvalue.clone();
+            selected.path[n] = Projection::Field(slot as u32);
             self.w.b.open_block();
-            let done = each(self, &chosen);
+            let done = each(self, &selected);
             let then = self.w.b.close_block();
             self.w.stmt(Stmt::If { condition, then, otherwise: vec![] });
             done?;

@@ -96,7 +96,7 @@ impl<'m> Lowering<'m> {
         span: SourceSpan,
     ) -> LowerResult<Tree> {
         let condition = self.materialize(condition);
-        let asked = self.w.emit(&condition);
+        let condition_id = self.w.emit(&condition);
         self.w.b.open_block();
         let first = a(self).map(|tree| self.store_chosen(tree, None));
         let then = self.w.b.close_block();
@@ -105,7 +105,7 @@ impl<'m> Lowering<'m> {
         let second = b(self).map(|tree| self.store_chosen(tree, same));
         let otherwise = self.w.b.close_block();
         let ((a, left), (b, right)) = (first?, second?);
-        self.w.stmt(Stmt::If { condition: asked, then, otherwise });
+        self.w.stmt(Stmt::If { condition: condition_id, then, otherwise });
         let value = Tree::emitted(self.w.b.read(a), left);
         if a == b {
             return Ok(value);
@@ -116,10 +116,10 @@ impl<'m> Lowering<'m> {
     }
 
     /// Stores a value in a local variable: in `local` if its type matches, otherwise in a new one.
-    pub(super) fn store_chosen(&mut self, tree: Tree, given: Option<(LocalId, Type)>) -> (LocalId, Type) {
+    pub(super) fn store_chosen(&mut self, tree: Tree, local: Option<(LocalId, Type)>) -> (LocalId, Type) {
         let tree = self.materialize(tree);
-        let (local, ty) = match given.filter(|(_, ty)| *ty == tree.ty) {
-            Some(given) => given,
+        let (local, ty) = match local.filter(|(_, ty)| *ty == tree.ty) {
+            Some(local) => local,
             None => {
                 let zeros = self.zeros(tree.ty);
                 (self.new_local("chosen", tree.ty, &zeros), tree.ty)
@@ -145,8 +145,8 @@ impl<'m> Lowering<'m> {
         let first = self.materialize(first);
         let local = self.new_local("both", Scalar::Bool.into(), &[Value::int(Scalar::Bool, 0)]);
         self.assign(local, &first);
-        let asked = if op == Binary::LogicalAnd { first } else { Tree::op(Op::Not, vec![first]) };
-        let condition = self.w.emit(&asked);
+        let evaluates_second = if op == Binary::LogicalAnd { first } else { Tree::op(Op::Not, vec![first]) };
+        let condition = self.w.emit(&evaluates_second);
         self.w.b.open_block();
         let second = self.condition(b);
         if let Ok(second) = &second {

@@ -49,8 +49,8 @@ impl<'m> Lowering<'m> {
             && args.iter().any(|arg| matches!(arg.kind, ExprKind::Braces(_)))
         {
             let mut trees = vec![];
-            for slot in self.flatten_list(args, &[rows as u64, columns as u64])? {
-                trees.push(match slot {
+            for value in self.flatten_list(args, &[rows as u64, columns as u64])? {
+                trees.push(match value {
                     Some(arg) => self.list_element(arg, scalar.into())?,
                     None => Tree::int(scalar, 0),
                 });

@@ -21,13 +21,13 @@ struct CountingLoop<'m> {
 }
 
 impl<'m> Lowering<'m> {
-    fn context(kind: ScopeKind) -> ControlScope<'m> {
+    fn scope(kind: ScopeKind) -> ControlScope<'m> {
         ControlScope { kind, step: None, check: None, continued: None, returned: false }
     }
 
     /// Lowers a loop body within `scope`, which it returns.
-    fn loop_body(&mut self, context: ControlScope<'m>, body: &'m Stmt) -> (ControlScope<'m>, LowerResult) {
-        self.control_scopes.push(context);
+    fn loop_body(&mut self, scope: ControlScope<'m>, body: &'m Stmt) -> (ControlScope<'m>, LowerResult) {
+        self.control_scopes.push(scope);
         self.loops += 1;
         let mark = self.scope.len();
         let done = match &body.kind {
@@ -36,7 +36,7 @@ impl<'m> Lowering<'m> {
         };
         self.scope.truncate(mark);
         self.loops -= 1;
-        (self.control_scopes.pop().unwrap_or_else(|| Self::context(ScopeKind::Loop)), done)
+        (self.control_scopes.pop().unwrap_or_else(|| Self::scope(ScopeKind::Loop)), done)
     }
 
     pub(super) fn for_loop(
@@ -98,10 +98,10 @@ impl<'m> Lowering<'m> {
             self.w.set_range(value, range);
             self.bind(name, Binding::Value(Tree::emitted(value, self.index_type).cast(scalar)));
         }
-        let (context, done) = self.loop_body(Self::context(ScopeKind::Loop), body);
-        let turns = self.w.b.close_block();
-        self.w.stmt(IrStmt::For { counter, end, body: turns });
-        self.propagate_exit(&context, body.span)?;
+        let (scope, done) = self.loop_body(Self::scope(ScopeKind::Loop), body);
+        let loop_stmts = self.w.b.close_block();
+        self.w.stmt(IrStmt::For { counter, end, body: loop_stmts });
+        self.propagate_exit(&scope, body.span)?;
         done
     }
 
@@ -220,8 +220,8 @@ impl<'m> Lowering<'m> {
         self.w.b.open_block();
         self.loops += 1;
         let mut failed = condition.is_some_and(|condition| self.break_unless(condition).is_err());
-        let context = ControlScope { step, check, ..Self::context(ScopeKind::Loop) };
-        let (context, done) = self.loop_body(context, body);
+        let scope = ControlScope { step, check, ..Self::scope(ScopeKind::Loop) };
+        let (scope, done) = self.loop_body(scope, body);
         failed |= done.is_err();
         if let Some(step) = step {
             self.set_source_line(step.span);
@@ -231,9 +231,9 @@ impl<'m> Lowering<'m> {
             failed |= self.break_unless(check).is_err();
         }
         self.loops -= 1;
-        let turns = self.w.b.close_block();
-        self.w.stmt(IrStmt::Loop { body: turns });
-        self.propagate_exit(&context, body.span)?;
+        let loop_stmts = self.w.b.close_block();
+        self.w.stmt(IrStmt::Loop { body: loop_stmts });
+        self.propagate_exit(&scope, body.span)?;
         if failed { Err(super::Failed) } else { Ok(()) }
     }
 
@@ -311,7 +311,7 @@ impl<'m> Lowering<'m> {
         let other = any.map_or(Tree::int(Scalar::Bool, 1), |any| Tree::op(Op::Not, vec![any]));
         let other = self.materialize(other);
         self.w.b.open_block();
-        self.control_scopes.push(ControlScope { continued, ..Self::context(ScopeKind::Switch) });
+        self.control_scopes.push(ControlScope { continued, ..Self::scope(ScopeKind::Switch) });
         let mut failed = false;
         for (case, test) in cases.iter().zip(tests) {
             let before = Tree::emitted(self.w.b.read(met), Scalar::Bool);
@@ -328,10 +328,10 @@ impl<'m> Lowering<'m> {
             self.w.stmt(IrStmt::If { condition, then, otherwise: vec![] });
         }
         self.w.stmt(IrStmt::Break);
-        let context = self.control_scopes.pop().unwrap_or_else(|| Self::context(ScopeKind::Switch));
+        let scope = self.control_scopes.pop().unwrap_or_else(|| Self::scope(ScopeKind::Switch));
         let body = self.w.b.close_block();
         self.w.stmt(IrStmt::Loop { body });
-        self.propagate_exit(&context, span)?;
+        self.propagate_exit(&scope, span)?;
         if failed { Err(super::Failed) } else { Ok(()) }
     }
 }

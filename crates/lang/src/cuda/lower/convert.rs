@@ -25,9 +25,9 @@ impl<'m> Lowering<'m> {
             return Ok(tree);
         }
         let (Some(_), Some(target)) = (tree.scalar(), to.as_scalar()) else {
-            let (found, wanted) = (self.type_name(tree.ty), self.type_name(to));
-            let what = format!("cannot convert '{found}' to '{wanted}'");
-            return self.fail(span, what, format!("expected '{wanted}'"), "");
+            let (found, expected) = (self.type_name(tree.ty), self.type_name(to));
+            let what = format!("cannot convert '{found}' to '{expected}'");
+            return self.fail(span, what, format!("expected '{expected}'"), "");
         };
         Ok(self.convert_scalar(tree, target))
     }

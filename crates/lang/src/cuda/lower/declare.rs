@@ -15,9 +15,9 @@ use crate::lower::{Node, Tree};
 impl<'m> Lowering<'m> {
     pub(super) fn declare(&mut self, storage: Storage, declared: &'m Declarator) -> LowerResult {
         self.set_source_line(declared.span);
-        let made = self.declare_binding(storage, declared);
-        let failed = made.is_err();
-        self.bind(declared.name, made.unwrap_or(Binding::Poison));
+        let binding = self.declare_binding(storage, declared);
+        let failed = binding.is_err();
+        self.bind(declared.name, binding.unwrap_or(Binding::Poison));
         if failed { Err(super::Failed) } else { Ok(()) }
     }
 
@@ -106,9 +106,9 @@ impl<'m> Lowering<'m> {
             }
             Operand::Pointer(pointer) => {
                 if let Some(to) = to.filter(|to| *to != pointer.pointee_type()) {
-                    let (found, wanted) = (self.type_name(pointer.pointee_type()), self.type_name(to));
-                    let what = format!("cannot initialize a pointer to '{wanted}' with a pointer to '{found}'");
-                    return self.fail(d.span, what, format!("expected '{wanted}*'"), "cast it");
+                    let (found, expected) = (self.type_name(pointer.pointee_type()), self.type_name(to));
+                    let what = format!("cannot initialize a pointer to '{expected}' with a pointer to '{found}'");
+                    return self.fail(d.span, what, format!("expected '{expected}*'"), "cast it");
                 }
                 self.check_const(d, pointer.constant)?;
                 let fixed = d.ty.is_const_pointer || d.ty.base == Base::Auto && d.ty.pointers == 0 && d.ty.constant;

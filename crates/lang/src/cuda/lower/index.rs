@@ -117,10 +117,12 @@ impl<'m> Lowering<'m> {
                     return Ok(Operand::LocalArray(local_array, at));
                 }
                 let LocalArray { lvalue, sizes, .. } = local_array;
-                let slot = self.flatten_index(&at, &sizes);
-                let step = match self.w.fold(&slot) {
+                let flat_index = self.flatten_index(&at, &sizes);
+                let step = match self.w.fold(&flat_index) {
                     Some(known) => Projection::Field(known.as_i64() as u32),
-                    None => Projection::DynamicIndex(Tree::emitted(self.w.emit(&slot), self.index_type), lvalue.ty),
+                    None => {
+                        Projection::DynamicIndex(Tree::emitted(self.w.emit(&flat_index), self.index_type), lvalue.ty)
+                    }
                 };
                 let scalar = lvalue.ty.element().unwrap_or(Scalar::I32);
                 let mut path = lvalue.path.clone();
@@ -135,8 +137,8 @@ impl<'m> Lowering<'m> {
                 if at.len() < table.sizes.len() {
                     return Ok(Operand::ConstArray(table, at));
                 }
-                let slot = self.flatten_index(&at, &table.sizes);
-                Ok(Operand::Tree(self.const_array_element(&table, slot, span)?))
+                let flat_index = self.flatten_index(&at, &table.sizes);
+                Ok(Operand::Tree(self.const_array_element(&table, flat_index, span)?))
             }
             Operand::Address(lvalue) => {
                 let at = self.rvalue(index)?;
@@ -184,9 +186,9 @@ impl<'m> Lowering<'m> {
     }
 
     /// Lowers an element of a constant array; at a non-constant index, by a chain of selects.
-    fn const_array_element(&mut self, table: &ConstArray, slot: Tree, span: SourceSpan) -> LowerResult<Tree> {
+    fn const_array_element(&mut self, table: &ConstArray, flat_index: Tree, span: SourceSpan) -> LowerResult<Tree> {
         let values = &table.values;
-        if let Some(at) = self.w.fold(&slot) {
+        if let Some(at) = self.w.fold(&flat_index) {
             let value = values.get(at.as_i64() as usize).copied();
             return Ok(Tree::constant(value.unwrap_or(values[0])));
         }
@@ -196,7 +198,7 @@ impl<'m> Lowering<'m> {
                 "pass it as a pointer, or declare it '__constant__' without values; at most 64 elements are supported";
             return self.unsupported(span, what, hint);
         }
-        let index = Tree::emitted(self.w.emit(&slot), self.index_type);
+        let index = Tree::emitted(self.w.emit(&flat_index), self.index_type);
         let mut value = Tree::constant(values[0]);
         for (n, entry) in values.iter().enumerate().skip(1) {
             let here = Tree::op(Op::Eq, vec![index.clone(), Tree::int(self.index_type, n as i64)]);
@@ -250,8 +252,8 @@ impl<'m> Lowering<'m> {
 
     /// Name of the array behind a view.
     fn array_name(&self, view: View) -> String {
-        let of = |given: &ParamRef| matches!(given, ParamRef::View(n) if View::Param(ParamId(*n)) == view);
-        let name = self.params.iter().find(|(_, given)| of(given)).map(|(name, _)| name.as_str());
+        let of = |param: &ParamRef| matches!(param, ParamRef::View(n) if View::Param(ParamId(*n)) == view);
+        let name = self.params.iter().find(|(_, param)| of(param)).map(|(name, _)| name.as_str());
         name.or(self.shared_array_name(view)).unwrap_or_default().to_owned()
     }
 

@@ -12,7 +12,7 @@ impl<'m> Lowering<'m> {
     /// on its first field, where it starts.
     pub(super) fn aligned(&mut self, item: &'m StructItem, fields: Vec<(String, Type)>) -> LowerResult<Vec<Field>> {
         let mut aligned: Vec<Field> = vec![];
-        let mut most = 1;
+        let mut struct_align = 1;
         for (n, (name, ty)) in fields.into_iter().enumerate() {
             let own = if item.fields[n].sizes.is_empty() { self.vector_align(ty) } else { 1 };
             let natural = own.max(ty.layout(self.w.b.structs()).align as u32);
@@ -20,15 +20,15 @@ impl<'m> Lowering<'m> {
             for (_, expr) in item.field_aligns.iter().filter(|(at, _)| *at == n) {
                 align = align.max(self.specified(expr, natural)?);
             }
-            most = most.max(align).max(natural);
+            struct_align = struct_align.max(align).max(natural);
             aligned.push(Field { name, ty, align });
         }
         if let (Some(expr), Some(first)) = (&item.align, aligned.first_mut()) {
-            let align = self.specified(expr, most)?;
+            let align = self.specified(expr, struct_align)?;
             first.align = first.align.max(align);
-            most = most.max(align);
+            struct_align = struct_align.max(align);
         }
-        if let Some(pack) = item.pack.filter(|pack| *pack < most as u64) {
+        if let Some(pack) = item.pack.filter(|pack| *pack < struct_align as u64) {
             let what = format!("struct '{}' under '#pragma pack({pack})'", self.text(item.name));
             return self.unsupported(item.span, what, "order its fields by size and remove the pragma");
         }

@@ -214,8 +214,8 @@ impl<'m> Lowering<'m> {
         let away = op(Op::Eq, [up, op(Op::Gt, [x.clone(), zero()])]);
         let step = Tree::select(away, int(1), int(-1));
         let beside = op(Op::Add, [x.clone().bitcast(Scalar::I32), step]).bitcast(Scalar::F32);
-        let least = op(Op::Copysign, [Tree::constant(Value::from_bits(Scalar::F32, 1)), y.clone()]);
-        let from = Tree::select(op(Op::Eq, [x.clone(), zero()]), least, beside);
+        let smallest = op(Op::Copysign, [Tree::constant(Value::from_bits(Scalar::F32, 1)), y.clone()]);
+        let from = Tree::select(op(Op::Eq, [x.clone(), zero()]), smallest, beside);
         let from = Tree::select(op(Op::Eq, [x.clone(), y.clone()]), y.clone(), from);
         let numbers = op(Op::And, [op(Op::Eq, [x.clone(), x.clone()]), op(Op::Eq, [y.clone(), y.clone()])]);
         Tree::select(numbers, from, op(Op::Add, [x, y]))

@@ -272,16 +272,16 @@ impl<'m> Lowering<'m> {
             }
         };
         if self.request.round_trip {
-            for (function, wanted) in kernel.functions.iter_mut().zip(&self.function_expr_numbers) {
-                crate::lower::renumber(&mut function.code, wanted);
+            for (function, numbers) in kernel.functions.iter_mut().zip(&self.function_expr_numbers) {
+                crate::lower::renumber(&mut function.code, numbers);
             }
             crate::lower::renumber(&mut kernel.code, &self.expr_numbers);
         }
         Ok(Lowered { kernel, params: self.params, lines })
     }
 
-    fn write_kernel(&mut self, function: &'m Function, given: &[Option<BoundArg>]) -> LowerResult {
-        let bound = self.with_defaults(&function.templates, given, function.span)?;
+    fn write_kernel(&mut self, function: &'m Function, explicit: &[Option<BoundArg>]) -> LowerResult {
+        let bound = self.with_defaults(&function.templates, explicit, function.span)?;
         self.bind_templates(&function.templates, &bound);
         if self.request.round_trip {
             self.lower_all_items()?;
@@ -326,9 +326,9 @@ impl<'m> Lowering<'m> {
     /// Runs something that may fail, and discards its errors.
     fn attempt<T>(&mut self, make: impl FnOnce(&mut Self) -> LowerResult<T>) -> Option<T> {
         let errors = self.errors.len();
-        let made = make(self).ok();
+        let result = make(self).ok();
         self.errors.truncate(errors);
-        made
+        result
     }
 
     /// Attributes the statements that follow to the source line of `span`.

@@ -284,10 +284,10 @@ impl<'m> Lowering<'m> {
         let (mark, base) = (self.scope.len(), self.base);
         self.base = mark;
         self.bind_templates(templates, bound);
-        let made = make(self);
+        let result = make(self);
         self.scope.truncate(mark);
         self.base = base;
-        made
+        result
     }
 
     pub(super) fn bind_templates(&mut self, templates: &'m [TemplateParam], bound: &[BoundArg]) {
@@ -358,7 +358,7 @@ impl<'m> Lowering<'m> {
                     Binding::Pointer(if plain { pointer } else { Pointer { dims: Some(dims.into()), ..pointer } })
                 }
                 CType::Value(ty) => {
-                    let n = self.params.iter().filter(|(_, given)| matches!(given, ParamRef::Value(_))).count();
+                    let n = self.params.iter().filter(|(_, param)| matches!(param, ParamRef::Value(_))).count();
                     let value = self.w.b.value(&name, ty);
                     self.params.push((source.to_owned(), ParamRef::Value(n as u32)));
                     Binding::Value(crate::lower::Tree::emitted(value, ty))
@@ -397,7 +397,7 @@ impl<'m> Lowering<'m> {
     }
 
     fn view_dims(&self, name: &str, source: &str) -> Option<Vec<Dim>> {
-        let found = self.request.views.iter().find(|(given, _)| given == source || given == name);
+        let found = self.request.views.iter().find(|(param, _)| param == source || param == name);
         match found {
             Some((_, dims)) => Some(dims.clone()),
             None => self.request.default_length.map(|length| contiguous(&[length.into()])),

@@ -52,7 +52,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn overload(
         &mut self,
         all: &[usize],
-        written: &'m [TemplateArg],
+        explicit_args: &'m [TemplateArg],
         operands: &[Operand],
         callee: Symbol,
         span: SourceSpan,
@@ -60,15 +60,14 @@ impl<'m> Lowering<'m> {
         let name = self.text(callee);
         let mut viable = vec![];
         for &function in all {
-            if let Some(ranks) = self.conversion_ranks(function, written, operands, span) {
+            if let Some(ranks) = self.conversion_ranks(function, explicit_args, operands, span) {
                 viable.push(Candidate { function, ranks });
             }
         }
         let best = viable.iter().find(|one| viable.iter().all(|other| self.is_better(one, other)));
         match best {
-            Some(best) => {
-                Ok(Some(best.function).filter(|_| !written.is_empty() || !self.prefers_builtin(name, best, operands)))
-            }
+            Some(best) => Ok(Some(best.function)
+                .filter(|_| !explicit_args.is_empty() || !self.prefers_builtin(name, best, operands))),
             None if viable.is_empty() && is_cuda_function(name) => Ok(None),
             None if viable.is_empty() => {
                 let hint = format!("candidates: {}", self.listed(all.iter().copied()));
@@ -101,15 +100,15 @@ impl<'m> Lowering<'m> {
     fn conversion_ranks(
         &mut self,
         n: usize,
-        written: &'m [TemplateArg],
+        explicit_args: &'m [TemplateArg],
         operands: &[Operand],
         span: SourceSpan,
     ) -> Option<Vec<ConversionRank>> {
         let function = &self.m.file.functions[n];
-        let written = if function.specialization.is_some() { &[] } else { written };
-        let bound = self.attempt(|lower| lower.template_arguments(function, written, operands, span))?;
+        let explicit_args = if function.specialization.is_some() { &[] } else { explicit_args };
+        let bound = self.attempt(|lower| lower.template_arguments(function, explicit_args, operands, span))?;
         let deducible =
-            || function.templates.iter().zip(&bound).skip(written.len()).filter(|(param, _)| param.is_type());
+            || function.templates.iter().zip(&bound).skip(explicit_args.len()).filter(|(param, _)| param.is_type());
         for (param, operand) in function.params.iter().zip(operands) {
             let agrees = |found: Option<BoundArg>, bound: &BoundArg| found.is_none_or(|found| found == *bound);
             if !deducible().all(|(template, bound)| agrees(self.deduce(template, param, operand), bound)) {

@@ -52,8 +52,8 @@ impl<'m> Lowering<'m> {
             ExprKind::Number { value, .. } => Ok(Extent::Const(value.as_i64())),
             ExprKind::Cast(_, inner) if let ExprKind::Name(name) = inner.kind => {
                 let text = self.text(name);
-                let given = self.params.iter().find(|(found, _)| found == text).map(|(_, given)| *given);
-                match given {
+                let param = self.params.iter().find(|(found, _)| found == text).map(|(_, param)| *param);
+                match param {
                     Some(ParamRef::Value(n)) => Ok(Extent::Value(n)),
                     _ => self.fail(count.span, "the number of instances must be a parameter", "", ""),
                 }

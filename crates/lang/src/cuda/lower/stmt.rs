@@ -93,7 +93,7 @@ impl<'m> Lowering<'m> {
             StmtKind::Do(body, condition) => self.general_loop(None, None, body, Some(condition)),
             StmtKind::Switch(value, cases) => self.switch(value, cases, stmt.span),
             StmtKind::Break => match self.control_scopes.last() {
-                Some(context) if context.kind != ScopeKind::InlinedCall => {
+                Some(scope) if scope.kind != ScopeKind::InlinedCall => {
                     self.w.stmt(IrStmt::Break);
                     Ok(())
                 }
@@ -117,8 +117,8 @@ impl<'m> Lowering<'m> {
     fn branch(&mut self, arm: Arm<'m>) -> LowerResult {
         let (mut next, mut entered, mut failed) = (Some(arm), None, false);
         while let Some(arm) = next {
-            let most = if self.request.round_trip { usize::MAX } else { NESTED_ARMS };
-            next = std::iter::successors(Some(arm), |arm| next_arm(arm.2)).nth(most);
+            let max_arms = if self.request.round_trip { usize::MAX } else { NESTED_ARMS };
+            next = std::iter::successors(Some(arm), |arm| next_arm(arm.2)).nth(max_arms);
             let rest = next.map(|_| {
                 let local = self.new_local("rest", Scalar::Bool.into(), &[Value::int(Scalar::Bool, 0)]);
                 self.assign(local, &Tree::int(Scalar::Bool, 0));
@@ -128,7 +128,7 @@ impl<'m> Lowering<'m> {
             if condition.is_some() {
                 self.w.b.open_block();
             }
-            failed |= self.arms(arm, most, rest).is_err();
+            failed |= self.arms(arm, max_arms, rest).is_err();
             if let Some(condition) = condition {
                 let then = self.w.b.close_block();
                 self.w.stmt(IrStmt::If { condition, then, otherwise: vec![] });
@@ -192,19 +192,18 @@ impl<'m> Lowering<'m> {
 
     /// Lowers `continue`.
     fn continue_loop(&mut self, span: SourceSpan) -> LowerResult {
-        let Some(context) = self.control_scopes.last_mut().filter(|context| context.kind != ScopeKind::InlinedCall)
-        else {
+        let Some(scope) = self.control_scopes.last_mut().filter(|scope| scope.kind != ScopeKind::InlinedCall) else {
             return self.fail(span, "'continue' outside a loop", "no enclosing loop", "");
         };
-        if context.kind == ScopeKind::Switch {
-            let Some(flag) = context.continued else {
+        if scope.kind == ScopeKind::Switch {
+            let Some(flag) = scope.continued else {
                 return self.fail(span, "'continue' outside a loop", "no enclosing loop", "");
             };
             self.assign(flag, &Tree::int(Scalar::Bool, 1));
             self.w.stmt(IrStmt::Break);
             return Ok(());
         }
-        let (step, check) = (context.step, context.check);
+        let (step, check) = (scope.step, scope.check);
         if let Some(step) = step {
             self.effect(step)?;
         }
@@ -216,14 +215,14 @@ impl<'m> Lowering<'m> {
     }
 
     /// Emits the code after a loop or switch that an inner `return` or `continue` may leave.
-    pub(super) fn propagate_exit(&mut self, context: &super::ControlScope<'m>, span: SourceSpan) -> LowerResult {
-        if context.returned
+    pub(super) fn propagate_exit(&mut self, scope: &super::ControlScope<'m>, span: SourceSpan) -> LowerResult {
+        if scope.returned
             && let Some(left) = self.inlines.last().and_then(|inline| inline.left)
         {
             let left = Tree::emitted(self.w.b.read(left), Scalar::Bool);
             self.break_if(&left);
         }
-        if let Some(flag) = context.continued {
+        if let Some(flag) = scope.continued {
             let condition = self.w.b.read(flag);
             self.w.b.open_block();
             let done = self.continue_loop(span);
@@ -251,7 +250,7 @@ impl<'m> Lowering<'m> {
                 if let Some(left) = left {
                     self.assign(left, &Tree::constant(Value::int(Scalar::Bool, 1)));
                 }
-                self.control_scopes[control_scopes + 1..].iter_mut().for_each(|context| context.returned = true);
+                self.control_scopes[control_scopes + 1..].iter_mut().for_each(|scope| scope.returned = true);
             }
             self.w.stmt(IrStmt::Break);
             return Ok(());

@@ -58,9 +58,9 @@ impl<'m> Lowering<'m> {
         span: SourceSpan,
     ) -> LowerResult<Vec<Option<BoundArg>>> {
         if args.len() > templates.len() {
-            let (params, given) =
+            let (params, explicit) =
                 (counted(templates.len(), "template parameter"), counted(args.len(), "template argument"));
-            let what = format!("'{}' takes {params}, found {given}", self.text(name));
+            let what = format!("'{}' takes {params}, found {explicit}", self.text(name));
             return self.fail(span, what, "", "");
         }
         let mut all = vec![];
@@ -77,13 +77,13 @@ impl<'m> Lowering<'m> {
     pub(super) fn with_defaults(
         &mut self,
         templates: &'m [TemplateParam],
-        given: &[Option<BoundArg>],
+        explicit: &[Option<BoundArg>],
         span: SourceSpan,
     ) -> LowerResult<Vec<BoundArg>> {
         let mut bound: Vec<BoundArg> = vec![];
         for (n, param) in templates.iter().enumerate() {
-            let found = match (given.get(n).copied().flatten(), &param.default) {
-                (Some(given), _) => given,
+            let found = match (explicit.get(n).copied().flatten(), &param.default) {
+                (Some(explicit), _) => explicit,
                 (None, Some(default)) => {
                     self.in_file_scope(templates, &bound, |lower| lower.template_arg(param, default, span))?
                 }
@@ -108,12 +108,13 @@ impl<'m> Lowering<'m> {
         if function.templates.is_empty() {
             return Ok(vec![]);
         }
-        let mut given = self.template_args(&function.templates, args, function.name, span)?;
-        for (param, given) in function.templates.iter().zip(&mut given).filter(|(_, given)| given.is_none()) {
-            let told = |(p, operand): (&Declarator, &Operand)| self.deduce(param, p, operand);
-            *given = function.params.iter().zip(operands).find_map(told);
+        let mut explicit = self.template_args(&function.templates, args, function.name, span)?;
+        for (param, explicit) in function.templates.iter().zip(&mut explicit).filter(|(_, explicit)| explicit.is_none())
+        {
+            let deduce_from = |(p, operand): (&Declarator, &Operand)| self.deduce(param, p, operand);
+            *explicit = function.params.iter().zip(operands).find_map(deduce_from);
         }
-        self.with_defaults(&function.templates, &given, span)
+        self.with_defaults(&function.templates, &explicit, span)
     }
 
     /// Deduces a template parameter from a function argument.
@@ -127,13 +128,13 @@ impl<'m> Lowering<'m> {
             Operand::ConstArray(table, _) => (Type::Scalar(table.values.first()?.scalar()), 1),
             _ => return None,
         };
-        let wanted = of.ty.pointers + !of.sizes.is_empty() as u8;
+        let param_pointers = of.ty.pointers + !of.sizes.is_empty() as u8;
         match &of.ty.base {
-            Base::Named(name) if *name == param.name && param.is_type() => match (wanted, pointers) {
+            Base::Named(name) if *name == param.name && param.is_type() => match (param_pointers, pointers) {
                 (0, 1) => Some(BoundArg::Type(CType::Pointer(found))),
-                _ => (wanted == pointers).then_some(BoundArg::Type(CType::Value(found))),
+                _ => (param_pointers == pointers).then_some(BoundArg::Type(CType::Value(found))),
             },
-            _ if wanted != pointers => None,
+            _ if param_pointers != pointers => None,
             // Pair<T> from Pair<float>.
             Base::Template(name, args) => {
                 let (item, bound, _) = self.structs.iter().find(|(_, _, ty)| *ty == found)?;
@@ -166,8 +167,8 @@ impl<'m> Lowering<'m> {
             return self.fail(span, what, "not declared", "declare the struct before it is used");
         };
         let templates = &m.file.structs[n].templates;
-        let given = self.template_args(templates, args, name, span)?;
-        let bound = self.with_defaults(templates, &given, span)?;
+        let explicit = self.template_args(templates, args, name, span)?;
+        let bound = self.with_defaults(templates, &explicit, span)?;
         Ok(CType::Value(self.struct_type(n, &bound)?))
     }
 
@@ -181,11 +182,11 @@ impl<'m> Lowering<'m> {
         for (n, function) in m.file.functions.iter().enumerate().filter(|(_, f)| f.name == primary.name) {
             let Some(specialization) = &function.specialization else { continue };
             let templates = &primary.templates;
-            let given = self.in_file_scope(&[], &[], |lower| {
+            let explicit = self.in_file_scope(&[], &[], |lower| {
                 lower.template_args(templates, specialization, function.name, function.span)
             })?;
             let all: Vec<Option<BoundArg>> =
-                given.iter().zip(bound).map(|(given, bound)| given.or(Some(*bound))).collect();
+                explicit.iter().zip(bound).map(|(explicit, bound)| explicit.or(Some(*bound))).collect();
             if self.with_defaults(templates, &all, function.span)? == bound {
                 return Ok(Some(n));
             }

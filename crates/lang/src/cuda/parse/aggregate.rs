@@ -209,13 +209,13 @@ impl Parser<'_> {
             depth: 1,
         };
         // The last explicit value, and the number of enumerators since.
-        let (mut written, mut since): (Option<Expr>, i64) = (None, 0);
+        let (mut explicit, mut since): (Option<Expr>, i64) = (None, 0);
         while !self.is("}") {
             let (name, span) = self.name("a constant")?;
             if self.take("=") {
-                (written, since) = (Some(self.assignment()?), 0);
+                (explicit, since) = (Some(self.assignment()?), 0);
             }
-            let value = match written.clone() {
+            let value = match explicit.clone() {
                 None => number(since, span),
                 Some(value) if since == 0 => value,
                 Some(value) => {

@@ -8,8 +8,8 @@ use crate::cuda::ast::{Base, Binary, Expr, ExprKind, Unary};
 use crate::cuda::lex::{Symbol, TokenKind};
 
 /// Precedence of a binary operator, and the operator.
-fn binary(sign: &str) -> Option<(u8, Binary)> {
-    Some(match sign {
+fn binary(token: &str) -> Option<(u8, Binary)> {
+    Some(match token {
         "||" => (1, Binary::LogicalOr),
         "&&" => (2, Binary::LogicalAnd),
         "|" => (3, Binary::Or),
@@ -32,8 +32,8 @@ fn binary(sign: &str) -> Option<(u8, Binary)> {
     })
 }
 
-fn assigning(sign: &str) -> Option<Option<Binary>> {
-    Some(match sign {
+fn assigning(token: &str) -> Option<Option<Binary>> {
+    Some(match token {
         "=" => None,
         "+=" => Some(Binary::Add),
         "-=" => Some(Binary::Sub),
@@ -65,8 +65,8 @@ impl Parser<'_> {
     pub(super) fn assignment(&mut self) -> ParseResult<Expr> {
         self.nested(|p| {
             let left = p.conditional()?;
-            let TokenKind::Reserved(sign) = p.kind() else { return Ok(left) };
-            let Some(op) = assigning(sign) else { return Ok(left) };
+            let TokenKind::Reserved(token) = p.kind() else { return Ok(left) };
+            let Some(op) = assigning(token) else { return Ok(left) };
             p.advance();
             let right = p.initializer()?;
             let (span, below) = (left.span.to(right.span), left.depth.max(right.depth));
@@ -87,13 +87,13 @@ impl Parser<'_> {
     }
 
     /// Parses binary operators of a precedence above `min_level`.
-    pub(super) fn binary_expr(&mut self, least: u8) -> ParseResult<Expr> {
+    pub(super) fn binary_expr(&mut self, min_level: u8) -> ParseResult<Expr> {
         let mut left = self.unary()?;
-        while let TokenKind::Reserved(sign) = self.kind() {
+        while let TokenKind::Reserved(token) = self.kind() {
             // `>` closes one template argument list, `>>` two.
-            let ends = self.in_angles && matches!(sign, ">" | ">>" | ">>>");
-            let Some((level, op)) = binary(sign).filter(|(level, _)| *level > least && !ends) else {
-                if sign == "<<<" {
+            let ends = self.in_angles && matches!(token, ">" | ">>" | ">>>");
+            let Some((level, op)) = binary(token).filter(|(level, _)| *level > min_level && !ends) else {
+                if token == "<<<" {
                     let span = self.span();
                     return self.unsupported(span, "a kernel launch from device code", "launch it from the host");
                 }
@@ -109,8 +109,8 @@ impl Parser<'_> {
 
     fn unary(&mut self) -> ParseResult<Expr> {
         let start = self.span();
-        let TokenKind::Reserved(sign) = self.kind() else { return self.postfix() };
-        let op = match sign {
+        let TokenKind::Reserved(token) = self.kind() else { return self.postfix() };
+        let op = match token {
             "-" => Unary::Minus,
             "+" => Unary::Plus,
             "!" => Unary::Not,
@@ -120,7 +120,7 @@ impl Parser<'_> {
             "++" | "--" => {
                 self.advance();
                 let lvalue = self.nested(|p| p.unary())?;
-                let (span, below, delta) = (start.to(lvalue.span), lvalue.depth, if sign == "++" { 1 } else { -1 });
+                let (span, below, delta) = (start.to(lvalue.span), lvalue.depth, if token == "++" { 1 } else { -1 });
                 return self.make_expr(
                     ExprKind::IncDec { delta, is_postfix: false, lvalue: Box::new(lvalue) },
                     span,
@@ -204,9 +204,9 @@ impl Parser<'_> {
         let mut left = self.primary()?;
         loop {
             let start = left.span;
-            let TokenKind::Reserved(sign) = self.kind() else { return Ok(left) };
+            let TokenKind::Reserved(token) = self.kind() else { return Ok(left) };
             let below = left.depth;
-            let kind = match sign {
+            let kind = match token {
                 "[" => {
                     self.advance();
                     let angles = std::mem::replace(&mut self.in_angles, false);
@@ -225,7 +225,7 @@ impl Parser<'_> {
                         let span = start.to(self.last_span());
                         return self.unsupported(span, "a member function call", "write a '__device__' function");
                     }
-                    if sign == "." {
+                    if token == "." {
                         ExprKind::Member(Box::new(left), member)
                     } else {
                         ExprKind::Arrow(Box::new(left), member)
@@ -234,7 +234,7 @@ impl Parser<'_> {
                 "++" | "--" => {
                     self.advance();
                     ExprKind::IncDec {
-                        delta: if sign == "++" { 1 } else { -1 },
+                        delta: if token == "++" { 1 } else { -1 },
                         is_postfix: true,
                         lvalue: Box::new(left),
                     }

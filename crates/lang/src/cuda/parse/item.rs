@@ -454,7 +454,7 @@ impl Parser<'_> {
 
     /// Rejects a redefinition. Kernels cannot be overloaded, since they are launched by name.
     fn check_not_redefined(&mut self, new: &Function) -> ParseResult<()> {
-        let written = |ty: &TypeName| {
+        let signature = |ty: &TypeName| {
             let constant = ty.constant && (ty.pointers > 0 || ty.reference);
             (ty.base.clone(), ty.pointers, ty.reference, constant)
         };
@@ -467,7 +467,7 @@ impl Parser<'_> {
                     .params
                     .iter()
                     .zip(&new.params)
-                    .all(|(a, b)| written(&a.ty) == written(&b.ty) && a.sizes.len() == b.sizes.len())
+                    .all(|(a, b)| signature(&a.ty) == signature(&b.ty) && a.sizes.len() == b.sizes.len())
         };
         let found = self.file.functions.iter().find(|old| {
             old.name == new.name && (alike(old) || old.is_kernel && new.is_kernel && new.specialization.is_none())

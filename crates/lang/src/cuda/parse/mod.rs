@@ -132,12 +132,12 @@ impl<'a> Parser<'a> {
         self.angles_read = 0;
     }
 
-    fn is(&self, sign: &str) -> bool {
-        matches!(self.kind(), TokenKind::Reserved(found) if found == sign)
+    fn is(&self, token: &str) -> bool {
+        matches!(self.kind(), TokenKind::Reserved(found) if found == token)
     }
 
-    fn take(&mut self, sign: &str) -> bool {
-        let found = self.is(sign);
+    fn take(&mut self, token: &str) -> bool {
+        let found = self.is(token);
         if found {
             self.advance();
         }
@@ -176,12 +176,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn expect(&mut self, sign: &str, after: &str) -> ParseResult<()> {
-        if self.take(sign) {
+    fn expect(&mut self, token: &str, after: &str) -> ParseResult<()> {
+        if self.take(token) {
             return Ok(());
         }
         let (span, found) = (self.span(), self.current_text());
-        self.fail(span, format!("expected '{sign}' {after}, found {found}"), format!("expected '{sign}'"), "")
+        self.fail(span, format!("expected '{token}' {after}, found {found}"), format!("expected '{token}'"), "")
     }
 
     fn name(&mut self, what: &str) -> ParseResult<(Symbol, SourceSpan)> {

@@ -114,9 +114,9 @@ impl Parser<'_> {
 
     /// Consumes a `>`, which may be part of `>>` or `>>>`.
     fn close_angle(&mut self, after: &str) -> ParseResult<()> {
-        let TokenKind::Reserved(sign @ (">>" | ">>>")) = self.kind() else { return self.expect(">", after) };
+        let TokenKind::Reserved(token @ (">>" | ">>>")) = self.kind() else { return self.expect(">", after) };
         self.angles_read += 1;
-        if self.angles_read == sign.len() {
+        if self.angles_read == token.len() {
             self.advance();
         }
         Ok(())

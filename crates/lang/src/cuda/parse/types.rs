@@ -22,8 +22,8 @@ impl Parser<'_> {
     pub(super) fn storage(&mut self) -> ParseResult<Storage> {
         let mut storage = Storage::default();
         loop {
-            let TokenKind::Reserved(sign) = self.kind() else { return Ok(storage) };
-            match sign {
+            let TokenKind::Reserved(token) = self.kind() else { return Ok(storage) };
+            match token {
                 "__shared__" => storage.shared = true,
                 "extern" => {
                     storage.external = true;
