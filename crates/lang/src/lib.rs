@@ -1,11 +1,11 @@
 //! Front ends of the kernel languages: source text to kernel IR, without nvcc, Python or a GPU.
 //!
 //! [`cuda`] reads a subset of CUDA C++: ordinary handwritten kernels, and the text that
-//! `bornite_codegen` prints. A file is parsed once ([`cuda::CudaModule::parse`]); each of its kernels
-//! is then lowered for a launch ([`cuda::CudaModule::kernel`]), which fixes grid, block, array lengths
-//! and template arguments, so that the interpreter can check every access. [`python`] reads the Python
-//! syntax of NVIDIA Warp in the same way. This crate must not know of GPUs, tensors or the command
-//! line.
+//! `bornite_codegen` prints. A file is parsed once ([`cuda::CudaModule::parse`]); each of its
+//! kernels is then lowered for a launch ([`cuda::CudaModule::kernel`]), which fixes grid, block,
+//! array lengths and template arguments, so that the interpreter can check every access. [`python`]
+//! reads the Python syntax of NVIDIA Warp in the same way. This crate must not know of GPUs,
+//! tensors or the command line.
 //!
 //! | to see | look in |
 //! |---|---|

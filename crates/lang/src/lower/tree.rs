@@ -2,8 +2,8 @@
 //! conversions to unsigned and back around wrapping sums, widening and narrowing around a select,
 //! masks of shift counts.
 //!
-//! Constants are folded when a tree is emitted (`write.rs`), not here: text of the CUDA printer must
-//! round-trip unchanged.
+//! Constants are folded when a tree is emitted (`write.rs`), not here: text of the CUDA printer
+//! must round-trip unchanged.
 
 use bornite_ir::{Algebra, Atomic, Builtin, ExprId, FunctionId, Op, Scalar, Type, Value, View};
 

@@ -99,7 +99,7 @@ impl<'m> Lowering<'m> {
 
     /// Source text of a span, made safe to embed in a string literal.
     pub(super) fn quoted(&self, span: SourceSpan) -> String {
-        let text = self.m.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+        let text = self.module.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
         let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
         let words: Vec<&str> = text.split_whitespace().collect();
         words.join(" ").replace('"', "'").replace('\\', "/").chars().filter(|c| !c.is_control()).take(50).collect()
@@ -355,7 +355,7 @@ impl<'m> Lowering<'m> {
             return self.fail(span, "'printf' needs a format string", "expected a string literal", "");
         };
         let quoted = first.span;
-        let text = self.m.source.text.get(quoted.start as usize + 1..quoted.end as usize - 1).unwrap_or_default();
+        let text = self.module.source.text.get(quoted.start as usize + 1..quoted.end as usize - 1).unwrap_or_default();
         let Some(line) = text.strip_suffix("\\n").filter(|line| !line.contains('\\')) else {
             return self.unsupported(
                 span,

@@ -26,40 +26,41 @@ impl<'m> Lowering<'m> {
         args: &'m [Expr],
         span: SourceSpan,
     ) -> LowerResult<Operand> {
-        let m = self.m;
+        let module = self.module;
         self.report_unsupported(Some(callee))?;
         let takes = |function: &Function| {
             let rest = function.params.get(args.len()..);
             function.name == callee && rest.is_some_and(|rest| rest.iter().all(|param| param.init.is_some()))
         };
-        let all: Vec<usize> = (0..m.file.functions.len()).filter(|n| takes(&m.file.functions[*n])).collect();
+        let all: Vec<usize> = (0..module.file.functions.len()).filter(|n| takes(&module.file.functions[*n])).collect();
         // A specialization is found through its primary template, if that is defined.
         let general: Vec<usize> =
-            all.iter().copied().filter(|n| m.file.functions[*n].specialization.is_none()).collect();
+            all.iter().copied().filter(|n| module.file.functions[*n].specialization.is_none()).collect();
         let all = if general.is_empty() { all } else { general };
         // Explicit template arguments select templates only.
-        let is_template =
-            |n: &usize| !m.file.functions[*n].templates.is_empty() || m.file.functions[*n].specialization.is_some();
+        let is_template = |n: &usize| {
+            !module.file.functions[*n].templates.is_empty() || module.file.functions[*n].specialization.is_some()
+        };
         let all: Vec<usize> = match all.iter().any(is_template) && !templates.is_empty() {
             true => all.into_iter().filter(is_template).collect(),
             false => all,
         };
         let offered = is_cuda_function(self.text(callee)) && !self.request.round_trip;
         let Some(&first) = all.first() else {
-            if let Some(other) = m.file.functions.iter().find(|function| function.name == callee && !offered) {
+            if let Some(other) = module.file.functions.iter().find(|function| function.name == callee && !offered) {
                 let (name, wanted, found) = (self.text(callee), other.params.len(), args.len());
                 let what = format!("'{name}' takes {}, {} given", counted(wanted, "argument"), given_count(found));
                 return self.fail(span, what, "", "");
             }
             return self.builtin(callee, templates, args, span);
         };
-        if m.file.functions[first].is_kernel {
+        if module.file.functions[first].is_kernel {
             return self.unsupported(span, "calling a kernel", "make it a '__device__' function");
         }
         let (mark, locals) = (self.w.b.mark(), self.locals);
         let mut operands = vec![];
         for (n, arg) in args.iter().enumerate() {
-            let reference = all.iter().any(|f| m.file.functions[*f].params[n].ty.reference);
+            let reference = all.iter().any(|f| module.file.functions[*f].params[n].ty.reference);
             let operand = match &arg.kind {
                 ExprKind::Braces(_) => Operand::Tree(self.braced_argument(first, templates, n, arg)?),
                 _ => self.operand(arg)?,
@@ -81,7 +82,7 @@ impl<'m> Lowering<'m> {
                 }
             },
         };
-        let function = &m.file.functions[chosen];
+        let function = &module.file.functions[chosen];
         let explicit_args = if function.specialization.is_some() { &[] } else { templates };
         let bound = self.template_arguments(function, explicit_args, &operands, span)?;
         let mut args: Vec<&'m Expr> = args.iter().collect();
@@ -97,7 +98,7 @@ impl<'m> Lowering<'m> {
             (chosen, own) = (specialization, vec![]);
         }
         let pointers = own.iter().any(|bound| matches!(bound, BoundArg::Type(CType::Pointer(_))));
-        if self.m.is_pure[chosen] && !pointers {
+        if self.module.is_pure[chosen] && !pointers {
             if let Some(known) = self.evaluate_constexpr(chosen, &own, &operands) {
                 return Ok(Operand::Tree(known));
             }
@@ -116,8 +117,8 @@ impl<'m> Lowering<'m> {
     /// Reports the errors of an unsupported function, or of an unsupported operator if `name` is
     /// `None`.
     pub(super) fn report_unsupported(&mut self, name: Option<Symbol>) -> LowerResult {
-        let m = self.m;
-        let Some(function) = m.file.unsupported_functions.iter().find(|function| function.name == name) else {
+        let module = self.module;
+        let Some(function) = module.file.unsupported_functions.iter().find(|function| function.name == name) else {
             return Ok(());
         };
         for error in &function.errors {
@@ -131,7 +132,7 @@ impl<'m> Lowering<'m> {
     /// Evaluates a `constexpr` function that consists of one `return`, if all arguments are
     /// constant.
     fn evaluate_constexpr(&mut self, n: usize, bound: &[BoundArg], operands: &[Operand]) -> Option<Tree> {
-        let function = &self.m.file.functions[n];
+        let function = &self.module.file.functions[n];
         let [Stmt { kind: StmtKind::Return(Some(value)), .. }] = &function.body[..] else { return None };
         if !function.is_constexpr || self.request.round_trip || self.instantiating.len() > MAX_CALLS {
             return None;
@@ -162,9 +163,10 @@ impl<'m> Lowering<'m> {
     /// Returns the specialization that a call's explicit template arguments select, where only
     /// specializations are defined.
     fn explicit_specialization(&mut self, all: &[usize], templates: &'m [TemplateArg]) -> LowerResult<Option<usize>> {
-        let m = self.m;
+        let module = self.module;
         for n in all {
-            let Some(specialization) = m.file.functions[*n].specialization.as_ref().filter(|_| !templates.is_empty())
+            let Some(specialization) =
+                module.file.functions[*n].specialization.as_ref().filter(|_| !templates.is_empty())
             else {
                 continue;
             };
@@ -206,7 +208,7 @@ impl<'m> Lowering<'m> {
         n: usize,
         arg: &'m Expr,
     ) -> LowerResult<Tree> {
-        let function = &self.m.file.functions[function];
+        let function = &self.module.file.functions[function];
         let explicit = match &function.templates[..] {
             [] => vec![],
             templates => self.template_args(templates, explicit_args, function.name, arg.span)?,
@@ -220,7 +222,7 @@ impl<'m> Lowering<'m> {
 
     /// Parameter types and return type of an instance of a pure function.
     fn signature(&mut self, n: usize, bound: &[BoundArg]) -> LowerResult<(Vec<Type>, Type)> {
-        let function = &self.m.file.functions[n];
+        let function = &self.module.file.functions[n];
         self.in_file_scope(&function.templates, bound, |lower| {
             let mut types = vec![];
             let mut failed = false;
@@ -239,13 +241,13 @@ impl<'m> Lowering<'m> {
 
     /// Lowers all functions and structs of a printed text, in source order.
     pub(super) fn lower_all_items(&mut self) -> LowerResult {
-        for n in 0..self.m.file.structs.len() {
-            if self.m.file.structs[n].templates.is_empty() {
+        for n in 0..self.module.file.structs.len() {
+            if self.module.file.structs[n].templates.is_empty() {
                 self.struct_type(n, &[])?;
             }
         }
-        for n in 0..self.m.file.functions.len() {
-            let function = &self.m.file.functions[n];
+        for n in 0..self.module.file.functions.len() {
+            let function = &self.module.file.functions[n];
             if !function.is_kernel && function.templates.is_empty() {
                 self.instantiate(n, &[], function.span)?;
             }
@@ -258,7 +260,7 @@ impl<'m> Lowering<'m> {
         if let Some((_, _, id)) = self.functions.iter().find(|(item, found, _)| *item == n && found == bound) {
             return Ok(*id);
         }
-        let function = &self.m.file.functions[n];
+        let function = &self.module.file.functions[n];
         let again = self.instantiating.iter().any(|(item, found)| *item == n && found == bound);
         if again || self.instantiating.len() > MAX_CALLS {
             return self.report_recursion(function, span);
@@ -268,14 +270,14 @@ impl<'m> Lowering<'m> {
         // Save the state of the enclosing code.
         let scope = std::mem::take(&mut self.scope);
         let base = std::mem::replace(&mut self.base, 0);
-        let assigned = std::mem::replace(&mut self.assigned, Rc::new(scan::assigned(self.m, function)));
+        let assigned = std::mem::replace(&mut self.assigned, Rc::new(scan::assigned(self.module, function)));
         let (control_scopes, inlines) = (std::mem::take(&mut self.control_scopes), std::mem::take(&mut self.inlines));
         let code = std::mem::replace(&mut self.code, CodeKind::Function(result));
         let (loops, locals) = (std::mem::take(&mut self.loops), std::mem::take(&mut self.locals));
         let wanted = std::mem::take(&mut self.expr_numbers);
         let free = self.w.swap_hoisted(Default::default());
         self.bind_templates(&function.templates, bound);
-        let taken = |name: &str| function.params.iter().any(|other| self.m.names.text(other.name) == name);
+        let taken = |name: &str| function.params.iter().any(|other| self.module.names.text(other.name) == name);
         let named = |(k, param): (usize, &crate::cuda::ast::Declarator)| match self.text(param.name) {
             "" => format!("parameter{}", k + 1),
             text => names::unmangled(text, self.request.round_trip, taken),
@@ -331,12 +333,16 @@ impl<'m> Lowering<'m> {
     }
 
     fn function_name(&self, function: &Function, bound: &[BoundArg]) -> String {
-        let taken = |name: &str| self.m.file.functions.iter().any(|other| self.m.names.text(other.name) == name);
+        let taken =
+            |name: &str| self.module.file.functions.iter().any(|other| self.module.names.text(other.name) == name);
         let mut name = names::unmangled(self.text(function.name), self.request.round_trip, taken);
         name += &self.name_suffix(bound);
         // Overloads share a name in C++; functions of an IR kernel must not.
-        let same =
-            self.functions.iter().filter(|(item, _, _)| self.m.file.functions[*item].name == function.name).count();
+        let same = self
+            .functions
+            .iter()
+            .filter(|(item, _, _)| self.module.file.functions[*item].name == function.name)
+            .count();
         if bound.is_empty() && same > 0 { format!("{name}_of{same}") } else { name }
     }
 

@@ -10,8 +10,8 @@
 //!
 //! A stale initial read only makes the exchange fail, and the loop continues with the right value.
 //! By CUDA's memory model that read still races with the atomics of other threads and would be
-//! reported. In exactly this form it is lowered to an atomic read, an exchange of 0 for 0; any other
-//! plain read that is concurrent with atomics remains one.
+//! reported. In exactly this form it is lowered to an atomic read, an exchange of 0 for 0; any
+//! other plain read that is concurrent with atomics remains one.
 
 use bornite_ir::{Args, Scalar, Type, Value};
 
@@ -24,7 +24,7 @@ use crate::cuda::lex::Symbol;
 use crate::lower::Tree;
 
 /// Returns the span of the initial read if two statements form such a loop.
-pub fn initial_read(m: &CudaModule, first: &Stmt, second: Option<&Stmt>) -> Option<SourceSpan> {
+pub fn initial_read(module: &CudaModule, first: &Stmt, second: Option<&Stmt>) -> Option<SourceSpan> {
     let (StmtKind::Declare(_, declared), StmtKind::Do(body, condition)) = (&first.kind, &second?.kind) else {
         return None;
     };
@@ -37,7 +37,7 @@ pub fn initial_read(m: &CudaModule, first: &Stmt, second: Option<&Stmt>) -> Opti
     if !ends || name(copied) != Some(old) {
         return None;
     }
-    let target = exchanged(m, value)?;
+    let target = exchanged(module, value)?;
     // The new value must depend on the initial read through `assumed` only.
     if scan::mentions(value, old) {
         return None;
@@ -61,12 +61,12 @@ fn assignment(stmt: &Stmt) -> Option<(Symbol, &Expr)> {
 
 /// Returns the pointer argument of an `atomicCAS`, whose result may be reinterpreted as another
 /// type.
-fn exchanged<'e>(m: &CudaModule, value: &'e Expr) -> Option<&'e Expr> {
+fn exchanged<'e>(module: &CudaModule, value: &'e Expr) -> Option<&'e Expr> {
     match &value.kind {
-        ExprKind::Cast(_, inner) => exchanged(m, inner),
-        ExprKind::Call { callee, args, .. } => match (m.names.text(*callee), &args[..]) {
+        ExprKind::Cast(_, inner) => exchanged(module, inner),
+        ExprKind::Call { callee, args, .. } => match (module.names.text(*callee), &args[..]) {
             ("atomicCAS", [pointer, _, _]) => Some(pointer),
-            (other, [inner]) if super::cuda_functions::bit_cast_function(other).is_some() => exchanged(m, inner),
+            (other, [inner]) if super::cuda_functions::bit_cast_function(other).is_some() => exchanged(module, inner),
             _ => None,
         },
         _ => None,

@@ -122,7 +122,7 @@ impl<'m> Lowering<'m> {
         {
             return Ok(None);
         }
-        let changed = scan::assigned_in(self.m, std::slice::from_ref(body));
+        let changed = scan::assigned_in(self.module, std::slice::from_ref(body));
         let mut fixed = !changed.contains(&declared.name);
         scan::walk_expr(end, &mut |expr| {
             fixed &= !matches!(expr.kind, ExprKind::Name(name) if changed.contains(&name) || name == declared.name);
@@ -167,7 +167,7 @@ impl<'m> Lowering<'m> {
                 indexes_local_array |= inside && matches!(root.kind, ExprKind::Member(..));
             }
         });
-        if !indexes_local_array || scan::assigned_in(self.m, stmts).contains(&name) || !self.is_speculatable(end) {
+        if !indexes_local_array || scan::assigned_in(self.module, stmts).contains(&name) || !self.is_speculatable(end) {
             return None;
         }
         let known = |lower: &mut Self, expr: &'m Expr| {

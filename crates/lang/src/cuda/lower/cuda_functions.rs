@@ -158,13 +158,14 @@ pub fn bit_cast_function(name: &str) -> Option<(Scalar, Scalar)> {
 
 /// Returns true if a function has no side effects.
 pub fn is_math(name: &str) -> bool {
-    let ours = name.strip_prefix("bn_").is_some_and(|rest| {
+    let is_printer_math = name.strip_prefix("bn_").is_some_and(|rest| {
         !rest.starts_with("load")
             && !rest.starts_with("store")
             && !rest.contains("exchange")
             && !rest.starts_with("atomic")
     });
-    ours || op_table().contains_key(name)
+    is_printer_math
+        || op_table().contains_key(name)
         || half_op(name).is_some()
         || conversion_function(name).is_some()
         || bit_cast_function(name).is_some()

@@ -162,7 +162,7 @@ impl<'m> Lowering<'m> {
             }
             text => {
                 self.check_not_host_only(name, span)?;
-                if self.m.file.functions.iter().any(|function| function.name == name) {
+                if self.module.file.functions.iter().any(|function| function.name == name) {
                     return self.unsupported(span, format!("using function '{text}' as a value"), "call it directly");
                 }
                 let what = format!("'{text}' is not declared");

@@ -22,7 +22,7 @@ impl<'m> Lowering<'m> {
         args: &[&'m Expr],
         span: SourceSpan,
     ) -> LowerResult<Operand> {
-        let function = &self.m.file.functions[n];
+        let function = &self.module.file.functions[n];
         let again = self.inlines.iter().any(|inline| inline.function == n && inline.bound == bound);
         if self.inlines.len() > MAX_CALLS || again {
             return self.report_recursion(function, span);
@@ -34,7 +34,7 @@ impl<'m> Lowering<'m> {
         let mark = self.scope.len();
         let types = self.in_file_scope(&function.templates, bound, |lower| lower.declared_types(function));
         let (types, result) = types?;
-        let assigned = Rc::new(scan::assigned(self.m, function));
+        let assigned = Rc::new(scan::assigned(self.module, function));
         let mut bindings = vec![];
         for (((param, ty), operand), arg) in function.params.iter().zip(&types).zip(operands).zip(args) {
             let binding = self.argument(param, *ty, operand, arg, assigned.contains(&param.name))?;
@@ -145,7 +145,7 @@ impl<'m> Lowering<'m> {
 
     /// Lowers the body of an inlined function and returns its value.
     fn inlined_body(&mut self, n: usize, bound: &[BoundArg], result: CType) -> LowerResult<Operand> {
-        let function = &self.m.file.functions[n];
+        let function = &self.module.file.functions[n];
         let result = match result {
             CType::Value(ty) => Some(ty),
             CType::Void => None,

@@ -134,7 +134,7 @@ impl<'m> Lowering<'m> {
     /// Declarations of a struct's fields.
     pub(super) fn declared_fields(&self, ty: Type) -> &'m [Declarator] {
         let item = self.structs.iter().find(|(_, _, found)| *found == ty).map(|(item, ..)| *item);
-        item.map_or(&[][..], |item| &self.m.file.structs[item].fields)
+        item.map_or(&[][..], |item| &self.module.file.structs[item].fields)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lowers one kernel of a file, for one launch, to kernel IR.
 //!
-//! One walk over the syntax resolves names, types and templates and emits statements. Pure functions
-//! become IR functions; functions that access memory or synchronize threads are inlined.
+//! One walk over the syntax resolves names, types and templates and emits statements. Pure
+//! functions become IR functions; functions that access memory or synchronize threads are inlined.
 //!
 //! | to see | look in |
 //! |---|---|
@@ -139,9 +139,11 @@ enum CodeKind {
     Function(Type),
 }
 
+/// State of lowering one kernel.
 pub(super) struct Lowering<'m> {
-    m: &'m CudaModule,
+    module: &'m CudaModule,
     request: &'m LaunchRequest,
+    /// Writer of the code being emitted; its builder is `w.b`.
     w: Writer,
     index_type: Scalar,
     /// True if a 64-bit index occurred in a kernel with 32-bit indices.
@@ -172,6 +174,7 @@ pub(super) struct Lowering<'m> {
     shared_names: Vec<String>,
     /// Global arrays and constants in use.
     globals: Vec<(Symbol, Binding)>,
+    /// Number of view parameters so far.
     views: u32,
     /// Views whose components are read one by one; views whose components turn out to be written
     /// one by one; views of which a component was read by loading the whole element.
@@ -202,14 +205,14 @@ pub(super) enum LowerError {
 
 impl<'m> Lowering<'m> {
     pub fn new(
-        m: &'m CudaModule,
+        module: &'m CudaModule,
         request: &'m LaunchRequest,
         function: &'m Function,
         index_type: Scalar,
     ) -> Lowering<'m> {
-        let name = names::unmangled(m.names.text(function.name), request.round_trip, |_| false);
+        let name = names::unmangled(module.names.text(function.name), request.round_trip, |_| false);
         Lowering {
-            m,
+            module,
             request,
             w: Writer::new(Builder::blocks(name, request.grid, request.block, index_type)),
             index_type,
@@ -267,7 +270,7 @@ impl<'m> Lowering<'m> {
             Ok(finished) => finished,
             Err(error) => {
                 let what = format!("kernel '{}' is invalid: {}", error.kernel, error.what);
-                let found = self.m.source.diagnostic(function.span, what, String::new(), None);
+                let found = self.module.source.diagnostic(function.span, what, String::new(), None);
                 return Err(LowerError::Invalid(vec![found]));
             }
         };
@@ -287,8 +290,8 @@ impl<'m> Lowering<'m> {
             self.lower_all_items()?;
         }
         self.kernel_params(function)?;
-        self.assigned = Rc::new(scan::assigned(self.m, function));
-        match self.request.round_trip.then(|| parallel_for::instances(self.m, &function.body)).flatten() {
+        self.assigned = Rc::new(scan::assigned(self.module, function));
+        match self.request.round_trip.then(|| parallel_for::instances(self.module, &function.body)).flatten() {
             Some(instances) => {
                 let count = self.instance_count(instances.count)?;
                 self.w.b.count(count);
@@ -301,7 +304,7 @@ impl<'m> Lowering<'m> {
     }
 
     fn text(&self, symbol: Symbol) -> &'m str {
-        self.m.names.text(symbol)
+        self.module.names.text(symbol)
     }
 
     fn fail<T>(
@@ -313,7 +316,7 @@ impl<'m> Lowering<'m> {
     ) -> LowerResult<T> {
         if self.errors.len() < MAX_ERRORS {
             let hint = Some(hint.into()).filter(|hint| !hint.is_empty());
-            self.errors.push(self.m.source.diagnostic(span, message.into(), label.into(), hint));
+            self.errors.push(self.module.source.diagnostic(span, message.into(), label.into(), hint));
         }
         Err(Failed)
     }
@@ -333,7 +336,7 @@ impl<'m> Lowering<'m> {
 
     /// Attributes the statements that follow to the source line of `span`.
     fn set_source_line(&mut self, span: SourceSpan) {
-        self.w.b.source_line(self.m.source.line(span.start));
+        self.w.b.source_line(self.module.source.line(span.start));
     }
 
     fn bind(&mut self, name: Symbol, binding: Binding) {

@@ -30,8 +30,8 @@ impl<'m> Lowering<'m> {
         if let Some((_, binding)) = self.globals.iter().find(|(found, _)| *found == name) {
             return Ok(Some(binding.clone()));
         }
-        let m = self.m;
-        let Some((storage, declared)) = m.file.globals.iter().find(|(_, found)| found.name == name) else {
+        let module = self.module;
+        let Some((storage, declared)) = module.file.globals.iter().find(|(_, found)| found.name == name) else {
             return Ok(None);
         };
         // Guards against constants that refer to themselves.
@@ -139,7 +139,7 @@ impl<'m> Lowering<'m> {
 
     /// Returns true if a non-pointer type is const, directly or through an alias.
     pub(super) fn is_const(&self, ty: &TypeName) -> bool {
-        let alias = |symbol: Symbol| self.m.file.aliases.iter().find(|(found, _)| *found == symbol);
+        let alias = |symbol: Symbol| self.module.file.aliases.iter().find(|(found, _)| *found == symbol);
         let mut base = ty;
         for _ in 0..16 {
             match base.base {
@@ -155,8 +155,8 @@ impl<'m> Lowering<'m> {
 
     /// Reports a use of a host-only name.
     pub(super) fn check_not_host_only(&mut self, name: Symbol, span: SourceSpan) -> LowerResult {
-        let line = self.m.source.line(span.start);
-        let Some(why) = self.m.file.host_only_error(name, &self.m.names, line) else { return Ok(()) };
+        let line = self.module.source.line(span.start);
+        let Some(why) = self.module.file.host_only_error(name, &self.module.names, line) else { return Ok(()) };
         if self.errors.len() < super::MAX_ERRORS {
             self.errors.push(why);
         }
@@ -171,8 +171,8 @@ impl<'m> Lowering<'m> {
         if let Some(ty) = bound {
             return Ok(ty);
         }
-        let m = self.m;
-        if let Some((_, alias)) = m.file.aliases.iter().find(|(found, _)| *found == symbol) {
+        let module = self.module;
+        if let Some((_, alias)) = module.file.aliases.iter().find(|(found, _)| *found == symbol) {
             if self.alias_depth > 16 {
                 return self.unsupported(span, "a type alias that refers to itself", "");
             }
@@ -181,7 +181,7 @@ impl<'m> Lowering<'m> {
             self.alias_depth -= 1;
             return ty;
         }
-        if let Some(n) = m.file.structs.iter().position(|found| found.name == symbol) {
+        if let Some(n) = module.file.structs.iter().position(|found| found.name == symbol) {
             return Ok(CType::Value(self.struct_type(n, &[])?));
         }
         match builtin_type(self.text(symbol)) {
@@ -199,7 +199,7 @@ impl<'m> Lowering<'m> {
         if let Some((_, _, ty)) = self.structs.iter().find(|(item, found, _)| *item == n && found == bound) {
             return Ok(*ty);
         }
-        let item = &self.m.file.structs[n];
+        let item = &self.module.file.structs[n];
         if self.instantiating_structs.contains(&n) {
             return self.unsupported(item.span, "a struct that contains itself", "");
         }
@@ -210,7 +210,7 @@ impl<'m> Lowering<'m> {
         });
         self.instantiating_structs.pop();
         let fields = fields?;
-        let taken = |name: &str| self.m.file.structs.iter().any(|other| self.text(other.name) == name);
+        let taken = |name: &str| self.module.file.structs.iter().any(|other| self.text(other.name) == name);
         let name = unmangled(self.text(item.name), self.request.round_trip, taken) + &self.name_suffix(bound);
         let ty = self.w.b.structure_of(name, fields);
         self.structs.push((n, bound.to_vec(), ty));
@@ -222,7 +222,7 @@ impl<'m> Lowering<'m> {
     }
 
     fn fields(&mut self, n: usize) -> LowerResult<Vec<(String, Type)>> {
-        let item = &self.m.file.structs[n];
+        let item = &self.module.file.structs[n];
         let mut fields: Vec<(String, Type)> = vec![];
         for field in &item.fields {
             if field.init.is_some() {
@@ -268,7 +268,7 @@ impl<'m> Lowering<'m> {
     /// Index and type of a field.
     pub(super) fn field(&self, ty: Type, name: Symbol) -> Option<(u32, Type)> {
         let (item, ..) = self.structs.iter().find(|(_, _, found)| *found == ty)?;
-        let at = self.m.file.structs[*item].fields.iter().position(|field| field.name == name)?;
+        let at = self.module.file.structs[*item].fields.iter().position(|field| field.name == name)?;
         let Type::Struct(id) = ty else { return None };
         Some((at as u32, self.w.b.structs()[id.0 as usize].fields[at].ty))
     }
@@ -309,8 +309,8 @@ impl<'m> Lowering<'m> {
 
     pub(super) fn kernel_params(&mut self, function: &'m Function) -> LowerResult {
         let mut failed = false;
-        let assigned = super::scan::assigned(self.m, function);
-        let taken = |name: &str| function.params.iter().any(|other| self.m.names.text(other.name) == name);
+        let assigned = super::scan::assigned(self.module, function);
+        let taken = |name: &str| function.params.iter().any(|other| self.module.names.text(other.name) == name);
         for param in &function.params {
             // An unnamed parameter is named by its position.
             let unnamed = format!("parameter{}", self.params.len() + 1);

@@ -85,12 +85,12 @@ impl<'m> Lowering<'m> {
     fn listed(&self, all: impl Iterator<Item = usize>) -> String {
         let text = |param: &Declarator| {
             let span = param.ty.span;
-            self.m.source.text.get(span.start as usize..span.end as usize).unwrap_or_default().to_owned()
+            self.module.source.text.get(span.start as usize..span.end as usize).unwrap_or_default().to_owned()
         };
         let one = |n: usize| {
-            let function = &self.m.file.functions[n];
+            let function = &self.module.file.functions[n];
             let params: Vec<String> = function.params.iter().map(text).collect();
-            let line = self.m.source.line(function.span.start);
+            let line = self.module.source.line(function.span.start);
             format!("'{}({})' in line {line}", self.text(function.name), params.join(", "))
         };
         all.map(one).collect::<Vec<_>>().join(", ")
@@ -104,7 +104,7 @@ impl<'m> Lowering<'m> {
         operands: &[Operand],
         span: SourceSpan,
     ) -> Option<Vec<ConversionRank>> {
-        let function = &self.m.file.functions[n];
+        let function = &self.module.file.functions[n];
         let explicit_args = if function.specialization.is_some() { &[] } else { explicit_args };
         let bound = self.attempt(|lower| lower.template_arguments(function, explicit_args, operands, span))?;
         let deducible =
@@ -130,7 +130,7 @@ impl<'m> Lowering<'m> {
         if a.ranks.iter().zip(&b.ranks).any(|(a, b)| a > b) {
             return false;
         }
-        let (first, second) = (&self.m.file.functions[a.function], &self.m.file.functions[b.function]);
+        let (first, second) = (&self.module.file.functions[a.function], &self.module.file.functions[b.function]);
         a.ranks != b.ranks
             || match (first.templates.is_empty(), second.templates.is_empty()) {
                 (true, false) => true,
@@ -141,7 +141,7 @@ impl<'m> Lowering<'m> {
 
     /// Returns true if CUDA's function is a better match than the best one of the file.
     fn prefers_builtin(&self, name: &str, best: &Candidate, operands: &[Operand]) -> bool {
-        let function = &self.m.file.functions[best.function];
+        let function = &self.module.file.functions[best.function];
         if !takes_any_scalar(name) || function.in_namespace {
             return false;
         }

@@ -20,10 +20,10 @@ pub struct Instances<'m> {
 }
 
 /// Returns the instances if the body of a kernel has that form.
-pub fn instances<'m>(m: &'m CudaModule, body: &'m [Stmt]) -> Option<Instances<'m>> {
+pub fn instances<'m>(module: &'m CudaModule, body: &'m [Stmt]) -> Option<Instances<'m>> {
     let declares = |stmt: &Stmt, name: &str| match &stmt.kind {
         StmtKind::Declare(_, all) => {
-            all.first().filter(|found| m.names.text(found.name) == name).map(|found| found.name)
+            all.first().filter(|found| module.names.text(found.name) == name).map(|found| found.name)
         }
         _ => None,
     };

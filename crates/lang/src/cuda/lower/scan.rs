@@ -92,19 +92,19 @@ fn root_variable(expr: &Expr) -> Option<Symbol> {
 }
 
 /// Names that a function assigns, directly or by passing them by reference.
-pub fn assigned(m: &CudaModule, function: &Function) -> HashSet<Symbol> {
-    assigned_in(m, &function.body)
+pub fn assigned(module: &CudaModule, function: &Function) -> HashSet<Symbol> {
+    assigned_in(module, &function.body)
 }
 
 /// Names that statements assign.
-pub fn assigned_in(m: &CudaModule, stmts: &[Stmt]) -> HashSet<Symbol> {
+pub fn assigned_in(module: &CudaModule, stmts: &[Stmt]) -> HashSet<Symbol> {
     let mut all = HashSet::new();
     for_each_expr(stmts, &mut |expr| match &expr.kind {
         ExprKind::Assign(_, lvalue, _) | ExprKind::IncDec { lvalue, .. } | ExprKind::Unary(Unary::Address, lvalue) => {
             all.extend(root_variable(lvalue));
         }
         ExprKind::Call { callee, args, .. } => {
-            for called in m.file.functions.iter().filter(|function| function.name == *callee) {
+            for called in module.file.functions.iter().filter(|function| function.name == *callee) {
                 for (param, arg) in called.params.iter().zip(args) {
                     // In `const int*& p` the pointee is const, not the pointer.
                     if param.ty.reference && (!param.ty.constant || param.ty.pointers > 0) {
@@ -168,7 +168,7 @@ pub fn pure_functions(names: &Interner, file: &File) -> Vec<bool> {
     // A function that calls an impure one is impure.
     loop {
         let changed: Vec<usize> =
-            (0..pure.len()).filter(|n| pure[*n] && called[*n].iter().any(|m| !pure[*m])).collect();
+            (0..pure.len()).filter(|n| pure[*n] && called[*n].iter().any(|callee| !pure[*callee])).collect();
         if changed.is_empty() {
             return pure;
         }
@@ -255,7 +255,7 @@ impl Lowering<'_> {
                 Some(_) => true,
                 None => {
                     let memory = |storage: &Storage| storage.device || storage.shared;
-                    !self.m.file.globals.iter().any(|(storage, found)| found.name == *name && memory(storage))
+                    !self.module.file.globals.iter().any(|(storage, found)| found.name == *name && memory(storage))
                 }
             },
             ExprKind::Unary(Unary::Minus | Unary::Plus | Unary::Not | Unary::Complement, a) => self.is_speculatable(a),

@@ -144,10 +144,10 @@ impl<'m> Lowering<'m> {
             });
             found
         };
-        let m = self.m;
-        match m.file.functions.iter().find(declares) {
+        let module = self.module;
+        match module.file.functions.iter().find(declares) {
             Some(function) => vec![function],
-            None => m.file.functions.iter().collect(),
+            None => module.file.functions.iter().collect(),
         }
     }
 }

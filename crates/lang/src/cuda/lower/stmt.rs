@@ -45,7 +45,7 @@ impl<'m> Lowering<'m> {
                     Err(_) => failed = true,
                 }
             }
-            self.cas_initial_read = super::cas_loop::initial_read(self.m, &stmts[at], stmts.get(at + 1));
+            self.cas_initial_read = super::cas_loop::initial_read(self.module, &stmts[at], stmts.get(at + 1));
             failed |= self.stmt(&stmts[at]).is_err();
             at += 1;
         }

@@ -138,7 +138,7 @@ impl<'m> Lowering<'m> {
             // Pair<T> from Pair<float>.
             Base::Template(name, args) => {
                 let (item, bound, _) = self.structs.iter().find(|(_, _, ty)| *ty == found)?;
-                if self.m.file.structs[*item].name != *name {
+                if self.module.file.structs[*item].name != *name {
                     return None;
                 }
                 let names = |arg: &TemplateArg| match arg {
@@ -160,13 +160,13 @@ impl<'m> Lowering<'m> {
         args: &'m [TemplateArg],
         span: SourceSpan,
     ) -> LowerResult<CType> {
-        let m = self.m;
-        let Some(n) = m.file.structs.iter().position(|found| found.name == name) else {
+        let module = self.module;
+        let Some(n) = module.file.structs.iter().position(|found| found.name == name) else {
             self.check_not_host_only(name, span)?;
             let what = format!("unknown type '{}'", self.text(name));
             return self.fail(span, what, "not declared", "declare the struct before it is used");
         };
-        let templates = &m.file.structs[n].templates;
+        let templates = &module.file.structs[n].templates;
         let explicit = self.template_args(templates, args, name, span)?;
         let bound = self.with_defaults(templates, &explicit, span)?;
         Ok(CType::Value(self.struct_type(n, &bound)?))
@@ -178,8 +178,8 @@ impl<'m> Lowering<'m> {
         primary: &'m Function,
         bound: &[BoundArg],
     ) -> LowerResult<Option<usize>> {
-        let m = self.m;
-        for (n, function) in m.file.functions.iter().enumerate().filter(|(_, f)| f.name == primary.name) {
+        let module = self.module;
+        for (n, function) in module.file.functions.iter().enumerate().filter(|(_, f)| f.name == primary.name) {
             let Some(specialization) = &function.specialization else { continue };
             let templates = &primary.templates;
             let explicit = self.in_file_scope(&[], &[], |lower| {

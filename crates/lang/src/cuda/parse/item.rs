@@ -234,8 +234,8 @@ impl Parser<'_> {
     /// Returns true for items to skip: host code, and helper functions of the CUDA printer.
     fn is_host_item(&self, end: usize) -> bool {
         let head = self.head(end);
-        let ours = head.iter().filter_map(|t| if let TokenKind::Name(s) = t.kind { Some(s) } else { None });
-        if ours.clone().any(|s| self.names.text(s).starts_with("bn_") && self.item_name(&head) == Some(s)) {
+        let names = head.iter().filter_map(|t| if let TokenKind::Name(s) = t.kind { Some(s) } else { None });
+        if names.clone().any(|s| self.names.text(s).starts_with("bn_") && self.item_name(&head) == Some(s)) {
             return true;
         }
         let has = |word: &'static str| head.iter().any(|t| t.kind == TokenKind::Reserved(word));

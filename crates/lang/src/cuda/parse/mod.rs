@@ -1,7 +1,8 @@
 //! Parser: tokens to syntax. Parsing continues after an error, so that one run reports several.
 //!
-//! Host code in the same file is skipped, and so are the helper functions that the CUDA printer writes
-//! before a kernel: functions whose names begin with `bn_` are built in (`printer_functions.rs`).
+//! Host code in the same file is skipped, and so are the helper functions that the CUDA printer
+//! writes before a kernel: functions whose names begin with `bn_` are built in
+//! (`printer_functions.rs`).
 
 mod aggregate;
 mod expr;

@@ -211,12 +211,12 @@ impl Parser<'_> {
             sizes.push(Some(self.expr()?));
             self.expect("]", "after the size of an array")?;
         }
-        let mut ours = false;
+        let mut in_bn_shared = false;
         while !self.is(";") && self.kind() != TokenKind::End {
-            ours |= matches!(self.kind(), TokenKind::Name(symbol) if self.names.text(symbol) == "bn_shared");
+            in_bn_shared |= matches!(self.kind(), TokenKind::Name(symbol) if self.names.text(symbol) == "bn_shared");
             self.advance();
         }
-        if !ours {
+        if !in_bn_shared {
             return self.unsupported(start, "a reference to an array", "use a pointer");
         }
         self.placed_shared = true;
