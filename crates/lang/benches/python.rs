@@ -7,7 +7,7 @@ use bornite_bench::{Config, Machine, Report, Row, measure};
 use bornite_codegen::cpu;
 use bornite_ir::{Arg, Scalar, Value};
 use bornite_lang::python::Module;
-use bornite_lang::{Lowered, ParamRef, Request};
+use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 
 const SAXPY: &str = "
 import warp as wp
@@ -50,7 +50,7 @@ fn main() {
         ("saxpy_10m_f32_2d", "saxpy_2d", vec![2500, 4000]),
         ("launch", "saxpy", vec![1]),
     ] {
-        let request = Request::over(&dims).shape("x", &dims).shape("y", &dims);
+        let request = LaunchRequest::with_dims(&dims).shape("x", &dims).shape("y", &dims);
         let lowered = module.kernel(kernel, &request).expect("a kernel");
         let compiled = cpu::compile(&lowered.kernel).expect("machine code");
         let elements = dims.iter().product::<u64>() as usize;
@@ -66,7 +66,7 @@ fn main() {
     }
     add("source_to_first_result", &|ms| format!("{ms:.2} ms: read, made, compiled, run"), &mut || {
         let module = Module::parse("saxpy.py", SAXPY).expect("two kernels");
-        let request = Request::over(&[1024]).shape("x", &[1024]).shape("y", &[1024]);
+        let request = LaunchRequest::with_dims(&[1024]).shape("x", &[1024]).shape("y", &[1024]);
         let lowered = module.kernel("saxpy", &request).expect("a kernel");
         let compiled = cpu::compile(&lowered.kernel).expect("machine code");
         let (mut views, values) = memory(&lowered, 1024);

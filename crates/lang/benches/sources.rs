@@ -1,14 +1,16 @@
-//! How fast sources become kernels and CUDA text, on one core. `cargo bench -p bornite-lang`
+//! Speed of parsing and lowering sources to IR and CUDA text, on one core. `cargo bench -p
+//! bornite-lang`
 
 use std::convert::Infallible;
 
 use bornite_bench::{Config, Machine, Report, Row, measure};
 use bornite_codegen::cuda;
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 use bornite_lang::python;
 
-/// Nanoseconds that a call has a core, where the system tells: on a busy machine that is what can be compared.
+/// CPU time per call in nanoseconds, where the system reports it: unlike wall time, it is
+/// comparable on a busy machine.
 fn on_core(op: &mut dyn FnMut()) -> Option<f64> {
     let now = || -> Option<f64> {
         std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split_whitespace().next()?.parse().ok()
@@ -21,7 +23,7 @@ fn on_core(op: &mut dyn FnMut()) -> Option<f64> {
     Some((now()? - first) / calls as f64)
 }
 
-/// The files of a folder of tests with that ending, by name.
+/// Files with an extension in a test folder, sorted by name.
 fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
     let paths = std::fs::read_dir(folder).expect("samples").map(|entry| entry.expect("a sample").path());
@@ -35,8 +37,8 @@ fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
     all
 }
 
-/// Prints all kernels of a file in Python syntax whose types are not open; how many.
-fn printed(file: &str, text: &str, request: &Request) -> usize {
+/// Prints all kernels of a file in Python syntax without open types; returns their number.
+fn printed(file: &str, text: &str, request: &LaunchRequest) -> usize {
     let module = python::Module::parse(file, text).expect("a sample");
     let names = module.kernels().into_iter().filter(|kernel| kernel.open.is_empty()).map(|kernel| kernel.name);
     let mut made = 0;
@@ -61,22 +63,19 @@ fn main() {
         )
         .unwrap_or_else(|e| match e {});
         let rate = kernels as f64 / measured.median_ms * 1e3;
-        let mut note = format!("{name}: {rate:.0} kernels a second");
+        let mut note = format!("{name}: {rate:.0} kernels/s");
         if let Some(ns) = on_core(op) {
-            note += &format!(
-                "; {:.0} a second of a core's time, which other programs do not lengthen",
-                kernels as f64 / ns * 1e9
-            );
+            note += &format!("; {:.0} per second of CPU time", kernels as f64 / ns * 1e9);
         }
         report.rows.push(Row::new(name, "cpu", measured).with_note(note));
     };
     let sources = files("cuda", "cu");
-    let mut request = Request::new([4, 4, 1], [64, 1, 1]).shared_bytes(4096);
+    let mut request = LaunchRequest::new([4, 4, 1], [64, 1, 1]).shared_bytes(4096);
     request.default_length = Some(1 << 20);
     let lower = |file: &str, text: &str| {
-        let module = Module::parse(file, text).expect("a sample");
+        let module = CudaModule::parse(file, text).expect("a sample");
         let name = module.kernels().remove(0).name;
-        module.kernel(&module.example(&name), &request).expect("a sample").kernel
+        module.kernel(&module.example_instance(&name), &request).expect("a sample").kernel
     };
     for name in ["saxpy.cu", "matmul_tiled.cu", "softmax.cu"] {
         let (_, text) = sources.iter().find(|(file, _)| file == name).expect("a sample");
@@ -84,7 +83,7 @@ fn main() {
     }
     let count = sources.len();
     add("all_parsed", count, &mut || {
-        sources.iter().for_each(|(file, text)| drop(std::hint::black_box(Module::parse(file, text))))
+        sources.iter().for_each(|(file, text)| drop(std::hint::black_box(CudaModule::parse(file, text))))
     });
     add("all_to_ir", count, &mut || {
         sources.iter().for_each(|(file, text)| drop(std::hint::black_box(lower(file, text))))
@@ -93,7 +92,7 @@ fn main() {
         sources.iter().for_each(|(file, text)| drop(std::hint::black_box(cuda::print(&lower(file, text)))));
     });
     let kernels = files("python/kernels", "py");
-    let mut request = Request::over(&[64]);
+    let mut request = LaunchRequest::with_dims(&[64]);
     request.default_length = Some(1 << 20);
     let count = kernels.iter().map(|(file, text)| printed(file, text, &request)).sum();
     add("all_python_to_cuda", count, &mut || {

@@ -1,49 +1,49 @@
-//! What is wrong with a source text: where, what was expected, what to do. Shared by all languages.
+//! Diagnostics of source texts: span, message, label and hint. Shared by all front ends.
 
 use std::fmt;
 
 use unicode_width::UnicodeWidthChar;
 
-/// Largest number of characters of a source line that a message shows.
+/// Maximum characters of a source line in a message.
 const MAX_SHOWN: usize = 120;
 
-/// Number of characters shown in front of a span that is about as long as that or longer.
+/// Minimum characters shown before a span that is too long to be centered.
 const MIN_BEFORE: usize = 20;
 
-/// A part of a source text, in bytes.
+/// A range of bytes in a source text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Span {
-    /// The first byte.
+pub struct SourceSpan {
+    /// First byte.
     pub start: u32,
-    /// The byte after the last.
+    /// Byte after the last.
     pub end: u32,
 }
 
-impl Span {
-    /// From the start of one to the end of another.
-    pub fn to(self, other: Span) -> Span {
-        Span { start: self.start, end: other.end.max(self.end) }
+impl SourceSpan {
+    /// Span from the start of this one to the end of another.
+    pub fn to(self, other: SourceSpan) -> SourceSpan {
+        SourceSpan { start: self.start, end: other.end.max(self.end) }
     }
 }
 
-/// One thing that is wrong.
+/// An error in a source text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
-    /// Where in the text.
-    pub span: Span,
-    /// The line, from 1.
+    /// Span in the text.
+    pub span: SourceSpan,
+    /// Line, from 1.
     pub line: u32,
-    /// The column, from 1, in characters.
+    /// Column in characters, from 1.
     pub column: u32,
-    /// What is wrong.
+    /// The error, without its location.
     pub message: String,
-    /// What stands there or should: written beside the carets.
+    /// Short remark printed beside the carets.
     pub label: String,
-    /// What to do.
+    /// Suggested fix.
     pub hint: Option<String>,
 }
 
-/// A source text by lines.
+/// A source text, indexed by lines.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub file: String,
@@ -57,26 +57,26 @@ impl Source {
         Source { file: file.into(), text: text.into(), starts: [0].into_iter().chain(after).collect() }
     }
 
-    /// The line of a byte, from 1.
+    /// Line of a byte offset, from 1.
     pub fn line(&self, at: u32) -> u32 {
         self.starts.partition_point(|start| *start <= at) as u32
     }
 
-    /// A line's text.
+    /// Text of a line.
     pub fn line_text(&self, line: u32) -> &str {
         let start = self.starts.get(line as usize - 1).map_or(0, |n| *n as usize);
         let rest = self.text.get(start..).unwrap_or_default();
         rest.lines().next().unwrap_or_default()
     }
 
-    pub fn diagnostic(&self, span: Span, message: String, label: String, hint: Option<String>) -> Diagnostic {
+    pub fn diagnostic(&self, span: SourceSpan, message: String, label: String, hint: Option<String>) -> Diagnostic {
         let line = self.line(span.start);
         let start = self.starts[line as usize - 1] as usize;
         let before = self.text.get(start..span.start as usize).unwrap_or_default();
         Diagnostic { span, line, column: before.chars().count() as u32 + 1, message, label, hint }
     }
 
-    /// A diagnostic as people read it.
+    /// Formats a diagnostic for a terminal.
     pub fn render(&self, found: &Diagnostic) -> String {
         let number = found.line.to_string();
         let pad = " ".repeat(number.len());
@@ -97,7 +97,18 @@ impl Source {
     }
 }
 
-/// A line, cut around a span of `count` characters from index `from` if it is long, and carets for the row below it.
+/// A number with its noun: `1 argument`, `2 arguments`.
+pub(crate) fn counted(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// A number with its verb: `1 is`, `2 are`.
+pub(crate) fn given_count(n: usize) -> String {
+    if n == 1 { "1 is".into() } else { format!("{n} are") }
+}
+
+/// Returns a line, cut around a span of `count` characters from index `from` if it is long, and the
+/// carets for the row below it.
 fn excerpt(line: &str, from: usize, count: usize) -> (String, String) {
     let length = line.chars().count();
     let before = (MAX_SHOWN.saturating_sub(count) / 2).max(MIN_BEFORE);
@@ -112,7 +123,7 @@ fn excerpt(line: &str, from: usize, count: usize) -> (String, String) {
     if let Some(last) = shown.last_mut().filter(|_| is_cut) {
         *last = '…';
     }
-    // Tabs stay tabs, and characters that take two columns get two, so that the carets stand below the span.
+    // Tabs stay tabs and wide characters get two carets, so that carets line up with the span.
     let width = |c: &char| c.width().unwrap_or(1);
     let (left, right) = shown.split_at(shown.len().min(from - start));
     let mut carets: String = left.iter().map(|c| if *c == '\t' { "\t".into() } else { " ".repeat(width(c)) }).collect();
@@ -120,13 +131,13 @@ fn excerpt(line: &str, from: usize, count: usize) -> (String, String) {
     (shown.into_iter().collect(), carets)
 }
 
-/// All that is wrong with a source text.
+/// The errors of a source text.
 #[derive(Clone, Debug)]
 pub struct Errors {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// What was found, in order of the text.
-    pub all: Vec<Diagnostic>,
+    /// Diagnostics in source order.
+    pub diagnostics: Vec<Diagnostic>,
     rendered: String,
 }
 
@@ -135,7 +146,7 @@ impl Errors {
         all.sort_by_key(|found| found.span.start);
         all.dedup();
         let rendered: Vec<String> = all.iter().map(|found| source.render(found)).collect();
-        Errors { file: source.file.clone(), all, rendered: rendered.join("\n\n") }
+        Errors { file: source.file.clone(), diagnostics: all, rendered: rendered.join("\n\n") }
     }
 }
 
@@ -147,20 +158,20 @@ impl fmt::Display for Errors {
     }
 }
 
-/// Why a file was not read.
+/// Error of loading a file.
 #[derive(Debug)]
 pub enum LoadError {
-    /// It is not there, or not a text.
+    /// The file could not be read as text.
     Read(std::path::PathBuf, std::io::Error),
-    /// It is wrong.
-    Wrong(Errors),
+    /// The source has errors.
+    Invalid(Errors),
 }
 
 impl std::error::Error for LoadError {}
 
 impl From<Errors> for LoadError {
     fn from(errors: Errors) -> LoadError {
-        LoadError::Wrong(errors)
+        LoadError::Invalid(errors)
     }
 }
 
@@ -168,7 +179,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Read(path, error) => write!(f, "{}: {error}", path.display()),
-            LoadError::Wrong(errors) => errors.fmt(f),
+            LoadError::Invalid(errors) => errors.fmt(f),
         }
     }
 }
@@ -186,7 +197,8 @@ mod tests {
             let (text, carets) = excerpt(&digits, from, count);
             assert_eq!(text.chars().count(), MAX_SHOWN, "{from} {count}: {text}");
             assert!(carets.chars().count() <= MAX_SHOWN + 1, "{from} {count}: {carets}");
-            // The characters above the carets are those of the span, but for the ellipsis at its cut end.
+            // The characters above the carets are those of the span, except for the ellipsis at its
+            // cut end.
             let above: String =
                 text.chars().zip(carets.chars()).filter(|(_, mark)| *mark == '^').map(|(c, _)| c).collect();
             let span = &digits[from..from + count];
@@ -207,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn carets_stand_below_the_span() {
+    fn carets_line_up_with_the_span() {
         for (line, from, count, expected) in [
             ("\tx\ty = 1", 3, 1, "\t \t^"),
             ("a = ü + y", 8, 1, "        ^"),

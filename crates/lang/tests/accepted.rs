@@ -1,21 +1,22 @@
-//! Programs that C++ accepts or rejects, by the rules of const, of lists in braces and of layout: this front end and g++ agree.
+//! Programs that C++ accepts or rejects by its rules of const, narrowing and layout: this front end
+//! and g++ agree.
 
 #[path = "../../ir/tests/suite/mod.rs"]
 mod suite;
 
 use std::process::Command;
 
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 use suite::{Outcome, gpp};
 
 suite! {
-    const_and_narrowing_are_those_of_a_foreign_compiler,
-    structs_lie_as_in_a_foreign_compiler,
-    random_structs_lie_as_in_a_foreign_compiler,
+    const_and_narrowing_match_gpp,
+    struct_layouts_match_gpp,
+    random_struct_layouts_match_gpp,
 }
 
-/// What g++ needs to know of CUDA.
+/// Definitions of CUDA's types and functions for g++.
 const CUDA: &str = "#define __global__\n#define __device__\n#define __shared__\n#define __align__(n) alignas(n)
 struct alignas(8) float2 { float x, y; };\nstruct float3 { float x, y, z; };\nstruct alignas(16) float4 { float x, y, z, w; };
 struct alignas(8) int2 { int x, y; };\nstruct uint3 { unsigned x, y, z; };\nextern const uint3 threadIdx;
@@ -28,7 +29,7 @@ __device__ void by_pointer(int* v) { v[0] = 1; }\n__device__ int by_const_pointe
 template <class T> __device__ T first(const T* v) { return v[0]; }
 template <class T> __device__ int read(T& v) { return v; }\n";
 
-/// Bodies of a kernel and whether C++ accepts them.
+/// Kernel bodies, and whether C++ accepts them.
 const BODIES: &[(bool, &[&str])] = &[
     (
         true,
@@ -139,7 +140,7 @@ const BODIES: &[(bool, &[&str])] = &[
     ),
 ];
 
-/// Structs and their bytes in C++; none where the front end refuses the layout.
+/// Structs, their size in bytes in C++, and a part of the error where the layout is not supported.
 const LAYOUTS: &[(&str, usize, Option<&str>)] = &[
     ("struct L { char a; int b; };", 8, None),
     ("struct L { float4 a; float2 b; float2 c; };", 32, None),
@@ -179,15 +180,15 @@ fn kernel(body: &str) -> String {
     )
 }
 
-/// What the front end says; nothing if it accepts the text.
-fn said(text: &str) -> Option<String> {
-    let mut request = Request::new([1; 3], [4, 1, 1]);
+/// Errors of the front end; `None` if it accepts the text.
+fn errors_of(text: &str) -> Option<String> {
+    let mut request = LaunchRequest::new([1; 3], [4, 1, 1]);
     request.default_length = Some(64);
-    let made = Module::parse("k.cu", text).and_then(|module| module.kernel("kernel", &request).map(|_| ()));
-    made.err().map(|errors| errors.to_string())
+    let kernel_ir = CudaModule::parse("k.cu", text).and_then(|module| module.kernel("kernel", &request).map(|_| ()));
+    kernel_ir.err().map(|errors| errors.to_string())
 }
 
-/// Whether g++ accepts a text.
+/// Returns true if g++ accepts a text.
 fn compiles(name: &str, text: &str) -> bool {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("accepted");
     std::fs::create_dir_all(&folder).unwrap();
@@ -197,21 +198,21 @@ fn compiles(name: &str, text: &str) -> bool {
     Command::new("g++").args(flags).arg(&source).output().unwrap().status.success()
 }
 
-fn const_and_narrowing_are_those_of_a_foreign_compiler() -> Outcome {
+fn const_and_narrowing_match_gpp() -> Outcome {
     let mut wrong = String::new();
     for (accepted, bodies) in BODIES {
         for body in *bodies {
-            let found = said(&kernel(body));
+            let found = errors_of(&kernel(body));
             if found.is_none() != *accepted {
                 wrong += &format!("{body}\n{}\n", found.unwrap_or("accepted".into()));
             }
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
-    // All that is right in one file, what is wrong one by one.
+    // All valid bodies in one file, invalid ones one by one.
     let right: String = BODIES[0].1.iter().map(|body| format!("{{ {body} }}\n")).collect();
     gpp()?;
-    assert!(compiles("right", &kernel(&right)), "g++ refuses a body that is taken for right");
+    assert!(compiles("right", &kernel(&right)), "g++ rejects a body that should be valid");
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
     for body in BODIES[1].1.iter().step_by(if full { 1 } else { 4 }) {
         assert!(!compiles("wrong", &kernel(body)), "g++ accepts: {body}");
@@ -219,28 +220,28 @@ fn const_and_narrowing_are_those_of_a_foreign_compiler() -> Outcome {
     Ok(())
 }
 
-fn structs_lie_as_in_a_foreign_compiler() -> Outcome {
+fn struct_layouts_match_gpp() -> Outcome {
     let mut all = String::new();
-    for (n, (text, bytes, refused)) in LAYOUTS.iter().enumerate() {
+    for (n, (text, bytes, expected)) in LAYOUTS.iter().enumerate() {
         all += &format!("namespace n{n} {{\n{text}\n#pragma pack()\nstatic_assert(sizeof(L) == {bytes});\n}}\n");
         let kernel = format!("{text}\n__global__ void kernel(L* l, int* x) {{ x[0] = sizeof(L); }}");
-        match (said(&kernel), refused) {
+        match (errors_of(&kernel), expected) {
             (None, None) => {
-                let request = Request::new([1; 3], [1; 3]).length("l", 4).length("x", 4);
-                let made = Module::parse("k.cu", &kernel).unwrap().kernel("kernel", &request).unwrap().kernel;
-                assert_eq!(made.bytes_of(made.params[0].ty), *bytes, "{text}");
+                let request = LaunchRequest::new([1; 3], [1; 3]).length("l", 4).length("x", 4);
+                let kernel_ir = CudaModule::parse("k.cu", &kernel).unwrap().kernel("kernel", &request).unwrap().kernel;
+                assert_eq!(kernel_ir.bytes_of(kernel_ir.params[0].ty), *bytes, "{text}");
             }
             (Some(found), Some(name)) => assert!(found.contains(name), "{text}\n{found}"),
             (found, _) => panic!("{text}\n{}", found.unwrap_or("accepted".into())),
         }
     }
     gpp()?;
-    assert!(compiles("layouts", &all), "g++ lays one of the structs out in another way");
+    assert!(compiles("layouts", &all), "g++ gives one of the structs another layout");
     Ok(())
 }
 
-/// Random structs: every component is at g++'s offset.
-fn random_structs_lie_as_in_a_foreign_compiler() -> Outcome {
+/// Random structs: every component has g++'s offset.
+fn random_struct_layouts_match_gpp() -> Outcome {
     let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
     println!("BORNITE_TEST_SEED={seed}");
@@ -289,18 +290,22 @@ fn random_structs_lie_as_in_a_foreign_compiler() -> Outcome {
         }
         let (last, paths) = structs.last().unwrap();
         let kernel = format!("{text}__global__ void kernel({last}* l, int* x) {{ x[0] = sizeof({last}); }}");
-        let request = Request::new([1; 3], [1; 3]).length("l", 4).length("x", 4);
-        // Too many components, with structs in structs.
+        let request = LaunchRequest::new([1; 3], [1; 3]).length("l", 4).length("x", 4);
+        // Nested structs can have too many components.
         if paths.len() > bornite_ir::MAX_COMPONENTS {
             continue;
         }
-        let made = Module::parse("k.cu", &kernel).unwrap().kernel("kernel", &request).unwrap().kernel;
-        // What is printed has the same layout.
-        let printed = Module::parse("p.cu", &bornite_codegen::cuda::print(&made)).unwrap();
-        let again = printed.kernel("kernel", &Request { printed: true, ..request }).unwrap().kernel;
-        assert_eq!(made.structs, again.structs, "{kernel}");
-        assert_eq!(made.structs, made.to_string().parse::<bornite_ir::Kernel>().unwrap().structs, "{made}");
-        let layout = made.params[0].ty.layout(&made.structs);
+        let kernel_ir = CudaModule::parse("k.cu", &kernel).unwrap().kernel("kernel", &request).unwrap().kernel;
+        // The printed struct has the same layout.
+        let printed = CudaModule::parse("p.cu", &bornite_codegen::cuda::print(&kernel_ir)).unwrap();
+        let again = printed.kernel("kernel", &LaunchRequest { round_trip: true, ..request }).unwrap().kernel;
+        assert_eq!(kernel_ir.structs, again.structs, "{kernel}");
+        assert_eq!(
+            kernel_ir.structs,
+            kernel_ir.to_string().parse::<bornite_ir::Kernel>().unwrap().structs,
+            "{kernel_ir}"
+        );
+        let layout = kernel_ir.params[0].ty.layout(&kernel_ir.structs);
         all += &format!("namespace n{n} {{\n{text}static_assert(sizeof({last}) == {});\n", layout.bytes);
         for (path, (offset, _)) in paths.iter().zip(&layout.offsets) {
             all += &format!("static_assert(offsetof({last}, {path}) == {offset});\n");
@@ -308,6 +313,6 @@ fn random_structs_lie_as_in_a_foreign_compiler() -> Outcome {
         all += "}\n";
     }
     gpp()?;
-    assert!(compiles("random_layouts", &all), "g++ lays one of the structs out in another way (random_layouts.cpp)");
+    assert!(compiles("random_layouts", &all), "g++ gives one of the structs another layout (random_layouts.cpp)");
     Ok(())
 }

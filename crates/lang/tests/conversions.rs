@@ -1,4 +1,5 @@
-//! Random expressions over all number types: our front end gives them the types and values that g++ does.
+//! Random expressions over all number types: the front end gives them the types and values that g++
+//! does.
 
 #[path = "../../ir/tests/suite/mod.rs"]
 mod suite;
@@ -8,12 +9,12 @@ use std::process::Command;
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 use suite::{Outcome, gpp};
 
 suite! {
-    numbers_are_those_of_a_foreign_compiler,
+    expressions_match_gpp,
 }
 
 /// SplitMix64.
@@ -47,7 +48,7 @@ const INTS: [(&str, &str, Scalar); 9] = [
 const FLOATS: [(&str, &str, Scalar); 2] = [("f", "float", Scalar::F32), ("d", "double", Scalar::F64)];
 const CALLS: usize = 16;
 
-/// An expression of integers. Nothing in it is undefined in C++ (sums wrap, by a flag of g++).
+/// An integer expression without undefined behaviour (sums wrap, by a flag of g++).
 fn int(r: &mut Random, depth: usize) -> String {
     if depth == 0 {
         let literals =
@@ -71,7 +72,7 @@ fn int(r: &mut Random, depth: usize) -> String {
     }
 }
 
-/// An expression of any numbers.
+/// An expression of any number type.
 fn number(r: &mut Random, depth: usize) -> String {
     if depth == 0 {
         return match r.next() % 4 {
@@ -98,7 +99,7 @@ fn input(r: &mut Random, scalar: Scalar) -> Value {
     }
 }
 
-/// What a program prints, compiled by g++.
+/// Output of a program compiled by g++.
 fn compiled(program: &str) -> String {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("conversions");
     std::fs::create_dir_all(&folder).unwrap();
@@ -110,7 +111,7 @@ fn compiled(program: &str) -> String {
     String::from_utf8(Command::new(&binary).output().unwrap().stdout).unwrap()
 }
 
-fn numbers_are_those_of_a_foreign_compiler() -> Outcome {
+fn expressions_match_gpp() -> Outcome {
     gpp()?;
     let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
     let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
@@ -129,7 +130,7 @@ fn numbers_are_those_of_a_foreign_compiler() -> Outcome {
     program += "static void show(double x) { unsigned long long w; memcpy(&w, &x, 8); printf(\"%llu\\n\", x != x ? 1ull : w); }\n";
     program += "static void show(unsigned long long x) { printf(\"%llu\\n\", x); }\nint main() {\n";
     for (v, (name, ty, _)) in variables.iter().enumerate() {
-        let all: Vec<String> = inputs.iter().map(|values| spelled(ty, values[v])).collect();
+        let all: Vec<String> = inputs.iter().map(|values| literal(ty, values[v])).collect();
         let _ = writeln!(program, "    static const {ty} all_{name}[] = {{{}}};", all.join(", "));
     }
     let args: Vec<String> = variables.iter().map(|(name, _, _)| format!("all_{name}[k]")).collect();
@@ -149,9 +150,9 @@ fn numbers_are_those_of_a_foreign_compiler() -> Outcome {
             "__global__ void k({}, {to}* out) {{\n{loads}    out[threadIdx.x] = ({to})({text});\n}}\n",
             pointers.join(", ")
         );
-        let mut request = Request::new([1; 3], [CALLS as u32, 1, 1]);
+        let mut request = LaunchRequest::new([1; 3], [CALLS as u32, 1, 1]);
         request.default_length = Some(CALLS as u64);
-        let lowered = Module::parse("k.cu", &source).and_then(|module| module.kernel("k", &request));
+        let lowered = CudaModule::parse("k.cu", &source).and_then(|module| module.kernel("k", &request));
         let kernel = lowered.unwrap_or_else(|errors| panic!("{errors}\n{source}")).kernel;
         let mut memory: Vec<Vec<u64>> = (variables.iter().enumerate())
             .map(|(v, (_, _, scalar))| {
@@ -170,7 +171,7 @@ fn numbers_are_those_of_a_foreign_compiler() -> Outcome {
             let value = peek(out, k * 8, scalar);
             let found = if !*whole && value.as_f64().is_nan() { 1 } else { value.bits() };
             let mut wanted = expected[n * CALLS + k];
-            // g++ makes 0.0 - (double)i a negation, which gives -0 for 0.
+            // g++ turns 0.0 - (double)i into a negation, which gives -0 for 0.
             if !*whole && value.as_f64() == 0.0 && f64::from_bits(wanted) == 0.0 {
                 wanted = found;
             }
@@ -180,8 +181,8 @@ fn numbers_are_those_of_a_foreign_compiler() -> Outcome {
     Ok(())
 }
 
-/// A value as C++ writes it.
-fn spelled(ty: &str, value: Value) -> String {
+/// A value as a C++ literal.
+fn literal(ty: &str, value: Value) -> String {
     match value.scalar() {
         Scalar::F32 | Scalar::F64 => format!("({ty}){:?}", value.as_f64()),
         Scalar::U64 => format!("{}ull", value.bits()),

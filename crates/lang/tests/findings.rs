@@ -1,19 +1,20 @@
-//! What a run of a CUDA kernel finds, by its line; and files around a kernel that must not matter to it.
+//! Faults of CUDA kernels with their source lines; and files whose other contents must not affect a
+//! kernel.
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 
-/// Runs the kernel `k` of a text over 64 numbers `0, 1, …` in blocks of so many threads; what is in them afterwards, or what
-/// is found, with its line.
+/// Runs the kernel `k` of a text over the 64 numbers `0, 1, …` in blocks of `threads` threads: the
+/// numbers afterwards, or the fault with its line.
 fn outcome(text: &str, threads: u32) -> Result<Vec<i64>, String> {
     outcome_of(text, "k", threads)
 }
 
 fn outcome_of(text: &str, name: &str, threads: u32) -> Result<Vec<i64>, String> {
-    let module = Module::parse("k.cu", text).map_err(|errors| errors.to_string())?;
-    let mut request = Request::new([2, 1, 1], [threads, 1, 1]).length("x", 64);
+    let module = CudaModule::parse("k.cu", text).map_err(|errors| errors.to_string())?;
+    let mut request = LaunchRequest::new([2, 1, 1], [threads, 1, 1]).length("x", 64);
     request.shared_bytes = 256;
     let lowered = module.kernel(name, &request).map_err(|errors| errors.to_string())?;
     let scalar = lowered.kernel.params[0].ty.as_scalar().unwrap_or(Scalar::I32);
@@ -26,7 +27,7 @@ fn outcome_of(text: &str, name: &str, threads: u32) -> Result<Vec<i64>, String> 
 }
 
 #[test]
-fn what_is_found() {
+fn faults_are_reported_with_their_line() {
     let cases: &[(&str, u32, &str)] = &[
         (
             "__constant__ int C[2][3] = {{1, 2, 3}, {4, 5, 6}};\n__global__ void k(int* x) {\n  int i = threadIdx.x;\n  x[i] = C[0][i];\n}",
@@ -58,7 +59,8 @@ fn what_is_found() {
             48,
             "line 3: 16 of 32 threads of a warp take part in a shuffle",
         ),
-        // A plain read beside updates is a race, unless it is the guess of a loop of exchanges.
+        // A plain read concurrent with atomics is a race, unless it is the initial read of a
+        // compare-and-swap loop.
         (
             "__global__ void k(unsigned* x) {\n  atomicAdd(&x[0], 1u);\n  x[1 + blockIdx.x * 32 + threadIdx.x % 31] =\n    x[0];\n}",
             2,
@@ -77,7 +79,7 @@ fn what_is_found() {
 }
 
 #[test]
-fn updates_by_exchange() {
+fn compare_and_swap_loops_run() {
     let guide = |ty: &str, word: &str, to: &str, back: &str| {
         format!(
             "__device__ {ty} add({ty}* address, {ty} val) {{
@@ -109,7 +111,8 @@ fn updates_by_exchange() {
     }
 }
 
-/// Arguments of templates become what the parameter is, also where a compiler refuses to narrow them.
+/// Template arguments are converted to the parameter's type, also where a compiler rejects
+/// narrowing.
 #[test]
 fn template_arguments_are_converted() {
     let cases: &[(&str, &str, i64)] = &[
@@ -134,13 +137,13 @@ fn template_arguments_are_converted() {
         let text = format!("template<{params}> __global__ void k(int* x) {{ if (blockIdx.x == 0) x[0] = {value}; }}");
         assert_eq!(outcome_of(&text, name, 1).map(|x| x[0]), Ok(*expected), "{text}");
     }
-    let refused = outcome_of("struct S { int a; };\ntemplate<S N> __global__ void k(int* x) { x[0] = 1; }", "k<1>", 1);
-    assert!(refused.as_ref().is_err_and(|said| said.contains("no type and no integer")), "{refused:?}");
+    let rejected = outcome_of("struct S { int a; };\ntemplate<S N> __global__ void k(int* x) { x[0] = 1; }", "k<1>", 1);
+    assert!(rejected.as_ref().is_err_and(|error| error.contains("neither a type nor an integer")), "{rejected:?}");
 }
 
-/// Kernels that turn each block of 32 numbers around, by way of shared memory declared in many ways.
+/// Kernels that reverse each block of 32 numbers through shared memory, declared in many ways.
 #[test]
-fn shared_memory_is_one_array_each() {
+fn shared_memory_can_be_declared_in_many_ways() {
     let kernel = |before: &str, body: &str| {
         format!(
             "{before}\n__global__ void k(int* x) {{ int i = blockIdx.x * 32 + threadIdx.x, t = threadIdx.x; {body} }}"
@@ -177,7 +180,7 @@ fn shared_memory_is_one_array_each() {
             "__shared__ int s[32];\n__shared__ int one;\n__device__ int put(int at) { return s[at]; }",
             "s[t] = x[i]; if (t == 3) one = 4; __syncthreads(); x[i] = put(31 - t) + (t > 3 ? one : 4) - 4;",
         ),
-        // All dynamic shared memory begins at the same place.
+        // All dynamic shared memory starts at the same address.
         (
             "",
             "extern __shared__ int a[]; extern __shared__ unsigned b[]; a[t] = x[i]; __syncthreads(); x[i] = (int)b[31 - t];",
@@ -202,7 +205,7 @@ fn shared_memory_is_one_array_each() {
         let text = kernel(before, body);
         assert_eq!(outcome(&text, 32), Ok(turned.clone()), "{text}");
     }
-    let refused: &[(&str, &str, &str)] = &[
+    let rejected: &[(&str, &str, &str)] = &[
         (
             "",
             "__shared__ int s[4][8]; ((int*)s)[t] = 1; __syncthreads(); x[i] = s[0][t];",
@@ -211,23 +214,23 @@ fn shared_memory_is_one_array_each() {
         (
             "__device__ double first() { extern __shared__ double d[]; return d[0]; }",
             "extern __shared__ int s[]; s[0] = first();",
-            "a pointer to 'int' seen as one to 'double' is not supported",
+            "reinterpreting a pointer to 'int' as a pointer to 'double' is not supported",
         ),
         (
             "",
             "extern __shared__ char raw[]; double* d = (double*)raw; int* c = (int*)(raw + 8 * sizeof(double));",
-            "a pointer to 'signed char' seen as one to 'double' is not supported",
+            "reinterpreting a pointer to 'signed char' as a pointer to 'double' is not supported",
         ),
     ];
-    for (before, body, expected) in refused {
+    for (before, body, expected) in rejected {
         let found = outcome(&kernel(before, body), 32);
-        assert!(found.as_ref().is_err_and(|said| said.contains(expected)), "{body}: {found:?}");
+        assert!(found.as_ref().is_err_and(|error| error.contains(expected)), "{body}: {found:?}");
     }
 }
 
-/// Functions of a file beside those of CUDA of the same name, and what stands for a number.
+/// Functions of the file that overload CUDA functions, and expressions with compile-time values.
 #[test]
-fn what_names_stand_for() {
+fn names_resolve_as_in_cuda() {
     let cases: &[(&str, &str, i64)] = &[
         (
             "__device__ float max(float a, float b, float c) { return fmaxf(a, fmaxf(b, c)); }",
@@ -239,7 +242,8 @@ fn what_names_stand_for() {
             "min(make_float2(1, 2), make_float2(3, 4)).x + min(make_float2(1, 2), make_float2(3, 1)).y * 10 + min(4, 5)",
             21,
         ),
-        // CUDA's own is no template, and so comes first; it takes the number that is one.
+        // CUDA's function is not a template, so it is preferred; it returns the operand that is not
+        // NaN.
         ("template <typename T> __device__ T max(T a, T b) { return a > b ? a : b; }", "max(1.0f, NAN)", 1),
         (
             "namespace own { template <typename T> __device__ T max(T a, T b) { return a > b ? a : 8; } }",
@@ -332,9 +336,10 @@ fn host_code_is_skipped() {
     }
 }
 
-/// What the subset leaves out in one function does not keep others from being used, and is told where it is.
+/// Unsupported constructs in one function do not affect others, and are reported where they are
+/// used.
 #[test]
-fn a_refused_function_is_its_own_matter() {
+fn unsupported_function_does_not_affect_others() {
     let text = "__device__ float3 operator*(float3 a, float s) { return make_float3(a.x * s, 0, 0); }
         __device__ int slow(int x) { auto f = [](int v) { return v; }; return f(x); }
         __device__ int slow(float x) { return 1; }
@@ -342,19 +347,19 @@ fn a_refused_function_is_its_own_matter() {
         __global__ void k(int* x) { x[blockIdx.x * 32 + threadIdx.x] += 1; }
         __global__ void two(int* x) { x[0] = slow(x[1]); }
         __global__ void six(int* x) { x[0] = (make_float3(1, 2, 3) * 2.0f).x; }";
-    let module = Module::parse("k.cu", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let module = CudaModule::parse("k.cu", text).unwrap_or_else(|errors| panic!("{errors}"));
     let names: Vec<String> = module.kernels().into_iter().map(|kernel| kernel.name).collect();
     assert_eq!(names, ["one", "k", "two", "six"]);
     assert_eq!(outcome(text, 32), Ok((1..=64).collect()));
-    let told = [
+    let errors = [
         ("one", "'asm' is not supported"),
         ("two", "a lambda is not supported"),
-        ("six", "an operator of one's own is not supported"),
+        ("six", "an overloaded operator is not supported"),
     ];
-    for (name, expected) in told {
+    for (name, expected) in errors {
         let found = outcome_of(text, name, 32);
-        assert!(found.as_ref().is_err_and(|said| said.contains(expected)), "{name}: {found:?}");
+        assert!(found.as_ref().is_err_and(|error| error.contains(expected)), "{name}: {found:?}");
     }
     let wrong = text.replace("return 1;", "return 1");
-    assert!(Module::parse("k.cu", &wrong).is_err_and(|said| said.to_string().contains("expected ';'")));
+    assert!(CudaModule::parse("k.cu", &wrong).is_err_and(|error| error.to_string().contains("expected ';'")));
 }

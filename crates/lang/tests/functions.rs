@@ -1,9 +1,10 @@
-//! Functions of CUDA that are several operations here, against what they are defined as, on random bits.
+//! CUDA functions that are lowered to several ops, against reference implementations on random
+//! bits.
 
 use bornite_ir::Arg;
 use bornite_ir::interp::run;
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 
 type Reference = fn(u64, u64, u64) -> u64;
 
@@ -36,7 +37,7 @@ fn low_24(x: u64) -> i32 {
 }
 
 #[test]
-fn functions_are_what_they_are_defined_as() {
+fn composite_functions_match_references() {
     let integers: &[(&str, Reference)] = &[
         ("__brev((unsigned)a)", |a, _, _| (a as u32).reverse_bits() as u64),
         ("__brevll(a)", |a, _, _| a.reverse_bits()),
@@ -99,10 +100,10 @@ fn functions_are_what_they_are_defined_as() {
                 out[i] = {result}({expr});
             }}"
         );
-        let request = Request::new([1; 3], [THREADS as u32, 1, 1]).length("in", 3 * THREADS as u64);
+        let request = LaunchRequest::new([1; 3], [THREADS as u32, 1, 1]).length("in", 3 * THREADS as u64);
         let request = request.length("out", THREADS as u64);
-        let made = Module::parse("k.cu", &text).and_then(|module| module.kernel("k", &request));
-        let kernel = made.unwrap_or_else(|errors| panic!("{errors}")).kernel;
+        let lowered = CudaModule::parse("k.cu", &text).and_then(|module| module.kernel("k", &request));
+        let kernel = lowered.unwrap_or_else(|errors| panic!("{errors}")).kernel;
         let mut out = vec![0; THREADS];
         run(&kernel, &mut [Arg::Read(&inputs), Arg::Write(&mut out)]).unwrap_or_else(|fault| panic!("{expr}: {fault}"));
         out
@@ -119,7 +120,7 @@ fn functions_are_what_they_are_defined_as() {
             let (a, b, c) = args(n);
             let expected = float(*reference)(a, b, c);
             let [found, expected] = [found, expected].map(|bits| f32::from_bits(bits as u32));
-            // A zero's sign is left open where whole turns end.
+            // The sign of a zero at whole turns is unspecified.
             let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
             let zeros = expr.contains("pif") && found == expected;
             assert!(

@@ -1,21 +1,22 @@
-//! Index arithmetic of CUDA kernels has the width and sign of C++: what is outside an array there is found here, what is inside
-//! is read.
+//! Index arithmetic has the width and sign of C++: out-of-bounds accesses are found, others read
+//! the right element.
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
-use bornite_lang::cuda::Module;
-use bornite_lang::{Lowered, Request};
+use bornite_lang::cuda::CudaModule;
+use bornite_lang::{LaunchRequest, Lowered};
 
 const DECLARED: &str = "struct P { int a; float b[4]; };";
 
-/// A kernel of one block over 64 ints `x` (0, 1, …), 64 floats `y` and 64 ints `o`, with the arguments -1 and 4294967295.
+/// A kernel of one block over 64 ints `x` (0, 1, …), 64 floats `y` and 64 ints `o`, with the
+/// arguments -1 and 4294967295.
 fn lowered(body: &str, threads: u32) -> Lowered {
     let text = format!(
         "{DECLARED}\n__global__ void k(int* x, float* y, int* o, P* p, int minus, unsigned most, long long far) {{ {body} }}"
     );
-    let request = Request::new([1; 3], [threads, 1, 1]);
+    let request = LaunchRequest::new([1; 3], [threads, 1, 1]);
     let request = ["x", "y", "o"].into_iter().fold(request, |request, name| request.length(name, 64)).length("p", 8);
-    let module = Module::parse("k.cu", &text).unwrap_or_else(|errors| panic!("{errors}"));
+    let module = CudaModule::parse("k.cu", &text).unwrap_or_else(|errors| panic!("{errors}"));
     module.kernel("k", &request).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
@@ -34,10 +35,10 @@ fn outcome(body: &str, threads: u32) -> Result<i64, String> {
 }
 
 #[test]
-fn what_is_outside_is_found() {
+fn out_of_bounds_accesses_are_found() {
     let outside = |index: &str, of: &str, len: u32| format!("index {index} is outside '{of}' of {len} elements");
     let cases: &[(&str, u32, String)] = &[
-        // An unsigned difference below zero, added to a pointer.
+        // A negative unsigned difference, added to a pointer.
         ("const int* row = x + 8; o[threadIdx.x] = row[threadIdx.x - 1];", 4, outside("4294967303", "x", 64)),
         ("const int* row = &x[8]; o[threadIdx.x] = row[threadIdx.x - 1];", 4, outside("4294967303", "x", 64)),
         ("o[0] = *(x + 8 + most);", 1, outside("4294967303", "x", 64)),
@@ -53,12 +54,12 @@ fn what_is_outside_is_found() {
         ),
         ("const int* row = threadIdx.x < 9 ? x + most : x; o[0] = row[8];", 1, outside("4294967303", "x", 64)),
         ("atomicAdd(x + most + 8, 1);", 1, outside("4294967303", "x", 64)),
-        // Elements of several numbers.
+        // Vectors.
         ("((float4*)y)[1073741824] = float4{1, 2, 3, 4};", 1, outside("4294967299", "y", 64)),
         ("float4 v = ((float4*)y)[minus * 1073741824]; o[0] = v.x;", 1, outside("-4294967296", "y", 64)),
         ("((float2*)y)[most / 2 + 1].y = 1;", 1, outside("4294967297", "y", 64)),
         ("float4* v = (float4*)y; v += 1 << 30; o[0] = ((float*)v)[3];", 1, outside("4294967299", "y", 64)),
-        // Two moves that come back to the array in 32 bits.
+        // Two offsets whose sum wraps back into the array in 32 bits.
         (
             "const int* q = x + minus * 2147483647 - 1; o[0] = q[minus * 2147483647 - 1];",
             1,
@@ -69,7 +70,7 @@ fn what_is_outside_is_found() {
         ("o[0] = x[far];", 1, outside("4294967296", "x", 64)),
         ("o[0] = x[(size_t)most + 1];", 1, outside("4294967296", "x", 64)),
         ("o[0] = x[(unsigned long long)minus];", 1, outside("-1", "x", 64)),
-        // Arrays of several dimensions, local arrays, arrays in structs, constants.
+        // Multidimensional arrays, local arrays, arrays in structs, constants.
         (
             "__shared__ int t[4][8]; t[threadIdx.x][0] = 1; o[0] = t[far][0];",
             1,
@@ -94,7 +95,7 @@ fn what_is_outside_is_found() {
 }
 
 #[test]
-fn what_is_inside_is_read() {
+fn accesses_within_bounds_are_correct() {
     let cases: &[(&str, i64)] = &[
         ("const int* row = x + 8; o[0] = row[minus];", 7),
         ("const int* row = x + 8; o[0] = row[(int)most];", 7),
@@ -114,9 +115,10 @@ fn what_is_inside_is_read() {
     }
 }
 
-/// 32-bit indices are left where they find the same: the text is shorter, and a GPU computes less.
+/// 32-bit indices are used where they detect the same faults: the text is shorter and the code
+/// faster.
 #[test]
-fn indices_stay_narrow_where_nothing_is_lost() {
+fn indices_stay_32_bit_where_possible() {
     let cases: &[(&str, Scalar)] = &[
         ("int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 64) o[i] = x[i];", Scalar::I32),
         ("size_t i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 64) o[i] = x[i];", Scalar::I32),

@@ -1,8 +1,9 @@
-//! Sources with random damage: the front end says what is wrong, or makes a valid kernel; it neither panics nor hangs.
+//! Randomly mutated sources: the front end reports errors or produces a valid kernel; it neither
+//! panics nor hangs.
 
 use std::time::{Duration, Instant};
 
-use bornite_lang::{Request, cuda, python};
+use bornite_lang::{LaunchRequest, cuda, python};
 
 /// SplitMix64.
 struct Random(u64);
@@ -17,12 +18,12 @@ impl Random {
     }
 }
 
-/// A language: where its samples are, words that lead somewhere in it, and its front end.
+/// A language: its sample folder, tokens to insert, and its front end.
 struct Language {
     samples: &'static str,
     wrong: &'static str,
     words: &'static [&'static str],
-    /// Reads a text and makes its kernels; how many were made.
+    /// Parses a text and lowers its kernels; returns the number of valid ones.
     read: fn(&str) -> usize,
 }
 
@@ -36,13 +37,13 @@ fn sources(language: &Language) -> Vec<Vec<u8>> {
     files.sort();
     let files = files.iter().filter(|path| path.is_file());
     let mut all: Vec<Vec<u8>> = files.map(|file| std::fs::read(file).unwrap()).collect();
-    let wrong = format!("{}/tests/wrong/{}", env!("CARGO_MANIFEST_DIR"), language.wrong);
+    let wrong = format!("{}/tests/diagnostics/{}", env!("CARGO_MANIFEST_DIR"), language.wrong);
     let wrong = std::fs::read_to_string(wrong).unwrap();
     all.extend(wrong.split("=== ").skip(1).filter_map(|part| Some(part.split_once('\n')?.1.as_bytes().to_vec())));
     all
 }
 
-/// Words that lead somewhere.
+/// Tokens to insert.
 const WORDS: &[&str] = &[
     "__shared__ ",
     "__device__ ",
@@ -160,7 +161,7 @@ const PYTHON_WORDS: &[&str] = &[
     ": int = 3",
 ];
 
-fn damaged(all: &[Vec<u8>], words: &[&str], random: &mut Random) -> String {
+fn mutated(all: &[Vec<u8>], words: &[&str], random: &mut Random) -> String {
     let mut text = all[random.below(all.len())].clone();
     for _ in 0..1 + random.below(4) {
         let at = random.below(text.len());
@@ -191,46 +192,46 @@ fn damaged(all: &[Vec<u8>], words: &[&str], random: &mut Random) -> String {
 
 fn read_python(text: &str) -> usize {
     let Ok(module) = python::Module::parse("damaged.py", text) else { return 0 };
-    let fixed = Request { default_length: Some(1000), ..Request::over(&[8, 4]) };
-    let open = Request::over(&[]);
-    let made = |request: &Request| {
+    let fixed = LaunchRequest { default_length: Some(1000), ..LaunchRequest::with_dims(&[8, 4]) };
+    let open = LaunchRequest::with_dims(&[]);
+    let lowered = |request: &LaunchRequest| {
         let kernels = module.kernels().into_iter().enumerate();
         let types = |kernel: &python::Declared| kernel.open.clone();
-        let made = kernels.filter(|(n, kernel)| {
+        let lowered = kernels.filter(|(n, kernel)| {
             let open = types(kernel);
             let types: Vec<(&str, &str)> = open.iter().map(|name| (name.as_str(), "float32")).collect();
             module.kernel_at(*n, &types, request).is_ok()
         });
-        made.count()
+        lowered.count()
     };
-    made(&fixed);
-    made(&open)
+    lowered(&fixed);
+    lowered(&open)
 }
 
 fn read_cuda(text: &str) -> usize {
-    let Ok(module) = cuda::Module::parse("damaged.cu", text) else { return 0 };
-    let mut request = Request::new([2, 2, 1], [32, 2, 1]).shared_bytes(1024);
+    let Ok(module) = cuda::CudaModule::parse("damaged.cu", text) else { return 0 };
+    let mut request = LaunchRequest::new([2, 2, 1], [32, 2, 1]).shared_bytes(1024);
     request.default_length = Some(1000);
-    let made = |printed: bool| {
-        let request = Request { printed, ..request.clone() };
-        let names = module.kernels().into_iter().map(|kernel| module.example(&kernel.name));
+    let lowered = |round_trip: bool| {
+        let request = LaunchRequest { round_trip, ..request.clone() };
+        let names = module.kernels().into_iter().map(|kernel| module.example_instance(&kernel.name));
         names.filter(|name| module.kernel(name, &request).is_ok()).count()
     };
-    made(true);
-    made(false)
+    lowered(true);
+    lowered(false)
 }
 
 #[test]
-fn damage_is_survived() {
-    survived(&CUDA);
+fn mutated_cuda_does_not_panic() {
+    check_mutations(&CUDA);
 }
 
 #[test]
-fn damage_of_python_is_survived() {
-    survived(&PYTHON);
+fn mutated_python_does_not_panic() {
+    check_mutations(&PYTHON);
 }
 
-fn survived(language: &Language) {
+fn check_mutations(language: &Language) {
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
     let first = match std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok()) {
         Some(seed) => seed,
@@ -238,25 +239,25 @@ fn survived(language: &Language) {
     };
     println!("sources from BORNITE_TEST_SEED={first}");
     let (all, start) = (sources(language), Instant::now());
-    let (mut made, mut count) = (0, 0u64);
+    let (mut lowered, mut count) = (0, 0u64);
     while if full { count < 1_000_000 } else { start.elapsed() < Duration::from_secs(4) } {
         let seed = first + count;
-        let text = damaged(&all, language.words, &mut Random(seed));
+        let text = mutated(&all, language.words, &mut Random(seed));
         let began = Instant::now();
         let outcome = std::panic::catch_unwind(|| (language.read)(&text));
-        let kernels = outcome.unwrap_or_else(|_| panic!("BORNITE_TEST_SEED={seed}: it panics on\n{text}"));
-        // Generous: other programs run too.
-        assert!(began.elapsed() < Duration::from_secs(10), "BORNITE_TEST_SEED={seed}: it takes too long for\n{text}");
-        made += kernels;
+        let kernels = outcome.unwrap_or_else(|_| panic!("BORNITE_TEST_SEED={seed}: panic on\n{text}"));
+        // Generous, since the machine may be busy.
+        assert!(began.elapsed() < Duration::from_secs(10), "BORNITE_TEST_SEED={seed}: took too long for\n{text}");
+        lowered += kernels;
         count += 1;
     }
-    println!("{count} sources, of which {made} kernels were made");
-    assert!(made > 0, "no damaged source was right: the damage is too great to test anything but the parser");
+    println!("{count} sources, {lowered} kernels lowered");
+    assert!(lowered > 0, "no mutated source was valid: the mutations test nothing but the parser");
 }
 
-/// Texts that would overflow a stack or a memory, or never end.
+/// Texts that would overflow the stack or memory, or never terminate.
 #[test]
-fn limits_hold() {
+fn cuda_limits_hold() {
     let kernel = |body: &str| format!("__global__ void k(int* x) {{ {body} }}");
     let functions: String = (0..40)
         .map(|n| format!("__device__ int f{n}(int* x) {{ return f{}(x) + f{}(x); }}\n", n + 1, n + 1))
@@ -305,12 +306,12 @@ fn limits_hold() {
         "template <".repeat(50_000),
         "struct S { ".repeat(50_000),
     ];
-    quick(&texts, read_cuda);
+    check_time(&texts, read_cuda);
 }
 
-/// Macros as deep as they may be, and deeper.
+/// Macros at the maximum depth and beyond.
 #[test]
-fn macros_are_judged() {
+fn macro_limits_are_enforced() {
     let calls = |depth: usize| format!("x[0] = {}1{};", "M(".repeat(depth), ")".repeat(depth));
     let chain = |depth: usize| -> String { (0..depth).map(|n| format!("#define N{} N{n} N{n}\n", n + 1)).collect() };
     let cases = [
@@ -318,22 +319,26 @@ fn macros_are_judged() {
         ("#define M(x) x".to_owned(), calls(70), Some("macros are nested more than 64 deep")),
         ("#define M(x) x".to_owned(), "x[0] = M(M(1)); ".repeat(500), None),
         (format!("#define N0\n{}", chain(12)), "x[0] = 1 N12;".to_owned(), None),
-        (format!("#define N0\n{}", chain(44)), "x[0] = 1 N44;".to_owned(), Some("macros make this file too large")),
+        (
+            format!("#define N0\n{}", chain(44)),
+            "x[0] = 1 N44;".to_owned(),
+            Some("macro expansion makes this file too large"),
+        ),
     ];
-    for (macros, body, wanted) in cases {
+    for (macros, body, expected) in cases {
         let text = format!("{macros}\n__global__ void k(int* x) {{ {body} }}");
-        let said = cuda::Module::parse("k.cu", &text).map(|_| ()).map_err(|errors| errors.to_string());
-        let right = match (&said, wanted) {
+        let found = cuda::CudaModule::parse("k.cu", &text).map(|_| ()).map_err(|errors| errors.to_string());
+        let right = match (&found, expected) {
             (Ok(()), None) => true,
-            (Err(said), Some(wanted)) => said.contains(wanted),
+            (Err(found), Some(expected)) => found.contains(expected),
             _ => false,
         };
         let head: String = text.chars().take(60).collect();
-        assert!(right, "{head}: {wanted:?} is expected, {said:?} is said");
+        assert!(right, "{head}: {expected:?} is expected, found {found:?}");
     }
 }
 
-fn quick(texts: &[String], read: fn(&str) -> usize) {
+fn check_time(texts: &[String], read: fn(&str) -> usize) {
     for text in texts {
         let began = Instant::now();
         read(text);
@@ -343,7 +348,7 @@ fn quick(texts: &[String], read: fn(&str) -> usize) {
 }
 
 #[test]
-fn limits_of_python_hold() {
+fn python_limits_hold() {
     let head = "import warp as wp\n\n";
     let kernel = |body: &str| format!("{head}@wp.kernel\ndef k(x: wp.array[int]):\n    i = wp.tid()\n{body}");
     let line = |text: String| kernel(&format!("    x[0] = {text}\n"));
@@ -418,7 +423,7 @@ fn limits_of_python_hold() {
         line(format!("f'{{x:\"\"\"}}' + {}1{}", "(".repeat(100_000), ")".repeat(100_000))),
         line(format!("(x{})", "[0]#\n".repeat(100_000))),
         kernel(&format!("    if i:\n        i = 1\n{}", "    elif i > 1:\n        x[0] = 1\n".repeat(100_000))),
-        // As deep as it may be.
+        // At the maximum depth.
         line(format!("1{}", " + 1".repeat(990))),
         line(format!("1{}", " ** 1".repeat(990))),
         line(format!("1{}", " if i else 1".repeat(490))),
@@ -439,30 +444,30 @@ fn limits_of_python_hold() {
         )),
         format!("{}pass\n", (0..3_000).map(|n| format!("{}def f():\n", " ".repeat(n))).collect::<String>()),
     ];
-    quick(&texts, read_python);
+    check_time(&texts, read_python);
 }
 
-/// Long else-if chains are read; longer ones are refused by what they are.
+/// Long else-if chains are accepted; longer ones are rejected with a specific error.
 #[test]
-fn long_chains_are_judged() {
+fn else_if_chain_limit_is_enforced() {
     let chain = |arms: usize| {
         let arms: String = (1..arms).map(|n| format!(" else if (x[0] == {n}) {{ x[1] = {n}; }}")).collect();
         format!("__global__ void k(int* x) {{ if (x[0] == 0) {{ x[1] = 0; }}{arms} else {{ x[1] = -1; }} }}")
     };
-    let mut request = Request::new([1; 3], [1; 3]);
+    let mut request = LaunchRequest::new([1; 3], [1; 3]);
     request.default_length = Some(4);
-    let made = |text: &str| cuda::Module::parse("chain.cu", text)?.kernel("k", &request).map(|_| ());
+    let lowered = |text: &str| cuda::CudaModule::parse("chain.cu", text)?.kernel("k", &request).map(|_| ());
     for arms in [2, 16, 17, 64, 99, 500] {
-        made(&chain(arms)).unwrap_or_else(|errors| panic!("{arms}: {errors}"));
+        lowered(&chain(arms)).unwrap_or_else(|errors| panic!("{arms}: {errors}"));
     }
-    let said = made(&chain(501)).unwrap_err().to_string();
-    assert!(said.starts_with("error: an else-if chain of more than 500 conditions"), "{said}");
-    assert!(!said.contains("without"), "{said}");
+    let found = lowered(&chain(501)).unwrap_err().to_string();
+    assert!(found.starts_with("error: an else-if chain of more than 500 conditions"), "{found}");
+    assert!(!found.contains("without"), "{found}");
 }
 
-/// What is nested too deep is said with its line, and what is not is read.
+/// Nesting that is too deep is reported with its line; less is accepted.
 #[test]
-fn depth_is_judged() {
+fn python_nesting_limits_are_enforced() {
     let elifs = |count: usize| format!("if 1:\n    pass\n{}", "elif 2:\n    pass\n".repeat(count));
     let blocks = |count: usize| -> String { (0..=count).map(|n| format!("{}if 1:\n", " ".repeat(n))).collect() };
     let ended = |count: usize| format!("{}{}pass\n", blocks(count - 1), " ".repeat(count));
@@ -479,37 +484,42 @@ fn depth_is_judged() {
         (ended(90), None),
         (ended(110), Some((102, "blocks"))),
     ];
-    for (text, wanted) in cases {
-        let said = python::Module::parse("deep.py", &text).map(|_| ()).map_err(|errors| errors.to_string());
+    for (text, expected) in cases {
+        let found = python::Module::parse("deep.py", &text).map(|_| ()).map_err(|errors| errors.to_string());
         let head: String = text.chars().take(60).collect();
-        match (said, wanted) {
+        match (found, expected) {
             (Ok(()), None) => {}
-            (Err(said), Some((line, wanted))) if said.contains(wanted) => {
-                assert!(said.contains(&format!("deep.py:{line}:")), "{head}: {said}");
+            (Err(found), Some((line, expected))) if found.contains(expected) => {
+                assert!(found.contains(&format!("deep.py:{line}:")), "{head}: {found}");
             }
-            (said, _) => panic!("{head}: {wanted:?} is expected, {said:?} is said"),
+            (found, _) => panic!("{head}: {expected:?} is expected, found {found:?}"),
         }
     }
 }
 
-/// Sizes are int32 in the dialect: larger ones are refused, not cut off.
+/// Sizes are int32 in the dialect: larger ones are rejected, not truncated.
 #[test]
-fn sizes_of_python_are_ints() {
+fn python_sizes_are_limited_to_int32() {
     let text = "import warp as wp\n\n@wp.kernel\ndef k(x: wp.array2d[int]):\n    i, j = wp.tid()\n    x[0, 0] = i\n";
     let module = python::Module::parse("sizes.py", text).unwrap();
-    let most = i32::MAX as u64;
+    let max_size = i32::MAX as u64;
     let cases = [
-        (vec![1, most], vec![4, 4], true),
-        (vec![1, most + 1], vec![4, 4], false),
+        (vec![1, max_size], vec![4, 4], true),
+        (vec![1, max_size + 1], vec![4, 4], false),
         (vec![1 << 16, 1 << 16], vec![4, 4], false),
         (vec![1 << 40, 1 << 40], vec![4, 4], false),
         (vec![u64::MAX, 2], vec![4, 4], false),
-        (vec![4, 4], vec![1, most], true),
-        (vec![4, 4], vec![1, most + 2], false),
+        (vec![4, 4], vec![1, max_size], true),
+        (vec![4, 4], vec![1, max_size + 2], false),
         (vec![4, 4], vec![1 << 33, 1], false),
     ];
     for (launch, shape, right) in cases {
-        let made = module.kernel("k", &Request::over(&launch).shape("x", &shape));
-        assert_eq!(made.is_ok(), right, "{launch:?} {shape:?}: {:?}", made.err().map(|errors| errors.to_string()));
+        let lowered = module.kernel("k", &LaunchRequest::with_dims(&launch).shape("x", &shape));
+        assert_eq!(
+            lowered.is_ok(),
+            right,
+            "{launch:?} {shape:?}: {:?}",
+            lowered.err().map(|errors| errors.to_string())
+        );
     }
 }

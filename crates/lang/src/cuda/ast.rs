@@ -1,23 +1,24 @@
-//! The syntax of the subset: items, statements, expressions, types as they are written. Nothing here has a meaning yet.
+//! Abstract syntax tree of the supported subset: items, statements, expressions and types as
+//! written. Nothing here is resolved or typed; `lower/` does that.
 
 use bornite_ir::{Scalar, Value};
 
-use super::lex::{Names, Symbol};
-use crate::{Diagnostic, Span};
+use super::lex::{Interner, Symbol};
+use crate::{Diagnostic, SourceSpan};
 
-/// A type as it is written.
+/// A type as written in the source.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TypeName {
     pub base: Base,
-    /// Number of `*` behind it.
+    /// Number of `*` after the base type.
     pub pointers: u8,
-    /// Whether what it points to, or it itself, is const.
+    /// True if the pointee, or the type itself if it is not a pointer, is const.
     pub constant: bool,
-    /// Whether it is a pointer that is const itself: `int* const`.
-    pub fixed: bool,
-    /// Whether it is a reference.
+    /// True if the pointer itself is const: `int* const`.
+    pub is_const_pointer: bool,
+    /// True for a reference.
     pub reference: bool,
-    pub span: Span,
+    pub span: SourceSpan,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -27,11 +28,11 @@ pub enum Base {
     Scalar(Scalar),
     /// A struct, vector type, alias or template parameter.
     Named(Symbol),
-    /// A struct that is a template, and its arguments.
+    /// A struct template with its arguments.
     Template(Symbol, Vec<TemplateArg>),
 }
 
-/// An operator of two operands.
+/// A binary operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Binary {
     Add,
@@ -50,8 +51,8 @@ pub enum Binary {
     Le,
     Gt,
     Ge,
-    Both,
-    Either,
+    LogicalAnd,
+    LogicalOr,
     Comma,
 }
 
@@ -65,7 +66,7 @@ pub enum Unary {
     Address,
 }
 
-/// An argument of a template.
+/// A template argument as written.
 #[derive(Clone, PartialEq, Debug)]
 pub enum TemplateArg {
     Type(TypeName),
@@ -75,19 +76,19 @@ pub enum TemplateArg {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
     pub kind: ExprKind,
-    pub span: Span,
-    /// How deep the tree below is.
+    pub span: SourceSpan,
+    /// Depth of this expression's tree.
     pub depth: u16,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExprKind {
-    /// A number; `hex` if it was written as bits.
+    /// A number; `hex` if it was written in hexadecimal.
     Number {
         value: Value,
         hex: bool,
     },
-    Text,
+    Str,
     /// `nullptr`.
     Null,
     Name(Symbol),
@@ -95,13 +96,13 @@ pub enum ExprKind {
     Binary(Binary, Box<Expr>, Box<Expr>),
     /// `a = b`, or `a op= b`.
     Assign(Option<Binary>, Box<Expr>, Box<Expr>),
-    /// `++a` and its like: by how much, and whether the value is that from before.
-    Step {
-        by: i8,
-        before: bool,
-        place: Box<Expr>,
+    /// `++a`, `--a`, `a++` and `a--`; a postfix one evaluates to the old value.
+    IncDec {
+        delta: i8,
+        is_postfix: bool,
+        lvalue: Box<Expr>,
     },
-    Choose(Box<Expr>, Box<Expr>, Box<Expr>),
+    Conditional(Box<Expr>, Box<Expr>, Box<Expr>),
     Call {
         callee: Symbol,
         templates: Vec<TemplateArg>,
@@ -111,33 +112,33 @@ pub enum ExprKind {
     Member(Box<Expr>, Symbol),
     Arrow(Box<Expr>, Symbol),
     Cast(TypeName, Box<Expr>),
-    /// `T(a, b)`; `T{a, b}` has one argument, the list in braces.
+    /// `T(a, b)`; `T{a, b}` has one argument, the braced list.
     Construct(TypeName, Vec<Expr>),
     Braces(Vec<Expr>),
     SizeOf(TypeName),
-    SizeOfValue(Box<Expr>),
+    SizeOfExpr(Box<Expr>),
 }
 
-/// What stands before a declaration.
+/// Specifiers in front of a declaration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Storage {
     pub shared: bool,
     pub external: bool,
     pub constant: bool,
     pub device: bool,
-    pub memory_constant: bool,
+    pub constant_memory: bool,
     pub is_static: bool,
 }
 
 impl Storage {
-    /// What both say.
-    pub fn and(self, other: Storage) -> Storage {
+    /// Union of both sets of specifiers.
+    pub fn merge(self, other: Storage) -> Storage {
         Storage {
             shared: self.shared || other.shared,
             external: self.external || other.external,
             constant: self.constant || other.constant,
             device: self.device || other.device,
-            memory_constant: self.memory_constant || other.memory_constant,
+            constant_memory: self.constant_memory || other.constant_memory,
             is_static: self.is_static || other.is_static,
         }
     }
@@ -146,9 +147,9 @@ impl Storage {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Declarator {
     pub name: Symbol,
-    pub span: Span,
+    pub span: SourceSpan,
     pub ty: TypeName,
-    /// Sizes of an array; `None` for `[]`.
+    /// Array sizes; `None` for `[]`.
     pub sizes: Vec<Option<Expr>>,
     pub init: Option<Expr>,
 }
@@ -156,7 +157,7 @@ pub struct Declarator {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stmt {
     pub kind: StmtKind,
-    pub span: Span,
+    pub span: SourceSpan,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -176,7 +177,7 @@ pub enum StmtKind {
     Return(Option<Expr>),
 }
 
-/// Statements of a switch behind some labels; an empty label is `default`.
+/// Labels of a switch and the statements after them; a `None` label is `default`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
     pub labels: Vec<Option<Expr>>,
@@ -186,7 +187,7 @@ pub struct Case {
 #[derive(Clone, PartialEq, Debug)]
 pub struct TemplateParam {
     pub name: Symbol,
-    /// The type of an integer; `None` if the parameter is a type.
+    /// Type of an integer parameter; `None` for a type parameter.
     pub integer: Option<TypeName>,
     pub default: Option<TemplateArg>,
 }
@@ -200,19 +201,18 @@ impl TemplateParam {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Function {
     pub name: Symbol,
-    pub span: Span,
+    pub span: SourceSpan,
     pub templates: Vec<TemplateParam>,
-    /// Of a specialisation, `template <> int f<int>()`, the arguments that it is for.
-    pub special: Option<Vec<TemplateArg>>,
+    /// Arguments of an explicit specialization: `template <> int f<int>()`.
+    pub specialization: Option<Vec<TemplateArg>>,
     pub is_kernel: bool,
-    /// Whether it stands in a namespace, where it hides functions of CUDA.
+    /// True inside a namespace, where the function hides a CUDA function of the same name.
     pub in_namespace: bool,
-    /// Whether it is `constexpr`.
-    pub constant: bool,
-    /// Threads that `__launch_bounds__` names.
-    pub bound: Option<Expr>,
+    pub is_constexpr: bool,
+    /// Maximum threads per block from `__launch_bounds__`.
+    pub launch_bound: Option<Expr>,
     pub result: TypeName,
-    /// Those with an initial value may be left out in a call.
+    /// Parameters; those with an initializer have a default argument.
     pub params: Vec<Declarator>,
     pub body: Vec<Stmt>,
 }
@@ -220,48 +220,48 @@ pub struct Function {
 #[derive(Clone, PartialEq, Debug)]
 pub struct StructItem {
     pub name: Symbol,
-    pub span: Span,
+    pub span: SourceSpan,
     pub templates: Vec<TemplateParam>,
-    /// Bytes that `__align__` or `alignas` names.
+    /// Alignment in bytes from `__align__` or `alignas`.
     pub align: Option<Expr>,
-    /// Bytes that `#pragma pack` names.
+    /// Limit in bytes from `#pragma pack`.
     pub pack: Option<u64>,
     pub fields: Vec<Declarator>,
-    /// Bytes that `__align__` or `alignas` names for fields, by their number.
+    /// Alignments in bytes from `__align__` or `alignas` on fields, by field index.
     pub field_aligns: Vec<(usize, Expr)>,
 }
 
-/// A function with constructs that the subset leaves out: what is wrong with it is told where it is used.
+/// A function that uses unsupported constructs. Its errors are reported where it is called.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct UnsupportedFunction {
     /// `None` for an operator.
     pub name: Option<Symbol>,
     pub is_kernel: bool,
-    pub span: Span,
+    pub span: SourceSpan,
     pub errors: Vec<Diagnostic>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct File {
     pub functions: Vec<Function>,
-    pub refused: Vec<Refused>,
+    pub unsupported_functions: Vec<UnsupportedFunction>,
     pub structs: Vec<StructItem>,
-    /// Vector types that the file declares itself, without the alignment of CUDA's.
+    /// Vector types that the file declares itself, without the alignment of CUDA's vector types.
     pub unaligned_vectors: Vec<bornite_ir::Type>,
-    /// Constants, and arrays in device memory.
+    /// Global constants and arrays in device memory.
     pub globals: Vec<(Storage, Declarator)>,
     pub aliases: Vec<(Symbol, TypeName)>,
-    /// Instances that the file asks for: `template __global__ void k<float, 4>(…);`
+    /// Explicit instantiations: `template __global__ void k<float, 4>(…);`
     pub instances: Vec<(Symbol, Vec<TemplateArg>)>,
-    /// What the host declares and kernels cannot use, with the reason: it is told where one does.
-    pub unusable: Vec<(Symbol, Diagnostic)>,
+    /// Host declarations that kernels cannot use, with the error to report where one does.
+    pub host_only: Vec<(Symbol, Diagnostic)>,
 }
 
 impl File {
-    /// Why a name cannot be used in a kernel, as one does in a line, if it is such a name of the host.
-    pub fn why_unusable(&self, name: Symbol, names: &Names, line: u32) -> Option<Diagnostic> {
-        let (_, why) = self.unusable.iter().find(|(found, _)| *found == name)?;
-        let used = format!("'{}', which is used in line {line}, is skipped as host code for that", names.text(name));
+    /// Returns the error for using the host-only declaration `name` in a kernel at `line`.
+    pub fn host_only_error(&self, name: Symbol, names: &Interner, line: u32) -> Option<Diagnostic> {
+        let (_, why) = self.host_only.iter().find(|(found, _)| *found == name)?;
+        let used = format!("'{}', used in line {line}, was skipped as host code because of this", names.text(name));
         Some(Diagnostic { hint: Some(used), ..why.clone() })
     }
 }

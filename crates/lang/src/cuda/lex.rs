@@ -1,24 +1,25 @@
-//! Tokens of CUDA C++: words, numbers, signs. Knows nothing of macros or syntax.
+//! Lexer of CUDA C++: keywords, punctuators, names, literals. It knows nothing of macros
+//! (`preprocess.rs`) or syntax (`parse/`).
 
 use std::sync::LazyLock;
 
 use bornite_ir::Scalar;
 use foldhash::HashMap;
 
-use crate::Span;
+use crate::SourceSpan;
 
-/// A name, by number.
+/// An interned name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Symbol(pub u32);
 
-/// All names of a file.
+/// Interned names of a file.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct Interner {
     all: Vec<Box<str>>,
     numbers: HashMap<Box<str>, u32>,
 }
 
-impl Names {
+impl Interner {
     pub fn intern(&mut self, text: &str) -> Symbol {
         if let Some(&n) = self.numbers.get(text) {
             return Symbol(n);
@@ -34,38 +35,43 @@ impl Names {
     }
 }
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Kind {
-    /// A name.
+pub enum TokenKind {
     Name(Symbol),
-    /// A word or sign that C++ or CUDA gives a meaning.
-    Sign(&'static str),
-    /// An integer; `hex` if it was written as bits.
-    Int { value: u64, scalar: Scalar, hex: bool },
-    /// A float, as bits of its type.
-    Float { bits: u64, scalar: Scalar },
-    /// Text in quotes; the span says where.
-    Text,
-    /// A macro that is used here and cannot be: it is refused where a kernel needs it.
-    Unusable(Symbol),
-    /// The end of the file.
+    /// A keyword or punctuator of C++ or CUDA.
+    Reserved(&'static str),
+    /// An integer literal; `hex` if it was written in hexadecimal.
+    Int {
+        value: u64,
+        scalar: Scalar,
+        hex: bool,
+    },
+    /// A floating-point literal, as bits of its type.
+    Float {
+        bits: u64,
+        scalar: Scalar,
+    },
+    /// A string literal; its text is at the token's span.
+    Str,
+    /// A use of an unsupported macro. It is an error only where a kernel needs it.
+    UnsupportedMacro(Symbol),
+    /// End of file.
     End,
 }
 
-/// A token.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Token {
-    pub kind: Kind,
-    pub span: Span,
-    /// Whether it is the first of its line.
-    pub first: bool,
-    /// Whether a space stands before it.
-    pub spaced: bool,
+    pub kind: TokenKind,
+    pub span: SourceSpan,
+    /// True for the first token of a line.
+    pub starts_line: bool,
+    /// True if whitespace precedes the token.
+    pub space_before: bool,
 }
 
-/// Words with a meaning of their own.
-const WORDS: &[&str] = &[
+/// Keywords of C++ and CUDA.
+const KEYWORDS: &[&str] = &[
     "void",
     "bool",
     "char",
@@ -148,8 +154,8 @@ const WORDS: &[&str] = &[
     "noexcept",
 ];
 
-/// Words for signs.
-const SPELLED: &[(&str, &str)] = &[
+/// Alternative spellings of punctuators.
+const ALTERNATIVE_TOKENS: &[(&str, &str)] = &[
     ("and", "&&"),
     ("or", "||"),
     ("not", "!"),
@@ -163,50 +169,51 @@ const SPELLED: &[(&str, &str)] = &[
     ("xor_eq", "^="),
 ];
 
-/// Signs, longest first.
-const SIGNS: &[&str] = &[
+/// Punctuators, longest first.
+const PUNCTUATORS: &[&str] = &[
     "<<<", ">>>", "<<=", ">>=", "...", "->*", "::", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||",
     "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "##", "{", "}", "[", "]", "(", ")", ";", ":", ",", ".", "?", "+",
     "-", "*", "/", "%", "&", "|", "^", "!", "~", "<", ">", "=", "#",
 ];
 
-/// What is wrong with a character, and where.
-pub type Wrong = (Span, String, Option<&'static str>);
+/// Span, message and hint of a lexer or preprocessor error.
+pub type LexError = (SourceSpan, String, Option<&'static str>);
 
-/// Words and signs by their first byte; signs longest first.
-static BY_FIRST: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
+/// Keywords and punctuators by first byte; punctuators longest first.
+static RESERVED_BY_FIRST_BYTE: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
     let mut by = vec![vec![]; 128];
-    WORDS.iter().chain(SIGNS).for_each(|text| by[text.as_bytes()[0] as usize].push(*text));
+    KEYWORDS.iter().chain(PUNCTUATORS).for_each(|text| by[text.as_bytes()[0] as usize].push(*text));
     by
 });
 
-fn beginning_with(byte: u8) -> &'static [&'static str] {
-    BY_FIRST.get(byte as usize).map_or(&[], Vec::as_slice)
+fn reserved_starting_with(byte: u8) -> &'static [&'static str] {
+    RESERVED_BY_FIRST_BYTE.get(byte as usize).map_or(&[], Vec::as_slice)
 }
 
-/// All tokens of a text, the last an `End`; what is no token is noted and left out.
-pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Token> {
+/// Splits a text into tokens, the last of which is `End`. Invalid characters are reported and
+/// skipped.
+pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) -> Vec<Token> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(text.len() / 4);
-    // A mark of UTF-8 that some editors write first.
-    let mark = if text.starts_with('\u{feff}') { 3 } else { 0 };
-    let (mut at, mut first, mut spaced) = (mark, true, false);
+    // UTF-8 byte order mark.
+    let byte_order_mark = if text.starts_with('\u{feff}') { 3 } else { 0 };
+    let (mut at, mut starts_line, mut space_before) = (byte_order_mark, true, false);
     while at < bytes.len() {
         let start = at;
-        let span = |end: usize| Span { start: start as u32, end: end as u32 };
+        let span = |end: usize| SourceSpan { start: start as u32, end: end as u32 };
         match bytes[at] {
             b'\n' => {
-                (at, first, spaced) = (at + 1, true, true);
+                (at, starts_line, space_before) = (at + 1, true, true);
                 continue;
             }
-            // A line that goes on in the next.
+            // Line continuation.
             b'\\' if text[at + 1..].starts_with('\n') || text[at + 1..].starts_with("\r\n") => {
                 at += text[at..].find('\n').map_or(1, |n| n + 1);
-                spaced = true;
+                space_before = true;
                 continue;
             }
             byte if byte.is_ascii_whitespace() => {
-                (at, spaced) = (at + 1, true);
+                (at, space_before) = (at + 1, true);
                 continue;
             }
             b'/' if bytes.get(at + 1) == Some(&b'/') => {
@@ -216,15 +223,15 @@ pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Toke
             b'/' if bytes.get(at + 1) == Some(&b'*') => {
                 match text[at + 2..].find("*/") {
                     Some(n) => {
-                        first |= text[at + 2..at + 2 + n].contains('\n');
+                        starts_line |= text[at + 2..at + 2 + n].contains('\n');
                         at += n + 4;
                     }
                     None => {
-                        wrong.push((span(at + 2), "a comment is not closed".into(), Some("write '*/'")));
+                        errors.push((span(at + 2), "unterminated comment".into(), Some("write '*/'")));
                         at = bytes.len();
                     }
                 }
-                spaced = true;
+                space_before = true;
                 continue;
             }
             _ => {}
@@ -236,27 +243,28 @@ pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Toke
                 }
                 let name = &text[start..at];
                 if matches!(name, "R" | "LR" | "uR" | "UR" | "u8R") && bytes.get(at) == Some(&b'"') {
-                    if !raw(text, &mut at) {
-                        wrong.push((span(at), "a raw text is not closed".into(), Some("write ')\"'")));
+                    if !skip_raw_string(text, &mut at) {
+                        errors.push((span(at), "unterminated raw string literal".into(), Some("write ')\"'")));
                     }
-                    out.push(Token { kind: Kind::Text, span: span(at), first, spaced });
-                    (first, spaced) = (false, false);
+                    out.push(Token { kind: TokenKind::Str, span: span(at), starts_line, space_before });
+                    (starts_line, space_before) = (false, false);
                     continue;
                 }
-                let word = beginning_with(bytes[start]).iter().find(|word| **word == name);
-                let word =
-                    word.copied().or_else(|| SPELLED.iter().find(|(word, _)| *word == name).map(|(_, sign)| *sign));
-                word.map_or_else(|| Kind::Name(names.intern(name)), Kind::Sign)
+                let word = reserved_starting_with(bytes[start]).iter().find(|word| **word == name);
+                let word = word.copied().or_else(|| {
+                    ALTERNATIVE_TOKENS.iter().find(|(word, _)| *word == name).map(|(_, punctuator)| *punctuator)
+                });
+                word.map_or_else(|| TokenKind::Name(names.intern(name)), TokenKind::Reserved)
             }
-            b'0'..=b'9' => number(text, &mut at, wrong),
-            b'.' if bytes.get(at + 1).is_some_and(u8::is_ascii_digit) => number(text, &mut at, wrong),
+            b'0'..=b'9' => number_literal(text, &mut at, errors),
+            b'.' if bytes.get(at + 1).is_some_and(u8::is_ascii_digit) => number_literal(text, &mut at, errors),
             b'"' => {
                 at += 1;
                 while at < bytes.len() && bytes[at] != b'"' && bytes[at] != b'\n' {
                     at += if bytes[at] == b'\\' { 2 } else { 1 };
                 }
                 if bytes.get(at) != Some(&b'"') {
-                    wrong.push((span(start + 1), "text in quotes is not closed".into(), Some("write '\"'")));
+                    errors.push((span(start + 1), "unterminated string literal".into(), Some("write '\"'")));
                     at = at.min(bytes.len());
                     while !text.is_char_boundary(at) {
                         at += 1;
@@ -264,41 +272,42 @@ pub fn tokens(text: &str, names: &mut Names, wrong: &mut Vec<Wrong>) -> Vec<Toke
                 } else {
                     at += 1;
                 }
-                Kind::Text
+                TokenKind::Str
             }
             b'\'' => {
-                let (value, length) = character(&text[at + 1..]);
+                let (value, length) = char_literal(&text[at + 1..]);
                 at += 1 + length;
                 if bytes.get(at) == Some(&b'\'') && length > 0 {
                     at += 1;
                 } else {
-                    wrong.push((span(start + 1), "a character in quotes is not closed".into(), Some("write \"'\"")));
+                    errors.push((span(start + 1), "unterminated character literal".into(), Some("write \"'\"")));
                 }
-                Kind::Int { value, scalar: Scalar::I8, hex: false }
+                TokenKind::Int { value, scalar: Scalar::I8, hex: false }
             }
-            byte => match beginning_with(byte).iter().find(|sign| text[at..].starts_with(**sign)) {
-                Some(sign) => {
-                    at += sign.len();
-                    Kind::Sign(sign)
+            byte => match reserved_starting_with(byte).iter().find(|punctuator| text[at..].starts_with(**punctuator)) {
+                Some(punctuator) => {
+                    at += punctuator.len();
+                    TokenKind::Reserved(punctuator)
                 }
                 None => {
                     let c = text[at..].chars().next().unwrap_or(' ');
                     at += c.len_utf8();
-                    wrong.push((span(at), format!("the character {c:?} is not one of CUDA C++"), None));
+                    errors.push((span(at), format!("unknown character {c:?}"), None));
                     continue;
                 }
             },
         };
-        out.push(Token { kind, span: span(at), first, spaced });
-        (first, spaced) = (false, false);
+        out.push(Token { kind, span: span(at), starts_line, space_before });
+        (starts_line, space_before) = (false, false);
     }
-    let end = Span { start: text.len() as u32, end: text.len() as u32 };
-    out.push(Token { kind: Kind::End, span: end, first: true, spaced: true });
+    let end = SourceSpan { start: text.len() as u32, end: text.len() as u32 };
+    out.push(Token { kind: TokenKind::End, span: end, starts_line: true, space_before: true });
     out
 }
 
-/// Goes behind a raw text, from its opening quote: `"(…)"`, `"end(…)end"`; false if it has no end.
-fn raw(text: &str, at: &mut usize) -> bool {
+/// Skips a raw string from its opening quote: `"(…)"`, `"end(…)end"`. Returns false if it is
+/// unterminated.
+fn skip_raw_string(text: &str, at: &mut usize) -> bool {
     let rest = &text[*at + 1..];
     let found = rest.find('(').filter(|n| *n <= 16).and_then(|open| {
         let end = format!("){}\"", &rest[..open]);
@@ -308,11 +317,11 @@ fn raw(text: &str, at: &mut usize) -> bool {
     found.is_some()
 }
 
-/// A character after an opening quote, and its bytes.
-fn character(text: &str) -> (u64, usize) {
+/// Parses a character literal after its opening quote: its value and its length in bytes.
+fn char_literal(text: &str) -> (u64, usize) {
     let bytes = text.as_bytes();
-    let digits = |from: usize, most: usize, radix: u32| {
-        let length = bytes[from..].iter().take(most).take_while(|byte| (**byte as char).is_digit(radix)).count();
+    let digits = |from: usize, max_digits: usize, radix: u32| {
+        let length = bytes[from..].iter().take(max_digits).take_while(|byte| (**byte as char).is_digit(radix)).count();
         (u64::from_str_radix(&text[from..from + length], radix).unwrap_or(0) & 0xff, from + length)
     };
     match bytes {
@@ -337,31 +346,32 @@ fn character(text: &str) -> (u64, usize) {
     }
 }
 
-/// Tokens without attributes, `[[maybe_unused]]` and `__attribute__((unused))`. One that changes how a type lies in memory
-/// becomes a single token.
-pub fn without_attributes(tokens: Vec<Token>, names: &Names) -> Vec<Token> {
-    let opens = |at: usize, sign: &'static str| {
+/// Removes attributes: `[[maybe_unused]]`, `__attribute__((unused))`. An attribute that changes the
+/// memory layout of a type becomes a single token.
+pub fn strip_attributes(tokens: Vec<Token>, names: &Interner) -> Vec<Token> {
+    let opens = |at: usize, punctuator: &'static str| {
         let two = tokens.get(at..at + 2).unwrap_or_default();
-        two.iter().all(|token| token.kind == Kind::Sign(sign)) && two.last().is_some_and(|second| !second.spaced)
+        two.iter().all(|token| token.kind == TokenKind::Reserved(punctuator))
+            && two.last().is_some_and(|second| !second.space_before)
     };
     let named = |at: usize| {
-        let is_name = matches!(tokens[at].kind, Kind::Name(name) if names.text(name) == "__attribute__");
-        is_name && tokens.get(at + 1).is_some_and(|next| next.kind == Kind::Sign("("))
+        let is_name = matches!(tokens[at].kind, TokenKind::Name(name) if names.text(name) == "__attribute__");
+        is_name && tokens.get(at + 1).is_some_and(|next| next.kind == TokenKind::Reserved("("))
     };
     if !(0..tokens.len()).any(|at| opens(at, "[") || named(at)) {
         return tokens;
     }
-    let lays_out = |token: &Token| match token.kind {
-        Kind::Name(name) => matches!(names.text(name), "packed" | "__packed__" | "aligned" | "__aligned__"),
+    let changes_layout = |token: &Token| match token.kind {
+        TokenKind::Name(name) => matches!(names.text(name), "packed" | "__packed__" | "aligned" | "__aligned__"),
         _ => false,
     };
-    // The parenthesis that closes the one after a name.
+    // Index of the parenthesis that matches the one after a name.
     let closes = |at: usize| {
         let mut depth = 0usize;
         (at + 1..tokens.len()).find(|n| {
             match tokens[*n].kind {
-                Kind::Sign("(") => depth += 1,
-                Kind::Sign(")") => depth = depth.saturating_sub(1),
+                TokenKind::Reserved("(") => depth += 1,
+                TokenKind::Reserved(")") => depth = depth.saturating_sub(1),
                 _ => {}
             }
             depth == 0
@@ -379,33 +389,33 @@ pub fn without_attributes(tokens: Vec<Token>, names: &Names) -> Vec<Token> {
                 continue;
             }
         };
-        // Once there is no end, there is none further on.
+        // An unterminated attribute: no later one is terminated either.
         let Some(end) = end else {
             out.extend(&tokens[at..]);
             return out;
         };
-        if tokens[at..end].iter().any(lays_out) {
+        if tokens[at..end].iter().any(changes_layout) {
             let span = tokens[at].span.to(tokens[end].span);
-            out.push(Token { kind: Kind::Sign("__attribute__"), span, ..tokens[at] });
+            out.push(Token { kind: TokenKind::Reserved("__attribute__"), span, ..tokens[at] });
         }
         at = end + 1;
     }
     out
 }
 
-/// A float in hexadecimal digits, `0x1.8p3`, if these are one; digits that a double does not hold are too many.
-fn hexadecimal(text: &str) -> Option<f64> {
+/// Parses a hexadecimal float, `0x1.8p3`; `None` if it has more digits than a double holds.
+fn parse_hex_float(text: &str) -> Option<f64> {
     let (digits, exponent) = text.strip_prefix("0x")?.split_once('p')?;
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let mantissa = u64::from_str_radix(&format!("{whole}{fraction}"), 16).ok().filter(|n| *n <= 1 << 53)?;
     let exponent: i32 = exponent.parse().ok().filter(|n| (-2000..=2000).contains(n))?;
     let exponent = exponent - 4 * fraction.len() as i32;
-    // In two steps: a power beyond the smallest is none.
+    // In two steps: a single power of two could underflow.
     let half = exponent / 2;
     Some(mantissa as f64 * 2f64.powi(half) * 2f64.powi(exponent - half))
 }
 
-fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
+fn number_literal(text: &str, at: &mut usize, errors: &mut Vec<LexError>) -> TokenKind {
     let bytes = text.as_bytes();
     let start = *at;
     let hex = text[start..].starts_with("0x") || text[start..].starts_with("0X");
@@ -420,10 +430,10 @@ fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
         *at += 1;
     }
     let whole = text[start..*at].replace('\'', "");
-    let span = Span { start: start as u32, end: *at as u32 };
+    let span = SourceSpan { start: start as u32, end: *at as u32 };
     let mut fail = |what: String| {
-        wrong.push((span, what, None));
-        Kind::Int { value: 0, scalar: Scalar::I32, hex: false }
+        errors.push((span, what, None));
+        TokenKind::Int { value: 0, scalar: Scalar::I32, hex: false }
     };
     let lower = whole.to_ascii_lowercase();
     let is_float = !hex && !binary && (lower.contains('.') || lower.contains('e') || lower.ends_with('f'));
@@ -432,10 +442,10 @@ fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
             Some(digits) => (digits, Scalar::F32),
             None => (lower.as_str(), Scalar::F64),
         };
-        return match hexadecimal(digits) {
-            Some(x) if scalar == Scalar::F32 => Kind::Float { bits: (x as f32).to_bits() as u64, scalar },
-            Some(x) => Kind::Float { bits: x.to_bits(), scalar },
-            None => fail(format!("'{whole}' is not a number that a double holds")),
+        return match parse_hex_float(digits) {
+            Some(x) if scalar == Scalar::F32 => TokenKind::Float { bits: (x as f32).to_bits() as u64, scalar },
+            Some(x) => TokenKind::Float { bits: x.to_bits(), scalar },
+            None => fail(format!("'{whole}' is not a hexadecimal number that fits in a double")),
         };
     }
     if is_float {
@@ -448,7 +458,7 @@ fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
             _ => digits.parse::<f64>().map(f64::to_bits),
         };
         return match bits {
-            Ok(bits) => Kind::Float { bits, scalar },
+            Ok(bits) => TokenKind::Float { bits, scalar },
             Err(_) => fail(format!("'{whole}' is not a number")),
         };
     }
@@ -465,13 +475,14 @@ fn number(text: &str, at: &mut usize, wrong: &mut Vec<Wrong>) -> Kind {
     };
     let (unsigned, long) = (suffix.contains('u'), suffix.contains(['l', 'z']));
     if suffix.len() > 3 {
-        return fail(format!("'{whole}' has a suffix that C++ does not know"));
+        return fail(format!("'{whole}' has an unknown suffix"));
     }
-    // C++ takes the first of these that the number fits; decimal ones without 'u' are never unsigned.
+    // C++ takes the first of these types that holds the number; decimal literals without 'u' are
+    // never unsigned.
     let fits = |scalar: Scalar| value as i128 <= scalar.int_range().1;
     let scalar = [Scalar::I32, Scalar::U32, Scalar::I64, Scalar::U64].into_iter().find(|scalar| {
         let allowed = if unsigned { !scalar.is_signed() } else { scalar.is_signed() || radix != 10 };
         allowed && fits(*scalar) && (!long || scalar.bytes() == 8)
     });
-    Kind::Int { value, scalar: scalar.unwrap_or(Scalar::U64), hex }
+    TokenKind::Int { value, scalar: scalar.unwrap_or(Scalar::U64), hex }
 }

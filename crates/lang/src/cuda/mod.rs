@@ -1,7 +1,8 @@
-//! The front end of CUDA C++.
+//! Front end of CUDA C++.
 //!
-//! A file goes through tokens (`lex.rs`), a small preprocessor, a parser (`parse/`) to syntax (`ast.rs`); a kernel of it,
-//! for one launch, through `lower/` to kernel IR. What the subset leaves out is an error that names the construct.
+//! A file is split into tokens (`lex.rs`), preprocessed (`preprocess.rs`) and parsed (`parse/`) to
+//! syntax (`ast.rs`). `lower/` lowers a kernel of it, for one launch, to kernel IR. Constructs
+//! outside the supported subset are errors that name the construct.
 
 mod ast;
 mod lex;
@@ -12,96 +13,98 @@ mod types;
 
 use bornite_ir::{Scalar, Value};
 
-use crate::diagnostic::Source;
-use crate::{Errors, Lowered, Request};
+use crate::diagnostic::{Source, counted};
+use crate::{Errors, LaunchRequest, Lowered};
 use ast::{File, Function};
-use lex::Names;
-use lower::{Bound, Lower, Unmade};
+use lex::Interner;
+use lower::{BoundArg, LowerError, Lowering};
 use types::CType;
 
-/// Larger files are refused.
+/// Maximum size of a source file.
 const MAX_BYTES: usize = 1 << 20;
 
-/// A file that was read: its kernels can be made for any launch.
+/// A parsed file, whose kernels can be lowered for any launch.
 #[derive(Clone, Debug)]
-pub struct Module {
+pub struct CudaModule {
     source: Source,
-    names: Names,
+    names: Interner,
     file: File,
-    /// Which functions become functions of the IR; others are written out where they are called.
-    values: Vec<bool>,
+    /// For each function, whether it is pure and becomes an IR function; others are inlined.
+    is_pure: Vec<bool>,
 }
 
-/// A kernel of a file, as it is declared.
+/// Declaration of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
-    /// Its name; of an instance of a template, with its arguments: `scale<float, 4>`.
+pub struct CudaKernelInfo {
+    /// Name; for an explicit instance of a template, with its arguments: `scale<float, 4>`.
     pub name: String,
-    /// The line it begins in.
+    /// Line of its declaration.
     pub line: u32,
-    /// Whether it is a template, so that arguments must be named.
+    /// True for a template without explicit instances, whose arguments must be given by name.
     pub is_template: bool,
-    /// Threads of a block that `__launch_bounds__` names.
-    pub bound: Option<u32>,
+    /// Maximum threads per block from `__launch_bounds__`.
+    pub max_threads: Option<u32>,
 }
 
-impl Module {
-    /// Reads a file.
-    pub fn parse(file: &str, text: &str) -> Result<Module, Errors> {
+impl CudaModule {
+    /// Parses a file.
+    pub fn parse(file: &str, text: &str) -> Result<CudaModule, Errors> {
         let source = Source::new(file, text);
         if text.len() > MAX_BYTES {
-            let what = format!("a file of {} bytes; {MAX_BYTES} are the most", text.len());
+            let what = format!("file of {} bytes is too large; the limit is {MAX_BYTES} bytes", text.len());
             let found = source.diagnostic(Default::default(), what, String::new(), None);
             return Err(Errors::new(&source, vec![found]));
         }
-        let (mut names, mut wrong) = (Names::default(), vec![]);
-        let tokens = lex::tokens(text, &mut names, &mut wrong);
-        let tokens = preprocess::preprocess(text, tokens, &mut names, &mut wrong);
-        let tokens = lex::without_attributes(tokens, &names);
+        let (mut names, mut lex_errors) = (Interner::default(), vec![]);
+        let tokens = lex::tokenize(text, &mut names, &mut lex_errors);
+        let tokens = preprocess::preprocess(text, tokens, &mut names, &mut lex_errors);
+        let tokens = lex::strip_attributes(tokens, &names);
         let unnamed = names.intern("");
         let mut parser = parse::Parser::new(&source, &names, &tokens, unnamed);
         parser.items();
         let (mut errors, mut file) = (parser.errors, parser.file);
         if !errors.is_empty() || file.functions.iter().all(|function| !function.is_kernel) {
-            errors.extend(file.refused.drain(..).flat_map(|refused| refused.errors));
+            errors.extend(file.unsupported_functions.drain(..).flat_map(|function| function.errors));
         }
         errors.extend(
-            (wrong.into_iter())
+            (lex_errors.into_iter())
                 .map(|(span, what, hint)| source.diagnostic(span, what, String::new(), hint.map(Into::into))),
         );
         if !errors.is_empty() {
             return Err(Errors::new(&source, errors));
         }
-        let values = lower::value_functions(&names, &file);
-        Ok(Module { source, names, file, values })
+        let is_pure = lower::pure_functions(&names, &file);
+        Ok(CudaModule { source, names, file, is_pure })
     }
 
-    /// The kernels of the file; of templates, the instances that the file asks for, or the template itself.
-    pub fn kernels(&self) -> Vec<Declared> {
+    /// Kernels of the file. A template is listed by its explicit instances, or by itself if it has
+    /// none.
+    pub fn kernels(&self) -> Vec<CudaKernelInfo> {
         let mut all = vec![];
         for function in self.file.functions.iter().filter(|function| function.is_kernel) {
             let name = self.names.text(function.name);
             let line = self.source.line(function.span.start);
-            let bound = function.bound.as_ref().and_then(|bound| match bound.kind {
+            let max_threads = function.launch_bound.as_ref().and_then(|bound| match bound.kind {
                 ast::ExprKind::Number { value, .. } => u32::try_from(value.as_i64()).ok(),
                 _ => None,
             });
             let instances = self.file.instances.iter().filter(|(found, _)| *found == function.name);
-            let named: Vec<String> = instances.map(|(_, args)| format!("{name}<{}>", self.spelled(args))).collect();
+            let named: Vec<String> =
+                instances.map(|(_, args)| format!("{name}<{}>", self.template_args_text(args))).collect();
             let is_template = !function.templates.is_empty() && named.is_empty();
             let names = if named.is_empty() { vec![name.to_owned()] } else { named };
-            all.extend(names.into_iter().map(|name| Declared { name, line, is_template, bound }));
+            all.extend(names.into_iter().map(|name| CudaKernelInfo { name, line, is_template, max_threads }));
         }
-        for refused in self.file.refused.iter().filter(|refused| refused.is_kernel) {
-            let Some(name) = refused.name.map(|name| self.names.text(name).to_owned()) else { continue };
-            let line = self.source.line(refused.span.start);
-            all.push(Declared { name, line, is_template: false, bound: None });
+        for function in self.file.unsupported_functions.iter().filter(|function| function.is_kernel) {
+            let Some(name) = function.name.map(|name| self.names.text(name).to_owned()) else { continue };
+            let line = self.source.line(function.span.start);
+            all.push(CudaKernelInfo { name, line, is_template: false, max_threads: None });
         }
         all.sort_by_key(|kernel| kernel.line);
         all
     }
 
-    fn spelled(&self, args: &[ast::TemplateArg]) -> String {
+    fn template_args_text(&self, args: &[ast::TemplateArg]) -> String {
         let span = |arg: &ast::TemplateArg| match arg {
             ast::TemplateArg::Type(ty) => ty.span,
             ast::TemplateArg::Value(value) => value.span,
@@ -113,37 +116,39 @@ impl Module {
         args.iter().map(text).collect::<Vec<_>>().join(", ")
     }
 
-    /// A kernel's name with template arguments that could be meant, if it needs some: `scale<float, 32>`.
-    pub fn example(&self, name: &str) -> String {
+    /// Returns a kernel's name with example template arguments, if it needs any: `scale<float,
+    /// 32>`.
+    pub fn example_instance(&self, name: &str) -> String {
         let found = self.file.functions.iter().find(|f| f.is_kernel && self.names.text(f.name) == name);
         match found {
             Some(function) if function.templates.iter().any(|param| param.default.is_none()) => {
-                format!("{name}<{}>", example(function))
+                format!("{name}<{}>", example_arguments(function))
             }
             _ => name.to_owned(),
         }
     }
 
-    /// The name of the file.
+    /// Name of the file.
     pub fn file(&self) -> &str {
         &self.source.file
     }
 
-    /// A line of the source, from 1.
+    /// Text of a source line, counted from 1.
     pub fn line(&self, line: u32) -> &str {
         self.source.line_text(line)
     }
 
-    /// The kernel of that name for a launch; of a template, with its arguments: `scale<float, 4>`.
-    pub fn kernel(&self, name: &str, request: &Request) -> Result<Lowered, Errors> {
+    /// Lowers a kernel for a launch. A template is named with its arguments: `scale<float, 4>`.
+    pub fn kernel(&self, name: &str, request: &LaunchRequest) -> Result<Lowered, Errors> {
         let (plain, args) = match name.split_once('<') {
             Some((plain, args)) => (plain.trim(), Some(args.trim_end().trim_end_matches('>'))),
             None => (name.trim(), None),
         };
         let named = |name: lex::Symbol| self.names.text(name) == plain;
-        let refused = self.file.refused.iter().find(|one| one.is_kernel && one.name.is_some_and(named));
-        if let Some(refused) = refused {
-            return Err(Errors::new(&self.source, refused.errors.clone()));
+        let unsupported =
+            self.file.unsupported_functions.iter().find(|one| one.is_kernel && one.name.is_some_and(named));
+        if let Some(unsupported) = unsupported {
+            return Err(Errors::new(&self.source, unsupported.errors.clone()));
         }
         let found = self.file.functions.iter().find(|f| f.is_kernel && named(f.name));
         let Some(function) = found else {
@@ -151,20 +156,22 @@ impl Module {
             let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
             return Err(self.error(format!("there is no kernel '{plain}'; the file has {has}"), None));
         };
-        let bound = self.bound(function, args)?;
-        let first = request.index.unwrap_or_else(|| {
+        let bound = self.template_arguments(function, args)?;
+        let first = request.index_type.unwrap_or_else(|| {
             let long = |dims: &[bornite_ir::Dim]| {
                 dims.iter().any(|dim| dim.extent.known().is_some_and(|n| n > i32::MAX as i64))
             };
             if request.views.iter().any(|(_, dims)| long(dims)) { Scalar::I64 } else { Scalar::I32 }
         });
-        let (mut index, mut parts) = (first, vec![]);
+        let (mut index_type, mut component_views) = (first, vec![]);
         loop {
-            match Lower::new(self, request, function, index).kernel(function, &bound, &parts) {
+            match Lowering::new(self, request, function, index_type).kernel(function, &bound, &component_views) {
                 Ok(lowered) => return Ok(lowered),
-                Err(Unmade::Wide(_)) if index == Scalar::I32 => index = Scalar::I64,
-                Err(Unmade::Parts(found)) => parts = found,
-                Err(Unmade::Wrong(errors) | Unmade::Wide(errors)) => return Err(Errors::new(&self.source, errors)),
+                Err(LowerError::NeedsWideIndex(_)) if index_type == Scalar::I32 => index_type = Scalar::I64,
+                Err(LowerError::NeedsComponentAccess(views)) => component_views = views,
+                Err(LowerError::Invalid(errors) | LowerError::NeedsWideIndex(errors)) => {
+                    return Err(Errors::new(&self.source, errors));
+                }
             }
         }
     }
@@ -174,16 +181,13 @@ impl Module {
         Errors::new(&self.source, vec![self.source.diagnostic(span, what, String::new(), None)])
     }
 
-    /// Template arguments as they are written in a kernel's name; `None` for those by default.
-    fn bound(&self, function: &Function, args: Option<&str>) -> Result<Vec<Option<Bound>>, Errors> {
+    /// Evaluates the template arguments in a kernel's name; `None` for defaults.
+    fn template_arguments(&self, function: &Function, args: Option<&str>) -> Result<Vec<Option<BoundArg>>, Errors> {
         let args: Vec<&str> = args.map(|args| args.split(',').map(str::trim).collect()).unwrap_or_default();
         let name = self.names.text(function.name);
         if args.len() > function.templates.len() {
-            let what = format!(
-                "'{name}' has {} template parameters, {} arguments are given",
-                function.templates.len(),
-                args.len()
-            );
+            let params = counted(function.templates.len(), "template parameter");
+            let what = format!("'{name}' takes {params}, found {}", counted(args.len(), "template argument"));
             return Err(self.error(what, Some(function)));
         }
         let mut bound = vec![];
@@ -195,22 +199,22 @@ impl Module {
                 }
                 let what = format!(
                     "kernel '{name}' is a template: name its arguments, such as '{name}<{}>'",
-                    example(function)
+                    example_arguments(function)
                 );
                 return Err(self.error(what, Some(function)));
             };
-            let made = if param.is_type() {
-                scalar_named(&text).map(|ty| Bound::Type(CType::Value(ty)))
+            let resolved = if param.is_type() {
+                type_named(&text).map(|ty| BoundArg::Type(CType::Value(ty)))
             } else {
                 let number = match text.as_str() {
                     "true" => Some(1),
                     "false" => Some(0),
                     text => text.parse().ok().or_else(|| text.parse::<u64>().ok().map(|value| value as i64)),
                 };
-                number.map(|value| Bound::Value(Value::int(Scalar::I64, value)))
+                number.map(|value| BoundArg::Value(Value::int(Scalar::I64, value)))
             };
-            match made {
-                Some(made) => bound.push(Some(made)),
+            match resolved {
+                Some(resolved) => bound.push(Some(resolved)),
                 None => {
                     let kind = if param.is_type() { "a type such as float" } else { "an integer" };
                     let what = format!(
@@ -225,13 +229,13 @@ impl Module {
     }
 }
 
-/// Template arguments that could be meant.
-fn example(function: &Function) -> String {
+/// Example template arguments.
+fn example_arguments(function: &Function) -> String {
     let all: Vec<&str> = function.templates.iter().map(|param| if param.is_type() { "float" } else { "32" }).collect();
     all.join(", ")
 }
 
-fn scalar_named(text: &str) -> Option<bornite_ir::Type> {
+fn type_named(text: &str) -> Option<bornite_ir::Type> {
     let words: Vec<&str> = text.split_whitespace().filter(|word| *word != "const").collect();
     let scalar = match words.join(" ").as_str() {
         "float" => Scalar::F32,

@@ -1,17 +1,17 @@
-//! Types that CUDA C++ names, and which type an operation on two others has.
+//! Types of CUDA C++ and the usual arithmetic conversions.
 
 use bornite_ir::{Scalar, Type};
 
-/// A type as the subset has it.
+/// A type of the supported subset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CType {
     Void,
     Value(Type),
-    /// A pointer to such values.
+    /// A pointer to values of this type.
     Pointer(Type),
 }
 
-/// The type that CUDA, the library or our printer gives a name.
+/// Type that CUDA, the C++ library or the CUDA printer defines by name.
 pub fn builtin_type(name: &str) -> Option<Type> {
     let scalar = |scalar: Scalar| Some(Type::Scalar(scalar));
     match name {
@@ -48,11 +48,11 @@ pub fn builtin_type(name: &str) -> Option<Type> {
             return Some(Type::Vector(element, n.1));
         }
     }
-    shaped(name)
+    vector_or_matrix_type(name)
 }
 
-/// `f32x3` and `f32x2x4`, as our printer names vectors and matrices.
-pub fn shaped(name: &str) -> Option<Type> {
+/// `f32x3` and `f32x2x4`: the CUDA printer's names of vectors and matrices.
+pub fn vector_or_matrix_type(name: &str) -> Option<Type> {
     let (first, rest) = name.split_once('x')?;
     let scalar = Scalar::ALL.into_iter().find(|scalar| scalar.name() == first)?;
     let size = |text: &str| text.parse::<u8>().ok().filter(|n| *n > 0 && !text.starts_with('+'));
@@ -62,7 +62,7 @@ pub fn shaped(name: &str) -> Option<Type> {
     }
 }
 
-/// C++ computes nothing in types narrower than `int`.
+/// Integer promotion: nothing is computed in types narrower than `int`.
 pub fn promoted(scalar: Scalar) -> Scalar {
     match scalar {
         Scalar::Bool | Scalar::I8 | Scalar::I16 | Scalar::U8 | Scalar::U16 => Scalar::I32,
@@ -70,8 +70,8 @@ pub fn promoted(scalar: Scalar) -> Scalar {
     }
 }
 
-/// The type in which two numbers meet.
-pub fn common(a: Scalar, b: Scalar) -> Scalar {
+/// Common type of two numbers in an arithmetic operation.
+pub fn common_type(a: Scalar, b: Scalar) -> Scalar {
     let (a, b) = (promoted(a), promoted(b));
     let rank = |scalar: Scalar| match scalar {
         Scalar::F64 => 8,
@@ -84,15 +84,15 @@ pub fn common(a: Scalar, b: Scalar) -> Scalar {
         _ => 1,
     };
     match (a, b) {
-        // Neither holds the other's values.
+        // Neither type holds all values of the other.
         (Scalar::F16, Scalar::BF16) | (Scalar::BF16, Scalar::F16) => Scalar::F32,
         _ if rank(a) >= rank(b) => a,
         _ => b,
     }
 }
 
-/// A vector as CUDA names it.
-pub fn vector(scalar: Scalar, n: u8) -> String {
+/// CUDA's name of a vector type.
+pub fn vector_name(scalar: Scalar, n: u8) -> String {
     let element = match scalar {
         Scalar::I8 => "char",
         Scalar::U8 => "uchar",
@@ -102,13 +102,13 @@ pub fn vector(scalar: Scalar, n: u8) -> String {
         Scalar::U64 => "ulonglong",
         Scalar::F16 => "half",
         Scalar::BF16 => "nv_bfloat16",
-        other => spelled(other),
+        other => scalar_name(other),
     };
     format!("{element}{n}")
 }
 
-/// A type as an error message names it.
-pub fn spelled(scalar: Scalar) -> &'static str {
+/// Name of a type in messages.
+pub fn scalar_name(scalar: Scalar) -> &'static str {
     match scalar {
         Scalar::Bool => "bool",
         Scalar::I8 => "signed char",

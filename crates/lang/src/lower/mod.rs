@@ -1,5 +1,6 @@
-//! Typed expressions on their way to the IR, for all front ends: trees that languages build with their own rules of
-//! conversion, and a writer that turns them into statements of a kernel.
+//! Typed expressions shared by all front ends: [`Tree`]s, which front ends build by the conversion
+//! rules of their language, and a [`Writer`] that emits them as IR statements. Must not know any
+//! source syntax.
 
 mod range;
 mod renumber;
@@ -7,5 +8,5 @@ mod tree;
 mod write;
 
 pub(crate) use renumber::renumber;
-pub(crate) use tree::{Node, Tree, converted};
+pub(crate) use tree::{Node, Tree, fold_cast};
 pub(crate) use write::Writer;

@@ -1,11 +1,11 @@
-//! Values that integer expressions of a kernel can have in its launch.
+//! Value ranges of integer expressions, from the launch.
 
 use bornite_ir::{ExprId, Op, Range, Scalar};
 
 use super::{Node, Tree, Writer};
 
 impl Writer {
-    /// The values that an integer can have; `None` if it is no integer.
+    /// Range of an integer expression; `None` if it is not an integer.
     pub fn range(&self, tree: &Tree) -> Option<Range> {
         let scalar = tree.scalar()?;
         if scalar == Scalar::Bool {
@@ -17,9 +17,9 @@ impl Writer {
         let found = match &tree.node {
             Node::Const(value) => Some(Range::exactly(*value)),
             Node::Builtin(builtin) => Range::of_builtin(self.b.kernel().launch, *builtin),
-            Node::Done(id) => match self.b.known(*id) {
+            Node::Emitted(id) => match self.b.known(*id) {
                 Some(value) => Some(Range::exactly(value)),
-                None => self.free.ranges.get(id).copied(),
+                None => self.hoisted.ranges.get(id).copied(),
             },
             Node::Op(op, args) => {
                 let args: Vec<Option<Range>> = args.iter().map(|arg| self.range(arg)).collect();
@@ -31,15 +31,15 @@ impl Writer {
         Some(found.filter(|range| range.fits(scalar)).unwrap_or(Range::of_type(scalar)))
     }
 
-    /// Notes the values that an integer can have.
+    /// Records the range of an integer.
     pub fn set_range(&mut self, id: ExprId, range: Option<Range>) {
         if let Some(range) = range {
-            self.free.ranges.insert(id, range);
+            self.hoisted.ranges.insert(id, range);
         }
     }
 }
 
-/// The result of a mask or shift of integers that are not negative.
+/// Range of a mask or shift of non-negative integers.
 fn bits(op: Op, scalar: Scalar, args: &[Option<Range>]) -> Option<Range> {
     let [a, b] = args else { return None };
     let (a, b) = (a.filter(|a| a.low >= 0), b.filter(|b| b.low >= 0));

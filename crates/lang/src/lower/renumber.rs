@@ -1,37 +1,37 @@
-//! Gives expressions the numbers that a source text names them by: `v7` becomes expression 7 again.
+//! Renumbers expressions as a printed text names them: `v7` becomes expression 7 again.
 
 use foldhash::HashMap;
 
 use bornite_ir::{Args, Check, Code, Expr, ExprId, Scalar, Stmt, Type, Value};
 
-/// Renumbers the expressions of some code so that each has its wanted number; others take what is left.
-pub(crate) fn renumber(code: &mut Code, wanted: &HashMap<ExprId, u32>) {
-    let highest = wanted.values().max().map_or(0, |n| *n as usize + 1);
+/// Gives each expression its number in `numbers`; the others take the numbers that are left.
+pub(crate) fn renumber(code: &mut Code, numbers: &HashMap<ExprId, u32>) {
+    let highest = numbers.values().max().map_or(0, |n| *n as usize + 1);
     let size = code.exprs.len().max(highest);
-    let mut places: Vec<Option<usize>> = vec![None; size];
+    let mut slots: Vec<Option<usize>> = vec![None; size];
     let mut new = vec![u32::MAX; code.exprs.len()];
-    for (id, &number) in wanted {
-        let place = &mut places[number as usize];
-        if place.is_none() && (id.0 as usize) < new.len() {
-            *place = Some(id.0 as usize);
+    for (id, &number) in numbers {
+        let slot = &mut slots[number as usize];
+        if slot.is_none() && (id.0 as usize) < new.len() {
+            *slot = Some(id.0 as usize);
             new[id.0 as usize] = number;
         }
     }
-    let mut free = (0..).filter(|n: &usize| places.get(*n).is_none_or(|place| place.is_none()));
+    let mut unused = (0..).filter(|n: &usize| slots.get(*n).is_none_or(|slot| slot.is_none()));
     let rest: Vec<usize> = (0..code.exprs.len()).filter(|n| new[*n] == u32::MAX).collect();
-    let taken: Vec<(usize, usize)> = rest.into_iter().zip(&mut free).collect();
-    for (old, number) in taken {
-        if number >= places.len() {
-            places.resize(number + 1, None);
+    let pairs: Vec<(usize, usize)> = rest.into_iter().zip(&mut unused).collect();
+    for (old, number) in pairs {
+        if number >= slots.len() {
+            slots.resize(number + 1, None);
         }
-        places[number] = Some(old);
+        slots[number] = Some(old);
         new[old] = number as u32;
     }
-    // A gap is filled with a constant that nothing uses.
+    // Gaps are filled with an unused constant.
     let filler = || (Expr::Const(Value::int(Scalar::I32, 0)), Type::Scalar(Scalar::I32));
     let (exprs, types) = (std::mem::take(&mut code.exprs), std::mem::take(&mut code.types));
-    for place in places {
-        let (expr, ty) = place.map_or_else(filler, |old| (exprs[old].clone(), types[old]));
+    for slot in slots {
+        let (expr, ty) = slot.map_or_else(filler, |old| (exprs[old].clone(), types[old]));
         code.exprs.push(expr);
         code.types.push(ty);
     }

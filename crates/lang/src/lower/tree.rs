@@ -1,11 +1,13 @@
-//! Typed expression trees. Building one undoes what C++ makes people spell out and the IR does not need: conversions to
-//! unsigned and back around sums that wrap, widening and narrowing around a choice, masks of shift counts.
+//! Typed expression trees. Building one undoes what C++ spells out and the IR does not need:
+//! conversions to unsigned and back around wrapping sums, widening and narrowing around a select,
+//! masks of shift counts.
 //!
-//! Constants are not folded here but when a tree is written: text that our printer wrote must come back as it was.
+//! Constants are folded when a tree is emitted (`write.rs`), not here: text of the CUDA printer
+//! must round-trip unchanged.
 
 use bornite_ir::{Algebra, Atomic, Builtin, ExprId, FunctionId, Op, Scalar, Type, Value, View};
 
-/// An expression without a statement yet.
+/// An expression that is not emitted yet.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Tree {
     pub node: Node,
@@ -16,14 +18,14 @@ pub(crate) struct Tree {
 pub(crate) enum Node {
     Const(Value),
     Builtin(Builtin),
-    /// It has a value already.
-    Done(ExprId),
+    /// An emitted expression.
+    Emitted(ExprId),
     Op(Op, Vec<Tree>),
     Algebra(Algebra, u32, Vec<Tree>),
     Cast(Scalar, Box<Tree>),
     Bitcast(Scalar, Box<Tree>),
     Call(FunctionId, Vec<Tree>),
-    /// An update; of one component of an element, where `part` says which.
+    /// An atomic operation; on one component of an element if `part` is set.
     Atomic {
         atomic: Atomic,
         view: View,
@@ -42,8 +44,8 @@ impl Tree {
         Tree::constant(Value::int(scalar, value))
     }
 
-    pub fn done(id: ExprId, ty: impl Into<Type>) -> Tree {
-        Tree { node: Node::Done(id), ty: ty.into() }
+    pub fn emitted(id: ExprId, ty: impl Into<Type>) -> Tree {
+        Tree { node: Node::Emitted(id), ty: ty.into() }
     }
 
     pub fn of(node: Node, ty: impl Into<Type>) -> Tree {
@@ -54,19 +56,19 @@ impl Tree {
         self.ty.as_scalar()
     }
 
-    /// The value of a tree that is a constant as it stands.
-    pub fn known(&self) -> Option<Value> {
+    /// Value of a literal constant; does not fold.
+    pub fn as_const(&self) -> Option<Value> {
         if let Node::Const(value) = self.node { Some(value) } else { None }
     }
 
-    /// An operation whose arguments have the types that its row asks for.
+    /// An op whose arguments have the required types.
     pub fn op(op: Op, args: Vec<Tree>) -> Tree {
         let ty = args.last().map_or(Type::Scalar(Scalar::Bool), |last| last.ty);
         let compares = matches!(op, Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge);
         if compares && let [a, b] = &args[..] {
-            // Of bools, C++ compares ints.
+            // C++ compares bools as ints.
             let bools = matches!((&a.node, &b.node), (Node::Cast(..), _) | (_, Node::Cast(..)));
-            if bools && let (Some(a), Some(b)) = (a.as_bool(), b.as_bool()) {
+            if bools && let (Some(a), Some(b)) = (a.before_bool_widening(), b.before_bool_widening()) {
                 return Tree::of(Node::Op(op, vec![a, b]), Scalar::Bool);
             }
             return Tree::of(Node::Op(op, args), ty.with_element(Scalar::Bool));
@@ -77,27 +79,27 @@ impl Tree {
         Tree::of(Node::Op(op, args), ty)
     }
 
-    /// The IR masks counts of shifts itself.
+    /// Removes masks of shift counts, which the IR applies itself.
     fn shift(op: Op, mut args: Vec<Tree>) -> Tree {
         let ty = args[0].ty;
         let bits = ty.element().map_or(0, |scalar| scalar.bytes() as i64 * 8);
         if let Node::Op(Op::And, inner) = &args[1].node
-            && inner.get(1).and_then(Tree::known).is_some_and(|mask| mask.as_i64() == bits - 1)
+            && inner.get(1).and_then(Tree::as_const).is_some_and(|mask| mask.as_i64() == bits - 1)
         {
             args[1] = inner[0].clone();
         }
         Tree::of(Node::Op(op, args), ty)
     }
 
-    /// `a` where the condition holds, else `b`; both of one type.
+    /// Selects `a` if the condition holds, else `b`; both have the same type.
     pub fn select(condition: Tree, a: Tree, b: Tree) -> Tree {
-        let zero = |tree: &Tree| tree.known().is_some_and(|value| value.bits() == 0);
+        let zero = |tree: &Tree| tree.as_const().is_some_and(|value| value.bits() == 0);
         if let Node::Op(test, tested) = &condition.node
             && let [x, against] = &tested[..]
             && zero(against)
             && a.scalar().is_some_and(|scalar| scalar.is_int())
         {
-            // Quotients by 0 are 0 in the IR.
+            // Division by 0 gives 0 in the IR.
             if let (Op::Eq, Node::Op(Op::Div | Op::Rem, of)) = (test, &b.node)
                 && zero(&a)
                 && of.get(1) == Some(x)
@@ -115,13 +117,13 @@ impl Tree {
         Tree::of(Node::Op(Op::Select, vec![condition, a, b]), ty)
     }
 
-    /// A component or field.
-    pub fn part(whole: Tree, at: u32, ty: Type) -> Tree {
+    /// A component of a vector or field of a struct.
+    pub fn extract(whole: Tree, at: u32, ty: Type) -> Tree {
         Tree::of(Node::Algebra(Algebra::Extract, at, vec![whole]), ty)
     }
 
-    /// The tree as a bool, if it is one that was widened.
-    fn as_bool(&self) -> Option<Tree> {
+    /// The bool that this tree was widened from, if any.
+    fn before_bool_widening(&self) -> Option<Tree> {
         match &self.node {
             Node::Cast(_, inner) if inner.scalar() == Some(Scalar::Bool) => Some((**inner).clone()),
             Node::Const(value) if value.scalar().is_int() && value.bits() <= 1 => {
@@ -131,15 +133,15 @@ impl Tree {
         }
     }
 
-    /// The tree as a type that it was widened from, if that loses nothing.
-    fn narrowed(&self, to: Scalar) -> Option<Tree> {
+    /// The tree in the type that it was widened from, if that loses nothing.
+    fn without_widening(&self, to: Scalar) -> Option<Tree> {
         match &self.node {
-            Node::Cast(by_way_of, inner) if inner.scalar() == Some(to) && holds(*by_way_of, to) => {
+            Node::Cast(by_way_of, inner) if inner.scalar() == Some(to) && is_lossless(*by_way_of, to) => {
                 Some((**inner).clone())
             }
             Node::Const(value) if value.scalar().is_int() && to.is_int() => Some(Tree::int(to, value.as_i64())),
             Node::Op(Op::Neg, of) => {
-                let value = of[0].known().filter(|value| value.scalar().is_int() && to.is_int())?;
+                let value = of[0].as_const().filter(|value| value.scalar().is_int() && to.is_int())?;
                 let negated = Value::int(value.scalar(), value.as_i64().wrapping_neg());
                 Some(Tree::int(to, negated.as_i64()))
             }
@@ -147,7 +149,7 @@ impl Tree {
         }
     }
 
-    /// A conversion by value, of each component.
+    /// Converts the value of each component.
     pub fn cast(self, to: Scalar) -> Tree {
         let Some(from) = self.ty.element() else { return self };
         if from == to {
@@ -164,7 +166,7 @@ impl Tree {
 
     fn simpler_cast(&self, from: Scalar, to: Scalar) -> Option<Tree> {
         match &self.node {
-            // What wraps does so alike, signed or not.
+            // Wrapping arithmetic is the same for signed and unsigned.
             Node::Op(
                 op @ (Op::Add | Op::Sub | Op::Mul | Op::And | Op::Or | Op::Xor | Op::Not | Op::Neg | Op::Shl),
                 args,
@@ -177,11 +179,11 @@ impl Tree {
                 Some(Tree::op(*op, args.iter().map(|arg| arg.clone().cast(to)).collect()))
             }
             Node::Op(op @ (Op::And | Op::Or | Op::Xor), args) if to == Scalar::Bool => {
-                let args: Option<Vec<Tree>> = args.iter().map(Tree::as_bool).collect();
+                let args: Option<Vec<Tree>> = args.iter().map(Tree::before_bool_widening).collect();
                 Some(Tree::of(Node::Op(*op, args?), Scalar::Bool))
             }
             Node::Op(Op::Select, args) => {
-                let (a, b) = (args[1].narrowed(to)?, args[2].narrowed(to)?);
+                let (a, b) = (args[1].without_widening(to)?, args[2].without_widening(to)?);
                 Some(Tree::select(args[0].clone(), a, b))
             }
             Node::Bitcast(_, inner) if from.is_int() && to.is_int() && from.bytes() == to.bytes() => {
@@ -190,11 +192,11 @@ impl Tree {
             Node::Cast(_, inner) => {
                 let source = inner.scalar()?;
                 let counts = matches!(inner.node, Node::Op(Op::Popcount | Op::LeadingZeros, _));
-                let whole = from.is_int() && source.is_int() && to.is_int();
-                // The value is the same on the way, or only lower bits of it count.
-                let kept = source.bytes() < from.bytes() && (from.is_signed() || !source.is_signed())
+                let all_ints = from.is_int() && source.is_int() && to.is_int();
+                // The value does not change on the way, or only its lower bits matter.
+                let is_value_preserved = source.bytes() < from.bytes() && (from.is_signed() || !source.is_signed())
                     || matches!(inner.node, Node::Builtin(_)) && from.bytes() >= 4;
-                let direct = whole && (to.bytes() <= from.bytes() || kept || counts)
+                let direct = all_ints && (to.bytes() <= from.bytes() || is_value_preserved || counts)
                     || source == Scalar::Bool && from.is_int() && (to.is_int() || to == Scalar::Bool || to.is_float());
                 direct.then(|| inner.as_ref().clone().cast(to))
             }
@@ -202,8 +204,8 @@ impl Tree {
         }
     }
 
-    /// The same bits as another type of the same width: of integers, by a conversion.
-    pub fn seen_as(self, to: Scalar) -> Tree {
+    /// Reinterprets the bits as another type of the same width; between integers, a cast.
+    pub fn reinterpret(self, to: Scalar) -> Tree {
         match self.ty.element() {
             Some(from) if from.is_int() && to.is_int() => self.cast(to),
             Some(from) if from == to => self,
@@ -211,10 +213,10 @@ impl Tree {
         }
     }
 
-    /// The same bits as another type of the same width, of each component.
+    /// Reinterprets the bits of each component as another type of the same width.
     pub fn bitcast(self, to: Scalar) -> Tree {
         let ty = self.ty.with_element(to);
-        // By way of an integer, no NaN becomes another.
+        // Through an integer, every NaN is preserved.
         if let Node::Bitcast(mid, inner) = &self.node
             && mid.is_int()
             && inner.ty.element().is_some_and(|from| from.bytes() == to.bytes())
@@ -222,7 +224,7 @@ impl Tree {
             let inner = inner.as_ref().clone();
             return if inner.ty.element() == Some(to) { inner } else { inner.bitcast(to) };
         }
-        // Between integers of a width, the value's bits are kept by a conversion.
+        // A cast between integers of the same width preserves the bits.
         if let Node::Cast(_, inner) = &self.node
             && let (Some(from), Some(mid)) = (inner.ty.element(), self.ty.element())
             && from.is_int()
@@ -234,13 +236,13 @@ impl Tree {
         Tree::of(Node::Bitcast(to, Box::new(self)), ty)
     }
 
-    /// The whole vector or matrix whose components these are, if one operation on whole ones gives them all.
-    pub fn lifted(parts: &[Tree], ty: Type) -> Option<Tree> {
+    /// The vector or matrix op that computes all of these components, if there is one.
+    pub fn vectorized(parts: &[Tree], ty: Type) -> Option<Tree> {
         let first = parts.first()?;
         let whole = |tree: &Tree| ty.with_element(tree.ty.element().unwrap_or(Scalar::Bool));
         let lift = |pick: &dyn Fn(&Tree) -> Option<&Tree>| -> Option<Tree> {
             let all: Option<Vec<Tree>> = parts.iter().map(|part| pick(part).cloned()).collect();
-            Tree::lifted(&all?, ty)
+            Tree::vectorized(&all?, ty)
         };
         match &first.node {
             Node::Algebra(Algebra::Extract, 0, of) => {
@@ -257,10 +259,10 @@ impl Tree {
                 if !parts.iter().all(same) {
                     return None;
                 }
-                let lifted: Option<Vec<Tree>> = (0..args.len())
+                let vectorized: Option<Vec<Tree>> = (0..args.len())
                     .map(|n| lift(&|part| if let Node::Op(_, args) = &part.node { args.get(n) } else { None }))
                     .collect();
-                Some(Tree::of(Node::Op(*op, lifted?), whole(first)))
+                Some(Tree::of(Node::Op(*op, vectorized?), whole(first)))
             }
             Node::Cast(to, _) => {
                 let inner = lift(&|part| match &part.node {
@@ -293,8 +295,8 @@ impl Tree {
     }
 }
 
-/// True if a value of `of` converted to a type and back is the same.
-fn holds(to: Scalar, of: Scalar) -> bool {
+/// Returns true if a value of `of` converted to `to` and back is unchanged.
+fn is_lossless(to: Scalar, of: Scalar) -> bool {
     match (of.is_float(), to.is_float()) {
         _ if of == Scalar::Bool => to != Scalar::Bool,
         (false, false) => to != Scalar::Bool && to.bytes() >= of.bytes(),
@@ -303,15 +305,15 @@ fn holds(to: Scalar, of: Scalar) -> bool {
     }
 }
 
-/// A constant converted, where folding it here gives what every reader gives.
-pub(crate) fn converted(to: Scalar, value: Value) -> Option<Value> {
+/// Converts a constant, if the result is the same on every backend.
+pub(crate) fn fold_cast(to: Scalar, value: Value) -> Option<Value> {
     let from = value.scalar();
     Some(match (from.is_float(), to) {
         (_, Scalar::Bool) => Value::from_f64(to, value.as_f64()),
         (false, to) if !to.is_float() => Value::int(to, value.as_i64()),
         (false, Scalar::F64) if from == Scalar::U64 => Value::from_f64(to, value.bits() as f64),
         (false, Scalar::F64) => Value::from_f64(to, value.as_i64() as f64),
-        // By way of f32, and with one rounding to it.
+        // Through f32, with one rounding to it.
         (false, _) if from == Scalar::U64 => Value::from_f64(to, value.bits() as f32 as f64),
         (false, _) => Value::from_f64(to, value.as_i64() as f32 as f64),
         (true, to) if to.is_float() => Value::from_f64(to, value.as_f64()),

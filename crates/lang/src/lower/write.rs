@@ -1,4 +1,4 @@
-//! Writes trees as statements of a kernel, folding constants on the way.
+//! Emits trees as statements of a kernel, folding constants.
 
 use foldhash::HashMap;
 
@@ -6,78 +6,79 @@ use bornite_ir::{
     Algebra, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Mark, Op, Range, Scalar, Stmt, Value, interp,
 };
 
-use super::tree::converted;
+use super::tree::fold_cast;
 use super::{Node, Tree};
 
-/// Statements of a kernel with everything written out; the verifier has its own limit above this.
+/// Maximum statements of a kernel after inlining; the verifier has a higher limit of its own.
 const MAX_STATEMENTS: usize = 60_000;
 
-/// The builder, and what it need not be told twice.
+/// A [`Builder`] with caches of hoisted expressions and ranges.
 pub(crate) struct Writer {
     pub b: Builder,
-    pub(super) free: Free,
+    pub(super) hoisted: HoistedExprs,
     statements: usize,
 }
 
-/// Expressions that have their value everywhere in some code.
+/// Expressions emitted once at the top of some code, valid everywhere in it.
 #[derive(Default)]
-pub(crate) struct Free {
+pub(crate) struct HoistedExprs {
     constants: HashMap<Value, ExprId>,
-    places: Vec<(Builtin, ExprId)>,
-    /// Values that integers can have, where that is less than their type holds.
+    builtins: Vec<(Builtin, ExprId)>,
+    /// Ranges of integers that are narrower than their type.
     pub(super) ranges: HashMap<ExprId, Range>,
 }
 
-/// A written operand: a constant has no statement yet.
-enum Out {
+/// An operand: a folded constant, which has no statement yet, or an emitted expression.
+enum Folded {
     Const(Value),
     Id(ExprId),
 }
 
 impl Writer {
     pub fn new(b: Builder) -> Writer {
-        Writer { b, free: Free::default(), statements: 0 }
+        Writer { b, hoisted: HoistedExprs::default(), statements: 0 }
     }
 
-    /// True once more statements were written than a kernel may have.
+    /// Returns true once more statements were emitted than a kernel may have.
     pub fn is_full(&self) -> bool {
         self.statements > MAX_STATEMENTS
     }
 
-    /// Counts a statement of the source that is written out, whatever it becomes: one that becomes nothing takes time too.
-    pub fn count(&mut self) {
+    /// Counts a source statement towards the limit even if it emits nothing, since lowering it
+    /// takes time.
+    pub fn count_statement(&mut self) {
         self.statements += 1;
     }
 
-    /// Takes back all that was written since a mark.
+    /// Discards everything emitted since a mark.
     pub fn rollback(&mut self, mark: &Mark) {
         self.b.rollback(mark);
         let next = self.b.next_expr();
-        self.free.constants.retain(|_, id| id.0 < next);
-        self.free.places.retain(|(_, id)| id.0 < next);
-        self.free.ranges.retain(|id, _| id.0 < next);
+        self.hoisted.constants.retain(|_, id| id.0 < next);
+        self.hoisted.builtins.retain(|(_, id)| id.0 < next);
+        self.hoisted.ranges.retain(|id, _| id.0 < next);
     }
 
-    /// What is free in the code around, on the way into a function and out of it.
-    pub fn swap_free(&mut self, free: Free) -> Free {
-        std::mem::replace(&mut self.free, free)
+    /// Swaps the hoisted expressions on entering and leaving a function.
+    pub fn swap_hoisted(&mut self, hoisted: HoistedExprs) -> HoistedExprs {
+        std::mem::replace(&mut self.hoisted, hoisted)
     }
 
     pub fn constant(&mut self, value: Value) -> ExprId {
-        if let Some(&id) = self.free.constants.get(&value) {
+        if let Some(&id) = self.hoisted.constants.get(&value) {
             return id;
         }
         let id = self.b.constant(value);
-        self.free.constants.insert(value, id);
+        self.hoisted.constants.insert(value, id);
         id
     }
 
-    pub fn place(&mut self, builtin: Builtin) -> ExprId {
-        if let Some((_, id)) = self.free.places.iter().find(|(found, _)| *found == builtin) {
+    pub fn builtin(&mut self, builtin: Builtin) -> ExprId {
+        if let Some((_, id)) = self.hoisted.builtins.iter().find(|(found, _)| *found == builtin) {
             return *id;
         }
         let id = self.b.builtin(builtin);
-        self.free.places.push((builtin, id));
+        self.hoisted.builtins.push((builtin, id));
         id
     }
 
@@ -86,18 +87,18 @@ impl Writer {
         self.b.simple(stmt);
     }
 
-    /// The tree's value.
+    /// Emits a tree and returns its expression.
     pub fn emit(&mut self, tree: &Tree) -> ExprId {
         let range = self.range(tree);
-        let out = self.out(tree, false);
+        let out = self.fold_or_emit(tree, false);
         let id = self.id(out);
         self.set_range(id, range);
         id
     }
 
-    /// The tree's value, by a statement of its own even where it is a constant or has a value already.
+    /// Emits a tree as a new statement, even if it is a constant or already emitted.
     pub fn emit_new(&mut self, tree: &Tree, from: u32) -> ExprId {
-        let out = self.out(tree, true);
+        let out = self.fold_or_emit(tree, true);
         let id = self.id(out);
         let copies = matches!(tree.node, Node::Const(_) | Node::Builtin(_)) || id.0 < from;
         match tree.ty.element() {
@@ -109,7 +110,7 @@ impl Writer {
         }
     }
 
-    /// The tree's value if it is a constant.
+    /// Value of a constant tree.
     pub fn fold(&self, tree: &Tree) -> Option<Value> {
         match &tree.node {
             Node::Const(value) => Some(*value),
@@ -117,48 +118,48 @@ impl Writer {
                 let args: Option<Vec<Value>> = args.iter().map(|arg| self.fold(arg)).collect();
                 interp::evaluate(*op, &args?).ok()
             }
-            Node::Cast(to, inner) if tree.scalar().is_some() => converted(*to, self.fold(inner)?),
+            Node::Cast(to, inner) if tree.scalar().is_some() => fold_cast(*to, self.fold(inner)?),
             Node::Bitcast(to, inner) if tree.scalar().is_some() => {
                 Some(Value::from_bits(*to, self.fold(inner)?.bits()))
             }
-            Node::Done(id) => self.b.known(*id),
+            Node::Emitted(id) => self.b.known(*id),
             _ => None,
         }
     }
 
-    fn id(&mut self, out: Out) -> ExprId {
+    fn id(&mut self, out: Folded) -> ExprId {
         match out {
-            Out::Const(value) => self.constant(value),
-            Out::Id(id) => id,
+            Folded::Const(value) => self.constant(value),
+            Folded::Id(id) => id,
         }
     }
 
-    /// Writes a tree; the operation at its root as a statement if `kept`, even of constants.
-    fn out(&mut self, tree: &Tree, kept: bool) -> Out {
+    /// Emits a tree unless it folds to a constant; with `keep_root` its root op is always emitted.
+    fn fold_or_emit(&mut self, tree: &Tree, keep_root: bool) -> Folded {
         match &tree.node {
-            Node::Const(value) => Out::Const(*value),
-            Node::Builtin(builtin) => Out::Id(self.place(*builtin)),
-            Node::Done(id) => match self.b.known(*id) {
-                Some(value) => Out::Const(value),
-                None => Out::Id(*id),
+            Node::Const(value) => Folded::Const(*value),
+            Node::Builtin(builtin) => Folded::Id(self.builtin(*builtin)),
+            Node::Emitted(id) => match self.b.known(*id) {
+                Some(value) => Folded::Const(value),
+                None => Folded::Id(*id),
             },
             Node::Op(op, args) => {
-                let outs: Vec<Out> = args.iter().map(|arg| self.out(arg, false)).collect();
+                let outs: Vec<Folded> = args.iter().map(|arg| self.fold_or_emit(arg, false)).collect();
                 let known: Option<Vec<Value>> =
-                    outs.iter().map(|out| if let Out::Const(value) = out { Some(*value) } else { None }).collect();
-                if let (false, Some(values)) = (kept, known)
+                    outs.iter().map(|out| if let Folded::Const(value) = out { Some(*value) } else { None }).collect();
+                if let (false, Some(values)) = (keep_root, known)
                     && let Ok(value) = interp::evaluate(*op, &values)
                 {
-                    return Out::Const(value.with_one_nan());
+                    return Folded::Const(value.with_one_nan());
                 }
                 let ids: Vec<ExprId> = outs.into_iter().map(|out| self.id(out)).collect();
                 self.statements += 1;
-                Out::Id(self.b.op(*op, &ids.iter().collect::<Vec<_>>()))
+                Folded::Id(self.b.op(*op, &ids.iter().collect::<Vec<_>>()))
             }
             Node::Algebra(row, at, args) => {
                 let ids: Vec<ExprId> = args.iter().map(|arg| self.emit(arg)).collect();
                 self.statements += 1;
-                Out::Id(match row {
+                Folded::Id(match row {
                     Algebra::Construct => self.b.construct(tree.ty, &ids),
                     Algebra::Extract => self.b.extract(ids[0], *at),
                     Algebra::Insert => self.b.insert(ids[0], *at, ids[1]),
@@ -166,29 +167,29 @@ impl Writer {
                 })
             }
             Node::Cast(to, inner) => {
-                let out = self.out(inner, false);
-                if let (Out::Const(value), false) = (&out, kept)
-                    && let Some(value) = converted(*to, *value)
+                let out = self.fold_or_emit(inner, false);
+                if let (Folded::Const(value), false) = (&out, keep_root)
+                    && let Some(value) = fold_cast(*to, *value)
                 {
-                    return Out::Const(value);
+                    return Folded::Const(value);
                 }
                 let id = self.id(out);
                 self.statements += 1;
-                Out::Id(self.b.cast(*to, &id))
+                Folded::Id(self.b.cast(*to, &id))
             }
             Node::Bitcast(to, inner) => {
-                let out = self.out(inner, false);
-                if let (Out::Const(value), false) = (&out, kept) {
-                    return Out::Const(Value::from_bits(*to, value.bits()).with_one_nan());
+                let out = self.fold_or_emit(inner, false);
+                if let (Folded::Const(value), false) = (&out, keep_root) {
+                    return Folded::Const(Value::from_bits(*to, value.bits()).with_one_nan());
                 }
                 let id = self.id(out);
                 self.statements += 1;
-                Out::Id(self.b.bitcast(*to, &id))
+                Folded::Id(self.b.bitcast(*to, &id))
             }
             Node::Call(function, args) => {
                 let ids: Vec<ExprId> = args.iter().map(|arg| self.emit(arg)).collect();
                 self.statements += 1;
-                Out::Id(self.b.call(*function, &ids))
+                Folded::Id(self.b.call(*function, &ids))
             }
             Node::Atomic { atomic, view, at, part, value } => {
                 let value = self.emit(value);
@@ -199,14 +200,14 @@ impl Writer {
                     at.push(self.constant(Value::int(index, i64::from(*part))));
                 }
                 match bornite_ir::Args::new(&at) {
-                    Some(at) => Out::Id(self.b.atomic(*atomic, *view, at, value)),
-                    None => Out::Id(value),
+                    Some(at) => Folded::Id(self.b.atomic(*atomic, *view, at, value)),
+                    None => Folded::Id(value),
                 }
             }
         }
     }
 
-    /// The number of this thread in its block.
+    /// Linear index of the thread in its block.
     pub fn linear_thread(&mut self, index: Scalar, block: [u32; 3]) -> Tree {
         let thread = |axis| Tree::of(Node::Builtin(Builtin::Thread(axis)), index);
         let mut sum = thread(Axis::X);

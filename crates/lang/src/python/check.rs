@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::program::{FuncId, Program};
 use super::types::{Ty, type_named};
 use super::{Module, open_parameters};
-use crate::{Diagnostic, Errors, Request};
+use crate::{Diagnostic, Errors, LaunchRequest};
 
 /// A kernel that was checked.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Module {
     }
 
     fn checked(&self, program: &Program<'_>, name: String, id: FuncId) -> (String, Outcome) {
-        let request = Request::over(&[]);
+        let request = LaunchRequest::with_dims(&[]);
         let made = |types: &[(String, Ty)]| {
             program.spent.store(0, Ordering::Relaxed);
             self.made(program, id, types, &request)
@@ -90,8 +90,8 @@ impl Module {
                 Err(errors) => {
                     let same = |a: &Diagnostic, b: &Diagnostic| (a.span, &a.message) == (b.span, &b.message);
                     let kept = common.take().map_or_else(
-                        || errors.all.clone(),
-                        |all| all.into_iter().filter(|a| errors.all.iter().any(|b| same(a, b))).collect(),
+                        || errors.diagnostics.clone(),
+                        |all| all.into_iter().filter(|a| errors.diagnostics.iter().any(|b| same(a, b))).collect(),
                     );
                     common = Some(kept);
                 }

@@ -6,7 +6,7 @@
 //! `lower/builtin/` and, written in the dialect itself, in `prelude/`.
 //!
 //! ```
-//! use bornite_lang::{Request, python::Module};
+//! use bornite_lang::{LaunchRequest, python::Module};
 //! let module = Module::parse("scale.py", "
 //! import warp as wp
 //!
@@ -15,10 +15,10 @@
 //!     i, j = wp.tid()
 //!     x[i, j] = by * x[i, j]
 //! ")?;
-//! let lowered = module.kernel("scale", &Request::over(&[32, 16]).shape("x", &[32, 16]))?;
+//! let lowered = module.kernel("scale", &LaunchRequest::with_dims(&[32, 16]).shape("x", &[32, 16]))?;
 //! assert_eq!(lowered.kernel.params[0].dims.len(), 2);
 //! // Without sizes, the call gives them.
-//! let lowered = module.kernel("scale", &Request::over(&[]))?;
+//! let lowered = module.kernel("scale", &LaunchRequest::with_dims(&[]))?;
 //! assert_eq!(lowered.kernel.values.last().map(|value| value.name.as_str()), Some("launch_dim1"));
 //! # Ok::<(), bornite_lang::Errors>(())
 //! ```
@@ -41,7 +41,7 @@ use ruff_python_ast::{Stmt, StmtImportFrom};
 use ruff_text_size::{Ranged, TextSize};
 
 use crate::diagnostic::Source;
-use crate::{Diagnostic, Errors, Lowered, Request, Span};
+use crate::{Diagnostic, Errors, LaunchRequest, Lowered, SourceSpan};
 pub use check::{Checked, Outcome};
 use lower::Lower;
 use program::{FuncId, Program};
@@ -88,16 +88,16 @@ pub struct Declared {
 
 fn parse(file: &str, text: &str) -> Result<File, Errors> {
     let source = Source::new(file, text);
-    let wrong = |span: Span, what: String, hint: Option<String>| {
+    let wrong = |span: SourceSpan, what: String, hint: Option<String>| {
         Errors::new(&source, vec![source.diagnostic(span, what, String::new(), hint)])
     };
     if text.len() > MAX_BYTES {
         let what = format!("a file of {} bytes; {MAX_BYTES} are the most", text.len());
-        return Err(wrong(Span::default(), what, None));
+        return Err(wrong(SourceSpan::default(), what, None));
     }
     if let Some((at, what)) = nesting::too_deep(text) {
         let at = at as u32;
-        return Err(wrong(Span { start: at, end: at + 1 }, what.into(), None));
+        return Err(wrong(SourceSpan { start: at, end: at + 1 }, what.into(), None));
     }
     let parsed = ruff_python_parser::parse_unchecked_source(text, ruff_python_ast::PySourceType::Python);
     if !parsed.errors().is_empty() {
@@ -243,10 +243,11 @@ impl Module {
 
     /// The kernel of that name for a launch: what the file has under it at its end, or one of a class or function by its path
     /// (`Solver.step`). Where types of parameters are open, the name tells them: `scale<x:float32>`.
-    pub fn kernel(&self, name: &str, request: &Request) -> Result<Lowered, Errors> {
+    pub fn kernel(&self, name: &str, request: &LaunchRequest) -> Result<Lowered, Errors> {
         let source = &self.files[0].source;
-        let wrong =
-            |what: String| Errors::new(source, vec![source.diagnostic(Span::default(), what, String::new(), None)]);
+        let wrong = |what: String| {
+            Errors::new(source, vec![source.diagnostic(SourceSpan::default(), what, String::new(), None)])
+        };
         let (plain, args) = match name.split_once('<') {
             Some((plain, args)) => (plain.trim(), args.trim_end().trim_end_matches('>')),
             None => (name.trim(), ""),
@@ -272,7 +273,7 @@ impl Module {
 
     /// The kernel of that number among [`Module::kernels`] for a launch: several may have one name. Types of parameters
     /// that are open are told by name.
-    pub fn kernel_at(&self, n: usize, types: &[(&str, &str)], request: &Request) -> Result<Lowered, Errors> {
+    pub fn kernel_at(&self, n: usize, types: &[(&str, &str)], request: &LaunchRequest) -> Result<Lowered, Errors> {
         let source = &self.files[0].source;
         let program = Program::new(&self.files);
         let found = program.kernels.iter().copied().filter(|&n| program.functions[n as usize].file == 0).nth(n);
@@ -281,7 +282,7 @@ impl Module {
             (Some(n), Some(types)) => self.made(&program, FuncId { prelude: false, n, around: 0 }, &types, request),
             _ => {
                 let what = "there is no such kernel, or no such type".to_owned();
-                Err(Errors::new(source, vec![source.diagnostic(Span::default(), what, String::new(), None)]))
+                Err(Errors::new(source, vec![source.diagnostic(SourceSpan::default(), what, String::new(), None)]))
             }
         }
     }
@@ -291,10 +292,10 @@ impl Module {
         program: &Program<'_>,
         found: FuncId,
         types: &[(String, types::Ty)],
-        request: &Request,
+        request: &LaunchRequest,
     ) -> Result<Lowered, Errors> {
         let func = &program.functions[found.n as usize];
-        let index = request.index.unwrap_or_else(|| {
+        let index = request.index_type.unwrap_or_else(|| {
             let far = |dims: &[bornite_ir::Dim]| {
                 let elements = dims.iter().try_fold(1i64, |n, dim| n.checked_mul(dim.extent.known().unwrap_or(1)));
                 elements.is_none_or(|n| n > i32::MAX as i64)

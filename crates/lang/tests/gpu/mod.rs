@@ -1,4 +1,4 @@
-//! Kernels on a GPU, if there is one.
+//! Runs kernels on a GPU, if there is one.
 
 #![allow(unsafe_code)] // launches, of kernels that the interpreter has run over the same memory
 
@@ -8,15 +8,15 @@ use bornite_codegen::cuda;
 use bornite_cuda::{Buffer, Device, Function, Geometry};
 use bornite_ir::{Kernel, Launch, Value};
 
-/// The GPU; said once if there is none.
+/// The GPU; its absence is printed once.
 fn device() -> Option<&'static Arc<Device>> {
     static DEVICE: OnceLock<Option<Arc<Device>>> = OnceLock::new();
     let open = || Device::open(0).map_err(|why| println!("not run on a GPU: {why}")).ok();
     DEVICE.get_or_init(open).as_ref()
 }
 
-/// Runs a kernel over memory of the host that is copied there and back; `None` if there is no GPU. The interpreter must
-/// have found nothing wrong with the same call.
+/// Runs a kernel on copies of host memory; `None` if there is no GPU. The interpreter must have run
+/// the same call without a fault.
 pub fn run(kernel: &Kernel, memory: &mut [Vec<u64>], values: &[Vec<Value>]) -> Option<bornite_cuda::Result<()>> {
     device().map(|device| run_on(device, kernel, memory, values))
 }

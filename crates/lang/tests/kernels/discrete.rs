@@ -1,11 +1,11 @@
-//! Graphs, sparse matrices, lists and whole numbers.
+//! Graphs, sparse matrices, lists and integers.
 
 use super::Fill::{By, Floats, Ints, Zero};
 use super::Pass::{Array, Value};
 use super::Sample;
 use super::numeric::{F, line};
 
-/// Compressed rows of a graph or matrix of 40 rows with 3 entries each.
+/// Row starts of a sparse graph or matrix of 40 rows with 3 entries each.
 fn starts(n: usize) -> f64 {
     3.0 * n as f64
 }

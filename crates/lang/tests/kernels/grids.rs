@@ -1,4 +1,4 @@
-//! Grids and pictures: a thread a point.
+//! Grids and images: one thread per point.
 
 use super::Fill::{Ints, Zero};
 use super::Pass::{Array, Value};

@@ -1,6 +1,7 @@
-//! Ordinary CUDA kernels in textbook styles (`tests/cuda/*.cu`): each runs right on the interpreter, without a GPU and
-//! without a finding, where its threads do not depend on each other on the CPU compiler, and on a GPU if there is one. Then one
-//! small change of its text makes it wrong, and the interpreter must say what and in which line.
+//! Textbook CUDA kernels (`tests/cuda/*.cu`): each gives the right results on the interpreter
+//! without a fault, on the CPU compiler if its threads are independent, and on a GPU if there is
+//! one. Then a small change of its text introduces a fault, which the interpreter must report with
+//! its line.
 #![allow(missing_docs)]
 
 mod discrete;
@@ -16,33 +17,33 @@ use std::path::Path;
 use bornite_codegen::{cpu, cuda};
 use bornite_ir::interp::{Options, Order, run_with};
 use bornite_ir::{Arg, Fault, FaultKind, Kernel, Scalar, Value, peek, poke};
-use bornite_lang::cuda::Module;
-use bornite_lang::{Lowered, ParamRef, Request};
+use bornite_lang::cuda::CudaModule;
+use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 
 use random::Random;
 
-/// What is passed for a parameter.
+/// Argument of a kernel.
 #[derive(Clone)]
 pub enum Pass {
-    /// An array of so many elements, whose components are filled.
+    /// An array of this many elements.
     Array(usize, Fill),
     /// A value, by its components.
     Value(&'static [f64]),
 }
 
-/// What is in an array before the launch.
+/// Initial contents of an array.
 #[derive(Clone, Copy)]
 pub enum Fill {
     Zero,
-    /// Floats between two.
+    /// Uniform floats between two bounds.
     Floats(f64, f64),
-    /// Integers from one up to below another.
+    /// Uniform integers from the first bound to below the second.
     Ints(i64, i64),
-    /// By the number of the component.
+    /// A function of the component's index.
     By(fn(usize) -> f64),
 }
 
-/// What the kernel was given, by name: components of arrays and values, as they are in their type.
+/// Arguments of the kernel by name: components of arrays and values, rounded to their type.
 pub struct Inputs(Vec<(&'static str, Vec<f64>)>);
 
 impl Inputs {
@@ -60,21 +61,22 @@ impl Inputs {
     }
 }
 
-/// A kernel, how it is launched, and what it should give.
+/// A kernel, its launch and its expected results.
 pub struct Sample {
-    /// The file without its ending, and the kernel, with template arguments.
+    /// File name without extension, and the kernel with its template arguments.
     pub file: &'static str,
     pub kernel: &'static str,
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub shared: u64,
     pub args: Vec<(&'static str, Pass)>,
-    /// The array that is compared.
+    /// Array to compare.
     pub out: &'static str,
     pub expected: fn(&Inputs) -> Vec<f64>,
-    /// How far a component may be off, relative to itself and to 1.
+    /// Maximum error of a component, relative to max(1, |expected|).
     pub tolerance: f64,
-    /// The seeded fault: what is replaced by what, what is reported, and a part of the line that is named.
+    /// Seeded fault: text to replace, its replacement, the kind of fault, and a part of the
+    /// reported line.
     pub seeded: (&'static str, &'static str, &'static str, &'static str),
 }
 
@@ -101,10 +103,10 @@ fn kind(fault: &Fault) -> &'static str {
     }
 }
 
-fn lowered(sample: &Sample, text: &str) -> (Module, Lowered) {
+fn lowered(sample: &Sample, text: &str) -> (CudaModule, Lowered) {
     let file = format!("{}.cu", sample.file);
-    let module = Module::parse(&file, text).unwrap_or_else(|errors| panic!("{errors}"));
-    let mut request = Request::new(sample.grid, sample.block).shared_bytes(sample.shared);
+    let module = CudaModule::parse(&file, text).unwrap_or_else(|errors| panic!("{errors}"));
+    let mut request = LaunchRequest::new(sample.grid, sample.block).shared_bytes(sample.shared);
     for (name, pass) in &sample.args {
         if let Pass::Array(length, _) = pass {
             request = request.length(name, *length as u64);
@@ -114,19 +116,19 @@ fn lowered(sample: &Sample, text: &str) -> (Module, Lowered) {
     (module, lowered)
 }
 
-/// Memory and values of a call, and what is in them.
+/// Memory and values of a call, and the same as numbers.
 struct Call {
     memory: Vec<Vec<u64>>,
     values: Vec<Vec<Value>>,
     inputs: Inputs,
 }
 
-/// Byte and type of every component of a view.
+/// Byte offset and type of every component of a view.
 fn cells(kernel: &Kernel, n: usize) -> Vec<(usize, Scalar)> {
     let param = &kernel.params[n];
     let layout = param.ty.layout(&kernel.structs);
     let elements = kernel.span(&param.dims, &[]).map_or(0, |span| span.elements as usize);
-    let each = |place: usize| layout.offsets.iter().map(move |(at, scalar)| (place * layout.bytes + at, *scalar));
+    let each = |element: usize| layout.offsets.iter().map(move |(at, scalar)| (element * layout.bytes + at, *scalar));
     (0..elements).flat_map(each).collect()
 }
 
@@ -139,15 +141,15 @@ fn call(sample: &Sample, lowered: &Lowered, seed: u64) -> Call {
         inputs: Inputs(vec![]),
     };
     for (name, pass) in &sample.args {
-        let given = lowered.params.iter().find(|(found, _)| found == name);
-        let (_, given) = given.unwrap_or_else(|| panic!("{}: no parameter '{name}'", sample.file));
-        let held: Vec<f64> = match (given, pass) {
+        let param = lowered.params.iter().find(|(found, _)| found == name);
+        let (_, param) = param.unwrap_or_else(|| panic!("{}: no parameter '{name}'", sample.file));
+        let numbers: Vec<f64> = match (param, pass) {
             (ParamRef::View(n), Pass::Array(_, fill)) => {
                 let n = *n as usize;
                 let bytes = kernel.view_bytes(&kernel.params[n], &[]).unwrap();
                 let words = &mut call.memory[n];
                 *words = vec![0; bytes.div_ceil(8)];
-                let mut held = vec![];
+                let mut numbers = vec![];
                 for (k, (byte, scalar)) in cells(kernel, n).into_iter().enumerate() {
                     let value = match fill {
                         Fill::Zero => 0.0,
@@ -157,22 +159,22 @@ fn call(sample: &Sample, lowered: &Lowered, seed: u64) -> Call {
                     };
                     let value = Value::from_f64(scalar, value);
                     poke(words, byte, value);
-                    held.push(value.as_f64());
+                    numbers.push(value.as_f64());
                 }
-                held
+                numbers
             }
             (ParamRef::Value(n), Pass::Value(components)) => {
                 let scalars = kernel.values[*n as usize].ty.components(&kernel.structs);
                 assert_eq!(scalars.len(), components.len(), "{}: '{name}'", sample.file);
                 let values: Vec<Value> =
                     scalars.iter().zip(*components).map(|(s, x)| Value::from_f64(*s, *x)).collect();
-                let held = values.iter().map(|value| value.as_f64()).collect();
+                let numbers = values.iter().map(|value| value.as_f64()).collect();
                 call.values[*n as usize] = values;
-                held
+                numbers
             }
-            _ => panic!("{}: '{name}' is passed as something else", sample.file),
+            _ => panic!("{}: '{name}' has another kind of argument", sample.file),
         };
-        call.inputs.0.push((name, held));
+        call.inputs.0.push((name, numbers));
     }
     call
 }
@@ -189,8 +191,8 @@ fn options(order: Order) -> Options {
 }
 
 fn seed() -> u64 {
-    let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
-    let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
+    let param = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = param.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
     println!("BORNITE_TEST_SEED={seed}");
     seed
 }
@@ -201,10 +203,10 @@ fn source(sample: &Sample) -> String {
 }
 
 #[test]
-fn kernels_run_right() {
+fn kernels_give_expected_results() {
     let (all, seed) = (samples(), seed());
     assert!(all.len() >= 40, "only {} kernels", all.len());
-    let mut compiled_too = 0;
+    let mut compiled_count = 0;
     for sample in &all {
         let (_, lowered) = lowered(sample, &source(sample));
         let (kernel, name) = (&lowered.kernel, sample.file);
@@ -224,7 +226,7 @@ fn kernels_run_right() {
             let compiled = cpu::compile(kernel).unwrap_or_else(|e| panic!("{name}: {e}"));
             compiled.run(&mut lend(kernel, &mut memory, &values)).unwrap_or_else(|e| panic!("{name}: {e}"));
             results.push(("compiled", memory));
-            compiled_too += 1;
+            compiled_count += 1;
         }
         let Call { mut memory, values, .. } = call(sample, &lowered, seed);
         if let Some(outcome) = gpu::run(kernel, &mut memory, &values) {
@@ -247,21 +249,21 @@ fn kernels_run_right() {
             }
         }
     }
-    assert!(compiled_too >= 20, "only {compiled_too} kernels are compiled");
+    assert!(compiled_count >= 20, "only {compiled_count} kernels are compiled");
 }
 
-/// Runs a sample with its seeded fault; what is wrong with what is found.
+/// Runs a sample with its seeded fault and checks the report.
 fn seeded(sample: &Sample, seed: u64) -> Result<(), String> {
     let (from, to, expected, line) = sample.seeded;
     let text = source(sample);
     if text.matches(from).count() != 1 {
-        return Err(format!("{from:?} is not there once"));
+        return Err(format!("{from:?} does not occur exactly once"));
     }
     let (module, lowered) = lowered(sample, &text.replace(from, to));
     let Call { mut memory, values, .. } = call(sample, &lowered, seed);
     let mut args = lend(&lowered.kernel, &mut memory, &values);
     let Err(fault) = run_with(&lowered.kernel, &mut args, options(Order::Forward)) else {
-        return Err("nothing is found".into());
+        return Err("no fault is found".into());
     };
     let at = lowered.line_of(&fault).ok_or_else(|| format!("{fault} has no line"))?;
     if kind(&fault) != expected || !module.line(at).contains(line) {
@@ -279,7 +281,7 @@ fn seeded_faults_are_found() {
     assert!(count("race") >= 15 && count("bounds") >= 15 && count("uninitialised") >= 2, "faults of too few kinds");
 }
 
-/// No file lies there unused.
+/// Every file in the folder is used.
 #[test]
 fn every_file_is_a_sample() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda");

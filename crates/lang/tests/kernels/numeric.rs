@@ -1,4 +1,5 @@
-//! Kernels whose threads work alone: elementwise ones, grids and pictures (`grids.rs`), graphs and numbers (`discrete.rs`).
+//! Kernels with independent threads: elementwise ones; grids and images are in `grids.rs`, graphs
+//! and integers in `discrete.rs`.
 
 use super::Fill::{Floats, Ints, Zero};
 use super::Pass::{Array, Value};
@@ -6,12 +7,12 @@ use super::{Inputs, Pass, Sample};
 
 pub const F: super::Fill = Floats(-1.0, 1.0);
 
-/// A launch along x.
+/// A one-dimensional launch.
 pub fn line(file: &'static str, threads: u32, args: Vec<(&'static str, Pass)>, out: &'static str) -> Sample {
     plane(file, [threads.div_ceil(64), 1], [64, 1], args, out)
 }
 
-/// A launch along x and y.
+/// A two-dimensional launch.
 pub fn plane(
     file: &'static str,
     grid: [u32; 2],

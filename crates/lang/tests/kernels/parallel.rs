@@ -1,4 +1,4 @@
-//! Kernels whose threads work together: reductions, scans, tiles, sorts, rows.
+//! Kernels with cooperating threads: reductions, scans, tiles, sorts, rows.
 
 use super::Fill::{By, Floats, Ints, Zero};
 use super::Pass::{Array, Value};
@@ -6,7 +6,7 @@ use super::{Inputs, Sample};
 
 const F: super::Fill = Floats(-1.0, 1.0);
 
-/// Running sums within groups.
+/// Prefix sums within groups.
 fn running(x: &[f64], group: usize, inclusive: bool) -> Vec<f64> {
     let scan = |group: &[f64]| {
         let mut sum = 0.0;

@@ -1,4 +1,4 @@
-//! Kernels to CUDA text and back: the same text when printed again, the same bits when run.
+//! Kernels printed as CUDA and parsed again: printing gives the same text, running the same bits.
 
 #[path = "../../../codegen/tests/fuzz/calls.rs"]
 mod calls;
@@ -12,69 +12,70 @@ use bornite_ir::interp::Order;
 use bornite_ir::{
     Access, Axis, Builder, Builtin, Emit, EmitBits, Kernel, Launch, Scalar, Value, elementwise, templates,
 };
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 
 use calls::interpreted;
 use generate::{Case, case, level_case};
 
-/// The kernel that our front end makes of a kernel's text.
-fn back(kernel: &Kernel, text: &str, printed: bool) -> Result<Kernel, String> {
-    let module = Module::parse("printed.cu", text).map_err(|e| e.to_string())?;
+/// Parses and lowers the printed text of a kernel.
+fn parse_printed(kernel: &Kernel, text: &str, round_trip: bool) -> Result<Kernel, String> {
+    let module = CudaModule::parse("printed.cu", text).map_err(|e| e.to_string())?;
     let (grid, block) = match kernel.launch {
         Launch::ParallelFor { .. } => ([1; 3], [1; 3]),
         Launch::Blocks { grid, block } => (grid, block),
     };
-    let mut request = Request::new(grid, block);
-    (request.index, request.printed) = (Some(kernel.index), printed);
+    let mut request = LaunchRequest::new(grid, block);
+    (request.index_type, request.round_trip) = (Some(kernel.index), round_trip);
     request.views = kernel.params.iter().map(|p| (p.name.clone(), p.dims.clone())).collect();
-    if !printed {
-        // By the names in the text, which may differ from the kernel's by an underscore.
+    if !round_trip {
+        // By the names in the text, which may have a trailing underscore.
         request.views.extend(kernel.params.iter().map(|p| (format!("{}_", p.name), p.dims.clone())));
     }
     module.kernel(&cuda::symbol(kernel), &request).map(|lowered| lowered.kernel).map_err(|e| e.to_string())
 }
 
-fn wrong(case: &Case, seed: u64) -> Option<String> {
+fn check(case: &Case, seed: u64) -> Option<String> {
     let text = cuda::print(&case.kernel);
-    let again = match back(&case.kernel, &text, true) {
+    let again = match parse_printed(&case.kernel, &text, true) {
         Ok(kernel) => kernel,
-        Err(error) => return Some(format!("it is not read back: {error}\n{text}")),
+        Err(error) => return Some(format!("the printed text is rejected: {error}\n{text}")),
     };
-    let printed = cuda::print(&again);
-    if printed != text {
-        let line = text.lines().zip(printed.lines()).find(|(a, b)| a != b);
-        return Some(format!("its text changes, at {line:?}:\n{text}\n{printed}"));
+    let round_trip = cuda::print(&again);
+    if round_trip != text {
+        let line = text.lines().zip(round_trip.lines()).find(|(a, b)| a != b);
+        return Some(format!("the printed text changes at {line:?}:\n{text}\n{round_trip}"));
     }
     match (interpreted(case, &case.kernel, seed, Order::Forward), interpreted(case, &again, seed, Order::Forward)) {
-        (Ok(expected), Ok(found)) if expected == found => plainly(case, &text, seed, &expected),
-        (Ok(_), Ok(_)) => Some(format!("other results:\n{}\n{again}", case.kernel)),
-        // Templates that index by their input may fault, in the same way.
+        (Ok(expected), Ok(found)) if expected == found => check_without_round_trip(case, &text, seed, &expected),
+        (Ok(_), Ok(_)) => Some(format!("different results:\n{}\n{again}", case.kernel)),
+        // Templates that index by their input may fault; both must fault in the same way.
         (Err(expected), Err(found)) if expected.kind == found.kind => None,
         (Err(fault), _) | (_, Err(fault)) => Some(format!("{fault}\n{again}")),
     }
 }
 
-/// What is wrong with a text that is read as any other: nothing says that our printer wrote it, and it means the same.
-fn plainly(case: &Case, text: &str, seed: u64, expected: &[u64]) -> Option<String> {
-    // Views of gaps or of several dimensions are memory of one to a plain reader.
+/// Checks a printed text that is lowered like any other source, without `round_trip`: it has the
+/// same results.
+fn check_without_round_trip(case: &Case, text: &str, seed: u64, expected: &[u64]) -> Option<String> {
+    // Without `round_trip`, strided and multidimensional views are flat memory.
     let row = |dims: &[bornite_ir::Dim]| dims.len() == 1 && dims[0].stride == bornite_ir::Extent::Const(1);
     if !case.kernel.params.iter().all(|param| row(&param.dims)) {
         return None;
     }
-    let read = match back(&case.kernel, text, false) {
+    let read = match parse_printed(&case.kernel, text, false) {
         Ok(kernel) => kernel,
-        Err(error) => return Some(format!("it is not read as a plain text: {error}\n{text}")),
+        Err(error) => return Some(format!("the printed text is rejected without round_trip: {error}\n{text}")),
     };
     match interpreted(case, &read, seed, Order::Forward) {
         Ok(found) if found == expected => None,
-        Ok(_) => Some(format!("other results as a plain text:\n{text}\n{read}")),
-        Err(fault) => Some(format!("as a plain text: {fault}\n{text}\n{read}")),
+        Ok(_) => Some(format!("different results without round_trip:\n{text}\n{read}")),
+        Err(fault) => Some(format!("without round_trip: {fault}\n{text}\n{read}")),
     }
 }
 
 #[test]
-fn templates_come_back() {
+fn templates_round_trip() {
     use templates::*;
     let mut kernels = vec![particles().unwrap(), histogram(1000, 37, 64).unwrap()];
     for scalar in Scalar::ALL {
@@ -101,13 +102,13 @@ fn templates_come_back() {
             .collect();
         let name = kernel.name.clone();
         let case = Case { kernel, values };
-        assert_eq!(wrong(&case, 1).unwrap_or_default(), "", "{name}");
+        assert_eq!(check(&case, 1).unwrap_or_default(), "", "{name}");
     }
 }
 
-/// Arrays that a launch has to make room for.
+/// Shared arrays beyond the static limit.
 #[test]
-fn large_shared_arrays_come_back() {
+fn large_shared_arrays_round_trip() {
     let mut b = Builder::blocks("large", [2, 1, 1], [64, 1, 1], Scalar::I32);
     let out = b.param("out", Scalar::F32, 128, Access::Write);
     let (first, second) = (b.shared("first", Scalar::F32, 9000), b.shared_array("second", Scalar::F64, &[64, 64]));
@@ -119,15 +120,15 @@ fn large_shared_arrays_come_back() {
     let (a, c) = (b.load(first, thread), b.load(second, [thread, thread]));
     let c = b.cast(Scalar::F32, &c);
     let (sum, start) = (b.add(&a, &c), b.mul(&block, &size));
-    let place = b.add(&start, &thread);
-    b.store(out, place, sum);
+    let index = b.add(&start, &thread);
+    b.store(out, index, sum);
     let kernel = b.finish().unwrap();
     assert!(cuda::print(&kernel).contains("bn_shared"), "{}", cuda::print(&kernel));
-    assert_eq!(wrong(&Case { kernel, values: vec![] }, 1).unwrap_or_default(), "");
+    assert_eq!(check(&Case { kernel, values: vec![] }, 1).unwrap_or_default(), "");
 }
 
 #[test]
-fn random_kernels_come_back() {
+fn random_kernels_round_trip() {
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
     let count = if full { 50_000 } else { 5_000 };
     let first = match std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok()) {
@@ -145,7 +146,7 @@ fn random_kernels_come_back() {
                         return;
                     }
                     let case = if seed % 5 == 4 { level_case(seed) } else { case(seed, true) };
-                    if let Some(what) = wrong(&case, seed) {
+                    if let Some(what) = check(&case, seed) {
                         panic!("BORNITE_TEST_SEED={seed}: {what}");
                     }
                 }

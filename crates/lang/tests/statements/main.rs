@@ -1,4 +1,5 @@
-//! Statements mean what they mean to g++: loops, switches, returns, references, pointers, structs, templates, local arrays.
+//! Statements behave as compiled by g++: loops, switches, returns, references, pointers, structs,
+//! templates, local arrays.
 
 #[path = "../../../ir/tests/suite/mod.rs"]
 mod suite;
@@ -7,12 +8,12 @@ use std::process::Command;
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 use suite::{Outcome, gpp};
 
 suite! {
-    statements_are_those_of_a_foreign_compiler,
+    statements_match_gpp,
 }
 
 const FUNCTIONS: &str = include_str!("functions.h");
@@ -49,7 +50,7 @@ const NAMES: [&str; 29] = [
 ];
 const CALLS: usize = 30;
 
-/// A function that asks its numbers for that many values by `else if`, with ways out of the loop around among them.
+/// A function with an else-if chain of `arms` conditions in a loop, some of which leave the loop.
 fn chain(arms: usize) -> String {
     let arm = |n: usize| {
         let act = match n % 16 {
@@ -87,7 +88,7 @@ fn inputs(seed: u64) -> Vec<[i32; 8]> {
     (0..CALLS).map(|_| std::array::from_fn(|_| next())).collect()
 }
 
-fn statements_are_those_of_a_foreign_compiler() -> Outcome {
+fn statements_match_gpp() -> Outcome {
     let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
     let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
     println!("BORNITE_TEST_SEED={seed}");
@@ -116,9 +117,9 @@ fn statements_are_those_of_a_foreign_compiler() -> Outcome {
     let mut expected = expected.lines();
     for name in NAMES {
         let text = format!("{functions}\n__global__ void k(int* x, int* out) {{ out[0] = {name}(x, 8); }}\n");
-        let request = Request::new([1; 3], [1; 3]).length("x", 8).length("out", 1);
-        let made = Module::parse("k.cu", &text).and_then(|module| module.kernel("k", &request));
-        let kernel = made.unwrap_or_else(|errors| panic!("{errors}")).kernel;
+        let request = LaunchRequest::new([1; 3], [1; 3]).length("x", 8).length("out", 1);
+        let lowered = CudaModule::parse("k.cu", &text).and_then(|module| module.kernel("k", &request));
+        let kernel = lowered.unwrap_or_else(|errors| panic!("{errors}")).kernel;
         for x in &inputs {
             let (mut words, mut out) = (vec![0; 4], vec![0]);
             x.iter().enumerate().for_each(|(n, v)| poke(&mut words, n * 4, Value::int(Scalar::I32, *v as i64)));

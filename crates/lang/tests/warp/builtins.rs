@@ -1,7 +1,7 @@
 //! The 150 functions of Warp that programs call most, outside tiles, volumes, textures and queries of geometry, most used
 //! first (`tests/python/builtins.txt`): each is known.
 
-use bornite_lang::Request;
+use bornite_lang::LaunchRequest;
 use bornite_lang::python::Module;
 
 #[test]
@@ -9,7 +9,7 @@ fn the_most_used_builtins_are_known() {
     let list = super::read(super::folder().join("builtins.txt"));
     let names: Vec<&str> = list.lines().collect();
     assert_eq!(names.len(), 150);
-    let mut request = Request::over(&[1]);
+    let mut request = LaunchRequest::with_dims(&[1]);
     request.default_length = Some(16);
     // What takes no arguments is right; of the others it is said that the arguments do not fit.
     let said = |name: &str| {

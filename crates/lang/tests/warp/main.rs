@@ -15,7 +15,7 @@ use bornite_codegen::{cpu, cuda};
 use bornite_ir::interp::{Options, run_printing};
 use bornite_ir::{Access, Arg, Kernel, Scalar, Value, peek, poke};
 use bornite_lang::python::Module;
-use bornite_lang::{Lowered, ParamRef, Request};
+use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 use serde_json::Value as Json;
 
 fn folder() -> PathBuf {
@@ -58,8 +58,8 @@ fn components(parts: &str, text: &str) -> Vec<Value> {
     all
 }
 
-fn request(launch: &Json) -> Request {
-    let mut request = Request::over(&numbers(&launch["dim"]));
+fn request(launch: &Json) -> LaunchRequest {
+    let mut request = LaunchRequest::with_dims(&numbers(&launch["dim"]));
     for arg in launch["args"].as_array().into_iter().flatten() {
         if arg.get("shape").is_some() {
             request = request.shape(text(arg, "name"), &numbers(&arg["shape"]));
@@ -255,7 +255,7 @@ fn probes_behave_as_recorded() {
             Ok(module) => match launches {
                 Some(launches) => launches.iter().try_for_each(|launch| judged(&module, launch, "ulp 1")),
                 None => module.kernels().iter().try_for_each(|kernel| {
-                    let mut request = Request::over(&[1]);
+                    let mut request = LaunchRequest::with_dims(&[1]);
                     request.default_length = Some(64);
                     module.kernel(&kernel.name, &request).map(|_| ()).map_err(|errors| errors.to_string())
                 }),

@@ -4,7 +4,7 @@
 use bornite_ir::interp::{Options, run_printing};
 use bornite_ir::{Scalar, Value, peek};
 use bornite_lang::python::Module;
-use bornite_lang::{Lowered, ParamRef, Request};
+use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 
 const DRAWS: &str = "
 @wp.func
@@ -172,7 +172,7 @@ fn wide_indices_are_outside() {
              i = wp.tid()\n    far = wp.int64(i + 65536) * wp.int64(65536) + wp.int64(1)\n    {body}\n"
         );
         let module = Module::parse("wide.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
-        let request = Request::over(&[1]).shape("x", &[4]).shape("v", &[1]).shape("out", &[4]);
+        let request = LaunchRequest::with_dims(&[1]).shape("x", &[4]).shape("v", &[1]).shape("out", &[4]);
         let lowered = module.kernel("k", &request).unwrap_or_else(|errors| panic!("{errors}"));
         match (first(&lowered, 1, "out"), expected) {
             (Ok(_), None) => {}
@@ -188,7 +188,8 @@ fn zero_has_a_negative() {
     let body = "x = float(i)\n    v = -wp.vec2(x, x)\n    out[0] = int(1.0 / (-x) < 0.0) + 2 * int(1.0 / v[0] < 0.0) + 4 * int(1.0 / wp.neg(x) < 0.0)";
     let text = format!("import warp as wp\n\n@wp.kernel\ndef k(out: wp.array[int]):\n    i = wp.tid()\n    {body}\n");
     let module = Module::parse("zero.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
-    let lowered = module.kernel("k", &Request::over(&[1]).shape("out", &[4])).unwrap_or_else(|e| panic!("{e}"));
+    let lowered =
+        module.kernel("k", &LaunchRequest::with_dims(&[1]).shape("out", &[4])).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(first(&lowered, 1, "out"), Ok(vec![7]));
     let manual = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/kernels.md")).unwrap();
     assert!(manual.contains("**Negation is that of IEEE 754**"), "the difference is not listed");
@@ -197,7 +198,7 @@ fn zero_has_a_negative() {
 /// What the kernel of a text leaves in `out`.
 fn outcome(text: &str) -> Result<Vec<i64>, String> {
     let module = Module::parse("meaning.py", text).map_err(|errors| errors.to_string())?;
-    let request = Request::over(&[4]).shape("x", &[4]).shape("out", &[4]);
+    let request = LaunchRequest::with_dims(&[4]).shape("x", &[4]).shape("out", &[4]);
     let lowered = module.kernel("k", &request).map_err(|errors| errors.to_string())?;
     first(&lowered, 4, "out")
 }
@@ -231,7 +232,8 @@ fn texts_are_printed_as_they_are_written() {
     for (body, expected) in PRINTED {
         let text = format!("import warp as wp\n\n@wp.kernel\ndef k(out: wp.array[int]):\n    {body}\n    out[0] = 1\n");
         let module = Module::parse("printed.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
-        let lowered = module.kernel("k", &Request::over(&[1]).shape("out", &[1])).unwrap_or_else(|e| panic!("{e}"));
+        let lowered =
+            module.kernel("k", &LaunchRequest::with_dims(&[1]).shape("out", &[1])).unwrap_or_else(|e| panic!("{e}"));
         let (mut memory, mut lines) = (vec![vec![0u64; 1]], vec![]);
         let values: [Vec<Value>; 0] = [];
         let mut args = super::args(&lowered.kernel, &mut memory, &values);
@@ -248,7 +250,7 @@ fn names_of_fields_and_parameters() {
         @wp.kernel\ndef k(a: A, a_b: wp.array[int], a_b_c: wp.array[int], a_b_: int, out: wp.array[int]):\n    \
         i = wp.tid()\n    out[i] = a.b[i] + a_b[i] * 10 + a.b_c[i] * a_b_c[i] + a_b_\n";
     let module = Module::parse("fields.py", text).unwrap_or_else(|errors| panic!("{errors}"));
-    let lowered = module.kernel("k", &Request::over(&[])).unwrap_or_else(|errors| panic!("{errors}"));
+    let lowered = module.kernel("k", &LaunchRequest::with_dims(&[])).unwrap_or_else(|errors| panic!("{errors}"));
     let names: Vec<&str> = lowered.kernel.params.iter().map(|param| param.name.as_str()).collect();
     assert_eq!(names, ["a_b__", "a_b_c_", "a_b", "a_b_c", "out"]);
 }

@@ -1,6 +1,6 @@
 //! Which kernel a name of a file means, and what a check of the file says of each.
 
-use bornite_lang::Request;
+use bornite_lang::LaunchRequest;
 use bornite_lang::python::{Module, Outcome};
 
 const FILE: &str = "
@@ -82,7 +82,8 @@ const NAMES: [(&str, Result<i64, &str>); 12] = [
 fn names_mean_what_python_has_under_them() {
     let module = Module::parse("names.py", FILE).unwrap_or_else(|errors| panic!("{errors}"));
     for (name, expected) in NAMES {
-        let made = module.kernel(name, &Request::over(&[2]).shape("o", &[2])).map_err(|errors| errors.to_string());
+        let made =
+            module.kernel(name, &LaunchRequest::with_dims(&[2]).shape("o", &[2])).map_err(|errors| errors.to_string());
         let found = made.and_then(|lowered| super::meaning::first(&lowered, 2, "o"));
         match (&found, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found[0], expected, "{name}"),
@@ -98,7 +99,7 @@ fn each_kernel_is_checked() {
     let found: Vec<(String, String)> = (module.check().into_iter())
         .map(|checked| match checked.outcome {
             Outcome::Valid => (checked.name, String::new()),
-            Outcome::Wrong(errors) => (checked.name, errors.all[0].message.clone()),
+            Outcome::Wrong(errors) => (checked.name, errors.diagnostics[0].message.clone()),
             Outcome::Untold(tried) => (checked.name, tried),
         })
         .collect();
@@ -146,7 +147,7 @@ fn a_package_knows_its_own_files() {
         std::fs::write(path, text).unwrap();
     }
     let module = Module::load(&folder.join("pack/kernels/steps.py"));
-    let made = module.map(|module| module.kernel("k", &Request::over(&[1]).shape("o", &[2])));
+    let made = module.map(|module| module.kernel("k", &LaunchRequest::with_dims(&[1]).shape("o", &[2])));
     std::fs::remove_dir_all(&folder).unwrap();
     let lowered = made.unwrap_or_else(|error| panic!("{error}")).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(super::meaning::first(&lowered, 2, "o"), Ok(vec![2 + 2 + 2 + 11 + 2, 201]));

@@ -3,7 +3,7 @@
 use bornite_ir::interp::{Options, run_printing};
 use bornite_ir::{Scalar, Value, peek};
 use bornite_lang::python::Module;
-use bornite_lang::{Lowered, ParamRef, Request};
+use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 
 const KERNELS: &str = "
 import warp as wp
@@ -34,20 +34,24 @@ def turns(start: int, end: int, step: int, out: wp.array[int]):
 
 const TOO_MANY: u64 = 1 << 31;
 
-fn made(kernel: &str, request: &Request) -> Result<Lowered, String> {
+fn made(kernel: &str, request: &LaunchRequest) -> Result<Lowered, String> {
     let module = Module::parse("sizes.py", KERNELS).map_err(|errors| errors.to_string())?;
     module.kernel(kernel, request).map_err(|errors| errors.to_string())
 }
 
 #[test]
 fn sizes_that_are_told_fit_or_are_refused() {
-    let out = |request: Request| request.shape("out", &[4]);
+    let out = |request: LaunchRequest| request.shape("out", &[4]);
     let cases = [
-        ("sizes", out(Request::over(&[4]).shape("x", &[TOO_MANY, 1])), "a size of 'x' is 2147483648"),
-        ("sizes", out(Request::over(&[4]).shape("x", &[2, (1 << 32) + 5])), "a size of 'x' is 4294967301"),
-        ("sizes", out(Request::over(&[TOO_MANY]).shape("x", &[2, 2])), "instances of the launch is 2147483648"),
-        ("places", out(Request::over(&[1 << 16, 1 << 16])), "instances of the launch is 4294967296"),
-        ("places", out(Request::over(&[u64::MAX, u64::MAX])), "2147483647 is the most"),
+        ("sizes", out(LaunchRequest::with_dims(&[4]).shape("x", &[TOO_MANY, 1])), "a size of 'x' is 2147483648"),
+        ("sizes", out(LaunchRequest::with_dims(&[4]).shape("x", &[2, (1 << 32) + 5])), "a size of 'x' is 4294967301"),
+        (
+            "sizes",
+            out(LaunchRequest::with_dims(&[TOO_MANY]).shape("x", &[2, 2])),
+            "instances of the launch is 2147483648",
+        ),
+        ("places", out(LaunchRequest::with_dims(&[1 << 16, 1 << 16])), "instances of the launch is 4294967296"),
+        ("places", out(LaunchRequest::with_dims(&[u64::MAX, u64::MAX])), "2147483647 is the most"),
     ];
     for (kernel, request, part) in cases {
         let found = made(kernel, &request).err().unwrap_or_default();
@@ -55,7 +59,7 @@ fn sizes_that_are_told_fit_or_are_refused() {
     }
     // Each size fits, all elements together have more places than an int32 counts.
     for (rows, columns) in [(1u64 << 16, 1u64 << 16), (i32::MAX as u64, 3), (3, i32::MAX as u64)] {
-        let lowered = made("sizes", &out(Request::over(&[1]).shape("x", &[rows, columns]))).unwrap();
+        let lowered = made("sizes", &out(LaunchRequest::with_dims(&[1]).shape("x", &[rows, columns]))).unwrap();
         assert_eq!(lowered.kernel.index, Scalar::I64);
         // The array is not read: what is asked of it are its sizes.
         let text = lowered.kernel.to_string();
@@ -68,19 +72,27 @@ fn sizes_that_are_told_fit_or_are_refused() {
 /// With indices of 64 bits a call could give any size; with 32 a size that is too large is none.
 #[test]
 fn sizes_that_only_the_call_gives_fit_or_are_refused() {
-    let wide = |request: Request| Request { index: Some(Scalar::I64), ..request };
+    let wide = |request: LaunchRequest| LaunchRequest { index_type: Some(Scalar::I64), ..request };
     let cases = [
-        ("sizes", wide(Request::over(&[1]).shape("out", &[4])), "a size of 'x' is left to the call"),
-        ("sizes", wide(Request::over(&[1]).shape("x", &[2, 2])), "a size of 'out' is left to the call"),
-        ("sizes", Request::over(&[1]).shape("x", &[1 << 16, 1 << 16]), "a size of 'out' is left to the call"),
-        ("places", wide(Request::over(&[]).shape("out", &[4])), "instances of the launch is left to the call"),
+        ("sizes", wide(LaunchRequest::with_dims(&[1]).shape("out", &[4])), "a size of 'x' is left to the call"),
+        ("sizes", wide(LaunchRequest::with_dims(&[1]).shape("x", &[2, 2])), "a size of 'out' is left to the call"),
+        (
+            "sizes",
+            LaunchRequest::with_dims(&[1]).shape("x", &[1 << 16, 1 << 16]),
+            "a size of 'out' is left to the call",
+        ),
+        (
+            "places",
+            wide(LaunchRequest::with_dims(&[]).shape("out", &[4])),
+            "instances of the launch is left to the call",
+        ),
     ];
     for (kernel, request, part) in cases {
         let found = made(kernel, &request).err().unwrap_or_default();
         assert!(found.contains(part) && found.contains("tell all sizes"), "{part} is expected, not {found:?}");
     }
     // What 2 to the 31 becomes as an int32.
-    let lowered = made("sizes", &Request::over(&[1])).unwrap();
+    let lowered = made("sizes", &LaunchRequest::with_dims(&[1])).unwrap();
     let sizes = |name: &str| lowered.kernel.values.iter().position(|value| value.name == name).unwrap();
     for (name, part) in [("x_shape0", "'x' has a negative extent"), ("out_shape0", "'out' has a negative extent")] {
         let mut values: Vec<Vec<Value>> =
@@ -95,7 +107,7 @@ fn sizes_that_only_the_call_gives_fit_or_are_refused() {
 
 #[test]
 fn ranges_at_the_end_of_int32_have_all_their_turns() {
-    let lowered = made("turns", &Request::over(&[1]).shape("out", &[2])).unwrap();
+    let lowered = made("turns", &LaunchRequest::with_dims(&[1]).shape("out", &[2])).unwrap();
     let most = i64::from(i32::MAX);
     let cases = [
         (most - 7, most, 5, 2, most - 2),

@@ -1,19 +1,19 @@
-//! Assignments, steps (`++`) and expressions for what they do.
+//! Assignments, increments and expression statements.
 
 use bornite_ir::{Op, Scalar};
 
-use super::place::{Operand, Place, Pointer};
-use super::{Binding, Done, Failed, Lower};
-use crate::Span;
+use super::lvalue::{Lvalue, Operand, Pointer};
+use super::{Binding, Failed, LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
 
-impl<'m> Lower<'m> {
-    /// An expression for what it does.
-    pub(super) fn effect(&mut self, expr: &'m Expr) -> Done {
+impl<'m> Lowering<'m> {
+    /// Lowers an expression for its side effects.
+    pub(super) fn effect(&mut self, expr: &'m Expr) -> LowerResult {
         match self.operand(expr)? {
-            // An update whose old value nobody asks for is still one.
-            Operand::Tree(tree) if !matches!(tree.node, Node::Const(_) | Node::Done(_) | Node::Builtin(_)) => {
+            // An atomic whose result is unused still has an effect.
+            Operand::Tree(tree) if !matches!(tree.node, Node::Const(_) | Node::Emitted(_) | Node::Builtin(_)) => {
                 self.w.emit(&tree);
             }
             _ => {}
@@ -21,29 +21,29 @@ impl<'m> Lower<'m> {
         Ok(())
     }
 
-    /// A place that can be assigned.
-    pub(super) fn place(&mut self, expr: &'m Expr) -> Done<Place> {
+    /// Lowers an expression to an assignable lvalue.
+    pub(super) fn lvalue(&mut self, expr: &'m Expr) -> LowerResult<Lvalue> {
         match self.operand(expr)? {
-            Operand::Place(place) => {
-                self.check_assignable(&place, expr.span)?;
-                Ok(place)
+            Operand::Lvalue(lvalue) => {
+                self.check_assignable(&lvalue, expr.span)?;
+                Ok(lvalue)
             }
             Operand::Tree(_) => {
-                let what = "this cannot be assigned";
-                self.fail(expr.span, what, "a constant, or a value that is nowhere", "")
+                let what = "this expression cannot be assigned";
+                self.fail(expr.span, what, "a constant or temporary value", "")
             }
-            Operand::Array(..) | Operand::Table(..) => {
+            Operand::LocalArray(..) | Operand::ConstArray(..) => {
                 self.fail(expr.span, "an array cannot be assigned", "an array", "assign its elements")
             }
-            _ => self.fail(expr.span, "this cannot be assigned", "", ""),
+            _ => self.fail(expr.span, "this expression cannot be assigned", "", ""),
         }
     }
 
-    /// Refuses to assign structs with const members: C++ has no such assignment.
-    fn check_members(&mut self, place: &Place, span: Span) -> Done {
-        let Some(field) = self.const_member(place.ty) else { return Ok(()) };
-        let what = format!("'{}' has a const member, '{}'", self.type_name(place.ty), self.text(field.name));
-        self.fail(span, what, "cannot be assigned", "leave out 'const' where it is declared")
+    /// Rejects assignment to structs with const members, as C++ does.
+    fn check_no_const_members(&mut self, lvalue: &Lvalue, span: SourceSpan) -> LowerResult {
+        let Some(field) = self.const_member(lvalue.ty) else { return Ok(()) };
+        let what = format!("'{}' has a const member, '{}'", self.type_name(lvalue.ty), self.text(field.name));
+        self.fail(span, what, "cannot be assigned", "remove 'const' from its declaration")
     }
 
     pub(super) fn assignment(
@@ -51,45 +51,45 @@ impl<'m> Lower<'m> {
         op: Option<Binary>,
         target: &'m Expr,
         value: &'m Expr,
-        span: Span,
-    ) -> Done<Operand> {
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
         if let ExprKind::Name(name) = target.kind
-            && let Some(Binding::Moving(pointer, local)) = self.lookup(name)
+            && let Some(Binding::MovingPointer(pointer, local)) = self.lookup(name)
         {
-            return self.move_pointer(op, pointer, local, target, value, span);
+            return self.assign_pointer(op, pointer, local, target, value, span);
         }
         let Some(op) = op else {
-            // The value first, as C++17 has it.
+            // The right-hand side is evaluated first (C++17).
             if let ExprKind::Braces(_) = value.kind {
-                let place = self.place(target)?;
-                self.check_members(&place, target.span)?;
-                let tree = self.initial(value, place.ty)?;
-                let tree = self.settle(tree);
-                self.write(&place, tree.clone(), target.span)?;
+                let lvalue = self.lvalue(target)?;
+                self.check_no_const_members(&lvalue, target.span)?;
+                let tree = self.initializer(value, lvalue.ty)?;
+                let tree = self.materialize(tree);
+                self.write(&lvalue, tree.clone(), target.span)?;
                 return Ok(Operand::Tree(tree));
             }
             let tree = self.rvalue(value)?;
-            let tree = self.settle_effects(tree);
-            let place = self.place(target)?;
-            self.check_members(&place, target.span)?;
-            let tree = self.convert(tree, place.ty, value.span)?;
-            let tree = self.settle(tree);
-            self.write(&place, tree.clone(), target.span)?;
+            let tree = self.materialize_effects(tree);
+            let lvalue = self.lvalue(target)?;
+            self.check_no_const_members(&lvalue, target.span)?;
+            let tree = self.convert(tree, lvalue.ty, value.span)?;
+            let tree = self.materialize(tree);
+            self.write(&lvalue, tree.clone(), target.span)?;
             return Ok(Operand::Tree(tree));
         };
         let right = self.rvalue(value)?;
-        let right = self.settle_effects(right);
-        let place = self.place(target)?;
-        let left = self.read(&place, target.span)?;
+        let right = self.materialize_effects(right);
+        let lvalue = self.lvalue(target)?;
+        let left = self.read(&lvalue, target.span)?;
         let sum = self.binary(op, left, right, span)?;
-        let sum = self.convert(sum, place.ty, span)?;
-        let sum = self.settle(sum);
-        self.write(&place, sum.clone(), target.span)?;
+        let sum = self.convert(sum, lvalue.ty, span)?;
+        let sum = self.materialize(sum);
+        self.write(&lvalue, sum.clone(), target.span)?;
         Ok(Operand::Tree(sum))
     }
 
-    /// A tree with an update in it is written before anything that follows.
-    pub(super) fn settle_effects(&mut self, tree: Tree) -> Tree {
+    /// Emits a tree that contains an atomic now, before anything that follows.
+    pub(super) fn materialize_effects(&mut self, tree: Tree) -> Tree {
         fn updates(tree: &Tree) -> bool {
             match &tree.node {
                 Node::Atomic { .. } => true,
@@ -98,68 +98,76 @@ impl<'m> Lower<'m> {
                 _ => false,
             }
         }
-        if updates(&tree) { self.settle(tree) } else { tree }
+        if updates(&tree) { self.materialize(tree) } else { tree }
     }
 
-    pub(super) fn move_pointer(
+    pub(super) fn assign_pointer(
         &mut self,
         op: Option<Binary>,
         pointer: Pointer,
         local: bornite_ir::LocalId,
         target: &'m Expr,
         value: &'m Expr,
-        span: Span,
-    ) -> Done<Operand> {
-        let moved = match op {
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
+        let offset_by = match op {
             None => self.operand(value)?,
             Some(op) => match self.operand(target)? {
-                Operand::Pointer(here) => self.pointer_sum(op, here, value, span)?,
+                Operand::Pointer(here) => self.pointer_arithmetic(op, here, value, span)?,
                 _ => return Err(Failed),
             },
         };
-        match moved {
-            Operand::Pointer(to) if to.to() != pointer.to() => {
-                let (to, from) = (self.type_name(pointer.to()), self.type_name(to.to()));
+        match offset_by {
+            Operand::Pointer(to) if to.pointee_type() != pointer.pointee_type() => {
+                let (to, from) = (self.type_name(pointer.pointee_type()), self.type_name(to.pointee_type()));
                 self.fail(
                     span,
-                    format!("a pointer to '{from}' for one to '{to}'"),
+                    format!("cannot assign a pointer to '{from}' to a pointer to '{to}'"),
                     format!("expected '{to}*'"),
                     "cast it",
                 )
             }
             Operand::Pointer(to) if to.constant && !pointer.constant => {
                 let hint = "declare it as a pointer to const";
-                self.fail(span, "a pointer to const for one that is not", "drops 'const'", hint)
+                self.fail(span, "cannot assign a pointer to const to a pointer to non-const", "discards 'const'", hint)
             }
             Operand::Pointer(to) if to.view == pointer.view && to.prefix == pointer.prefix => {
-                let offset = to.offset.unwrap_or(Tree::int(self.index, 0));
+                let offset = to.offset.unwrap_or(Tree::int(self.index_type, 0));
                 self.assign(local, &offset);
                 self.operand(target)
             }
-            Operand::Pointer(_) => self.refuse(span, "a pointer that points into two arrays", "use two pointers"),
-            _ => self.fail(span, "a pointer is assigned a number", "expected a pointer", ""),
+            Operand::Pointer(_) => {
+                self.unsupported(span, "a pointer that can point into different arrays", "use two pointers")
+            }
+            _ => self.fail(span, "cannot assign a number to a pointer", "expected a pointer", ""),
         }
     }
 
-    pub(super) fn step(&mut self, by: i8, before: bool, target: &'m Expr, span: Span) -> Done<Operand> {
+    pub(super) fn increment(
+        &mut self,
+        delta: i8,
+        is_postfix: bool,
+        target: &'m Expr,
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
         if let ExprKind::Name(name) = target.kind
-            && let Some(Binding::Moving(pointer, local)) = self.lookup(name)
+            && let Some(Binding::MovingPointer(pointer, local)) = self.lookup(name)
         {
-            let old = Tree::done(self.w.b.read(local), self.index);
-            let width = pointer.width as i64 * by as i64;
-            let new = Tree::op(Op::Add, vec![old.clone(), Tree::int(self.index, width)]);
-            let new = self.settle(new);
+            let old = Tree::emitted(self.w.b.read(local), self.index_type);
+            let width = pointer.width as i64 * delta as i64;
+            let new = Tree::op(Op::Add, vec![old.clone(), Tree::int(self.index_type, width)]);
+            let new = self.materialize(new);
             self.assign(local, &new);
-            return Ok(Operand::Pointer(Pointer { offset: Some(if before { old } else { new }), ..pointer }));
+            return Ok(Operand::Pointer(Pointer { offset: Some(if is_postfix { old } else { new }), ..pointer }));
         }
-        let place = self.place(target)?;
-        let old = self.read(&place, target.span)?;
-        let old = self.settle(old);
-        let op = if by > 0 { Binary::Add } else { Binary::Sub };
+        let lvalue = self.lvalue(target)?;
+        let old = self.read(&lvalue, target.span)?;
+        let old = self.materialize(old);
+        let op = if delta > 0 { Binary::Add } else { Binary::Sub };
         let new = self.binary(op, old.clone(), Tree::int(Scalar::I32, 1), span)?;
-        let new = self.convert(new, place.ty, span)?;
-        let new = self.settle(new);
-        self.write(&place, new.clone(), target.span)?;
-        Ok(Operand::Tree(if before { old } else { new }))
+        let new = self.convert(new, lvalue.ty, span)?;
+        let new = self.materialize(new);
+        self.write(&lvalue, new.clone(), target.span)?;
+        Ok(Operand::Tree(if is_postfix { old } else { new }))
     }
 }

@@ -1,28 +1,28 @@
-//! Atomic updates.
+//! Atomic operations.
 
 use bornite_ir::{Args, Atomic, ExprId, Scalar, Type, View};
 
-use super::parts::PartOf;
-use super::place::{Operand, Place, Root, Step};
-use super::{Code, Done, Lower};
-use crate::Span;
+use super::component::ElementPart;
+use super::lvalue::{Lvalue, LvalueRoot, Operand, Projection};
+use super::{CodeKind, LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
 
-/// What is updated: an element, or a component of one.
+/// Target of an atomic: an element in memory or one component of it.
 struct Target {
     view: View,
     at: Vec<ExprId>,
-    /// Which component, where that is known; an index more says it elsewhere.
+    /// The component, if it is known; otherwise `at` has one more index.
     part: Option<u32>,
     scalar: Scalar,
-    /// The type that the pointer's cast makes of it.
-    seen: Scalar,
+    /// Type that the pointer was cast to.
+    cast_type: Scalar,
 }
 
-impl<'m> Lower<'m> {
-    /// An atomic function of CUDA, if the name is one.
-    pub(super) fn atomic(&mut self, name: &str, args: &'m [Expr], span: Span) -> Done<Option<Operand>> {
+impl<'m> Lowering<'m> {
+    /// Lowers a CUDA atomic function; `None` if `name` is not one.
+    pub(super) fn atomic(&mut self, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<Option<Operand>> {
         let plain = name.strip_suffix("_block").or(name.strip_suffix("_system")).unwrap_or(name);
         let mut atomic = match plain {
             "atomicAdd" => Atomic::Add,
@@ -35,22 +35,22 @@ impl<'m> Lower<'m> {
             "atomicExch" => Atomic::Exchange,
             "atomicCAS" => return self.compare_exchange(args, span).map(Some),
             "atomicInc" | "atomicDec" => {
-                return self.refuse(span, format!("'{plain}'"), "use atomicAdd and a remainder, or atomicCAS");
+                return self.unsupported(span, format!("'{plain}'"), "use atomicAdd and a remainder, or atomicCAS");
             }
             _ => return Ok(None),
         };
-        self.count(name, args, 2, span)?;
+        self.check_arg_count(name, args, 2, span)?;
         let target = self.target(&args[0], span)?;
-        if target.seen != target.scalar && !sees_bits(atomic, target.scalar, target.seen) {
-            let (from, to) = (self.type_name(target.scalar.into()), self.type_name(target.seen.into()));
-            let what = format!("'{name}' of '{from}' seen as '{to}'");
-            return self.refuse(span, what, "exchange it by atomicCAS in a loop");
+        if target.cast_type != target.scalar && !sees_bits(atomic, target.scalar, target.cast_type) {
+            let (from, to) = (self.type_name(target.scalar.into()), self.type_name(target.cast_type.into()));
+            let what = format!("'{name}' on '{from}' reinterpreted as '{to}'");
+            return self.unsupported(span, what, "use atomicCAS in a loop");
         }
         if !atomic.takes(target.scalar) {
-            let what = format!("'{name}' of '{}'", self.type_name(target.scalar.into()));
-            return self.refuse(span, what, "it is for 32- and 64-bit numbers, and bits for integers");
+            let what = format!("'{name}' on '{}'", self.type_name(target.scalar.into()));
+            return self.unsupported(span, what, "it takes 32- and 64-bit numbers; bitwise atomics take integers");
         }
-        // As our printer writes differences.
+        // The CUDA printer writes a subtraction as addition of `0 - x`.
         let value = match &args[1].kind {
             ExprKind::Binary(Binary::Sub, zero, value)
                 if atomic == Atomic::Add
@@ -61,91 +61,95 @@ impl<'m> Lower<'m> {
             }
             _ => self.rvalue(&args[1])?,
         };
-        let mut value = self.convert(value, target.seen.into(), args[1].span)?.seen_as(target.scalar);
+        let mut value = self.convert(value, target.cast_type.into(), args[1].span)?.reinterpret(target.scalar);
         if let (true, true, Atomic::Add, Node::Op(bornite_ir::Op::Neg, of)) =
-            (self.request.printed, target.scalar.is_float(), atomic, &value.node)
+            (self.request.round_trip, target.scalar.is_float(), atomic, &value.node)
         {
             value = of[0].clone();
             atomic = Atomic::Sub;
         }
-        let Target { view, at, part, scalar, seen } = target;
-        self.at(span);
+        let Target { view, at, part, scalar, cast_type } = target;
+        self.set_source_line(span);
         if part.is_some() {
-            self.parted.push(view);
+            self.component_writes.push(view);
         }
         let node = Node::Atomic { atomic, view, at, part, value: Box::new(value) };
-        Ok(Some(Operand::Tree(Tree::of(node, scalar).seen_as(seen))))
+        Ok(Some(Operand::Tree(Tree::of(node, scalar).reinterpret(cast_type))))
     }
 
-    fn compare_exchange(&mut self, args: &'m [Expr], span: Span) -> Done<Operand> {
-        self.count("atomicCAS", args, 3, span)?;
+    fn compare_exchange(&mut self, args: &'m [Expr], span: SourceSpan) -> LowerResult<Operand> {
+        self.check_arg_count("atomicCAS", args, 3, span)?;
         let target = self.target(&args[0], span)?;
         if target.scalar.bytes() < 4 {
-            let what = format!("'atomicCAS' of '{}'", self.type_name(target.scalar.into()));
-            return self.refuse(span, what, "it is for 32 and 64 bits");
+            let what = format!("'atomicCAS' on '{}'", self.type_name(target.scalar.into()));
+            return self.unsupported(span, what, "it takes 32- and 64-bit numbers");
         }
         let mut ids = vec![];
         for arg in &args[1..] {
             let tree = self.rvalue(arg)?;
-            let tree = self.convert(tree, target.seen.into(), arg.span)?.seen_as(target.scalar);
+            let tree = self.convert(tree, target.cast_type.into(), arg.span)?.reinterpret(target.scalar);
             ids.push(self.w.emit(&tree));
         }
         let mut at = target.at;
         if let Some(part) = target.part {
-            at.push(self.w.emit(&Tree::int(self.index, part as i64)));
-            self.parted.push(target.view);
+            at.push(self.w.emit(&Tree::int(self.index_type, part as i64)));
+            self.component_writes.push(target.view);
         }
         let Some(at) = Args::new(&at) else {
-            return self.refuse(span, "an array of more than four dimensions", "");
+            return self.unsupported(span, "an array of more than four dimensions", "");
         };
-        self.at(span);
+        self.set_source_line(span);
         let id = self.w.b.compare_exchange(target.view, at, ids[0], ids[1]);
-        Ok(Operand::Tree(Tree::done(id, target.scalar).seen_as(target.seen)))
+        Ok(Operand::Tree(Tree::emitted(id, target.scalar).reinterpret(target.cast_type)))
     }
 
-    /// What the first argument of an atomic points to.
-    fn target(&mut self, arg: &'m Expr, span: Span) -> Done<Target> {
-        if self.code != Code::Kernel {
-            return self.refuse(span, "an atomic in this function", "");
+    /// Resolves the pointer argument of an atomic.
+    fn target(&mut self, arg: &'m Expr, span: SourceSpan) -> LowerResult<Target> {
+        if self.code != CodeKind::Kernel {
+            return self.unsupported(span, "an atomic operation in this function", "");
         }
         let pointer = self.operand(arg)?;
-        let place = self.pointee(pointer, arg.span)?;
-        self.check_assignable(&place, arg.span)?;
-        let Place { root, path, ty, .. } = place;
-        let (Root::Element { view, mut at, width: 1, element, .. }, Some(seen)) = (root, ty.as_scalar()) else {
-            return self.refuse(
+        let lvalue = self.pointee(pointer, arg.span)?;
+        self.check_assignable(&lvalue, arg.span)?;
+        let Lvalue { root, path, ty, .. } = lvalue;
+        let (LvalueRoot::Element { view, mut at, width: 1, element, .. }, Some(cast_type)) = (root, ty.as_scalar())
+        else {
+            return self.unsupported(
                 arg.span,
-                "an atomic on what is not a number in memory",
-                "name an element of an array: '&x[i]'",
+                "an atomic operation on something other than a number in memory",
+                "pass the address of an array element: '&x[i]'",
             );
         };
         match path[..] {
-            [] => Ok(Target { view, at, part: None, scalar: seen, seen }),
-            [Step::Bits(_)] => Ok(Target { view, at, part: None, scalar: element.as_scalar().unwrap_or(seen), seen }),
-            _ => match self.part_at(element, &path) {
-                Some(PartOf { first, further: None, ty: Type::Scalar(scalar) }) => {
-                    Ok(Target { view, at, part: Some(first as u32), scalar, seen })
+            [] => Ok(Target { view, at, part: None, scalar: cast_type, cast_type }),
+            [Projection::Reinterpret(_)] => {
+                Ok(Target { view, at, part: None, scalar: element.as_scalar().unwrap_or(cast_type), cast_type })
+            }
+            _ => match self.element_part(element, &path) {
+                Some(ElementPart { first, dynamic_index: None, ty: Type::Scalar(scalar) }) => {
+                    Ok(Target { view, at, part: Some(first as u32), scalar, cast_type })
                 }
-                Some(PartOf { further: Some(further), ty: Type::Scalar(scalar), .. }) => {
-                    at.push(self.w.emit(&further));
-                    self.parted.push(view);
-                    Ok(Target { view, at, part: None, scalar, seen })
+                Some(ElementPart { dynamic_index: Some(dynamic_index), ty: Type::Scalar(scalar), .. }) => {
+                    at.push(self.w.emit(&dynamic_index));
+                    self.component_writes.push(view);
+                    Ok(Target { view, at, part: None, scalar, cast_type })
                 }
-                _ => self.refuse(
+                _ => self.unsupported(
                     arg.span,
-                    "an atomic on an array in a struct, at an index that varies",
-                    "keep the numbers in an array of their own",
+                    "an atomic operation on an array in a struct at a non-constant index",
+                    "move the array out of the struct",
                 ),
             },
         }
     }
 }
 
-/// Whether an update of bits seen as another type is the one of the element's own type.
-fn sees_bits(atomic: Atomic, scalar: Scalar, seen: Scalar) -> bool {
+/// Returns true if an atomic on bits reinterpreted as another type equals the one on the element's
+/// own type.
+fn sees_bits(atomic: Atomic, scalar: Scalar, cast_type: Scalar) -> bool {
     match atomic {
         Atomic::Exchange => true,
         Atomic::Min | Atomic::Max => false,
-        _ => scalar.is_int() && seen.is_int(),
+        _ => scalar.is_int() && cast_type.is_int(),
     }
 }

@@ -1,44 +1,36 @@
-//! Functions that CUDA offers: most are a row of the op table, some a few.
+//! Functions that CUDA provides. Most are one op of the IR, some a few. `cuda_functions.rs` has the
+//! tables.
 
 use bornite_ir::{Check, Op, Scalar, Stmt, Value};
 
-use super::math::ARITIES;
-use super::place::Operand;
-use super::rows::{On, bits, conversion, half_row, is_math, rows};
-use super::{Done, Lower};
-use crate::Span;
+use super::cuda_functions::{ComputeType, bit_cast_function, conversion_function, half_op, is_math, op_table};
+use super::lvalue::Operand;
+use super::math::COMPOSITE_FUNCTIONS;
+use super::{LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind, TemplateArg};
 use crate::cuda::lex::Symbol;
-use crate::cuda::types::{CType, builtin_type, common, promoted};
+use crate::cuda::types::{CType, builtin_type, common_type, promoted};
+use crate::diagnostic::{counted, given_count};
 use crate::lower::{Node, Tree};
 
-/// So many arguments, in words.
-pub fn arguments(n: usize) -> String {
-    if n == 1 { "1 argument".into() } else { format!("{n} arguments") }
-}
-
-/// How many are given, in words.
-pub fn given(n: usize) -> String {
-    if n == 1 { "1 is".into() } else { format!("{n} are") }
-}
-
-impl<'m> Lower<'m> {
+impl<'m> Lowering<'m> {
     pub(super) fn builtin(
         &mut self,
         callee: Symbol,
         templates: &'m [TemplateArg],
         args: &'m [Expr],
-        span: Span,
-    ) -> Done<Operand> {
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
         let name = self.text(callee);
         if let Some(rest) = name.strip_prefix("bn_") {
-            return self.ours(rest, templates, args, span);
+            return self.printer_function(rest, templates, args, span);
         }
         if let Some(vector) = name.strip_prefix("make_").and_then(builtin_type) {
-            self.count(name, args, vector.count(&[]), span)?;
-            return Ok(Operand::Tree(self.made(args, vector, span)?));
+            self.check_arg_count(name, args, vector.count(&[]), span)?;
+            return Ok(Operand::Tree(self.construct(args, vector, span)?));
         }
-        if let Some(done) = self.of_threads(name, args, span)? {
+        if let Some(done) = self.sync_function(name, args, span)? {
             return Ok(done);
         }
         if let Some(done) = self.atomic(name, args, span)? {
@@ -46,34 +38,38 @@ impl<'m> Lower<'m> {
         }
         match name {
             "__ldg" | "__ldca" | "__ldcg" | "__ldcs" | "__ldlu" | "__ldcv" => {
-                self.count(name, args, 1, span)?;
+                self.check_arg_count(name, args, 1, span)?;
                 let pointer = self.operand(&args[0])?;
-                let place = self.pointee(pointer, span)?;
-                return Ok(Operand::Tree(self.read(&place, span)?));
+                let lvalue = self.pointee(pointer, span)?;
+                return Ok(Operand::Tree(self.read(&lvalue, span)?));
             }
             "printf" => return self.print(args, span),
             "assert" => {
-                self.count(name, args, 1, span)?;
+                self.check_arg_count(name, args, 1, span)?;
                 // assert(x && "a remark")
                 let mut condition = &args[0];
-                while let ExprKind::Binary(Binary::Both, inner, remark) = &condition.kind
-                    && remark.kind == ExprKind::Text
+                while let ExprKind::Binary(Binary::LogicalAnd, inner, remark) = &condition.kind
+                    && remark.kind == ExprKind::Str
                 {
                     condition = inner;
                 }
                 let claim = self.quoted(condition.span);
-                return self.claim(condition, claim, span);
+                return self.lower_assert(condition, claim, span);
             }
             "clock" | "clock64" | "globaltimer" => {
-                return self.refuse(span, format!("'{name}'"), "time the launch instead");
+                return self.unsupported(span, format!("'{name}'"), "time the launch instead");
             }
             "malloc" | "free" | "memcpy" | "memset" => {
-                return self.refuse(span, format!("'{name}' in a kernel"), "pass memory to the kernel, copy in a loop");
+                return self.unsupported(
+                    span,
+                    format!("'{name}' in a kernel"),
+                    "pass memory to the kernel, copy in a loop",
+                );
             }
-            "numeric_limits" => return self.limit(templates, args, span),
+            "numeric_limits" => return self.numeric_limit(templates, args, span),
             "sincosf" | "sincos" | "__sincosf" | "sincospif" => return self.sincos(name, args, span),
             "nanf" | "nan" => {
-                self.count(name, args, 1, span)?;
+                self.check_arg_count(name, args, 1, span)?;
                 let scalar = if name == "nanf" { Scalar::F32 } else { Scalar::F64 };
                 return Ok(Operand::Tree(Tree::constant(Value::from_f64(scalar, f64::NAN))));
             }
@@ -82,13 +78,17 @@ impl<'m> Lower<'m> {
             | "ilogbf" | "ilogb" | "logbf" | "logb" | "lgammaf" | "lgamma" | "tgammaf" | "tgamma" | "j0f" | "j1f"
             | "y0f" | "y1f" | "rhypotf" | "rhypot" | "rcbrtf" | "rcbrt" | "erfinvf" | "erfinv" | "erfcinvf"
             | "normcdff" | "normcdfinvf" | "__dp4a" | "__vadd2" | "__vadd4" => {
-                return self.refuse(span, format!("'{name}'"), "write it as a '__device__' function in this file");
+                return self.unsupported(
+                    span,
+                    format!("'{name}'"),
+                    "define it as a '__device__' function in this file",
+                );
             }
             _ => {}
         }
         if !is_math(name) {
-            let what = format!("'{name}' is not a function that is known here");
-            return self.fail(span, what, "unknown function", "write it as a '__device__' function in this file");
+            let what = format!("unknown function '{name}'");
+            return self.fail(span, what, "not declared", "define it as a '__device__' function in this file");
         }
         let mut trees = vec![];
         for arg in args {
@@ -97,60 +97,77 @@ impl<'m> Lower<'m> {
         Ok(Operand::Tree(self.math(name, trees, args, span)?))
     }
 
-    /// A part of the source as a text that can stand between quotes.
-    pub(super) fn quoted(&self, span: Span) -> String {
-        let text = self.m.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+    /// Source text of a span, made safe to embed in a string literal.
+    pub(super) fn quoted(&self, span: SourceSpan) -> String {
+        let text = self.module.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
         let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
         let words: Vec<&str> = text.split_whitespace().collect();
         words.join(" ").replace('"', "'").replace('\\', "/").chars().filter(|c| !c.is_control()).take(50).collect()
     }
 
-    /// Something that must hold here.
-    pub(super) fn claim(&mut self, condition: &'m Expr, claim: String, span: Span) -> Done<Operand> {
+    /// Lowers an assertion.
+    pub(super) fn lower_assert(
+        &mut self,
+        condition: &'m Expr,
+        claim: String,
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
         let tree = self.condition(condition)?;
-        if self.w.fold(&tree).is_some_and(|value| value.bits() != 0) && !self.request.printed {
+        if self.w.fold(&tree).is_some_and(|value| value.bits() != 0) && !self.request.round_trip {
             return Ok(Operand::Void);
         }
         let condition = self.w.emit(&tree);
-        self.push(Stmt::Check(Check::Holds { condition, claim }), span);
+        self.push_stmt(Stmt::Check(Check::Holds { condition, claim }), span);
         Ok(Operand::Void)
     }
 
-    pub(super) fn count(&mut self, name: &str, args: &[Expr], expected: usize, span: Span) -> Done {
+    pub(super) fn check_arg_count(
+        &mut self,
+        name: &str,
+        args: &[Expr],
+        expected: usize,
+        span: SourceSpan,
+    ) -> LowerResult {
         if args.len() == expected {
             return Ok(());
         }
-        let what = format!("'{name}' takes {}, {} given", arguments(expected), given(args.len()));
+        let what = format!("'{name}' takes {}, {} given", counted(expected, "argument"), given_count(args.len()));
         self.fail(span, what, "", "")
     }
 
-    pub(super) fn math(&mut self, name: &str, trees: Vec<Tree>, args: &'m [Expr], span: Span) -> Done<Tree> {
+    pub(super) fn math(
+        &mut self,
+        name: &str,
+        trees: Vec<Tree>,
+        args: &'m [Expr],
+        span: SourceSpan,
+    ) -> LowerResult<Tree> {
         let scalars: Option<Vec<Scalar>> = trees.iter().map(Tree::scalar).collect();
         let Some(scalars) = scalars else {
             return self.fail(
                 span,
-                format!("'{name}' is for numbers"),
+                format!("'{name}' takes numbers"),
                 "expected numbers",
                 "call it for each component",
             );
         };
-        if let Some((op, on)) = rows().get(name).copied() {
-            self.count(name, args, op.arity(), span)?;
+        if let Some((op, on)) = op_table().get(name).copied() {
+            self.check_arg_count(name, args, op.arity(), span)?;
             let half = |s: &Scalar| matches!(s, Scalar::F32 | Scalar::F16 | Scalar::BF16);
             let scalar = match on {
-                On::Only(scalar) => scalar,
-                On::Overloaded if scalars.iter().all(half) => Scalar::F32,
-                On::Overloaded => Scalar::F64,
+                ComputeType::Only(scalar) => scalar,
+                ComputeType::Overloaded if scalars.iter().all(half) => Scalar::F32,
+                ComputeType::Overloaded => Scalar::F64,
             };
-            // abs and its like on integers are their own.
-            let trees = trees.into_iter().map(|tree| self.widened(tree, scalar)).collect();
+            // `abs` and similar functions on integers are handled separately.
+            let trees = trees.into_iter().map(|tree| self.convert_scalar(tree, scalar)).collect();
             return Ok(Tree::op(op, trees));
         }
-        if let Some(op) = half_row(name) {
-            self.count(name, args, op.arity(), span)?;
+        if let Some(op) = half_op(name) {
+            self.check_arg_count(name, args, op.arity(), span)?;
             let scalar = scalars[0];
             if !matches!(scalar, Scalar::F16 | Scalar::BF16) {
-                return self.fail(span, format!("'{name}' is for 16-bit floats"), "expected '__half'", "");
+                return self.fail(span, format!("'{name}' takes 16-bit floats"), "expected '__half'", "");
             }
             let mut same = vec![];
             for tree in trees {
@@ -158,63 +175,63 @@ impl<'m> Lower<'m> {
             }
             return Ok(Tree::op(op, same));
         }
-        if let Some((from, to, rounding)) = conversion(name) {
-            self.count(name, args, 1, span)?;
-            let tree = self.widened(trees.into_iter().next().unwrap_or(Tree::int(from, 0)), from);
+        if let Some((from, to, rounding)) = conversion_function(name) {
+            self.check_arg_count(name, args, 1, span)?;
+            let tree = self.convert_scalar(trees.into_iter().next().unwrap_or(Tree::int(from, 0)), from);
             let tree = rounding.map_or(tree.clone(), |op| Tree::op(op, vec![tree]));
             return Ok(tree.cast(to));
         }
-        if let Some((from, to)) = bits(name) {
-            self.count(name, args, 1, span)?;
+        if let Some((from, to)) = bit_cast_function(name) {
+            self.check_arg_count(name, args, 1, span)?;
             let mut tree = trees.into_iter().next().unwrap_or(Tree::int(from, 0));
-            // The bits of `0xff800000` are meant, whatever type C++ gives the number.
-            tree = match tree.known() {
+            // `0xff800000` is meant as bits, whatever type C++ gives the literal.
+            tree = match tree.as_const() {
                 Some(value) if from.is_int() => Tree::int(from, value.as_i64()),
-                _ => self.widened(tree, from),
+                _ => self.convert_scalar(tree, from),
             };
             return Ok(tree.bitcast(to));
         }
-        if let Some((_, arity)) = ARITIES.iter().find(|(found, _)| *found == name) {
-            self.count(name, args, *arity, span)?;
-            return self.few_rows(name, trees, span);
+        if let Some((_, arity)) = COMPOSITE_FUNCTIONS.iter().find(|(found, _)| *found == name) {
+            self.check_arg_count(name, args, *arity, span)?;
+            return self.composite_function(name, trees, span);
         }
-        self.several_rows(name, trees, &scalars, args, span)
+        self.overloaded_function(name, trees, &scalars, args, span)
     }
 
-    pub(super) fn several_rows(
+    pub(super) fn overloaded_function(
         &mut self,
         name: &str,
         mut trees: Vec<Tree>,
         scalars: &[Scalar],
         args: &'m [Expr],
-        span: Span,
-    ) -> Done<Tree> {
+        span: SourceSpan,
+    ) -> LowerResult<Tree> {
         let arity = match name {
             "min" | "max" | "umin" | "umax" | "llmin" | "llmax" => 2,
             "clamp" => 3,
             _ => 1,
         };
-        self.count(name, args, arity, span)?;
+        self.check_arg_count(name, args, arity, span)?;
         let first = scalars[0];
         match name {
             "min" | "max" | "umin" | "umax" | "llmin" | "llmax" => {
-                let ty = common(first, scalars[1]);
+                let ty = common_type(first, scalars[1]);
                 let op = match (name.ends_with("min"), ty.is_float()) {
                     (true, false) => Op::Min,
                     (true, true) => Op::Fmin,
                     (false, false) => Op::Max,
                     (false, true) => Op::Fmax,
                 };
-                Ok(Tree::op(op, trees.into_iter().map(|tree| self.widened(tree, ty)).collect()))
+                Ok(Tree::op(op, trees.into_iter().map(|tree| self.convert_scalar(tree, ty)).collect()))
             }
             "abs" | "labs" | "llabs" => {
-                let tree = self.widened(trees.remove(0), promoted(first));
+                let tree = self.convert_scalar(trees.remove(0), promoted(first));
                 Ok(Tree::op(Op::Abs, vec![tree]))
             }
             "isnan" | "isinf" | "isfinite" | "signbit" => {
                 let scalar = if first.is_float() { first } else { Scalar::F64 };
-                let x = self.widened(trees.remove(0), scalar);
-                let x = self.settle(x);
+                let x = self.convert_scalar(trees.remove(0), scalar);
+                let x = self.materialize(x);
                 let infinite = Tree::constant(Value::from_f64(scalar, f64::INFINITY));
                 let size = Tree::op(Op::Abs, vec![x.clone()]);
                 Ok(match name {
@@ -233,7 +250,7 @@ impl<'m> Lower<'m> {
                 } else {
                     Scalar::F32
                 };
-                let x = self.widened(trees.remove(0), scalar);
+                let x = self.convert_scalar(trees.remove(0), scalar);
                 let number = |value: f64| Tree::constant(Value::from_f64(scalar, value));
                 Ok(match name {
                     "__saturatef" => Tree::op(Op::Fmin, vec![Tree::op(Op::Fmax, vec![x, number(0.0)]), number(1.0)]),
@@ -244,60 +261,65 @@ impl<'m> Lower<'m> {
             "__popc" | "__popcll" | "__clz" | "__clzll" => {
                 let word = if name.ends_with("ll") { Scalar::U64 } else { Scalar::U32 };
                 let op = if name.starts_with("__popc") { Op::Popcount } else { Op::LeadingZeros };
-                let x = self.widened(trees.remove(0), word);
+                let x = self.convert_scalar(trees.remove(0), word);
                 Ok(Tree::op(op, vec![x]).cast(Scalar::I32))
             }
             "__ffs" | "__ffsll" => {
                 let word = if name == "__ffs" { Scalar::U32 } else { Scalar::U64 };
-                let x = self.widened(trees.remove(0), word);
-                let x = self.settle(x);
+                let x = self.convert_scalar(trees.remove(0), word);
+                let x = self.materialize(x);
                 let lowest = Tree::op(Op::And, vec![x.clone(), Tree::op(Op::Neg, vec![x])]);
                 let above = Tree::op(Op::LeadingZeros, vec![lowest]).cast(Scalar::I32);
                 Ok(Tree::op(Op::Sub, vec![Tree::int(Scalar::I32, word.bytes() as i64 * 8), above]))
             }
             "clamp" => {
-                let ty = common(common(first, scalars[1]), scalars[2]);
-                Ok(Tree::op(Op::Clamp, trees.into_iter().map(|tree| self.widened(tree, ty)).collect()))
+                let ty = common_type(common_type(first, scalars[1]), scalars[2]);
+                Ok(Tree::op(Op::Clamp, trees.into_iter().map(|tree| self.convert_scalar(tree, ty)).collect()))
             }
-            _ => self.refuse(span, format!("'{name}'"), "write it with operators"),
+            _ => self.unsupported(span, format!("'{name}'"), "write it with operators"),
         }
     }
 
-    pub(super) fn sincos(&mut self, name: &str, args: &'m [Expr], span: Span) -> Done<Operand> {
-        self.count(name, args, 3, span)?;
+    pub(super) fn sincos(&mut self, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<Operand> {
+        self.check_arg_count(name, args, 3, span)?;
         let scalar = if name == "sincos" { Scalar::F64 } else { Scalar::F32 };
         let x = self.rvalue(&args[0])?;
-        let x = self.widened(x, scalar);
-        let x = self.settle(x);
+        let x = self.convert_scalar(x, scalar);
+        let x = self.materialize(x);
         for (arg, op) in args[1..].iter().zip([Op::Sin, Op::Cos]) {
             let pointer = self.operand(arg)?;
-            let place = self.pointee(pointer, arg.span)?;
+            let lvalue = self.pointee(pointer, arg.span)?;
             let value = match name {
-                "sincospif" => self.of_turns(x.clone(), op == Op::Cos),
+                "sincospif" => self.sin_cos_pi(x.clone(), op == Op::Cos),
                 _ => Tree::op(op, vec![x.clone()]),
             };
-            let value = self.convert(value, place.ty, arg.span)?;
-            let value = self.settle(value);
-            self.write(&place, value, arg.span)?;
+            let value = self.convert(value, lvalue.ty, arg.span)?;
+            let value = self.materialize(value);
+            self.write(&lvalue, value, arg.span)?;
         }
         Ok(Operand::Void)
     }
 
-    /// `numeric_limits<T>::max()` and its like.
-    fn limit(&mut self, templates: &'m [TemplateArg], args: &'m [Expr], span: Span) -> Done<Operand> {
+    /// `numeric_limits<T>::max()` and similar.
+    fn numeric_limit(
+        &mut self,
+        templates: &'m [TemplateArg],
+        args: &'m [Expr],
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
         let ([TemplateArg::Type(ty)], [Expr { kind: ExprKind::Name(member), .. }]) = (templates, args) else {
-            return self.refuse(span, "this limit", "write 'numeric_limits<float>::max()'");
+            return self.unsupported(span, "this use of 'numeric_limits'", "write 'numeric_limits<float>::max()'");
         };
         let scalar = match self.c_type(ty)? {
             CType::Value(ty) => ty.as_scalar(),
             _ => None,
         };
-        let of_float = |least: f64, most: f64, small: f64, member: &str| {
+        let of_float = |smallest: f64, largest: f64, epsilon: f64, member: &str| {
             Some(match member {
-                "max" => most,
-                "lowest" => -most,
-                "min" => least,
-                "epsilon" => small,
+                "max" => largest,
+                "lowest" => -largest,
+                "min" => smallest,
+                "epsilon" => epsilon,
                 "infinity" => f64::INFINITY,
                 "quiet_NaN" => f64::NAN,
                 _ => return None,
@@ -321,25 +343,31 @@ impl<'m> Lower<'m> {
         };
         match value {
             Some(value) => Ok(Operand::Tree(Tree::constant(value))),
-            None => self.refuse(span, format!("the limit '{member}' of this type"), "write the number"),
+            None => {
+                self.unsupported(span, format!("'numeric_limits' member '{member}' of this type"), "write the number")
+            }
         }
     }
 
-    /// `printf` of a line.
-    pub(super) fn print(&mut self, args: &'m [Expr], span: Span) -> Done<Operand> {
-        let Some((first, rest)) = args.split_first().filter(|(first, _)| first.kind == ExprKind::Text) else {
-            return self.fail(span, "'printf' needs a text first", "expected text in quotes", "");
+    /// Lowers a `printf` of one line.
+    pub(super) fn print(&mut self, args: &'m [Expr], span: SourceSpan) -> LowerResult<Operand> {
+        let Some((first, rest)) = args.split_first().filter(|(first, _)| first.kind == ExprKind::Str) else {
+            return self.fail(span, "'printf' needs a format string", "expected a string literal", "");
         };
         let quoted = first.span;
-        let text = self.m.source.text.get(quoted.start as usize + 1..quoted.end as usize - 1).unwrap_or_default();
+        let text = self.module.source.text.get(quoted.start as usize + 1..quoted.end as usize - 1).unwrap_or_default();
         let Some(line) = text.strip_suffix("\\n").filter(|line| !line.contains('\\')) else {
-            return self.refuse(span, "a 'printf' of less or more than one line", "end the text with one \\n");
+            return self.unsupported(
+                span,
+                "a 'printf' format of less or more than one line",
+                "end the format with one \\n",
+            );
         };
         let (mut ids, mut types) = (vec![], vec![]);
         for arg in rest {
             let mut tree = self.rvalue(arg)?;
-            // Our printer widens small integers for printf alone.
-            if self.request.printed
+            // The CUDA printer widens small integers for printf only.
+            if self.request.round_trip
                 && let Node::Cast(Scalar::I32, inner) = &tree.node
             {
                 tree = inner.as_ref().clone();
@@ -349,11 +377,11 @@ impl<'m> Lower<'m> {
         }
         let types: Option<Vec<Scalar>> = types.into_iter().collect();
         let Some(types) = types.filter(|types| types.len() <= 16) else {
-            return self.fail(span, "'printf' prints numbers, at most 16", "", "print the members one by one");
+            return self.fail(span, "'printf' takes at most 16 arguments, all numbers", "", "print members one by one");
         };
         match bornite_ir::print_of_c(line, &types) {
-            Ok(format) if format.len() <= 200 => self.push(Stmt::Print { format, args: ids }, span),
-            Ok(_) => return self.fail(span, "a 'printf' of more than 200 letters", "", "print it in parts"),
+            Ok(format) if format.len() <= 200 => self.push_stmt(Stmt::Print { format, args: ids }, span),
+            Ok(_) => return self.fail(span, "'printf' format is longer than 200 characters", "", "split it"),
             Err(why) => return self.fail(span, format!("'printf': {why}"), "", ""),
         }
         Ok(Operand::Void)

@@ -1,73 +1,77 @@
-//! Calls of the file's own functions. Those of values alone become functions of the IR; others are written out.
+//! Calls of functions defined in the file. Pure functions become IR functions; others are inlined
+//! (`inline.rs`).
 
 use std::rc::Rc;
 
 use bornite_ir::{FunctionId, Scalar, Type, Value};
 
-use super::overload::is_offered;
-use super::place::Operand;
-use super::{Binding, Bound, Code, Done, Failed, Lower, builtin, names, scan};
-use crate::Span;
+use super::lvalue::Operand;
+use super::overload::is_cuda_function;
+use super::{Binding, BoundArg, CodeKind, Failed, LowerResult, Lowering, names, scan};
+use crate::SourceSpan;
 use crate::cuda::ast::{Expr, ExprKind, Function, Stmt, StmtKind, TemplateArg};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
+use crate::diagnostic::{counted, given_count};
 use crate::lower::Tree;
 
-/// Functions written out within one another.
+/// Maximum depth of inlined calls.
 pub(super) const MAX_CALLS: usize = 32;
 
-impl<'m> Lower<'m> {
+impl<'m> Lowering<'m> {
     pub(super) fn call(
         &mut self,
         callee: Symbol,
         templates: &'m [TemplateArg],
         args: &'m [Expr],
-        span: Span,
-    ) -> Done<Operand> {
-        let m = self.m;
-        self.told_refused(Some(callee))?;
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
+        let module = self.module;
+        self.report_unsupported(Some(callee))?;
         let takes = |function: &Function| {
             let rest = function.params.get(args.len()..);
             function.name == callee && rest.is_some_and(|rest| rest.iter().all(|param| param.init.is_some()))
         };
-        let all: Vec<usize> = (0..m.file.functions.len()).filter(|n| takes(&m.file.functions[*n])).collect();
-        // A specialisation is found by way of its template, if that is defined.
-        let general: Vec<usize> = all.iter().copied().filter(|n| m.file.functions[*n].special.is_none()).collect();
+        let all: Vec<usize> = (0..module.file.functions.len()).filter(|n| takes(&module.file.functions[*n])).collect();
+        // A specialization is found through its primary template, if that is defined.
+        let general: Vec<usize> =
+            all.iter().copied().filter(|n| module.file.functions[*n].specialization.is_none()).collect();
         let all = if general.is_empty() { all } else { general };
-        // Only templates are meant where arguments of one are written.
-        let is_template =
-            |n: &usize| !m.file.functions[*n].templates.is_empty() || m.file.functions[*n].special.is_some();
+        // Explicit template arguments select templates only.
+        let is_template = |n: &usize| {
+            !module.file.functions[*n].templates.is_empty() || module.file.functions[*n].specialization.is_some()
+        };
         let all: Vec<usize> = match all.iter().any(is_template) && !templates.is_empty() {
             true => all.into_iter().filter(is_template).collect(),
             false => all,
         };
-        let offered = is_offered(self.text(callee)) && !self.request.printed;
+        let offered = is_cuda_function(self.text(callee)) && !self.request.round_trip;
         let Some(&first) = all.first() else {
-            if let Some(other) = m.file.functions.iter().find(|function| function.name == callee && !offered) {
+            if let Some(other) = module.file.functions.iter().find(|function| function.name == callee && !offered) {
                 let (name, wanted, found) = (self.text(callee), other.params.len(), args.len());
-                let what = format!("'{name}' takes {}, {} given", builtin::arguments(wanted), builtin::given(found));
+                let what = format!("'{name}' takes {}, {} given", counted(wanted, "argument"), given_count(found));
                 return self.fail(span, what, "", "");
             }
             return self.builtin(callee, templates, args, span);
         };
-        if m.file.functions[first].is_kernel {
-            return self.refuse(span, "a call of a kernel", "make it a '__device__' function");
+        if module.file.functions[first].is_kernel {
+            return self.unsupported(span, "calling a kernel", "make it a '__device__' function");
         }
         let (mark, locals) = (self.w.b.mark(), self.locals);
         let mut operands = vec![];
         for (n, arg) in args.iter().enumerate() {
-            let reference = all.iter().any(|f| m.file.functions[*f].params[n].ty.reference);
+            let reference = all.iter().any(|f| module.file.functions[*f].params[n].ty.reference);
             let operand = match &arg.kind {
-                ExprKind::Braces(_) => Operand::Tree(self.braced(first, templates, n, arg)?),
+                ExprKind::Braces(_) => Operand::Tree(self.braced_argument(first, templates, n, arg)?),
                 _ => self.operand(arg)?,
             };
             operands.push(match operand {
-                Operand::Place(place) if !reference => Operand::Tree(self.read(&place, arg.span)?),
+                Operand::Lvalue(lvalue) if !reference => Operand::Tree(self.read(&lvalue, arg.span)?),
                 other => other,
             });
         }
-        let mut chosen = match self.written_special(&all, templates)? {
-            Some(special) => special,
+        let mut chosen = match self.explicit_specialization(&all, templates)? {
+            Some(specialization) => specialization,
             None if all.len() == 1 && !offered => first,
             None => match self.overload(&all, templates, &operands, callee, span)? {
                 Some(own) => own,
@@ -78,27 +82,27 @@ impl<'m> Lower<'m> {
                 }
             },
         };
-        let function = &m.file.functions[chosen];
-        let written = if function.special.is_some() { &[] } else { templates };
-        let bound = self.template_bound(function, written, &operands, span)?;
+        let function = &module.file.functions[chosen];
+        let explicit_args = if function.specialization.is_some() { &[] } else { templates };
+        let bound = self.template_arguments(function, explicit_args, &operands, span)?;
         let mut args: Vec<&'m Expr> = args.iter().collect();
         for param in &function.params[args.len()..] {
             let Some(default) = &param.init else { continue };
-            operands.push(self.by_default(function, &bound, default)?);
+            operands.push(self.default_argument(function, &bound, default)?);
             args.push(default);
         }
         let mut own = bound;
         if !own.is_empty()
-            && let Some(special) = self.specialised(function, &own)?
+            && let Some(specialization) = self.find_specialization(function, &own)?
         {
-            (chosen, own) = (special, vec![]);
+            (chosen, own) = (specialization, vec![]);
         }
-        let pointers = own.iter().any(|bound| matches!(bound, Bound::Type(CType::Pointer(_))));
-        if self.m.values[chosen] && !pointers {
-            if let Some(known) = self.evaluated(chosen, &own, &operands) {
+        let pointers = own.iter().any(|bound| matches!(bound, BoundArg::Type(CType::Pointer(_))));
+        if self.module.is_pure[chosen] && !pointers {
+            if let Some(known) = self.evaluate_constexpr(chosen, &own, &operands) {
                 return Ok(Operand::Tree(known));
             }
-            let id = self.instance(chosen, &own, span)?;
+            let id = self.instantiate(chosen, &own, span)?;
             let types = self.signature(chosen, &own)?;
             let mut trees = vec![];
             for ((operand, ty), arg) in operands.into_iter().zip(&types.0).zip(args) {
@@ -107,14 +111,17 @@ impl<'m> Lower<'m> {
             }
             return Ok(Operand::Tree(Tree::of(crate::lower::Node::Call(id, trees), types.1)));
         }
-        self.write_out(chosen, &own, operands, &args, span)
+        self.inline_call(chosen, &own, operands, &args, span)
     }
 
-    /// Tells what is wrong with a function that was refused; without a name, with an operator.
-    pub(super) fn told_refused(&mut self, name: Option<Symbol>) -> Done {
-        let m = self.m;
-        let Some(refused) = m.file.refused.iter().find(|refused| refused.name == name) else { return Ok(()) };
-        for error in &refused.errors {
+    /// Reports the errors of an unsupported function, or of an unsupported operator if `name` is
+    /// `None`.
+    pub(super) fn report_unsupported(&mut self, name: Option<Symbol>) -> LowerResult {
+        let module = self.module;
+        let Some(function) = module.file.unsupported_functions.iter().find(|function| function.name == name) else {
+            return Ok(());
+        };
+        for error in &function.errors {
             if self.errors.len() < super::MAX_ERRORS && self.errors.iter().all(|other| other.span != error.span) {
                 self.errors.push(error.clone());
             }
@@ -122,11 +129,12 @@ impl<'m> Lower<'m> {
         Err(Failed)
     }
 
-    /// The value of a `constexpr` function that is one expression, of constants.
-    fn evaluated(&mut self, n: usize, bound: &[Bound], operands: &[Operand]) -> Option<Tree> {
-        let function = &self.m.file.functions[n];
+    /// Evaluates a `constexpr` function that consists of one `return`, if all arguments are
+    /// constant.
+    fn evaluate_constexpr(&mut self, n: usize, bound: &[BoundArg], operands: &[Operand]) -> Option<Tree> {
+        let function = &self.module.file.functions[n];
         let [Stmt { kind: StmtKind::Return(Some(value)), .. }] = &function.body[..] else { return None };
-        if !function.constant || self.request.printed || self.making.len() > MAX_CALLS {
+        if !function.is_constexpr || self.request.round_trip || self.instantiating.len() > MAX_CALLS {
             return None;
         }
         let known = |operand: &Operand| match operand {
@@ -134,34 +142,38 @@ impl<'m> Lower<'m> {
             _ => None,
         };
         let values: Vec<Value> = operands.iter().map(known).collect::<Option<_>>()?;
-        let (types, result) = self.quietly(|lower| lower.signature(n, bound))?;
+        let (types, result) = self.attempt(|lower| lower.signature(n, bound))?;
         let scalars: Vec<Scalar> = types.iter().map(|ty| ty.as_scalar()).collect::<Option<_>>()?;
         let (mark, locals) = (self.w.b.mark(), self.locals);
-        self.making.push((n, bound.to_vec()));
-        let tree = self.in_file(&function.templates, bound, |lower| {
+        self.instantiating.push((n, bound.to_vec()));
+        let tree = self.in_file_scope(&function.templates, bound, |lower| {
             for ((param, value), scalar) in function.params.iter().zip(values).zip(scalars) {
-                let value = lower.widened(Tree::constant(value), scalar);
+                let value = lower.convert_scalar(Tree::constant(value), scalar);
                 lower.bind(param.name, Binding::Value(value));
             }
-            lower.quietly(|lower| lower.initial(value, result))
+            lower.attempt(|lower| lower.initializer(value, result))
         });
-        self.making.pop();
+        self.instantiating.pop();
         let known = tree.and_then(|tree| self.w.fold(&tree));
         self.w.rollback(&mark);
         self.locals = locals;
         known.map(Tree::constant)
     }
 
-    /// The specialisation that a call's template arguments name, where only specialisations are defined.
-    fn written_special(&mut self, all: &[usize], templates: &'m [TemplateArg]) -> Done<Option<usize>> {
-        let m = self.m;
+    /// Returns the specialization that a call's explicit template arguments select, where only
+    /// specializations are defined.
+    fn explicit_specialization(&mut self, all: &[usize], templates: &'m [TemplateArg]) -> LowerResult<Option<usize>> {
+        let module = self.module;
         for n in all {
-            let Some(special) = m.file.functions[*n].special.as_ref().filter(|_| !templates.is_empty()) else {
+            let Some(specialization) =
+                module.file.functions[*n].specialization.as_ref().filter(|_| !templates.is_empty())
+            else {
                 continue;
             };
-            let mut alike = special.len() >= templates.len();
-            for (a, b) in special.iter().zip(templates) {
-                let (a, b) = (self.in_file(&[], &[], |lower| lower.plain_arg(a))?, self.plain_arg(b)?);
+            let mut alike = specialization.len() >= templates.len();
+            for (a, b) in specialization.iter().zip(templates) {
+                let (a, b) =
+                    (self.in_file_scope(&[], &[], |lower| lower.template_arg_value(a))?, self.template_arg_value(b)?);
                 alike &= a == b;
             }
             if alike {
@@ -171,36 +183,47 @@ impl<'m> Lower<'m> {
         Ok(None)
     }
 
-    fn plain_arg(&mut self, arg: &'m TemplateArg) -> Done<Bound> {
+    fn template_arg_value(&mut self, arg: &'m TemplateArg) -> LowerResult<BoundArg> {
         Ok(match arg {
-            TemplateArg::Type(ty) => Bound::Type(self.c_type(ty)?),
-            TemplateArg::Value(value) => Bound::Value(self.template_value(value)?),
+            TemplateArg::Type(ty) => BoundArg::Type(self.c_type(ty)?),
+            TemplateArg::Value(value) => BoundArg::Value(self.template_value(value)?),
         })
     }
 
-    /// An argument that a call leaves out: it sees the names of the file, not those around the call.
-    fn by_default(&mut self, function: &'m Function, bound: &[Bound], default: &'m Expr) -> Done<Operand> {
-        let value = self.in_file(&function.templates, bound, |lower| lower.rvalue(default));
+    /// Lowers a default argument, which sees file scope, not the scope of the call.
+    fn default_argument(
+        &mut self,
+        function: &'m Function,
+        bound: &[BoundArg],
+        default: &'m Expr,
+    ) -> LowerResult<Operand> {
+        let value = self.in_file_scope(&function.templates, bound, |lower| lower.rvalue(default));
         Ok(Operand::Tree(value?))
     }
 
-    fn braced(&mut self, function: usize, written: &'m [TemplateArg], n: usize, arg: &'m Expr) -> Done<Tree> {
-        let function = &self.m.file.functions[function];
-        let given = match &function.templates[..] {
+    fn braced_argument(
+        &mut self,
+        function: usize,
+        explicit_args: &'m [TemplateArg],
+        n: usize,
+        arg: &'m Expr,
+    ) -> LowerResult<Tree> {
+        let function = &self.module.file.functions[function];
+        let explicit = match &function.templates[..] {
             [] => vec![],
-            templates => self.template_args(templates, written, function.name, arg.span)?,
+            templates => self.template_args(templates, explicit_args, function.name, arg.span)?,
         };
-        let bound: Vec<Bound> = given.into_iter().map_while(|given| given).collect();
-        match self.in_file(&function.templates, &bound, |lower| lower.c_type(&function.params[n].ty))? {
-            CType::Value(ty) => self.initial(arg, ty),
-            _ => self.refuse(arg.span, "a list in braces here", ""),
+        let bound: Vec<BoundArg> = explicit.into_iter().map_while(|explicit| explicit).collect();
+        match self.in_file_scope(&function.templates, &bound, |lower| lower.c_type(&function.params[n].ty))? {
+            CType::Value(ty) => self.initializer(arg, ty),
+            _ => self.unsupported(arg.span, "a braced list here", ""),
         }
     }
 
-    /// Parameter types and result of an instance of a function of values.
-    fn signature(&mut self, n: usize, bound: &[Bound]) -> Done<(Vec<Type>, Type)> {
-        let function = &self.m.file.functions[n];
-        self.in_file(&function.templates, bound, |lower| {
+    /// Parameter types and return type of an instance of a pure function.
+    fn signature(&mut self, n: usize, bound: &[BoundArg]) -> LowerResult<(Vec<Type>, Type)> {
+        let function = &self.module.file.functions[n];
+        self.in_file_scope(&function.templates, bound, |lower| {
             let mut types = vec![];
             let mut failed = false;
             for param in &function.params {
@@ -216,57 +239,57 @@ impl<'m> Lower<'m> {
         })
     }
 
-    /// The functions and structs of a printed text, all in its order.
-    pub(super) fn keep_all(&mut self) -> Done {
-        for n in 0..self.m.file.structs.len() {
-            if self.m.file.structs[n].templates.is_empty() {
-                self.structure(n, &[])?;
+    /// Lowers all functions and structs of a printed text, in source order.
+    pub(super) fn lower_all_items(&mut self) -> LowerResult {
+        for n in 0..self.module.file.structs.len() {
+            if self.module.file.structs[n].templates.is_empty() {
+                self.struct_type(n, &[])?;
             }
         }
-        for n in 0..self.m.file.functions.len() {
-            let function = &self.m.file.functions[n];
+        for n in 0..self.module.file.functions.len() {
+            let function = &self.module.file.functions[n];
             if !function.is_kernel && function.templates.is_empty() {
-                self.instance(n, &[], function.span)?;
+                self.instantiate(n, &[], function.span)?;
             }
         }
         Ok(())
     }
 
-    /// A function of the IR for some template arguments.
-    fn instance(&mut self, n: usize, bound: &[Bound], span: Span) -> Done<FunctionId> {
+    /// Instantiates a pure function as an IR function.
+    fn instantiate(&mut self, n: usize, bound: &[BoundArg], span: SourceSpan) -> LowerResult<FunctionId> {
         if let Some((_, _, id)) = self.functions.iter().find(|(item, found, _)| *item == n && found == bound) {
             return Ok(*id);
         }
-        let function = &self.m.file.functions[n];
-        let again = self.making.iter().any(|(item, found)| *item == n && found == bound);
-        if again || self.making.len() > MAX_CALLS {
-            return self.recursive(function, span);
+        let function = &self.module.file.functions[n];
+        let again = self.instantiating.iter().any(|(item, found)| *item == n && found == bound);
+        if again || self.instantiating.len() > MAX_CALLS {
+            return self.report_recursion(function, span);
         }
         let (types, result) = self.signature(n, bound)?;
-        self.making.push((n, bound.to_vec()));
-        // The code around is put aside whole.
+        self.instantiating.push((n, bound.to_vec()));
+        // Save the state of the enclosing code.
         let scope = std::mem::take(&mut self.scope);
         let base = std::mem::replace(&mut self.base, 0);
-        let assigned = std::mem::replace(&mut self.assigned, Rc::new(scan::assigned(self.m, function)));
-        let (contexts, inlines) = (std::mem::take(&mut self.contexts), std::mem::take(&mut self.inlines));
-        let code = std::mem::replace(&mut self.code, Code::Function(result));
+        let assigned = std::mem::replace(&mut self.assigned, Rc::new(scan::assigned(self.module, function)));
+        let (control_scopes, inlines) = (std::mem::take(&mut self.control_scopes), std::mem::take(&mut self.inlines));
+        let code = std::mem::replace(&mut self.code, CodeKind::Function(result));
         let (loops, locals) = (std::mem::take(&mut self.loops), std::mem::take(&mut self.locals));
-        let wanted = std::mem::take(&mut self.wanted);
-        let free = self.w.swap_free(Default::default());
+        let wanted = std::mem::take(&mut self.expr_numbers);
+        let free = self.w.swap_hoisted(Default::default());
         self.bind_templates(&function.templates, bound);
-        let taken = |name: &str| function.params.iter().any(|other| self.m.names.text(other.name) == name);
+        let taken = |name: &str| function.params.iter().any(|other| self.module.names.text(other.name) == name);
         let named = |(k, param): (usize, &crate::cuda::ast::Declarator)| match self.text(param.name) {
             "" => format!("parameter{}", k + 1),
-            text => names::given(text, self.request.printed, taken),
+            text => names::unmangled(text, self.request.round_trip, taken),
         };
         let param_names: Vec<String> = function.params.iter().enumerate().map(named).collect();
         let params: Vec<(&str, Type)> = param_names.iter().map(String::as_str).zip(types.iter().copied()).collect();
         let outer = self.w.b.open_function(&params);
-        self.at(function.span);
+        self.set_source_line(function.span);
         for (k, (param, ty)) in function.params.iter().zip(&types).enumerate() {
-            let value = Binding::Value(Tree::done(bornite_ir::ExprId(k as u32), *ty));
+            let value = Binding::Value(Tree::emitted(bornite_ir::ExprId(k as u32), *ty));
             let value = if self.assigned.contains(&param.name) {
-                self.changing(self.text(param.name), &param.ty, value)
+                self.bind_mutable_param(self.text(param.name), &param.ty, value)
             } else {
                 value
             };
@@ -277,30 +300,30 @@ impl<'m> Lower<'m> {
         let done = value.is_ok();
         let value = value.unwrap_or(bornite_ir::ExprId(0));
         let id = self.w.b.close_function(outer, name, &params, result, value);
-        self.w.swap_free(free);
-        self.function_wanted.push(std::mem::replace(&mut self.wanted, wanted));
-        (self.scope, self.base, self.assigned, self.contexts, self.inlines) =
-            (scope, base, assigned, contexts, inlines);
+        self.w.swap_hoisted(free);
+        self.function_expr_numbers.push(std::mem::replace(&mut self.expr_numbers, wanted));
+        (self.scope, self.base, self.assigned, self.control_scopes, self.inlines) =
+            (scope, base, assigned, control_scopes, inlines);
         (self.code, self.loops, self.locals) = (code, loops, locals);
-        self.making.pop();
+        self.instantiating.pop();
         self.functions.push((n, bound.to_vec(), id));
         if done { Ok(id) } else { Err(Failed) }
     }
 
-    /// The statements of a function, and the value that it ends with.
-    fn function_body(&mut self, body: &'m [Stmt], result: Type) -> Done<bornite_ir::ExprId> {
+    /// Lowers a function body and returns its final value.
+    fn function_body(&mut self, body: &'m [Stmt], result: Type) -> LowerResult<bornite_ir::ExprId> {
         let mark = self.scope.len();
         let mut failed = false;
         let (last, before) = match body.split_last() {
             Some((Stmt { kind: StmtKind::Return(Some(value)), .. }, before)) => (Some(value), before),
             _ => (None, body),
         };
-        // Not `block`: the value that is returned sees the same names.
+        // Not `block`: the returned expression sees the same names.
         failed |= self.sequence(before).is_err();
         let value = match last {
             Some(value) => {
-                self.at(value.span);
-                self.initial(value, result)
+                self.set_source_line(value.span);
+                self.initializer(value, result)
             }
             None => Ok(self.zero(result)),
         };
@@ -309,18 +332,22 @@ impl<'m> Lower<'m> {
         if failed { Err(Failed) } else { value }
     }
 
-    fn function_name(&self, function: &Function, bound: &[Bound]) -> String {
-        let taken = |name: &str| self.m.file.functions.iter().any(|other| self.m.names.text(other.name) == name);
-        let mut name = names::given(self.text(function.name), self.request.printed, taken);
-        name += &self.suffix(bound);
-        // Overloads share a name in C++, functions of a kernel do not.
-        let same =
-            self.functions.iter().filter(|(item, _, _)| self.m.file.functions[*item].name == function.name).count();
+    fn function_name(&self, function: &Function, bound: &[BoundArg]) -> String {
+        let taken =
+            |name: &str| self.module.file.functions.iter().any(|other| self.module.names.text(other.name) == name);
+        let mut name = names::unmangled(self.text(function.name), self.request.round_trip, taken);
+        name += &self.name_suffix(bound);
+        // Overloads share a name in C++; functions of an IR kernel must not.
+        let same = self
+            .functions
+            .iter()
+            .filter(|(item, _, _)| self.module.file.functions[*item].name == function.name)
+            .count();
         if bound.is_empty() && same > 0 { format!("{name}_of{same}") } else { name }
     }
 
-    pub(super) fn recursive<T>(&mut self, function: &'m Function, span: Span) -> Done<T> {
-        let what = format!("a function that calls itself, '{}',", self.text(function.name));
-        self.refuse(span, what, "use a loop")
+    pub(super) fn report_recursion<T>(&mut self, function: &'m Function, span: SourceSpan) -> LowerResult<T> {
+        let what = format!("recursive function '{}'", self.text(function.name));
+        self.unsupported(span, what, "use a loop")
     }
 }

@@ -1,48 +1,48 @@
-//! Conversions of C++, implicit and explicit, and operators on two numbers.
+//! C++ conversions, implicit and explicit, and operators on two numbers.
 
 use bornite_ir::{Op, Scalar, Type};
 
-use super::place::{Operand, Place, Pointer, Slots, Step};
-use super::{Done, Failed, Lower};
-use crate::Span;
+use super::lvalue::{LocalArray, Lvalue, Operand, Pointer, Projection};
+use super::{Failed, LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Expr, ExprKind, TypeName, Unary};
 use crate::cuda::lex::Symbol;
-use crate::cuda::types::{CType, common, promoted};
+use crate::cuda::types::{CType, common_type, promoted};
 use crate::lower::{Node, Tree};
 
-impl<'m> Lower<'m> {
-    /// An implicit conversion of a number: of a literal, another literal.
-    pub(super) fn widened(&mut self, tree: Tree, to: Scalar) -> Tree {
-        match tree.known().and_then(|value| crate::lower::converted(to, value)) {
+impl<'m> Lowering<'m> {
+    /// Implicit conversion of a number; a literal becomes a literal of the other type.
+    pub(super) fn convert_scalar(&mut self, tree: Tree, to: Scalar) -> Tree {
+        match tree.as_const().and_then(|value| crate::lower::fold_cast(to, value)) {
             Some(value) if tree.scalar() != Some(to) => Tree::constant(value),
             _ => tree.cast(to),
         }
     }
 
-    /// An implicit conversion.
-    pub(super) fn convert(&mut self, tree: Tree, to: Type, span: Span) -> Done<Tree> {
+    /// Implicit conversion.
+    pub(super) fn convert(&mut self, tree: Tree, to: Type, span: SourceSpan) -> LowerResult<Tree> {
         if tree.ty == to {
             return Ok(tree);
         }
         let (Some(_), Some(target)) = (tree.scalar(), to.as_scalar()) else {
-            let (found, wanted) = (self.type_name(tree.ty), self.type_name(to));
-            let what = format!("'{found}' is not '{wanted}'");
-            return self.fail(span, what, format!("expected '{wanted}'"), "");
+            let (found, expected) = (self.type_name(tree.ty), self.type_name(to));
+            let what = format!("cannot convert '{found}' to '{expected}'");
+            return self.fail(span, what, format!("expected '{expected}'"), "");
         };
-        Ok(self.widened(tree, target))
+        Ok(self.convert_scalar(tree, target))
     }
 
-    /// An operator on two numbers, with the conversions of C++.
-    pub(super) fn binary(&mut self, op: Binary, a: Tree, b: Tree, span: Span) -> Done<Tree> {
+    /// Lowers a binary operator on numbers, with the usual arithmetic conversions.
+    pub(super) fn binary(&mut self, op: Binary, a: Tree, b: Tree, span: SourceSpan) -> LowerResult<Tree> {
         let (Some(left), Some(right)) = (a.scalar(), b.scalar()) else {
-            self.told_refused(None)?;
+            self.report_unsupported(None)?;
             let (a, b) = (self.type_name(a.ty), self.type_name(b.ty));
-            let what = format!("no such operator on '{a}' and '{b}'");
+            let what = format!("invalid operands of types '{a}' and '{b}'");
             return self.fail(
                 span,
                 what,
                 "expected numbers",
-                "CUDA has no operators on vectors: write it by components",
+                "CUDA has no operators on vectors; apply it to each component",
             );
         };
         let row = match op {
@@ -62,47 +62,47 @@ impl<'m> Lower<'m> {
             Binary::Le => Op::Le,
             Binary::Gt => Op::Gt,
             Binary::Ge => Op::Ge,
-            Binary::Both | Binary::Either | Binary::Comma => return Err(Failed),
+            Binary::LogicalAnd | Binary::LogicalOr | Binary::Comma => return Err(Failed),
         };
         let integral = matches!(row, Op::Rem | Op::And | Op::Or | Op::Xor | Op::Shl | Op::Shr);
         if integral && (left.is_float() || right.is_float()) {
-            let hint = if row == Op::Rem { "use fmodf or fmod" } else { "cast to an integer, or see __float_as_int" };
-            return self.fail(span, "this operator is for integers", "a float", hint);
+            let hint = if row == Op::Rem { "use fmodf or fmod" } else { "cast to an integer, or use __float_as_int" };
+            return self.fail(span, "this operator needs integers", "a float", hint);
         }
         if matches!(row, Op::Shl | Op::Shr) {
             let ty = promoted(left);
-            let (a, b) = (self.widened(a, ty), self.widened(b, ty));
+            let (a, b) = (self.convert_scalar(a, ty), self.convert_scalar(b, ty));
             return Ok(Tree::op(row, vec![a, b]));
         }
-        if self.request.printed
+        if self.request.round_trip
             && left == Scalar::Bool
             && right == Scalar::Bool
             && matches!(row, Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge)
         {
             return Ok(Tree::of(Node::Op(row, vec![a, b]), Scalar::Bool));
         }
-        let ty = common(left, right);
-        let (a, b) = (self.widened(a, ty), self.widened(b, ty));
+        let ty = common_type(left, right);
+        let (a, b) = (self.convert_scalar(a, ty), self.convert_scalar(b, ty));
         Ok(Tree::op(row, vec![a, b]))
     }
 
-    /// Two values in the type in which C++ chooses between them.
-    pub(super) fn met(&mut self, a: Tree, b: Tree, span: Span) -> Done<(Tree, Tree)> {
+    /// Converts the operands of `?:` to their common type.
+    pub(super) fn unify_types(&mut self, a: Tree, b: Tree, span: SourceSpan) -> LowerResult<(Tree, Tree)> {
         match (a.scalar(), b.scalar()) {
             (Some(left), Some(right)) if left != right => {
-                let ty = common(left, right);
-                Ok((self.widened(a, ty), self.widened(b, ty)))
+                let ty = common_type(left, right);
+                Ok((self.convert_scalar(a, ty), self.convert_scalar(b, ty)))
             }
             (Some(_), Some(_)) => Ok((a, b)),
             _ if a.ty == b.ty => Ok((a, b)),
             _ => {
                 let (a, b) = (self.type_name(a.ty), self.type_name(b.ty));
-                self.fail(span, format!("a choice between '{a}' and '{b}'"), "expected one type", "")
+                self.fail(span, format!("incompatible types in '?:', '{a}' and '{b}'"), "expected the same type", "")
             }
         }
     }
 
-    pub(super) fn cast(&mut self, ty: &'m TypeName, inner: &'m Expr, span: Span) -> Done<Operand> {
+    pub(super) fn cast(&mut self, ty: &'m TypeName, inner: &'m Expr, span: SourceSpan) -> LowerResult<Operand> {
         if ty.base == Base::Void && ty.pointers == 0 {
             self.effect(inner)?;
             return Ok(Operand::Void);
@@ -110,7 +110,7 @@ impl<'m> Lower<'m> {
         let to = self.c_type(ty)?;
         let operand = self.operand(inner)?;
         match (to, operand) {
-            // The components of one element, which is named: `((float*)&v[i])[k]`.
+            // Components of a named element: `((float*)&v[i])[k]`.
             (CType::Pointer(Type::Scalar(to)), Operand::Pointer(pointer))
                 if !ty.reference
                     && pointer.width == 1
@@ -121,9 +121,9 @@ impl<'m> Lower<'m> {
                     && let Some(name) = array_of(element) =>
             {
                 match self.element(pointer)? {
-                    Operand::Place(place) => {
-                        let sizes = [place.ty.count(&[]) as u64].into();
-                        Ok(Operand::Array(Slots { place, name, sizes }, vec![]))
+                    Operand::Lvalue(lvalue) => {
+                        let sizes = [lvalue.ty.count(&[]) as u64].into();
+                        Ok(Operand::LocalArray(LocalArray { lvalue, name, sizes }, vec![]))
                     }
                     _ => Err(Failed),
                 }
@@ -138,7 +138,7 @@ impl<'m> Lower<'m> {
             (CType::Value(to), operand) if ty.reference => {
                 let constant = self.is_const(ty);
                 Ok(match self.cast_reference(operand, to, span)? {
-                    Operand::Place(place) => Operand::Place(Place { constant, ..place }),
+                    Operand::Lvalue(lvalue) => Operand::Lvalue(Lvalue { constant, ..lvalue }),
                     other => other,
                 })
             }
@@ -146,93 +146,97 @@ impl<'m> Lower<'m> {
                 let tree = self.value_of(operand, inner.span)?;
                 Ok(Operand::Tree(self.explicit(tree, to, span)?))
             }
-            _ => self.refuse(span, "a cast to or from a pointer", ""),
+            _ => self.unsupported(span, "this cast to or from a pointer", ""),
         }
     }
 
-    fn cast_pointer(&mut self, operand: Operand, to: Type, span: Span) -> Done<Operand> {
+    fn cast_pointer(&mut self, operand: Operand, to: Type, span: SourceSpan) -> LowerResult<Operand> {
         match (to, operand) {
-            (to, Operand::Pointer(pointer)) => self.seen_as(pointer, to, span),
-            (to, Operand::Address(place)) if place.ty == to => Ok(Operand::Address(place)),
-            (Type::Scalar(to), Operand::Address(mut place))
-                if place.ty.as_scalar().is_some_and(|from| same_width(from, to)) =>
+            (to, Operand::Pointer(pointer)) => self.reinterpret_pointer(pointer, to, span),
+            (to, Operand::Address(lvalue)) if lvalue.ty == to => Ok(Operand::Address(lvalue)),
+            (Type::Scalar(to), Operand::Address(mut lvalue))
+                if lvalue.ty.as_scalar().is_some_and(|from| same_width(from, to)) =>
             {
-                place.path.push(Step::Bits(to));
-                Ok(Operand::Address(Place { ty: to.into(), ..place }))
+                lvalue.path.push(Projection::Reinterpret(to));
+                Ok(Operand::Address(Lvalue { ty: to.into(), ..lvalue }))
             }
-            _ => self.refuse(span, "a cast to or from a pointer", ""),
+            _ => self.unsupported(span, "this cast to or from a pointer", ""),
         }
     }
 
-    /// A reference of another type is the same bits: `reinterpret_cast<int&>(x)` is `*(int*)&x`.
-    fn cast_reference(&mut self, operand: Operand, to: Type, span: Span) -> Done<Operand> {
+    /// Reinterprets the bits: `reinterpret_cast<int&>(x)` is `*(int*)&x`.
+    fn cast_reference(&mut self, operand: Operand, to: Type, span: SourceSpan) -> LowerResult<Operand> {
         match operand {
             Operand::Tree(tree) => match (tree.scalar(), to.as_scalar()) {
                 _ if tree.ty == to => Ok(Operand::Tree(tree)),
-                (Some(from), Some(to)) if same_width(from, to) => Ok(Operand::Tree(tree.seen_as(to))),
+                (Some(from), Some(to)) if same_width(from, to) => Ok(Operand::Tree(tree.reinterpret(to))),
                 _ => {
                     let (from, to) = (self.type_name(tree.ty), self.type_name(to));
-                    self.refuse(span, format!("a '{from}' seen as a '{to}'"), "see it as a number of its width")
+                    self.unsupported(
+                        span,
+                        format!("reinterpreting '{from}' as '{to}'"),
+                        "reinterpret it as a number of the same width",
+                    )
                 }
             },
-            Operand::Place(place) if place.ty == to => Ok(Operand::Place(place)),
-            Operand::Place(_) => {
+            Operand::Lvalue(lvalue) if lvalue.ty == to => Ok(Operand::Lvalue(lvalue)),
+            Operand::Lvalue(_) => {
                 let pointer = self.address(operand, span)?;
-                let seen = self.cast_pointer(pointer, to, span)?;
-                Ok(Operand::Place(self.pointee(seen, span)?))
+                let cast_type = self.cast_pointer(pointer, to, span)?;
+                Ok(Operand::Lvalue(self.pointee(cast_type, span)?))
             }
-            _ => self.refuse(span, "a reference to something that is no variable or element", ""),
+            _ => self.unsupported(span, "a reference to something other than a variable or element", ""),
         }
     }
 
-    /// An explicit conversion: of a literal, the conversion itself.
-    pub(super) fn explicit(&mut self, tree: Tree, to: Type, span: Span) -> Done<Tree> {
+    /// Explicit conversion; of a literal, a cast.
+    pub(super) fn explicit(&mut self, tree: Tree, to: Type, span: SourceSpan) -> LowerResult<Tree> {
         match (tree.scalar(), to.as_scalar()) {
             (Some(_), Some(to)) => Ok(tree.cast(to)),
             _ => self.convert(tree, to, span),
         }
     }
 
-    /// A pointer to scalars seen as one to vectors of them, or back, or to scalars of the same width.
-    pub(super) fn seen_as(&mut self, pointer: Pointer, to: Type, span: Span) -> Done<Operand> {
+    /// Casts a pointer to scalars to vectors of them, or back, or to scalars of the same width.
+    pub(super) fn reinterpret_pointer(&mut self, pointer: Pointer, to: Type, span: SourceSpan) -> LowerResult<Operand> {
         if pointer.prefix.len() + 1 < pointer.rank && pointer.dims.is_none() {
-            return self.refuse(span, "a cast of an array of several dimensions here", "cast it where it is declared");
+            return self.unsupported(span, "casting a multidimensional array here", "cast it where it is declared");
         }
         let pointer = Pointer { sizes: [].into(), ..pointer };
         let scalar = pointer.ty.element();
         match (pointer.ty, to) {
-            (from, to) if from == to => Ok(Operand::Pointer(Pointer { seen: None, ..pointer })),
+            (from, to) if from == to => Ok(Operand::Pointer(Pointer { cast_type: None, ..pointer })),
             (Type::Scalar(from), Type::Vector(scalar, n))
                 if from == scalar && matches!(n, 2 | 4) && pointer.dims.is_none() =>
             {
-                Ok(Operand::Pointer(Pointer { ty: to, width: n, seen: None, ..pointer }))
+                Ok(Operand::Pointer(Pointer { ty: to, width: n, cast_type: None, ..pointer }))
             }
             (Type::Vector(..), Type::Scalar(to)) if pointer.width > 1 && scalar == Some(to) => {
-                Ok(Operand::Pointer(Pointer { ty: to.into(), width: 1, seen: None, ..pointer }))
+                Ok(Operand::Pointer(Pointer { ty: to.into(), width: 1, cast_type: None, ..pointer }))
             }
             (Type::Scalar(from), Type::Scalar(to)) if same_width(from, to) => {
-                Ok(Operand::Pointer(Pointer { seen: Some(to), ..pointer }))
+                Ok(Operand::Pointer(Pointer { cast_type: Some(to), ..pointer }))
             }
             _ => {
-                let (from, to) = (self.type_name(pointer.to()), self.type_name(to));
-                let what = format!("a pointer to '{from}' seen as one to '{to}'");
-                self.refuse(
+                let (from, to) = (self.type_name(pointer.pointee_type()), self.type_name(to));
+                let what = format!("reinterpreting a pointer to '{from}' as a pointer to '{to}'");
+                self.unsupported(
                     span,
                     what,
-                    "numbers can be seen as vectors of 2 or 4 of them, or as numbers of their width",
+                    "a pointer to numbers can be cast to vectors of 2 or 4 of them, or to numbers of the same width",
                 )
             }
         }
     }
 }
 
-/// The array that an element is of, where that is written out: `v[i]`.
+/// Name of the array in an element expression: `v[i]`.
 fn array_of(element: &Expr) -> Option<Symbol> {
     let ExprKind::Index(array, _) = &element.kind else { return None };
     if let ExprKind::Name(name) = array.kind { Some(name) } else { array_of(array) }
 }
 
-/// Numbers of one width: their bits can be seen as each other.
+/// Returns true if both types have the same width, so that one can be reinterpreted as the other.
 fn same_width(a: Scalar, b: Scalar) -> bool {
     a != Scalar::Bool && b != Scalar::Bool && a.bytes() == b.bytes()
 }

@@ -1,38 +1,39 @@
-//! Expressions: which kind each is, names, and operators. The kinds have files of their own beside this one.
+//! Expressions: dispatch by kind, names and operators. Assignments, conversions, members, calls and
+//! the rest have files of their own beside this one.
 
 use bornite_ir::{Op, Scalar, Value};
 
 use super::index::Index;
-use super::place::{Operand, Place, Pointer, Root, Step};
-use super::{Binding, Done, Failed, Lower};
-use crate::Span;
+use super::lvalue::{Lvalue, LvalueRoot, Operand, Pointer, Projection};
+use super::{Binding, Failed, LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::{CType, promoted};
 use crate::lower::Tree;
 
-/// Expressions that are looked at for one kernel, those of each turn of a loop that is written out.
+/// Maximum expressions lowered for one kernel, counting those of every unrolled iteration.
 const MAX_STEPS: usize = 1 << 20;
 
-impl<'m> Lower<'m> {
-    /// The value of an expression.
-    pub(super) fn rvalue(&mut self, expr: &'m Expr) -> Done<Tree> {
+impl<'m> Lowering<'m> {
+    /// Lowers an expression to its value.
+    pub(super) fn rvalue(&mut self, expr: &'m Expr) -> LowerResult<Tree> {
         let operand = self.operand(expr)?;
         self.value_of(operand, expr.span)
     }
 
-    /// The tree with its value, by a statement if it needs one.
-    pub(super) fn settle(&mut self, tree: Tree) -> Tree {
+    /// Emits a tree as a statement unless it is constant, and returns a tree of its value.
+    pub(super) fn materialize(&mut self, tree: Tree) -> Tree {
         match self.w.fold(&tree) {
             Some(value) => Tree::constant(value),
-            None => Tree::done(self.w.emit(&tree), tree.ty),
+            None => Tree::emitted(self.w.emit(&tree), tree.ty),
         }
     }
 
-    /// An expression as a bool.
-    pub(super) fn condition(&mut self, expr: &'m Expr) -> Done<Tree> {
+    /// Lowers an expression to a bool.
+    pub(super) fn condition(&mut self, expr: &'m Expr) -> LowerResult<Tree> {
         let operand = self.operand(expr)?;
-        // A launch gives every pointer an array.
+        // Pointers are never null in a launch.
         if let Operand::Pointer(_) = operand {
             return Ok(Tree::int(Scalar::Bool, 1));
         }
@@ -40,40 +41,40 @@ impl<'m> Lower<'m> {
         self.convert(tree, Scalar::Bool.into(), expr.span)
     }
 
-    pub(super) fn operand(&mut self, expr: &'m Expr) -> Done<Operand> {
+    pub(super) fn operand(&mut self, expr: &'m Expr) -> LowerResult<Operand> {
         self.steps += 1;
         if self.w.is_full() || self.steps > MAX_STEPS {
             return self.fail(
                 expr.span,
-                "this kernel is too large once it is written out",
+                "this kernel is too large after inlining and unrolling",
                 "",
                 "use loops, not macros",
             );
         }
         match &expr.kind {
             ExprKind::Number { value, .. } => Ok(Operand::Tree(Tree::constant(*value))),
-            ExprKind::Text => self.refuse(expr.span, "text outside 'printf'", ""),
+            ExprKind::Str => self.unsupported(expr.span, "a string literal outside 'printf'", ""),
             ExprKind::Null => Ok(Operand::Null),
             ExprKind::Name(name) => self.name(*name, expr.span),
             ExprKind::Unary(op, inner) => self.unary(*op, inner, expr.span),
             ExprKind::Binary(op, a, b) => self.binary_expr(*op, a, b, expr.span),
-            ExprKind::Assign(op, place, value) => self.assignment(*op, place, value, expr.span),
-            ExprKind::Step { by, before, place } => self.step(*by, *before, place, expr.span),
-            ExprKind::Choose(condition, a, b) => self.choose(condition, a, b, expr.span),
+            ExprKind::Assign(op, lvalue, value) => self.assignment(*op, lvalue, value, expr.span),
+            ExprKind::IncDec { delta, is_postfix, lvalue } => self.increment(*delta, *is_postfix, lvalue, expr.span),
+            ExprKind::Conditional(condition, a, b) => self.conditional(condition, a, b, expr.span),
             ExprKind::Call { callee, templates, args } => self.call(*callee, templates, args, expr.span),
             ExprKind::Index(base, index) => {
                 let base = self.operand(base)?;
-                self.indexed(base, index, expr.span)
+                self.index_into(base, index, expr.span)
             }
             ExprKind::Member(whole, member) => self.member(whole, *member, expr.span),
             ExprKind::Arrow(pointer, member) => {
                 let pointer = self.operand(pointer)?;
-                let place = self.pointee(pointer, expr.span)?;
-                self.part_of(place, *member, expr.span)
+                let lvalue = self.pointee(pointer, expr.span)?;
+                self.member_of(lvalue, *member, expr.span)
             }
             ExprKind::Cast(ty, inner) => self.cast(ty, inner, expr.span),
-            ExprKind::Construct(ty, args) => self.constructed(ty, args, expr.span),
-            ExprKind::Braces(_) => self.refuse(expr.span, "a list in braces here", "name the type: 'float4{…}'"),
+            ExprKind::Construct(ty, args) => self.construct_expr(ty, args, expr.span),
+            ExprKind::Braces(_) => self.unsupported(expr.span, "a braced list here", "write the type: 'float4{…}'"),
             ExprKind::SizeOf(ty) => {
                 let bytes = match self.c_type(ty)? {
                     CType::Value(ty) => ty.bytes(self.w.b.structs()),
@@ -82,24 +83,26 @@ impl<'m> Lower<'m> {
                 };
                 Ok(Operand::Tree(Tree::int(Scalar::U64, bytes as i64)))
             }
-            ExprKind::SizeOfValue(value) => {
+            ExprKind::SizeOfExpr(value) => {
                 let (mark, locals) = (self.w.b.mark(), self.locals);
                 let operand = self.operand(value);
                 self.w.rollback(&mark);
                 self.locals = locals;
                 let bytes = match operand? {
-                    Operand::Place(place) => place.ty.bytes(self.w.b.structs()),
+                    Operand::Lvalue(lvalue) => lvalue.ty.bytes(self.w.b.structs()),
                     Operand::Tree(tree) => tree.ty.bytes(self.w.b.structs()),
-                    Operand::Array(slots, at) if at.is_empty() => slots.place.ty.bytes(&[]),
-                    Operand::Table(table, at) if at.is_empty() => table.values.len() * table.values[0].scalar().bytes(),
-                    _ => return self.refuse(expr.span, "'sizeof' of this", "name a type"),
+                    Operand::LocalArray(local_array, at) if at.is_empty() => local_array.lvalue.ty.bytes(&[]),
+                    Operand::ConstArray(table, at) if at.is_empty() => {
+                        table.values.len() * table.values[0].scalar().bytes()
+                    }
+                    _ => return self.unsupported(expr.span, "'sizeof' of this expression", "name a type"),
                 };
                 Ok(Operand::Tree(Tree::int(Scalar::U64, bytes as i64)))
             }
         }
     }
 
-    pub(super) fn name(&mut self, name: Symbol, span: Span) -> Done<Operand> {
+    pub(super) fn name(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<Operand> {
         let binding = match self.lookup(name) {
             Some(binding) => Some(binding),
             None => self.global(name, span)?,
@@ -107,26 +110,26 @@ impl<'m> Lower<'m> {
         Ok(match binding {
             Some(Binding::Value(tree)) => Operand::Tree(tree),
             Some(Binding::Local(local, ty)) => {
-                Operand::Place(Place { root: Root::Local(local, ty), path: vec![], ty, constant: false })
+                Operand::Lvalue(Lvalue { root: LvalueRoot::Local(local, ty), path: vec![], ty, constant: false })
             }
-            Some(Binding::Array(slots)) => Operand::Array(slots, vec![]),
-            Some(Binding::Table(table)) => Operand::Table(table, vec![]),
+            Some(Binding::LocalArray(local_array)) => Operand::LocalArray(local_array, vec![]),
+            Some(Binding::ConstArray(table)) => Operand::ConstArray(table, vec![]),
             Some(Binding::Pointer(pointer)) if pointer.single => return self.element(pointer),
             Some(Binding::Pointer(pointer)) => Operand::Pointer(pointer),
-            Some(Binding::Moving(pointer, local)) => {
+            Some(Binding::MovingPointer(pointer, local)) => {
                 let at = self.w.b.read(local);
-                Operand::Pointer(Pointer { offset: Some(Tree::done(at, self.index)), ..pointer })
+                Operand::Pointer(Pointer { offset: Some(Tree::emitted(at, self.index_type)), ..pointer })
             }
-            Some(Binding::Place(place)) => Operand::Place(place),
-            Some(Binding::Address(place)) => Operand::Address(place),
+            Some(Binding::Lvalue(lvalue)) => Operand::Lvalue(lvalue),
+            Some(Binding::Address(lvalue)) => Operand::Address(lvalue),
             Some(Binding::Poison) => return Err(Failed),
-            Some(Binding::Type(_)) => return self.fail(span, "a type where a value is expected", "", ""),
-            None => return self.constant_name(name, span),
+            Some(Binding::Type(_)) => return self.fail(span, "expected a value, found a type", "", ""),
+            None => return self.builtin_constant(name, span),
         })
     }
 
-    /// Names that CUDA and the library give values.
-    pub(super) fn constant_name(&mut self, name: Symbol, span: Span) -> Done<Operand> {
+    /// Constants that CUDA and the C++ library define.
+    pub(super) fn builtin_constant(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<Operand> {
         let float = |value: f64| Ok(Operand::Tree(Tree::constant(Value::from_f64(Scalar::F32, value))));
         let double = |value: f64| Ok(Operand::Tree(Tree::constant(Value::from_f64(Scalar::F64, value))));
         let int = |scalar, value| Ok(Operand::Tree(Tree::int(scalar, value)));
@@ -158,18 +161,18 @@ impl<'m> Lower<'m> {
                 self.fail(span, format!("'{text}' without an axis"), "expected '.x', '.y' or '.z'", "")
             }
             text => {
-                self.told(name, span)?;
-                if self.m.file.functions.iter().any(|function| function.name == name) {
-                    return self.refuse(span, format!("function '{text}' as a value"), "call it by its name");
+                self.check_not_host_only(name, span)?;
+                if self.module.file.functions.iter().any(|function| function.name == name) {
+                    return self.unsupported(span, format!("using function '{text}' as a value"), "call it directly");
                 }
                 let what = format!("'{text}' is not declared");
-                let hint = self.similar(text).map_or_else(String::new, |other| format!("there is '{other}'"));
+                let hint = self.similar(text).map_or_else(String::new, |other| format!("did you mean '{other}'?"));
                 self.fail(span, what, "unknown name", hint)
             }
         }
     }
 
-    /// A name in sight that differs in a letter or two.
+    /// Returns a name in scope that differs in a letter or two.
     pub(super) fn similar(&self, text: &str) -> Option<&'m str> {
         let names = self.scope[self.base..].iter().map(|(name, _)| self.text(*name));
         names
@@ -177,7 +180,7 @@ impl<'m> Lower<'m> {
             .min_by_key(|name| distance(name, text))
     }
 
-    pub(super) fn unary(&mut self, op: Unary, inner: &'m Expr, span: Span) -> Done<Operand> {
+    pub(super) fn unary(&mut self, op: Unary, inner: &'m Expr, span: SourceSpan) -> LowerResult<Operand> {
         match op {
             Unary::Address => {
                 let operand = self.operand(inner)?;
@@ -185,7 +188,7 @@ impl<'m> Lower<'m> {
             }
             Unary::Deref => {
                 let pointer = self.operand(inner)?;
-                return Ok(Operand::Place(self.pointee(pointer, span)?));
+                return Ok(Operand::Lvalue(self.pointee(pointer, span)?));
             }
             _ => {}
         }
@@ -195,78 +198,86 @@ impl<'m> Lower<'m> {
         }
         let tree = self.rvalue(inner)?;
         let Some(scalar) = tree.scalar() else {
-            self.told_refused(None)?;
-            let what = format!("no such operator on '{}'", self.type_name(tree.ty));
-            return self.fail(span, what, "expected a number", "write it by components");
+            self.report_unsupported(None)?;
+            let what = format!("invalid operand of type '{}'", self.type_name(tree.ty));
+            return self.fail(span, what, "expected a number", "apply it to each component");
         };
         Ok(Operand::Tree(match op {
             Unary::Plus => tree.cast(promoted(scalar)),
             Unary::Minus => {
-                let tree = self.widened(tree, promoted(scalar));
+                let tree = self.convert_scalar(tree, promoted(scalar));
                 Tree::op(Op::Neg, vec![tree])
             }
-            _ if scalar.is_float() => return self.fail(span, "'~' is for integers", "a float", ""),
-            _ => Tree::op(Op::Not, vec![self.widened(tree, promoted(scalar))]),
+            _ if scalar.is_float() => return self.fail(span, "'~' needs an integer", "a float", ""),
+            _ => Tree::op(Op::Not, vec![self.convert_scalar(tree, promoted(scalar))]),
         }))
     }
 
-    /// What `&` gives.
-    pub(super) fn address(&mut self, operand: Operand, span: Span) -> Done<Operand> {
+    /// Lowers `&operand`.
+    pub(super) fn address(&mut self, operand: Operand, span: SourceSpan) -> LowerResult<Operand> {
         match operand {
-            Operand::Place(Place {
-                root: Root::Element { view, mut at, range, width, element },
+            Operand::Lvalue(Lvalue {
+                root: LvalueRoot::Element { view, mut at, range, width, element },
                 path,
                 constant,
                 ..
-            }) if matches!(path[..], [] | [Step::Bits(_)]) => {
+            }) if matches!(path[..], [] | [Projection::Reinterpret(_)]) => {
                 let rank = at.len();
-                let last = at.pop().map(|id| Tree::done(id, self.index));
-                let seen = path.first().and_then(|step| if let Step::Bits(to) = step { Some(*to) } else { None });
+                let last = at.pop().map(|id| Tree::emitted(id, self.index_type));
+                let cast_type =
+                    path.first().and_then(|step| if let Projection::Reinterpret(to) = step { Some(*to) } else { None });
                 let constant = constant || self.read_only.iter().any(|(found, _)| *found == view);
-                let pointer = Pointer { constant, ..Pointer::whole(view, element, rank, false, &[]) };
-                Ok(Operand::Pointer(Pointer { prefix: at, offset: last, range, rank, width, seen, ..pointer }))
+                let pointer = Pointer { constant, ..Pointer::to_view(view, element, rank, false, &[]) };
+                Ok(Operand::Pointer(Pointer { prefix: at, offset: last, range, rank, width, cast_type, ..pointer }))
             }
-            Operand::Place(place) => Ok(Operand::Address(place)),
+            Operand::Lvalue(lvalue) => Ok(Operand::Address(lvalue)),
             pointer @ Operand::Pointer(_) => Ok(pointer),
-            _ => self.fail(span, "this has no address", "not a variable or element", ""),
+            _ => self.fail(span, "cannot take the address of this expression", "not a variable or element", ""),
         }
     }
 
-    pub(super) fn binary_expr(&mut self, op: Binary, a: &'m Expr, b: &'m Expr, span: Span) -> Done<Operand> {
+    pub(super) fn binary_expr(
+        &mut self,
+        op: Binary,
+        a: &'m Expr,
+        b: &'m Expr,
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
         match op {
             Binary::Comma => {
                 self.effect(a)?;
                 return self.operand(b);
             }
-            Binary::Both | Binary::Either => return self.both(op, a, b),
+            Binary::LogicalAnd | Binary::LogicalOr => return self.logical(op, a, b),
             _ => {}
         }
         let left = self.operand(a)?;
         if let Operand::Pointer(pointer) = left {
-            return self.pointer_sum(op, pointer, b, span);
+            return self.pointer_arithmetic(op, pointer, b, span);
         }
         if let Operand::Null = left {
             return match (self.operand(b)?, op) {
                 (Operand::Pointer(_), Binary::Eq | Binary::Ne) => Ok(never_null(op)),
-                _ => self.refuse(span, "'nullptr' here", "compare a pointer with it"),
+                _ => self.unsupported(span, "'nullptr' here", "compare a pointer with it"),
             };
         }
-        if let (Operand::Array(..) | Operand::Table(..) | Operand::Address(_), Binary::Add | Binary::Sub) = (&left, op)
+        if let (Operand::LocalArray(..) | Operand::ConstArray(..) | Operand::Address(_), Binary::Add | Binary::Sub) =
+            (&left, op)
         {
-            let what = "a sum of a number and a pointer to a variable or into an array of a thread's own";
-            return self.refuse(span, what, "index the array: 'a[i + j]'");
+            let what = "pointer arithmetic on a local variable or array";
+            return self.unsupported(span, what, "index the array: 'a[i + j]'");
         }
         let left = self.value_of(left, a.span)?;
         let right = self.operand(b)?;
         if let (Operand::Pointer(pointer), Binary::Add) = (&right, op) {
             if pointer.has_rows() {
-                return self.refuse(span, "a sum of an array of several dimensions and a number", "index it");
+                return self.unsupported(span, "pointer arithmetic on a multidimensional array", "index it");
             }
-            let by = self.index(left, a.span)?;
-            return Ok(Operand::Pointer(self.moved(pointer.clone(), by)));
+            let by = self.to_index(left, a.span)?;
+            return Ok(Operand::Pointer(self.offset_by(pointer.clone(), by)));
         }
         let right = self.value_of(right, b.span)?;
-        // `0 - x` is how our printer negates what wraps; `x != 0` how it makes a bool.
+        // The CUDA printer negates wrapping integers as `0 - x` and converts to bool as `x != 0`.
         if let ExprKind::Number { value, .. } = a.kind
             && (op, value) == (Binary::Sub, Value::int(Scalar::I32, 0))
             && matches!(right.scalar(), Some(Scalar::U32 | Scalar::U64))
@@ -282,10 +293,16 @@ impl<'m> Lower<'m> {
         Ok(Operand::Tree(self.binary(op, left, right, span)?))
     }
 
-    pub(super) fn pointer_sum(&mut self, op: Binary, pointer: Pointer, b: &'m Expr, span: Span) -> Done<Operand> {
+    pub(super) fn pointer_arithmetic(
+        &mut self,
+        op: Binary,
+        pointer: Pointer,
+        b: &'m Expr,
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
         let right = self.operand(b)?;
         if pointer.has_rows() && matches!(op, Binary::Add | Binary::Sub) {
-            return self.refuse(span, "a sum of an array of several dimensions and a number", "index it");
+            return self.unsupported(span, "pointer arithmetic on a multidimensional array", "index it");
         }
         let zero = matches!(b.kind, ExprKind::Number { value, .. } if value == Value::int(Scalar::I32, 0));
         if matches!(op, Binary::Eq | Binary::Ne) && (zero || matches!(right, Operand::Null)) {
@@ -293,38 +310,38 @@ impl<'m> Lower<'m> {
         }
         if let Operand::Pointer(other) = right {
             if other.view != pointer.view || other.prefix != pointer.prefix {
-                return self.refuse(span, "an operation on pointers into two arrays", "");
+                return self.unsupported(span, "an operation on pointers into different arrays", "");
             }
-            return Ok(Operand::Tree(self.two_pointers(op, pointer, other, span)?));
+            return Ok(Operand::Tree(self.pointer_pair(op, pointer, other, span)?));
         }
         let by = self.value_of(right, b.span)?;
         if !matches!(op, Binary::Add | Binary::Sub) {
-            let hint = "add an integer to it, or write what it points to: '*p', 'p[i]'";
-            return self.fail(span, "no such operator on a pointer", "a pointer", hint);
+            let hint = "add an integer, or dereference it: '*p', 'p[i]'";
+            return self.fail(span, "invalid operator on a pointer", "a pointer", hint);
         }
-        let by = self.index(by, b.span)?;
+        let by = self.to_index(by, b.span)?;
         match op {
-            Binary::Add => Ok(Operand::Pointer(self.moved(pointer, by))),
+            Binary::Add => Ok(Operand::Pointer(self.offset_by(pointer, by))),
             _ => {
                 let Index { tree, range } = by;
                 let back = Index { tree: Tree::op(Op::Neg, vec![tree]), range: range.negated() };
-                Ok(Operand::Pointer(self.moved(pointer, back)))
+                Ok(Operand::Pointer(self.offset_by(pointer, back)))
             }
         }
     }
 
-    /// A comparison or difference of two pointers into one array.
-    fn two_pointers(&mut self, op: Binary, a: Pointer, b: Pointer, span: Span) -> Done<Tree> {
-        if a.to() != b.to() {
-            let (a, b) = (self.type_name(a.to()), self.type_name(b.to()));
+    /// Lowers a comparison or difference of two pointers into the same array.
+    fn pointer_pair(&mut self, op: Binary, a: Pointer, b: Pointer, span: SourceSpan) -> LowerResult<Tree> {
+        if a.pointee_type() != b.pointee_type() {
+            let (a, b) = (self.type_name(a.pointee_type()), self.type_name(b.pointee_type()));
             return self.fail(
                 span,
-                format!("pointers to '{a}' and to '{b}'"),
-                "expected pointers of one type",
+                format!("pointers to different types, '{a}' and '{b}'"),
+                "expected the same type",
                 "cast one",
             );
         }
-        let zero = || Tree::int(self.index, 0);
+        let zero = || Tree::int(self.index_type, 0);
         let [left, right] = [&a, &b].map(|pointer| pointer.offset.clone().unwrap_or_else(zero));
         match op {
             Binary::Sub => {
@@ -340,17 +357,17 @@ impl<'m> Lower<'m> {
                 self.check_exact(b.range);
                 self.binary(op, left, right, span)
             }
-            _ => self.fail(span, "no such operator on two pointers", "two pointers", "subtract or compare them"),
+            _ => self.fail(span, "invalid operator on two pointers", "two pointers", "subtract or compare them"),
         }
     }
 }
 
-/// A pointer compared with `nullptr`: a launch gives every pointer an array.
+/// A pointer compared with `nullptr`: pointers are never null in a launch.
 fn never_null(op: Binary) -> Operand {
     Operand::Tree(Tree::int(Scalar::Bool, (op == Binary::Ne) as i64))
 }
 
-/// Letters by which two names differ.
+/// Edit distance of two names.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,222 +1,227 @@
-//! Elements by index: behind pointers, of local arrays, of tables of constants.
+//! Indexing: elements behind pointers, of local arrays and of constant arrays.
 
 use std::rc::Rc;
 
 use bornite_ir::{Check, Dim, Extent, Op, ParamId, Range, Scalar, Stmt, View};
 
-use super::place::{Operand, Place, Pointer, Root, Slots, Step, Table};
-use super::{Done, Lower};
+use super::lvalue::{ConstArray, LocalArray, Lvalue, LvalueRoot, Operand, Pointer, Projection};
+use super::{LowerResult, Lowering};
 use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
-use crate::{ParamRef, Span};
+use crate::{ParamRef, SourceSpan};
 
-/// Entries of a table that is read at an index which varies.
+/// Maximum size of a constant array that is read at a non-constant index.
 const MAX_CHOICES: usize = 64;
 
-/// An index, or a number of elements that a pointer is moved by.
+/// An index, or the number of elements that a pointer moves by.
 pub(super) struct Index {
-    /// In the kernel's index type: the value of C++ modulo its width.
+    /// Value in the kernel's index type: the C++ value modulo its width.
     pub tree: Tree,
-    /// Values that C++ computes with, by the operand's own type.
+    /// Range of the C++ value, by the operand's own type.
     pub range: Range,
 }
 
-/// Number of 32-bit integers.
+/// 2³², the number of 32-bit integers.
 const WRAP: i128 = 1 << 32;
 
-impl<'m> Lower<'m> {
-    /// An index in the kernel's index type.
-    pub(super) fn index(&mut self, tree: Tree, span: Span) -> Done<Index> {
+impl<'m> Lowering<'m> {
+    /// Converts a value to the kernel's index type.
+    pub(super) fn to_index(&mut self, tree: Tree, span: SourceSpan) -> LowerResult<Index> {
         let Some(scalar) = tree.scalar().filter(|scalar| !scalar.is_float()) else {
-            let what = format!("an index is an integer, this is '{}'", self.type_name(tree.ty));
+            let what = format!("an array index must be an integer, found '{}'", self.type_name(tree.ty));
             return self.fail(span, what, "expected an integer", "cast it: '(int)x'");
         };
         let range = self.w.range(&tree).unwrap_or(Range::of_type(scalar));
         let tree = match tree.node {
-            // What an `int` was made of in a kernel of 64-bit indices.
+            // The value that an `int` was converted from in a kernel with 64-bit indices.
             Node::Cast(_, inner)
-                if inner.scalar() == Some(self.index)
+                if inner.scalar() == Some(self.index_type)
                     && self.w.range(&inner).is_some_and(|range| range.fits(scalar)) =>
             {
                 *inner
             }
-            _ => tree.cast(self.index),
+            _ => tree.cast(self.index_type),
         };
         Ok(Index { tree, range })
     }
 
-    /// Makes the kernel anew with 64-bit indices, if it has others. In text of our printer indices have their type already.
-    pub(super) fn widen(&mut self) {
-        self.needs_wide |= self.index == Scalar::I32 && !self.request.printed;
+    /// Requests another lowering with 64-bit indices if the kernel has 32-bit ones. Indices of a
+    /// printed text have their final type already.
+    pub(super) fn require_wide_index(&mut self) {
+        self.needs_wide_index |= self.index_type == Scalar::I32 && !self.request.round_trip;
     }
 
-    /// Widens the kernel's indices unless 32 bits find the same indices outside an extent. An index of C++ and the same
-    /// index modulo 2³² differ by a multiple of 2³², so none outside comes to lie inside if all are above `extent - 2³²`
-    /// and below 2³².
+    /// Requires 64-bit indices unless 32-bit ones detect the same out-of-bounds accesses. A C++
+    /// index and its value modulo 2³² differ by a multiple of 2³², so an index outside stays
+    /// outside if all are above `extent - 2³²` and below 2³².
     fn check_index(&mut self, range: Range, extent: i64) {
         if range.low < extent as i128 - WRAP || range.high >= WRAP {
-            self.widen();
+            self.require_wide_index();
         }
     }
 
-    /// Widens the kernel's indices unless 32 bits hold all values of a range.
+    /// Requires 64-bit indices unless 32 bits hold every value of a range.
     pub(super) fn check_exact(&mut self, range: Range) {
         if !range.fits(Scalar::I32) {
-            self.widen();
+            self.require_wide_index();
         }
     }
 
-    /// The length of a dimension of a view; the longest possible, if a call tells it.
+    /// Length of a dimension of a view; the maximum length if it is known only at launch.
     fn extent(&self, view: View, dimension: usize) -> i64 {
         let dim = self.w.b.kernel().view(view).dims.get(dimension);
         dim.and_then(|dim| dim.extent.known()).unwrap_or(i32::MAX as i64)
     }
 
-    /// The place that a pointer and an index give, or a pointer to a row.
-    pub(super) fn indexed(&mut self, base: Operand, index: &'m Expr, span: Span) -> Done<Operand> {
+    /// Lowers indexing: to an element, or to a row of a multidimensional array.
+    pub(super) fn index_into(&mut self, base: Operand, index: &'m Expr, span: SourceSpan) -> LowerResult<Operand> {
         match base {
-            Operand::Pointer(pointer) if pointer.dims.is_some() => self.indexed_by_dims(pointer, index, span),
+            Operand::Pointer(pointer) if pointer.dims.is_some() => self.index_by_dims(pointer, index, span),
             Operand::Pointer(mut pointer) => {
                 if pointer.single {
-                    return self.fail(span, "this is one value, not an array", "no index here", "");
+                    return self.fail(span, "a single value cannot be indexed", "not an array", "");
                 }
                 let at = self.rvalue(index)?;
                 if let ([size, rest @ ..], true) = (&pointer.sizes[..], pointer.prefix.len() + 1 >= pointer.rank) {
                     let name = self.array_name(pointer.view);
-                    let at = self.inside(at, *size, &name, index.span)?;
+                    let at = self.checked_index(at, *size, &name, index.span)?;
                     let row: u64 = rest.iter().product();
                     let rest: Rc<[u64]> = rest.into();
-                    let at = self.times(Index { tree: at, range: Range::up_to(*size as i64 - 1) }, row);
-                    let moved = self.moved(pointer, at);
+                    let at = self.scale_index(Index { tree: at, range: Range::up_to(*size as i64 - 1) }, row);
+                    let offset_by = self.offset_by(pointer, at);
                     let last = rest.is_empty();
-                    let moved = Pointer { sizes: rest, ..moved };
-                    return if last { self.element(moved) } else { Ok(Operand::Pointer(moved)) };
+                    let offset_by = Pointer { sizes: rest, ..offset_by };
+                    return if last { self.element(offset_by) } else { Ok(Operand::Pointer(offset_by)) };
                 }
-                let at = self.index(at, index.span)?;
+                let at = self.to_index(at, index.span)?;
                 if pointer.prefix.len() + 1 < pointer.rank {
                     self.check_index(at.range, self.extent(pointer.view, pointer.prefix.len()));
                     pointer.prefix.push(self.w.emit(&at.tree));
                     return Ok(Operand::Pointer(pointer));
                 }
-                let pointer = self.moved(pointer, at);
+                let pointer = self.offset_by(pointer, at);
                 self.element(pointer)
             }
-            Operand::Array(slots, mut at) => {
+            Operand::LocalArray(local_array, mut at) => {
                 let tree = self.rvalue(index)?;
-                let size = slots.sizes[at.len()];
-                let of = self.text(slots.name);
-                // Of elements in memory, whoever reads the printed text checks it as it checks their indices.
-                let printed = self.request.printed && matches!(slots.place.root, Root::Element { .. });
-                at.push(match printed {
-                    true => self.index(tree, index.span)?.tree,
-                    false => self.inside(tree, size, of, index.span)?,
+                let size = local_array.sizes[at.len()];
+                let of = self.text(local_array.name);
+                // Printed text checks these indices like any other index of an element in memory.
+                let round_trip =
+                    self.request.round_trip && matches!(local_array.lvalue.root, LvalueRoot::Element { .. });
+                at.push(match round_trip {
+                    true => self.to_index(tree, index.span)?.tree,
+                    false => self.checked_index(tree, size, of, index.span)?,
                 });
-                if at.len() < slots.sizes.len() {
-                    return Ok(Operand::Array(slots, at));
+                if at.len() < local_array.sizes.len() {
+                    return Ok(Operand::LocalArray(local_array, at));
                 }
-                let Slots { place, sizes, .. } = slots;
-                let slot = self.flat(&at, &sizes);
-                let step = match self.w.fold(&slot) {
-                    Some(known) => Step::Part(known.as_i64() as u32),
-                    None => Step::Slot(Tree::done(self.w.emit(&slot), self.index), place.ty),
+                let LocalArray { lvalue, sizes, .. } = local_array;
+                let flat_index = self.flatten_index(&at, &sizes);
+                let step = match self.w.fold(&flat_index) {
+                    Some(known) => Projection::Field(known.as_i64() as u32),
+                    None => {
+                        Projection::DynamicIndex(Tree::emitted(self.w.emit(&flat_index), self.index_type), lvalue.ty)
+                    }
                 };
-                let scalar = place.ty.element().unwrap_or(Scalar::I32);
-                let mut path = place.path.clone();
+                let scalar = lvalue.ty.element().unwrap_or(Scalar::I32);
+                let mut path = lvalue.path.clone();
                 path.push(step);
-                Ok(Operand::Place(Place { path, ty: scalar.into(), ..place }))
+                Ok(Operand::Lvalue(Lvalue { path, ty: scalar.into(), ..lvalue }))
             }
-            Operand::Table(table, mut at) => {
+            Operand::ConstArray(table, mut at) => {
                 let tree = self.rvalue(index)?;
                 let size = table.sizes[at.len()];
                 let of = self.text(table.name);
-                at.push(self.inside(tree, size, of, index.span)?);
+                at.push(self.checked_index(tree, size, of, index.span)?);
                 if at.len() < table.sizes.len() {
-                    return Ok(Operand::Table(table, at));
+                    return Ok(Operand::ConstArray(table, at));
                 }
-                let slot = self.flat(&at, &table.sizes);
-                Ok(Operand::Tree(self.looked_up(&table, slot, span)?))
+                let flat_index = self.flatten_index(&at, &table.sizes);
+                Ok(Operand::Tree(self.const_array_element(&table, flat_index, span)?))
             }
-            Operand::Address(place) => {
+            Operand::Address(lvalue) => {
                 let at = self.rvalue(index)?;
                 match self.w.fold(&at) {
-                    Some(at) if at.bits() == 0 => Ok(Operand::Place(place)),
+                    Some(at) if at.bits() == 0 => Ok(Operand::Lvalue(lvalue)),
                     _ => {
-                        let what = "an element beside the variable that a pointer points to";
-                        self.refuse(span, what, "index the array itself")
+                        let what = "indexing a pointer to a single variable";
+                        self.unsupported(span, what, "index the array itself")
                     }
                 }
             }
-            Operand::Place(_) | Operand::Tree(_) | Operand::Void | Operand::Null => {
-                self.fail(span, "only arrays and pointers have elements", "not an array", "")
+            Operand::Lvalue(_) | Operand::Tree(_) | Operand::Void | Operand::Null => {
+                self.fail(span, "only arrays and pointers can be indexed", "not an array", "")
             }
         }
     }
 
-    /// An index of an array of known size: one that is known and outside is a mistake before any run, others are checked in a
-    /// run.
-    fn inside(&mut self, index: Tree, size: u64, of: &str, span: Span) -> Done<Tree> {
-        let Index { tree: index, range } = self.index(index, span)?;
+    /// Checks an index into an array of known size: at compile time if it is constant, otherwise at
+    /// run time.
+    fn checked_index(&mut self, index: Tree, size: u64, of: &str, span: SourceSpan) -> LowerResult<Tree> {
+        let Index { tree: index, range } = self.to_index(index, span)?;
         self.check_index(range, size as i64);
         match range.only() {
             Some(at) if at < 0 || at >= size as i128 => {
-                let what = format!("index {at} is outside an array of {size} elements");
-                self.fail(span, what, "outside", "")
+                let what = format!("index {at} is out of bounds for an array of {size} elements");
+                self.fail(span, what, "out of bounds", "")
             }
             Some(_) => Ok(index),
             None => {
                 let id = self.w.emit(&index);
-                self.push(Stmt::Check(Check::Within { index: id, len: size, of: of.to_owned() }), span);
-                Ok(Tree::done(id, self.index))
+                self.push_stmt(Stmt::Check(Check::Within { index: id, len: size, of: of.to_owned() }), span);
+                Ok(Tree::emitted(id, self.index_type))
             }
         }
     }
 
-    /// Indices of several dimensions as one.
-    fn flat(&self, at: &[Tree], sizes: &[u64]) -> Tree {
+    /// Flattens the indices of several dimensions into one.
+    fn flatten_index(&self, at: &[Tree], sizes: &[u64]) -> Tree {
         let mut sum = at[0].clone();
         for (index, size) in at.iter().zip(sizes).skip(1) {
-            let scaled = Tree::op(Op::Mul, vec![sum, Tree::int(self.index, *size as i64)]);
+            let scaled = Tree::op(Op::Mul, vec![sum, Tree::int(self.index_type, *size as i64)]);
             sum = Tree::op(Op::Add, vec![scaled, index.clone()]);
         }
         sum
     }
 
-    /// An entry of a constant array: where the index is not known, by choices.
-    fn looked_up(&mut self, table: &Table, slot: Tree, span: Span) -> Done<Tree> {
+    /// Lowers an element of a constant array; at a non-constant index, by a chain of selects.
+    fn const_array_element(&mut self, table: &ConstArray, flat_index: Tree, span: SourceSpan) -> LowerResult<Tree> {
         let values = &table.values;
-        if let Some(at) = self.w.fold(&slot) {
+        if let Some(at) = self.w.fold(&flat_index) {
             let value = values.get(at.as_i64() as usize).copied();
             return Ok(Tree::constant(value.unwrap_or(values[0])));
         }
         if values.len() > MAX_CHOICES {
-            let what = format!("a constant array of {} entries at an index that varies", values.len());
-            let hint = "pass it as a pointer, or make it '__constant__' without values; 64 are possible";
-            return self.refuse(span, what, hint);
+            let what = format!("a non-constant index into a constant array of {} elements", values.len());
+            let hint =
+                "pass it as a pointer, or declare it '__constant__' without values; at most 64 elements are supported";
+            return self.unsupported(span, what, hint);
         }
-        let index = Tree::done(self.w.emit(&slot), self.index);
+        let index = Tree::emitted(self.w.emit(&flat_index), self.index_type);
         let mut value = Tree::constant(values[0]);
         for (n, entry) in values.iter().enumerate().skip(1) {
-            let here = Tree::op(Op::Eq, vec![index.clone(), Tree::int(self.index, n as i64)]);
+            let here = Tree::op(Op::Eq, vec![index.clone(), Tree::int(self.index_type, n as i64)]);
             let chosen = Tree::select(here, Tree::constant(*entry), value);
-            value = Tree::done(self.w.emit(&chosen), entry.scalar());
+            value = Tree::emitted(self.w.emit(&chosen), entry.scalar());
         }
         Ok(value)
     }
 
-    /// A number of elements of several each.
-    fn times(&self, by: Index, width: u64) -> Index {
+    /// Scales an index by the number of elements per item.
+    fn scale_index(&self, by: Index, width: u64) -> Index {
         match width {
             1 => by,
             _ => Index {
-                tree: Tree::op(Op::Mul, vec![by.tree, Tree::int(self.index, width as i64)]),
+                tree: Tree::op(Op::Mul, vec![by.tree, Tree::int(self.index_type, width as i64)]),
                 range: by.range.times(width),
             },
         }
     }
 
-    /// The pointer that many elements on.
-    pub(super) fn moved(&mut self, mut pointer: Pointer, by: Index) -> Pointer {
-        let Index { tree, range } = self.times(by, pointer.width as u64);
+    /// Adds an index to a pointer.
+    pub(super) fn offset_by(&mut self, mut pointer: Pointer, by: Index) -> Pointer {
+        let Index { tree, range } = self.scale_index(by, pointer.width as u64);
         pointer.range = pointer.range.plus(range);
         pointer.offset = Some(match pointer.offset.take() {
             Some(offset) => Tree::op(Op::Add, vec![offset, tree]),
@@ -225,35 +230,36 @@ impl<'m> Lower<'m> {
         pointer
     }
 
-    /// What a pointer points to.
-    pub(super) fn element(&mut self, pointer: Pointer) -> Done<Operand> {
-        let Pointer { view, prefix, rank, offset, range, ty, width, seen, constant, .. } = pointer;
+    /// Dereferences a pointer.
+    pub(super) fn element(&mut self, pointer: Pointer) -> LowerResult<Operand> {
+        let Pointer { view, prefix, rank, offset, range, ty, width, cast_type, constant, .. } = pointer;
         let mut at = prefix;
-        let zero = Tree::int(self.index, 0);
-        // A pointer to a row stands for its first element.
+        let zero = Tree::int(self.index_type, 0);
+        // A pointer to a row points to its first element.
         while at.len() + 1 < rank {
             at.push(self.w.emit(&zero));
         }
         self.check_index(range.plus(Range::up_to(width as i64 - 1)), self.extent(view, at.len()));
         at.push(self.w.emit(&offset.unwrap_or(zero)));
-        let path = seen.map(Step::Bits).into_iter().collect();
-        Ok(Operand::Place(Place {
-            root: Root::Element { view, at, range, width, element: ty },
+        let path = cast_type.map(Projection::Reinterpret).into_iter().collect();
+        Ok(Operand::Lvalue(Lvalue {
+            root: LvalueRoot::Element { view, at, range, width, element: ty },
             path,
-            ty: seen.map_or(ty, Into::into),
+            ty: cast_type.map_or(ty, Into::into),
             constant,
         }))
     }
 
-    /// The name of the array in memory that a view is.
+    /// Name of the array behind a view.
     fn array_name(&self, view: View) -> String {
-        let of = |given: &ParamRef| matches!(given, ParamRef::View(n) if View::Param(ParamId(*n)) == view);
-        let name = self.params.iter().find(|(_, given)| of(given)).map(|(name, _)| name.as_str());
-        name.or(self.shared_text(view)).unwrap_or_default().to_owned()
+        let of = |param: &ParamRef| matches!(param, ParamRef::View(n) if View::Param(ParamId(*n)) == view);
+        let name = self.params.iter().find(|(_, param)| of(param)).map(|(name, _)| name.as_str());
+        name.or(self.shared_array_name(view)).unwrap_or_default().to_owned()
     }
 
-    /// An index of a view with gaps or several dimensions, written as our printer writes it: `i * 12 + j * n + k`.
-    fn indexed_by_dims(&mut self, pointer: Pointer, index: &'m Expr, span: Span) -> Done<Operand> {
+    /// Lowers an index into a strided or multidimensional view in the CUDA printer's form: `i * 12
+    /// + j * n + k`.
+    fn index_by_dims(&mut self, pointer: Pointer, index: &'m Expr, span: SourceSpan) -> LowerResult<Operand> {
         let dims = pointer.dims.clone().unwrap_or_default();
         let steps: Vec<&Dim> = dims.iter().filter(|dim| dim.stride != Extent::Const(0)).collect();
         let mut terms = vec![];
@@ -267,7 +273,7 @@ impl<'m> Lower<'m> {
         terms.push(rest);
         terms.reverse();
         if terms.len() != steps.len() && !steps.is_empty() {
-            return self.fail(index.span, "this index is not written by the dimensions of its array", "", "");
+            return self.fail(index.span, "this index does not match the dimensions of its array", "", "");
         }
         let mut terms = terms.into_iter();
         let mut at = vec![];
@@ -277,7 +283,7 @@ impl<'m> Lower<'m> {
                 _ => terms.next(),
             };
             let tree = match term {
-                None => Tree::int(self.index, 0),
+                None => Tree::int(self.index_type, 0),
                 Some(term) => {
                     let inner = match (&term.kind, dim.stride) {
                         (_, Extent::Const(1)) => term,
@@ -285,20 +291,26 @@ impl<'m> Lower<'m> {
                         _ => {
                             return self.fail(
                                 term.span,
-                                "this index is not written by the dimensions of its array",
+                                "this index does not match the dimensions of its array",
                                 "",
                                 "",
                             );
                         }
                     };
                     let tree = self.rvalue(inner)?;
-                    self.index(tree, span)?.tree
+                    self.to_index(tree, span)?.tree
                 }
             };
             at.push(self.w.emit(&tree));
         }
         let ty = pointer.ty;
-        let root = Root::Element { view: pointer.view, at, range: Range::of_type(self.index), width: 1, element: ty };
-        Ok(Operand::Place(Place { root, path: vec![], ty, constant: pointer.constant }))
+        let root = LvalueRoot::Element {
+            view: pointer.view,
+            at,
+            range: Range::of_type(self.index_type),
+            width: 1,
+            element: ty,
+        };
+        Ok(Operand::Lvalue(Lvalue { root, path: vec![], ty, constant: pointer.constant }))
     }
 }

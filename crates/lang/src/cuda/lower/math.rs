@@ -1,13 +1,14 @@
-//! Functions of CUDA that are a few operations each: integers by bits and halves, floats by way of doubles.
+//! CUDA functions that take several ops each: integer functions by bits and halves, float functions
+//! in double.
 
 use bornite_ir::{Op, Scalar, Value};
 
-use super::{Done, Lower};
-use crate::Span;
+use super::{LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::lower::Tree;
 
-/// How many numbers each takes.
-pub const ARITIES: &[(&str, usize)] = &[
+/// Functions lowered to several ops, with their argument counts.
+pub const COMPOSITE_FUNCTIONS: &[(&str, usize)] = &[
     ("__brev", 1),
     ("__brevll", 1),
     ("__umulhi", 2),
@@ -48,19 +49,20 @@ fn float(scalar: Scalar, value: f64) -> Tree {
     Tree::constant(Value::from_f64(scalar, value))
 }
 
-impl<'m> Lower<'m> {
-    /// One of [`ARITIES`], with as many numbers.
-    pub(super) fn few_rows(&mut self, name: &str, trees: Vec<Tree>, span: Span) -> Done<Tree> {
+impl<'m> Lowering<'m> {
+    /// Lowers one of [`COMPOSITE_FUNCTIONS`].
+    pub(super) fn composite_function(&mut self, name: &str, trees: Vec<Tree>, span: SourceSpan) -> LowerResult<Tree> {
         let all = |lower: &mut Self, scalar: Scalar| -> Vec<Tree> {
-            let widened: Vec<Tree> = trees.iter().map(|tree| lower.widened(tree.clone(), scalar)).collect();
-            widened.into_iter().map(|tree| lower.settle(tree)).collect()
+            let convert_scalar: Vec<Tree> =
+                trees.iter().map(|tree| lower.convert_scalar(tree.clone(), scalar)).collect();
+            convert_scalar.into_iter().map(|tree| lower.materialize(tree)).collect()
         };
         let word = |value: u32| Tree::int(Scalar::U32, value as i64);
         Ok(match name {
             "__brev" | "__brevll" => {
                 let scalar = if name == "__brev" { Scalar::U32 } else { Scalar::U64 };
                 let x = all(self, scalar).remove(0);
-                self.reversed(x, scalar)
+                self.reverse_bits(x, scalar)
             }
             "__umulhi" | "__mulhi" => {
                 let (narrow, wide) =
@@ -70,13 +72,13 @@ impl<'m> Lower<'m> {
             }
             "__umul64hi" => {
                 let [a, b] = [0, 1].map(|n| all(self, Scalar::U64)[n].clone());
-                self.high_product(a, b)
+                self.mul_high(a, b)
             }
             "__mul64hi" => {
                 let signed = all(self, Scalar::I64);
                 let [a, b] = [0, 1].map(|n| signed[n].clone());
-                let high = self.high_product(a.clone().cast(Scalar::U64), b.clone().cast(Scalar::U64));
-                // What a negative factor counts too much as an unsigned one.
+                let high = self.mul_high(a.clone().cast(Scalar::U64), b.clone().cast(Scalar::U64));
+                // Corrects the unsigned product for negative factors.
                 let zero = || Tree::int(Scalar::I64, 0);
                 let over = |x: &Tree, y: &Tree| Tree::select(op(Op::Lt, [x.clone(), zero()]), y.clone(), zero());
                 op(Op::Sub, [op(Op::Sub, [high.cast(Scalar::I64), over(&a, &b)]), over(&b, &a)])
@@ -93,7 +95,7 @@ impl<'m> Lower<'m> {
             "__sad" | "__usad" => {
                 let scalar = if name == "__sad" { Scalar::I32 } else { Scalar::U32 };
                 let (x, y) = (all(self, scalar)[0].clone(), all(self, scalar)[1].clone());
-                let z = self.widened(trees[2].clone(), Scalar::U32);
+                let z = self.convert_scalar(trees[2].clone(), Scalar::U32);
                 let more = op(Op::Sub, [op(Op::Max, [x.clone(), y.clone()]), op(Op::Min, [x, y])]);
                 op(Op::Add, [more.cast(Scalar::U32), z])
             }
@@ -101,23 +103,23 @@ impl<'m> Lower<'m> {
                 let wide: Vec<Tree> = all(self, Scalar::U32).into_iter().map(|tree| tree.cast(Scalar::U64)).collect();
                 let whole = op(Op::Or, [op(Op::Shl, [wide[1].clone(), Tree::int(Scalar::U64, 32)]), wide[0].clone()]);
                 let by = op(Op::And, [wide[2].clone(), Tree::int(Scalar::U64, 31)]);
-                let by = self.settle(by);
-                let moved = match name {
+                let by = self.materialize(by);
+                let offset_by = match name {
                     "__funnelshift_l" => op(Op::Shr, [op(Op::Shl, [whole, by]), Tree::int(Scalar::U64, 32)]),
                     _ => op(Op::Shr, [whole, by]),
                 };
-                moved.cast(Scalar::U32)
+                offset_by.cast(Scalar::U32)
             }
             "__byte_perm" => {
                 let words = all(self, Scalar::U32);
-                self.chosen_bytes(words)
+                self.byte_perm(words)
             }
             "lroundf" | "lround" | "llroundf" | "llround" | "lrintf" | "lrint" | "llrintf" | "llrint" => {
                 let single = name.ends_with('f') || trees[0].scalar() == Some(Scalar::F32);
                 let x = all(self, if single { Scalar::F32 } else { Scalar::F64 });
                 op(if name.contains("round") { Op::Round } else { Op::Rint }, x).cast(Scalar::I64)
             }
-            "ldexpf" | "scalbnf" => self.scaled(&trees),
+            "ldexpf" | "scalbnf" => self.scale_by_power_of_two(&trees),
             "fdimf" | "fdim" => {
                 let single = name == "fdimf" || trees.iter().all(|tree| tree.scalar() == Some(Scalar::F32));
                 let scalar = if single { Scalar::F32 } else { Scalar::F64 };
@@ -130,27 +132,27 @@ impl<'m> Lower<'m> {
             }
             "sinpif" | "cospif" => {
                 let x = all(self, Scalar::F32).remove(0);
-                self.of_turns(x, name == "cospif")
+                self.sin_cos_pi(x, name == "cospif")
             }
             "norm3df" | "norm4df" => {
                 let squares = all(self, Scalar::F64).into_iter().map(|x| op(Op::Mul, [x.clone(), x]));
                 let sum = squares.reduce(|a, b| op(Op::Add, [a, b])).unwrap_or(float(Scalar::F64, 0.0));
                 op(Op::Sqrt, [sum]).cast(Scalar::F32)
             }
-            _ => return self.refuse(span, format!("'{name}'"), "write it with operators"),
+            _ => return self.unsupported(span, format!("'{name}'"), "write it with operators"),
         })
     }
 
-    /// The bits of a word from the last to the first.
-    fn reversed(&mut self, mut x: Tree, scalar: Scalar) -> Tree {
+    /// Reverses the bits of a word.
+    fn reverse_bits(&mut self, mut x: Tree, scalar: Scalar) -> Tree {
         let bits = scalar.bytes() as u32 * 8;
         let all = u64::MAX >> (64 - bits);
         let mut half = bits / 2;
         while half > 0 {
-            // Every other group of so many bits.
+            // Selects every other group of `half` bits.
             let mask = all / ((1u64 << half) + 1);
             let number = |value: u64| Tree::constant(Value::from_bits(scalar, value));
-            x = self.settle(x);
+            x = self.materialize(x);
             let down = op(Op::And, [op(Op::Shr, [x.clone(), number(half as u64)]), number(mask)]);
             let up = op(Op::Shl, [op(Op::And, [x, number(mask)]), number(half as u64)]);
             x = op(Op::Or, [down, up]);
@@ -159,30 +161,30 @@ impl<'m> Lower<'m> {
         x
     }
 
-    /// The upper 64 bits of a product of two words, by products of their halves.
-    fn high_product(&mut self, a: Tree, b: Tree) -> Tree {
+    /// Upper 64 bits of a 128-bit product, from products of the halves.
+    fn mul_high(&mut self, a: Tree, b: Tree) -> Tree {
         let int = |value: i64| Tree::int(Scalar::U64, value);
-        let mut low = |x: &Tree| self.settle(op(Op::And, [x.clone(), int(0xffff_ffff)]));
+        let mut low = |x: &Tree| self.materialize(op(Op::And, [x.clone(), int(0xffff_ffff)]));
         let (a_low, b_low) = (low(&a), low(&b));
-        let mut high = |x: Tree| self.settle(op(Op::Shr, [x, int(32)]));
+        let mut high = |x: Tree| self.materialize(op(Op::Shr, [x, int(32)]));
         let (a_high, b_high) = (high(a), high(b));
         let carry = op(Op::Shr, [op(Op::Mul, [a_low.clone(), b_low.clone()]), int(32)]);
-        let middle = self.settle(op(Op::Add, [op(Op::Mul, [a_high.clone(), b_low]), carry]));
+        let middle = self.materialize(op(Op::Add, [op(Op::Mul, [a_high.clone(), b_low]), carry]));
         let rest = op(Op::And, [middle.clone(), int(0xffff_ffff)]);
         let other = op(Op::Add, [op(Op::Mul, [a_low, b_high.clone()]), rest]);
         let upper = op(Op::Add, [op(Op::Mul, [a_high, b_high]), op(Op::Shr, [middle, int(32)])]);
         op(Op::Add, [upper, op(Op::Shr, [other, int(32)])])
     }
 
-    /// Four of the eight bytes of two words, by the numbers in a third.
-    fn chosen_bytes(&mut self, trees: Vec<Tree>) -> Tree {
+    /// `__byte_perm`: selects four of the eight bytes of two words.
+    fn byte_perm(&mut self, trees: Vec<Tree>) -> Tree {
         let int = |value: i64| Tree::int(Scalar::U64, value);
         let wide: Vec<Tree> = trees.into_iter().map(|tree| tree.cast(Scalar::U64)).collect();
-        let bytes = self.settle(op(Op::Or, [op(Op::Shl, [wide[1].clone(), int(32)]), wide[0].clone()]));
+        let bytes = self.materialize(op(Op::Or, [op(Op::Shl, [wide[1].clone(), int(32)]), wide[0].clone()]));
         let mut all: Option<Tree> = None;
         for n in 0..4 {
             let which = op(Op::And, [op(Op::Shr, [wide[2].clone(), int(n * 4)]), int(7)]);
-            let from = self.settle(op(Op::Mul, [which, int(8)]));
+            let from = self.materialize(op(Op::Mul, [which, int(8)]));
             let byte = op(Op::And, [op(Op::Shr, [bytes.clone(), from]), int(255)]);
             let placed = op(Op::Shl, [byte, int(n * 8)]);
             all = Some(all.map_or(placed.clone(), |all| op(Op::Or, [all, placed])));
@@ -190,41 +192,42 @@ impl<'m> Lower<'m> {
         all.unwrap_or(int(0)).cast(Scalar::U32)
     }
 
-    /// A float times a power of two, rounded once: the product is exact in double.
-    fn scaled(&mut self, trees: &[Tree]) -> Tree {
-        let x = self.widened(trees[0].clone(), Scalar::F64);
-        let n = self.widened(trees[1].clone(), Scalar::I32);
-        // Beyond these the result is 0 or infinite anyway.
+    /// `ldexp`: multiplies a float by a power of two with one rounding, since the product is exact
+    /// in double.
+    fn scale_by_power_of_two(&mut self, trees: &[Tree]) -> Tree {
+        let x = self.convert_scalar(trees[0].clone(), Scalar::F64);
+        let n = self.convert_scalar(trees[1].clone(), Scalar::I32);
+        // Beyond these limits the result is 0 or infinite anyway.
         let int = |value: i64| Tree::int(Scalar::I32, value);
         let n = op(Op::Max, [op(Op::Min, [n, int(300)]), int(-300)]);
         let bits = op(Op::Shl, [op(Op::Add, [n, int(1023)]).cast(Scalar::I64), Tree::int(Scalar::I64, 52)]);
         op(Op::Mul, [x, bits.bitcast(Scalar::F64)]).cast(Scalar::F32)
     }
 
-    /// The float beside the first, on the way to the second.
+    /// `nextafter`: the adjacent float in the direction of the second argument.
     fn next_after(&mut self, xy: Vec<Tree>) -> Tree {
         let (x, y) = (xy[0].clone(), xy[1].clone());
         let zero = || float(Scalar::F32, 0.0);
         let int = |value: i64| Tree::int(Scalar::I32, value);
-        // Away from 0 the bits count up, towards it down.
+        // Away from 0 the bits count up, towards 0 down.
         let up = op(Op::Lt, [x.clone(), y.clone()]);
         let away = op(Op::Eq, [up, op(Op::Gt, [x.clone(), zero()])]);
         let step = Tree::select(away, int(1), int(-1));
         let beside = op(Op::Add, [x.clone().bitcast(Scalar::I32), step]).bitcast(Scalar::F32);
-        let least = op(Op::Copysign, [Tree::constant(Value::from_bits(Scalar::F32, 1)), y.clone()]);
-        let from = Tree::select(op(Op::Eq, [x.clone(), zero()]), least, beside);
+        let smallest = op(Op::Copysign, [Tree::constant(Value::from_bits(Scalar::F32, 1)), y.clone()]);
+        let from = Tree::select(op(Op::Eq, [x.clone(), zero()]), smallest, beside);
         let from = Tree::select(op(Op::Eq, [x.clone(), y.clone()]), y.clone(), from);
         let numbers = op(Op::And, [op(Op::Eq, [x.clone(), x.clone()]), op(Op::Eq, [y.clone(), y.clone()])]);
         Tree::select(numbers, from, op(Op::Add, [x, y]))
     }
 
-    /// The sine or cosine of a number of half turns: what is left of them is exact, so whole ones give 0 or 1.
-    pub(super) fn of_turns(&mut self, x: Tree, cosine: bool) -> Tree {
+    /// `sinpi` and `cospi`. The argument reduction is exact, so integers give exactly 0 or ±1.
+    pub(super) fn sin_cos_pi(&mut self, x: Tree, cosine: bool) -> Tree {
         let number = |value: f64| float(Scalar::F64, value);
-        let x = self.settle(x.cast(Scalar::F64));
+        let x = self.materialize(x.cast(Scalar::F64));
         let turns = op(Op::Rint, [op(Op::Mul, [x.clone(), number(0.5)])]);
-        let rest = self.settle(op(Op::Sub, [x, op(Op::Mul, [turns, number(2.0)])]));
-        let size = self.settle(op(Op::Abs, [rest.clone()]));
+        let rest = self.materialize(op(Op::Sub, [x, op(Op::Mul, [turns, number(2.0)])]));
+        let size = self.materialize(op(Op::Abs, [rest.clone()]));
         let angle = match cosine {
             true => op(Op::Sub, [number(0.5), size]),
             false => {

@@ -1,35 +1,35 @@
-//! Members: fields, components, places in the grid; and what pointers point to.
+//! Members: fields, vector components, `threadIdx.x` and similar; and dereferencing.
 
 use bornite_ir::{Axis, Builtin, Scalar, Type};
 
-use super::place::{Operand, Place, Root, Slots, Step};
-use super::{Done, Failed, Lower};
-use crate::Span;
+use super::lvalue::{LocalArray, Lvalue, LvalueRoot, Operand, Projection};
+use super::{Failed, LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Declarator, Expr, ExprKind};
 use crate::cuda::lex::Symbol;
 use crate::lower::{Node, Tree};
 
-impl<'m> Lower<'m> {
-    /// What a pointer points to.
-    pub(super) fn pointee(&mut self, pointer: Operand, span: Span) -> Done<Place> {
+impl<'m> Lowering<'m> {
+    /// Dereferences a pointer operand.
+    pub(super) fn pointee(&mut self, pointer: Operand, span: SourceSpan) -> LowerResult<Lvalue> {
         match pointer {
             Operand::Pointer(pointer) => match self.element(pointer)? {
-                Operand::Place(place) => Ok(place),
+                Operand::Lvalue(lvalue) => Ok(lvalue),
                 _ => Err(Failed),
             },
-            Operand::Address(place) => Ok(place),
-            // An array is a pointer to its first entry.
-            Operand::Array(Slots { place, sizes, .. }, at) if at.is_empty() && sizes.len() == 1 => {
-                let scalar = place.ty.element().unwrap_or(Scalar::I32);
-                let mut path = place.path.clone();
-                path.push(Step::Part(0));
-                Ok(Place { path, ty: scalar.into(), ..place })
+            Operand::Address(lvalue) => Ok(lvalue),
+            // An array decays to a pointer to its first element.
+            Operand::LocalArray(LocalArray { lvalue, sizes, .. }, at) if at.is_empty() && sizes.len() == 1 => {
+                let scalar = lvalue.ty.element().unwrap_or(Scalar::I32);
+                let mut path = lvalue.path.clone();
+                path.push(Projection::Field(0));
+                Ok(Lvalue { path, ty: scalar.into(), ..lvalue })
             }
-            _ => self.fail(span, "this is not a pointer", "expected a pointer", ""),
+            _ => self.fail(span, "only a pointer can be dereferenced", "expected a pointer", ""),
         }
     }
 
-    pub(super) fn member(&mut self, whole: &'m Expr, member: Symbol, span: Span) -> Done<Operand> {
+    pub(super) fn member(&mut self, whole: &'m Expr, member: Symbol, span: SourceSpan) -> LowerResult<Operand> {
         if let ExprKind::Name(name) = whole.kind
             && self.lookup(name).is_none()
             && let text @ ("threadIdx" | "blockIdx" | "blockDim" | "gridDim") = self.text(name)
@@ -38,7 +38,14 @@ impl<'m> Lower<'m> {
                 "x" => Axis::X,
                 "y" => Axis::Y,
                 "z" => Axis::Z,
-                _ => return self.fail(span, format!("'{text}' has x, y and z"), "no such axis", ""),
+                _ => {
+                    return self.fail(
+                        span,
+                        format!("'{text}' has no member '{}'", self.text(member)),
+                        "expected '.x', '.y' or '.z'",
+                        "",
+                    );
+                }
             };
             let builtin = match text {
                 "threadIdx" => Builtin::Thread(axis),
@@ -46,47 +53,49 @@ impl<'m> Lower<'m> {
                 "blockDim" => Builtin::BlockSize(axis),
                 _ => Builtin::GridSize(axis),
             };
-            if self.code != super::Code::Kernel {
-                return self.refuse(span, format!("'{text}' in this function"), "");
+            if self.code != super::CodeKind::Kernel {
+                return self.unsupported(span, format!("'{text}' in this function"), "");
             }
-            let place = Tree::of(Node::Builtin(builtin), self.index);
-            // The size of a launch is known.
+            let value = Tree::of(Node::Builtin(builtin), self.index_type);
+            // Sizes of the launch are constants.
             let size = match builtin {
                 Builtin::BlockSize(axis) => Some(self.request.block[axis as usize]),
                 Builtin::GridSize(axis) => Some(self.request.grid[axis as usize]),
                 _ => None,
             };
-            let known = size.filter(|_| !self.request.printed).map(|n| Tree::int(self.index, n as i64));
+            let known = size.filter(|_| !self.request.round_trip).map(|n| Tree::int(self.index_type, n as i64));
             return Ok(Operand::Tree(match known {
                 Some(size) => self.convert(size, Scalar::U32.into(), span)?,
-                None => place.cast(Scalar::U32),
+                None => value.cast(Scalar::U32),
             }));
         }
         match self.operand(whole)? {
-            Operand::Place(place) => self.part_of(place, member, span),
-            Operand::Tree(tree) => self.part_of(
-                Place { ty: tree.ty, root: Root::Value(tree), path: vec![], constant: false },
+            Operand::Lvalue(lvalue) => self.member_of(lvalue, member, span),
+            Operand::Tree(tree) => self.member_of(
+                Lvalue { ty: tree.ty, root: LvalueRoot::Value(tree), path: vec![], constant: false },
                 member,
                 span,
             ),
             Operand::Pointer(_) | Operand::Address(_) => {
-                self.fail(span, "a pointer has no members", "a pointer", "write '->'")
+                self.fail(span, "a pointer has no members", "a pointer", "use '->'")
             }
-            _ => self.fail(span, "this has no members", "", ""),
+            _ => self.fail(span, "this expression has no members", "", ""),
         }
     }
 
-    /// A field or component of a place.
-    pub(super) fn part_of(&mut self, place: Place, member: Symbol, span: Span) -> Done<Operand> {
+    /// Selects a field or component of an lvalue.
+    pub(super) fn member_of(&mut self, lvalue: Lvalue, member: Symbol, span: SourceSpan) -> LowerResult<Operand> {
         let text = self.text(member);
-        // What our printer calls the numbers of large vectors and of matrices.
-        match (place.ty, text) {
-            (Type::Vector(_, n), "v") if n > 4 => return Ok(Operand::Array(slots(place, member), vec![])),
-            (Type::Matrix(..), "m") => return Ok(Operand::Array(slots(place, member), vec![])),
+        // The CUDA printer's names for the components of large vectors and of matrices.
+        match (lvalue.ty, text) {
+            (Type::Vector(_, n), "v") if n > 4 => {
+                return Ok(Operand::LocalArray(as_local_array(lvalue, member), vec![]));
+            }
+            (Type::Matrix(..), "m") => return Ok(Operand::LocalArray(as_local_array(lvalue, member), vec![])),
             _ => {}
         }
-        let found = match place.ty {
-            Type::Struct(_) => self.field(place.ty, member),
+        let found = match lvalue.ty {
+            Type::Struct(_) => self.field(lvalue.ty, member),
             Type::Vector(scalar, n) if n <= 4 => {
                 let at = ["x", "y", "z", "w"].iter().position(|name| *name == text);
                 at.filter(|at| *at < n as usize).map(|at| (at as u32, scalar.into()))
@@ -94,46 +103,46 @@ impl<'m> Lower<'m> {
             _ => None,
         };
         let Some((at, ty)) = found else {
-            let what = format!("'{}' has no member '{text}'", self.type_name(place.ty));
+            let what = format!("'{}' has no member '{text}'", self.type_name(lvalue.ty));
             return self.fail(span, what, "no such member", "");
         };
-        let (array, constant) = match self.declared_field(place.ty, member) {
+        let (array, constant) = match self.declared_field(lvalue.ty, member) {
             Some(field) => (!field.sizes.is_empty(), self.is_const(&field.ty)),
             None => (false, false),
         };
-        let mut path = place.path;
-        path.push(Step::Part(at));
-        let place = Place { root: place.root, path, ty, constant: constant || place.constant };
-        Ok(if array { Operand::Array(slots(place, member), vec![]) } else { Operand::Place(place) })
+        let mut path = lvalue.path;
+        path.push(Projection::Field(at));
+        let lvalue = Lvalue { root: lvalue.root, path, ty, constant: constant || lvalue.constant };
+        Ok(if array { Operand::LocalArray(as_local_array(lvalue, member), vec![]) } else { Operand::Lvalue(lvalue) })
     }
 
-    /// A field as the source declares it.
+    /// Declaration of a struct field.
     fn declared_field(&self, ty: Type, member: Symbol) -> Option<&'m Declarator> {
         self.declared_fields(ty).iter().find(|field| field.name == member)
     }
 
-    /// A const member of a struct, or of a struct in it.
+    /// Returns a const member of a struct or of a nested struct.
     pub(super) fn const_member(&self, ty: Type) -> Option<&'m Declarator> {
         let fields = self.declared_fields(ty).iter().enumerate();
         let mut found = fields.map(|(n, field)| match self.is_const(&field.ty) {
             true => Some(field),
-            false => self.const_member(self.part_type(ty, n as u32)),
+            false => self.const_member(self.field_type(ty, n as u32)),
         });
         found.find_map(|field| field)
     }
 
-    /// The fields of a struct as the source declares them.
+    /// Declarations of a struct's fields.
     pub(super) fn declared_fields(&self, ty: Type) -> &'m [Declarator] {
         let item = self.structs.iter().find(|(_, _, found)| *found == ty).map(|(item, ..)| *item);
-        item.map_or(&[][..], |item| &self.m.file.structs[item].fields)
+        item.map_or(&[][..], |item| &self.module.file.structs[item].fields)
     }
 }
 
-/// A vector or matrix as the array that it is declared as.
-fn slots(place: Place, name: Symbol) -> Slots {
-    let sizes = match place.ty {
+/// Converts a vector or matrix lvalue to the local array that it is declared as.
+fn as_local_array(lvalue: Lvalue, name: Symbol) -> LocalArray {
+    let sizes = match lvalue.ty {
         Type::Matrix(_, rows, columns) => vec![rows as u64, columns as u64],
         other => vec![other.count(&[]) as u64],
     };
-    Slots { place, name, sizes: sizes.into() }
+    LocalArray { lvalue, name, sizes: sizes.into() }
 }

@@ -1,293 +1,302 @@
-//! Meaning: one kernel of a file, for one launch, as kernel IR.
+//! Lowers one kernel of a file, for one launch, to kernel IR.
 //!
-//! Names are resolved, types and templates worked out, and statements written in one walk over the syntax. Functions of
-//! values become functions of the IR; those that touch memory or other threads are written out where they are called.
+//! One walk over the syntax resolves names, types and templates and emits statements. Pure
+//! functions become IR functions; functions that access memory or synchronize threads are inlined.
 //!
 //! | to see | look in |
 //! |---|---|
-//! | what a name stands for | [`Binding`], `names.rs` |
-//! | pointers, elements, fields, local arrays | `place.rs`, `index.rs`, `fill.rs` |
-//! | operators and conversions | `expr.rs`, `convert.rs`, `choose.rs`, `assign.rs`, `make.rs`, `member.rs` |
-//! | functions of CUDA and of our printer | `rows.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `atomic.rs`, `printed.rs` |
-//! | functions of the file, templates | `call.rs`, `overload.rs`, `write_out.rs`, `template.rs` |
-//! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs` |
-//! | how structs lie in memory | `layout.rs` |
-//! | what is looked up in syntax before it is lowered | `scan.rs` |
+//! | names | [`Binding`], `names.rs` |
+//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs` |
+//! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
+//! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `atomic.rs` |
+//! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
+//! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
+//! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs` |
+//! | memory layout of structs | `layout.rs` |
+//! | queries on syntax | `scan.rs` |
 
+mod array_init;
 mod assign;
 mod atomic;
 mod builtin;
 mod call;
-mod choose;
+mod cas_loop;
+mod component;
+mod conditional;
+mod construct;
 mod control;
 mod convert;
+mod cuda_functions;
 mod declare;
 mod expr;
-mod fill;
-mod frame;
-mod guess;
 mod index;
+mod inline;
 mod layout;
-mod make;
+mod lvalue;
 mod math;
 mod member;
 mod names;
 mod overload;
-mod parts;
-mod place;
-mod printed;
-mod rows;
+mod parallel_for;
+mod printer_functions;
 mod scan;
 mod shared;
 mod stmt;
 mod template;
 mod warp;
-mod write_out;
 
 use std::rc::Rc;
 
 use bornite_ir::{Builder, ExprId, FunctionId, LocalId, Scalar, Stmt, Type, Value, View};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
-use super::Module;
+use super::CudaModule;
 use super::ast::{Expr, Function};
 use super::lex::Symbol;
 use super::types::CType;
 use crate::diagnostic::Diagnostic;
 use crate::lower::{Tree, Writer};
-use crate::{Lowered, ParamRef, Request, Span};
-use place::{Place, Pointer, Slots, Table};
-pub(super) use scan::value_functions;
+use crate::{LaunchRequest, Lowered, ParamRef, SourceSpan};
+use lvalue::{ConstArray, LocalArray, Lvalue, Pointer};
+pub(super) use scan::pure_functions;
 
-/// What is wrong is in the lowering already.
+/// Marker of a failed lowering; its error is in [`Lowering::errors`].
 pub struct Failed;
 
-pub type Done<T = ()> = Result<T, Failed>;
+pub type LowerResult<T = ()> = Result<T, Failed>;
 
-/// Mistakes after which the rest of a kernel is not looked at.
+/// Errors after which the rest of a kernel is skipped.
 const MAX_ERRORS: usize = 20;
 
-/// An argument that a template was given.
+/// A template argument after evaluation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bound {
+pub enum BoundArg {
     Type(CType),
     Value(Value),
 }
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Clone)]
 enum Binding {
-    /// A value that does not change.
+    /// A value that is never reassigned.
     Value(Tree),
-    /// A variable.
+    /// A mutable variable.
     Local(LocalId, Type),
-    /// An array of a thread's own.
-    Array(Slots),
-    /// Constants in an array.
-    Table(Rc<Table>),
-    /// A pointer that does not change, or an array in memory.
+    /// A local array.
+    LocalArray(LocalArray),
+    /// A constant array.
+    ConstArray(Rc<ConstArray>),
+    /// A pointer that is never reassigned, or an array in memory.
     Pointer(Pointer),
-    /// A pointer whose place changes.
-    Moving(Pointer, LocalId),
-    /// Another name of a place.
-    Place(Place),
-    /// A pointer to one variable.
-    Address(Place),
+    /// A pointer that is reassigned; its offset is a local.
+    MovingPointer(Pointer, LocalId),
+    /// A reference to an lvalue.
+    Lvalue(Lvalue),
+    /// A pointer to a single variable.
+    Address(Lvalue),
     Type(CType),
-    /// Something that could not be declared; it was reported there.
+    /// A failed declaration, already reported.
     Poison,
 }
 
-/// What a `break`, `continue` or `return` may have to leave.
-struct Context<'m> {
-    kind: Leave,
-    /// What a `continue` does before the next turn.
+/// An enclosing construct that `break`, `continue` or `return` may leave.
+struct ControlScope<'m> {
+    kind: ScopeKind,
+    /// Step expression, which `continue` evaluates before the next iteration.
     step: Option<&'m Expr>,
-    /// What a `continue` of `do … while` asks.
+    /// Condition of `do … while`, which `continue` evaluates.
     check: Option<&'m Expr>,
-    /// Set where a `continue` of a loop around left this switch.
+    /// Flag set where a `continue` of an enclosing loop left this switch.
     continued: Option<LocalId>,
-    /// Whether a `return` of the function being written out left it.
+    /// True if a `return` of the inlined function leaves it.
     returned: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leave {
+enum ScopeKind {
     Loop,
     Switch,
-    /// A function that is written out: a loop that runs once.
-    Call,
+    /// An inlined function: a loop that runs once.
+    InlinedCall,
 }
 
-/// A function that is being written out.
+/// A function being inlined.
 struct Inline {
     function: usize,
-    bound: Vec<Bound>,
+    bound: Vec<BoundArg>,
     result: Option<(LocalId, Type)>,
-    /// Contexts around it.
-    contexts: usize,
-    /// Set where a `return` leaves loops within it.
+    /// Number of control scopes around the call.
+    control_scopes: usize,
+    /// Flag set where a `return` leaves loops inside the function.
     left: Option<LocalId>,
 }
 
-/// Whose code is being written.
+/// Code being emitted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Code {
+enum CodeKind {
     Kernel,
-    /// A function of the IR, and what it returns.
+    /// An IR function with this return type.
     Function(Type),
 }
 
-pub(super) struct Lower<'m> {
-    m: &'m Module,
-    request: &'m Request,
+/// State of lowering one kernel.
+pub(super) struct Lowering<'m> {
+    module: &'m CudaModule,
+    request: &'m LaunchRequest,
+    /// Writer of the code being emitted; its builder is `w.b`.
     w: Writer,
-    index: Scalar,
-    /// An index of 64 bits was met in a kernel of 32-bit indices.
-    pub needs_wide: bool,
+    index_type: Scalar,
+    /// True if a 64-bit index occurred in a kernel with 32-bit indices.
+    pub needs_wide_index: bool,
     pub errors: Vec<Diagnostic>,
     scope: Vec<(Symbol, Binding)>,
-    /// Where the names of the function being lowered begin.
+    /// Start of the current function's names in `scope`.
     base: usize,
-    /// Names that the function being lowered assigns.
+    /// Names that the current function assigns.
     assigned: Rc<HashSet<Symbol>>,
-    contexts: Vec<Context<'m>>,
+    control_scopes: Vec<ControlScope<'m>>,
     inlines: Vec<Inline>,
-    code: Code,
-    /// Loops around, in the code being written.
+    code: CodeKind,
+    /// Number of enclosing loops in the code being emitted.
     loops: usize,
-    /// Structs in use: item of the file, template arguments, and type.
-    structs: Vec<(usize, Vec<Bound>, Type)>,
-    /// Functions in use: item of the file, template arguments, function.
-    functions: Vec<(usize, Vec<Bound>, FunctionId)>,
-    /// Functions whose instance is being made, and structs.
-    making: Vec<(usize, Vec<Bound>)>,
-    making_structs: Vec<usize>,
-    /// A plain read that an update by compare-and-swap begins with, by its span.
-    guess: Option<Span>,
+    /// Instantiated structs: item of the file, template arguments, IR type.
+    structs: Vec<(usize, Vec<BoundArg>, Type)>,
+    /// Instantiated functions: item of the file, template arguments, IR function.
+    functions: Vec<(usize, Vec<BoundArg>, FunctionId)>,
+    /// Functions and structs being instantiated, to detect recursion.
+    instantiating: Vec<(usize, Vec<BoundArg>)>,
+    instantiating_structs: Vec<usize>,
+    /// Span of the initial read of a compare-and-swap loop (`cas_loop.rs`).
+    cas_initial_read: Option<SourceSpan>,
     shared: Vec<shared::SharedArray<'m>>,
-    /// Dynamic shared memory, if it is in use.
-    dynamic: Option<Pointer>,
+    /// Dynamic shared memory, if it is used.
+    dynamic_shared: Option<Pointer>,
     shared_names: Vec<String>,
-    /// Arrays of the file in use.
+    /// Global arrays and constants in use.
     globals: Vec<(Symbol, Binding)>,
+    /// Number of view parameters so far.
     views: u32,
-    /// Views whose components are read alone; those that turn out to be written so; those of which a part was read by way of the
-    /// whole.
-    parts: &'m [View],
-    parted: Vec<View>,
-    read_whole: Vec<View>,
-    /// Arrays of const elements, by name.
+    /// Views whose components are read one by one; views whose components turn out to be written
+    /// one by one; views of which a component was read by loading the whole element.
+    component_views: &'m [View],
+    component_writes: Vec<View>,
+    whole_reads: Vec<View>,
+    /// Views of const elements, with their names.
     read_only: Vec<(View, String)>,
-    /// Expressions looked at, and aliases within one another: neither goes on without end.
+    /// Expressions lowered so far and nesting of type aliases; both are limited.
     steps: usize,
     alias_depth: usize,
-    /// Variables of the code being written, counted.
+    /// Number of locals in the code being emitted.
     locals: u32,
-    /// Numbers that the source gives expressions.
-    wanted: HashMap<ExprId, u32>,
-    function_wanted: Vec<HashMap<ExprId, u32>>,
+    /// Expression numbers that a printed text specifies: `v7` is expression 7.
+    expr_numbers: HashMap<ExprId, u32>,
+    function_expr_numbers: Vec<HashMap<ExprId, u32>>,
     params: Vec<(String, ParamRef)>,
 }
 
-/// Why a kernel was not made.
-pub(super) enum Unmade {
-    Wrong(Vec<Diagnostic>),
-    /// An index of 64 bits was met on the way.
-    Wide(Vec<Diagnostic>),
-    /// Components of these views are written alone, so they must be read alone too.
-    Parts(Vec<View>),
+/// Reason why lowering failed or must be repeated.
+pub(super) enum LowerError {
+    Invalid(Vec<Diagnostic>),
+    /// 64-bit indices are needed.
+    NeedsWideIndex(Vec<Diagnostic>),
+    /// Components of these views are written one by one, so they must be read one by one too.
+    NeedsComponentAccess(Vec<View>),
 }
 
-impl<'m> Lower<'m> {
-    pub fn new(m: &'m Module, request: &'m Request, function: &'m Function, index: Scalar) -> Lower<'m> {
-        let name = names::given(m.names.text(function.name), request.printed, |_| false);
-        Lower {
-            m,
+impl<'m> Lowering<'m> {
+    pub fn new(
+        module: &'m CudaModule,
+        request: &'m LaunchRequest,
+        function: &'m Function,
+        index_type: Scalar,
+    ) -> Lowering<'m> {
+        let name = names::unmangled(module.names.text(function.name), request.round_trip, |_| false);
+        Lowering {
+            module,
             request,
-            w: Writer::new(Builder::blocks(name, request.grid, request.block, index)),
-            index,
-            needs_wide: false,
+            w: Writer::new(Builder::blocks(name, request.grid, request.block, index_type)),
+            index_type,
+            needs_wide_index: false,
             errors: vec![],
             scope: vec![],
             base: 0,
             assigned: Rc::new(HashSet::new()),
-            contexts: vec![],
+            control_scopes: vec![],
             inlines: vec![],
-            code: Code::Kernel,
+            code: CodeKind::Kernel,
             loops: 0,
             structs: vec![],
             functions: vec![],
-            making: vec![],
-            making_structs: vec![],
-            guess: None,
+            instantiating: vec![],
+            instantiating_structs: vec![],
+            cas_initial_read: None,
             shared: vec![],
-            dynamic: None,
+            dynamic_shared: None,
             shared_names: vec![],
             globals: vec![],
             views: 0,
-            parts: &[],
-            parted: vec![],
-            read_whole: vec![],
+            component_views: &[],
+            component_writes: vec![],
+            whole_reads: vec![],
             read_only: vec![],
             steps: 0,
             alias_depth: 0,
             locals: 0,
-            wanted: HashMap::new(),
-            function_wanted: vec![],
+            expr_numbers: HashMap::new(),
+            function_expr_numbers: vec![],
             params: vec![],
         }
     }
 
-    /// The kernel; or why there is none.
+    /// Lowers the kernel.
     pub fn kernel(
         mut self,
         function: &'m Function,
-        bound: &[Option<Bound>],
+        bound: &[Option<BoundArg>],
         parts: &'m [View],
-    ) -> Result<Lowered, Unmade> {
-        self.parts = parts;
+    ) -> Result<Lowered, LowerError> {
+        self.component_views = parts;
         let _ = self.write_kernel(function, bound);
-        if self.needs_wide {
-            return Err(Unmade::Wide(self.errors));
+        if self.needs_wide_index {
+            return Err(LowerError::NeedsWideIndex(self.errors));
         }
         if !self.errors.is_empty() {
-            return Err(Unmade::Wrong(self.errors));
+            return Err(LowerError::Invalid(self.errors));
         }
-        if self.parted.iter().any(|view| self.read_whole.contains(view)) {
-            return Err(Unmade::Parts([parts, &self.parted].concat()));
+        if self.component_writes.iter().any(|view| self.whole_reads.contains(view)) {
+            return Err(LowerError::NeedsComponentAccess([parts, &self.component_writes].concat()));
         }
         let (mut kernel, lines) = match self.w.b.finish_with_lines() {
-            Ok(done) => done,
+            Ok(finished) => finished,
             Err(error) => {
-                let what = format!("kernel '{}' cannot be made: {}", error.kernel, error.what);
-                let found = self.m.source.diagnostic(function.span, what, String::new(), None);
-                return Err(Unmade::Wrong(vec![found]));
+                let what = format!("kernel '{}' is invalid: {}", error.kernel, error.what);
+                let found = self.module.source.diagnostic(function.span, what, String::new(), None);
+                return Err(LowerError::Invalid(vec![found]));
             }
         };
-        if self.request.printed {
-            for (function, wanted) in kernel.functions.iter_mut().zip(&self.function_wanted) {
-                crate::lower::renumber(&mut function.code, wanted);
+        if self.request.round_trip {
+            for (function, numbers) in kernel.functions.iter_mut().zip(&self.function_expr_numbers) {
+                crate::lower::renumber(&mut function.code, numbers);
             }
-            crate::lower::renumber(&mut kernel.code, &self.wanted);
+            crate::lower::renumber(&mut kernel.code, &self.expr_numbers);
         }
         Ok(Lowered { kernel, params: self.params, lines })
     }
 
-    fn write_kernel(&mut self, function: &'m Function, given: &[Option<Bound>]) -> Done {
-        let bound = self.with_defaults(&function.templates, given, function.span)?;
+    fn write_kernel(&mut self, function: &'m Function, explicit: &[Option<BoundArg>]) -> LowerResult {
+        let bound = self.with_defaults(&function.templates, explicit, function.span)?;
         self.bind_templates(&function.templates, &bound);
-        if self.request.printed {
-            self.keep_all()?;
+        if self.request.round_trip {
+            self.lower_all_items()?;
         }
         self.kernel_params(function)?;
-        self.assigned = Rc::new(scan::assigned(self.m, function));
-        match self.request.printed.then(|| frame::instances(self.m, &function.body)).flatten() {
+        self.assigned = Rc::new(scan::assigned(self.module, function));
+        match self.request.round_trip.then(|| parallel_for::instances(self.module, &function.body)).flatten() {
             Some(instances) => {
                 let count = self.instance_count(instances.count)?;
                 self.w.b.count(count);
                 let index = self.w.b.index();
-                self.bind(instances.index, Binding::Value(Tree::done(index, self.index)));
+                self.bind(instances.index, Binding::Value(Tree::emitted(index, self.index_type)));
                 self.block(&instances.body[1..])
             }
             None => self.block(&function.body),
@@ -295,39 +304,39 @@ impl<'m> Lower<'m> {
     }
 
     fn text(&self, symbol: Symbol) -> &'m str {
-        self.m.names.text(symbol)
+        self.module.names.text(symbol)
     }
 
     fn fail<T>(
         &mut self,
-        span: Span,
+        span: SourceSpan,
         message: impl Into<String>,
         label: impl Into<String>,
         hint: impl Into<String>,
-    ) -> Done<T> {
+    ) -> LowerResult<T> {
         if self.errors.len() < MAX_ERRORS {
             let hint = Some(hint.into()).filter(|hint| !hint.is_empty());
-            self.errors.push(self.m.source.diagnostic(span, message.into(), label.into(), hint));
+            self.errors.push(self.module.source.diagnostic(span, message.into(), label.into(), hint));
         }
         Err(Failed)
     }
 
-    /// A construct that the subset leaves out.
-    fn refuse<T>(&mut self, span: Span, construct: impl std::fmt::Display, hint: &str) -> Done<T> {
+    /// Reports an unsupported construct.
+    fn unsupported<T>(&mut self, span: SourceSpan, construct: impl std::fmt::Display, hint: &str) -> LowerResult<T> {
         self.fail(span, format!("{construct} is not supported"), "not in the subset", hint)
     }
 
-    /// What may fail without being a mistake.
-    fn quietly<T>(&mut self, make: impl FnOnce(&mut Self) -> Done<T>) -> Option<T> {
+    /// Runs something that may fail, and discards its errors.
+    fn attempt<T>(&mut self, make: impl FnOnce(&mut Self) -> LowerResult<T>) -> Option<T> {
         let errors = self.errors.len();
-        let made = make(self).ok();
+        let result = make(self).ok();
         self.errors.truncate(errors);
-        made
+        result
     }
 
-    /// What follows is written for that part of the source.
-    fn at(&mut self, span: Span) {
-        self.w.b.source_line(self.m.source.line(span.start));
+    /// Attributes the statements that follow to the source line of `span`.
+    fn set_source_line(&mut self, span: SourceSpan) {
+        self.w.b.source_line(self.module.source.line(span.start));
     }
 
     fn bind(&mut self, name: Symbol, binding: Binding) {
@@ -338,14 +347,14 @@ impl<'m> Lower<'m> {
         let number = self.locals;
         self.locals += 1;
         let name = match name.rsplit_once('_') {
-            // Our printer adds the variable's number.
-            Some((name, n)) if self.request.printed && n.parse() == Ok(number) => name,
+            // The CUDA printer appends the local's number.
+            Some((name, n)) if self.request.round_trip && n.parse() == Ok(number) => name,
             _ => name,
         };
         self.w.b.local_of(name, ty, init)
     }
 
-    /// Zeros for every component.
+    /// Zeros for all components.
     fn zeros(&self, ty: Type) -> Vec<Value> {
         ty.components(self.w.b.structs()).into_iter().map(|scalar| Value::int(scalar, 0)).collect()
     }
@@ -355,7 +364,7 @@ impl<'m> Lower<'m> {
         self.w.stmt(Stmt::Assign(local, value));
     }
 
-    fn shared_name(&mut self, name: &str) -> String {
+    fn unique_shared_name(&mut self, name: &str) -> String {
         let mut unique = name.to_owned();
         while self.shared_names.contains(&unique) {
             unique.push('_');
@@ -366,8 +375,8 @@ impl<'m> Lower<'m> {
 
     fn type_name(&self, ty: Type) -> String {
         match ty {
-            Type::Scalar(scalar) => super::types::spelled(scalar).into(),
-            Type::Vector(scalar, n @ 2..=4) if !self.request.printed => super::types::vector(scalar, n),
+            Type::Scalar(scalar) => super::types::scalar_name(scalar).into(),
+            Type::Vector(scalar, n @ 2..=4) if !self.request.round_trip => super::types::vector_name(scalar, n),
             _ => ty.name(self.w.b.structs()).to_string(),
         }
     }

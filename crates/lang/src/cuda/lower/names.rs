@@ -1,83 +1,87 @@
-//! What names stand for: variables, constants and arrays of the file, types, structs, template parameters.
+//! Name resolution: variables, global constants and arrays, types, structs, template parameters.
 
 use std::rc::Rc;
 
 use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Type, contiguous};
 
-use super::fill::MAX_ELEMENTS;
-use super::place::{Place, Pointer, Table};
-use super::{Binding, Bound, Done, Failed, Lower};
+use super::array_init::MAX_ELEMENTS;
+use super::lvalue::{ConstArray, Lvalue, Pointer};
+use super::{Binding, BoundArg, Failed, LowerResult, Lowering};
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, Storage, TemplateParam, TypeName};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::{CType, builtin_type};
-use crate::{ParamRef, Span};
+use crate::{ParamRef, SourceSpan};
 
-/// The name that our printer made another of; the name itself in other texts.
-pub fn given(name: &str, printed: bool, taken: impl Fn(&str) -> bool) -> String {
+/// Undoes the CUDA printer's renaming (a trailing `_`) if `round_trip`.
+pub fn unmangled(name: &str, round_trip: bool, taken: impl Fn(&str) -> bool) -> String {
     match name.strip_suffix('_') {
-        Some(short) if printed && !short.is_empty() && !taken(short) => short.into(),
+        Some(short) if round_trip && !short.is_empty() && !taken(short) => short.into(),
         _ => name.into(),
     }
 }
 
-impl<'m> Lower<'m> {
+impl<'m> Lowering<'m> {
     pub(super) fn lookup(&self, name: Symbol) -> Option<Binding> {
         self.scope[self.base..].iter().rev().find(|(found, _)| *found == name).map(|(_, binding)| binding.clone())
     }
 
-    /// What a name of the file stands for.
-    pub(super) fn global(&mut self, name: Symbol, span: Span) -> Done<Option<Binding>> {
+    /// Resolves a global name.
+    pub(super) fn global(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<Option<Binding>> {
         if let Some((_, binding)) = self.globals.iter().find(|(found, _)| *found == name) {
             return Ok(Some(binding.clone()));
         }
-        let m = self.m;
-        let Some((storage, declared)) = m.file.globals.iter().find(|(_, found)| found.name == name) else {
+        let module = self.module;
+        let Some((storage, declared)) = module.file.globals.iter().find(|(_, found)| found.name == name) else {
             return Ok(None);
         };
-        // Against constants that name themselves.
+        // Guards against constants that refer to themselves.
         self.globals.push((name, Binding::Poison));
         let at = self.globals.len() - 1;
-        let binding = self.in_file(&[], &[], |lower| lower.declared_global(declared, *storage, span))?;
+        let binding = self.in_file_scope(&[], &[], |lower| lower.declare_global(declared, *storage, span))?;
         self.globals[at].1 = binding.clone();
         Ok(Some(binding))
     }
 
-    fn declared_global(&mut self, d: &'m Declarator, storage: Storage, span: Span) -> Done<Binding> {
+    fn declare_global(&mut self, d: &'m Declarator, storage: Storage, span: SourceSpan) -> LowerResult<Binding> {
         if storage.shared {
-            return self.declared_shared(storage, d);
+            return self.declare_shared(storage, d);
         }
         let CType::Value(ty) = self.c_type(&d.ty)? else {
-            return self.refuse(d.span, "a pointer outside functions", "pass it to the kernel");
+            return self.unsupported(d.span, "a global pointer", "pass it to the kernel");
         };
         let memory = storage.device && !(storage.constant && d.init.is_some());
         let Some(init) = d.init.as_ref().filter(|_| !memory) else {
-            if !memory && !storage.memory_constant {
-                let what = format!("'{}' has no value here", self.text(d.name));
-                return self.fail(span, what, "a variable of the host", "make it a constant, or pass it to the kernel");
+            if !memory && !storage.constant_memory {
+                let what = format!("'{}' is a host variable and has no value in a kernel", self.text(d.name));
+                return self.fail(span, what, "a host variable", "declare it as a constant, or pass it to the kernel");
             }
-            return self.memory(d, ty, storage.memory_constant);
+            return self.device_memory(d, ty, storage.constant_memory);
         };
         let Some(scalar) = ty.as_scalar() else {
-            return self.refuse(d.span, "a constant that is a struct or vector", "make constants of its components");
+            return self.unsupported(
+                d.span,
+                "a global constant of struct or vector type",
+                "declare one constant per component",
+            );
         };
         if d.sizes.is_empty() {
-            let tree = self.initial(init, ty)?;
+            let tree = self.initializer(init, ty)?;
             return match self.w.fold(&tree) {
                 Some(value) => Ok(Binding::Value(crate::lower::Tree::constant(value))),
-                None => self.fail(init.span, "this is no constant", "not known at compile time", ""),
+                None => self.fail(init.span, "this expression is not constant", "not known at compile time", ""),
             };
         }
         let sizes = self.sizes(d, MAX_ELEMENTS)?;
-        let values = self.constants_of(init, scalar, &sizes)?;
-        Ok(Binding::Table(Rc::new(Table { name: d.name, values, sizes })))
+        let values = self.constant_array_values(init, scalar, &sizes)?;
+        Ok(Binding::ConstArray(Rc::new(ConstArray { name: d.name, values, sizes })))
     }
 
-    /// Memory that lives beside the kernel: its caller fills it.
-    fn memory(&mut self, d: &'m Declarator, ty: Type, constant: bool) -> Done<Binding> {
+    /// Declares `__device__` or `__constant__` memory as a parameter that the caller fills.
+    fn device_memory(&mut self, d: &'m Declarator, ty: Type, constant: bool) -> LowerResult<Binding> {
         let sizes = self.sizes(d, i64::MAX as u64)?;
         if let Some(init) = &d.init {
             let mut zero = true;
-            super::scan::walk(init, &mut |expr| {
+            super::scan::walk_expr(init, &mut |expr| {
                 zero &= match expr.kind {
                     ExprKind::Number { value, .. } => value.bits() == 0,
                     ExprKind::Braces(_) => true,
@@ -85,8 +89,8 @@ impl<'m> Lower<'m> {
                 };
             });
             if !zero {
-                let hint = "have the caller fill it; what does not change can be 'const'";
-                return self.refuse(init.span, "a value at first of '__device__' memory", hint);
+                let hint = "fill it from the host, or declare it 'const' if it never changes";
+                return self.unsupported(init.span, "an initializer of '__device__' memory", hint);
             }
         }
         let elements: u64 = sizes.iter().product();
@@ -99,12 +103,12 @@ impl<'m> Lower<'m> {
         }
         self.params.push((name, ParamRef::View(self.views)));
         self.views += 1;
-        let pointer = Pointer::whole(view.into(), ty, sizes.len().max(1), sizes.is_empty(), &sizes);
+        let pointer = Pointer::to_view(view.into(), ty, sizes.len().max(1), sizes.is_empty(), &sizes);
         Ok(Binding::Pointer(Pointer { constant, ..pointer }))
     }
 
-    /// The value of an integer that must be known.
-    pub(super) fn constant_int(&mut self, expr: &'m Expr, what: &str) -> Done<i64> {
+    /// Evaluates a constant integer expression; `what` names it in the error.
+    pub(super) fn constant_int(&mut self, expr: &'m Expr, what: &str) -> LowerResult<i64> {
         let tree = self.rvalue(expr)?;
         match self.w.fold(&tree) {
             Some(value) if !value.scalar().is_float() => Ok(value.as_i64()),
@@ -117,11 +121,11 @@ impl<'m> Lower<'m> {
         }
     }
 
-    pub(super) fn c_type(&mut self, name: &'m TypeName) -> Done<CType> {
+    pub(super) fn c_type(&mut self, name: &'m TypeName) -> LowerResult<CType> {
         let plain = match &name.base {
             Base::Void if name.pointers == 0 => return Ok(CType::Void),
-            Base::Void => return self.refuse(name.span, "a pointer to 'void'", "name the type of the elements"),
-            Base::Auto => return self.refuse(name.span, "'auto' here", "name the type"),
+            Base::Void => return self.unsupported(name.span, "a pointer to 'void'", "use the element type"),
+            Base::Auto => return self.unsupported(name.span, "'auto' here", "name the type"),
             Base::Scalar(scalar) => CType::Value((*scalar).into()),
             Base::Named(symbol) => self.named_type(*symbol, name.span)?,
             Base::Template(symbol, args) => self.template_type(*symbol, args, name.span)?,
@@ -129,13 +133,13 @@ impl<'m> Lower<'m> {
         match (plain, name.pointers) {
             (plain, 0) => Ok(plain),
             (CType::Value(ty), 1) => Ok(CType::Pointer(ty)),
-            _ => self.refuse(name.span, "a pointer to pointers", "pass one array and offsets into it"),
+            _ => self.unsupported(name.span, "a pointer to a pointer", "pass one array and offsets into it"),
         }
     }
 
-    /// Whether a type that is no pointer is const, by its words or those of an alias.
+    /// Returns true if a non-pointer type is const, directly or through an alias.
     pub(super) fn is_const(&self, ty: &TypeName) -> bool {
-        let alias = |symbol: Symbol| self.m.file.aliases.iter().find(|(found, _)| *found == symbol);
+        let alias = |symbol: Symbol| self.module.file.aliases.iter().find(|(found, _)| *found == symbol);
         let mut base = ty;
         for _ in 0..16 {
             match base.base {
@@ -149,17 +153,17 @@ impl<'m> Lower<'m> {
         ty.pointers == 0 && base.pointers == 0 && base.constant
     }
 
-    /// Tells why a name of the host cannot be used, if it is one.
-    pub(super) fn told(&mut self, name: Symbol, span: Span) -> Done {
-        let line = self.m.source.line(span.start);
-        let Some(why) = self.m.file.why_unusable(name, &self.m.names, line) else { return Ok(()) };
+    /// Reports a use of a host-only name.
+    pub(super) fn check_not_host_only(&mut self, name: Symbol, span: SourceSpan) -> LowerResult {
+        let line = self.module.source.line(span.start);
+        let Some(why) = self.module.file.host_only_error(name, &self.module.names, line) else { return Ok(()) };
         if self.errors.len() < super::MAX_ERRORS {
             self.errors.push(why);
         }
         Err(Failed)
     }
 
-    fn named_type(&mut self, symbol: Symbol, span: Span) -> Done<CType> {
+    fn named_type(&mut self, symbol: Symbol, span: SourceSpan) -> LowerResult<CType> {
         let bound = self.scope[self.base..].iter().rev().find_map(|(found, binding)| match binding {
             Binding::Type(ty) if *found == symbol => Some(*ty),
             _ => None,
@@ -167,141 +171,154 @@ impl<'m> Lower<'m> {
         if let Some(ty) = bound {
             return Ok(ty);
         }
-        let m = self.m;
-        if let Some((_, alias)) = m.file.aliases.iter().find(|(found, _)| *found == symbol) {
+        let module = self.module;
+        if let Some((_, alias)) = module.file.aliases.iter().find(|(found, _)| *found == symbol) {
             if self.alias_depth > 16 {
-                return self.refuse(span, "an alias of itself", "");
+                return self.unsupported(span, "a type alias that refers to itself", "");
             }
             self.alias_depth += 1;
-            let ty = self.in_file(&[], &[], |lower| lower.c_type(alias));
+            let ty = self.in_file_scope(&[], &[], |lower| lower.c_type(alias));
             self.alias_depth -= 1;
             return ty;
         }
-        if let Some(n) = m.file.structs.iter().position(|found| found.name == symbol) {
-            return Ok(CType::Value(self.structure(n, &[])?));
+        if let Some(n) = module.file.structs.iter().position(|found| found.name == symbol) {
+            return Ok(CType::Value(self.struct_type(n, &[])?));
         }
         match builtin_type(self.text(symbol)) {
             Some(ty) => Ok(CType::Value(ty)),
             None => {
-                self.told(symbol, span)?;
-                let what = format!("'{}' is not a type that is known here", self.text(symbol));
-                self.fail(span, what, "unknown type", "declare the struct or alias before it is used")
+                self.check_not_host_only(symbol, span)?;
+                let what = format!("unknown type '{}'", self.text(symbol));
+                self.fail(span, what, "not declared", "declare the struct or alias before it is used")
             }
         }
     }
 
-    /// The type of a struct of the file.
-    pub(super) fn structure(&mut self, n: usize, bound: &[Bound]) -> Done<Type> {
+    /// IR type of a struct of the file.
+    pub(super) fn struct_type(&mut self, n: usize, bound: &[BoundArg]) -> LowerResult<Type> {
         if let Some((_, _, ty)) = self.structs.iter().find(|(item, found, _)| *item == n && found == bound) {
             return Ok(*ty);
         }
-        let item = &self.m.file.structs[n];
-        if self.making_structs.contains(&n) {
-            return self.refuse(item.span, "a struct that contains itself", "");
+        let item = &self.module.file.structs[n];
+        if self.instantiating_structs.contains(&n) {
+            return self.unsupported(item.span, "a struct that contains itself", "");
         }
-        self.making_structs.push(n);
-        let fields = self.in_file(&item.templates, bound, |lower| {
+        self.instantiating_structs.push(n);
+        let fields = self.in_file_scope(&item.templates, bound, |lower| {
             let fields = lower.fields(n)?;
             lower.aligned(item, fields)
         });
-        self.making_structs.pop();
+        self.instantiating_structs.pop();
         let fields = fields?;
-        let taken = |name: &str| self.m.file.structs.iter().any(|other| self.text(other.name) == name);
-        let name = given(self.text(item.name), self.request.printed, taken) + &self.suffix(bound);
+        let taken = |name: &str| self.module.file.structs.iter().any(|other| self.text(other.name) == name);
+        let name = unmangled(self.text(item.name), self.request.round_trip, taken) + &self.name_suffix(bound);
         let ty = self.w.b.structure_of(name, fields);
         self.structs.push((n, bound.to_vec(), ty));
         if ty.count(self.w.b.structs()) > MAX_COMPONENTS {
-            let what = format!("a struct of more than {MAX_COMPONENTS} numbers");
-            return self.refuse(item.span, what, "keep it in an array");
+            let what = format!("a struct of more than {MAX_COMPONENTS} scalars");
+            return self.unsupported(item.span, what, "store it in an array");
         }
         Ok(ty)
     }
 
-    fn fields(&mut self, n: usize) -> Done<Vec<(String, Type)>> {
-        let item = &self.m.file.structs[n];
+    fn fields(&mut self, n: usize) -> LowerResult<Vec<(String, Type)>> {
+        let item = &self.module.file.structs[n];
         let mut fields: Vec<(String, Type)> = vec![];
         for field in &item.fields {
             if field.init.is_some() {
-                return self.refuse(field.span, "a value of a field by default", "set it where the struct is made");
+                return self.unsupported(
+                    field.span,
+                    "a default member initializer",
+                    "set it where the struct is created",
+                );
             }
             let CType::Value(mut ty) = self.c_type(&field.ty)? else {
-                return self.refuse(field.span, "a pointer in a struct", "pass the pointer to the kernel itself");
+                return self.unsupported(
+                    field.span,
+                    "a pointer as a struct member",
+                    "pass the pointer as a kernel parameter",
+                );
             };
             if !field.sizes.is_empty() {
                 ty = self.field_array(field, ty)?;
             }
             let taken = |name: &str| item.fields.iter().any(|other| self.text(other.name) == name);
-            fields.push((given(self.text(field.name), self.request.printed, taken), ty));
+            fields.push((unmangled(self.text(field.name), self.request.round_trip, taken), ty));
         }
         if fields.is_empty() {
-            return self.refuse(item.span, "a struct without fields", "");
+            return self.unsupported(item.span, "an empty struct", "");
         }
         Ok(fields)
     }
 
-    /// An array in a struct is a vector or matrix: its numbers lie in the same places.
-    fn field_array(&mut self, field: &'m Declarator, ty: Type) -> Done<Type> {
+    /// Type of an array in a struct: a vector or matrix, which has the same memory layout.
+    fn field_array(&mut self, field: &'m Declarator, ty: Type) -> LowerResult<Type> {
         let sizes = self.sizes(field, MAX_COMPONENTS as u64)?;
         match (ty.as_scalar(), &sizes[..]) {
             (Some(scalar), [n]) => Ok(Type::Vector(scalar, *n as u8)),
             (Some(scalar), [rows, columns]) => Ok(Type::Matrix(scalar, *rows as u8, *columns as u8)),
-            _ => self.refuse(field.span, "an array of structs or of three dimensions in a struct", "name its elements"),
+            _ => self.unsupported(
+                field.span,
+                "an array of structs, or of more than two dimensions, in a struct",
+                "declare its elements as fields",
+            ),
         }
     }
 
-    /// The number and type of a field.
+    /// Index and type of a field.
     pub(super) fn field(&self, ty: Type, name: Symbol) -> Option<(u32, Type)> {
         let (item, ..) = self.structs.iter().find(|(_, _, found)| *found == ty)?;
-        let at = self.m.file.structs[*item].fields.iter().position(|field| field.name == name)?;
+        let at = self.module.file.structs[*item].fields.iter().position(|field| field.name == name)?;
         let Type::Struct(id) = ty else { return None };
         Some((at as u32, self.w.b.structs()[id.0 as usize].fields[at].ty))
     }
 
-    /// What is made where only the file's names are seen, and a template's parameters: those of a caller are its own.
-    pub(super) fn in_file<T>(
+    /// Runs `make` in file scope plus template parameters, where the caller's names are not
+    /// visible.
+    pub(super) fn in_file_scope<T>(
         &mut self,
         templates: &'m [TemplateParam],
-        bound: &[Bound],
+        bound: &[BoundArg],
         make: impl FnOnce(&mut Self) -> T,
     ) -> T {
         let (mark, base) = (self.scope.len(), self.base);
         self.base = mark;
         self.bind_templates(templates, bound);
-        let made = make(self);
+        let result = make(self);
         self.scope.truncate(mark);
         self.base = base;
-        made
+        result
     }
 
-    pub(super) fn bind_templates(&mut self, templates: &'m [TemplateParam], bound: &[Bound]) {
+    pub(super) fn bind_templates(&mut self, templates: &'m [TemplateParam], bound: &[BoundArg]) {
         for (param, bound) in templates.iter().zip(bound) {
             let binding = match bound {
-                Bound::Type(ty) => Binding::Type(*ty),
-                Bound::Value(value) => Binding::Value(crate::lower::Tree::constant(*value)),
+                BoundArg::Type(ty) => Binding::Type(*ty),
+                BoundArg::Value(value) => Binding::Value(crate::lower::Tree::constant(*value)),
             };
             self.bind(param.name, binding);
         }
     }
 
-    fn check_view_type(&mut self, ty: Type, span: Span) -> Done {
+    fn check_view_type(&mut self, ty: Type, span: SourceSpan) -> LowerResult {
         if ty.count(self.w.b.structs()) == 0 {
-            return self.refuse(span, "an array of nothing", "");
+            return self.unsupported(span, "an array of empty elements", "");
         }
         Ok(())
     }
 
-    pub(super) fn kernel_params(&mut self, function: &'m Function) -> Done {
+    pub(super) fn kernel_params(&mut self, function: &'m Function) -> LowerResult {
         let mut failed = false;
-        let assigned = super::scan::assigned(self.m, function);
-        let taken = |name: &str| function.params.iter().any(|other| self.m.names.text(other.name) == name);
+        let assigned = super::scan::assigned(self.module, function);
+        let taken = |name: &str| function.params.iter().any(|other| self.module.names.text(other.name) == name);
         for param in &function.params {
-            // One without a name is called by its place.
+            // An unnamed parameter is named by its position.
             let unnamed = format!("parameter{}", self.params.len() + 1);
             let source = Some(self.text(param.name)).filter(|text| !text.is_empty()).unwrap_or(&unnamed);
-            let name = given(source, self.request.printed, taken);
+            let name = unmangled(source, self.request.round_trip, taken);
             if self.shared_names.contains(&name) {
                 failed = true;
-                let _: Done = self.fail(param.span, format!("two parameters are called '{name}'"), "the second", "");
+                let _: LowerResult = self.fail(param.span, format!("duplicate parameter '{name}'"), "the second", "");
                 continue;
             }
             self.shared_names.push(name.clone());
@@ -316,7 +333,8 @@ impl<'m> Lower<'m> {
             };
             if param.ty.reference {
                 failed = true;
-                let _: Done = self.refuse(param.span, "a reference as a parameter of a kernel", "pass a pointer");
+                let _: LowerResult =
+                    self.unsupported(param.span, "a reference parameter of a kernel", "pass a pointer");
                 continue;
             }
             let binding = match ty {
@@ -324,8 +342,8 @@ impl<'m> Lower<'m> {
                     let Some(dims) = self.view_dims(&name, source) else {
                         let what = format!("the length of '{source}' is not known");
                         failed = true;
-                        let hint = "say how many elements the array behind each pointer has";
-                        let _: Done = self.fail(param.span, what, "no length is given for this launch", hint);
+                        let hint = "specify the number of elements of each array";
+                        let _: LowerResult = self.fail(param.span, what, "no length specified for this launch", hint);
                         continue;
                     };
                     let access = if param.ty.constant { Access::Read } else { Access::ReadWrite };
@@ -336,45 +354,50 @@ impl<'m> Lower<'m> {
                     self.params.push((source.to_owned(), ParamRef::View(self.views)));
                     self.views += 1;
                     let plain = dims.len() == 1 && dims[0].stride == Extent::Const(1);
-                    let pointer = Pointer::whole(view.into(), ty, 1, false, &[]).declared(param.ty.constant);
+                    let pointer = Pointer::to_view(view.into(), ty, 1, false, &[]).declared(param.ty.constant);
                     Binding::Pointer(if plain { pointer } else { Pointer { dims: Some(dims.into()), ..pointer } })
                 }
                 CType::Value(ty) => {
-                    let n = self.params.iter().filter(|(_, given)| matches!(given, ParamRef::Value(_))).count();
+                    let n = self.params.iter().filter(|(_, param)| matches!(param, ParamRef::Value(_))).count();
                     let value = self.w.b.value(&name, ty);
                     self.params.push((source.to_owned(), ParamRef::Value(n as u32)));
-                    Binding::Value(crate::lower::Tree::done(value, ty))
+                    Binding::Value(crate::lower::Tree::emitted(value, ty))
                 }
                 CType::Void => {
                     failed = true;
-                    let _: Done = self.fail(param.span, "a parameter of type 'void'", "", "");
+                    let _: LowerResult = self.fail(param.span, "a parameter cannot have type 'void'", "", "");
                     continue;
                 }
             };
-            let binding =
-                if assigned.contains(&param.name) { self.changing(source, &param.ty, binding) } else { binding };
+            let binding = if assigned.contains(&param.name) {
+                self.bind_mutable_param(source, &param.ty, binding)
+            } else {
+                binding
+            };
             self.bind(param.name, binding);
         }
         if failed { Err(super::Failed) } else { Ok(()) }
     }
 
-    /// A parameter that the function assigns, or takes the address of, is a variable.
-    pub(super) fn changing(&mut self, name: &str, ty: &TypeName, binding: Binding) -> Binding {
+    /// Binds a parameter that the function assigns or takes the address of to a local.
+    pub(super) fn bind_mutable_param(&mut self, name: &str, ty: &TypeName, binding: Binding) -> Binding {
         match binding {
-            Binding::Value(tree) if self.is_const(ty) => Binding::Place(Place::of_value(tree)),
+            Binding::Value(tree) if self.is_const(ty) => Binding::Lvalue(Lvalue::of_value(tree)),
             Binding::Value(tree) => {
                 let zeros = self.zeros(tree.ty);
                 let local = self.new_local(name, tree.ty, &zeros);
                 self.assign(local, &tree);
                 Binding::Local(local, tree.ty)
             }
-            Binding::Pointer(pointer) if pointer.dims.is_none() && !ty.fixed => self.moving(name, pointer),
+            Binding::Pointer(pointer) if pointer.dims.is_none() && !ty.is_const_pointer => {
+                self.bind_moving_pointer(name, pointer)
+            }
             other => other,
         }
     }
 
     fn view_dims(&self, name: &str, source: &str) -> Option<Vec<Dim>> {
-        let found = self.request.views.iter().find(|(given, _)| given == source || given == name);
+        let found = self.request.views.iter().find(|(param, _)| param == source || param == name);
         match found {
             Some((_, dims)) => Some(dims.clone()),
             None => self.request.default_length.map(|length| contiguous(&[length.into()])),

@@ -1,36 +1,37 @@
-//! Which function a call means where several have its name, by the rules of C++: arguments that fit exactly come before
-//! those that are promoted, and these before those that are converted; what fits neither better is ambiguous.
+//! Overload resolution by the C++ rules: exact matches are better than promotions, promotions
+//! better than conversions; a call without a best candidate is ambiguous.
 
 use bornite_ir::{Scalar, Type};
 
-use super::place::Operand;
-use super::rows::{On, is_math, rows};
-use super::{Bound, Done, Lower};
-use crate::Span;
+use super::cuda_functions::{ComputeType, is_math, op_table};
+use super::lvalue::Operand;
+use super::{BoundArg, LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Base, Declarator, Function, TemplateArg};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::{CType, promoted};
 
-/// How well an argument fits a parameter, best first.
+/// Rank of an argument conversion, best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
+enum ConversionRank {
     Exact,
-    /// The same, called const on the way.
+    /// Exact apart from added `const`.
     Qualified,
     Promoted,
     Converted,
-    /// By way of a class, as CUDA has 16-bit floats.
+    /// A conversion through a class, as CUDA implements 16-bit floats.
     ByClass,
     ByClassPromoted,
 }
 
 struct Candidate {
     function: usize,
-    fits: Vec<Fit>,
+    ranks: Vec<ConversionRank>,
 }
 
-/// Whether CUDA offers a function of that name, so that one of the file stands beside it.
-pub(super) fn is_offered(name: &str) -> bool {
+/// Returns true if CUDA provides a function of that name, which functions of the file then
+/// overload.
+pub(super) fn is_cuda_function(name: &str) -> bool {
     is_math(name)
         || name.starts_with("atomic")
         || name.starts_with("__shfl")
@@ -41,182 +42,190 @@ pub(super) fn is_offered(name: &str) -> bool {
         )
 }
 
-/// Whether CUDA's functions of that name take numbers of any type.
-fn takes_all(name: &str) -> bool {
-    matches!(name, "min" | "max" | "abs") || rows().get(name).is_some_and(|(_, on)| *on == On::Overloaded)
+/// Returns true if CUDA's function of that name is overloaded for all number types.
+fn takes_any_scalar(name: &str) -> bool {
+    matches!(name, "min" | "max" | "abs") || op_table().get(name).is_some_and(|(_, on)| *on == ComputeType::Overloaded)
 }
 
-impl<'m> Lower<'m> {
-    /// The function that is meant; `None` if it is CUDA's.
+impl<'m> Lowering<'m> {
+    /// Selects a function; `None` if CUDA's own is the best match.
     pub(super) fn overload(
         &mut self,
         all: &[usize],
-        written: &'m [TemplateArg],
+        explicit_args: &'m [TemplateArg],
         operands: &[Operand],
         callee: Symbol,
-        span: Span,
-    ) -> Done<Option<usize>> {
+        span: SourceSpan,
+    ) -> LowerResult<Option<usize>> {
         let name = self.text(callee);
         let mut viable = vec![];
         for &function in all {
-            if let Some(fits) = self.fits(function, written, operands, span) {
-                viable.push(Candidate { function, fits });
+            if let Some(ranks) = self.conversion_ranks(function, explicit_args, operands, span) {
+                viable.push(Candidate { function, ranks });
             }
         }
         let best = viable.iter().find(|one| viable.iter().all(|other| self.is_better(one, other)));
         match best {
-            Some(best) => {
-                Ok(Some(best.function).filter(|_| !written.is_empty() || !self.is_hidden(name, best, operands)))
-            }
-            None if viable.is_empty() && is_offered(name) => Ok(None),
+            Some(best) => Ok(Some(best.function)
+                .filter(|_| !explicit_args.is_empty() || !self.prefers_builtin(name, best, operands))),
+            None if viable.is_empty() && is_cuda_function(name) => Ok(None),
             None if viable.is_empty() => {
-                let hint = format!("there is {}", self.listed(all.iter().copied()));
-                self.fail(span, format!("no '{name}' takes these arguments"), "fits none", hint)
+                let hint = format!("candidates: {}", self.listed(all.iter().copied()));
+                self.fail(span, format!("no matching function for call to '{name}'"), "no matching function", hint)
             }
             None => {
                 let listed = self.listed(viable.iter().map(|one| one.function));
-                let hint = format!("cast an argument; there is {listed}");
-                self.fail(span, format!("this call of '{name}' is ambiguous"), "fits several equally well", hint)
+                let hint = format!("cast an argument; candidates: {listed}");
+                self.fail(span, format!("call to '{name}' is ambiguous"), "several candidates match equally well", hint)
             }
         }
     }
 
-    /// Functions as they are declared.
+    /// Signatures of functions, for hints.
     fn listed(&self, all: impl Iterator<Item = usize>) -> String {
         let text = |param: &Declarator| {
             let span = param.ty.span;
-            self.m.source.text.get(span.start as usize..span.end as usize).unwrap_or_default().to_owned()
+            self.module.source.text.get(span.start as usize..span.end as usize).unwrap_or_default().to_owned()
         };
         let one = |n: usize| {
-            let function = &self.m.file.functions[n];
+            let function = &self.module.file.functions[n];
             let params: Vec<String> = function.params.iter().map(text).collect();
-            let line = self.m.source.line(function.span.start);
+            let line = self.module.source.line(function.span.start);
             format!("'{}({})' in line {line}", self.text(function.name), params.join(", "))
         };
         all.map(one).collect::<Vec<_>>().join(", ")
     }
 
-    /// How each argument fits; `None` if one does not.
-    fn fits(&mut self, n: usize, written: &'m [TemplateArg], operands: &[Operand], span: Span) -> Option<Vec<Fit>> {
-        let function = &self.m.file.functions[n];
-        let written = if function.special.is_some() { &[] } else { written };
-        let bound = self.quietly(|lower| lower.template_bound(function, written, operands, span))?;
-        let told = || function.templates.iter().zip(&bound).skip(written.len()).filter(|(param, _)| param.is_type());
+    /// Conversion rank of each argument; `None` if the function is not viable.
+    fn conversion_ranks(
+        &mut self,
+        n: usize,
+        explicit_args: &'m [TemplateArg],
+        operands: &[Operand],
+        span: SourceSpan,
+    ) -> Option<Vec<ConversionRank>> {
+        let function = &self.module.file.functions[n];
+        let explicit_args = if function.specialization.is_some() { &[] } else { explicit_args };
+        let bound = self.attempt(|lower| lower.template_arguments(function, explicit_args, operands, span))?;
+        let deducible =
+            || function.templates.iter().zip(&bound).skip(explicit_args.len()).filter(|(param, _)| param.is_type());
         for (param, operand) in function.params.iter().zip(operands) {
-            let agrees = |found: Option<Bound>, bound: &Bound| found.is_none_or(|found| found == *bound);
-            if !told().all(|(template, bound)| agrees(self.deduced(template, param, operand), bound)) {
+            let agrees = |found: Option<BoundArg>, bound: &BoundArg| found.is_none_or(|found| found == *bound);
+            if !deducible().all(|(template, bound)| agrees(self.deduce(template, param, operand), bound)) {
                 return None;
             }
         }
-        let (types, _) =
-            self.quietly(|lower| lower.in_file(&function.templates, &bound, |lower| lower.write_out_types(function)))?;
+        let (types, _) = self.attempt(|lower| {
+            lower.in_file_scope(&function.templates, &bound, |lower| lower.declared_types(function))
+        })?;
         let all = function.params.iter().zip(types).zip(operands);
-        all.map(|((param, ty), operand)| fit(param, ty, operand)).collect()
+        all.map(|((param, ty), operand)| conversion_rank(param, ty, operand)).collect()
     }
 
-    /// Whether the first is the second, or to be preferred to it.
+    /// Returns true if `a` is `b`, or a better match than it.
     fn is_better(&self, a: &Candidate, b: &Candidate) -> bool {
         if a.function == b.function {
             return true;
         }
-        if a.fits.iter().zip(&b.fits).any(|(a, b)| a > b) {
+        if a.ranks.iter().zip(&b.ranks).any(|(a, b)| a > b) {
             return false;
         }
-        let (first, second) = (&self.m.file.functions[a.function], &self.m.file.functions[b.function]);
-        a.fits != b.fits
+        let (first, second) = (&self.module.file.functions[a.function], &self.module.file.functions[b.function]);
+        a.ranks != b.ranks
             || match (first.templates.is_empty(), second.templates.is_empty()) {
                 (true, false) => true,
-                (false, false) => is_more_special(first, second),
+                (false, false) => is_more_specialized(first, second),
                 _ => false,
             }
     }
 
-    /// Whether CUDA's own function of that name is preferred to the best of the file.
-    fn is_hidden(&self, name: &str, best: &Candidate, operands: &[Operand]) -> bool {
-        let function = &self.m.file.functions[best.function];
-        if !takes_all(name) || function.in_namespace {
+    /// Returns true if CUDA's function is a better match than the best one of the file.
+    fn prefers_builtin(&self, name: &str, best: &Candidate, operands: &[Operand]) -> bool {
+        let function = &self.module.file.functions[best.function];
+        if !takes_any_scalar(name) || function.in_namespace {
             return false;
         }
         let scalars: Option<Vec<Scalar>> = operands.iter().map(|operand| value_type(operand)?.as_scalar()).collect();
         let Some(scalars) = scalars else { return false };
-        let fits = scalars.iter().map(|scalar| match scalar {
-            Scalar::F16 | Scalar::BF16 => Fit::ByClass,
-            scalar if promoted(*scalar) != *scalar => Fit::Promoted,
-            _ => Fit::Exact,
+        let ranks = scalars.iter().map(|scalar| match scalar {
+            Scalar::F16 | Scalar::BF16 => ConversionRank::ByClass,
+            scalar if promoted(*scalar) != *scalar => ConversionRank::Promoted,
+            _ => ConversionRank::Exact,
         });
-        let fits: Vec<Fit> = fits.collect();
-        let worse = fits.iter().zip(&best.fits).any(|(theirs, own)| theirs > own);
-        !worse && (fits != best.fits || !function.templates.is_empty())
+        let ranks: Vec<ConversionRank> = ranks.collect();
+        let worse = ranks.iter().zip(&best.ranks).any(|(theirs, own)| theirs > own);
+        !worse && (ranks != best.ranks || !function.templates.is_empty())
     }
 }
 
-/// The type of a value.
 fn value_type(operand: &Operand) -> Option<Type> {
     match operand {
         Operand::Tree(tree) => Some(tree.ty),
-        Operand::Place(place) => Some(place.ty),
+        Operand::Lvalue(lvalue) => Some(lvalue.ty),
         _ => None,
     }
 }
 
-fn fit(param: &Declarator, to: CType, operand: &Operand) -> Option<Fit> {
+fn conversion_rank(param: &Declarator, to: CType, operand: &Operand) -> Option<ConversionRank> {
     let constant = param.ty.constant;
     let to = match to {
         CType::Void => return None,
         CType::Value(to) => {
             let from = value_type(operand)?;
             return match (param.ty.reference, operand) {
-                // A template's parameter may turn out to be const.
-                (true, Operand::Place(place)) if !constant => {
-                    let drops = place.constant && matches!(param.ty.base, Base::Scalar(_));
-                    (from == to && !drops).then_some(Fit::Exact)
+                // A template parameter may be deduced as const.
+                (true, Operand::Lvalue(lvalue)) if !constant => {
+                    let drops = lvalue.constant && matches!(param.ty.base, Base::Scalar(_));
+                    (from == to && !drops).then_some(ConversionRank::Exact)
                 }
                 (true, _) if !constant => None,
-                (true, Operand::Place(_)) => converted(from, to).map(|fit| fit.max(Fit::Qualified)),
-                _ => converted(from, to),
+                (true, Operand::Lvalue(_)) => {
+                    value_conversion_rank(from, to).map(|rank| rank.max(ConversionRank::Qualified))
+                }
+                _ => value_conversion_rank(from, to),
             };
         }
         CType::Pointer(to) => to,
     };
     let (from, read_only) = match operand {
-        Operand::Pointer(pointer) => (pointer.to(), pointer.constant),
-        Operand::Address(place) => (place.ty, place.constant),
-        Operand::Array(slots, _) => (slots.place.ty.element()?.into(), slots.place.constant),
-        Operand::Table(table, _) => (table.values.first()?.scalar().into(), true),
-        Operand::Null => return Some(Fit::Converted),
+        Operand::Pointer(pointer) => (pointer.pointee_type(), pointer.constant),
+        Operand::Address(lvalue) => (lvalue.ty, lvalue.constant),
+        Operand::LocalArray(local_array, _) => (local_array.lvalue.ty.element()?.into(), local_array.lvalue.constant),
+        Operand::ConstArray(table, _) => (table.values.first()?.scalar().into(), true),
+        Operand::Null => return Some(ConversionRank::Converted),
         _ => return None,
     };
-    // A parameter that is a pointer by its template's argument is const as that is.
-    let as_given = param.ty.pointers == 0 && param.sizes.is_empty();
+    // A parameter whose type is a deduced pointer is const if the argument is.
+    let is_deduced_pointer = param.ty.pointers == 0 && param.sizes.is_empty();
     match (read_only, constant) {
         _ if from != to => None,
-        _ if as_given => Some(Fit::Exact),
+        _ if is_deduced_pointer => Some(ConversionRank::Exact),
         (true, false) => None,
-        (false, true) => Some(Fit::Qualified),
-        _ => Some(Fit::Exact),
+        (false, true) => Some(ConversionRank::Qualified),
+        _ => Some(ConversionRank::Exact),
     }
 }
 
-/// How well a value of one type is one of another.
-fn converted(from: Type, to: Type) -> Option<Fit> {
+/// Rank of the conversion from one value type to another.
+fn value_conversion_rank(from: Type, to: Type) -> Option<ConversionRank> {
     if from == to {
-        return Some(Fit::Exact);
+        return Some(ConversionRank::Exact);
     }
     let (from, to) = (from.as_scalar()?, to.as_scalar()?);
     let is_class = |scalar| matches!(scalar, Scalar::F16 | Scalar::BF16);
     Some(match (from, to) {
-        // A 16-bit float becomes a float first.
-        (from, Scalar::F64) if is_class(from) => Fit::ByClassPromoted,
-        (from, to) if is_class(from) || is_class(to) => Fit::ByClass,
-        (Scalar::F32, Scalar::F64) => Fit::Promoted,
-        (from, to) if promoted(from) == to => Fit::Promoted,
-        _ => Fit::Converted,
+        // A 16-bit float is converted to `float` first.
+        (from, Scalar::F64) if is_class(from) => ConversionRank::ByClassPromoted,
+        (from, to) if is_class(from) || is_class(to) => ConversionRank::ByClass,
+        (Scalar::F32, Scalar::F64) => ConversionRank::Promoted,
+        (from, to) if promoted(from) == to => ConversionRank::Promoted,
+        _ => ConversionRank::Converted,
     })
 }
 
-/// Whether a template is for fewer types than another: `f(T*)` for fewer than `f(T)`.
-fn is_more_special(a: &Function, b: &Function) -> bool {
-    let special = |function: &Function, param: &Declarator| {
+/// Returns true if template `a` is more specialized than `b`, as `f(T*)` is than `f(T)`.
+fn is_more_specialized(a: &Function, b: &Function) -> bool {
+    let specificity = |function: &Function, param: &Declarator| {
         let generic = function.templates.iter().any(|template| param.ty.base == Base::Named(template.name));
         let pointers = param.ty.pointers + !param.sizes.is_empty() as u8;
         let base = match &param.ty.base {
@@ -226,6 +235,6 @@ fn is_more_special(a: &Function, b: &Function) -> bool {
         };
         (pointers, base, pointers > 0 && param.ty.constant)
     };
-    let each = || a.params.iter().zip(&b.params).map(|(x, y)| (special(a, x), special(b, y)));
+    let each = || a.params.iter().zip(&b.params).map(|(x, y)| (specificity(a, x), specificity(b, y)));
     each().all(|(a, b)| a >= b) && each().any(|(a, b)| a > b)
 }

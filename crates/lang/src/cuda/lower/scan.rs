@@ -1,113 +1,114 @@
-//! What is looked up in syntax before it is lowered: which names are assigned, whether an expression can be evaluated for
-//! nothing, where statements leave from.
+//! Queries on syntax before it is lowered: assigned names, side effects, control flow.
 
 use foldhash::{HashSet, HashSetExt};
 
-use super::place::Root;
-use super::rows::is_math;
-use super::{Binding, Lower};
-use crate::cuda::Module;
+use super::cuda_functions::is_math;
+use super::lvalue::LvalueRoot;
+use super::{Binding, Lowering};
+use crate::cuda::CudaModule;
 use crate::cuda::ast::{
     Base, Binary, Declarator, Expr, ExprKind, File, Function, Stmt, StmtKind, Storage, TypeName, Unary,
 };
-use crate::cuda::lex::{Names, Symbol};
+use crate::cuda::lex::{Interner, Symbol};
 
-/// Calls `each` for an expression and all within it.
-pub fn walk<'e>(expr: &'e Expr, each: &mut dyn FnMut(&'e Expr)) {
+/// Calls `each` for an expression and all expressions within it.
+pub fn walk_expr<'e>(expr: &'e Expr, each: &mut dyn FnMut(&'e Expr)) {
     each(expr);
     match &expr.kind {
-        ExprKind::Number { .. } | ExprKind::Text | ExprKind::Null | ExprKind::Name(_) | ExprKind::SizeOf(_) => {}
+        ExprKind::Number { .. } | ExprKind::Str | ExprKind::Null | ExprKind::Name(_) | ExprKind::SizeOf(_) => {}
         ExprKind::Unary(_, a)
         | ExprKind::Member(a, _)
         | ExprKind::Arrow(a, _)
         | ExprKind::Cast(_, a)
-        | ExprKind::SizeOfValue(a)
-        | ExprKind::Step { place: a, .. } => walk(a, each),
+        | ExprKind::SizeOfExpr(a)
+        | ExprKind::IncDec { lvalue: a, .. } => walk_expr(a, each),
         ExprKind::Binary(_, a, b) | ExprKind::Assign(_, a, b) | ExprKind::Index(a, b) => {
-            walk(a, each);
-            walk(b, each);
+            walk_expr(a, each);
+            walk_expr(b, each);
         }
-        ExprKind::Choose(a, b, c) => {
-            walk(a, each);
-            walk(b, each);
-            walk(c, each);
+        ExprKind::Conditional(a, b, c) => {
+            walk_expr(a, each);
+            walk_expr(b, each);
+            walk_expr(c, each);
         }
         ExprKind::Call { args, .. } | ExprKind::Construct(_, args) | ExprKind::Braces(args) => {
-            args.iter().for_each(|arg| walk(arg, each));
+            args.iter().for_each(|arg| walk_expr(arg, each));
         }
     }
 }
 
-/// Calls `each` for every expression of some statements, those within others too.
-pub fn exprs<'e>(stmts: &'e [Stmt], each: &mut dyn FnMut(&'e Expr)) {
-    statements(stmts, &mut |stmt| match &stmt.kind {
+/// Calls `each` for every expression in statements, nested ones included.
+pub fn for_each_expr<'e>(stmts: &'e [Stmt], each: &mut dyn FnMut(&'e Expr)) {
+    for_each_stmt(stmts, &mut |stmt| match &stmt.kind {
         StmtKind::Declare(_, all) => {
             for declared in all {
-                declared.sizes.iter().flatten().chain(&declared.init).for_each(|expr| walk(expr, each));
+                declared.sizes.iter().flatten().chain(&declared.init).for_each(|expr| walk_expr(expr, each));
             }
         }
-        StmtKind::Expr(a) | StmtKind::If(a, ..) | StmtKind::While(a, _) | StmtKind::Do(_, a) => walk(a, each),
-        StmtKind::Return(Some(a)) => walk(a, each),
-        StmtKind::For { condition, step, .. } => condition.iter().chain(step).for_each(|expr| walk(expr, each)),
+        StmtKind::Expr(a) | StmtKind::If(a, ..) | StmtKind::While(a, _) | StmtKind::Do(_, a) => walk_expr(a, each),
+        StmtKind::Return(Some(a)) => walk_expr(a, each),
+        StmtKind::For { condition, step, .. } => condition.iter().chain(step).for_each(|expr| walk_expr(expr, each)),
         StmtKind::Switch(value, cases) => {
-            walk(value, each);
-            cases.iter().flat_map(|case| case.labels.iter().flatten()).for_each(|label| walk(label, each));
+            walk_expr(value, each);
+            cases.iter().flat_map(|case| case.labels.iter().flatten()).for_each(|label| walk_expr(label, each));
         }
         _ => {}
     });
 }
 
-/// Calls `each` for every statement, those within others too.
-pub fn statements<'e>(stmts: &'e [Stmt], each: &mut dyn FnMut(&'e Stmt)) {
+/// Calls `each` for every statement, nested ones included.
+pub fn for_each_stmt<'e>(stmts: &'e [Stmt], each: &mut dyn FnMut(&'e Stmt)) {
     for stmt in stmts {
         each(stmt);
         match &stmt.kind {
-            StmtKind::Block(inner) => statements(inner, each),
+            StmtKind::Block(inner) => for_each_stmt(inner, each),
             StmtKind::If(_, then, otherwise) => {
-                statements(std::slice::from_ref(then), each);
-                otherwise.iter().for_each(|inner| statements(std::slice::from_ref(inner), each));
+                for_each_stmt(std::slice::from_ref(then), each);
+                otherwise.iter().for_each(|inner| for_each_stmt(std::slice::from_ref(inner), each));
             }
             StmtKind::For { init, body, .. } => {
-                statements(std::slice::from_ref(init), each);
-                statements(std::slice::from_ref(body), each);
+                for_each_stmt(std::slice::from_ref(init), each);
+                for_each_stmt(std::slice::from_ref(body), each);
             }
-            StmtKind::While(_, body) | StmtKind::Do(body, _) => statements(std::slice::from_ref(body), each),
-            StmtKind::Switch(_, cases) => cases.iter().for_each(|case| statements(&case.body, each)),
+            StmtKind::While(_, body) | StmtKind::Do(body, _) => for_each_stmt(std::slice::from_ref(body), each),
+            StmtKind::Switch(_, cases) => cases.iter().for_each(|case| for_each_stmt(&case.body, each)),
             _ => {}
         }
     }
 }
 
-/// The variable that a place is part of. An element is not part of the pointer to it, but that of an array in a struct is
-/// part of the struct.
-fn root(expr: &Expr) -> Option<Symbol> {
+/// The variable that an lvalue belongs to. An element does not belong to the pointer to it, but an
+/// element of an array in a struct belongs to the struct.
+fn root_variable(expr: &Expr) -> Option<Symbol> {
     match &expr.kind {
         ExprKind::Name(name) => Some(*name),
-        ExprKind::Member(inner, _) => root(inner),
-        ExprKind::Cast(ty, inner) if ty.reference => root(inner),
-        ExprKind::Index(inner, _) if matches!(inner.kind, ExprKind::Member(..) | ExprKind::Index(..)) => root(inner),
+        ExprKind::Member(inner, _) => root_variable(inner),
+        ExprKind::Cast(ty, inner) if ty.reference => root_variable(inner),
+        ExprKind::Index(inner, _) if matches!(inner.kind, ExprKind::Member(..) | ExprKind::Index(..)) => {
+            root_variable(inner)
+        }
         _ => None,
     }
 }
 
-/// Names that a function assigns, directly or by passing them on.
-pub fn assigned(m: &Module, function: &Function) -> HashSet<Symbol> {
-    assigned_in(m, &function.body)
+/// Names that a function assigns, directly or by passing them by reference.
+pub fn assigned(module: &CudaModule, function: &Function) -> HashSet<Symbol> {
+    assigned_in(module, &function.body)
 }
 
 /// Names that statements assign.
-pub fn assigned_in(m: &Module, stmts: &[Stmt]) -> HashSet<Symbol> {
+pub fn assigned_in(module: &CudaModule, stmts: &[Stmt]) -> HashSet<Symbol> {
     let mut all = HashSet::new();
-    exprs(stmts, &mut |expr| match &expr.kind {
-        ExprKind::Assign(_, place, _) | ExprKind::Step { place, .. } | ExprKind::Unary(Unary::Address, place) => {
-            all.extend(root(place));
+    for_each_expr(stmts, &mut |expr| match &expr.kind {
+        ExprKind::Assign(_, lvalue, _) | ExprKind::IncDec { lvalue, .. } | ExprKind::Unary(Unary::Address, lvalue) => {
+            all.extend(root_variable(lvalue));
         }
         ExprKind::Call { callee, args, .. } => {
-            for called in m.file.functions.iter().filter(|function| function.name == *callee) {
+            for called in module.file.functions.iter().filter(|function| function.name == *callee) {
                 for (param, arg) in called.params.iter().zip(args) {
-                    // What `const int*& p` calls const is not the pointer.
+                    // In `const int*& p` the pointee is const, not the pointer.
                     if param.ty.reference && (!param.ty.constant || param.ty.pointers > 0) {
-                        all.extend(root(arg));
+                        all.extend(root_variable(arg));
                     }
                 }
             }
@@ -117,29 +118,30 @@ pub fn assigned_in(m: &Module, stmts: &[Stmt]) -> HashSet<Symbol> {
     all
 }
 
-/// Which functions take and give values and touch nothing else: neither memory nor other threads.
-pub fn value_functions(names: &Names, file: &File) -> Vec<bool> {
-    let alone = |function: &Function| {
+/// Determines which functions are pure: they take and return values and access neither memory nor
+/// other threads.
+pub fn pure_functions(names: &Interner, file: &File) -> Vec<bool> {
+    let is_locally_pure = |function: &Function| {
         let plain = |ty: &TypeName| ty.pointers == 0 && ty.base != Base::Void && ty.base != Base::Auto;
         let mut pure = plain(&function.result)
             && !function.result.reference
             && function.params.iter().all(|p| plain(&p.ty) && (!p.ty.reference || p.ty.constant) && p.sizes.is_empty());
-        statements(&function.body, &mut |stmt| {
+        for_each_stmt(&function.body, &mut |stmt| {
             if let StmtKind::Declare(storage, all) = &stmt.kind {
                 pure &= !storage.shared && !storage.external;
                 pure &= all.iter().all(|d| d.ty.pointers == 0 && !d.ty.reference);
             }
         });
-        exprs(&function.body, &mut |expr| match &expr.kind {
+        for_each_expr(&function.body, &mut |expr| match &expr.kind {
             ExprKind::Name(name) => {
                 let memory = |(storage, found): &(Storage, Declarator)| {
                     let fixed = storage.constant && found.init.is_some();
-                    found.name == *name && !fixed && (storage.device || storage.memory_constant || storage.shared)
+                    found.name == *name && !fixed && (storage.device || storage.constant_memory || storage.shared)
                 };
-                let place = matches!(names.text(*name), "threadIdx" | "blockIdx" | "blockDim" | "gridDim");
-                pure &= !place && !file.globals.iter().any(memory);
+                let is_index_builtin = matches!(names.text(*name), "threadIdx" | "blockIdx" | "blockDim" | "gridDim");
+                pure &= !is_index_builtin && !file.globals.iter().any(memory);
             }
-            // One that calls its own name calls the function of CUDA that it stands beside.
+            // A function that calls its own name calls the CUDA function that it overloads.
             ExprKind::Call { callee, .. }
                 if *callee == function.name || file.functions.iter().all(|f| f.name != *callee) =>
             {
@@ -150,11 +152,12 @@ pub fn value_functions(names: &Names, file: &File) -> Vec<bool> {
         });
         pure
     };
-    let mut pure: Vec<bool> = file.functions.iter().map(|function| !function.is_kernel && alone(function)).collect();
+    let mut pure: Vec<bool> =
+        file.functions.iter().map(|function| !function.is_kernel && is_locally_pure(function)).collect();
     let called: Vec<Vec<usize>> = (file.functions.iter())
         .map(|function| {
             let mut all = vec![];
-            exprs(&function.body, &mut |expr| {
+            for_each_expr(&function.body, &mut |expr| {
                 if let ExprKind::Call { callee, .. } = &expr.kind {
                     all.extend((0..file.functions.len()).filter(|n| file.functions[*n].name == *callee));
                 }
@@ -162,10 +165,10 @@ pub fn value_functions(names: &Names, file: &File) -> Vec<bool> {
             all
         })
         .collect();
-    // One that calls another which is not, is not either.
+    // A function that calls an impure one is impure.
     loop {
         let changed: Vec<usize> =
-            (0..pure.len()).filter(|n| pure[*n] && called[*n].iter().any(|m| !pure[*m])).collect();
+            (0..pure.len()).filter(|n| pure[*n] && called[*n].iter().any(|callee| !pure[*callee])).collect();
         if changed.is_empty() {
             return pure;
         }
@@ -173,27 +176,28 @@ pub fn value_functions(names: &Names, file: &File) -> Vec<bool> {
     }
 }
 
-/// Whether some name is among an expression's.
+/// Returns true if an expression mentions a name.
 pub fn mentions(expr: &Expr, name: Symbol) -> bool {
     let mut found = false;
-    walk(expr, &mut |expr| found |= matches!(expr.kind, ExprKind::Name(other) if other == name));
+    walk_expr(expr, &mut |expr| found |= matches!(expr.kind, ExprKind::Name(other) if other == name));
     found
 }
 
-/// Whether statements leave the loop around them by `break` or `continue`.
-pub fn leaves(stmts: &[Stmt]) -> bool {
+/// Returns true if statements leave the enclosing loop by `break` or `continue`.
+pub fn exits_loop(stmts: &[Stmt]) -> bool {
     stmts.iter().any(|stmt| match &stmt.kind {
         StmtKind::Break | StmtKind::Continue => true,
-        StmtKind::Block(inner) => leaves(inner),
+        StmtKind::Block(inner) => exits_loop(inner),
         StmtKind::If(_, then, otherwise) => {
-            leaves(std::slice::from_ref(then)) || otherwise.as_ref().is_some_and(|s| leaves(std::slice::from_ref(s)))
+            exits_loop(std::slice::from_ref(then))
+                || otherwise.as_ref().is_some_and(|s| exits_loop(std::slice::from_ref(s)))
         }
         StmtKind::Switch(..) => continues(std::slice::from_ref(stmt)),
         _ => false,
     })
 }
 
-/// Whether statements have a `continue` of the loop around them.
+/// Returns true if statements have a `continue` of the enclosing loop.
 pub fn continues(stmts: &[Stmt]) -> bool {
     stmts.iter().any(|stmt| match &stmt.kind {
         StmtKind::Continue => true,
@@ -207,7 +211,7 @@ pub fn continues(stmts: &[Stmt]) -> bool {
     })
 }
 
-/// Whether statements have a `break` of the switch or loop around them.
+/// Returns true if statements have a `break` of the enclosing switch or loop.
 pub fn breaks(stmts: &[Stmt]) -> bool {
     stmts.iter().any(|stmt| match &stmt.kind {
         StmtKind::Break => true,
@@ -219,17 +223,17 @@ pub fn breaks(stmts: &[Stmt]) -> bool {
     })
 }
 
-/// Whether statements return.
+/// Returns true if statements contain a `return`.
 pub fn returns(stmts: &[Stmt]) -> bool {
     let mut found = false;
-    statements(stmts, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Return(_)));
+    for_each_stmt(stmts, &mut |stmt| found |= matches!(stmt.kind, StmtKind::Return(_)));
     found
 }
 
-/// Whether statements return from within a loop or switch.
+/// Returns true if statements return from within a loop or switch.
 pub fn returns_from_loops(stmts: &[Stmt]) -> bool {
     let mut found = false;
-    statements(stmts, &mut |stmt| match &stmt.kind {
+    for_each_stmt(stmts, &mut |stmt| match &stmt.kind {
         StmtKind::For { body, .. } | StmtKind::While(_, body) | StmtKind::Do(body, _) => {
             found |= returns(std::slice::from_ref(body));
         }
@@ -239,32 +243,35 @@ pub fn returns_from_loops(stmts: &[Stmt]) -> bool {
     found
 }
 
-impl Lower<'_> {
-    /// Whether an expression can be evaluated though nobody asks for it: it touches no memory and cannot fail.
-    pub(super) fn is_plain(&self, expr: &Expr) -> bool {
+impl Lowering<'_> {
+    /// Returns true if an expression can be evaluated speculatively: it accesses no memory and
+    /// cannot fail.
+    pub(super) fn is_speculatable(&self, expr: &Expr) -> bool {
         match &expr.kind {
             ExprKind::Number { .. } | ExprKind::SizeOf(_) => true,
             ExprKind::Name(name) => match self.lookup(*name) {
                 Some(Binding::Pointer(pointer)) => !pointer.single,
-                Some(Binding::Place(place)) => matches!(place.root, Root::Value(_)),
+                Some(Binding::Lvalue(lvalue)) => matches!(lvalue.root, LvalueRoot::Value(_)),
                 Some(_) => true,
                 None => {
                     let memory = |storage: &Storage| storage.device || storage.shared;
-                    !self.m.file.globals.iter().any(|(storage, found)| found.name == *name && memory(storage))
+                    !self.module.file.globals.iter().any(|(storage, found)| found.name == *name && memory(storage))
                 }
             },
-            ExprKind::Unary(Unary::Minus | Unary::Plus | Unary::Not | Unary::Complement, a) => self.is_plain(a),
+            ExprKind::Unary(Unary::Minus | Unary::Plus | Unary::Not | Unary::Complement, a) => self.is_speculatable(a),
             ExprKind::Binary(Binary::Div | Binary::Rem, a, b) => {
-                matches!(b.kind, ExprKind::Number { value, .. } if value.as_f64() != 0.0) && self.is_plain(a)
+                matches!(b.kind, ExprKind::Number { value, .. } if value.as_f64() != 0.0) && self.is_speculatable(a)
             }
-            ExprKind::Binary(op, a, b) => *op != Binary::Comma && self.is_plain(a) && self.is_plain(b),
-            ExprKind::Choose(a, b, c) => self.is_plain(a) && self.is_plain(b) && self.is_plain(c),
-            ExprKind::Cast(ty, a) => ty.pointers == 0 && self.is_plain(a),
-            ExprKind::Member(a, _) => self.is_plain(a),
+            ExprKind::Binary(op, a, b) => *op != Binary::Comma && self.is_speculatable(a) && self.is_speculatable(b),
+            ExprKind::Conditional(a, b, c) => {
+                self.is_speculatable(a) && self.is_speculatable(b) && self.is_speculatable(c)
+            }
+            ExprKind::Cast(ty, a) => ty.pointers == 0 && self.is_speculatable(a),
+            ExprKind::Member(a, _) => self.is_speculatable(a),
             ExprKind::Call { callee, args, .. } => {
-                is_math(self.text(*callee)) && args.iter().all(|arg| self.is_plain(arg))
+                is_math(self.text(*callee)) && args.iter().all(|arg| self.is_speculatable(arg))
             }
-            ExprKind::Construct(_, args) | ExprKind::Braces(args) => args.iter().all(|arg| self.is_plain(arg)),
+            ExprKind::Construct(_, args) | ExprKind::Braces(args) => args.iter().all(|arg| self.is_speculatable(arg)),
             _ => false,
         }
     }

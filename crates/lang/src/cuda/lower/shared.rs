@@ -1,10 +1,11 @@
-//! Shared memory: one array for each declaration and instance of a template, and one for all that is `extern`.
+//! Shared memory: one array per declaration and template instance, and one for all `extern`
+//! declarations.
 
 use bornite_ir::{Scalar, Type, View};
 
-use super::fill::MAX_ELEMENTS;
-use super::place::{Operand, Pointer};
-use super::{Binding, Bound, Code, Done, Failed, Lower, names, scan};
+use super::array_init::MAX_ELEMENTS;
+use super::lvalue::{Operand, Pointer};
+use super::{Binding, BoundArg, CodeKind, Failed, LowerResult, Lowering, names, scan};
 use crate::cuda::ast::{Declarator, Expr, ExprKind, Function, StmtKind, Storage, Unary};
 use crate::cuda::types::CType;
 
@@ -12,32 +13,32 @@ use crate::cuda::types::CType;
 pub(super) struct SharedArray<'m> {
     declared: &'m Declarator,
     /// Template arguments of the function that declares it.
-    bound: Vec<Bound>,
+    bound: Vec<BoundArg>,
     pointer: Pointer,
 }
 
-impl<'m> Lower<'m> {
-    pub(super) fn declared_shared(&mut self, storage: Storage, d: &'m Declarator) -> Done<Binding> {
+impl<'m> Lowering<'m> {
+    pub(super) fn declare_shared(&mut self, storage: Storage, d: &'m Declarator) -> LowerResult<Binding> {
         let bound = self.inlines.last().map(|inline| inline.bound.clone()).unwrap_or_default();
         let known = |found: &&SharedArray| std::ptr::eq(found.declared, d) && found.bound == bound;
         if let Some(found) = self.shared.iter().find(known) {
             return Ok(Binding::Pointer(found.pointer.clone()));
         }
-        if self.code != Code::Kernel {
-            return self.refuse(d.span, "shared memory in this function", "");
+        if self.code != CodeKind::Kernel {
+            return self.unsupported(d.span, "shared memory in this function", "");
         }
-        // What our printer places large arrays in; they are declared after it.
+        // The array that the CUDA printer places large shared arrays in; their declarations follow.
         if self.text(d.name) == "bn_shared" {
             return Ok(Binding::Poison);
         }
         let CType::Value(ty) = self.c_type(&d.ty)? else {
-            return self.refuse(d.span, "a shared pointer", "declare a shared array");
+            return self.unsupported(d.span, "a '__shared__' pointer", "declare a shared array");
         };
         if d.init.is_some() {
-            return self.refuse(
+            return self.unsupported(
                 d.span,
-                "an initial value of shared memory",
-                "write it by a thread, then '__syncthreads()'",
+                "an initializer of shared memory",
+                "write it from one thread, then call '__syncthreads()'",
             );
         }
         let pointer = match &d.sizes[..] {
@@ -48,58 +49,58 @@ impl<'m> Lower<'m> {
         Ok(Binding::Pointer(pointer))
     }
 
-    fn static_shared(&mut self, d: &'m Declarator, ty: Type) -> Done<Pointer> {
+    fn static_shared(&mut self, d: &'m Declarator, ty: Type) -> LowerResult<Pointer> {
         let single = d.sizes.is_empty();
         let sizes = if single { vec![1] } else { self.sizes(d, MAX_ELEMENTS)? };
         if sizes.len() > 4 {
-            return self.refuse(d.span, "an array of more than four dimensions", "");
+            return self.unsupported(d.span, "an array of more than four dimensions", "");
         }
         if sizes.len() > 1 && self.is_flattened(d) {
             let view = self.new_shared(d, ty, &[sizes.iter().product()]);
-            return Ok(Pointer { sizes: sizes.into(), ..Pointer::whole(view, ty, 1, false, &[]) });
+            return Ok(Pointer { sizes: sizes.into(), ..Pointer::to_view(view, ty, 1, false, &[]) });
         }
         let view = self.new_shared(d, ty, &sizes);
-        Ok(Pointer::whole(view, ty, sizes.len(), single, &sizes))
+        Ok(Pointer::to_view(view, ty, sizes.len(), single, &sizes))
     }
 
-    /// Dynamic shared memory: all of its arrays begin at the same place, whatever they are called.
-    fn dynamic_shared(&mut self, d: &'m Declarator, ty: Type) -> Done<Pointer> {
-        let ty = self.cast_to(d).unwrap_or(ty);
-        if let Some(first) = self.dynamic.clone() {
-            return match self.seen_as(first, ty, d.span)? {
+    /// Declares dynamic shared memory; all such arrays start at the same address.
+    fn dynamic_shared(&mut self, d: &'m Declarator, ty: Type) -> LowerResult<Pointer> {
+        let ty = self.element_type_from_casts(d).unwrap_or(ty);
+        if let Some(first) = self.dynamic_shared.clone() {
+            return match self.reinterpret_pointer(first, ty, d.span)? {
                 Operand::Pointer(pointer) => Ok(pointer),
                 _ => Err(Failed),
             };
         }
         let bytes = ty.bytes(self.w.b.structs()) as u64;
         if self.request.shared_bytes < bytes {
-            let what = format!("the size of '{}' is not given", self.text(d.name));
-            let hint = "say at launch how many bytes of dynamic shared memory a block has";
+            let what = format!("the size of '{}' is not specified", self.text(d.name));
+            let hint = "specify the bytes of dynamic shared memory per block at launch";
             return self.fail(d.span, what, "dynamic shared memory", hint);
         }
         let view = self.new_shared(d, ty, &[self.request.shared_bytes / bytes]);
-        let pointer = Pointer::whole(view, ty, 1, false, &[]);
-        self.dynamic = Some(pointer.clone());
+        let pointer = Pointer::to_view(view, ty, 1, false, &[]);
+        self.dynamic_shared = Some(pointer.clone());
         Ok(pointer)
     }
 
     fn new_shared(&mut self, d: &Declarator, ty: Type, sizes: &[u64]) -> View {
-        let name = names::given(self.text(d.name), self.request.printed, |_| false);
-        let name = self.shared_name(&name);
+        let name = names::unmangled(self.text(d.name), self.request.round_trip, |_| false);
+        let name = self.unique_shared_name(&name);
         self.w.b.shared_array(name, ty, sizes).into()
     }
 
-    /// What the source calls a shared array.
-    pub(super) fn shared_text(&self, view: View) -> Option<&'m str> {
+    /// Source name of a shared array.
+    pub(super) fn shared_array_name(&self, view: View) -> Option<&'m str> {
         self.shared.iter().find(|found| found.pointer.view == view).map(|found| self.text(found.declared.name))
     }
 
-    /// The type of the elements of bytes that are used by way of casts alone, as `(float*)raw`: numbers can be seen as
-    /// vectors of them, so that one is taken where there is one.
-    fn cast_to(&mut self, d: &'m Declarator) -> Option<Type> {
+    /// Element type of dynamic shared memory that is only used through casts, as `(float*)raw`. A
+    /// scalar type is preferred, because scalars can be cast to vectors of them.
+    fn element_type_from_casts(&mut self, d: &'m Declarator) -> Option<Type> {
         let (mut mentions, mut casts) = (0, vec![]);
-        for function in self.seeing(d) {
-            scan::exprs(&function.body, &mut |expr| match &expr.kind {
+        for function in self.functions_seeing(d) {
+            scan::for_each_expr(&function.body, &mut |expr| match &expr.kind {
                 ExprKind::Name(name) => mentions += (*name == d.name) as usize,
                 ExprKind::Cast(ty, inner) if ty.pointers == 1 && names(inner, d) => casts.push(ty),
                 _ => {}
@@ -110,7 +111,7 @@ impl<'m> Lower<'m> {
         }
         let mut types = vec![];
         for ty in casts {
-            if let Some(CType::Pointer(ty)) = self.quietly(|lower| lower.c_type(ty)) {
+            if let Some(CType::Pointer(ty)) = self.attempt(|lower| lower.c_type(ty)) {
                 types.push(ty);
             }
         }
@@ -118,14 +119,15 @@ impl<'m> Lower<'m> {
         types.iter().find(number).or(types.first()).copied()
     }
 
-    /// Whether an array of several dimensions is used as one row too: `(float*)tile`, `&tile[0][0]`.
+    /// Returns true if a multidimensional array is also used as a flat one: `(float*)tile`,
+    /// `&tile[0][0]`.
     fn is_flattened(&self, d: &'m Declarator) -> bool {
         let mut found = false;
-        for function in self.seeing(d) {
-            scan::exprs(&function.body, &mut |expr| {
+        for function in self.functions_seeing(d) {
+            scan::for_each_expr(&function.body, &mut |expr| {
                 found |= match &expr.kind {
                     ExprKind::Cast(ty, inner) => ty.pointers > 0 && names(inner, d),
-                    ExprKind::Unary(Unary::Address, place) => names(first_element(place), d) && !names(place, d),
+                    ExprKind::Unary(Unary::Address, lvalue) => names(first_element(lvalue), d) && !names(lvalue, d),
                     _ => false,
                 }
             });
@@ -133,19 +135,19 @@ impl<'m> Lower<'m> {
         found
     }
 
-    /// The functions that see a declaration: the one that it stands in, or all of the file.
-    fn seeing(&self, d: &Declarator) -> Vec<&'m Function> {
+    /// Functions in whose scope a declaration is: the one that contains it, or all for a global.
+    fn functions_seeing(&self, d: &Declarator) -> Vec<&'m Function> {
         let declares = |function: &&Function| {
             let mut found = false;
-            scan::statements(&function.body, &mut |stmt| {
+            scan::for_each_stmt(&function.body, &mut |stmt| {
                 found |= matches!(&stmt.kind, StmtKind::Declare(_, all) if all.iter().any(|one| std::ptr::eq(one, d)));
             });
             found
         };
-        let m = self.m;
-        match m.file.functions.iter().find(declares) {
+        let module = self.module;
+        match module.file.functions.iter().find(declares) {
             Some(function) => vec![function],
-            None => m.file.functions.iter().collect(),
+            None => module.file.functions.iter().collect(),
         }
     }
 }
@@ -154,7 +156,7 @@ fn names(expr: &Expr, d: &Declarator) -> bool {
     matches!(expr.kind, ExprKind::Name(name) if name == d.name)
 }
 
-/// The array of `a[0][0]`.
+/// Strips zero indices: the array of `a[0][0]`.
 fn first_element(expr: &Expr) -> &Expr {
     match &expr.kind {
         ExprKind::Index(inner, index) if matches!(index.kind, ExprKind::Number { value, .. } if value.bits() == 0) => {

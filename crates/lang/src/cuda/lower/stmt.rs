@@ -1,19 +1,19 @@
-//! Statements: blocks, branches, returns. A mistake in one is noted, and the next one is looked at.
+//! Statements: blocks, branches, returns. After an error in one statement, the next is lowered.
 
 use bornite_ir::{LocalId, Op, Scalar, Stmt as IrStmt, Value};
 
-use super::{Binding, Code, Done, Failed, Leave, Lower};
-use crate::Span;
+use super::{Binding, CodeKind, Failed, LowerResult, Lowering, ScopeKind};
+use crate::SourceSpan;
 use crate::cuda::ast::{Expr, Stmt, StmtKind};
 use crate::lower::Tree;
 
-/// Arms of an else-if chain that lie within one another in the IR; those after them follow in an `if` behind it.
+/// Maximum nesting of an else-if chain in the IR; later arms go into a separate `if` after it.
 const NESTED_ARMS: usize = 16;
 
-/// An `if` of an else-if chain: its condition, statement, and what follows `else`.
+/// An `if` of an else-if chain: its condition, statement and else branch.
 type Arm<'m> = (&'m Expr, &'m Stmt, Option<&'m Stmt>);
 
-/// The next `if` of a chain.
+/// Next `if` of a chain.
 fn next_arm<'m>(otherwise: Option<&'m Stmt>) -> Option<Arm<'m>> {
     match &otherwise?.kind {
         StmtKind::If(condition, then, otherwise) => Some((condition, then, otherwise.as_deref())),
@@ -21,22 +21,22 @@ fn next_arm<'m>(otherwise: Option<&'m Stmt>) -> Option<Arm<'m>> {
     }
 }
 
-impl<'m> Lower<'m> {
-    /// Statements in a scope of their own.
-    pub(super) fn block(&mut self, stmts: &'m [Stmt]) -> Done {
+impl<'m> Lowering<'m> {
+    /// Lowers statements in a new scope.
+    pub(super) fn block(&mut self, stmts: &'m [Stmt]) -> LowerResult {
         let mark = self.scope.len();
         let done = self.sequence(stmts);
         self.scope.truncate(mark);
         done
     }
 
-    /// Statements one after the other.
-    pub(super) fn sequence(&mut self, stmts: &'m [Stmt]) -> Done {
+    /// Lowers statements in the current scope.
+    pub(super) fn sequence(&mut self, stmts: &'m [Stmt]) -> LowerResult {
         let mut failed = false;
         let mut at = 0;
         while at < stmts.len() && self.errors.len() < super::MAX_ERRORS && !self.w.is_full() {
-            if self.request.printed && at + 1 < stmts.len() {
-                match self.inserted(&stmts[at], &stmts[at + 1]) {
+            if self.request.round_trip && at + 1 < stmts.len() {
+                match self.printed_insert(&stmts[at], &stmts[at + 1]) {
                     Ok(true) => {
                         at += 2;
                         continue;
@@ -45,7 +45,7 @@ impl<'m> Lower<'m> {
                     Err(_) => failed = true,
                 }
             }
-            self.guess = super::guess::read(self.m, &stmts[at], stmts.get(at + 1));
+            self.cas_initial_read = super::cas_loop::initial_read(self.module, &stmts[at], stmts.get(at + 1));
             failed |= self.stmt(&stmts[at]).is_err();
             at += 1;
         }
@@ -53,15 +53,19 @@ impl<'m> Lower<'m> {
             && self.errors.is_empty()
             && let Some(stmt) = stmts.get(at)
         {
-            let _: Done =
-                self.fail(stmt.span, "this kernel is too large once it is written out", "", "use loops, not macros");
+            let _: LowerResult = self.fail(
+                stmt.span,
+                "this kernel is too large after inlining and unrolling",
+                "",
+                "use loops, not macros",
+            );
             failed = true;
         }
         if failed { Err(Failed) } else { Ok(()) }
     }
 
-    pub(super) fn stmt(&mut self, stmt: &'m Stmt) -> Done {
-        self.at(stmt.span);
+    pub(super) fn stmt(&mut self, stmt: &'m Stmt) -> LowerResult {
+        self.set_source_line(stmt.span);
         match &stmt.kind {
             StmtKind::Empty => Ok(()),
             StmtKind::Declare(storage, all) => {
@@ -85,23 +89,23 @@ impl<'m> Lower<'m> {
                 self.scope.truncate(mark);
                 done
             }
-            StmtKind::While(condition, body) => self.endless(Some(condition), None, body, None),
-            StmtKind::Do(body, condition) => self.endless(None, None, body, Some(condition)),
+            StmtKind::While(condition, body) => self.general_loop(Some(condition), None, body, None),
+            StmtKind::Do(body, condition) => self.general_loop(None, None, body, Some(condition)),
             StmtKind::Switch(value, cases) => self.switch(value, cases, stmt.span),
-            StmtKind::Break => match self.contexts.last() {
-                Some(context) if context.kind != Leave::Call => {
+            StmtKind::Break => match self.control_scopes.last() {
+                Some(scope) if scope.kind != ScopeKind::InlinedCall => {
                     self.w.stmt(IrStmt::Break);
                     Ok(())
                 }
-                _ => self.fail(stmt.span, "'break' outside a loop or switch", "nothing to leave", ""),
+                _ => self.fail(stmt.span, "'break' outside a loop or switch", "no enclosing loop or switch", ""),
             },
-            StmtKind::Continue => self.go_on(stmt.span),
-            StmtKind::Return(value) => self.leave(value.as_ref(), stmt.span),
+            StmtKind::Continue => self.continue_loop(stmt.span),
+            StmtKind::Return(value) => self.return_from(value.as_ref(), stmt.span),
         }
     }
 
-    /// Statements in a block and a scope.
-    fn nested(&mut self, write: impl FnOnce(&mut Self) -> Done) -> (Vec<IrStmt>, Done) {
+    /// Emits statements into a new block and scope.
+    fn nested(&mut self, write: impl FnOnce(&mut Self) -> LowerResult) -> (Vec<IrStmt>, LowerResult) {
         self.w.b.open_block();
         let mark = self.scope.len();
         let done = write(self);
@@ -109,12 +113,12 @@ impl<'m> Lower<'m> {
         (self.w.b.close_block(), done)
     }
 
-    /// An `if` with all that follows by `else if`.
-    fn branch(&mut self, arm: Arm<'m>) -> Done {
+    /// Lowers an `if` with its whole else-if chain.
+    fn branch(&mut self, arm: Arm<'m>) -> LowerResult {
         let (mut next, mut entered, mut failed) = (Some(arm), None, false);
         while let Some(arm) = next {
-            let most = if self.request.printed { usize::MAX } else { NESTED_ARMS };
-            next = std::iter::successors(Some(arm), |arm| next_arm(arm.2)).nth(most);
+            let max_arms = if self.request.round_trip { usize::MAX } else { NESTED_ARMS };
+            next = std::iter::successors(Some(arm), |arm| next_arm(arm.2)).nth(max_arms);
             let rest = next.map(|_| {
                 let local = self.new_local("rest", Scalar::Bool.into(), &[Value::int(Scalar::Bool, 0)]);
                 self.assign(local, &Tree::int(Scalar::Bool, 0));
@@ -124,7 +128,7 @@ impl<'m> Lower<'m> {
             if condition.is_some() {
                 self.w.b.open_block();
             }
-            failed |= self.arms(arm, most, rest).is_err();
+            failed |= self.arms(arm, max_arms, rest).is_err();
             if let Some(condition) = condition {
                 let then = self.w.b.close_block();
                 self.w.stmt(IrStmt::If { condition, then, otherwise: vec![] });
@@ -134,10 +138,10 @@ impl<'m> Lower<'m> {
         if failed { Err(Failed) } else { Ok(()) }
     }
 
-    /// At most so many arms of a chain; where none of them is taken, `rest` is set.
-    fn arms(&mut self, (condition, then, otherwise): Arm<'m>, left: usize, rest: Option<LocalId>) -> Done {
+    /// Lowers at most `left` arms of a chain; sets `rest` if none of them is taken.
+    fn arms(&mut self, (condition, then, otherwise): Arm<'m>, left: usize, rest: Option<LocalId>) -> LowerResult {
         let tree = self.condition(condition)?;
-        if let Some(known) = self.w.fold(&tree).filter(|_| !self.request.printed) {
+        if let Some(known) = self.w.fold(&tree).filter(|_| !self.request.round_trip) {
             return match known.bits() != 0 {
                 true => self.stmt(then),
                 false => self.otherwise(otherwise, left, rest),
@@ -150,15 +154,15 @@ impl<'m> Lower<'m> {
         first.and(second)
     }
 
-    /// What follows `else` behind an arm.
-    fn otherwise(&mut self, otherwise: Option<&'m Stmt>, left: usize, rest: Option<LocalId>) -> Done {
+    /// Lowers the else branch of an arm.
+    fn otherwise(&mut self, otherwise: Option<&'m Stmt>, left: usize, rest: Option<LocalId>) -> LowerResult {
         match (next_arm(otherwise), otherwise, rest) {
             (Some(_), _, Some(rest)) if left == 1 => {
                 self.assign(rest, &Tree::int(Scalar::Bool, 1));
                 Ok(())
             }
             (Some(arm), Some(stmt), _) => {
-                self.at(stmt.span);
+                self.set_source_line(stmt.span);
                 self.arms(arm, left.saturating_sub(1), rest)
             }
             (_, Some(stmt), _) => self.stmt(stmt),
@@ -167,7 +171,7 @@ impl<'m> Lower<'m> {
     }
 
     /// `if (condition) break;`
-    pub(super) fn leave_if(&mut self, condition: &Tree) {
+    pub(super) fn break_if(&mut self, condition: &Tree) {
         let condition = self.w.emit(condition);
         self.w.b.open_block();
         self.w.stmt(IrStmt::Break);
@@ -176,52 +180,52 @@ impl<'m> Lower<'m> {
     }
 
     /// `if (!condition) break;`
-    pub(super) fn leave_unless(&mut self, condition: &'m Expr) -> Done {
-        self.at(condition.span);
+    pub(super) fn break_unless(&mut self, condition: &'m Expr) -> LowerResult {
+        self.set_source_line(condition.span);
         let tree = self.condition(condition)?;
         match self.w.fold(&tree) {
             Some(value) if value.bits() != 0 => {}
-            _ => self.leave_if(&Tree::op(Op::Not, vec![tree])),
+            _ => self.break_if(&Tree::op(Op::Not, vec![tree])),
         }
         Ok(())
     }
 
-    /// `continue`.
-    fn go_on(&mut self, span: Span) -> Done {
-        let Some(context) = self.contexts.last_mut().filter(|context| context.kind != Leave::Call) else {
-            return self.fail(span, "'continue' outside a loop", "no loop around it", "");
+    /// Lowers `continue`.
+    fn continue_loop(&mut self, span: SourceSpan) -> LowerResult {
+        let Some(scope) = self.control_scopes.last_mut().filter(|scope| scope.kind != ScopeKind::InlinedCall) else {
+            return self.fail(span, "'continue' outside a loop", "no enclosing loop", "");
         };
-        if context.kind == Leave::Switch {
-            let Some(flag) = context.continued else {
-                return self.fail(span, "'continue' outside a loop", "no loop around it", "");
+        if scope.kind == ScopeKind::Switch {
+            let Some(flag) = scope.continued else {
+                return self.fail(span, "'continue' outside a loop", "no enclosing loop", "");
             };
             self.assign(flag, &Tree::int(Scalar::Bool, 1));
             self.w.stmt(IrStmt::Break);
             return Ok(());
         }
-        let (step, check) = (context.step, context.check);
+        let (step, check) = (scope.step, scope.check);
         if let Some(step) = step {
             self.effect(step)?;
         }
         if let Some(check) = check {
-            self.leave_unless(check)?;
+            self.break_unless(check)?;
         }
         self.w.stmt(IrStmt::Continue);
         Ok(())
     }
 
-    /// What follows a loop or switch that something within it may have left by more than one level.
-    pub(super) fn after(&mut self, context: &super::Context<'m>, span: Span) -> Done {
-        if context.returned
+    /// Emits the code after a loop or switch that an inner `return` or `continue` may leave.
+    pub(super) fn propagate_exit(&mut self, scope: &super::ControlScope<'m>, span: SourceSpan) -> LowerResult {
+        if scope.returned
             && let Some(left) = self.inlines.last().and_then(|inline| inline.left)
         {
-            let left = Tree::done(self.w.b.read(left), Scalar::Bool);
-            self.leave_if(&left);
+            let left = Tree::emitted(self.w.b.read(left), Scalar::Bool);
+            self.break_if(&left);
         }
-        if let Some(flag) = context.continued {
+        if let Some(flag) = scope.continued {
             let condition = self.w.b.read(flag);
             self.w.b.open_block();
-            let done = self.go_on(span);
+            let done = self.continue_loop(span);
             let then = self.w.b.close_block();
             self.w.stmt(IrStmt::If { condition, then, otherwise: vec![] });
             return done;
@@ -229,37 +233,41 @@ impl<'m> Lower<'m> {
         Ok(())
     }
 
-    /// `return`.
-    fn leave(&mut self, value: Option<&'m Expr>, span: Span) -> Done {
+    /// Lowers `return`.
+    fn return_from(&mut self, value: Option<&'m Expr>, span: SourceSpan) -> LowerResult {
         if let Some(inline) = self.inlines.last() {
-            let (result, contexts, left) = (inline.result, inline.contexts, inline.left);
+            let (result, control_scopes, left) = (inline.result, inline.control_scopes, inline.left);
             match (result, value) {
                 (Some((local, ty)), Some(value)) => {
-                    let tree = self.initial(value, ty)?;
+                    let tree = self.initializer(value, ty)?;
                     self.assign(local, &tree);
                 }
                 (None, None) => {}
-                (None, Some(_)) => return self.fail(span, "a 'void' function returns a value", "no value here", ""),
+                (None, Some(_)) => return self.fail(span, "a 'void' function returns a value", "unexpected value", ""),
                 (Some(_), None) => return self.fail(span, "'return' without a value", "expected a value", ""),
             }
-            if self.contexts.len() > contexts + 1 {
+            if self.control_scopes.len() > control_scopes + 1 {
                 if let Some(left) = left {
                     self.assign(left, &Tree::constant(Value::int(Scalar::Bool, 1)));
                 }
-                self.contexts[contexts + 1..].iter_mut().for_each(|context| context.returned = true);
+                self.control_scopes[control_scopes + 1..].iter_mut().for_each(|scope| scope.returned = true);
             }
             self.w.stmt(IrStmt::Break);
             return Ok(());
         }
         match (self.code, value) {
-            (Code::Kernel, None) => self.w.stmt(IrStmt::Return(None)),
-            (Code::Kernel, Some(_)) => return self.fail(span, "a kernel returns nothing", "no value here", ""),
-            (Code::Function(ty), Some(value)) => {
-                let tree = self.initial(value, ty)?;
+            (CodeKind::Kernel, None) => self.w.stmt(IrStmt::Return(None)),
+            (CodeKind::Kernel, Some(_)) => {
+                return self.fail(span, "a kernel cannot return a value", "unexpected value", "");
+            }
+            (CodeKind::Function(ty), Some(value)) => {
+                let tree = self.initializer(value, ty)?;
                 let value = self.w.emit(&tree);
                 self.w.stmt(IrStmt::Return(Some(value)));
             }
-            (Code::Function(_), None) => return self.fail(span, "'return' without a value", "expected a value", ""),
+            (CodeKind::Function(_), None) => {
+                return self.fail(span, "'return' without a value", "expected a value", "");
+            }
         }
         Ok(())
     }

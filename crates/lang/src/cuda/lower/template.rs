@@ -1,63 +1,66 @@
-//! Templates: which arguments a function, kernel or struct has, as written, by default, or told by a call.
+//! Template arguments of functions, kernels and structs: explicit, deduced or default.
 
 use bornite_ir::{Scalar, Type, Value};
 
-use super::place::Operand;
-use super::{Bound, Done, Lower};
-use crate::Span;
+use super::lvalue::Operand;
+use super::{BoundArg, LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Base, Declarator, Expr, Function, TemplateArg, TemplateParam};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
+use crate::diagnostic::counted;
 
-impl<'m> Lower<'m> {
-    /// One argument as it is written.
-    fn template_arg(&mut self, param: &TemplateParam, arg: &'m TemplateArg, span: Span) -> Done<Bound> {
+impl<'m> Lowering<'m> {
+    /// Evaluates an explicit argument.
+    fn template_arg(&mut self, param: &TemplateParam, arg: &'m TemplateArg, span: SourceSpan) -> LowerResult<BoundArg> {
         match arg {
-            TemplateArg::Type(ty) if param.is_type() => Ok(Bound::Type(self.c_type(ty)?)),
-            TemplateArg::Value(value) if !param.is_type() => Ok(Bound::Value(self.template_value(value)?)),
+            TemplateArg::Type(ty) if param.is_type() => Ok(BoundArg::Type(self.c_type(ty)?)),
+            TemplateArg::Value(value) if !param.is_type() => Ok(BoundArg::Value(self.template_value(value)?)),
             _ => {
-                let what = format!("template parameter '{}' is of another kind", self.text(param.name));
-                self.fail(span, what, "a type for a number, or a number for a type", "")
+                let what = format!("wrong kind of argument for template parameter '{}'", self.text(param.name));
+                self.fail(span, what, "a type where a value is expected, or a value where a type is expected", "")
             }
         }
     }
 
-    /// A number as it is written: wide enough for whatever type its parameter has.
-    pub(super) fn template_value(&mut self, value: &'m Expr) -> Done<Value> {
+    /// Evaluates an integer argument, in 64 bits whatever the parameter's type.
+    pub(super) fn template_value(&mut self, value: &'m Expr) -> LowerResult<Value> {
         Ok(Value::int(Scalar::I64, self.constant_int(value, "a template argument")?))
     }
 
-    /// An argument as its parameter is declared, which may be by the arguments before it: `template <class T, T N>`.
-    fn as_declared(
+    /// Converts an argument to its parameter's type, which may depend on earlier arguments:
+    /// `template <class T, T N>`.
+    fn convert_to_param_type(
         &mut self,
         templates: &'m [TemplateParam],
-        before: &[Bound],
+        before: &[BoundArg],
         param: &'m TemplateParam,
-        arg: Bound,
-    ) -> Done<Bound> {
-        let (Bound::Value(value), Some(ty)) = (arg, &param.integer) else { return Ok(arg) };
-        let scalar = match self.in_file(templates, before, |lower| lower.c_type(ty))? {
+        arg: BoundArg,
+    ) -> LowerResult<BoundArg> {
+        let (BoundArg::Value(value), Some(ty)) = (arg, &param.integer) else { return Ok(arg) };
+        let scalar = match self.in_file_scope(templates, before, |lower| lower.c_type(ty))? {
             CType::Value(ty) => ty.as_scalar().filter(|scalar| !scalar.is_float()),
             _ => None,
         };
-        Ok(Bound::Value(match scalar {
+        Ok(BoundArg::Value(match scalar {
             Some(Scalar::Bool) => Value::int(Scalar::Bool, (value.as_i64() != 0) as i64),
             Some(scalar) => Value::int(scalar, value.as_i64()),
-            None => return self.refuse(ty.span, "a template parameter that is no type and no integer", ""),
+            None => return self.unsupported(ty.span, "a template parameter that is neither a type nor an integer", ""),
         }))
     }
 
-    /// Arguments as they are written; fewer than there are parameters may be.
+    /// Evaluates explicit arguments; there may be fewer than parameters.
     pub(super) fn template_args(
         &mut self,
         templates: &'m [TemplateParam],
         args: &'m [TemplateArg],
         name: Symbol,
-        span: Span,
-    ) -> Done<Vec<Option<Bound>>> {
+        span: SourceSpan,
+    ) -> LowerResult<Vec<Option<BoundArg>>> {
         if args.len() > templates.len() {
-            let (name, most) = (self.text(name), templates.len());
-            let what = format!("'{name}' has {most} template parameters, {} arguments are given", args.len());
+            let (params, explicit) =
+                (counted(templates.len(), "template parameter"), counted(args.len(), "template argument"));
+            let what = format!("'{}' takes {params}, found {explicit}", self.text(name));
             return self.fail(span, what, "", "");
         }
         let mut all = vec![];
@@ -70,71 +73,72 @@ impl<'m> Lower<'m> {
         Ok(all)
     }
 
-    /// All arguments: those given, and those by default, which may name the ones before them.
+    /// Completes arguments with defaults, which may refer to earlier parameters.
     pub(super) fn with_defaults(
         &mut self,
         templates: &'m [TemplateParam],
-        given: &[Option<Bound>],
-        span: Span,
-    ) -> Done<Vec<Bound>> {
-        let mut bound: Vec<Bound> = vec![];
+        explicit: &[Option<BoundArg>],
+        span: SourceSpan,
+    ) -> LowerResult<Vec<BoundArg>> {
+        let mut bound: Vec<BoundArg> = vec![];
         for (n, param) in templates.iter().enumerate() {
-            let found = match (given.get(n).copied().flatten(), &param.default) {
-                (Some(given), _) => given,
+            let found = match (explicit.get(n).copied().flatten(), &param.default) {
+                (Some(explicit), _) => explicit,
                 (None, Some(default)) => {
-                    self.in_file(templates, &bound, |lower| lower.template_arg(param, default, span))?
+                    self.in_file_scope(templates, &bound, |lower| lower.template_arg(param, default, span))?
                 }
                 (None, None) => {
-                    let what = format!("template parameter '{}' is not known", self.text(param.name));
-                    return self.fail(span, what, "", "write it: 'name<float>(…)'");
+                    let what = format!("cannot deduce template parameter '{}'", self.text(param.name));
+                    return self.fail(span, what, "", "write it explicitly: 'name<float>(…)'");
                 }
             };
-            bound.push(self.as_declared(templates, &bound, param, found)?);
+            bound.push(self.convert_to_param_type(templates, &bound, param, found)?);
         }
         Ok(bound)
     }
 
-    /// Template arguments of a call: those written, those that the call's arguments tell, those by default.
-    pub(super) fn template_bound(
+    /// Template arguments of a call: explicit ones, deduced ones, defaults.
+    pub(super) fn template_arguments(
         &mut self,
         function: &'m Function,
         args: &'m [TemplateArg],
         operands: &[Operand],
-        span: Span,
-    ) -> Done<Vec<Bound>> {
+        span: SourceSpan,
+    ) -> LowerResult<Vec<BoundArg>> {
         if function.templates.is_empty() {
             return Ok(vec![]);
         }
-        let mut given = self.template_args(&function.templates, args, function.name, span)?;
-        for (param, given) in function.templates.iter().zip(&mut given).filter(|(_, given)| given.is_none()) {
-            let told = |(p, operand): (&Declarator, &Operand)| self.deduced(param, p, operand);
-            *given = function.params.iter().zip(operands).find_map(told);
+        let mut explicit = self.template_args(&function.templates, args, function.name, span)?;
+        for (param, explicit) in function.templates.iter().zip(&mut explicit).filter(|(_, explicit)| explicit.is_none())
+        {
+            let deduce_from = |(p, operand): (&Declarator, &Operand)| self.deduce(param, p, operand);
+            *explicit = function.params.iter().zip(operands).find_map(deduce_from);
         }
-        self.with_defaults(&function.templates, &given, span)
+        self.with_defaults(&function.templates, &explicit, span)
     }
 
-    /// What an argument tells of a template parameter.
-    pub(super) fn deduced(&self, param: &TemplateParam, of: &Declarator, operand: &Operand) -> Option<Bound> {
+    /// Deduces a template parameter from a function argument.
+    pub(super) fn deduce(&self, param: &TemplateParam, of: &Declarator, operand: &Operand) -> Option<BoundArg> {
         let (found, pointers) = match operand {
             Operand::Tree(tree) => (tree.ty, 0),
-            Operand::Place(place) => (place.ty, 0),
-            Operand::Pointer(pointer) => (pointer.to(), 1),
-            Operand::Address(place) => (place.ty, 1),
-            Operand::Array(slots, _) => (Type::Scalar(slots.place.ty.element()?), 1),
-            Operand::Table(table, _) => (Type::Scalar(table.values.first()?.scalar()), 1),
+            Operand::Lvalue(lvalue) => (lvalue.ty, 0),
+            Operand::Pointer(pointer) => (pointer.pointee_type(), 1),
+            Operand::Address(lvalue) => (lvalue.ty, 1),
+            Operand::LocalArray(local_array, _) => (Type::Scalar(local_array.lvalue.ty.element()?), 1),
+            Operand::ConstArray(table, _) => (Type::Scalar(table.values.first()?.scalar()), 1),
             _ => return None,
         };
-        let wanted = of.ty.pointers + !of.sizes.is_empty() as u8;
+        let param_pointers = of.ty.pointers + !of.sizes.is_empty() as u8;
         match &of.ty.base {
-            Base::Named(name) if *name == param.name && param.is_type() => match (wanted, pointers) {
-                (0, 1) => Some(Bound::Type(CType::Pointer(found))),
-                _ => (wanted == pointers).then_some(Bound::Type(CType::Value(found))),
+            Base::Named(name) if *name == param.name && param.is_type() => match (param_pointers, pointers) {
+                (0, 1) => Some(BoundArg::Type(CType::Pointer(found))),
+                _ => (param_pointers == pointers).then_some(BoundArg::Type(CType::Value(found))),
             },
-            _ if wanted != pointers => None,
+            _ if param_pointers != pointers => None,
             // Pair<T> from Pair<float>.
             Base::Template(name, args) => {
                 let (item, bound, _) = self.structs.iter().find(|(_, _, ty)| *ty == found)?;
-                if self.m.file.structs[*item].name != *name {
+                if self.module.file.structs[*item].name != *name {
                     return None;
                 }
                 let names = |arg: &TemplateArg| match arg {
@@ -149,30 +153,40 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// A struct that is a template, with its arguments.
-    pub(super) fn template_type(&mut self, name: Symbol, args: &'m [TemplateArg], span: Span) -> Done<CType> {
-        let m = self.m;
-        let Some(n) = m.file.structs.iter().position(|found| found.name == name) else {
-            self.told(name, span)?;
-            let what = format!("'{}' is not a type that is known here", self.text(name));
-            return self.fail(span, what, "unknown type", "declare the struct before it is used");
+    /// Type of a struct template with arguments.
+    pub(super) fn template_type(
+        &mut self,
+        name: Symbol,
+        args: &'m [TemplateArg],
+        span: SourceSpan,
+    ) -> LowerResult<CType> {
+        let module = self.module;
+        let Some(n) = module.file.structs.iter().position(|found| found.name == name) else {
+            self.check_not_host_only(name, span)?;
+            let what = format!("unknown type '{}'", self.text(name));
+            return self.fail(span, what, "not declared", "declare the struct before it is used");
         };
-        let templates = &m.file.structs[n].templates;
-        let given = self.template_args(templates, args, name, span)?;
-        let bound = self.with_defaults(templates, &given, span)?;
-        Ok(CType::Value(self.structure(n, &bound)?))
+        let templates = &module.file.structs[n].templates;
+        let explicit = self.template_args(templates, args, name, span)?;
+        let bound = self.with_defaults(templates, &explicit, span)?;
+        Ok(CType::Value(self.struct_type(n, &bound)?))
     }
 
-    /// The specialisation of a function for some arguments, if the file has one.
-    pub(super) fn specialised(&mut self, primary: &'m Function, bound: &[Bound]) -> Done<Option<usize>> {
-        let m = self.m;
-        for (n, function) in m.file.functions.iter().enumerate().filter(|(_, f)| f.name == primary.name) {
-            let Some(special) = &function.special else { continue };
+    /// Returns the specialization of a function for some arguments, if the file has one.
+    pub(super) fn find_specialization(
+        &mut self,
+        primary: &'m Function,
+        bound: &[BoundArg],
+    ) -> LowerResult<Option<usize>> {
+        let module = self.module;
+        for (n, function) in module.file.functions.iter().enumerate().filter(|(_, f)| f.name == primary.name) {
+            let Some(specialization) = &function.specialization else { continue };
             let templates = &primary.templates;
-            let given =
-                self.in_file(&[], &[], |lower| lower.template_args(templates, special, function.name, function.span))?;
-            let all: Vec<Option<Bound>> =
-                given.iter().zip(bound).map(|(given, bound)| given.or(Some(*bound))).collect();
+            let explicit = self.in_file_scope(&[], &[], |lower| {
+                lower.template_args(templates, specialization, function.name, function.span)
+            })?;
+            let all: Vec<Option<BoundArg>> =
+                explicit.iter().zip(bound).map(|(explicit, bound)| explicit.or(Some(*bound))).collect();
             if self.with_defaults(templates, &all, function.span)? == bound {
                 return Ok(Some(n));
             }
@@ -180,15 +194,15 @@ impl<'m> Lower<'m> {
         Ok(None)
     }
 
-    /// What arguments add to the name of a function or struct.
-    pub(super) fn suffix(&self, bound: &[Bound]) -> String {
+    /// Suffix that template arguments add to the name of a function or struct.
+    pub(super) fn name_suffix(&self, bound: &[BoundArg]) -> String {
         let mut text = String::new();
         for bound in bound {
             text += "_";
             text += &match bound {
-                Bound::Type(CType::Value(ty)) => ty.name(self.w.b.structs()).to_string(),
-                Bound::Type(_) => "pointer".into(),
-                Bound::Value(value) => value.as_i64().to_string().replace('-', "minus"),
+                BoundArg::Type(CType::Value(ty)) => ty.name(self.w.b.structs()).to_string(),
+                BoundArg::Type(_) => "pointer".into(),
+                BoundArg::Value(value) => value.as_i64().to_string().replace('-', "minus"),
             };
         }
         text

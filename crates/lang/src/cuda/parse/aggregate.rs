@@ -1,51 +1,56 @@
-//! Structs and enumerations.
+//! Parses structs and enums.
 
-use super::{Parsed, Parser};
-use crate::Span;
+use super::{ParseResult, Parser};
+use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Declarator, Expr, ExprKind, Storage, StructItem, TemplateParam, TypeName};
-use crate::cuda::lex::Kind;
+use crate::cuda::lex::TokenKind;
 use bornite_ir::{Scalar, Value};
 
 impl Parser<'_> {
-    /// True if the `struct` here is one that is defined or announced, not the type of something.
+    /// Returns true if the `struct` here is a definition or forward declaration, not the use of a
+    /// type.
     pub(super) fn defines_struct(&self) -> bool {
         let mut at = 1;
-        while matches!(self.ahead(at), Kind::Sign("__align__" | "alignas" | "__attribute__")) {
-            if self.ahead(at) == Kind::Sign("__attribute__") {
+        while matches!(self.ahead(at), TokenKind::Reserved("__align__" | "alignas" | "__attribute__")) {
+            if self.ahead(at) == TokenKind::Reserved("__attribute__") {
                 at += 1;
                 continue;
             }
-            while !matches!(self.ahead(at), Kind::Sign(")") | Kind::End) {
+            while !matches!(self.ahead(at), TokenKind::Reserved(")") | TokenKind::End) {
                 at += 1;
             }
             at += 1;
         }
-        at += matches!(self.ahead(at), Kind::Name(_)) as usize;
-        matches!(self.ahead(at), Kind::Sign("{" | ";" | ":"))
+        at += matches!(self.ahead(at), TokenKind::Name(_)) as usize;
+        matches!(self.ahead(at), TokenKind::Reserved("{" | ";" | ":"))
     }
 
     /// `__align__(16)`, `alignas(16)`.
-    fn alignment(&mut self) -> Parsed<Option<Expr>> {
+    fn alignment(&mut self) -> ParseResult<Option<Expr>> {
         let mut found = None;
         while self.take("__align__") || self.take("alignas") {
             self.expect("(", "before an alignment")?;
             if self.at_type() {
                 let span = self.span();
-                return self.refuse(span, "the alignment of a type", "write its bytes: 'alignas(16)'");
+                return self.unsupported(
+                    span,
+                    "'alignas' with a type argument",
+                    "write the number of bytes: 'alignas(16)'",
+                );
             }
             found = self.list(")")?.into_iter().next();
         }
         Ok(found)
     }
 
-    pub(super) fn structure(&mut self, templates: Vec<TemplateParam>) -> Parsed<()> {
+    pub(super) fn struct_item(&mut self, templates: Vec<TemplateParam>) -> ParseResult<()> {
         self.advance();
         let align = self.alignment()?;
         if self.is("__attribute__") {
             return self.layout_attribute();
         }
         let mut name = match self.kind() {
-            Kind::Name(_) => Some(self.name("a struct")?),
+            TokenKind::Name(_) => Some(self.name("a struct")?),
             _ => None,
         };
         if self.is(";") {
@@ -53,7 +58,7 @@ impl Parser<'_> {
         }
         if self.is(":") {
             let span = self.span();
-            return self.refuse(span, "a struct that inherits", "name its fields");
+            return self.unsupported(span, "a struct with base classes", "declare its fields directly");
         }
         if let Some((name, _)) = name {
             self.types.insert(name);
@@ -63,19 +68,19 @@ impl Parser<'_> {
         if self.is("__attribute__") {
             return self.layout_attribute();
         }
-        if let Kind::Name(_) = self.kind() {
+        if let TokenKind::Name(_) = self.kind() {
             let found = self.name("a struct")?;
             self.types.insert(found.0);
             name = name.or(Some(found)); // typedef struct { … } Name;
         }
         let Some((name, span)) = name else {
             let span = self.span();
-            return self.refuse(span, "a struct without a name", "");
+            return self.unsupported(span, "an unnamed struct", "");
         };
         if !templates.is_empty() {
             self.struct_templates.insert(name);
         }
-        // Vectors that our printer declares are known by their names.
+        // The CUDA printer's vector types are known by name.
         match crate::cuda::types::builtin_type(self.names.text(name)) {
             Some(vector) if align.is_none() => self.file.unaligned_vectors.push(vector),
             Some(_) => {}
@@ -87,14 +92,14 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// An attribute that changes how a type lies in memory.
-    pub(super) fn layout_attribute<T>(&mut self) -> Parsed<T> {
+    /// Rejects an attribute that changes the memory layout of a type.
+    pub(super) fn layout_attribute<T>(&mut self) -> ParseResult<T> {
         let span = self.span();
         let text = self.text(span).split_whitespace().collect::<String>();
-        self.refuse(span, &format!("'{text}'"), "write 'alignas(n)', or add fields")
+        self.unsupported(span, &format!("'{text}'"), "write 'alignas(n)', or add fields")
     }
 
-    /// `#pragma pack`: the bytes that fields of the structs after it are aligned to at most.
+    /// `#pragma pack`: maximum alignment in bytes of fields of the structs after it.
     pub(super) fn pragma_pack(&mut self) {
         let text = self.text(self.span());
         let arguments = text.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
@@ -103,22 +108,22 @@ impl Parser<'_> {
                 "push" => self.packs.push(self.pack),
                 "pop" => self.pack = self.packs.pop().flatten(),
                 "" => self.pack = None,
-                // Anything but a number is the name of a saved value.
+                // Anything but a number is an identifier of `push` or `pop`.
                 number => self.pack = number.parse().ok().or(self.pack),
             }
         }
         self.advance();
     }
 
-    /// The fields of a struct with the alignments that are written for them, and its closing brace.
-    fn fields(&mut self) -> Parsed<(Vec<Declarator>, Vec<(usize, Expr)>)> {
+    /// Parses fields up to the closing brace, with their explicit alignments.
+    fn fields(&mut self) -> ParseResult<(Vec<Declarator>, Vec<(usize, Expr)>)> {
         let (mut fields, mut aligns) = (vec![], vec![]);
         while !self.take("}") {
-            if self.kind() == Kind::End {
+            if self.kind() == TokenKind::End {
                 let span = self.span();
                 return self.fail(span, "expected '}', found the end of the file", "expected '}'", "");
             }
-            if self.is("public") && self.ahead(1) == Kind::Sign(":") {
+            if self.is("public") && self.ahead(1) == TokenKind::Reserved(":") {
                 self.advance();
                 self.advance();
                 continue;
@@ -127,14 +132,22 @@ impl Parser<'_> {
             let align = self.alignment()?;
             let storage = self.storage()?;
             if storage.is_static {
-                return self.refuse(start, "a static member of a struct", "declare a constant outside it");
+                return self.unsupported(start, "a static struct member", "declare a constant outside it");
             }
             if storage.device && !self.at_type() {
-                return self.refuse(start, "a function in a struct", "write a '__device__' function outside");
+                return self.unsupported(
+                    start,
+                    "a member function",
+                    "write a '__device__' function outside the struct",
+                );
             }
             let base = self.base_type()?;
-            if storage.device || self.is("(") || self.ahead(1) == Kind::Sign("(") || self.is("operator") {
-                return self.refuse(start, "a function in a struct", "write a '__device__' function outside");
+            if storage.device || self.is("(") || self.ahead(1) == TokenKind::Reserved("(") || self.is("operator") {
+                return self.unsupported(
+                    start,
+                    "a member function",
+                    "write a '__device__' function outside the struct",
+                );
             }
             loop {
                 aligns.extend(align.clone().map(|align| (fields.len(), align)));
@@ -144,7 +157,7 @@ impl Parser<'_> {
                 }
                 if self.is(":") {
                     let span = self.span();
-                    return self.refuse(span, "a bit field", "use shifts and masks");
+                    return self.unsupported(span, "a bit field", "use shifts and masks");
                 }
                 if !self.take(",") {
                     break;
@@ -155,27 +168,33 @@ impl Parser<'_> {
         Ok((fields, aligns))
     }
 
-    /// The names of an enumeration are constants.
-    pub(super) fn enumeration(&mut self) -> Parsed<()> {
+    /// Parses an enum; its enumerators become constants.
+    pub(super) fn enum_item(&mut self) -> ParseResult<()> {
         self.advance();
         if self.is("class") || self.is("struct") {
             let span = self.span();
-            return self.refuse(span, "'enum class'", "write 'enum'");
+            return self.unsupported(span, "'enum class'", "write 'enum'");
         }
-        let named = if let Kind::Name(_) = self.kind() { Some(self.name("an enum")?) } else { None };
+        let named = if let TokenKind::Name(_) = self.kind() { Some(self.name("an enum")?) } else { None };
         let mut scalar = Scalar::I32;
         if self.take(":") {
             let ty = self.base_type()?;
             scalar = match ty.base {
                 Base::Scalar(scalar) if scalar.is_int() => scalar,
-                _ => return self.refuse(ty.span, "an enum of this type", "name an integer: 'enum Name : int'"),
+                _ => {
+                    return self.unsupported(
+                        ty.span,
+                        "an enum with a non-integer underlying type",
+                        "use an integer type: 'enum Name : int'",
+                    );
+                }
             };
         }
-        let int = |span: Span, constant: bool| TypeName {
+        let int = |span: SourceSpan, constant: bool| TypeName {
             base: Base::Scalar(scalar),
             pointers: 0,
             constant,
-            fixed: false,
+            is_const_pointer: false,
             reference: false,
             span,
         };
@@ -189,20 +208,20 @@ impl Parser<'_> {
             span,
             depth: 1,
         };
-        // The last value that was written, and how many names ago.
-        let (mut written, mut since): (Option<Expr>, i64) = (None, 0);
+        // The last explicit value, and the number of enumerators since.
+        let (mut explicit, mut since): (Option<Expr>, i64) = (None, 0);
         while !self.is("}") {
             let (name, span) = self.name("a constant")?;
             if self.take("=") {
-                (written, since) = (Some(self.assignment()?), 0);
+                (explicit, since) = (Some(self.assignment()?), 0);
             }
-            let value = match written.clone() {
+            let value = match explicit.clone() {
                 None => number(since, span),
                 Some(value) if since == 0 => value,
                 Some(value) => {
                     let below = value.depth;
                     let sum = ExprKind::Binary(Binary::Add, Box::new(value), Box::new(number(since, span)));
-                    self.expr_of(sum, span, below)?
+                    self.make_expr(sum, span, below)?
                 }
             };
             since += 1;

@@ -1,17 +1,17 @@
-//! Expressions, by precedence.
+//! Parses expressions by precedence climbing.
 
 use bornite_ir::Value;
 
-use super::{Parsed, Parser};
-use crate::Span;
+use super::{ParseResult, Parser};
+use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Expr, ExprKind, Unary};
-use crate::cuda::lex::{Kind, Symbol};
+use crate::cuda::lex::{Symbol, TokenKind};
 
-/// How tightly a sign binds its operands, and what it is.
-fn binary(sign: &str) -> Option<(u8, Binary)> {
-    Some(match sign {
-        "||" => (1, Binary::Either),
-        "&&" => (2, Binary::Both),
+/// Precedence of a binary operator, and the operator.
+fn binary(token: &str) -> Option<(u8, Binary)> {
+    Some(match token {
+        "||" => (1, Binary::LogicalOr),
+        "&&" => (2, Binary::LogicalAnd),
         "|" => (3, Binary::Or),
         "^" => (4, Binary::Xor),
         "&" => (5, Binary::And),
@@ -32,8 +32,8 @@ fn binary(sign: &str) -> Option<(u8, Binary)> {
     })
 }
 
-fn assigning(sign: &str) -> Option<Option<Binary>> {
-    Some(match sign {
+fn assigning(token: &str) -> Option<Option<Binary>> {
+    Some(match token {
         "=" => None,
         "+=" => Some(Binary::Add),
         "-=" => Some(Binary::Sub),
@@ -50,67 +50,67 @@ fn assigning(sign: &str) -> Option<Option<Binary>> {
 }
 
 impl Parser<'_> {
-    /// An expression, commas included.
-    pub(super) fn expr(&mut self) -> Parsed<Expr> {
+    /// Parses an expression, including the comma operator.
+    pub(super) fn expr(&mut self) -> ParseResult<Expr> {
         let mut left = self.assignment()?;
         while self.take(",") {
             let right = self.assignment()?;
             let (span, below) = (left.span.to(right.span), left.depth.max(right.depth));
-            left = self.expr_of(ExprKind::Binary(Binary::Comma, Box::new(left), Box::new(right)), span, below)?;
+            left = self.make_expr(ExprKind::Binary(Binary::Comma, Box::new(left), Box::new(right)), span, below)?;
         }
         Ok(left)
     }
 
-    /// An expression without commas.
-    pub(super) fn assignment(&mut self) -> Parsed<Expr> {
+    /// Parses an expression without the comma operator.
+    pub(super) fn assignment(&mut self) -> ParseResult<Expr> {
         self.nested(|p| {
-            let left = p.choice()?;
-            let Kind::Sign(sign) = p.kind() else { return Ok(left) };
-            let Some(op) = assigning(sign) else { return Ok(left) };
+            let left = p.conditional()?;
+            let TokenKind::Reserved(token) = p.kind() else { return Ok(left) };
+            let Some(op) = assigning(token) else { return Ok(left) };
             p.advance();
-            let right = p.initial()?;
+            let right = p.initializer()?;
             let (span, below) = (left.span.to(right.span), left.depth.max(right.depth));
-            p.expr_of(ExprKind::Assign(op, Box::new(left), Box::new(right)), span, below)
+            p.make_expr(ExprKind::Assign(op, Box::new(left), Box::new(right)), span, below)
         })
     }
 
-    pub(super) fn choice(&mut self) -> Parsed<Expr> {
-        let condition = self.operators(0)?;
+    pub(super) fn conditional(&mut self) -> ParseResult<Expr> {
+        let condition = self.binary_expr(0)?;
         if !self.take("?") {
             return Ok(condition);
         }
         let yes = self.nested(|p| p.expr())?;
-        self.expect(":", "between the two values of '?'")?;
+        self.expect(":", "between the operands of '?:'")?;
         let no = self.assignment()?;
         let (span, below) = (condition.span.to(no.span), condition.depth.max(yes.depth).max(no.depth));
-        self.expr_of(ExprKind::Choose(Box::new(condition), Box::new(yes), Box::new(no)), span, below)
+        self.make_expr(ExprKind::Conditional(Box::new(condition), Box::new(yes), Box::new(no)), span, below)
     }
 
-    /// Operators that bind tighter than `least`.
-    pub(super) fn operators(&mut self, least: u8) -> Parsed<Expr> {
+    /// Parses binary operators of a precedence above `min_level`.
+    pub(super) fn binary_expr(&mut self, min_level: u8) -> ParseResult<Expr> {
         let mut left = self.unary()?;
-        while let Kind::Sign(sign) = self.kind() {
-            // `>` ends the arguments of a template, `>>` those of two.
-            let ends = self.in_angles && matches!(sign, ">" | ">>" | ">>>");
-            let Some((level, op)) = binary(sign).filter(|(level, _)| *level > least && !ends) else {
-                if sign == "<<<" {
+        while let TokenKind::Reserved(token) = self.kind() {
+            // `>` closes one template argument list, `>>` two.
+            let ends = self.in_angles && matches!(token, ">" | ">>" | ">>>");
+            let Some((level, op)) = binary(token).filter(|(level, _)| *level > min_level && !ends) else {
+                if token == "<<<" {
                     let span = self.span();
-                    return self.refuse(span, "a launch of a kernel from a kernel", "launch it from the host");
+                    return self.unsupported(span, "a kernel launch from device code", "launch it from the host");
                 }
                 break;
             };
             self.advance();
-            let right = self.operators(level)?;
+            let right = self.binary_expr(level)?;
             let (span, below) = (left.span.to(right.span), left.depth.max(right.depth));
-            left = self.expr_of(ExprKind::Binary(op, Box::new(left), Box::new(right)), span, below)?;
+            left = self.make_expr(ExprKind::Binary(op, Box::new(left), Box::new(right)), span, below)?;
         }
         Ok(left)
     }
 
-    fn unary(&mut self) -> Parsed<Expr> {
+    fn unary(&mut self) -> ParseResult<Expr> {
         let start = self.span();
-        let Kind::Sign(sign) = self.kind() else { return self.postfix() };
-        let op = match sign {
+        let TokenKind::Reserved(token) = self.kind() else { return self.postfix() };
+        let op = match token {
             "-" => Unary::Minus,
             "+" => Unary::Plus,
             "!" => Unary::Not,
@@ -119,39 +119,43 @@ impl Parser<'_> {
             "&" => Unary::Address,
             "++" | "--" => {
                 self.advance();
-                let place = self.nested(|p| p.unary())?;
-                let (span, below, by) = (start.to(place.span), place.depth, if sign == "++" { 1 } else { -1 });
-                return self.expr_of(ExprKind::Step { by, before: false, place: Box::new(place) }, span, below);
+                let lvalue = self.nested(|p| p.unary())?;
+                let (span, below, delta) = (start.to(lvalue.span), lvalue.depth, if token == "++" { 1 } else { -1 });
+                return self.make_expr(
+                    ExprKind::IncDec { delta, is_postfix: false, lvalue: Box::new(lvalue) },
+                    span,
+                    below,
+                );
             }
             "(" if self.cast_ahead() => {
                 self.advance();
                 let mut ty = self.type_name()?;
-                // A const reference to a number of another type refers to a converted copy.
+                // A const reference to a number of another type binds to a converted copy.
                 ty.reference &= !(ty.constant && matches!(ty.base, Base::Scalar(_)));
                 self.expect(")", "after the type of a cast")?;
                 let value = self.nested(|p| p.unary())?;
                 let (span, below) = (start.to(value.span), value.depth);
-                return self.expr_of(ExprKind::Cast(ty, Box::new(value)), span, below);
+                return self.make_expr(ExprKind::Cast(ty, Box::new(value)), span, below);
             }
-            "sizeof" => return self.size(),
+            "sizeof" => return self.sizeof_expr(),
             _ => return self.postfix(),
         };
         self.advance();
         let value = self.nested(|p| p.unary())?;
         let (span, below) = (start.to(value.span), value.depth);
-        self.expr_of(ExprKind::Unary(op, Box::new(value)), span, below)
+        self.make_expr(ExprKind::Unary(op, Box::new(value)), span, below)
     }
 
-    /// True if the parenthesis here holds a type and nothing else.
+    /// Returns true if the parentheses here contain only a type.
     fn cast_ahead(&mut self) -> bool {
         let before = self.at;
         self.advance();
         let mut found = self.at_type();
         while found && !self.is(")") {
             found = match self.kind() {
-                Kind::Sign("*" | "&" | "::" | "__restrict__") => true,
-                Kind::Name(symbol) => self.is_type_name(symbol) || self.names.text(symbol) == "std",
-                Kind::Sign(_) => self.at_type() || self.is("long"),
+                TokenKind::Reserved("*" | "&" | "::" | "__restrict__") => true,
+                TokenKind::Name(symbol) => self.is_type_name(symbol) || self.names.text(symbol) == "std",
+                TokenKind::Reserved(_) => self.at_type() || self.is("long"),
                 _ => false,
             };
             self.advance();
@@ -160,13 +164,13 @@ impl Parser<'_> {
         found
     }
 
-    fn size(&mut self) -> Parsed<Expr> {
+    fn sizeof_expr(&mut self) -> ParseResult<Expr> {
         let start = self.span();
         self.advance();
         if !self.is("(") {
             let value = self.nested(|p| p.unary())?;
             let (span, below) = (start.to(value.span), value.depth);
-            return self.expr_of(ExprKind::SizeOfValue(Box::new(value)), span, below);
+            return self.make_expr(ExprKind::SizeOfExpr(Box::new(value)), span, below);
         }
         self.expect("(", "after 'sizeof'")?;
         let (kind, below) = if self.at_type() {
@@ -174,19 +178,19 @@ impl Parser<'_> {
         } else {
             let value = self.expr()?;
             let depth = value.depth;
-            (ExprKind::SizeOfValue(Box::new(value)), depth)
+            (ExprKind::SizeOfExpr(Box::new(value)), depth)
         };
-        self.expect(")", "after what 'sizeof' measures")?;
+        self.expect(")", "after the operand of 'sizeof'")?;
         let span = start.to(self.last_span());
-        self.expr_of(kind, span, below)
+        self.make_expr(kind, span, below)
     }
 
-    /// Expressions up to a closing sign, which is taken.
-    pub(super) fn list(&mut self, close: &str) -> Parsed<Vec<Expr>> {
+    /// Parses expressions up to and including a closing bracket.
+    pub(super) fn list(&mut self, close: &str) -> ParseResult<Vec<Expr>> {
         let angles = std::mem::replace(&mut self.in_angles, false);
         let mut all = vec![];
         while !self.is(close) {
-            all.push(self.initial()?);
+            all.push(self.initializer()?);
             if !self.take(",") {
                 break;
             }
@@ -196,13 +200,13 @@ impl Parser<'_> {
         Ok(all)
     }
 
-    fn postfix(&mut self) -> Parsed<Expr> {
+    fn postfix(&mut self) -> ParseResult<Expr> {
         let mut left = self.primary()?;
         loop {
             let start = left.span;
-            let Kind::Sign(sign) = self.kind() else { return Ok(left) };
+            let TokenKind::Reserved(token) = self.kind() else { return Ok(left) };
             let below = left.depth;
-            let kind = match sign {
+            let kind = match token {
                 "[" => {
                     self.advance();
                     let angles = std::mem::replace(&mut self.in_angles, false);
@@ -211,7 +215,7 @@ impl Parser<'_> {
                     self.expect("]", "after an index")?;
                     let span = start.to(self.last_span());
                     let deepest = below.max(index.depth);
-                    left = self.expr_of(ExprKind::Index(Box::new(left), Box::new(index)), span, deepest)?;
+                    left = self.make_expr(ExprKind::Index(Box::new(left), Box::new(index)), span, deepest)?;
                     continue;
                 }
                 "." | "->" => {
@@ -219,9 +223,9 @@ impl Parser<'_> {
                     let (member, _) = self.name("a member")?;
                     if self.is("(") {
                         let span = start.to(self.last_span());
-                        return self.refuse(span, "a call of a member function", "write a '__device__' function");
+                        return self.unsupported(span, "a member function call", "write a '__device__' function");
                     }
-                    if sign == "." {
+                    if token == "." {
                         ExprKind::Member(Box::new(left), member)
                     } else {
                         ExprKind::Arrow(Box::new(left), member)
@@ -229,44 +233,48 @@ impl Parser<'_> {
                 }
                 "++" | "--" => {
                     self.advance();
-                    ExprKind::Step { by: if sign == "++" { 1 } else { -1 }, before: true, place: Box::new(left) }
+                    ExprKind::IncDec {
+                        delta: if token == "++" { 1 } else { -1 },
+                        is_postfix: true,
+                        lvalue: Box::new(left),
+                    }
                 }
                 "(" => {
                     let span = start.to(self.span());
-                    return self.refuse(span, "a call of something that is not a name", "");
+                    return self.unsupported(span, "a call through an expression", "");
                 }
                 _ => return Ok(left),
             };
             let span = start.to(self.last_span());
-            left = self.expr_of(kind, span, below)?;
+            left = self.make_expr(kind, span, below)?;
         }
     }
 
-    fn primary(&mut self) -> Parsed<Expr> {
+    fn primary(&mut self) -> ParseResult<Expr> {
         let span = self.span();
         match self.kind() {
-            Kind::Int { value, scalar, hex } => {
+            TokenKind::Int { value, scalar, hex } => {
                 self.advance();
-                self.expr_of(ExprKind::Number { value: Value::from_bits(scalar, value), hex }, span, 0)
+                self.make_expr(ExprKind::Number { value: Value::from_bits(scalar, value), hex }, span, 0)
             }
-            Kind::Float { bits, scalar } => {
+            TokenKind::Float { bits, scalar } => {
                 self.advance();
-                self.expr_of(ExprKind::Number { value: Value::from_bits(scalar, bits), hex: false }, span, 0)
+                self.make_expr(ExprKind::Number { value: Value::from_bits(scalar, bits), hex: false }, span, 0)
             }
-            Kind::Text => {
+            TokenKind::Str => {
                 self.advance();
-                while self.kind() == Kind::Text {
+                while self.kind() == TokenKind::Str {
                     self.advance();
                 }
                 let span = span.to(self.last_span());
-                self.expr_of(ExprKind::Text, span, 0)
+                self.make_expr(ExprKind::Str, span, 0)
             }
-            Kind::Sign(word @ ("true" | "false")) => {
+            TokenKind::Reserved(word @ ("true" | "false")) => {
                 self.advance();
                 let value = Value::int(bornite_ir::Scalar::Bool, (word == "true") as i64);
-                self.expr_of(ExprKind::Number { value, hex: false }, span, 0)
+                self.make_expr(ExprKind::Number { value, hex: false }, span, 0)
             }
-            Kind::Sign("(") => {
+            TokenKind::Reserved("(") => {
                 self.advance();
                 let angles = std::mem::replace(&mut self.in_angles, false);
                 let inner = self.nested(|p| p.expr())?;
@@ -274,79 +282,86 @@ impl Parser<'_> {
                 self.expect(")", "after an expression in parentheses")?;
                 Ok(Expr { span: span.to(self.last_span()), ..inner })
             }
-            Kind::Sign(word @ ("static_cast" | "reinterpret_cast" | "const_cast")) => {
+            TokenKind::Reserved(word @ ("static_cast" | "reinterpret_cast" | "const_cast")) => {
                 self.advance();
                 self.expect("<", "before the type of a cast")?;
                 let mut ty = self.type_name()?;
                 ty.reference &= word != "static_cast";
                 self.expect(">", "after the type of a cast")?;
-                self.expect("(", "before what is cast")?;
+                self.expect("(", "before the operand of a cast")?;
                 let value = self.nested(|p| p.expr())?;
-                self.expect(")", "after what is cast")?;
+                self.expect(")", "after the operand of a cast")?;
                 let (span, below) = (span.to(self.last_span()), value.depth);
-                self.expr_of(ExprKind::Cast(ty, Box::new(value)), span, below)
+                self.make_expr(ExprKind::Cast(ty, Box::new(value)), span, below)
             }
-            Kind::Unusable(name) => {
+            TokenKind::UnsupportedMacro(name) => {
                 let what = format!("macro '{}' with '#', '##' or '...'", self.names.text(name));
-                self.refuse(span, &what, "write out what it stands for")
+                self.unsupported(span, &what, "write out its expansion")
             }
-            Kind::Sign("nullptr") => {
+            TokenKind::Reserved("nullptr") => {
                 self.advance();
-                self.expr_of(ExprKind::Null, span, 0)
+                self.make_expr(ExprKind::Null, span, 0)
             }
-            Kind::Sign(".") => {
-                self.refuse(span, "a value of a field by its name", "write the values in the order of the fields")
+            TokenKind::Reserved(".") => {
+                self.unsupported(span, "a designated initializer", "write the values in field order")
             }
-            Kind::Sign("[") => self.refuse(span, "a lambda", "write a '__device__' function"),
-            Kind::Sign(word @ ("new" | "delete")) => {
-                self.refuse(span, &format!("'{word}'"), "memory is given to a kernel by its caller")
+            TokenKind::Reserved("[") => self.unsupported(span, "a lambda", "write a '__device__' function"),
+            TokenKind::Reserved(word @ ("new" | "delete")) => {
+                self.unsupported(span, &format!("'{word}'"), "pass memory to the kernel from the host")
             }
-            Kind::Sign(word @ ("throw" | "this" | "operator" | "asm" | "dynamic_cast" | "decltype")) => {
-                self.refuse(span, &format!("'{word}'"), "")
+            TokenKind::Reserved(word @ ("throw" | "this" | "operator" | "asm" | "dynamic_cast" | "decltype")) => {
+                self.unsupported(span, &format!("'{word}'"), "")
             }
-            _ if self.at_type() => self.constructed(),
-            Kind::Name(_) | Kind::Sign("::") => self.named(),
+            _ if self.at_type() => self.construct_expr(),
+            TokenKind::Name(_) | TokenKind::Reserved("::") => self.name_or_call(),
             _ => {
-                let found = self.found();
+                let found = self.current_text();
                 self.fail(span, format!("expected an expression, found {found}"), "expected an expression", "")
             }
         }
     }
 
     /// `float(x)`, `float4{a, b, c, d}`.
-    fn constructed(&mut self) -> Parsed<Expr> {
+    fn construct_expr(&mut self) -> ParseResult<Expr> {
         let start = self.span();
         let ty = self.base_type()?;
         let args = if self.take("(") {
             self.list(")")?
         } else if self.is("{") {
-            vec![self.braces()?]
+            vec![self.braced_list()?]
         } else {
-            let (span, found) = (self.span(), self.found());
+            let (span, found) = (self.span(), self.current_text());
             return self.fail(span, format!("expected '(' after a type, found {found}"), "expected '('", "");
         };
         let below = args.iter().map(|arg| arg.depth).max().unwrap_or(0);
         let span = start.to(self.last_span());
-        self.expr_of(ExprKind::Construct(ty, args), span, below)
+        self.make_expr(ExprKind::Construct(ty, args), span, below)
     }
 
-    /// A name, or a call of one.
-    fn named(&mut self) -> Parsed<Expr> {
+    /// Parses a name or a call.
+    fn name_or_call(&mut self) -> ParseResult<Expr> {
         let start = self.span();
-        (0..self.scopes()).for_each(|_| self.advance());
+        (0..self.scope_prefix_len()).for_each(|_| self.advance());
         let (name, _) = self.name("a variable or function")?;
         let text = self.names.text(name);
         if text == "numeric_limits" && self.is("<") {
-            return self.limit(name, start);
+            return self.numeric_limit(name, start);
         }
         if self.is("::") {
-            let what = format!("a name in a namespace or class ('{}::')", self.names.text(name));
-            return self.refuse(start, &what, "use its plain name, or what CUDA itself offers");
+            let member = match self.ahead(1) {
+                TokenKind::Name(member) => self.names.text(member),
+                _ => "",
+            };
+            return self.unsupported(
+                start,
+                &format!("'{text}::{member}'"),
+                "use an unqualified name, or a function that CUDA provides",
+            );
         }
         if self.is("<") && !self.templates.contains(&name) {
-            self.told(name, start)?;
+            self.check_not_host_only(name, start)?;
             if text.starts_with("tex") || text.starts_with("surf") {
-                return self.refuse(start, &format!("'{text}' of a texture or surface"), "pass an array");
+                return self.unsupported(start, &format!("texture function '{text}'"), "pass an array");
             }
         }
         let mut templates = vec![];
@@ -354,17 +369,17 @@ impl Parser<'_> {
             templates = self.template_args()?;
         }
         if !self.is("(") {
-            return self.expr_of(ExprKind::Name(name), start.to(self.last_span()), 0);
+            return self.make_expr(ExprKind::Name(name), start.to(self.last_span()), 0);
         }
         self.advance();
         let args = self.nested(|p| p.list(")"))?;
         let below = args.iter().map(|arg| arg.depth).max().unwrap_or(0);
         let span = start.to(self.last_span());
-        self.expr_of(ExprKind::Call { callee: name, templates, args }, span, below)
+        self.make_expr(ExprKind::Call { callee: name, templates, args }, span, below)
     }
 
-    /// `numeric_limits<T>::max()`: a call of it, whose argument is the member's name.
-    fn limit(&mut self, name: Symbol, start: Span) -> Parsed<Expr> {
+    /// `numeric_limits<T>::max()`: parsed as a call whose argument is the member's name.
+    fn numeric_limit(&mut self, name: Symbol, start: SourceSpan) -> ParseResult<Expr> {
         let templates = self.template_args()?;
         self.expect("::", "after 'numeric_limits<…>'")?;
         let (member, span) = self.name("a limit")?;
@@ -372,6 +387,6 @@ impl Parser<'_> {
         self.expect(")", "after a limit")?;
         let args = vec![Expr { kind: ExprKind::Name(member), span, depth: 1 }];
         let span = start.to(self.last_span());
-        self.expr_of(ExprKind::Call { callee: name, templates, args }, span, 1)
+        self.make_expr(ExprKind::Call { callee: name, templates, args }, span, 1)
     }
 }

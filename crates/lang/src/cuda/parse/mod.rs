@@ -1,7 +1,8 @@
-//! The parser: tokens to syntax. What is wrong is noted and skipped, so that one run tells several mistakes.
+//! Parser: tokens to syntax. Parsing continues after an error, so that one run reports several.
 //!
-//! Host code in the same file is skipped. So is what our printer writes before a kernel: functions whose names begin with
-//! `bn_` are known by name, and what they do is an operation of the IR.
+//! Host code in the same file is skipped, and so are the helper functions that the CUDA printer
+//! writes before a kernel: functions whose names begin with `bn_` are built in
+//! (`printer_functions.rs`).
 
 mod aggregate;
 mod expr;
@@ -13,62 +14,64 @@ mod types;
 use foldhash::{HashSet, HashSetExt};
 
 use super::ast::{Declarator, Expr, ExprKind, File};
-use super::lex::{Kind, Names, Symbol, Token};
+use super::lex::{Interner, Symbol, Token, TokenKind};
 use super::types::builtin_type;
-use crate::Span;
+use crate::SourceSpan;
 use crate::diagnostic::{Diagnostic, Source};
 
-/// Statements and parentheses within one another.
+/// Maximum nesting of statements and parentheses.
 const MAX_NESTING: usize = 100;
-/// Conditions of an else-if chain.
+/// Maximum conditions of an else-if chain.
 const MAX_ARMS: usize = 500;
-/// How deep the tree of an expression may be: a sum of so many terms, say.
+/// Maximum depth of an expression tree: that many terms in a sum, for example.
 const MAX_DEPTH: u16 = 200;
-/// Mistakes after which the rest of a file is not read.
+/// Errors after which the rest of a file is skipped.
 const MAX_ERRORS: usize = 20;
 
-/// What is said below a construct that the subset leaves out.
+/// Label of unsupported constructs.
 const NOT_IN_SUBSET: &str = "not in the subset";
 
-/// What is wrong is in the parser already.
+/// Marker of a failed parse; its error is in [`Parser::errors`].
 pub struct Failed;
 
-pub type Parsed<T> = Result<T, Failed>;
+pub type ParseResult<T> = Result<T, Failed>;
 
 pub struct Parser<'a> {
     source: &'a Source,
-    names: &'a Names,
+    names: &'a Interner,
     tokens: &'a [Token],
     at: usize,
     nesting: usize,
-    /// Whether the declaration being read is of a shared array that our printer placed.
+    /// True if the current declaration is a shared array that the CUDA printer placed in
+    /// `bn_shared`.
     placed_shared: bool,
-    /// Names of types: structs, aliases, template parameters.
+    /// Type names: structs, aliases, template parameters.
     types: HashSet<Symbol>,
-    /// Those of them that the item being read alone knows.
+    /// Type names that are local to the current item.
     local_types: Vec<Symbol>,
-    /// Names of types that the item being read calls variables by: `half`.
+    /// Type names that the current item uses for variables: `half`.
     shadowed: HashSet<Symbol>,
-    /// Names of types that the file calls functions by.
-    own: HashSet<Symbol>,
+    /// Type names that the file uses for functions.
+    function_names: HashSet<Symbol>,
     /// Names of function templates.
     templates: HashSet<Symbol>,
-    /// Names of structs that are templates.
+    /// Names of struct templates.
     struct_templates: HashSet<Symbol>,
-    /// Names of namespaces, all of which are one here.
+    /// Names of namespaces, all of which are treated as one.
     namespaces: HashSet<Symbol>,
-    /// Bytes that `#pragma pack` names here, and what it named before each `push`.
+    /// Current limit of `#pragma pack` in bytes, and those saved by `push`.
     pack: Option<u64>,
     packs: Vec<Option<u64>>,
-    /// Namespaces and `extern "C"` around.
-    open: usize,
-    /// What a parameter without a name is called.
+    /// Number of enclosing namespaces and `extern "C"` blocks.
+    open_scopes: usize,
+    /// Name of unnamed parameters.
     unnamed: Symbol,
-    /// Names of the blocks around, by block.
-    declared: Vec<Vec<Symbol>>,
-    /// Functions that are declared before they are defined, with their parameters.
-    declared_only: Vec<(Symbol, Vec<Declarator>)>,
-    /// Whether a `>>` ends the template arguments being read, and how much of the one here is read already.
+    /// Names declared in the enclosing blocks, innermost last.
+    block_names: Vec<Vec<Symbol>>,
+    /// Forward declarations of functions, with their parameters.
+    forward_declarations: Vec<(Symbol, Vec<Declarator>)>,
+    /// True while `>>` closes the template argument list being parsed; the number of `>` consumed
+    /// of the current token.
     in_angles: bool,
     angles_read: usize,
     pub errors: Vec<Diagnostic>,
@@ -76,7 +79,7 @@ pub struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    pub fn new(source: &'a Source, names: &'a Names, tokens: &'a [Token], unnamed: Symbol) -> Parser<'a> {
+    pub fn new(source: &'a Source, names: &'a Interner, tokens: &'a [Token], unnamed: Symbol) -> Parser<'a> {
         Parser {
             source,
             names,
@@ -87,16 +90,16 @@ impl<'a> Parser<'a> {
             types: HashSet::new(),
             local_types: vec![],
             shadowed: HashSet::new(),
-            own: HashSet::new(),
+            function_names: HashSet::new(),
             templates: HashSet::new(),
             struct_templates: HashSet::new(),
             namespaces: HashSet::new(),
             pack: None,
             packs: vec![],
-            open: 0,
+            open_scopes: 0,
             unnamed,
-            declared: vec![],
-            declared_only: vec![],
+            block_names: vec![],
+            forward_declarations: vec![],
             in_angles: false,
             angles_read: 0,
             errors: vec![],
@@ -108,20 +111,20 @@ impl<'a> Parser<'a> {
         self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> TokenKind {
         self.token().kind
     }
 
-    fn ahead(&self, by: usize) -> Kind {
+    fn ahead(&self, by: usize) -> TokenKind {
         self.tokens[(self.at + by).min(self.tokens.len() - 1)].kind
     }
 
-    fn span(&self) -> Span {
+    fn span(&self) -> SourceSpan {
         self.token().span
     }
 
-    /// The span of the token before.
-    fn last_span(&self) -> Span {
+    /// Span of the previous token.
+    fn last_span(&self) -> SourceSpan {
         self.tokens[self.at.saturating_sub(1).min(self.tokens.len() - 1)].span
     }
 
@@ -130,69 +133,75 @@ impl<'a> Parser<'a> {
         self.angles_read = 0;
     }
 
-    fn is(&self, sign: &str) -> bool {
-        matches!(self.kind(), Kind::Sign(found) if found == sign)
+    fn is(&self, token: &str) -> bool {
+        matches!(self.kind(), TokenKind::Reserved(found) if found == token)
     }
 
-    fn take(&mut self, sign: &str) -> bool {
-        let found = self.is(sign);
+    fn take(&mut self, token: &str) -> bool {
+        let found = self.is(token);
         if found {
             self.advance();
         }
         found
     }
 
-    fn text(&self, span: Span) -> &'a str {
+    fn text(&self, span: SourceSpan) -> &'a str {
         self.source.text.get(span.start as usize..span.end as usize).unwrap_or_default()
     }
 
-    fn fail<T>(&mut self, span: Span, message: impl Into<String>, label: impl Into<String>, hint: &str) -> Parsed<T> {
+    fn fail<T>(
+        &mut self,
+        span: SourceSpan,
+        message: impl Into<String>,
+        label: impl Into<String>,
+        hint: &str,
+    ) -> ParseResult<T> {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
         let found = self.source.diagnostic(span, message.into(), label.into(), hint);
-        // One mistake a place: what follows from it says nothing new.
+        // One error per position: later ones are consequences of the first.
         if self.errors.len() < MAX_ERRORS && self.errors.last().is_none_or(|last| last.span.start != span.start) {
             self.errors.push(found);
         }
         Err(Failed)
     }
 
-    /// A construct that the subset leaves out.
-    fn refuse<T>(&mut self, span: Span, construct: &str, hint: &str) -> Parsed<T> {
+    /// Reports an unsupported construct.
+    fn unsupported<T>(&mut self, span: SourceSpan, construct: &str, hint: &str) -> ParseResult<T> {
         self.fail(span, format!("{construct} is not supported"), NOT_IN_SUBSET, hint)
     }
 
-    fn found(&self) -> String {
+    fn current_text(&self) -> String {
         match self.kind() {
-            Kind::End => "the end of the file".into(),
+            TokenKind::End => "the end of the file".into(),
             _ => format!("'{}'", self.text(self.span())),
         }
     }
 
-    fn expect(&mut self, sign: &str, after: &str) -> Parsed<()> {
-        if self.take(sign) {
+    fn expect(&mut self, token: &str, after: &str) -> ParseResult<()> {
+        if self.take(token) {
             return Ok(());
         }
-        let (span, found) = (self.span(), self.found());
-        self.fail(span, format!("expected '{sign}' {after}, found {found}"), format!("expected '{sign}'"), "")
+        let (span, found) = (self.span(), self.current_text());
+        self.fail(span, format!("expected '{token}' {after}, found {found}"), format!("expected '{token}'"), "")
     }
 
-    fn name(&mut self, what: &str) -> Parsed<(Symbol, Span)> {
+    fn name(&mut self, what: &str) -> ParseResult<(Symbol, SourceSpan)> {
         let span = self.span();
-        if let Kind::Name(symbol) = self.kind() {
+        if let TokenKind::Name(symbol) = self.kind() {
             self.advance();
             return Ok((symbol, span));
         }
-        let found = self.found();
+        let found = self.current_text();
         self.fail(span, format!("expected the name of {what}, found {found}"), "expected a name", "")
     }
 
     fn is_type_name(&self, symbol: Symbol) -> bool {
         !self.shadowed.contains(&symbol)
-            && !self.own.contains(&symbol)
+            && !self.function_names.contains(&symbol)
             && (self.types.contains(&symbol) || builtin_type(self.names.text(symbol)).is_some())
     }
 
-    /// Notes a type that only the item being read knows.
+    /// Declares a type name that is local to the current item.
     fn local_type(&mut self, name: Symbol) {
         if self.types.insert(name) {
             self.local_types.push(name);
@@ -200,13 +209,13 @@ impl<'a> Parser<'a> {
         self.shadowed.remove(&name);
     }
 
-    /// How many tokens here name namespaces around a name: `util::`, `::`.
-    fn scopes(&self) -> usize {
+    /// Number of tokens here that qualify a name: `util::`, `::`.
+    fn scope_prefix_len(&self) -> usize {
         let mut length = 0;
         loop {
             length += match (self.ahead(length), self.ahead(length + 1)) {
-                (Kind::Sign("::"), Kind::Name(_)) if length == 0 => 1,
-                (Kind::Name(name), Kind::Sign("::")) if self.is_namespace(name, length) => 2,
+                (TokenKind::Reserved("::"), TokenKind::Name(_)) if length == 0 => 1,
+                (TokenKind::Name(name), TokenKind::Reserved("::")) if self.is_namespace(name, length) => 2,
                 _ => return length,
             };
         }
@@ -215,14 +224,16 @@ impl<'a> Parser<'a> {
     fn is_namespace(&self, name: Symbol, at: usize) -> bool {
         match self.names.text(name) {
             "std" => true,
-            "cuda" => matches!(self.ahead(at + 2), Kind::Name(next) if self.names.text(next) == "std"),
+            "cuda" => matches!(self.ahead(at + 2), TokenKind::Name(next) if self.names.text(next) == "std"),
             _ => self.namespaces.contains(&name),
         }
     }
 
-    /// Tells why a name of the host cannot be used, if it is one.
-    fn told(&mut self, name: Symbol, span: Span) -> Parsed<()> {
-        let Some(why) = self.file.why_unusable(name, self.names, self.source.line(span.start)) else { return Ok(()) };
+    /// Reports a use of a host-only name.
+    fn check_not_host_only(&mut self, name: Symbol, span: SourceSpan) -> ParseResult<()> {
+        let Some(why) = self.file.host_only_error(name, self.names, self.source.line(span.start)) else {
+            return Ok(());
+        };
         let again = self.errors.iter().any(|error| error.span == why.span && error.message == why.message);
         if !again && self.errors.len() < MAX_ERRORS {
             self.errors.push(why);
@@ -230,20 +241,20 @@ impl<'a> Parser<'a> {
         Err(Failed)
     }
 
-    /// A block of its own: names in it may hide those outside.
-    fn scoped<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        let level = self.declared.len();
-        self.declared.push(vec![]);
+    /// Parses a block, whose names may hide those outside.
+    fn scoped<T>(&mut self, inner: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
+        let level = self.block_names.len();
+        self.block_names.push(vec![]);
         let out = inner(self);
-        self.declared.truncate(level);
+        self.block_names.truncate(level);
         out
     }
 
-    /// Goes one level deeper; more than [`MAX_NESTING`] are refused.
-    fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    /// Parses one level deeper, up to [`MAX_NESTING`].
+    fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.nesting >= MAX_NESTING {
             let span = self.span();
-            let what = format!("more than {MAX_NESTING} levels within one another");
+            let what = format!("nesting deeper than {MAX_NESTING} levels");
             return self.fail(span, what, "too deep", "split it");
         }
         self.nesting += 1;
@@ -252,22 +263,22 @@ impl<'a> Parser<'a> {
         out
     }
 
-    fn expr_of(&mut self, kind: ExprKind, span: Span, below: u16) -> Parsed<Expr> {
+    fn make_expr(&mut self, kind: ExprKind, span: SourceSpan, below: u16) -> ParseResult<Expr> {
         if below >= MAX_DEPTH {
-            let what = format!("an expression of more than {MAX_DEPTH} levels");
-            return self.fail(span, what, "too deep", "split it by variables");
+            let what = format!("expression deeper than {MAX_DEPTH} levels");
+            return self.fail(span, what, "too deep", "split it with variables");
         }
         Ok(Expr { kind, span, depth: below + 1 })
     }
 
-    /// Skips to behind the bracket that closes the one here.
+    /// Skips past the bracket that closes the one here.
     fn skip_brackets(&mut self) {
         let mut depth = 0usize;
         loop {
             match self.kind() {
-                Kind::Sign("(" | "[" | "{") => depth += 1,
-                Kind::Sign(")" | "]" | "}") => depth = depth.saturating_sub(1),
-                Kind::End => return,
+                TokenKind::Reserved("(" | "[" | "{") => depth += 1,
+                TokenKind::Reserved(")" | "]" | "}") => depth = depth.saturating_sub(1),
+                TokenKind::End => return,
                 _ => {}
             }
             self.advance();

@@ -1,16 +1,16 @@
-//! Statements. A mistake in one is noted, and the next one is read.
+//! Parses statements. After an error in one statement, the next is parsed.
 
-use super::{MAX_ARMS, Parsed, Parser};
-use crate::Span;
+use super::{MAX_ARMS, ParseResult, Parser};
+use crate::SourceSpan;
 use crate::cuda::ast::{Case, Expr, Stmt, StmtKind, Storage};
-use crate::cuda::lex::{Kind, Symbol};
+use crate::cuda::lex::{Symbol, TokenKind};
 
 impl Parser<'_> {
-    /// Statements up to a closing brace, which is taken.
-    pub(super) fn statements(&mut self) -> Parsed<Vec<Stmt>> {
+    /// Parses statements up to and including a closing brace.
+    pub(super) fn statements(&mut self) -> ParseResult<Vec<Stmt>> {
         let mut all = vec![];
         while !self.is("}") {
-            if self.kind() == Kind::End {
+            if self.kind() == TokenKind::End {
                 let span = self.span();
                 return self.fail(span, "expected '}', found the end of the file", "expected '}'", "");
             }
@@ -24,30 +24,30 @@ impl Parser<'_> {
         Ok(all)
     }
 
-    /// Goes to the next statement after a mistake in one that began at `start`.
+    /// Skips to the next statement after an error in the one at `start`.
     fn recover(&mut self, start: usize) {
         self.at = start;
         loop {
             match self.kind() {
-                Kind::Sign(end @ (";" | "{")) => {
+                TokenKind::Reserved(end @ (";" | "{")) => {
                     if end == ";" {
                         self.advance()
                     } else {
                         self.skip_brackets()
                     }
-                    // What follows an 'else' is part of the same statement.
+                    // An 'else' continues the same statement.
                     if !self.take("else") {
                         return;
                     }
                 }
-                Kind::Sign("(" | "[") => self.skip_brackets(),
-                Kind::Sign("}") | Kind::End => return,
+                TokenKind::Reserved("(" | "[") => self.skip_brackets(),
+                TokenKind::Reserved("}") | TokenKind::End => return,
                 _ => self.advance(),
             }
         }
     }
 
-    fn statement(&mut self) -> Parsed<Stmt> {
+    fn statement(&mut self) -> ParseResult<Stmt> {
         self.nested(|p| {
             let start = p.span();
             let kind = p.statement_kind()?;
@@ -55,9 +55,9 @@ impl Parser<'_> {
         })
     }
 
-    fn statement_kind(&mut self) -> Parsed<StmtKind> {
+    fn statement_kind(&mut self) -> ParseResult<StmtKind> {
         let start = self.span();
-        if let Kind::Sign(word) = self.kind() {
+        if let TokenKind::Reserved(word) = self.kind() {
             match word {
                 ";" => {
                     self.advance();
@@ -90,26 +90,29 @@ impl Parser<'_> {
                 }
                 "return" => {
                     self.advance();
-                    let value = if self.is(";") { None } else { Some(self.initial()?) };
+                    let value = if self.is(";") { None } else { Some(self.initializer()?) };
                     self.expect(";", "after 'return'")?;
                     return Ok(StmtKind::Return(value));
                 }
                 "goto" | "try" | "asm" | "throw" | "union" | "class" | "template" | "namespace" => {
-                    return self.refuse(start, &format!("'{word}'"), "");
+                    return self.unsupported(start, &format!("'{word}'"), "");
                 }
                 "struct" if self.defines_struct() => {
-                    return self.refuse(start, "a struct in a function", "write it outside functions");
+                    return self.unsupported(start, "a local struct", "move it out of the function");
                 }
-                "enum" => return self.refuse(start, "an enum in a function", "write it outside functions"),
+                "enum" => return self.unsupported(start, "a local enum", "move it out of the function"),
                 "static_assert" => {
-                    while !self.is(";") && self.kind() != Kind::End {
+                    while !self.is(";") && self.kind() != TokenKind::End {
                         self.advance();
                     }
                     self.advance();
                     return Ok(StmtKind::Empty);
                 }
-                "using" if self.ahead(1) == Kind::Sign("namespace") || self.ahead(2) == Kind::Sign("::") => {
-                    while !self.is(";") && self.kind() != Kind::End {
+                "using"
+                    if self.ahead(1) == TokenKind::Reserved("namespace")
+                        || self.ahead(2) == TokenKind::Reserved("::") =>
+                {
+                    while !self.is(";") && self.kind() != TokenKind::End {
                         self.advance();
                     }
                     return Ok(StmtKind::Empty);
@@ -133,15 +136,15 @@ impl Parser<'_> {
                 }
                 "else" => return self.fail(start, "'else' without 'if'", "no 'if' before it", ""),
                 "case" | "default" => {
-                    return self.fail(start, format!("'{word}' outside a switch"), "no 'switch' around it", "");
+                    return self.fail(start, format!("'{word}' outside a switch"), "no enclosing switch", "");
                 }
                 _ => {}
             }
         }
-        if let (Kind::Name(_), Kind::Sign(":")) = (self.kind(), self.ahead(1)) {
-            return self.refuse(start, "a label", "use a loop, or a function that returns");
+        if let (TokenKind::Name(_), TokenKind::Reserved(":")) = (self.kind(), self.ahead(1)) {
+            return self.unsupported(start, "a label", "use a loop, or a function that returns");
         }
-        if self.declares() {
+        if self.at_declaration() {
             let kind = self.declaration()?;
             self.expect(";", "after a declaration")?;
             return Ok(kind);
@@ -151,54 +154,57 @@ impl Parser<'_> {
         Ok(StmtKind::Expr(value))
     }
 
-    /// True if a declaration begins here.
-    fn declares(&self) -> bool {
+    /// Returns true if a declaration starts here.
+    fn at_declaration(&self) -> bool {
         match self.kind() {
-            Kind::Sign(
+            TokenKind::Reserved(
                 "__shared__" | "__attribute__" | "extern" | "static" | "__align__" | "alignas" | "register"
                 | "__constant__" | "__device__",
             ) => true,
-            Kind::Name(_) | Kind::Sign("::") if self.scopes() > 0 => {
-                let after = self.scopes() + 1;
-                self.at_type() && !matches!(self.ahead(after), Kind::Sign("(" | "{"))
+            TokenKind::Name(_) | TokenKind::Reserved("::") if self.scope_prefix_len() > 0 => {
+                let after = self.scope_prefix_len() + 1;
+                self.at_type() && !matches!(self.ahead(after), TokenKind::Reserved("(" | "{"))
             }
-            // Types can begin an expression too: float4(…).
-            Kind::Name(symbol) if self.is_type_name(symbol) => {
-                !matches!(self.ahead(1), Kind::Sign("(" | "{" | "." | "[" | "=" | ";" | ","))
-                    || self.ahead(1) == Kind::Sign("(") && self.ahead(2) == Kind::Sign("&")
+            // A type can also start an expression: float4(…).
+            TokenKind::Name(symbol) if self.is_type_name(symbol) => {
+                !matches!(self.ahead(1), TokenKind::Reserved("(" | "{" | "." | "[" | "=" | ";" | ","))
+                    || self.ahead(1) == TokenKind::Reserved("(") && self.ahead(2) == TokenKind::Reserved("&")
             }
-            Kind::Name(_) => {
-                // `Foo x;` and `Foo* x;` can only declare, whatever Foo is.
+            TokenKind::Name(_) => {
+                // `Foo x;` and `Foo* x;` are declarations, whatever Foo is.
                 self.at_type()
-                    || matches!(self.ahead(1), Kind::Name(_))
-                    || self.ahead(1) == Kind::Sign("*")
-                        && matches!(self.ahead(2), Kind::Name(_))
-                        && matches!(self.ahead(3), Kind::Sign("=" | ";"))
+                    || matches!(self.ahead(1), TokenKind::Name(_))
+                    || self.ahead(1) == TokenKind::Reserved("*")
+                        && matches!(self.ahead(2), TokenKind::Name(_))
+                        && matches!(self.ahead(3), TokenKind::Reserved("=" | ";"))
             }
-            Kind::Sign(_) => self.at_type() && (self.ahead(1) != Kind::Sign("(") || self.ahead(2) == Kind::Sign("&")),
+            TokenKind::Reserved(_) => {
+                self.at_type()
+                    && (self.ahead(1) != TokenKind::Reserved("(") || self.ahead(2) == TokenKind::Reserved("&"))
+            }
             _ => false,
         }
     }
 
-    /// A declaration without its semicolon.
-    pub(super) fn declaration(&mut self) -> Parsed<StmtKind> {
+    /// Parses a declaration without its semicolon.
+    pub(super) fn declaration(&mut self) -> ParseResult<StmtKind> {
         let storage: Storage = self.storage()?;
         let base = self.base_type()?;
         let rest = self.storage()?;
-        let storage = storage.and(rest);
+        let storage = storage.merge(rest);
         let is_constexpr = storage.constant;
-        let storage = storage.and(Storage { constant: base.constant, ..Storage::default() });
+        let storage = storage.merge(Storage { constant: base.constant, ..Storage::default() });
         let mut all = vec![];
         self.placed_shared = false;
         loop {
             let mut found = self.declarator(&base, "a variable")?;
-            // What is 'constexpr' is const, a pointer itself too.
+            // 'constexpr' implies const, for a pointer itself too.
             match found.ty.pointers {
                 0 => found.ty.constant |= storage.constant,
-                _ => found.ty.fixed |= is_constexpr,
+                _ => found.ty.is_const_pointer |= is_constexpr,
             }
             if !storage.external {
-                self.declared_once(found.name, found.span)?;
+                self.check_redeclaration(found.name, found.span)?;
             }
             all.push(found);
             if !self.take(",") {
@@ -209,31 +215,31 @@ impl Parser<'_> {
         Ok(StmtKind::Declare(Storage { shared, ..storage }, all))
     }
 
-    /// Notes a name of the block being read; one that it has already is a mistake.
-    fn declared_once(&mut self, name: Symbol, span: Span) -> Parsed<()> {
-        if self.declared.last().is_some_and(|block| block.contains(&name)) {
+    /// Records a name of the current block; rejects one that it already has.
+    fn check_redeclaration(&mut self, name: Symbol, span: SourceSpan) -> ParseResult<()> {
+        if self.block_names.last().is_some_and(|block| block.contains(&name)) {
             let what = format!("'{}' is declared twice in this block", self.names.text(name));
             return self.fail(span, what, "the second", "give it another name, or assign it");
         }
-        if let Some(block) = self.declared.last_mut() {
+        if let Some(block) = self.block_names.last_mut() {
             block.push(name);
         }
         Ok(())
     }
 
-    fn condition(&mut self, of: &str) -> Parsed<Expr> {
+    fn condition(&mut self, of: &str) -> ParseResult<Expr> {
         self.expect("(", &format!("after '{of}'"))?;
-        if self.at_type() && !matches!(self.ahead(1), Kind::Sign("(" | "{")) {
+        if self.at_type() && !matches!(self.ahead(1), TokenKind::Reserved("(" | "{")) {
             let span = self.span();
-            return self.refuse(span, "a declaration in a condition", "declare the variable before");
+            return self.unsupported(span, "a declaration in a condition", "declare the variable before the statement");
         }
         let condition = self.expr()?;
         self.expect(")", &format!("after the condition of '{of}'"))?;
         Ok(condition)
     }
 
-    /// `if` with all that follows by `else if`, which is not nested here however long it is.
-    fn branch(&mut self) -> Parsed<StmtKind> {
+    /// Parses an `if` with its whole else-if chain, which does not count as nested.
+    fn branch(&mut self) -> ParseResult<StmtKind> {
         let (condition, then) = self.arm()?;
         let (mut arms, mut otherwise) = (vec![], None);
         while self.take("else") {
@@ -257,28 +263,28 @@ impl Parser<'_> {
     }
 
     /// `if (condition) statement`.
-    fn arm(&mut self) -> Parsed<(Expr, Box<Stmt>)> {
+    fn arm(&mut self) -> ParseResult<(Expr, Box<Stmt>)> {
         self.advance();
         self.take("constexpr");
         Ok((self.condition("if")?, Box::new(self.statement()?)))
     }
 
-    fn for_loop(&mut self) -> Parsed<StmtKind> {
+    fn for_loop(&mut self) -> ParseResult<StmtKind> {
         self.advance();
         self.expect("(", "after 'for'")?;
         let start = self.span();
         let init = if self.is(";") {
             StmtKind::Empty
-        } else if self.declares() {
+        } else if self.at_declaration() {
             self.declaration()?
         } else {
             StmtKind::Expr(self.expr()?)
         };
         let init = Box::new(Stmt { kind: init, span: start.to(self.last_span()) });
         if self.is(":") {
-            return self.refuse(start, "a loop over a range", "count with an index");
+            return self.unsupported(start, "a range-based 'for'", "count with an index");
         }
-        self.expect(";", "after the beginning of 'for'")?;
+        self.expect(";", "after the initializer of 'for'")?;
         let condition = if self.is(";") { None } else { Some(self.expr()?) };
         self.expect(";", "after the condition of 'for'")?;
         let step = if self.is(")") { None } else { Some(self.expr()?) };
@@ -287,24 +293,26 @@ impl Parser<'_> {
         Ok(StmtKind::For { init, condition, step, body })
     }
 
-    fn switch(&mut self) -> Parsed<StmtKind> {
+    fn switch(&mut self) -> ParseResult<StmtKind> {
         self.advance();
         let value = self.condition("switch")?;
         let braces = self.take("{");
         let mut cases: Vec<Case> = vec![];
         while !braces || !self.take("}") {
-            let span: Span = self.span();
+            let span: SourceSpan = self.span();
             let label = match self.kind() {
-                Kind::Sign("case") => {
+                TokenKind::Reserved("case") => {
                     self.advance();
                     let label = self.expr()?;
                     Some(Some(label))
                 }
-                Kind::Sign("default") => {
+                TokenKind::Reserved("default") => {
                     self.advance();
                     Some(None)
                 }
-                Kind::End => return self.fail(span, "expected '}', found the end of the file", "expected '}'", ""),
+                TokenKind::End => {
+                    return self.fail(span, "expected '}', found the end of the file", "expected '}'", "");
+                }
                 _ => None,
             };
             match label {
@@ -323,7 +331,7 @@ impl Parser<'_> {
                             break;
                         }
                         Some(case) => case.body.push(stmt),
-                        None => return self.fail(span, "a statement before the first case", "expected 'case'", ""),
+                        None => return self.fail(span, "statement before the first 'case'", "expected 'case'", ""),
                     }
                 }
             }

@@ -1,50 +1,50 @@
-//! Templates: their parameters, arguments, instances and specialisations.
+//! Parses templates: parameters, arguments, instantiations and specializations.
 
-use super::{Parsed, Parser};
+use super::{ParseResult, Parser};
 use crate::cuda::ast::{Base, TemplateArg, TemplateParam};
-use crate::cuda::lex::Kind;
+use crate::cuda::lex::TokenKind;
 
 impl Parser<'_> {
-    /// `template <…>` and what follows it.
-    pub(super) fn template(&mut self) -> Parsed<()> {
+    /// Parses `template <…>` and the declaration after it.
+    pub(super) fn template(&mut self) -> ParseResult<()> {
         let start = self.span();
         self.advance();
         if !self.is("<") {
-            return self.instance();
+            return self.explicit_instantiation();
         }
         let templates = self.template_params()?;
         match self.kind() {
-            Kind::Sign("struct" | "class") if templates.is_empty() => {
-                self.refuse(start, "a specialisation of a struct", "write a struct of another name")
+            TokenKind::Reserved("struct" | "class") if templates.is_empty() => {
+                self.unsupported(start, "a struct template specialization", "write a struct with another name")
             }
-            Kind::Sign("struct") if self.defines_struct() => self.structure(templates),
-            Kind::Sign(word @ ("class" | "union" | "using")) => {
-                self.refuse(start, &format!("a template of '{word}'"), "write a struct without functions")
+            TokenKind::Reserved("struct") if self.defines_struct() => self.struct_item(templates),
+            TokenKind::Reserved(word @ ("class" | "union" | "using")) => {
+                self.unsupported(start, &format!("a '{word}' template"), "write a struct without functions")
             }
-            Kind::Sign("template") => self.refuse(start, "a template of a template", ""),
+            TokenKind::Reserved("template") => self.unsupported(start, "a nested template", ""),
             _ if templates.is_empty() => self.function_or_global(templates, true),
             _ => self.function_or_global(templates, false),
         }
     }
 
-    fn template_params(&mut self) -> Parsed<Vec<TemplateParam>> {
+    fn template_params(&mut self) -> ParseResult<Vec<TemplateParam>> {
         self.expect("<", "after 'template'")?;
         let mut all = vec![];
         while !self.is(">") {
             let mut integer = None;
-            if matches!(self.kind(), Kind::Sign("typename" | "class")) {
+            if matches!(self.kind(), TokenKind::Reserved("typename" | "class")) {
                 self.advance();
             } else {
                 let ty = self.base_type()?;
                 if !matches!(ty.base, Base::Scalar(scalar) if !scalar.is_float()) && !matches!(ty.base, Base::Named(_))
                 {
-                    return self.refuse(ty.span, "a template parameter that is no type and no integer", "");
+                    return self.unsupported(ty.span, "a template parameter that is neither a type nor an integer", "");
                 }
                 integer = Some(ty);
             }
             if self.is("...") {
                 let span = self.span();
-                return self.refuse(span, "a template of any number of arguments", "");
+                return self.unsupported(span, "a variadic template", "");
             }
             let (name, _) = self.name("a template parameter")?;
             match integer {
@@ -64,18 +64,22 @@ impl Parser<'_> {
     }
 
     /// `template __global__ void k<float, 4>(const float*);`
-    fn instance(&mut self) -> Parsed<()> {
+    fn explicit_instantiation(&mut self) -> ParseResult<()> {
         loop {
             match (self.kind(), self.ahead(1)) {
-                (Kind::Name(name), Kind::Sign("<")) if self.templates.contains(&name) => {
+                (TokenKind::Name(name), TokenKind::Reserved("<")) if self.templates.contains(&name) => {
                     self.advance();
                     let args = self.template_args()?;
                     self.file.instances.push((name, args));
                     return Ok(());
                 }
-                (Kind::End | Kind::Sign(";"), _) => {
+                (TokenKind::End | TokenKind::Reserved(";"), _) => {
                     let span = self.span();
-                    return self.refuse(span, "this instance of a template", "name its arguments: 'kernel<float>'");
+                    return self.unsupported(
+                        span,
+                        "this explicit instantiation",
+                        "write its arguments: 'kernel<float>'",
+                    );
                 }
                 _ => self.advance(),
             }
@@ -83,10 +87,10 @@ impl Parser<'_> {
     }
 
     /// `<float, 4>`.
-    pub(super) fn template_args(&mut self) -> Parsed<Vec<TemplateArg>> {
+    pub(super) fn template_args(&mut self) -> ParseResult<Vec<TemplateArg>> {
         self.expect("<", "before template arguments")?;
         let mut all = vec![];
-        while !matches!(self.kind(), Kind::Sign(">" | ">>" | ">>>")) {
+        while !matches!(self.kind(), TokenKind::Reserved(">" | ">>" | ">>>")) {
             all.push(self.template_arg()?);
             if !self.take(",") {
                 break;
@@ -96,23 +100,23 @@ impl Parser<'_> {
         Ok(all)
     }
 
-    pub(super) fn template_arg(&mut self) -> Parsed<TemplateArg> {
+    pub(super) fn template_arg(&mut self) -> ParseResult<TemplateArg> {
         self.nested(|p| {
             if p.at_type() {
                 return Ok(TemplateArg::Type(p.type_name()?));
             }
             let outer = std::mem::replace(&mut p.in_angles, true);
-            let value = p.choice();
+            let value = p.conditional();
             p.in_angles = outer;
             Ok(TemplateArg::Value(value?))
         })
     }
 
-    /// `>`, or one of those in `>>` and `>>>`.
-    fn close_angle(&mut self, after: &str) -> Parsed<()> {
-        let Kind::Sign(sign @ (">>" | ">>>")) = self.kind() else { return self.expect(">", after) };
+    /// Consumes a `>`, which may be part of `>>` or `>>>`.
+    fn close_angle(&mut self, after: &str) -> ParseResult<()> {
+        let TokenKind::Reserved(token @ (">>" | ">>>")) = self.kind() else { return self.expect(">", after) };
         self.angles_read += 1;
-        if self.angles_read == sign.len() {
+        if self.angles_read == token.len() {
             self.advance();
         }
         Ok(())

@@ -1,38 +1,38 @@
-//! Types and declarators.
+//! Parses types and declarators.
 
 use bornite_ir::Scalar;
 
-use super::{Parsed, Parser};
+use super::{ParseResult, Parser};
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Storage, TypeName};
-use crate::cuda::lex::Kind;
+use crate::cuda::lex::TokenKind;
 
 impl Parser<'_> {
-    /// True if a type begins here.
+    /// Returns true if a type starts here.
     pub(super) fn at_type(&self) -> bool {
         match self.kind() {
-            Kind::Sign(
+            TokenKind::Reserved(
                 "void" | "bool" | "char" | "short" | "int" | "long" | "signed" | "unsigned" | "float" | "double"
                 | "auto" | "const" | "constexpr" | "volatile" | "struct" | "typename" | "enum",
             ) => true,
-            _ => matches!(self.ahead(self.scopes()), Kind::Name(symbol) if self.is_type_name(symbol)),
+            _ => matches!(self.ahead(self.scope_prefix_len()), TokenKind::Name(symbol) if self.is_type_name(symbol)),
         }
     }
 
-    /// Words before a declaration. The type follows.
-    pub(super) fn storage(&mut self) -> Parsed<Storage> {
+    /// Parses the specifiers before the type of a declaration.
+    pub(super) fn storage(&mut self) -> ParseResult<Storage> {
         let mut storage = Storage::default();
         loop {
-            let Kind::Sign(sign) = self.kind() else { return Ok(storage) };
-            match sign {
+            let TokenKind::Reserved(token) = self.kind() else { return Ok(storage) };
+            match token {
                 "__shared__" => storage.shared = true,
                 "extern" => {
                     storage.external = true;
-                    if self.ahead(1) == Kind::Text {
+                    if self.ahead(1) == TokenKind::Str {
                         self.advance();
                     }
                 }
                 "constexpr" => storage.constant = true,
-                "__constant__" => (storage.memory_constant, storage.constant) = (true, true),
+                "__constant__" => (storage.constant_memory, storage.constant) = (true, true),
                 "__device__" => storage.device = true,
                 "static" => storage.is_static = true,
                 "__attribute__" => return self.layout_attribute(),
@@ -46,7 +46,7 @@ impl Parser<'_> {
                 }
                 "__managed__" => {
                     let span = self.span();
-                    return self.refuse(span, "'__managed__' memory", "pass a pointer to the kernel");
+                    return self.unsupported(span, "'__managed__' memory", "pass a pointer to the kernel");
                 }
                 _ => return Ok(storage),
             }
@@ -54,29 +54,29 @@ impl Parser<'_> {
         }
     }
 
-    /// A type without its `*`, `&` and sizes.
-    pub(super) fn base_type(&mut self) -> Parsed<TypeName> {
+    /// Parses a type without its `*`, `&` and sizes.
+    pub(super) fn base_type(&mut self) -> ParseResult<TypeName> {
         let start = self.span();
         let mut constant = false;
         let (mut longs, mut short, mut unsigned, mut signed, mut word) = (0, false, false, false, None);
         let mut base = None;
         loop {
             match self.kind() {
-                Kind::Sign("const" | "constexpr") => constant = true,
-                Kind::Sign("volatile" | "typename" | "struct" | "__restrict__") => {}
-                Kind::Sign("long") => longs += 1,
-                Kind::Sign("short") => short = true,
-                Kind::Sign("unsigned") => unsigned = true,
-                Kind::Sign("signed") => signed = true,
-                Kind::Sign(found @ ("void" | "bool" | "char" | "int" | "float" | "double" | "auto"))
+                TokenKind::Reserved("const" | "constexpr") => constant = true,
+                TokenKind::Reserved("volatile" | "typename" | "struct" | "__restrict__") => {}
+                TokenKind::Reserved("long") => longs += 1,
+                TokenKind::Reserved("short") => short = true,
+                TokenKind::Reserved("unsigned") => unsigned = true,
+                TokenKind::Reserved("signed") => signed = true,
+                TokenKind::Reserved(found @ ("void" | "bool" | "char" | "int" | "float" | "double" | "auto"))
                     if base.is_none() =>
                 {
                     word = Some(found);
                 }
-                Kind::Name(_) | Kind::Sign("::")
+                TokenKind::Name(_) | TokenKind::Reserved("::")
                     if base.is_none() && word.is_none() && longs == 0 && !short && !unsigned && !signed =>
                 {
-                    (0..self.scopes()).for_each(|_| self.advance());
+                    (0..self.scope_prefix_len()).for_each(|_| self.advance());
                     base = Some(self.named_type()?);
                     continue;
                 }
@@ -103,47 +103,47 @@ impl Parser<'_> {
                     (_, _, true) => Scalar::U32,
                 })
             }
-            // `const x = 3;` and the like.
+            // As in `const x = 3;`.
             _ => {
-                let (span, found) = (self.span(), self.found());
+                let (span, found) = (self.span(), self.current_text());
                 return self.fail(span, format!("expected a type, found {found}"), "expected a type", "");
             }
         };
-        Ok(TypeName { base, pointers: 0, constant, fixed: false, reference: false, span })
+        Ok(TypeName { base, pointers: 0, constant, is_const_pointer: false, reference: false, span })
     }
 
-    /// A struct, alias or template parameter.
-    fn named_type(&mut self) -> Parsed<Base> {
+    /// Parses the name of a struct, alias or template parameter.
+    fn named_type(&mut self) -> ParseResult<Base> {
         let (symbol, span) = self.name("a type")?;
         if !self.is_type_name(symbol) {
-            self.told(symbol, span)?;
+            self.check_not_host_only(symbol, span)?;
             if matches!(self.names.text(symbol), "cudaTextureObject_t" | "cudaSurfaceObject_t") {
-                return self.refuse(span, "a texture or surface", "pass an array");
+                return self.unsupported(span, "a texture or surface object", "pass an array");
             }
-            let what = format!("'{}' is not a type that is known here", self.names.text(symbol));
-            return self.fail(span, what, "unknown type", "declare the struct or alias before it is used");
+            let what = format!("unknown type '{}'", self.names.text(symbol));
+            return self.fail(span, what, "not declared", "declare the struct or alias before it is used");
         }
         if !self.struct_templates.contains(&symbol) {
             return Ok(Base::Named(symbol));
         }
         if !self.is("<") {
-            let what = format!("struct '{}' is a template", self.names.text(symbol));
-            return self.fail(span, what, "without its arguments", "name them: 'Pair<float>'");
+            let what = format!("struct template '{}' needs arguments", self.names.text(symbol));
+            return self.fail(span, what, "missing template arguments", "write them: 'Pair<float>'");
         }
         Ok(Base::Template(symbol, self.template_args()?))
     }
 
-    /// `*`, `&` and the words among them.
-    pub(super) fn pointers(&mut self, mut ty: TypeName) -> Parsed<TypeName> {
+    /// Parses `*`, `&` and the qualifiers among them.
+    pub(super) fn pointers(&mut self, mut ty: TypeName) -> ParseResult<TypeName> {
         loop {
             match self.kind() {
-                Kind::Sign("*") => ty.pointers = ty.pointers.saturating_add(1),
-                Kind::Sign("&") => ty.reference = true,
-                Kind::Sign("const") => ty.fixed |= ty.pointers > 0,
-                Kind::Sign("volatile" | "__restrict__" | "__restrict" | "restrict" | "__grid_constant__") => {}
-                Kind::Sign("&&") => {
+                TokenKind::Reserved("*") => ty.pointers = ty.pointers.saturating_add(1),
+                TokenKind::Reserved("&") => ty.reference = true,
+                TokenKind::Reserved("const") => ty.is_const_pointer |= ty.pointers > 0,
+                TokenKind::Reserved("volatile" | "__restrict__" | "__restrict" | "restrict" | "__grid_constant__") => {}
+                TokenKind::Reserved("&&") => {
                     let span = self.span();
-                    return self.refuse(span, "a reference '&&'", "write '&'");
+                    return self.unsupported(span, "an rvalue reference", "write '&'");
                 }
                 _ => break,
             }
@@ -153,23 +153,23 @@ impl Parser<'_> {
         Ok(ty)
     }
 
-    /// A whole type, as in a cast.
-    pub(super) fn type_name(&mut self) -> Parsed<TypeName> {
+    /// Parses a complete type, as in a cast.
+    pub(super) fn type_name(&mut self) -> ParseResult<TypeName> {
         let base = self.base_type()?;
         self.pointers(base)
     }
 
-    /// A name with its `*`, sizes and initial value.
-    pub(super) fn declarator(&mut self, base: &TypeName, what: &str) -> Parsed<Declarator> {
+    /// Parses a name with its `*`, sizes and initializer.
+    pub(super) fn declarator(&mut self, base: &TypeName, what: &str) -> ParseResult<Declarator> {
         let ty = self.pointers(base.clone())?;
-        if self.is("(") && self.ahead(1) == Kind::Sign("&") {
-            return self.placed(ty);
+        if self.is("(") && self.ahead(1) == TokenKind::Reserved("&") {
+            return self.placed_shared_array(ty);
         }
-        if self.is("(") && self.ahead(1) == Kind::Sign("*") {
+        if self.is("(") && self.ahead(1) == TokenKind::Reserved("*") {
             let span = self.span();
-            return self.refuse(span, "a pointer to a function or array", "call the function by its name");
+            return self.unsupported(span, "a pointer to a function or array", "call the function by its name");
         }
-        if what == "a parameter" && matches!(self.kind(), Kind::Sign("," | ")")) {
+        if what == "a parameter" && matches!(self.kind(), TokenKind::Reserved("," | ")")) {
             return Ok(Declarator { name: self.unnamed, span: ty.span, ty, sizes: vec![], init: None });
         }
         let (name, span) = self.name(what)?;
@@ -184,22 +184,23 @@ impl Parser<'_> {
         }
         let mut init = None;
         if self.take("=") {
-            init = Some(self.initial()?);
+            init = Some(self.initializer()?);
         } else if self.is("{") {
-            init = Some(self.braces()?);
+            init = Some(self.braced_list()?);
         } else if self.is("(") {
             let start = self.span();
             self.advance();
             let args = self.list(")")?;
             let span = start.to(self.last_span());
             let below = args.iter().map(|arg| arg.depth).max().unwrap_or(0);
-            init = Some(self.expr_of(ExprKind::Construct(ty.clone(), args), span, below)?);
+            init = Some(self.make_expr(ExprKind::Construct(ty.clone(), args), span, below)?);
         }
         Ok(Declarator { name, span, ty, sizes, init })
     }
 
-    /// `float (&tile)[64] = *(float (*)[64])(bn_shared + 256)`, as our printer places large shared arrays.
-    fn placed(&mut self, ty: TypeName) -> Parsed<Declarator> {
+    /// `float (&tile)[64] = *(float (*)[64])(bn_shared + 256)`: the CUDA printer's form of large
+    /// shared arrays.
+    fn placed_shared_array(&mut self, ty: TypeName) -> ParseResult<Declarator> {
         let start = self.span();
         self.advance();
         self.advance();
@@ -210,30 +211,30 @@ impl Parser<'_> {
             sizes.push(Some(self.expr()?));
             self.expect("]", "after the size of an array")?;
         }
-        let mut ours = false;
-        while !self.is(";") && self.kind() != Kind::End {
-            ours |= matches!(self.kind(), Kind::Name(symbol) if self.names.text(symbol) == "bn_shared");
+        let mut in_bn_shared = false;
+        while !self.is(";") && self.kind() != TokenKind::End {
+            in_bn_shared |= matches!(self.kind(), TokenKind::Name(symbol) if self.names.text(symbol) == "bn_shared");
             self.advance();
         }
-        if !ours {
-            return self.refuse(start, "a reference to an array", "use a pointer");
+        if !in_bn_shared {
+            return self.unsupported(start, "a reference to an array", "use a pointer");
         }
         self.placed_shared = true;
         Ok(Declarator { name, span, ty, sizes, init: None })
     }
 
-    /// What follows an `=` of a declaration.
-    pub(super) fn initial(&mut self) -> Parsed<Expr> {
-        if self.is("{") { self.braces() } else { self.assignment() }
+    /// Parses an initializer after `=`.
+    pub(super) fn initializer(&mut self) -> ParseResult<Expr> {
+        if self.is("{") { self.braced_list() } else { self.assignment() }
     }
 
-    pub(super) fn braces(&mut self) -> Parsed<Expr> {
+    pub(super) fn braced_list(&mut self) -> ParseResult<Expr> {
         let start = self.span();
         self.expect("{", "before a list")?;
         self.nested(|p| {
             let mut all = vec![];
             while !p.is("}") {
-                all.push(p.initial()?);
+                all.push(p.initializer()?);
                 if !p.take(",") {
                     break;
                 }
@@ -241,7 +242,7 @@ impl Parser<'_> {
             p.expect("}", "after a list")?;
             let below = all.iter().map(|arg| arg.depth).max().unwrap_or(0);
             let span = start.to(p.last_span());
-            p.expr_of(ExprKind::Braces(all), span, below)
+            p.make_expr(ExprKind::Braces(all), span, below)
         })
     }
 }

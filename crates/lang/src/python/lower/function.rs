@@ -59,7 +59,7 @@ impl<'p> Lower<'p> {
         let params: Vec<(&str, Type)> = params.iter().map(|(name, ty)| (name.as_str(), *ty)).collect();
         let before = self.errors.len();
         let outer = self.w.b.open_function(&params);
-        let free = self.w.swap_free(Default::default());
+        let free = self.w.swap_hoisted(Default::default());
         self.enter(func, id);
         self.frame().back = Back::Function(None);
         self.frame().refs = refs.iter().map(|&n| signature.params[n].0.to_owned()).collect();
@@ -76,7 +76,7 @@ impl<'p> Lower<'p> {
         let name = self.own_name(func.def.name.as_str());
         let ty = result.as_ref().copied().unwrap_or(Type::Scalar(Scalar::I32));
         let id = self.w.b.close_function(outer, name, &params, ty, value);
-        self.w.swap_free(free);
+        self.w.swap_hoisted(free);
         result?;
         if self.errors.len() > before {
             return Err(Noted);

@@ -29,7 +29,7 @@ use super::program::{FuncId, Program};
 use super::types::{I32, Pattern, Ty};
 use crate::diagnostic::Source;
 use crate::lower::{Node, Tree, Writer};
-use crate::{Diagnostic, Lowered, Request, Span};
+use crate::{Diagnostic, LaunchRequest, Lowered, SourceSpan};
 use call::{Compiled, Signature};
 pub(crate) use function::returns;
 use names::Frame;
@@ -47,7 +47,7 @@ const MAX_CALLS: usize = 40;
 pub(crate) struct Lower<'p> {
     program: &'p Program<'p>,
     prelude: &'static Program<'static>,
-    request: &'p Request,
+    request: &'p LaunchRequest,
     w: Writer,
     index: Scalar,
     errors: Vec<Diagnostic>,
@@ -83,7 +83,7 @@ impl<'p> Lower<'p> {
     pub fn new(
         program: &'p Program<'p>,
         prelude: &'static Program<'static>,
-        request: &'p Request,
+        request: &'p LaunchRequest,
         name: &str,
         index: Scalar,
     ) -> Lower<'p> {
@@ -166,7 +166,7 @@ impl<'p> Lower<'p> {
 
     /// Applies a row of the op table.
     fn op(&mut self, op: Op, args: &[ExprId]) -> ExprId {
-        let trees = args.iter().map(|&id| Tree::done(id, self.w.b.type_of(id))).collect();
+        let trees = args.iter().map(|&id| Tree::emitted(id, self.w.b.type_of(id))).collect();
         let ty = self.w.b.type_of(args[args.len() - 1]);
         self.w.emit(&Tree::of(Node::Op(op, trees), ty))
     }
@@ -176,7 +176,7 @@ impl<'p> Lower<'p> {
         if ty.element() == Some(to) {
             return id;
         }
-        self.w.emit(&Tree::of(Node::Cast(to, Box::new(Tree::done(id, ty))), ty.with_element(to)))
+        self.w.emit(&Tree::of(Node::Cast(to, Box::new(Tree::emitted(id, ty))), ty.with_element(to)))
     }
 
     /// The type in the IR; a struct is declared there when it is first met.
@@ -373,8 +373,8 @@ impl<'p> Lower<'p> {
     }
 }
 
-pub(crate) fn span(range: TextRange) -> Span {
-    Span { start: range.start().to_u32(), end: range.end().to_u32() }
+pub(crate) fn span(range: TextRange) -> SourceSpan {
+    SourceSpan { start: range.start().to_u32(), end: range.end().to_u32() }
 }
 
 /// A name with letters, digits and underscores only.

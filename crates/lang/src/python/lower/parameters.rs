@@ -183,7 +183,7 @@ impl<'p> Lower<'p> {
 
     /// An index, known to be that small, as the dialect's int.
     pub(super) fn as_i32(&mut self, id: ExprId) -> ExprId {
-        if self.index == Scalar::I32 { id } else { self.w.emit(&Tree::done(id, self.index).cast(Scalar::I32)) }
+        if self.index == Scalar::I32 { id } else { self.w.emit(&Tree::emitted(id, self.index).cast(Scalar::I32)) }
     }
 
     pub(super) fn launch_sizes(&mut self) -> Lowers {

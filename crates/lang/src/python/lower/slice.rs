@@ -33,7 +33,7 @@ impl<'p> Lower<'p> {
         if start.is_none() && step.is_none() {
             return index;
         }
-        let mut wide = |id: ExprId| Tree::done(id, self.w.b.type_of(id)).cast(Scalar::I64);
+        let mut wide = |id: ExprId| Tree::emitted(id, self.w.b.type_of(id)).cast(Scalar::I64);
         let mut sum = wide(index);
         if let Some(step) = step {
             sum = Tree::op(Op::Mul, vec![sum, wide(step)]);
@@ -51,9 +51,11 @@ impl<'p> Lower<'p> {
         let inside = match ty.as_scalar() {
             Some(Scalar::I64) => {
                 let [least, most] = [-1, i32::MAX as i64].map(|limit| Tree::int(Scalar::I64, limit));
-                Tree::op(Op::Clamp, vec![Tree::done(id, ty), least, most])
+                Tree::op(Op::Clamp, vec![Tree::emitted(id, ty), least, most])
             }
-            Some(Scalar::U64) => Tree::op(Op::Min, vec![Tree::done(id, ty), Tree::int(Scalar::U64, i32::MAX as i64)]),
+            Some(Scalar::U64) => {
+                Tree::op(Op::Min, vec![Tree::emitted(id, ty), Tree::int(Scalar::U64, i32::MAX as i64)])
+            }
             _ => return self.cast_id(Scalar::I32, id),
         };
         self.w.emit(&inside.cast(Scalar::I32))

@@ -21,7 +21,7 @@ impl<'p> Lower<'p> {
     pub(super) fn stmts(&mut self, block: &'p [Stmt]) -> Lowers<bool> {
         let mut failed = false;
         for stmt in block {
-            self.w.count();
+            self.w.count_statement();
             if self.w.is_full() {
                 if self.errors.is_empty() {
                     self.note(

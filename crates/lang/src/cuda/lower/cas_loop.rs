@@ -1,4 +1,4 @@
-//! The loop that CUDA's guide builds atomics with:
+//! Compare-and-swap loops, as in CUDA's programming guide:
 //!
 //! ```text
 //! unsigned old = *address, assumed;
@@ -8,43 +8,44 @@
 //! } while (assumed != old);
 //! ```
 //!
-//! Its first read is a guess: one that is out of date makes the exchange fail, and the loop goes on with the right value. By
-//! the letter of CUDA's memory model that read races with the updates of others, and so it would be reported. In exactly
-//! this shape it is made an atomic read, an exchange of 0 for 0; any other plain read beside updates stays one.
+//! A stale initial read only makes the exchange fail, and the loop continues with the right value.
+//! By CUDA's memory model that read still races with the atomics of other threads and would be
+//! reported. In exactly this form it is lowered to an atomic read, an exchange of 0 for 0; any
+//! other plain read that is concurrent with atomics remains one.
 
 use bornite_ir::{Args, Scalar, Type, Value};
 
-use super::place::{Operand, Place, Root, Step};
-use super::{Code, Done, Lower, scan};
-use crate::Span;
-use crate::cuda::Module;
+use super::lvalue::{Lvalue, LvalueRoot, Operand, Projection};
+use super::{CodeKind, LowerResult, Lowering, scan};
+use crate::SourceSpan;
+use crate::cuda::CudaModule;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Stmt, StmtKind, Unary};
 use crate::cuda::lex::Symbol;
 use crate::lower::Tree;
 
-/// The read that such a loop begins with, if two statements are one.
-pub fn read(m: &Module, first: &Stmt, second: Option<&Stmt>) -> Option<Span> {
+/// Returns the span of the initial read if two statements form such a loop.
+pub fn initial_read(module: &CudaModule, first: &Stmt, second: Option<&Stmt>) -> Option<SourceSpan> {
     let (StmtKind::Declare(_, declared), StmtKind::Do(body, condition)) = (&first.kind, &second?.kind) else {
         return None;
     };
     let StmtKind::Block(body) = &body.kind else { return None };
-    let [keep, exchange] = &body[..] else { return None };
-    let (assumed, kept) = assignment(keep)?;
+    let [copy, exchange] = &body[..] else { return None };
+    let (assumed, copied) = assignment(copy)?;
     let (old, value) = assignment(exchange)?;
     let ends = matches!(&condition.kind, ExprKind::Binary(Binary::Ne, a, b)
         if matches!((name(a), name(b)), (Some(a), Some(b)) if (a, b) == (assumed, old) || (a, b) == (old, assumed)));
-    if !ends || name(kept) != Some(old) {
+    if !ends || name(copied) != Some(old) {
         return None;
     }
-    let target = exchanged(m, value)?;
-    // What is exchanged follows from the guess by way of `assumed` alone.
+    let target = exchanged(module, value)?;
+    // The new value must depend on the initial read through `assumed` only.
     if scan::mentions(value, old) {
         return None;
     }
     let init = declared.iter().find(|d| d.name == old && d.sizes.is_empty())?.init.as_ref()?;
     let same = match &init.kind {
         ExprKind::Unary(Unary::Deref, pointer) => alike(pointer, target),
-        _ => matches!(&target.kind, ExprKind::Unary(Unary::Address, place) if alike(place, init)),
+        _ => matches!(&target.kind, ExprKind::Unary(Unary::Address, lvalue) if alike(lvalue, init)),
     };
     same.then_some(init.span)
 }
@@ -54,24 +55,25 @@ fn name(expr: &Expr) -> Option<Symbol> {
 }
 
 fn assignment(stmt: &Stmt) -> Option<(Symbol, &Expr)> {
-    let StmtKind::Expr(Expr { kind: ExprKind::Assign(None, place, value), .. }) = &stmt.kind else { return None };
-    Some((name(place)?, value))
+    let StmtKind::Expr(Expr { kind: ExprKind::Assign(None, lvalue, value), .. }) = &stmt.kind else { return None };
+    Some((name(lvalue)?, value))
 }
 
-/// The pointer of an `atomicCAS`, whose old value may be seen as another type.
-fn exchanged<'e>(m: &Module, value: &'e Expr) -> Option<&'e Expr> {
+/// Returns the pointer argument of an `atomicCAS`, whose result may be reinterpreted as another
+/// type.
+fn exchanged<'e>(module: &CudaModule, value: &'e Expr) -> Option<&'e Expr> {
     match &value.kind {
-        ExprKind::Cast(_, inner) => exchanged(m, inner),
-        ExprKind::Call { callee, args, .. } => match (m.names.text(*callee), &args[..]) {
+        ExprKind::Cast(_, inner) => exchanged(module, inner),
+        ExprKind::Call { callee, args, .. } => match (module.names.text(*callee), &args[..]) {
             ("atomicCAS", [pointer, _, _]) => Some(pointer),
-            (other, [inner]) if super::rows::bits(other).is_some() => exchanged(m, inner),
+            (other, [inner]) if super::cuda_functions::bit_cast_function(other).is_some() => exchanged(module, inner),
             _ => None,
         },
         _ => None,
     }
 }
 
-/// Whether two expressions without effects are written alike; casts of pointers do not count.
+/// Returns true if two expressions without side effects are written alike, ignoring pointer casts.
 fn alike(a: &Expr, b: &Expr) -> bool {
     match (&a.kind, &b.kind) {
         (ExprKind::Cast(ty, inner), _) if ty.pointers > 0 => alike(inner, b),
@@ -86,27 +88,27 @@ fn alike(a: &Expr, b: &Expr) -> bool {
     }
 }
 
-impl<'m> Lower<'m> {
-    /// A read that is a guess, as an atomic one where it can be.
-    pub(super) fn guessed(&mut self, init: &'m Expr, ty: Type) -> Done<Tree> {
-        self.guess = None;
+impl<'m> Lowering<'m> {
+    /// Lowers the initial read, as an atomic one where possible.
+    pub(super) fn atomic_initial_read(&mut self, init: &'m Expr, ty: Type) -> LowerResult<Tree> {
+        self.cas_initial_read = None;
         let operand = self.operand(init)?;
         let tree = match &operand {
-            Operand::Place(Place { root: Root::Element { view, at, width: 1, element, .. }, path, .. })
-                if self.code == Code::Kernel
-                    && matches!(path[..], [] | [Step::Bits(_)])
+            Operand::Lvalue(Lvalue { root: LvalueRoot::Element { view, at, width: 1, element, .. }, path, .. })
+                if self.code == CodeKind::Kernel
+                    && matches!(path[..], [] | [Projection::Reinterpret(_)])
                     && element.as_scalar().is_some_and(|scalar| scalar != Scalar::Bool && scalar.bytes() >= 4)
                     && self.read_only.iter().all(|(found, _)| found != view) =>
             {
                 let scalar = element.as_scalar().unwrap_or(Scalar::I32);
                 let (Some(at), zero) = (Args::new(at), self.w.constant(Value::int(scalar, 0))) else {
-                    return self.initial(init, ty);
+                    return self.initializer(init, ty);
                 };
-                self.at(init.span);
+                self.set_source_line(init.span);
                 let id = self.w.b.compare_exchange(*view, at, zero, zero);
-                let old = Tree::done(id, scalar);
+                let old = Tree::emitted(id, scalar);
                 match path[..] {
-                    [Step::Bits(seen)] => old.seen_as(seen),
+                    [Projection::Reinterpret(cast_type)] => old.reinterpret(cast_type),
                     _ => old,
                 }
             }

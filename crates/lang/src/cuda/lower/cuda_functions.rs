@@ -1,32 +1,32 @@
-//! Functions of CUDA by name: which row of the op table each is, and on which type.
+//! Tables of CUDA functions: the op that each one is, and the type it computes in.
 
 use std::sync::OnceLock;
 
 use bornite_ir::{Op, Scalar};
 use foldhash::{HashMap, HashMapExt};
 
-/// On which type a function computes.
+/// Type that a function computes in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum On {
-    /// This one.
+pub enum ComputeType {
+    /// Always this type.
     Only(Scalar),
-    /// float if all arguments are, else double.
+    /// `float` if all arguments are at most 32 bits wide, otherwise `double`.
     Overloaded,
 }
 
-/// Functions that are one row.
-pub fn rows() -> &'static HashMap<&'static str, (Op, On)> {
-    static ROWS: OnceLock<HashMap<&'static str, (Op, On)>> = OnceLock::new();
+/// Functions that are a single op.
+pub fn op_table() -> &'static HashMap<&'static str, (Op, ComputeType)> {
+    static ROWS: OnceLock<HashMap<&'static str, (Op, ComputeType)>> = OnceLock::new();
     ROWS.get_or_init(|| {
         let mut all = HashMap::new();
         for &op in Op::ALL {
             if let Some(native) = op.row().native {
-                all.insert(native.f32, (op, On::Only(Scalar::F32)));
-                all.insert(native.f64, (op, On::Overloaded));
+                all.insert(native.f32, (op, ComputeType::Only(Scalar::F32)));
+                all.insert(native.f64, (op, ComputeType::Overloaded));
             }
         }
         let single = |op, names: &[&'static str]| {
-            names.iter().map(move |name| (*name, (op, On::Only(Scalar::F32)))).collect::<Vec<_>>()
+            names.iter().map(move |name| (*name, (op, ComputeType::Only(Scalar::F32)))).collect::<Vec<_>>()
         };
         for (op, float, double) in [
             (Op::Abs, "fabsf", "fabs"),
@@ -38,8 +38,8 @@ pub fn rows() -> &'static HashMap<&'static str, (Op, On)> {
             (Op::Fma, "fmaf", "fma"),
             (Op::Copysign, "copysignf", "copysign"),
         ] {
-            all.insert(float, (op, On::Only(Scalar::F32)));
-            all.insert(double, (op, On::Overloaded));
+            all.insert(float, (op, ComputeType::Only(Scalar::F32)));
+            all.insert(double, (op, ComputeType::Overloaded));
         }
         all.extend(single(Op::Sqrt, &["__fsqrt_rn"]));
         all.extend(single(Op::Rsqrt, &["__frsqrt_rn"]));
@@ -64,14 +64,14 @@ pub fn rows() -> &'static HashMap<&'static str, (Op, On)> {
             (Op::Div, "__ddiv_rn"),
             (Op::Fma, "__fma_rn"),
         ] {
-            all.insert(name, (op, On::Only(Scalar::F64)));
+            all.insert(name, (op, ComputeType::Only(Scalar::F64)));
         }
         all
     })
 }
 
-/// Rows on 16-bit floats, by CUDA's names.
-pub fn half_row(name: &str) -> Option<Op> {
+/// Functions on 16-bit floats that are a single op.
+pub fn half_op(name: &str) -> Option<Op> {
     Some(match name {
         "__hadd" => Op::Add,
         "__hsub" => Op::Sub,
@@ -100,8 +100,8 @@ pub fn half_row(name: &str) -> Option<Op> {
     })
 }
 
-/// Conversions by name: from what, to what, and how a float is rounded first.
-pub fn conversion(name: &str) -> Option<(Scalar, Scalar, Option<Op>)> {
+/// Conversion functions: source type, target type, and the op that rounds a float first.
+pub fn conversion_function(name: &str) -> Option<(Scalar, Scalar, Option<Op>)> {
     let direct = match name {
         "__half2float" => Some((Scalar::F16, Scalar::F32)),
         "__float2half" | "__float2half_rn" => Some((Scalar::F32, Scalar::F16)),
@@ -140,7 +140,7 @@ pub fn conversion(name: &str) -> Option<(Scalar, Scalar, Option<Op>)> {
     Some((from, to, first))
 }
 
-pub fn bits(name: &str) -> Option<(Scalar, Scalar)> {
+pub fn bit_cast_function(name: &str) -> Option<(Scalar, Scalar)> {
     Some(match name {
         "__float_as_int" => (Scalar::F32, Scalar::I32),
         "__float_as_uint" => (Scalar::F32, Scalar::U32),
@@ -156,19 +156,20 @@ pub fn bits(name: &str) -> Option<(Scalar, Scalar)> {
     })
 }
 
-/// Whether a function computes only: calling it for nothing does no harm.
+/// Returns true if a function has no side effects.
 pub fn is_math(name: &str) -> bool {
-    let ours = name.strip_prefix("bn_").is_some_and(|rest| {
+    let is_printer_math = name.strip_prefix("bn_").is_some_and(|rest| {
         !rest.starts_with("load")
             && !rest.starts_with("store")
             && !rest.contains("exchange")
             && !rest.starts_with("atomic")
     });
-    ours || rows().contains_key(name)
-        || half_row(name).is_some()
-        || conversion(name).is_some()
-        || bits(name).is_some()
-        || super::math::ARITIES.iter().any(|(found, _)| *found == name)
+    is_printer_math
+        || op_table().contains_key(name)
+        || half_op(name).is_some()
+        || conversion_function(name).is_some()
+        || bit_cast_function(name).is_some()
+        || super::math::COMPOSITE_FUNCTIONS.iter().any(|(found, _)| *found == name)
         || name.starts_with("make_")
         || matches!(
             name,

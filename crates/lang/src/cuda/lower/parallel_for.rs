@@ -1,28 +1,29 @@
-//! What our printer writes around the code of a `ParallelFor`: a loop over instances, or a test of one.
+//! Recognizes the code that the CUDA printer writes around a `ParallelFor`: a grid-stride loop over
+//! instances, or a bounds check.
 
 use bornite_ir::Extent;
 
-use super::{Done, Lower};
+use super::{LowerResult, Lowering};
 use crate::ParamRef;
-use crate::cuda::Module;
+use crate::cuda::CudaModule;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Stmt, StmtKind};
 use crate::cuda::lex::Symbol;
 
-/// Instances of a printed kernel.
+/// Instances of a printed `ParallelFor` kernel.
 pub struct Instances<'m> {
-    /// How many they are.
+    /// Number of instances.
     pub count: &'m Expr,
-    /// The name of an instance's number.
+    /// Name of the instance index.
     pub index: Symbol,
-    /// What an instance does; the first statement declares `index`.
+    /// Code of an instance; its first statement declares `index`.
     pub body: &'m [Stmt],
 }
 
-/// The instances of a kernel's body, if it is one over instances.
-pub fn instances<'m>(m: &'m Module, body: &'m [Stmt]) -> Option<Instances<'m>> {
+/// Returns the instances if the body of a kernel has that form.
+pub fn instances<'m>(module: &'m CudaModule, body: &'m [Stmt]) -> Option<Instances<'m>> {
     let declares = |stmt: &Stmt, name: &str| match &stmt.kind {
         StmtKind::Declare(_, all) => {
-            all.first().filter(|found| m.names.text(found.name) == name).map(|found| found.name)
+            all.first().filter(|found| module.names.text(found.name) == name).map(|found| found.name)
         }
         _ => None,
     };
@@ -44,20 +45,20 @@ pub fn instances<'m>(m: &'m Module, body: &'m [Stmt]) -> Option<Instances<'m>> {
     Some(Instances { count, index, body })
 }
 
-impl<'m> Lower<'m> {
-    /// How many instances a printed kernel has.
-    pub(super) fn instance_count(&mut self, count: &'m Expr) -> Done<Extent> {
+impl<'m> Lowering<'m> {
+    /// Number of instances of a printed kernel.
+    pub(super) fn instance_count(&mut self, count: &'m Expr) -> LowerResult<Extent> {
         match &count.kind {
             ExprKind::Number { value, .. } => Ok(Extent::Const(value.as_i64())),
             ExprKind::Cast(_, inner) if let ExprKind::Name(name) = inner.kind => {
                 let text = self.text(name);
-                let given = self.params.iter().find(|(found, _)| found == text).map(|(_, given)| *given);
-                match given {
+                let param = self.params.iter().find(|(found, _)| found == text).map(|(_, param)| *param);
+                match param {
                     Some(ParamRef::Value(n)) => Ok(Extent::Value(n)),
-                    _ => self.fail(count.span, "the number of instances is no parameter", "", ""),
+                    _ => self.fail(count.span, "the number of instances must be a parameter", "", ""),
                 }
             }
-            _ => self.fail(count.span, "the number of instances is not understood", "", ""),
+            _ => self.fail(count.span, "unsupported expression for the number of instances", "", ""),
         }
     }
 }

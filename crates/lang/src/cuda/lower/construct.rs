@@ -1,22 +1,27 @@
-//! Values made of others: structs, vectors and matrices in braces or by their type's name.
+//! Construction of structs, vectors and matrices, from braces or by type name.
 
 use bornite_ir::{Algebra, Range, Scalar, Type, Value};
 
-use super::place::Operand;
-use super::{Done, Lower};
-use crate::Span;
+use super::lvalue::Operand;
+use super::{LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Expr, ExprKind, TypeName};
 use crate::cuda::types::CType;
 use crate::lower::{Node, Tree};
 
-impl<'m> Lower<'m> {
+impl<'m> Lowering<'m> {
     /// `T(a, b)`: a conversion of one value, or a struct or vector of several.
-    pub(super) fn constructed(&mut self, ty: &'m TypeName, args: &'m [Expr], span: Span) -> Done<Operand> {
+    pub(super) fn construct_expr(
+        &mut self,
+        ty: &'m TypeName,
+        args: &'m [Expr],
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
         let CType::Value(to) = self.c_type(ty)? else {
-            return self.refuse(span, "a pointer made like this", "");
+            return self.unsupported(span, "constructing a pointer like this", "");
         };
         if let [list @ Expr { kind: ExprKind::Braces(_), .. }] = args {
-            return Ok(Operand::Tree(self.initial(list, to)?));
+            return Ok(Operand::Tree(self.initializer(list, to)?));
         }
         if let [one] = args {
             let tree = self.rvalue(one)?;
@@ -30,11 +35,11 @@ impl<'m> Lower<'m> {
         if args.is_empty() && to.as_scalar().is_some() {
             return Ok(Operand::Tree(Tree::int(to.as_scalar().unwrap_or(Scalar::I32), 0)));
         }
-        Ok(Operand::Tree(self.made(args, to, span)?))
+        Ok(Operand::Tree(self.construct(args, to, span)?))
     }
 
-    /// A struct, vector or matrix of its parts.
-    pub(super) fn made(&mut self, args: &'m [Expr], ty: Type, span: Span) -> Done<Tree> {
+    /// Constructs a struct, vector or matrix from its components.
+    pub(super) fn construct(&mut self, args: &'m [Expr], ty: Type, span: SourceSpan) -> LowerResult<Tree> {
         let parts: Vec<Type> = match ty {
             Type::Struct(id) => self.w.b.structs()[id.0 as usize].fields.iter().map(|field| field.ty).collect(),
             _ => ty.components(&[]).into_iter().map(Type::Scalar).collect(),
@@ -44,23 +49,28 @@ impl<'m> Lower<'m> {
             && args.iter().any(|arg| matches!(arg.kind, ExprKind::Braces(_)))
         {
             let mut trees = vec![];
-            for slot in self.spread_list(args, &[rows as u64, columns as u64])? {
-                trees.push(match slot {
+            for value in self.flatten_list(args, &[rows as u64, columns as u64])? {
+                trees.push(match value {
                     Some(arg) => self.list_element(arg, scalar.into())?,
                     None => Tree::int(scalar, 0),
                 });
             }
             return Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, trees), ty));
         }
-        // Braces inside may be left out.
+        // Inner braces may be omitted.
         if args.len() > parts.len() {
             let scalars = ty.components(self.w.b.structs());
             if args.len() > scalars.len() {
-                let what = format!("{} values for '{}' of {}", args.len(), self.type_name(ty), parts.len());
+                let what = format!(
+                    "too many values for '{}': found {}, expected {}",
+                    self.type_name(ty),
+                    args.len(),
+                    parts.len()
+                );
                 return self.fail(span, what, "too many", "");
             }
             let mut rest = args.iter();
-            return self.made_flat(&mut rest, ty);
+            return self.construct_flat(&mut rest, ty);
         }
         let mut trees = vec![];
         for (n, part) in parts.iter().enumerate() {
@@ -71,14 +81,14 @@ impl<'m> Lower<'m> {
         }
         if ty.element().is_some()
             && args.len() == parts.len()
-            && let Some(whole) = Tree::lifted(&trees, ty)
+            && let Some(whole) = Tree::vectorized(&trees, ty)
         {
             return Ok(whole);
         }
         Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, trees), ty))
     }
 
-    pub(super) fn made_flat(&mut self, args: &mut std::slice::Iter<'m, Expr>, ty: Type) -> Done<Tree> {
+    pub(super) fn construct_flat(&mut self, args: &mut std::slice::Iter<'m, Expr>, ty: Type) -> LowerResult<Tree> {
         if ty.as_scalar().is_some() {
             return match args.next() {
                 Some(arg) => self.list_element(arg, ty),
@@ -91,7 +101,7 @@ impl<'m> Lower<'m> {
         };
         let mut trees = vec![];
         for part in parts {
-            trees.push(self.made_flat(args, part)?);
+            trees.push(self.construct_flat(args, part)?);
         }
         Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, trees), ty))
     }
@@ -110,47 +120,48 @@ impl<'m> Lower<'m> {
         }
     }
 
-    /// What a variable or part of a type is given at first.
-    pub(super) fn initial(&mut self, expr: &'m Expr, ty: Type) -> Done<Tree> {
-        self.initial_as(expr, ty, false)
+    /// Lowers an initializer of a variable or field of type `ty`.
+    pub(super) fn initializer(&mut self, expr: &'m Expr, ty: Type) -> LowerResult<Tree> {
+        self.initializer_as(expr, ty, false)
     }
 
-    /// An element of a list in braces, where C++ does not narrow.
-    pub(super) fn list_element(&mut self, expr: &'m Expr, ty: Type) -> Done<Tree> {
-        self.initial_as(expr, ty, true)
+    /// Lowers an element of a braced list, where C++ forbids narrowing.
+    pub(super) fn list_element(&mut self, expr: &'m Expr, ty: Type) -> LowerResult<Tree> {
+        self.initializer_as(expr, ty, true)
     }
 
-    fn initial_as(&mut self, expr: &'m Expr, ty: Type, listed: bool) -> Done<Tree> {
+    fn initializer_as(&mut self, expr: &'m Expr, ty: Type, listed: bool) -> LowerResult<Tree> {
         if let ExprKind::Braces(all) = &expr.kind {
             return match (ty.as_scalar(), &all[..]) {
                 (Some(_), [one]) => self.list_element(one, ty),
                 (Some(_), []) => Ok(self.zero(ty)),
-                (Some(_), _) => self.fail(expr.span, "several values for one number", "too many", ""),
-                _ => self.made(all, ty, expr.span),
+                (Some(_), _) => self.fail(expr.span, "too many values for a scalar", "too many", ""),
+                _ => self.construct(all, ty, expr.span),
             };
         }
         if let ExprKind::Construct(_, args) = &expr.kind
             && args.len() > 1
             && ty.as_scalar().is_none()
         {
-            return self.made(args, ty, expr.span);
+            return self.construct(args, ty, expr.span);
         }
         let tree = self.rvalue(expr)?;
-        if listed && !self.request.printed && self.narrows(&tree, ty) {
+        if listed && !self.request.round_trip && self.narrows(&tree, ty) {
             let (from, to) = (self.type_name(tree.ty), self.type_name(ty));
             let what = match self.w.fold(&tree) {
-                Some(value) => format!("{} of type '{from}' is narrowed to '{to}' in braces", shown(value)),
-                None => format!("a '{from}' is narrowed to '{to}' in braces"),
+                Some(value) => format!("{} of type '{from}' cannot be narrowed to '{to}' in braces", shown(value)),
+                None => format!("'{from}' cannot be narrowed to '{to}' in braces"),
             };
-            return self.fail(expr.span, what, "narrowed", format!("cast it: '({to})x'"));
+            return self.fail(expr.span, what, "narrowing conversion", format!("cast it: '({to})x'"));
         }
         self.convert(tree, ty, expr.span)
     }
 
-    /// Whether a conversion may change a value: what C++ refuses in braces. Of a constant, its value decides.
+    /// Returns true if a conversion may change the value, which C++ forbids in braces. For a
+    /// constant its value decides.
     fn narrows(&self, tree: &Tree, ty: Type) -> bool {
         let (Some(from), Some(to)) = (tree.scalar(), ty.as_scalar()) else { return false };
-        // 16-bit floats are classes with constructors.
+        // In CUDA, 16-bit floats are classes with constructors.
         let class = |scalar| matches!(scalar, Scalar::F16 | Scalar::BF16);
         if from == to || class(from) || class(to) {
             return false;
@@ -172,7 +183,7 @@ impl<'m> Lower<'m> {
     }
 }
 
-/// A constant as a message shows it.
+/// A constant as shown in a message.
 fn shown(value: Value) -> String {
     if value.scalar().is_float() { value.as_f64().to_string() } else { Range::exactly(value).low.to_string() }
 }

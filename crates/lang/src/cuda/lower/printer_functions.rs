@@ -1,40 +1,40 @@
-//! Functions that our printer calls, named `bn_` and what they do: each is an operation of the IR.
+//! Helper functions of the CUDA printer, `bn_…`: each is an op of the IR.
 
 use bornite_ir::{Algebra, Op, Scalar, Type};
 
-use super::place::{Operand, Pointer};
-use super::{Done, Lower};
-use crate::Span;
+use super::lvalue::{Operand, Pointer};
+use super::{LowerResult, Lowering};
+use crate::SourceSpan;
 use crate::cuda::ast::{Expr, ExprKind, TemplateArg};
-use crate::cuda::types::{CType, common, shaped};
+use crate::cuda::types::{CType, common_type, vector_or_matrix_type};
 use crate::lower::{Node, Tree};
 
-impl<'m> Lower<'m> {
-    /// Functions of our printer, named `bn_` and what they do.
-    pub(super) fn ours(
+impl<'m> Lowering<'m> {
+    /// Lowers a call of a printer function; `name` is without `bn_`.
+    pub(super) fn printer_function(
         &mut self,
         name: &str,
         templates: &'m [TemplateArg],
         args: &'m [Expr],
-        span: Span,
-    ) -> Done<Operand> {
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
         let unknown = |lower: &mut Self| {
             lower.fail(
                 span,
-                format!("'bn_{name}' is not a function of ours"),
-                "unknown function",
-                "names with 'bn_' are reserved",
+                format!("unknown function 'bn_{name}'"),
+                "not declared",
+                "names that begin with 'bn_' are reserved",
             )
         };
         match name {
             "assert" => {
-                self.count("bn_assert", args, 2, span)?;
-                let ExprKind::Text = args[1].kind else { return unknown(self) };
+                self.check_arg_count("bn_assert", args, 2, span)?;
+                let ExprKind::Str = args[1].kind else { return unknown(self) };
                 let claim = self.quoted(args[1].span);
-                return self.claim(&args[0], claim, span);
+                return self.lower_assert(&args[0], claim, span);
             }
             "load" => {
-                self.count("bn_load", args, 1, span)?;
+                self.check_arg_count("bn_load", args, 1, span)?;
                 let Some(TemplateArg::Type(ty)) = templates.first() else { return unknown(self) };
                 let (CType::Value(Type::Vector(scalar, width)), Operand::Pointer(pointer)) =
                     (self.c_type(ty)?, self.operand(&args[0])?)
@@ -43,17 +43,17 @@ impl<'m> Lower<'m> {
                 };
                 let vector = Type::Vector(scalar, width);
                 let pointer = Pointer { ty: vector, width, ..pointer };
-                let place = self.pointee(Operand::Pointer(pointer), span)?;
-                return Ok(Operand::Tree(self.read(&place, span)?));
+                let lvalue = self.pointee(Operand::Pointer(pointer), span)?;
+                return Ok(Operand::Tree(self.read(&lvalue, span)?));
             }
             "store" => {
-                self.count("bn_store", args, 2, span)?;
+                self.check_arg_count("bn_store", args, 2, span)?;
                 let Operand::Pointer(pointer) = self.operand(&args[0])? else { return unknown(self) };
                 let value = self.rvalue(&args[1])?;
                 let width = value.ty.count(&[]) as u8;
                 let pointer = Pointer { ty: value.ty, width, ..pointer };
-                let place = self.pointee(Operand::Pointer(pointer), span)?;
-                self.write(&place, value, span)?;
+                let lvalue = self.pointee(Operand::Pointer(pointer), span)?;
+                self.write(&lvalue, value, span)?;
                 return Ok(Operand::Void);
             }
             "exchange" | "compare_exchange" | "atomic_min" | "atomic_max" => {
@@ -80,7 +80,7 @@ impl<'m> Lower<'m> {
             "printable" => one(&trees),
             "f16_of" | "bf16_of" => {
                 let to = if name == "f16_of" { Scalar::F16 } else { Scalar::BF16 };
-                match one(&trees).known() {
+                match one(&trees).as_const() {
                     Some(bits) => Tree::constant(bornite_ir::Value::from_bits(to, bits.bits() & 0xffff)),
                     None => self.convert(one(&trees), Scalar::U16.into(), span)?.bitcast(to),
                 }
@@ -97,8 +97,8 @@ impl<'m> Lower<'m> {
                     _ => Op::Rem,
                 };
                 let (Some(a), Some(b)) = (trees[0].scalar(), trees[1].scalar()) else { return unknown(self) };
-                let ty = common(a, b);
-                Tree::op(op, trees.into_iter().map(|tree| self.widened(tree, ty)).collect())
+                let ty = common_type(a, b);
+                Tree::op(op, trees.into_iter().map(|tree| self.convert_scalar(tree, ty)).collect())
             }
             "f16_to_f32" | "bf16_to_f32" => {
                 let from = if name == "f16_to_f32" { Scalar::F16 } else { Scalar::BF16 };
@@ -107,7 +107,7 @@ impl<'m> Lower<'m> {
             }
             "f32_to_f16" | "f32_to_bf16" => {
                 let to = if name == "f32_to_f16" { Scalar::F16 } else { Scalar::BF16 };
-                let tree = self.widened(one(&trees), Scalar::F32);
+                let tree = self.convert_scalar(one(&trees), Scalar::F32);
                 Tree::of(Node::Cast(to, Box::new(tree)), to)
             }
             _ => {
@@ -132,7 +132,7 @@ impl<'m> Lower<'m> {
                 }
                 let algebra = Algebra::ALL.iter().copied().find_map(|row| {
                     let types = name.strip_prefix(row.row().name)?.strip_prefix('_')?;
-                    let types: Option<Vec<Type>> = types.split('_').map(shaped).collect();
+                    let types: Option<Vec<Type>> = types.split('_').map(vector_or_matrix_type).collect();
                     Some((row, types?))
                 });
                 let Some((row, types)) = algebra else { return unknown(self) };

@@ -1,20 +1,21 @@
-//! Components and fields of elements in memory: each is its own, for races, for what is not written yet, and for updates.
+//! Components and fields of elements in memory are independent for races, uninitialised reads and
+//! atomics.
 
 use bornite_codegen::cuda;
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Kernel, peek};
-use bornite_lang::cuda::Module;
-use bornite_lang::{Lowered, Request};
+use bornite_lang::cuda::CudaModule;
+use bornite_lang::{LaunchRequest, Lowered};
 
 const HEAD: &str = "struct Bin { int count; float sum; float2 at; int hits[3]; };\n";
 
-fn made(text: &str, threads: u32) -> Lowered {
-    let module = Module::parse("k.cu", text).unwrap_or_else(|errors| panic!("{errors}"));
-    let request = Request::new([2, 1, 1], [threads, 1, 1]).length("x", 64).length("b", 8).length("v", 8);
+fn lower(text: &str, threads: u32) -> Lowered {
+    let module = CudaModule::parse("k.cu", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let request = LaunchRequest::new([2, 1, 1], [threads, 1, 1]).length("x", 64).length("b", 8).length("v", 8);
     module.kernel("k", &request).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
-/// Runs a kernel of zeros; the first numbers of its first array, or what is found.
+/// Runs a kernel on zeros: the first numbers of its first array, or the fault.
 fn outcome(kernel: &Kernel) -> Result<Vec<f64>, String> {
     let mut memory: Vec<Vec<u64>> = vec![vec![0; 512]; kernel.params.len()];
     let mut args: Vec<Arg<'_>> = (memory.iter_mut().zip(&kernel.params))
@@ -30,9 +31,9 @@ fn outcome(kernel: &Kernel) -> Result<Vec<f64>, String> {
 }
 
 #[test]
-fn each_component_is_its_own() {
+fn components_are_independent() {
     let right: &[(&str, u32, &[f64])] = &[
-        // Filled field by field, and never read before.
+        // Initialised field by field.
         (
             "k(float* x) { __shared__ float3 s[32]; int t = threadIdx.x; s[t].x = t; s[t].y = 2 * t; __syncthreads();
              if (blockIdx.x == 0) x[t] = s[31 - t].x + s[31 - t].y; }",
@@ -51,7 +52,7 @@ fn each_component_is_its_own() {
             4,
             &[10.0, 9.0, 8.0, 7.0],
         ),
-        // Written by threads of their own, and read beside that.
+        // Written by different threads, and read at the same time.
         ("k(float3* v) { if (blockIdx.x == 0) v[threadIdx.x].x = 1.f; else v[threadIdx.x].z = 2.f; }", 2, &[1.0, 0.0, 2.0, 1.0]),
         (
             "k(float4* v) { int t = threadIdx.x; if (blockIdx.x == 0) v[t].x = t + 1; else v[t].w = v[t].y + 3.f; }",
@@ -74,7 +75,7 @@ fn each_component_is_its_own() {
             3,
             &[7.0, 6.0, 5.0],
         ),
-        // Updates.
+        // Atomics.
         (
             "k(Bin* b) { atomicAdd(&b[0].count, 1); atomicAdd(&b[0].sum, 0.5f); atomicMax(&b[0].hits[1], (int)threadIdx.x);
              atomicAdd(&b[0].at.y, 1.f); }",
@@ -90,15 +91,15 @@ fn each_component_is_its_own() {
     ];
     for (body, threads, expected) in right {
         let text = format!("{HEAD}__global__ void {body}");
-        let lowered = made(&text, *threads);
+        let lowered = lower(&text, *threads);
         let found = outcome(&lowered.kernel).unwrap_or_else(|fault| panic!("{fault}\n{text}"));
         assert_eq!(&found[..expected.len()], *expected, "{text}\n{}", lowered.kernel);
-        // The IR's own text, and what anybody makes of the CUDA text.
+        // Round trips through the IR's text form and through CUDA text.
         let own = lowered.kernel.to_string();
         assert_eq!(own.parse::<Kernel>().map(|kernel| kernel.to_string()), Ok(own.clone()), "{text}");
         let printed = cuda::print(&lowered.kernel);
-        let again = Module::parse("k.cu", &printed).unwrap_or_else(|errors| panic!("{errors}\n{printed}"));
-        let request = Request::new([2, 1, 1], [*threads, 1, 1]);
+        let again = CudaModule::parse("k.cu", &printed).unwrap_or_else(|errors| panic!("{errors}\n{printed}"));
+        let request = LaunchRequest::new([2, 1, 1], [*threads, 1, 1]);
         let request = ["x", "b", "v"].iter().fold(request, |request, name| request.length(name, 64));
         let again = again.kernel("k", &request).unwrap_or_else(|errors| panic!("{errors}\n{printed}"));
         assert_eq!(outcome(&again.kernel).as_deref(), Ok(&found[..]), "{printed}");
@@ -126,7 +127,7 @@ fn each_component_is_its_own() {
     ];
     for (body, threads, expected) in wrong {
         let text = format!("{HEAD}__global__ void {body}");
-        let found = outcome(&made(&text, *threads).kernel).expect_err(&text);
+        let found = outcome(&lower(&text, *threads).kernel).expect_err(&text);
         assert!(found.starts_with(expected), "{text}\nexpected: {expected}\nfound: {found}");
     }
 }

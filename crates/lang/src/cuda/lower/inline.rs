@@ -1,0 +1,219 @@
+//! Inlining of functions that access memory or synchronize threads.
+
+use std::rc::Rc;
+
+use bornite_ir::{Scalar, Stmt as IrStmt, Value};
+
+use super::call::MAX_CALLS;
+use super::lvalue::{Lvalue, Operand, Pointer};
+use super::{Binding, BoundArg, CodeKind, ControlScope, Failed, Inline, LowerResult, Lowering, ScopeKind, scan};
+use crate::SourceSpan;
+use crate::cuda::ast::{Declarator, Expr, ExprKind, Function, Stmt, StmtKind};
+use crate::cuda::types::CType;
+use crate::lower::Tree;
+
+impl<'m> Lowering<'m> {
+    /// Inlines a call.
+    pub(super) fn inline_call(
+        &mut self,
+        n: usize,
+        bound: &[BoundArg],
+        operands: Vec<Operand>,
+        args: &[&'m Expr],
+        span: SourceSpan,
+    ) -> LowerResult<Operand> {
+        let function = &self.module.file.functions[n];
+        let again = self.inlines.iter().any(|inline| inline.function == n && inline.bound == bound);
+        if self.inlines.len() > MAX_CALLS || again {
+            return self.report_recursion(function, span);
+        }
+        let instantiating = self.instantiating.iter().any(|(item, found)| *item == n && found == bound);
+        if let (CodeKind::Function(_), true) = (self.code, instantiating) {
+            return self.report_recursion(function, span);
+        }
+        let mark = self.scope.len();
+        let types = self.in_file_scope(&function.templates, bound, |lower| lower.declared_types(function));
+        let (types, result) = types?;
+        let assigned = Rc::new(scan::assigned(self.module, function));
+        let mut bindings = vec![];
+        for (((param, ty), operand), arg) in function.params.iter().zip(&types).zip(operands).zip(args) {
+            let binding = self.argument(param, *ty, operand, arg, assigned.contains(&param.name))?;
+            bindings.push((param.name, binding));
+        }
+        let base = std::mem::replace(&mut self.base, self.scope.len());
+        let assigned = std::mem::replace(&mut self.assigned, assigned);
+        self.bind_templates(&function.templates, bound);
+        self.scope.extend(bindings);
+        let value = self.inlined_body(n, bound, result);
+        self.scope.truncate(mark);
+        self.base = base;
+        self.assigned = assigned;
+        self.set_source_line(span);
+        value
+    }
+
+    pub(super) fn declared_types(&mut self, function: &'m Function) -> LowerResult<(Vec<CType>, CType)> {
+        let mut types = vec![];
+        for param in &function.params {
+            let ty = self.c_type(&param.ty)?;
+            types.push(match ty {
+                CType::Value(ty) if !param.sizes.is_empty() => CType::Pointer(ty),
+                ty => ty,
+            });
+        }
+        Ok((types, self.c_type(&function.result)?))
+    }
+
+    fn argument(
+        &mut self,
+        param: &'m Declarator,
+        ty: CType,
+        operand: Operand,
+        arg: &'m Expr,
+        assigned: bool,
+    ) -> LowerResult<Binding> {
+        let text = self.text(param.name);
+        if let CType::Pointer(_) = ty {
+            let is_const = match &operand {
+                Operand::Pointer(pointer) => pointer.constant,
+                Operand::Address(lvalue) => lvalue.constant,
+                Operand::LocalArray(local_array, _) => local_array.lvalue.constant,
+                _ => false,
+            };
+            self.check_const(param, is_const)?;
+        }
+        match (ty, operand) {
+            (CType::Value(ty), Operand::Lvalue(lvalue)) if param.ty.reference && lvalue.ty == ty => {
+                let constant = lvalue.constant || param.ty.constant;
+                Ok(Binding::Lvalue(Lvalue { constant, ..lvalue }))
+            }
+            (CType::Value(_), Operand::Lvalue(_)) if param.ty.reference && !param.ty.constant => {
+                self.fail(arg.span, format!("reference parameter '{text}' has another type"), "", "")
+            }
+            (CType::Value(_), Operand::Tree(_)) if param.ty.reference && !param.ty.constant => {
+                self.fail(arg.span, format!("reference parameter '{text}' needs a variable"), "a temporary value", "")
+            }
+            (CType::Value(ty), operand) => {
+                let tree = self.value_of(operand, arg.span)?;
+                let tree = self.convert(tree, ty, arg.span)?;
+                let value = Binding::Value(self.materialize(tree));
+                Ok(if assigned { self.bind_mutable_param(text, &param.ty, value) } else { value })
+            }
+            (CType::Pointer(to), Operand::Pointer(pointer)) if pointer.pointee_type() == to => {
+                if param.ty.reference && assigned {
+                    return self.same_pointer(arg);
+                }
+                let offset = pointer.offset.clone().map(|offset| self.materialize(offset));
+                // A parameter whose type is a deduced pointer is const if the argument is.
+                let constant =
+                    if param.ty.pointers == 0 && param.sizes.is_empty() { pointer.constant } else { param.ty.constant };
+                let pointer = Pointer { offset, ..pointer }.declared(constant);
+                let moves = assigned && !param.ty.is_const_pointer;
+                Ok(if moves { self.bind_moving_pointer(text, pointer) } else { Binding::Pointer(pointer) })
+            }
+            (CType::Pointer(to), Operand::Address(lvalue)) if lvalue.ty == to => {
+                let constant = lvalue.constant || param.ty.constant;
+                Ok(Binding::Address(Lvalue { constant, ..lvalue }))
+            }
+            (CType::Pointer(to), Operand::LocalArray(mut local_array, at))
+                if at.is_empty() && to.as_scalar() == local_array.lvalue.ty.element() =>
+            {
+                local_array.lvalue.constant |= param.ty.constant;
+                Ok(Binding::LocalArray(local_array))
+            }
+            (CType::Pointer(_), Operand::ConstArray(table, at)) if at.is_empty() => Ok(Binding::ConstArray(table)),
+            (CType::Pointer(_), Operand::Null) => {
+                self.unsupported(arg.span, "'nullptr' as an argument", "pass an array")
+            }
+            _ => {
+                let what = format!("invalid argument for parameter '{text}'");
+                self.fail(arg.span, what, "expected a pointer to the parameter's type", "")
+            }
+        }
+    }
+
+    /// Binds a reference-to-pointer parameter to the caller's pointer variable.
+    fn same_pointer(&mut self, arg: &'m Expr) -> LowerResult<Binding> {
+        if let ExprKind::Name(name) = arg.kind
+            && let Some(binding @ Binding::MovingPointer(..)) = self.lookup(name)
+        {
+            return Ok(binding);
+        }
+        let what = "a reference to a pointer that is not a variable of the caller";
+        self.unsupported(arg.span, what, "pass a variable: 'int* p = x; f(p);'")
+    }
+
+    /// Lowers the body of an inlined function and returns its value.
+    fn inlined_body(&mut self, n: usize, bound: &[BoundArg], result: CType) -> LowerResult<Operand> {
+        let function = &self.module.file.functions[n];
+        let result = match result {
+            CType::Value(ty) => Some(ty),
+            CType::Void => None,
+            CType::Pointer(_) => {
+                return self.unsupported(function.span, "a function that returns a pointer", "return an offset");
+            }
+        };
+        let (last, before) = match function.body.split_last() {
+            Some((Stmt { kind: StmtKind::Return(value), .. }, before)) => (value.as_ref(), before),
+            _ => (None, &function.body[..]),
+        };
+        // No early return: no surrounding loop is needed.
+        if !scan::returns(before) {
+            self.inlines.push(Inline {
+                function: n,
+                bound: bound.to_vec(),
+                result: None,
+                control_scopes: usize::MAX - 1,
+                left: None,
+            });
+            let mark = self.scope.len();
+            let failed = self.sequence(before).is_err();
+            let value = match (last, result) {
+                (Some(value), Some(ty)) => {
+                    self.initializer(value, ty).map(|tree| Operand::Tree(self.materialize(tree)))
+                }
+                (Some(value), None) => self.effect(value).map(|()| Operand::Void),
+                (None, Some(ty)) => Ok(Operand::Tree(self.zero(ty))),
+                (None, None) => Ok(Operand::Void),
+            };
+            self.scope.truncate(mark);
+            self.inlines.pop();
+            return if failed { Err(Failed) } else { value };
+        }
+        let result = result.map(|ty| {
+            let zeros = self.zeros(ty);
+            (self.new_local("result", ty, &zeros), ty)
+        });
+        let left = scan::returns_from_loops(&function.body).then(|| {
+            let local = self.new_local("left", Scalar::Bool.into(), &[Value::int(Scalar::Bool, 0)]);
+            self.assign(local, &Tree::int(Scalar::Bool, 0));
+            local
+        });
+        self.inlines.push(Inline {
+            function: n,
+            bound: bound.to_vec(),
+            result,
+            control_scopes: self.control_scopes.len(),
+            left,
+        });
+        self.control_scopes.push(ControlScope {
+            kind: ScopeKind::InlinedCall,
+            step: None,
+            check: None,
+            continued: None,
+            returned: false,
+        });
+        self.w.b.open_block();
+        let done = self.block(&function.body);
+        self.w.stmt(IrStmt::Break);
+        let body = self.w.b.close_block();
+        self.w.stmt(IrStmt::Loop { body });
+        self.control_scopes.pop();
+        self.inlines.pop();
+        done?;
+        Ok(match result {
+            Some((local, ty)) => Operand::Tree(Tree::emitted(self.w.b.read(local), ty)),
+            None => Operand::Void,
+        })
+    }
+}

@@ -1,0 +1,368 @@
+//! Lvalues: elements behind pointers, variables, and their fields, components and array elements.
+//! Reads and writes them.
+
+use std::rc::Rc;
+
+use bornite_ir::{Algebra, Args, Dim, ExprId, LocalId, Op, Range, Scalar, Stmt, Type, Value, View};
+
+use super::{Binding, LowerResult, Lowering};
+use crate::SourceSpan;
+use crate::cuda::lex::Symbol;
+use crate::lower::{Node, Tree};
+
+/// A pointer into memory: a view, indices of its leading dimensions, and an offset in the last one.
+#[derive(Clone)]
+pub struct Pointer {
+    pub view: View,
+    /// Indices of the dimensions before the last.
+    pub prefix: Vec<ExprId>,
+    /// Number of dimensions of the view.
+    pub rank: usize,
+    /// Offset in elements of the view, in the kernel's index type: the 64-bit C++ value modulo its
+    /// width.
+    pub offset: Option<Tree>,
+    /// Range of the C++ value of the offset.
+    pub range: Range,
+    /// Type of the pointee in memory.
+    pub ty: Type,
+    /// Type of the same width that the pointer was cast to.
+    pub cast_type: Option<Scalar>,
+    /// Number of elements of the view that one `ty` spans.
+    pub width: u8,
+    /// Dimensions of a view that is not contiguous and one-dimensional: indices must then follow
+    /// these dimensions.
+    pub dims: Option<Rc<[Dim]>>,
+    /// True for a single variable in memory, which is accessed by name, not by index.
+    pub single: bool,
+    /// Sizes of a multidimensional array that is one-dimensional in memory.
+    pub sizes: Rc<[u64]>,
+    /// True if the pointee is const in the source.
+    pub constant: bool,
+}
+
+impl Pointer {
+    pub fn to_view(view: View, ty: Type, rank: usize, single: bool, sizes: &[u64]) -> Pointer {
+        // Global arrays are one-dimensional in memory, whatever their declared shape.
+        let flat = matches!(view, View::Param(_));
+        Pointer {
+            view,
+            prefix: vec![],
+            rank: if flat { 1 } else { rank },
+            offset: None,
+            range: Range::up_to(0),
+            ty,
+            cast_type: None,
+            width: 1,
+            dims: None,
+            single,
+            sizes: if flat && sizes.len() > 1 { sizes.into() } else { [].into() },
+            constant: false,
+        }
+    }
+
+    /// The pointer as a declaration sees it: a row decays to a pointer to its first element.
+    pub fn declared(self, constant: bool) -> Pointer {
+        let sizes = if self.sizes.len() == 1 { [].into() } else { self.sizes };
+        Pointer { sizes, constant, ..self }
+    }
+
+    /// Returns true for a multidimensional array, as opposed to an element of it.
+    pub fn has_rows(&self) -> bool {
+        self.prefix.len() + 1 < self.rank || self.sizes.len() > 1
+    }
+
+    /// Type that the pointer points to, after casts.
+    pub fn pointee_type(&self) -> Type {
+        self.cast_type.map_or(self.ty, Into::into)
+    }
+}
+
+/// An lvalue: a root and a path of projections into it.
+#[derive(Clone)]
+pub struct Lvalue {
+    pub root: LvalueRoot,
+    pub path: Vec<Projection>,
+    pub ty: Type,
+    /// True if it is const in the source.
+    pub constant: bool,
+}
+
+impl Lvalue {
+    /// A const variable: a value whose address can be taken.
+    pub fn of_value(tree: Tree) -> Lvalue {
+        Lvalue { ty: tree.ty, root: LvalueRoot::Value(tree), path: vec![], constant: true }
+    }
+}
+
+#[derive(Clone)]
+pub enum LvalueRoot {
+    Element {
+        view: View,
+        at: Vec<ExprId>,
+        /// Range of the C++ value of the last index.
+        range: Range,
+        width: u8,
+        element: Type,
+    },
+    Local(LocalId, Type),
+    /// A temporary value: read-only.
+    Value(Tree),
+}
+
+#[derive(Clone)]
+pub enum Projection {
+    /// A component of a vector or a field of a struct.
+    Field(u32),
+    /// An element of a local array at a non-constant index.
+    DynamicIndex(Tree, Type),
+    /// The bits reinterpreted as another type.
+    Reinterpret(Scalar),
+}
+
+impl Projection {
+    fn reinterpreted(&self) -> Option<Scalar> {
+        if let Projection::Reinterpret(to) = self { Some(*to) } else { None }
+    }
+}
+
+/// A local array: a variable, or a field of one.
+#[derive(Clone)]
+pub struct LocalArray {
+    /// The vector or matrix that holds the elements.
+    pub lvalue: Lvalue,
+    pub name: Symbol,
+    pub sizes: Rc<[u64]>,
+}
+
+/// An array of constants.
+pub struct ConstArray {
+    pub name: Symbol,
+    pub values: Vec<Value>,
+    pub sizes: Vec<u64>,
+}
+
+/// Result of lowering an expression.
+pub enum Operand {
+    Void,
+    Tree(Tree),
+    Lvalue(Lvalue),
+    Pointer(Pointer),
+    /// A pointer to a single variable.
+    Address(Lvalue),
+    /// `nullptr`.
+    Null,
+    /// A local array with the indices applied so far.
+    LocalArray(LocalArray, Vec<Tree>),
+    /// A constant array with the indices applied so far.
+    ConstArray(Rc<ConstArray>, Vec<Tree>),
+}
+
+impl<'m> Lowering<'m> {
+    /// Converts an operand to its value.
+    pub(super) fn value_of(&mut self, operand: Operand, span: SourceSpan) -> LowerResult<Tree> {
+        match operand {
+            Operand::Tree(tree) => Ok(tree),
+            Operand::Lvalue(lvalue) => self.read(&lvalue, span),
+            Operand::Void => self.fail(span, "this expression has no value", "expected a value", ""),
+            Operand::Null => self.unsupported(span, "'nullptr' here", "compare pointers with it, or leave it out"),
+            Operand::Pointer(_) | Operand::Address(_) => {
+                self.fail(span, "expected a number, found a pointer", "a pointer", "dereference it: '*p', 'p[i]'")
+            }
+            Operand::LocalArray(..) | Operand::ConstArray(..) => {
+                self.fail(span, "expected a number, found an array", "an array", "write one of its elements")
+            }
+        }
+    }
+
+    pub(super) fn read(&mut self, lvalue: &Lvalue, span: SourceSpan) -> LowerResult<Tree> {
+        let mut tree = match &lvalue.root {
+            LvalueRoot::Value(tree) => tree.clone(),
+            LvalueRoot::Local(local, ty) => {
+                let id = self.w.b.read(*local);
+                Tree::emitted(id, *ty)
+            }
+            LvalueRoot::Element { view, at, width, element, .. } => {
+                if !lvalue.path.is_empty() && element.as_scalar().is_none() {
+                    let alone = self.request.round_trip && *width == 1 || self.component_views.contains(view);
+                    match self.element_part(*element, &lvalue.path).filter(|_| alone) {
+                        Some(part) => {
+                            let tree = self.read_component(*view, at, *width > 1, &part, span)?;
+                            let cast_type = lvalue.path.iter().rev().find_map(Projection::reinterpreted);
+                            return Ok(cast_type.map_or(tree.clone(), |to| tree.reinterpret(to)));
+                        }
+                        None if alone => return self.read_dynamic(lvalue, span),
+                        None => self.whole_reads.push(*view),
+                    }
+                }
+                self.set_source_line(span);
+                let Some(at) = Args::new(at) else {
+                    return self.unsupported(span, "an array of more than four dimensions", "");
+                };
+                let id = if *width > 1 { self.w.b.load_wide(*view, at, *width) } else { self.w.b.load(*view, at) };
+                Tree::emitted(id, *element)
+            }
+        };
+        for step in &lvalue.path {
+            tree = self.project(tree, step, span)?;
+        }
+        Ok(tree)
+    }
+
+    /// Applies a projection to a value.
+    fn project(&mut self, whole: Tree, step: &Projection, span: SourceSpan) -> LowerResult<Tree> {
+        match step {
+            Projection::Field(at) => {
+                let ty = self.field_type(whole.ty, *at);
+                Ok(Tree::extract(whole, *at, ty))
+            }
+            Projection::Reinterpret(to) => Ok(whole.reinterpret(*to)),
+            Projection::DynamicIndex(index, array) => {
+                let scalar = array.element().unwrap_or(Scalar::I32);
+                let count = array.count(&[]) as i64;
+                if let Some(at) = self.constant_index(index, count, span)? {
+                    return Ok(Tree::extract(whole, at as u32, scalar.into()));
+                }
+                let whole = Tree::emitted(self.w.emit(&whole), *array);
+                let id = self.w.emit(index);
+                let index = Tree::emitted(id, self.index_type);
+                let mut value = Tree::extract(whole.clone(), 0, scalar.into());
+                for n in 1..count {
+                    let here = Tree::op(Op::Eq, vec![index.clone(), Tree::int(self.index_type, n)]);
+                    value = Tree::select(here, Tree::extract(whole.clone(), n as u32, scalar.into()), value);
+                    value = Tree::emitted(self.w.emit(&value), scalar);
+                }
+                Ok(value)
+            }
+        }
+    }
+
+    /// Returns the value of a constant index; reports one that is out of bounds.
+    fn constant_index(&mut self, index: &Tree, count: i64, span: SourceSpan) -> LowerResult<Option<i64>> {
+        match self.w.fold(index).map(Value::as_i64) {
+            Some(at) if (0..count).contains(&at) => Ok(Some(at)),
+            Some(at) => {
+                let what = format!("index {at} is out of bounds for a local array of {count} elements");
+                self.fail(span, what, "out of bounds", "")
+            }
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn field_type(&self, whole: Type, at: u32) -> Type {
+        match whole {
+            Type::Struct(id) => self.w.b.structs()[id.0 as usize].fields[at as usize].ty,
+            other => other.element().unwrap_or(Scalar::Bool).into(),
+        }
+    }
+
+    pub(super) fn write(&mut self, lvalue: &Lvalue, value: Tree, span: SourceSpan) -> LowerResult {
+        match &lvalue.root {
+            LvalueRoot::Value(_) => {
+                self.fail(span, "this expression cannot be assigned", "not a variable or element", "")
+            }
+            LvalueRoot::Local(local, ty) => {
+                let value = if lvalue.path.is_empty() {
+                    value
+                } else {
+                    let whole = Tree::emitted(self.w.b.read(*local), *ty);
+                    self.replace_part(whole, &lvalue.path, value, span)?
+                };
+                self.assign(*local, &value);
+                Ok(())
+            }
+            LvalueRoot::Element { view, at, width, element, .. } => {
+                self.check_writable(*view, span)?;
+                self.set_source_line(span);
+                let part = if lvalue.path.is_empty() { None } else { self.element_part(*element, &lvalue.path) };
+                if let Some(part) = part.filter(|_| element.as_scalar().is_none()) {
+                    let value = match (lvalue.path.last().and_then(Projection::reinterpreted), part.ty) {
+                        (Some(_), Type::Scalar(scalar)) => value.reinterpret(scalar),
+                        _ => value,
+                    };
+                    return self.write_component(*view, at, *width > 1, &part, value, span);
+                }
+                let value = match (&lvalue.path[..], element.as_scalar()) {
+                    ([], _) => value,
+                    (steps, Some(scalar)) if steps.iter().all(|step| step.reinterpreted().is_some()) => {
+                        value.reinterpret(scalar)
+                    }
+                    _ => return self.write_dynamic(lvalue, value, span),
+                };
+                let Some(at) = Args::new(at) else {
+                    return self.unsupported(span, "an array of more than four dimensions", "");
+                };
+                let value = self.w.emit(&value);
+                self.w.stmt(Stmt::Store { view: *view, at, value });
+                Ok(())
+            }
+        }
+    }
+
+    /// Rejects writes to const lvalues.
+    pub(super) fn check_assignable(&mut self, lvalue: &Lvalue, span: SourceSpan) -> LowerResult {
+        if let LvalueRoot::Element { view, .. } = lvalue.root {
+            self.check_writable(view, span)?;
+        }
+        if lvalue.constant {
+            let text = self.module.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+            let what = format!("'{text}' is const");
+            return self.fail(span, what, "cannot be written", "remove 'const' from its declaration");
+        }
+        Ok(())
+    }
+
+    /// Rejects writes to views of const elements.
+    pub(super) fn check_writable(&mut self, view: View, span: SourceSpan) -> LowerResult {
+        match self.read_only.iter().find(|(found, _)| *found == view) {
+            Some((_, name)) => {
+                let what = format!("'{name}' is an array of const elements");
+                self.fail(span, what, "cannot be written", "remove 'const' from its declaration")
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns `whole` with the part that a path selects replaced by `value`.
+    fn replace_part(&mut self, whole: Tree, path: &[Projection], value: Tree, span: SourceSpan) -> LowerResult<Tree> {
+        let Some((step, rest)) = path.split_first() else { return Ok(value) };
+        let whole = Tree::emitted(self.w.emit(&whole), whole.ty);
+        let insert =
+            |at: u32, part: Tree| Tree::of(Node::Algebra(Algebra::Insert, at, vec![whole.clone(), part]), whole.ty);
+        match step {
+            Projection::Field(at) => {
+                let inner = self.project(whole.clone(), step, span)?;
+                let part = self.replace_part(inner, rest, value, span)?;
+                Ok(insert(*at, part))
+            }
+            Projection::Reinterpret(_) => Ok(value.reinterpret(whole.ty.element().unwrap_or(Scalar::I32))),
+            Projection::DynamicIndex(index, array) => {
+                let value =
+                    if rest.is_empty() { value } else { value.reinterpret(array.element().unwrap_or(Scalar::I32)) };
+                let count = array.count(&[]) as i64;
+                if let Some(at) = self.constant_index(index, count, span)? {
+                    return Ok(insert(at as u32, value));
+                }
+                let value = Tree::emitted(self.w.emit(&value), value.ty);
+                let index = Tree::emitted(self.w.emit(index), self.index_type);
+                let mut parts = vec![];
+                for n in 0..count {
+                    let here = Tree::op(Op::Eq, vec![index.clone(), Tree::int(self.index_type, n)]);
+                    let old = Tree::extract(whole.clone(), n as u32, value.ty);
+                    let part = Tree::select(here, value.clone(), old);
+                    parts.push(Tree::emitted(self.w.emit(&part), value.ty));
+                }
+                Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, parts), whole.ty))
+            }
+        }
+    }
+
+    /// Binds a pointer variable that is reassigned: its offset becomes a 64-bit local.
+    pub(super) fn bind_moving_pointer(&mut self, name: &str, pointer: Pointer) -> Binding {
+        self.require_wide_index();
+        let zero = Tree::int(self.index_type, 0);
+        let local = self.new_local(name, self.index_type.into(), &[Value::int(self.index_type, 0)]);
+        let offset = pointer.offset.clone().unwrap_or(zero);
+        self.assign(local, &offset);
+        Binding::MovingPointer(Pointer { offset: None, range: Range::of_type(self.index_type), ..pointer }, local)
+    }
+}
