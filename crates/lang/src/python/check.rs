@@ -1,5 +1,6 @@
-//! Checks all kernels of a file as if launched with arrays of any shape. Kernels created by functions
-//! are checked under each name assigned to them; generic kernels are checked with candidate types.
+//! Checks all kernels of a file as if launched with arrays of any shape. Kernels created by
+//! functions are checked under each name assigned to them; generic kernels are checked with
+//! candidate types.
 
 use std::sync::atomic::Ordering;
 

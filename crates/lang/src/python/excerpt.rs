@@ -1,8 +1,8 @@
-//! Excerpts: a kernel with the statements of its file that it depends on, the operations in them, and
-//! the number of indices that the kernel takes from `wp.tid()`.
+//! Excerpts: a kernel with the statements of its file that it depends on, the operations in them,
+//! and the number of indices that the kernel takes from `wp.tid()`.
 //!
-//! Dependencies are found by name. A dependency of another kind (through a string, say) is missed: to
-//! be sure, lower the kernel of the excerpt and compare.
+//! Dependencies are found by name. A dependency of another kind (through a string, say) is missed:
+//! to be sure, lower the kernel of the excerpt and compare.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -133,7 +133,8 @@ impl<'a> Excerpt<'a> {
     }
 }
 
-/// The range of a statement extended by the comment lines directly above it and the comment after it.
+/// The range of a statement extended by the comment lines directly above it and the comment after
+/// it.
 fn with_comments(source: &str, range: TextRange) -> std::ops::Range<usize> {
     let (mut start, mut end) = (range.start().to_usize(), range.end().to_usize());
     while source[..start].ends_with('\n') {

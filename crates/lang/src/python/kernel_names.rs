@@ -1,5 +1,5 @@
-//! Resolution of kernel names: a name refers to the object that Python binds to it at the end of the
-//! file, as far as that is known without executing the file.
+//! Resolution of kernel names: a name refers to the object that Python binds to it at the end of
+//! the file, as far as that is known without executing the file.
 
 use std::sync::atomic::Ordering;
 
@@ -9,8 +9,8 @@ use super::const_eval::{ConstValue, Evaluator};
 use super::program::{AssignedValue, FuncId, Item, Program};
 
 impl<'a> Program<'a> {
-    /// The kernel with a name or a qualified name such as `Class.step`. A kernel in a function can also
-    /// be referred to by its bare name if that is unique in the file.
+    /// The kernel with a name or a qualified name such as `Class.step`. A kernel in a function can
+    /// also be referred to by its bare name if that is unique in the file.
     pub fn resolve_kernel(&self, path: &str) -> Result<FuncId, String> {
         let nowhere = Expr::NoneLiteral(Default::default());
         let file = Evaluator::new(self, false, 0);

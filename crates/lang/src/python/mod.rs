@@ -1,5 +1,5 @@
-//! Front end for Python syntax: the kernel language of NVIDIA Warp. It parses source files and lowers
-//! kernels to IR; it must not know about GPUs, tensors or launching.
+//! Front end for Python syntax: the kernel language of NVIDIA Warp. It parses source files and
+//! lowers kernels to IR; it must not know about GPUs, tensors or launching.
 //!
 //! `nesting.rs` limits the nesting depth of a file, which ruff's parser then parses. `program.rs`
 //! collects kernels, functions, structs and constants of the file and of the files it imports.
@@ -68,9 +68,9 @@ pub struct PythonModule {
     files: Vec<File>,
 }
 
-/// The declaration of a kernel.
+/// A kernel defined in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PythonKernelDecl {
+pub struct PythonKernelInfo {
     /// Name of the Python function.
     pub name: String,
     /// Names accepted by [`PythonModule::kernel`]: the qualified name (`Solver.step`), or the names
@@ -153,8 +153,8 @@ impl PythonModule {
         Ok(PythonModule::parse_in(&path.to_string_lossy(), &text, name, &mut found)?)
     }
 
-    /// Parses a source text. `find` returns the file name and source of an imported module, or `None`
-    /// if there is no such module.
+    /// Parses a source text. `find` returns the file name and source of an imported module, or
+    /// `None` if there is no such module.
     pub fn parse_with(
         file: &str,
         text: &str,
@@ -200,12 +200,12 @@ impl PythonModule {
     }
 
     /// The kernels of the file, without those of imported files.
-    pub fn kernels(&self) -> Vec<PythonKernelDecl> {
+    pub fn kernels(&self) -> Vec<PythonKernelInfo> {
         let program = Program::new(&self.files);
         let own =
             program.kernels.iter().map(|&n| (n, &program.functions[n as usize])).filter(|(_, func)| func.file == 0);
         let instances = program.instances();
-        own.map(|(n, func)| PythonKernelDecl {
+        own.map(|(n, func)| PythonKernelInfo {
             name: func.def.name.as_str().to_owned(),
             lookup_names: program.lookup_names(n, &instances),
             line: self.files[0].source.line(func.def.name.range().start().to_u32()),
@@ -220,9 +220,9 @@ impl PythonModule {
         .collect()
     }
 
-    /// Source of kernel `n` of [`PythonModule::kernels`] with the definitions it depends on and nothing
-    /// else, and the names of the operations it uses. Dependencies are found by name. Both are empty if
-    /// there is no such kernel.
+    /// Source of kernel `n` of [`PythonModule::kernels`] with the definitions it depends on and
+    /// nothing else, and the names of the operations it uses. Dependencies are found by name. Both
+    /// are empty if there is no such kernel.
     ///
     /// ```
     /// let text = "import warp as wp\nSIDE = 4\nOTHER = 5\n\n@wp.kernel\ndef fill(x: wp.array(dtype=int)):\n    x[wp.tid()] = SIDE + 1\n";
@@ -250,9 +250,9 @@ impl PythonModule {
         self.files[0].source.line_text(line)
     }
 
-    /// Lowers the kernel with a lookup name for a launch: the kernel that the name refers to at the end
-    /// of the file, or one in a class or function by its qualified name (`Solver.step`). Types of
-    /// generic parameters are part of the name: `scale<x:float32>`.
+    /// Lowers the kernel with a lookup name for a launch: the kernel that the name refers to at the
+    /// end of the file, or one in a class or function by its qualified name (`Solver.step`). Types
+    /// of generic parameters are part of the name: `scale<x:float32>`.
     pub fn kernel(&self, name: &str, request: &Request) -> Result<Lowered, Errors> {
         let source = &self.files[0].source;
         let error =
@@ -282,8 +282,8 @@ impl PythonModule {
         self.lower(&program, found, &types, request)
     }
 
-    /// Lowers kernel `n` of [`PythonModule::kernels`] for a launch; several kernels may share a name.
-    /// `types` holds names and types of generic parameters.
+    /// Lowers kernel `n` of [`PythonModule::kernels`] for a launch; several kernels may share a
+    /// name. `types` holds names and types of generic parameters.
     pub fn kernel_at(&self, n: usize, types: &[(&str, &str)], request: &Request) -> Result<Lowered, Errors> {
         let source = &self.files[0].source;
         let program = Program::new(&self.files);
@@ -361,8 +361,8 @@ fn enclosing_package(folder: &Path) -> Option<(PathBuf, String)> {
 /// The file that makes a folder a package.
 const PACKAGE: &str = "__init__.py";
 
-/// The absolute name of an imported module. One leading dot stands for `package`, each further dot for
-/// its parent.
+/// The absolute name of an imported module. One leading dot stands for `package`, each further dot
+/// for its parent.
 fn absolute_module(import: &str, package: &str) -> Option<String> {
     let path = import.trim_start_matches('.');
     let Some(up) = (import.len() - path.len()).checked_sub(1) else { return Some(path.to_owned()) };

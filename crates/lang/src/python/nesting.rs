@@ -1,5 +1,5 @@
-//! Limits on nesting depth, checked on the tokens before parsing and on the blocks afterwards: every
-//! walk over the syntax tree recurses, even dropping it. (The parser itself grows its stack.)
+//! Limits on nesting depth, checked on the tokens before parsing and on the blocks afterwards:
+//! every walk over the syntax tree recurses, even dropping it. (The parser itself grows its stack.)
 
 use ruff_python_ast::token::TokenKind;
 use ruff_python_ast::visitor::{Visitor, walk_body, walk_stmt};

@@ -1,5 +1,5 @@
-//! Warp builtins that are themselves written in Python syntax (`prelude/*.py`). They are parsed once,
-//! on first use.
+//! Warp builtins that are themselves written in Python syntax (`prelude/*.py`). They are parsed
+//! once, on first use.
 
 use std::sync::OnceLock;
 

@@ -1,5 +1,5 @@
-//! Declarations of the files: kernels, functions, structs, constants and imports, by scope. All other
-//! statements are ignored. Nothing is evaluated here; names are evaluated in `const_eval/`.
+//! Declarations of the files: kernels, functions, structs, constants and imports, by scope. All
+//! other statements are ignored. Nothing is evaluated here; names are evaluated in `const_eval/`.
 
 mod assign;
 mod imports;
@@ -51,7 +51,8 @@ pub(crate) struct StructDef<'a> {
 pub(crate) enum Item<'a> {
     /// `@wp.func`: all overloads, in order.
     Functions(Vec<u32>),
-    /// `@wp.kernel`: all definitions with this name, in order. The last one whose conditions hold wins.
+    /// `@wp.kernel`: all definitions with this name, in order. The last one whose conditions hold
+    /// wins.
     Kernels(Vec<u32>),
     Struct(u32),
     /// All assignments to a variable, in order.

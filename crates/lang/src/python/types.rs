@@ -271,8 +271,8 @@ impl Pattern {
         })
     }
 
-    /// Score of a matching type for overload selection, higher for more specific patterns; `None` if
-    /// the type does not match.
+    /// Score of a matching type for overload selection, higher for more specific patterns; `None`
+    /// if the type does not match.
     pub fn match_score(&self, ty: Ty) -> Option<u32> {
         let one = |scalar: &ScalarConstraint, s: Scalar| scalar.accepts(s).then(|| scalar.specificity());
         let size = |wanted: &Option<u8>, found: u8| match wanted {

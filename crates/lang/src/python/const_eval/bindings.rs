@@ -1,5 +1,5 @@
-//! Values of module-level names, from the order of assignments and the conditions around them. The file
-//! is not executed, so values that depend on its execution are unknown.
+//! Values of module-level names, from the order of assignments and the conditions around them. The
+//! file is not executed, so values that depend on its execution are unknown.
 
 use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::{Ranged, TextSize};
@@ -11,8 +11,8 @@ use crate::python::program::{AssignedValue, Assignment, Conditions, Item};
 pub(super) const NOT_KNOWN: &str = ", so its value is not known at compile time";
 
 impl<'p> Evaluator<'p, '_> {
-    /// The last value assigned to a name. A kernel is compiled at launch, so it sees the value at the
-    /// end of the file; a constant sees the values at its own position.
+    /// The last value assigned to a name. A kernel is compiled at launch, so it sees the value at
+    /// the end of the file; a constant sees the values at its own position.
     pub(super) fn last_value(
         &self,
         all: &[Assignment<'p>],
@@ -107,7 +107,8 @@ impl<'p> Evaluator<'p, '_> {
         if let Some(argument) = self.argument(def, n) {
             return argument.map_err(|what| (at.range(), what));
         }
-        // No call is known to have created this function: take the argument of the first call in the file.
+        // No call is known to have created this function: take the argument of the first call in
+        // the file.
         let file = self.program.scopes[self.scope].file;
         let outer = self.within(file);
         let calls = self.program.calls.get(file).and_then(|calls| calls.get(def.name.as_str()));

@@ -1,6 +1,6 @@
-//! Evaluates calls of undecorated functions, which create kernels, functions and numbers. Only `return`
-//! statements and the branches around them are followed; loops, for example, are not executed, so
-//! values that depend on them are unknown.
+//! Evaluates calls of undecorated functions, which create kernels, functions and numbers. Only
+//! `return` statements and the branches around them are followed; loops, for example, are not
+//! executed, so values that depend on them are unknown.
 
 use ruff_python_ast::{Expr, ExprCall, Stmt, StmtFunctionDef};
 use ruff_text_size::Ranged;

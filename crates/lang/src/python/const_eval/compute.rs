@@ -432,8 +432,8 @@ pub(super) fn compared(op: ruff_python_ast::CmpOp, a: &ConstValue, b: &ConstValu
     })
 }
 
-/// Appends the numbers of a value, which may be a nested list. Returns false if it contains anything
-/// else.
+/// Appends the numbers of a value, which may be a nested list. Returns false if it contains
+/// anything else.
 fn append_numbers(of: &ConstValue, s: Scalar, parts: &mut Vec<Value>, depth: usize) -> bool {
     match of {
         ConstValue::Typed(_, inner) => parts.extend(inner.iter().map(|v| scalar_value(s, v.as_f64(), v.as_i64()))),

@@ -1,5 +1,5 @@
-//! Compile-time evaluation of Python expressions: constants, types, functions and `wp.static`. It knows
-//! nothing about the IR. Values computed by a running kernel are handled in `lower/`.
+//! Compile-time evaluation of Python expressions: constants, types, functions and `wp.static`. It
+//! knows nothing about the IR. Values computed by a running kernel are handled in `lower/`.
 
 mod bindings;
 mod closure;
@@ -197,7 +197,8 @@ impl<'p> Evaluator<'p, '_> {
                         Some(n) => Ok(ConstValue::Int(n)),
                         None => self.unknown(expr, "the number does not fit in 64 bits"),
                     },
-                    // `i64::MIN` is written as the negation of 2^63, which does not fit in 64 signed bits.
+                    // `i64::MIN` is written as the negation of 2^63, which does not fit in 64
+                    // signed bits.
                     (UnaryOp::USub, ConstValue::Typed(Ty::Scalar(Scalar::U64), parts))
                         if parts[0].bits() == 1 << 63 =>
                     {

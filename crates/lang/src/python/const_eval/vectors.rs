@@ -1,5 +1,5 @@
-//! Compile-time arithmetic on vectors, matrices and quaternions. Results are rounded to the component
-//! type, as in Warp.
+//! Compile-time arithmetic on vectors, matrices and quaternions. Results are rounded to the
+//! component type, as in Warp.
 
 use bornite_ir::{Scalar, Value};
 use ruff_python_ast::Operator;

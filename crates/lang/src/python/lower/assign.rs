@@ -173,8 +173,8 @@ impl<'p> Lower<'p> {
         self.assign_name(name, whole, target)
     }
 
-    /// Checks the type of a value that is stored in a component or field; constants stored in components
-    /// are converted.
+    /// Checks the type of a value that is stored in a component or field; constants stored in
+    /// components are converted.
     fn converted_part(&mut self, rvalue: Rvalue, wanted: Ty, target: &'p Expr, at: &'p Expr) -> LowerResult<Rvalue> {
         if rvalue.ty == wanted {
             return Ok(rvalue);
@@ -426,7 +426,8 @@ impl<'p> Lower<'p> {
                 fields.push(at);
                 return match &vals[at as usize] {
                     PyValue::Array(array) if !matches!(array.view, bornite_ir::View::Shared(_)) => {
-                        // Elements are stored through the array; `store_field` replaces the field itself.
+                        // Elements are stored through the array; `store_field` replaces the field
+                        // itself.
                         Ok((LvalueBase::Array(array.clone()), vec![]))
                     }
                     _ => Ok((LvalueBase::Aggregate(name.clone(), fields), vec![])),

@@ -1,5 +1,5 @@
-//! Calls: overload selection and argument passing. Functions of values become IR functions, one per set
-//! of argument types; functions with array or function arguments are inlined (`function.rs`).
+//! Calls: overload selection and argument passing. Functions of values become IR functions, one per
+//! set of argument types; functions with array or function arguments are inlined (`function.rs`).
 
 use std::rc::Rc;
 
@@ -49,7 +49,8 @@ impl<'p> CallArgs<'p> {
     }
 }
 
-/// Keyword arguments that specify the type or size of a constructed value rather than its components.
+/// Keyword arguments that specify the type or size of a constructed value rather than its
+/// components.
 const TYPE_KEYWORDS: [&str; 3] = ["dtype", "length", "shape"];
 
 impl<'p> Lower<'p> {

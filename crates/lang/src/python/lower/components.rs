@@ -16,9 +16,9 @@ pub(super) struct ElementPart {
 }
 
 impl<'p> Lower<'p> {
-    /// The part of an element that its path leads to. `None` if that is the complete element, or if a
-    /// run-time index selects among parts that are not evenly spaced: a component of a vector in a
-    /// struct.
+    /// The part of an element that its path leads to. `None` if that is the complete element, or if
+    /// a run-time index selects among parts that are not evenly spaced: a component of a vector in
+    /// a struct.
     pub(super) fn element_part(&mut self, element: &Element, at: &impl Ranged) -> LowerResult<Option<ElementPart>> {
         if element.path.is_empty() {
             return Ok(None);
@@ -164,8 +164,8 @@ impl<'p> Lower<'p> {
         Ok(Rvalue::new(self.w.b.read(local), element.ty()))
     }
 
-    /// Resolves run-time indices in the path: calls `each` for every part that they may select, in a
-    /// branch that runs if they do.
+    /// Resolves run-time indices in the path: calls `each` for every part that they may select, in
+    /// a branch that runs if they do.
     pub(super) fn for_each_choice(
         &mut self,
         element: &Element,

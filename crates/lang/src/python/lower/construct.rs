@@ -1,5 +1,5 @@
-//! Constructors: conversions of scalars, and vectors, matrices, quaternions, transforms and structs from
-//! their components.
+//! Constructors: conversions of scalars, and vectors, matrices, quaternions, transforms and structs
+//! from their components.
 
 use bornite_ir::{ExprId, Scalar, Value};
 use ruff_python_ast::{Expr, ExprCall};
@@ -33,8 +33,9 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// `wp.array(ptr=a.ptr, shape=n, dtype=…)`: the elements of another array, starting at its first.
-    /// Every access is still checked against that array, so a plain number is not accepted as address.
+    /// `wp.array(ptr=a.ptr, shape=n, dtype=…)`: the elements of another array, starting at its
+    /// first. Every access is still checked against that array, so a plain number is not accepted
+    /// as address.
     fn array_from_ptr(&mut self, call_args: &CallArgs<'p>, at: &'p Expr) -> LowerResult<Array> {
         let hint = || Some("use wp.array(ptr=a.ptr, shape=n, dtype=a.dtype), or slice an array: a[2:5]".to_owned());
         let named = |name: &str| {

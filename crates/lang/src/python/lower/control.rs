@@ -1,5 +1,5 @@
-//! Lowering of branches and loops. Loops with few iterations, known at compile time, are unrolled by
-//! Warp's rules.
+//! Lowering of branches and loops. Loops with few iterations, known at compile time, are unrolled
+//! by Warp's rules.
 
 use bornite_ir::{ExprId, Op, Scalar, Stmt as Ir, Value};
 use ruff_python_ast::{ElifElseClause, Expr, Stmt, StmtFor, StmtIf, StmtWhile};

@@ -121,7 +121,8 @@ impl<'p> Lower<'p> {
         Ok(Rvalue::new(self.w.constant(value), Ty::Scalar(to)))
     }
 
-    /// Converts a Python value to an rvalue, loading an element; reports an error if it is not a value.
+    /// Converts a Python value to an rvalue, loading an element; reports an error if it is not a
+    /// value.
     pub(super) fn value(&mut self, val: PyValue, at: &impl Ranged) -> LowerResult<Rvalue> {
         match val {
             PyValue::Rvalue(rvalue) => Ok(rvalue),

@@ -1,8 +1,8 @@
 //! Lowering from Python syntax to kernel IR: one kernel of a program, for one launch.
 //!
-//! `parameters.rs` declares views and values; `stmt.rs`, `assign.rs` and `control.rs` lower statements;
-//! `expr.rs`, `operator.rs` and `index.rs` lower expressions; `call.rs` resolves calls. Compile-time
-//! values come from `const_eval/`.
+//! `parameters.rs` declares views and values; `stmt.rs`, `assign.rs` and `control.rs` lower
+//! statements; `expr.rs`, `operator.rs` and `index.rs` lower expressions; `call.rs` resolves calls.
+//! Compile-time values come from `const_eval/`.
 
 mod assign;
 mod builtin;
@@ -71,7 +71,8 @@ pub(crate) struct Lower<'p> {
     param_names: Vec<String>,
     /// Per view, true if it is written.
     written_views: Vec<bool>,
-    /// Views from which components are loaded individually, since they are also stored individually.
+    /// Views from which components are loaded individually, since they are also stored
+    /// individually.
     componentwise_views: &'p [View],
     /// Views with stores of individual components.
     componentwise_writes: Vec<View>,
@@ -123,8 +124,9 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// Lowers a kernel, loading components of the given views individually. `Ok(Err(views))`: the kernel
-    /// must be lowered again with these views, because it stores their components individually.
+    /// Lowers a kernel, loading components of the given views individually. `Ok(Err(views))`: the
+    /// kernel must be lowered again with these views, because it stores their components
+    /// individually.
     pub fn kernel(
         mut self,
         id: FuncId,
@@ -342,8 +344,8 @@ impl<'p> Lower<'p> {
         Err(ErrorReported)
     }
 
-    /// Evaluates an expression at compile time. With `locals`, names refer to constants of the function;
-    /// otherwise names of run-time values stand for their types.
+    /// Evaluates an expression at compile time. With `locals`, names refer to constants of the
+    /// function; otherwise names of run-time values stand for their types.
     fn eval_const(&self, expr: &Expr, locals: bool) -> Result<ConstValue, super::const_eval::Unknown> {
         let frame = &self.frames[self.frames.len() - 1];
         let known = |name: &str| -> Option<ConstValue> {

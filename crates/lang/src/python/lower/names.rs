@@ -22,8 +22,8 @@ pub(crate) enum ReturnMode {
     Kernel,
     /// A function of the IR: the types of its results, once known.
     Function(Option<Vec<Ty>>),
-    /// Inlined, in a loop that runs once and that a return breaks out of: variables for the results and
-    /// their types, once known, and a flag for returns from within loops.
+    /// Inlined, in a loop that runs once and that a return breaks out of: variables for the results
+    /// and their types, once known, and a flag for returns from within loops.
     Inline { results: Option<Vec<LocalId>>, types: Option<Vec<Ty>>, returned: Option<LocalId> },
     /// Inlined, with a single return at its end: the returned values.
     SingleReturn(Option<Vec<PyValue>>),
@@ -49,8 +49,8 @@ pub(crate) struct Frame<'p> {
     pub ref_params: Vec<String>,
     /// Variables of unrolled loops, which are constants that may change nevertheless.
     pub unrolled_vars: Vec<String>,
-    /// Variables whose last assignment was a constant, with the number of open blocks at that point.
-    /// They are constants until that block is closed.
+    /// Variables whose last assignment was a constant, with the number of open blocks at that
+    /// point. They are constants until that block is closed.
     constants: Vec<(String, Rvalue, usize)>,
 }
 
@@ -59,7 +59,8 @@ pub(crate) struct Frame<'p> {
 pub(crate) enum LoopKind {
     /// A loop of the source.
     IrLoop,
-    /// One iteration of an unrolled loop: an IR loop that runs once, so that `continue` can leave it.
+    /// One iteration of an unrolled loop: an IR loop that runs once, so that `continue` can leave
+    /// it.
     UnrolledIteration,
 }
 
@@ -144,8 +145,8 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// Treats all names as bound in the current block, which always runs, so that they can be rebound
-    /// in it.
+    /// Treats all names as bound in the current block, which always runs, so that they can be
+    /// rebound in it.
     pub(super) fn adopt_names(&mut self) {
         let frame = self.frame();
         let depth = frame.open.len();
@@ -212,8 +213,9 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// Binds a name to another value. The binding holds for all code that follows, so the current block
-    /// must be the one in which the name was bound: an inner block may not run, or run repeatedly.
+    /// Binds a name to another value. The binding holds for all code that follows, so the current
+    /// block must be the one in which the name was bound: an inner block may not run, or run
+    /// repeatedly.
     fn rebind(&mut self, name: &str, val: PyValue, at: &impl Ranged) -> LowerResult {
         let frame = self.frame();
         let here = frame.bound_depth.get(name) == Some(&frame.open.len());
@@ -249,8 +251,8 @@ impl<'p> Lower<'p> {
         self.fail(at, format!("'{name}' has type {old} and cannot be assigned {new}"), &new, Some(hint))
     }
 
-    /// Declares an IR variable for a name. A constant becomes its initial value, which it then has even
-    /// where the condition around the assignment does not hold.
+    /// Declares an IR variable for a name. A constant becomes its initial value, which it then has
+    /// even where the condition around the assignment does not hold.
     fn variable(&mut self, name: &str, rvalue: &Rvalue, at: &impl Ranged) -> LowerResult<LocalId> {
         let ty = self.ir_type(rvalue.ty, at)?;
         let init = match rvalue.constant.as_ref().and_then(literal) {
@@ -266,8 +268,8 @@ impl<'p> Lower<'p> {
         Ok(self.w.b.local_of(ir_name(name), ty, &init))
     }
 
-    /// Turns names into variables that are changed by blocks or expressions which may not run, or which
-    /// run repeatedly (`repeats`).
+    /// Turns names into variables that are changed by blocks or expressions which may not run, or
+    /// which run repeatedly (`repeats`).
     pub(super) fn promote_changed_names(
         &mut self,
         blocks: &[&'p [Stmt]],
@@ -339,8 +341,8 @@ impl<'p> Lower<'p> {
         );
     }
 
-    /// The path of fields in a struct with arrays that an assignment target changes; `None` if that is
-    /// an array.
+    /// The path of fields in a struct with arrays that an assignment target changes; `None` if that
+    /// is an array.
     fn changed_field(&mut self, aggregate: &PyValue, target: &'p Expr) -> Option<Vec<u32>> {
         let (mut val, mut fields) = (aggregate, vec![]);
         for step in &access_chain(target)[1..] {
@@ -433,7 +435,8 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// Marks names that a failed statement would have assigned, so that uses of them are not reported.
+    /// Marks names that a failed statement would have assigned, so that uses of them are not
+    /// reported.
     pub(super) fn mark_broken(&mut self, stmt: &'p Stmt) {
         let mut names = vec![];
         collect_changes(std::slice::from_ref(stmt), &mut names);

@@ -116,7 +116,8 @@ impl<'p> Lower<'p> {
         }
     }
 
-    /// Dimensions and extents of an array: from the request, or as values that are passed at launch.
+    /// Dimensions and extents of an array: from the request, or as values that are passed at
+    /// launch.
     fn dims(&mut self, name: &str, param_name: &str, rank: usize, at: &Expr) -> LowerResult<(Vec<Dim>, Vec<ExprId>)> {
         let requested = self.request.views.iter().find(|(found, _)| found == name).map(|(_, dims)| dims.clone());
         if let Some(mut dims) = requested {
@@ -174,8 +175,8 @@ impl<'p> Lower<'p> {
         self.fail(at, format!("{what} is {size}; the limit is {limit}"), "", Some(hint))
     }
 
-    /// A size that is passed at launch. Requires 32-bit indices: with 64-bit indices, a size that does
-    /// not fit in an int32 would go unnoticed.
+    /// A size that is passed at launch. Requires 32-bit indices: with 64-bit indices, a size that
+    /// does not fit in an int32 would go unnoticed.
     fn runtime_size(&mut self, name: String, what: &str, at: &impl Ranged) -> LowerResult<(Extent, ExprId)> {
         if self.index != Scalar::I32 {
             let what = format!("{what} must be specified when indices are {}", self.index);
@@ -192,7 +193,8 @@ impl<'p> Lower<'p> {
         if self.index == Scalar::I32 { id } else { self.w.emit(&Tree::done(id, self.index).cast(Scalar::I32)) }
     }
 
-    /// Sets the number of instances, and declares the launch sizes unless the request specifies them.
+    /// Sets the number of instances, and declares the launch sizes unless the request specifies
+    /// them.
     pub(super) fn declare_launch_sizes(&mut self) -> LowerResult {
         let at = self.frame().current_range;
         if self.request.dims.is_empty() {

@@ -1,5 +1,5 @@
-//! Analysis of a function before it is lowered: the block that each name belongs to, and the names that
-//! a block may change.
+//! Analysis of a function before it is lowered: the block that each name belongs to, and the names
+//! that a block may change.
 
 use foldhash::HashMap;
 use ruff_python_ast::visitor::{Visitor, walk_expr};
@@ -47,7 +47,8 @@ impl<'a> NameBlocks<'a> {
                             Some(test) => {
                                 let mut tested = Uses { found: vec![] };
                                 tested.visit_expr(test);
-                                // That else block holds the test too; it is identified by the clause's offset.
+                                // That else block holds the test too; it is identified by the
+                                // clause's offset.
                                 let else_block = clause.range().start().to_u32();
                                 self.parents.insert(else_block, (outer, deep + 1));
                                 self.add_uses(tested.found, else_block);

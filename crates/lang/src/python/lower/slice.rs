@@ -27,8 +27,8 @@ enum Direction {
 }
 
 impl<'p> Lower<'p> {
-    /// The index in memory of an index into a slice. Computed in 64 bits, so that an index out of range
-    /// cannot overflow into the valid range.
+    /// The index in memory of an index into a slice. Computed in 64 bits, so that an index out of
+    /// range cannot overflow into the valid range.
     pub(super) fn memory_index(&mut self, start: Option<ExprId>, step: Option<ExprId>, index: ExprId) -> ExprId {
         if start.is_none() && step.is_none() {
             return index;
@@ -44,8 +44,8 @@ impl<'p> Lower<'p> {
         self.w.emit(&sum)
     }
 
-    /// An index as an int32. A 64-bit index that does not fit becomes one that is out of bounds for every
-    /// array with 32-bit indices, which has fewer than 2³¹ elements.
+    /// An index as an int32. A 64-bit index that does not fit becomes one that is out of bounds for
+    /// every array with 32-bit indices, which has fewer than 2³¹ elements.
     pub(super) fn index_as_i32(&mut self, id: ExprId) -> ExprId {
         let ty = self.w.b.type_of(id);
         let clamped = match ty.as_scalar() {

@@ -168,8 +168,8 @@ impl<'p> Lower<'p> {
         Ok(true)
     }
 
-    /// Values to return, with the types of other returns. An IR function also returns the parameters
-    /// that are passed by reference.
+    /// Values to return, with the types of other returns. An IR function also returns the
+    /// parameters that are passed by reference.
     fn checked_return_values(&mut self, vals: Vec<PyValue>, return_stmt: &StmtReturn) -> LowerResult<Vec<Rvalue>> {
         let mut rvalues = vec![];
         for val in vals {

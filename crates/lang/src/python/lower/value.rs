@@ -10,8 +10,8 @@ use crate::python::types::Ty;
 pub(crate) struct Rvalue {
     pub id: ExprId,
     pub ty: Ty,
-    /// The constant, if this is one by Warp's rules: a literal, a name bound to one, or a negated one.
-    /// Other computed values are not constants, even if their operands are.
+    /// The constant, if this is one by Warp's rules: a literal, a name bound to one, or a negated
+    /// one. Other computed values are not constants, even if their operands are.
     pub constant: Option<ConstValue>,
 }
 
@@ -50,8 +50,8 @@ impl Array {
     }
 }
 
-/// A strided grid of components of a vector or matrix. `stride` and `count` are those of the rows and
-/// of the components within a row.
+/// A strided grid of components of a vector or matrix. `stride` and `count` are those of the rows
+/// and of the components within a row.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct ComponentGrid {
     pub first: u32,

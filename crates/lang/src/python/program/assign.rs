@@ -59,8 +59,8 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Applies changes that functions make to names of enclosing scopes, whether or not the functions
-    /// are called.
+    /// Applies changes that functions make to names of enclosing scopes, whether or not the
+    /// functions are called.
     pub(super) fn apply_deferred_mutations(&mut self) {
         for (of, at, scope) in std::mem::take(&mut self.deferred_mutations) {
             let (name, attribute) = match of {
@@ -79,7 +79,8 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Looks up a name and follows aliases (`a = b`). Returns the item, its final name and its scope.
+    /// Looks up a name and follows aliases (`a = b`). Returns the item, its final name and its
+    /// scope.
     fn resolve_alias(&self, name: &'a str, scope: usize) -> Option<(&Item<'a>, &'a str, usize)> {
         let mut name = name;
         for _ in 0..8 {

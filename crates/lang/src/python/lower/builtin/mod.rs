@@ -1,6 +1,6 @@
-//! Warp builtins. `TABLE` maps each name to its lowering: a scalar op, an operator, or a function of the
-//! submodules. Builtins that are not in the table, or not for the given types, are functions of the
-//! prelude (`prelude/*.py`).
+//! Warp builtins. `TABLE` maps each name to its lowering: a scalar op, an operator, or a function
+//! of the submodules. Builtins that are not in the table, or not for the given types, are functions
+//! of the prelude (`prelude/*.py`).
 
 mod math;
 mod memory;
@@ -290,8 +290,8 @@ impl<'p> Lower<'p> {
         Ok(rvalues)
     }
 
-    /// All arguments as rvalues, if there are `count` of them and all have the same type, which is not a
-    /// struct.
+    /// All arguments as rvalues, if there are `count` of them and all have the same type, which is
+    /// not a struct.
     fn same_type_args(
         &mut self,
         call_args: &CallArgs<'p>,
