@@ -18,11 +18,11 @@ pub struct KernelCheck {
     pub name: String,
     /// Line of the definition.
     pub line: u32,
-    /// Whether the kernel is valid.
+    /// Result of the check.
     pub outcome: CheckOutcome,
 }
 
-/// Whether a kernel is valid.
+/// Result of checking a kernel.
 #[derive(Debug)]
 pub enum CheckOutcome {
     /// The kernel can be lowered.

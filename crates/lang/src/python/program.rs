@@ -268,18 +268,18 @@ impl<'a> Program<'a> {
             }
             Stmt::ImportFrom(import) => {
                 let module = import.module.as_ref().map_or("", |name| name.as_str());
-                let whole = self.file_named(&module_path(import, None), scope);
+                let module_file = self.file_named(&module_path(import, None), scope);
                 for alias in &import.names {
                     let (from, name) = (alias.name.as_str(), alias.asname.as_ref().unwrap_or(&alias.name).as_str());
                     if from == "*" {
                         self.scopes[scope].star_imports_warp |=
                             import.level == 0 && module.split('.').next() == Some("warp");
-                        if let Some(file) = whole {
+                        if let Some(file) = module_file {
                             self.import_all(file, scope, 0);
                         }
                         continue;
                     }
-                    let item = match (self.file_named(&module_path(import, Some(from)), scope), whole) {
+                    let item = match (self.file_named(&module_path(import, Some(from)), scope), module_file) {
                         (Some(file), _) => Item::ImportedFile(file),
                         (None, Some(file)) => Item::ImportedName(file, from),
                         _ if import.level == 0 && (module == "warp" || module.starts_with("warp.")) => {

@@ -15,7 +15,7 @@ pub(crate) struct Closure {
     /// The scope of the function's body.
     scope: usize,
     args: Vec<Result<ConstValue, String>>,
-    /// The closure in which the function was defined: [`FuncId::closure`](super::FuncId).
+    /// The closure in which the function was defined: `FuncId::closure`.
     parent: u32,
 }
 

@@ -298,9 +298,9 @@ fn divmod(x: f64, y: f64) -> (f64, f64) {
         rest += y;
     }
     // Close to an integer, but possibly rounded to either side of it.
-    let whole = (x - rest) / y;
-    let down = whole.floor();
-    (if whole - down > 0.5 { down + 1.0 } else { down }, if rest == 0.0 { 0f64.copysign(y) } else { rest })
+    let quotient = (x - rest) / y;
+    let down = quotient.floor();
+    (if quotient - down > 0.5 { down + 1.0 } else { down }, if rest == 0.0 { 0f64.copysign(y) } else { rest })
 }
 
 fn math_function(name: &str, x: f64, y: Option<f64>) -> Option<f64> {

@@ -33,13 +33,13 @@ impl<'p> Lower<'p> {
             }
         };
         let ids: Vec<_> = rvalues.iter().map(|rvalue| rvalue.id).collect();
-        let whole = self.w.b.call(ir_function.id, &ids);
+        let packed = self.w.b.call(ir_function.id, &ids);
         let mut results: Vec<Rvalue> = match &ir_function.results[..] {
-            [one] => vec![Rvalue::new(whole, *one)],
+            [one] => vec![Rvalue::new(packed, *one)],
             many => {
                 let mut all = vec![];
                 for (n, ty) in many.iter().enumerate() {
-                    all.push(Rvalue::new(self.extract(whole, n as u32), *ty));
+                    all.push(Rvalue::new(self.extract(packed, n as u32), *ty));
                 }
                 all
             }
@@ -208,11 +208,11 @@ impl<'p> Lower<'p> {
             self.w.stmt(Ir::Loop { body });
         }
         let changed = self.ref_param_values(at);
-        let back = self.frames.pop().map(|frame| frame.return_mode);
+        let return_mode = self.frames.pop().map(|frame| frame.return_mode);
         if self.errors.len() > before {
             return Err(ErrorReported);
         }
-        let result = match back {
+        let result = match return_mode {
             Some(ReturnMode::SingleReturn(Some(vals))) => {
                 let mut loaded = vec![];
                 for val in vals {

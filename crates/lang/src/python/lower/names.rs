@@ -15,7 +15,7 @@ use crate::python::const_eval::ConstValue;
 use crate::python::program::{Func, FuncId};
 use crate::python::types::{Pattern, Ty, conversion_syntax, zeros};
 
-/// How a function returns its value.
+/// The return convention of a function.
 #[derive(Clone, Debug)]
 pub(crate) enum ReturnMode {
     /// A kernel, which returns nothing.
@@ -268,8 +268,8 @@ impl<'p> Lower<'p> {
         Ok(self.w.b.local_of(ir_name(name), ty, &init))
     }
 
-    /// Turns names into variables that are changed by blocks or expressions which may not run, or
-    /// which run repeatedly (`repeats`).
+    /// Promotes names to variables if the given blocks or expressions change them: those may not
+    /// run, or run repeatedly (`repeats`).
     pub(super) fn promote_changed_names(
         &mut self,
         blocks: &[&'p [Stmt]],

@@ -47,12 +47,12 @@ impl<'p> Lower<'p> {
             Div => match (x, y) {
                 (Ty::Scalar(_), Ty::Scalar(_)) if same => Some((self.op(Op::Div, &[a.id, b.id]), x)),
                 (whole, Ty::Scalar(s)) if element(whole) == Some(s) => {
-                    let many = self.splat(b.id, whole);
-                    Some((self.op(Op::Div, &[a.id, many]), whole))
+                    let splat = self.splat(b.id, whole);
+                    Some((self.op(Op::Div, &[a.id, splat]), whole))
                 }
                 (Ty::Scalar(s), whole) if element(whole) == Some(s) => {
-                    let many = self.splat(a.id, whole);
-                    Some((self.op(Op::Div, &[many, b.id]), whole))
+                    let splat = self.splat(a.id, whole);
+                    Some((self.op(Op::Div, &[splat, b.id]), whole))
                 }
                 _ => None,
             },
@@ -126,12 +126,12 @@ impl<'p> Lower<'p> {
         Some(match (a.ty, b.ty) {
             (Ty::Scalar(s), Ty::Scalar(t)) if s == t && s != Scalar::Bool => (self.op(Op::Mul, &[a.id, b.id]), a.ty),
             (whole, Ty::Scalar(s)) if number(whole) == Some(s) => {
-                let many = self.splat(b.id, whole);
-                (self.op(Op::Mul, &[a.id, many]), whole)
+                let splat = self.splat(b.id, whole);
+                (self.op(Op::Mul, &[a.id, splat]), whole)
             }
             (Ty::Scalar(s), whole) if number(whole) == Some(s) => {
-                let many = self.splat(a.id, whole);
-                (self.op(Op::Mul, &[many, b.id]), whole)
+                let splat = self.splat(a.id, whole);
+                (self.op(Op::Mul, &[splat, b.id]), whole)
             }
             (Ty::Matrix(s, rows, n), Ty::Vector(t, m)) if s == t && n == m => {
                 (self.w.b.algebra(Algebra::MatVec, &[a.id, b.id]), Ty::Vector(s, rows))
@@ -200,8 +200,8 @@ impl<'p> Lower<'p> {
         let cross = self.w.b.algebra(Algebra::Cross, &[axis, v]);
         let ty = Ty::Vector(s, 3);
         let terms = [(v, factor), (cross, doubled), (axis, dot)].map(|(vector, by)| {
-            let many = self.splat(by, ty);
-            self.op(Op::Mul, &[vector, many])
+            let splat = self.splat(by, ty);
+            self.op(Op::Mul, &[vector, splat])
         });
         let sum = self.op(Op::Add, &[terms[0], terms[1]]);
         self.op(Op::Add, &[sum, terms[2]])

@@ -19,7 +19,7 @@ pub(super) struct SliceBounds {
     pub length: ExprId,
 }
 
-/// Whether a slice goes backwards: known at compile time, or computed.
+/// Direction of a slice: true if backwards, known at compile time or computed.
 #[derive(Clone, Copy)]
 enum Direction {
     Known(bool),

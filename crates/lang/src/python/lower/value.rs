@@ -21,7 +21,7 @@ impl Rvalue {
     }
 }
 
-/// How one axis of a view in memory is indexed.
+/// Indexing of one axis of a view.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum ArrayAxis {
     /// At a single index.
