@@ -30,18 +30,18 @@ pub(crate) struct IrFunction {
 }
 
 /// The value of an argument, and its expression.
-pub(crate) type Arg<'p> = (PyValue, &'p Expr);
+pub(crate) type CallArg<'p> = (PyValue, &'p Expr);
 
 /// Positional and keyword arguments of a call.
 #[derive(Clone)]
 pub(crate) struct CallArgs<'p> {
-    pub positional: Vec<Arg<'p>>,
+    pub positional: Vec<CallArg<'p>>,
     pub named: Vec<(&'p str, PyValue, &'p Expr)>,
 }
 
 impl<'p> CallArgs<'p> {
     /// The argument with a position or name.
-    pub fn get(&self, n: usize, name: &str) -> Option<Arg<'p>> {
+    pub fn get(&self, n: usize, name: &str) -> Option<CallArg<'p>> {
         match self.positional.get(n) {
             Some(found) => Some(found.clone()),
             None => self.named.iter().find(|(found, ..)| *found == name).map(|(_, val, at)| (val.clone(), *at)),
@@ -64,7 +64,7 @@ impl<'p> Lower<'p> {
         let (named, type_keywords) = call_args.named.into_iter().partition(|(name, ..)| !TYPE_KEYWORDS.contains(name));
         call_args.named = type_keywords;
         let named: Vec<(&str, PyValue, &'p Expr)> = named;
-        let mut slots: Vec<Option<Arg<'p>>> = call_args.positional.into_iter().map(Some).collect();
+        let mut slots: Vec<Option<CallArg<'p>>> = call_args.positional.into_iter().map(Some).collect();
         for (name, val, at) in named {
             let Some(n) = names.iter().position(|one| *one == name) else {
                 let hint = match names {

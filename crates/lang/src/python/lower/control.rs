@@ -167,7 +167,7 @@ impl<'p> Lower<'p> {
 
     /// Lowers one iteration of an unrolled loop.
     fn unrolled_iteration(&mut self, name: &str, val: PyValue, each: &'p StmtFor) -> LowerResult {
-        if !self.frame().unrolled_vars.iter().any(|counted| counted == name) {
+        if !self.frame().unrolled_vars.iter().any(|var| var == name) {
             self.frame().unrolled_vars.push(name.into());
         }
         if let Some(super::value::Binding::Value(PyValue::Rvalue(_))) = self.frame().names.get(name) {

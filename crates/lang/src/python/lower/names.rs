@@ -327,7 +327,7 @@ impl<'p> Lower<'p> {
 
     /// Reports a constant that changes in a loop, unless it is the variable of an unrolled loop.
     fn check_constant(&mut self, name: &str, rvalue: &Rvalue, blocks: &[&'p [Stmt]]) {
-        if self.frame().prelude || self.frame().unrolled_vars.iter().any(|counted| counted == name) {
+        if self.frame().prelude || self.frame().unrolled_vars.iter().any(|var| var == name) {
             return;
         }
         let at = first_assignment(blocks, name).unwrap_or(self.frame().current_range);

@@ -19,7 +19,7 @@ use crate::python::program::{FuncId, Item};
 use crate::python::types::Ty;
 
 /// Emits a call of a builtin; returns `None` if it does not accept the types of the arguments.
-type Emit = for<'a, 'p> fn(&'a mut Lower<'p>, &'a CallArgs<'p>, &'p Expr) -> LowerResult<Option<PyValue>>;
+type EmitFn = for<'a, 'p> fn(&'a mut Lower<'p>, &'a CallArgs<'p>, &'p Expr) -> LowerResult<Option<PyValue>>;
 
 /// The lowering of a builtin.
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ enum BuiltinLowering {
     FloatOp(Op),
     /// An operator.
     Operator(Operator),
-    Custom(Emit),
+    Custom(EmitFn),
 }
 
 const TABLE: &[(&str, BuiltinLowering)] = {
