@@ -191,12 +191,12 @@ fn mutated(all: &[Vec<u8>], words: &[&str], random: &mut Random) -> String {
 }
 
 fn read_python(text: &str) -> usize {
-    let Ok(module) = python::Module::parse("damaged.py", text) else { return 0 };
+    let Ok(module) = python::PythonModule::parse("damaged.py", text) else { return 0 };
     let fixed = LaunchRequest { default_length: Some(1000), ..LaunchRequest::with_dims(&[8, 4]) };
     let open = LaunchRequest::with_dims(&[]);
     let lowered = |request: &LaunchRequest| {
         let kernels = module.kernels().into_iter().enumerate();
-        let types = |kernel: &python::Declared| kernel.open.clone();
+        let types = |kernel: &python::PythonKernelInfo| kernel.generic_params.clone();
         let lowered = kernels.filter(|(n, kernel)| {
             let open = types(kernel);
             let types: Vec<(&str, &str)> = open.iter().map(|name| (name.as_str(), "float32")).collect();
@@ -485,7 +485,7 @@ fn python_nesting_limits_are_enforced() {
         (ended(110), Some((102, "blocks"))),
     ];
     for (text, expected) in cases {
-        let found = python::Module::parse("deep.py", &text).map(|_| ()).map_err(|errors| errors.to_string());
+        let found = python::PythonModule::parse("deep.py", &text).map(|_| ()).map_err(|errors| errors.to_string());
         let head: String = text.chars().take(60).collect();
         match (found, expected) {
             (Ok(()), None) => {}
@@ -501,7 +501,7 @@ fn python_nesting_limits_are_enforced() {
 #[test]
 fn python_sizes_are_limited_to_int32() {
     let text = "import warp as wp\n\n@wp.kernel\ndef k(x: wp.array2d[int]):\n    i, j = wp.tid()\n    x[0, 0] = i\n";
-    let module = python::Module::parse("sizes.py", text).unwrap();
+    let module = python::PythonModule::parse("sizes.py", text).unwrap();
     let max_size = i32::MAX as u64;
     let cases = [
         (vec![1, max_size], vec![4, 4], true),

@@ -1,8 +1,8 @@
-//! A kernel and what it needs of its file: the statements that a copy must have, the operations in them, and how many
-//! indices the kernel takes from `wp.tid()`.
+//! Excerpts: a kernel with the statements of its file that it depends on, the operations in them,
+//! and the number of indices that the kernel takes from `wp.tid()`.
 //!
-//! Statements are taken by the names they give. One that another depends on in some other way (through a string, say) is
-//! left out: whoever needs to be sure makes the kernel of the excerpt and compares.
+//! Dependencies are found by name. A dependency of another kind (through a string, say) is missed:
+//! to be sure, lower the kernel of the excerpt and compare.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -11,18 +11,18 @@ use ruff_python_ast::{CmpOp, Expr, ExprContext, Operator, Stmt, StmtFunctionDef,
 use ruff_text_size::{Ranged, TextRange};
 
 use super::File;
-use super::fixed::{Evaluator, Fixed};
-use super::program::{CHANGING, Func, Program};
+use super::const_eval::{ConstValue, Evaluator};
+use super::program::{Func, MUTATING_METHODS, Program};
 
-/// How many indices each `wp.tid()` of a kernel gives, in the order of the text.
+/// Number of indices that each `wp.tid()` call of a kernel returns, in source order.
 pub(crate) fn tid_counts(program: &Program<'_>, func: &Func<'_>) -> Vec<usize> {
     let evaluator = Evaluator::new(program, false, func.scope);
     let is_tid = |expr: &Expr| match expr {
-        Expr::Call(call) => matches!(evaluator.eval(&call.func), Ok(Fixed::Builtin(name)) if name == "tid"),
+        Expr::Call(call) => matches!(evaluator.eval(&call.func), Ok(ConstValue::Builtin(name)) if name == "tid"),
         _ => false,
     };
-    struct Counts<'f>(&'f dyn Fn(&Expr) -> bool, Vec<usize>);
-    impl<'a> Visitor<'a> for Counts<'_> {
+    struct TidCalls<'f>(&'f dyn Fn(&Expr) -> bool, Vec<usize>);
+    impl<'a> Visitor<'a> for TidCalls<'_> {
         fn visit_stmt(&mut self, stmt: &'a Stmt) {
             match stmt {
                 Stmt::Assign(assign) if (self.0)(&assign.value) => {
@@ -40,12 +40,12 @@ pub(crate) fn tid_counts(program: &Program<'_>, func: &Func<'_>) -> Vec<usize> {
             walk_expr(self, expr);
         }
     }
-    let mut counts = Counts(&is_tid, vec![]);
-    walk_body(&mut counts, &func.def.body);
-    counts.1
+    let mut calls = TidCalls(&is_tid, vec![]);
+    walk_body(&mut calls, &func.def.body);
+    calls.1
 }
 
-/// A function's docstring without the indentation of its lines; empty where there is none.
+/// The docstring of a function without indentation; empty if there is none.
 pub(crate) fn docstring(def: &StmtFunctionDef) -> String {
     let Some(Stmt::Expr(first)) = def.body.first() else { return String::new() };
     let Expr::StringLiteral(text) = first.value.as_ref() else { return String::new() };
@@ -59,11 +59,11 @@ pub(crate) fn docstring(def: &StmtFunctionDef) -> String {
     lines.collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
-/// What a kernel needs of its file.
+/// A kernel and the statements it depends on.
 pub(crate) struct Excerpt<'a> {
     program: &'a Program<'a>,
     file: &'a File,
-    /// Statements of the file that it needs, in order.
+    /// Statements of the excerpt, in file order.
     needed: Vec<&'a Stmt>,
 }
 
@@ -79,11 +79,12 @@ impl<'a> Excerpt<'a> {
             let before = taken.iter().filter(|taken| **taken).count();
             for (stmt, taken) in file.suite.iter().zip(&mut taken).filter(|(_, taken)| !**taken) {
                 let is_own = stmt.range().contains_range(own);
-                // Another kernel's name says nothing within a kernel.
-                let gives = || !is_kernel(stmt) && given(stmt).iter().any(|name| *name == "*" || names.contains(name));
-                if is_own || gives() {
+                // A kernel does not depend on other kernels.
+                let defines_needed =
+                    || !is_kernel(stmt) && defined_names(stmt).iter().any(|name| *name == "*" || names.contains(name));
+                if is_own || defines_needed() {
                     *taken = true;
-                    names.extend(used(stmt));
+                    names.extend(read_names(stmt));
                 }
             }
             if taken.iter().filter(|taken| **taken).count() == before {
@@ -94,7 +95,7 @@ impl<'a> Excerpt<'a> {
         Excerpt { program, file, needed }
     }
 
-    /// The statements' texts, with the comments that stand directly above them.
+    /// Source of the statements, with the comments directly above them.
     pub fn text(&self) -> String {
         let source = &self.file.source.text;
         let mut text = String::new();
@@ -111,8 +112,8 @@ impl<'a> Excerpt<'a> {
         text.replace("\r\n", "\n")
     }
 
-    /// Operators and functions of the dialect in the kernel and the functions it needs, by name, each once. Another
-    /// function is a `call`, a type that converts a `cast`.
+    /// Names of the operators and builtins that the kernel and its functions use. A call of another
+    /// function is a `call`, a type conversion a `cast`.
     pub fn operations(&self, kernel: &Func<'a>) -> BTreeSet<String> {
         let within = |func: &&Func<'a>| {
             func.file == kernel.file && self.needed.iter().any(|stmt| stmt.range().contains_range(func.def.range()))
@@ -132,7 +133,8 @@ impl<'a> Excerpt<'a> {
     }
 }
 
-/// A statement's place with the comment lines right above it and the comment behind it.
+/// The range of a statement extended by the comment lines directly above it and the comment after
+/// it.
 fn with_comments(source: &str, range: TextRange) -> std::ops::Range<usize> {
     let (mut start, mut end) = (range.start().to_usize(), range.end().to_usize());
     while source[..start].ends_with('\n') {
@@ -149,8 +151,8 @@ fn with_comments(source: &str, range: TextRange) -> std::ops::Range<usize> {
     start..end
 }
 
-/// Names that a statement of a file gives or changes; `*` where it does not say which.
-fn given(stmt: &Stmt) -> Vec<&str> {
+/// Names that a statement defines or modifies; `*` for `from __future__` imports.
+fn defined_names(stmt: &Stmt) -> Vec<&str> {
     fn target<'a>(expr: &'a Expr, all: &mut Vec<&'a str>) {
         match expr {
             Expr::Name(name) => all.push(name.id.as_str()),
@@ -186,7 +188,7 @@ fn given(stmt: &Stmt) -> Vec<&str> {
                 Stmt::Expr(alone) => {
                     if let Expr::Call(call) = alone.value.as_ref()
                         && let Expr::Attribute(method) = call.func.as_ref()
-                        && CHANGING.contains(&method.attr.as_str())
+                        && MUTATING_METHODS.contains(&method.attr.as_str())
                     {
                         target(&method.value, &mut self.0);
                     }
@@ -204,17 +206,17 @@ fn given(stmt: &Stmt) -> Vec<&str> {
     names.0
 }
 
-/// Names that a statement reads, but for a function's own.
-fn used(stmt: &Stmt) -> HashSet<&str> {
+/// Names that a statement reads, without the local variables of a function.
+fn read_names(stmt: &Stmt) -> HashSet<&str> {
     #[derive(Default)]
     struct Names<'a> {
         read: HashSet<&'a str>,
-        own: HashSet<&'a str>,
+        local: HashSet<&'a str>,
     }
     impl<'a> Visitor<'a> for Names<'a> {
         fn visit_expr(&mut self, expr: &'a Expr) {
             if let Expr::Name(name) = expr {
-                let all = if name.ctx == ExprContext::Load { &mut self.read } else { &mut self.own };
+                let all = if name.ctx == ExprContext::Load { &mut self.read } else { &mut self.local };
                 all.insert(name.id.as_str());
             }
             walk_expr(self, expr);
@@ -230,8 +232,8 @@ fn used(stmt: &Stmt) -> HashSet<&str> {
     def.returns.iter().for_each(|returns| head.visit_expr(returns));
     let mut body = Names::default();
     walk_body(&mut body, &def.body);
-    body.own.extend(def.parameters.iter_non_variadic_params().map(|parameter| parameter.name().as_str()));
-    head.read.extend(body.read.difference(&body.own));
+    body.local.extend(def.parameters.iter_non_variadic_params().map(|parameter| parameter.name().as_str()));
+    head.read.extend(body.read.difference(&body.local));
     head.read
 }
 
@@ -296,12 +298,16 @@ impl<'a> Visitor<'a> for Operations<'_> {
                 }
             }
             Expr::Call(call) => match self.evaluator.eval(&call.func) {
-                // What it holds is evaluated beforehand.
-                Ok(Fixed::Builtin(name)) if name == "static" => return,
-                Ok(Fixed::Builtin(name)) if name != "tid" => self.add(&name),
-                Ok(Fixed::Functions(_)) => self.add("call"),
-                Ok(Fixed::Type(pattern)) if pattern.exact().is_some_and(|ty| ty.scalar().is_some()) => self.add("cast"),
-                Ok(Fixed::Python(name) | Fixed::Plain(name, ..)) if !matches!(name.as_str(), "range" | "len") => {
+                // Its argument is evaluated at compile time.
+                Ok(ConstValue::Builtin(name)) if name == "static" => return,
+                Ok(ConstValue::Builtin(name)) if name != "tid" => self.add(&name),
+                Ok(ConstValue::Functions(_)) => self.add("call"),
+                Ok(ConstValue::Type(pattern)) if pattern.exact().is_some_and(|ty| ty.scalar().is_some()) => {
+                    self.add("cast")
+                }
+                Ok(ConstValue::PythonBuiltin(name) | ConstValue::PlainFunction(name, ..))
+                    if !matches!(name.as_str(), "range" | "len") =>
+                {
                     self.add(&name)
                 }
                 _ => {}

@@ -1,4 +1,5 @@
-//! Functions of the dialect that are written in it. They are parsed once, when a kernel first asks for one.
+//! Warp builtins that are themselves written in Python syntax (`prelude/*.py`). They are parsed
+//! once, on first use.
 
 use std::sync::OnceLock;
 
@@ -25,12 +26,12 @@ const FILES: &[(&str, &str)] = files![
 
 /// The prelude's functions.
 pub(crate) fn program() -> &'static Program<'static> {
-    static FILES_READ: OnceLock<Vec<File>> = OnceLock::new();
+    static PARSED_FILES: OnceLock<Vec<File>> = OnceLock::new();
     static PROGRAM: OnceLock<Program<'static>> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let read = |(name, text): &(&str, &str)| super::parse(&format!("prelude/{name}"), text).ok();
-        let files = FILES_READ.get_or_init(|| FILES.iter().filter_map(read).collect());
-        Program { shared: true, ..Program::new(files) }
+        let files = PARSED_FILES.get_or_init(|| FILES.iter().filter_map(read).collect());
+        Program { files_share_names: true, ..Program::new(files) }
     })
 }
 
@@ -38,13 +39,13 @@ pub(crate) fn program() -> &'static Program<'static> {
 mod tests {
     use super::*;
 
-    /// No file lies there unread, and each is right.
+    /// `FILES` lists every file of the folder, and all of them parse.
     #[test]
-    fn every_file_is_read() {
+    fn every_file_is_listed_and_parses() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/python/prelude");
         for entry in std::fs::read_dir(folder).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
-            assert!(FILES.iter().any(|(file, _)| *file == name), "{name} is not among the files");
+            assert!(FILES.iter().any(|(file, _)| *file == name), "{name} is not listed in FILES");
         }
         for (name, text) in FILES {
             super::super::parse(name, text).unwrap_or_else(|errors| panic!("{errors}"));

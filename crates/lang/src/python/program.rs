@@ -1,4 +1,5 @@
-//! What files declare: kernels, functions, structs, constants and imports, by scope. Everything else is left alone.
+//! Declarations of the files: kernels, functions, structs, constants and imports, by scope. All
+//! other statements are ignored. Nothing is evaluated here; names are evaluated in `const_eval/`.
 
 mod assign;
 mod imports;
@@ -11,143 +12,149 @@ use ruff_python_ast::visitor::Visitor;
 use ruff_python_ast::{ExceptHandler, Expr, ExprCall, Operator, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::fixed::Closure;
+use super::const_eval::Closure;
 use super::{File, module_path};
 
-/// A handle on a function or kernel of a program.
+/// Identifies a function or kernel of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FuncId {
-    /// Whether it is of the prelude, which is a program of its own.
+    /// True if it belongs to the prelude, which is a separate program.
     pub prelude: bool,
+    /// Index into `Program::functions`.
     pub n: u32,
-    /// The call of a function around it that made it, by its number among those of the program; 0 is none.
-    pub around: u32,
+    /// The call of the enclosing function that created it: one more than its index in
+    /// `Program::closures`; 0 if there is none.
+    pub closure: u32,
 }
 
 /// A function or kernel.
 #[derive(Debug)]
 pub(crate) struct Func<'a> {
     pub def: &'a StmtFunctionDef,
-    /// The scope it stands in.
+    /// The scope in which it is defined.
     pub scope: usize,
     pub file: usize,
-    pub under: Under<'a>,
+    pub conditions: Conditions<'a>,
 }
 
 /// A struct.
 #[derive(Debug)]
-pub(crate) struct Structure<'a> {
+pub(crate) struct StructDef<'a> {
     pub name: &'a str,
-    /// Names and annotations, in order.
+    /// Field names and annotations, in order.
     pub fields: Vec<(&'a str, &'a Expr)>,
     pub scope: usize,
 }
 
-/// What a name stands for.
+/// The declaration of a name.
 #[derive(Debug)]
 pub(crate) enum Item<'a> {
-    /// `@wp.func`, all overloads in order.
+    /// `@wp.func`: all overloads, in order.
     Functions(Vec<u32>),
-    /// `@wp.kernel`, all of the name in order: the last one counts, of those whose conditions hold.
+    /// `@wp.kernel`: all definitions with this name, in order. The last one whose conditions hold
+    /// wins.
     Kernels(Vec<u32>),
     Struct(u32),
-    /// Assigned, perhaps several times.
-    Values(Vec<Given<'a>>),
+    /// All assignments to a variable, in order.
+    Values(Vec<Assignment<'a>>),
     /// `import warp as wp`.
-    Warp,
+    WarpModule,
     /// `from warp import NAME`, `import warp.NAME as …`.
     WarpName(&'a str),
-    /// A module of Python's: math, numpy, typing.
-    Python(&'a str),
-    /// A name of such a module.
-    PythonName(&'a str, &'a str),
-    /// Another file.
-    File(usize),
-    /// A name of another file.
-    FileName(usize, &'a str),
-    /// A function without a decorator, by the scope of its body.
-    Plain(usize),
-    /// A class, by the scope of its body.
+    /// A module that is not among the files: math, numpy, typing.
+    ExternalModule(&'a str),
+    /// Module and name of `from module import name`, where the module is not among the files.
+    ExternalName(&'a str, &'a str),
+    /// Another file of the program.
+    ImportedFile(usize),
+    /// A name imported from another file of the program.
+    ImportedName(usize, &'a str),
+    /// A function without a decorator: the scope of its body.
+    PlainFunction(usize),
+    /// A class: the scope of its body.
     Class(usize),
 }
 
-/// What a statement of a file gives a name.
+/// An assignment to a name.
 #[derive(Debug)]
-pub(crate) struct Given<'a> {
-    pub value: Giving<'a>,
-    /// Where: what stands before it does not see it.
-    pub at: TextRange,
-    pub under: Under<'a>,
+pub(crate) struct Assignment<'a> {
+    pub value: AssignedValue<'a>,
+    /// The assigning statement; code before it does not see the value.
+    pub range: TextRange,
+    pub conditions: Conditions<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Giving<'a> {
-    Whole(&'a Expr),
-    /// A component of what is unpacked.
-    Part(&'a Expr, usize),
-    /// What it was, and something more: `+=`.
-    More(Operator, &'a Expr),
-    /// A parameter of a function around.
+pub(crate) enum AssignedValue<'a> {
+    Expr(&'a Expr),
+    /// One element of an unpacked value.
+    Element(&'a Expr, usize),
+    /// An augmented assignment, such as `+=`.
+    Augmented(Operator, &'a Expr),
+    /// A parameter of an enclosing function.
     Parameter(&'a StmtFunctionDef, usize),
-    /// Only a run of the file tells, and why.
+    /// Not known at compile time: the reason, such as "is assigned in a loop".
     Unknown(&'static str),
 }
 
-/// Conditions something stands under, and what they have to be.
-pub(crate) type Under<'a> = Vec<(&'a Expr, bool)>;
+/// Enclosing `if` conditions, and the truth value that each must have.
+pub(crate) type Conditions<'a> = Vec<(&'a Expr, bool)>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Scope<'a> {
     pub parent: Option<usize>,
     pub file: usize,
-    /// What the function or class is called, and the function.
+    /// Name of the function or class.
     pub name: &'a str,
     pub def: Option<&'a StmtFunctionDef>,
     pub names: HashMap<&'a str, Item<'a>>,
-    /// Whether the names of the dialect are names here, by `from warp import *`.
-    pub all_of_warp: bool,
-    /// Names of a class are not seen by what stands in it.
+    /// True after `from warp import *`.
+    pub star_imports_warp: bool,
+    /// True for a class, whose names are not visible in the functions inside it.
     pub is_class: bool,
-    /// Whether members of the class that are not told are powers of two.
+    /// True for an enum class whose `auto()` values are powers of two.
     pub is_flag: bool,
 }
 
-/// Files, and what they declare.
+/// The files and their declarations.
 #[derive(Debug, Default)]
 pub(crate) struct Program<'a> {
     pub files: &'a [File],
     pub scopes: Vec<Scope<'a>>,
     pub functions: Vec<Func<'a>>,
-    pub structs: Vec<Structure<'a>>,
-    /// Functions that are kernels, in order.
+    pub structs: Vec<StructDef<'a>>,
+    /// The kernels, in order: indices into `functions`.
     pub kernels: Vec<u32>,
-    /// Expressions that were evaluated beforehand: constants that are each defined by two others would never end.
-    pub spent: AtomicU32,
-    /// Whether its files see each other's names, as those of the prelude do.
-    pub shared: bool,
-    /// Calls of functions around kernels and functions, as they were met: they say what the parameters are.
+    /// Compile-time evaluation steps so far. Limited, since constants that are each defined by two
+    /// others take exponential time.
+    pub eval_steps: AtomicU32,
+    /// True if every file sees the names of all files, as in the prelude.
+    pub files_share_names: bool,
+    /// Evaluated calls of enclosing functions, which determine the values of their parameters.
     pub closures: Mutex<Vec<Closure>>,
-    /// Calls in each file by the name of what is called, where functions are around kernels.
+    /// Calls in each file by callee name; empty if there are no enclosing functions.
     pub calls: Vec<Calls<'a>>,
-    /// The conditions around the statement that is read, and why what it does is only known in a run, if that is so.
-    pub under: Under<'a>,
-    pub unsure: Vec<&'static str>,
-    /// What functions change of names around them: the name or attribute, where, and in which scope.
-    pub later: Vec<(&'a Expr, TextRange, usize)>,
+    /// Conditions around the current statement.
+    pub conditions: Conditions<'a>,
+    /// Why values assigned by the current statement are not known at compile time; innermost last.
+    pub unknown_reasons: Vec<&'static str>,
+    /// Changes to names of enclosing scopes: the name or attribute, the statement, and its scope.
+    pub deferred_mutations: Vec<(&'a Expr, TextRange, usize)>,
 }
 
-/// Methods that change what they are called of.
-pub(crate) const CHANGING: [&str; 9] =
+/// Methods that modify the object they are called on.
+pub(crate) const MUTATING_METHODS: [&str; 9] =
     ["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort", "update"];
 
-/// What a decorator makes of a function or class.
+/// The meaning of a decorator of a function or class.
 #[derive(Clone, Copy, PartialEq)]
-enum Mark {
+enum Decorator {
     Kernel,
     Func,
     Struct,
-    /// A gradient of another function, or code in another language: not part of what is lowered.
-    Other,
+    /// The gradient or replay of another function: not lowered.
+    Ignored,
+    /// C++ code.
     Native,
     None,
 }
@@ -161,15 +168,15 @@ impl<'a> Program<'a> {
         for (n, file) in files.iter().enumerate() {
             program.block(&file.suite, n);
         }
-        program.changed_later();
-        let is_parameter = |item: &Item<'_>| matches!(item, Item::Values(all) if matches!(all.first(), Some(Given { value: Giving::Parameter(..), .. })));
+        program.apply_deferred_mutations();
+        let is_parameter = |item: &Item<'_>| matches!(item, Item::Values(all) if matches!(all.first(), Some(Assignment { value: AssignedValue::Parameter(..), .. })));
         if program.scopes.iter().any(|scope| scope.names.values().any(is_parameter)) {
             program.calls = files.iter().map(|file| calls(&file.suite)).collect();
         }
         program
     }
 
-    fn open(&mut self, parent: usize, name: &'a str, is_class: bool) -> usize {
+    fn open_scope(&mut self, parent: usize, name: &'a str, is_class: bool) -> usize {
         let file = self.scopes[parent].file;
         self.scopes.push(Scope { parent: Some(parent), file, name, is_class, ..Scope::default() });
         self.scopes.len() - 1
@@ -189,9 +196,9 @@ impl<'a> Program<'a> {
         match stmt {
             Stmt::FunctionDef(def) => self.function(def, scope),
             Stmt::ClassDef(class) => {
-                let marks: Vec<Mark> =
+                let marks: Vec<Decorator> =
                     class.decorator_list.iter().map(|decorator| self.mark(&decorator.expression, scope)).collect();
-                if marks.contains(&Mark::Struct) {
+                if marks.contains(&Decorator::Struct) {
                     let fields = class.body.iter().filter_map(|stmt| match stmt {
                         Stmt::AnnAssign(field) => {
                             Some((field.target.as_name_expr()?.id.as_str(), field.annotation.as_ref()))
@@ -199,42 +206,47 @@ impl<'a> Program<'a> {
                         _ => None,
                     });
                     let fields = fields.collect();
-                    self.structs.push(Structure { name: class.name.as_str(), fields, scope });
+                    self.structs.push(StructDef { name: class.name.as_str(), fields, scope });
                     self.declare(scope, class.name.as_str(), Item::Struct(self.structs.len() as u32 - 1));
                 } else {
-                    let inner = self.open(scope, class.name.as_str(), true);
+                    let inner = self.open_scope(scope, class.name.as_str(), true);
                     self.scopes[inner].is_flag = class.bases().iter().any(is_flag);
                     self.declare(scope, class.name.as_str(), Item::Class(inner));
                     self.block(&class.body, inner);
                 }
             }
             Stmt::Assign(assign) => {
-                self.named_in(&assign.value, stmt.range(), scope);
+                self.assign_walrus_targets(&assign.value, stmt.range(), scope);
                 for target in &assign.targets {
-                    self.assign(target, Giving::Whole(&assign.value), stmt.range(), scope);
+                    self.assign(target, AssignedValue::Expr(&assign.value), stmt.range(), scope);
                 }
             }
             Stmt::AnnAssign(assign) => {
                 if let Some(value) = &assign.value {
-                    self.assign(&assign.target, Giving::Whole(value), stmt.range(), scope);
+                    self.assign(&assign.target, AssignedValue::Expr(value), stmt.range(), scope);
                 }
             }
             Stmt::AugAssign(more) => {
-                self.assign(&more.target, Giving::More(more.op, &more.value), stmt.range(), scope);
+                self.assign(&more.target, AssignedValue::Augmented(more.op, &more.value), stmt.range(), scope);
             }
             Stmt::Global(global) => {
                 for name in &global.names {
                     let file = self.scopes[scope].file;
-                    self.give(name.as_str(), Giving::Unknown("is assigned in a function"), stmt.range(), file);
+                    self.assign_name(
+                        name.as_str(),
+                        AssignedValue::Unknown("is assigned in a function"),
+                        stmt.range(),
+                        file,
+                    );
                 }
             }
             Stmt::Expr(alone) => {
-                self.named_in(&alone.value, stmt.range(), scope);
+                self.assign_walrus_targets(&alone.value, stmt.range(), scope);
                 if let Expr::Call(call) = alone.value.as_ref()
                     && let Expr::Attribute(method) = call.func.as_ref()
-                    && CHANGING.contains(&method.attr.as_str())
+                    && MUTATING_METHODS.contains(&method.attr.as_str())
                 {
-                    self.changed(&method.value, stmt.range(), scope);
+                    self.mark_mutated(&method.value, stmt.range(), scope);
                 }
             }
             Stmt::Import(import) => {
@@ -244,11 +256,11 @@ impl<'a> Program<'a> {
                     let name = alias.asname.as_ref().map_or(top, |name| name.as_str());
                     let item = match (top, path.split_once('.')) {
                         ("warp", Some((_, rest))) if alias.asname.is_some() => Item::WarpName(rest),
-                        ("warp", _) => Item::Warp,
-                        // `import package.module` gives the package its name.
+                        ("warp", _) => Item::WarpModule,
+                        // `import package.module` binds the name of the package.
                         _ => match self.file_named(path, scope).filter(|_| alias.asname.is_some() || top == path) {
-                            Some(file) => Item::File(file),
-                            None => Item::Python(top),
+                            Some(file) => Item::ImportedFile(file),
+                            None => Item::ExternalModule(top),
                         },
                     };
                     self.declare(scope, name, item);
@@ -256,90 +268,91 @@ impl<'a> Program<'a> {
             }
             Stmt::ImportFrom(import) => {
                 let module = import.module.as_ref().map_or("", |name| name.as_str());
-                let whole = self.file_named(&module_path(import, None), scope);
+                let module_file = self.file_named(&module_path(import, None), scope);
                 for alias in &import.names {
                     let (from, name) = (alias.name.as_str(), alias.asname.as_ref().unwrap_or(&alias.name).as_str());
                     if from == "*" {
-                        self.scopes[scope].all_of_warp |= import.level == 0 && module.split('.').next() == Some("warp");
-                        if let Some(file) = whole {
+                        self.scopes[scope].star_imports_warp |=
+                            import.level == 0 && module.split('.').next() == Some("warp");
+                        if let Some(file) = module_file {
                             self.import_all(file, scope, 0);
                         }
                         continue;
                     }
-                    let item = match (self.file_named(&module_path(import, Some(from)), scope), whole) {
-                        (Some(file), _) => Item::File(file),
-                        (None, Some(file)) => Item::FileName(file, from),
+                    let item = match (self.file_named(&module_path(import, Some(from)), scope), module_file) {
+                        (Some(file), _) => Item::ImportedFile(file),
+                        (None, Some(file)) => Item::ImportedName(file, from),
                         _ if import.level == 0 && (module == "warp" || module.starts_with("warp.")) => {
                             Item::WarpName(from)
                         }
-                        _ => Item::PythonName(module, from),
+                        _ => Item::ExternalName(module, from),
                     };
                     self.declare(scope, name, item);
                 }
             }
             Stmt::If(branch) => {
-                self.named_in(&branch.test, stmt.range(), scope);
-                let before = self.under.len();
-                self.under.push((&branch.test, true));
+                self.assign_walrus_targets(&branch.test, stmt.range(), scope);
+                let before = self.conditions.len();
+                self.conditions.push((&branch.test, true));
                 self.block(&branch.body, scope);
                 for clause in &branch.elif_else_clauses {
-                    if let Some(last) = self.under.last_mut() {
+                    if let Some(last) = self.conditions.last_mut() {
                         last.1 = false;
                     }
-                    self.under.extend(clause.test.as_ref().map(|test| (test, true)));
+                    self.conditions.extend(clause.test.as_ref().map(|test| (test, true)));
                     self.block(&clause.body, scope);
                 }
-                self.under.truncate(before);
+                self.conditions.truncate(before);
             }
             Stmt::Try(attempt) => {
-                let unsure = if attempt.handlers.is_empty() { None } else { Some("is assigned in a 'try'") };
-                self.unsure.extend(unsure);
+                let unknown_reasons = if attempt.handlers.is_empty() { None } else { Some("is assigned in a 'try'") };
+                self.unknown_reasons.extend(unknown_reasons);
                 self.block(&attempt.body, scope);
                 self.block(&attempt.orelse, scope);
                 for ExceptHandler::ExceptHandler(handler) in &attempt.handlers {
-                    self.values_of(&handler.body, scope);
+                    self.conditional_assignments(&handler.body, scope);
                 }
-                self.unsure.truncate(self.unsure.len() - usize::from(unsure.is_some()));
+                self.unknown_reasons.truncate(self.unknown_reasons.len() - usize::from(unknown_reasons.is_some()));
                 self.block(&attempt.finalbody, scope);
             }
             Stmt::With(with) => {
                 for target in with.items.iter().filter_map(|item| item.optional_vars.as_deref()) {
-                    self.assign(target, Giving::Unknown("is assigned by 'with'"), stmt.range(), scope);
+                    self.assign(target, AssignedValue::Unknown("is assigned by 'with'"), stmt.range(), scope);
                 }
                 self.block(&with.body, scope);
             }
             Stmt::For(each) => {
-                self.unsure.push("is assigned in a loop");
-                self.assign(&each.target, Giving::Whole(&each.iter), stmt.range(), scope);
+                self.unknown_reasons.push("is assigned in a loop");
+                self.assign(&each.target, AssignedValue::Expr(&each.iter), stmt.range(), scope);
                 self.block(&each.body, scope);
                 self.block(&each.orelse, scope);
-                self.unsure.pop();
+                self.unknown_reasons.pop();
             }
             Stmt::While(each) => {
-                self.named_in(&each.test, stmt.range(), scope);
-                self.unsure.push("is assigned in a loop");
+                self.assign_walrus_targets(&each.test, stmt.range(), scope);
+                self.unknown_reasons.push("is assigned in a loop");
                 self.block(&each.body, scope);
                 self.block(&each.orelse, scope);
-                self.unsure.pop();
+                self.unknown_reasons.pop();
             }
             Stmt::Match(choice) => {
-                self.unsure.push("is assigned in a 'match'");
+                self.unknown_reasons.push("is assigned in a 'match'");
                 choice.cases.iter().for_each(|case| self.block(&case.body, scope));
-                self.unsure.pop();
+                self.unknown_reasons.pop();
             }
             _ => {}
         }
     }
 
     fn function(&mut self, def: &'a StmtFunctionDef, scope: usize) {
-        let marks: Vec<Mark> =
+        let marks: Vec<Decorator> =
             def.decorator_list.iter().map(|decorator| self.mark(&decorator.expression, scope)).collect();
-        let mark = marks.iter().copied().find(|mark| *mark != Mark::None).unwrap_or(Mark::None);
+        let mark = marks.iter().copied().find(|mark| *mark != Decorator::None).unwrap_or(Decorator::None);
         let name = def.name.as_str();
         let file = self.scopes[scope].file;
         match mark {
-            Mark::Kernel => {
-                self.functions.push(Func { def, scope, file, under: self.under.clone() });
+            Decorator::Kernel => {
+                self.functions.push(Func { def, scope, file, conditions: self.conditions.clone() });
                 let n = self.functions.len() as u32 - 1;
                 self.kernels.push(n);
                 match self.scopes[scope].names.get_mut(name) {
@@ -347,65 +360,65 @@ impl<'a> Program<'a> {
                     _ => self.declare(scope, name, Item::Kernels(vec![n])),
                 }
             }
-            Mark::Func => {
-                self.functions.push(Func { def, scope, file, under: self.under.clone() });
+            Decorator::Func => {
+                self.functions.push(Func { def, scope, file, conditions: self.conditions.clone() });
                 let n = self.functions.len() as u32 - 1;
                 match self.scopes[scope].names.get_mut(name) {
                     Some(Item::Functions(all)) => all.push(n),
                     _ => self.declare(scope, name, Item::Functions(vec![n])),
                 }
             }
-            Mark::Other => {}
-            Mark::Native => self.declare(scope, name, Item::PythonName("func_native", name)),
-            Mark::Struct | Mark::None => {
-                let inner = self.open(scope, name, false);
+            Decorator::Ignored => {}
+            Decorator::Native => self.declare(scope, name, Item::ExternalName("func_native", name)),
+            Decorator::Struct | Decorator::None => {
+                let inner = self.open_scope(scope, name, false);
                 self.scopes[inner].def = Some(def);
-                self.declare(scope, name, Item::Plain(inner));
+                self.declare(scope, name, Item::PlainFunction(inner));
                 for (n, parameter) in def.parameters.iter_non_variadic_params().enumerate() {
-                    let (value, at) = (Giving::Parameter(def, n), parameter.range());
+                    let (value, at) = (AssignedValue::Parameter(def, n), parameter.range());
                     self.declare(
                         inner,
                         parameter.name().as_str(),
-                        Item::Values(vec![Given { value, at, under: vec![] }]),
+                        Item::Values(vec![Assignment { value, range: at, conditions: vec![] }]),
                     );
                 }
-                // Its body runs when it is called, not where it stands.
-                let around = (std::mem::take(&mut self.under), std::mem::take(&mut self.unsure));
+                // The body runs when the function is called, so conditions around it do not apply.
+                let outer = (std::mem::take(&mut self.conditions), std::mem::take(&mut self.unknown_reasons));
                 self.block(&def.body, inner);
-                (self.under, self.unsure) = around;
+                (self.conditions, self.unknown_reasons) = outer;
             }
         }
     }
 
-    fn mark(&self, decorator: &Expr, scope: usize) -> Mark {
+    fn mark(&self, decorator: &Expr, scope: usize) -> Decorator {
         let plain = match decorator {
             Expr::Call(call) => &call.func,
             other => other,
         };
         let name = match plain {
             Expr::Attribute(attribute) => match attribute.value.as_ref() {
-                Expr::Name(name) if matches!(self.lookup(name.id.as_str(), scope), Some((Item::Warp, _))) => {
+                Expr::Name(name) if matches!(self.lookup(name.id.as_str(), scope), Some((Item::WarpModule, _))) => {
                     attribute.attr.as_str()
                 }
-                _ => return Mark::None,
+                _ => return Decorator::None,
             },
             Expr::Name(name) => match self.lookup(name.id.as_str(), scope) {
                 Some((Item::WarpName(name), _)) => name,
-                _ => return Mark::None,
+                _ => return Decorator::None,
             },
-            _ => return Mark::None,
+            _ => return Decorator::None,
         };
         match name {
-            "kernel" => Mark::Kernel,
-            "func" => Mark::Func,
-            "struct" => Mark::Struct,
-            "func_grad" | "func_replay" | "overload" => Mark::Other,
-            "func_native" => Mark::Native,
-            _ => Mark::None,
+            "kernel" => Decorator::Kernel,
+            "func" => Decorator::Func,
+            "struct" => Decorator::Struct,
+            "func_grad" | "func_replay" | "overload" => Decorator::Ignored,
+            "func_native" => Decorator::Native,
+            _ => Decorator::None,
         }
     }
 
-    /// What a name stands for in a scope, and the scope that says so.
+    /// Looks up a name as seen from a scope; also returns the scope that declares it.
     pub fn lookup(&self, name: &str, scope: usize) -> Option<(&Item<'a>, usize)> {
         let mut at = Some(scope);
         while let Some(n) = at {
@@ -417,12 +430,12 @@ impl<'a> Program<'a> {
             }
             at = found.parent;
         }
-        let all = 0..if self.shared { self.files.len() } else { 0 };
+        let all = 0..if self.files_share_names { self.files.len() } else { 0 };
         all.into_iter().find_map(|n| self.scopes[n].names.get(name).map(|item| (item, n)))
     }
 }
 
-/// Whether a class is derived from one of `enum` whose members are bits.
+/// Returns true if a base class is `Flag` or `IntFlag` of `enum`, whose members are bits.
 fn is_flag(base: &Expr) -> bool {
     let name = match base {
         Expr::Name(name) => name.id.as_str(),
@@ -432,20 +445,20 @@ fn is_flag(base: &Expr) -> bool {
     matches!(name, "Flag" | "IntFlag")
 }
 
-/// Calls by the name of what is called.
+/// Calls by callee name.
 pub(crate) type Calls<'a> = HashMap<&'a str, Vec<&'a ExprCall>>;
 
 /// The calls in a file.
 fn calls<'a>(suite: &'a [Stmt]) -> Calls<'a> {
-    let mut found = Called(HashMap::new());
+    let mut found = CallCollector(HashMap::new());
     ruff_python_ast::visitor::walk_body(&mut found, suite);
     found.0
 }
 
-/// Calls, but for those within functions, whose arguments may be anything.
-struct Called<'a>(Calls<'a>);
+/// Collects calls outside functions; arguments of calls inside functions may be anything.
+struct CallCollector<'a>(Calls<'a>);
 
-impl<'a> Visitor<'a> for Called<'a> {
+impl<'a> Visitor<'a> for CallCollector<'a> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         if !stmt.is_function_def_stmt() {
             ruff_python_ast::visitor::walk_stmt(self, stmt);

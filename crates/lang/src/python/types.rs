@@ -1,8 +1,9 @@
-//! Types of the dialect, and the patterns that annotations are: a function for `Any` takes many types.
+//! Warp types, and the patterns that annotations describe: an annotation such as `Any` matches many
+//! types. Annotations are evaluated in `const_eval/`; overloads are selected in `lower/call.rs`.
 
 use bornite_ir::{Scalar, Struct, StructId, Type};
 
-/// The type of a value. Quaternions and transforms are vectors in the IR and kinds of their own here.
+/// The type of a value. Quaternions and transforms are distinct types here and vectors in the IR.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Ty {
     Scalar(Scalar),
@@ -10,10 +11,10 @@ pub(crate) enum Ty {
     Matrix(Scalar, u8, u8),
     Quat(Scalar),
     Transform(Scalar),
-    /// A struct of the files that were read, by its number there.
+    /// A user-defined struct: index into `Program::structs`.
     Struct(u32),
-    /// An array in registers: the element's type and how many.
-    Fixed(Scalar, u8),
+    /// An array in registers (`wp.fixedarray`): element type and length.
+    FixedArray(Scalar, u8),
 }
 
 pub(crate) const I32: Ty = Ty::Scalar(Scalar::I32);
@@ -24,12 +25,15 @@ impl Ty {
         if let Ty::Scalar(scalar) = self { Some(scalar) } else { None }
     }
 
-    /// The type of its components.
+    /// The scalar type of the components; `None` for structs.
     pub fn element(self) -> Option<Scalar> {
         match self {
-            Ty::Scalar(s) | Ty::Vector(s, _) | Ty::Matrix(s, ..) | Ty::Quat(s) | Ty::Transform(s) | Ty::Fixed(s, _) => {
-                Some(s)
-            }
+            Ty::Scalar(s)
+            | Ty::Vector(s, _)
+            | Ty::Matrix(s, ..)
+            | Ty::Quat(s)
+            | Ty::Transform(s)
+            | Ty::FixedArray(s, _) => Some(s),
             Ty::Struct(_) => None,
         }
     }
@@ -41,16 +45,16 @@ impl Ty {
             Ty::Matrix(_, r, c) => Ty::Matrix(s, r, c),
             Ty::Quat(_) => Ty::Quat(s),
             Ty::Transform(_) => Ty::Transform(s),
-            Ty::Fixed(_, n) => Ty::Fixed(s, n),
+            Ty::FixedArray(_, n) => Ty::FixedArray(s, n),
             other => other,
         }
     }
 
-    /// How many components it has; a struct has fields instead.
+    /// Number of components; 0 for structs, which have fields instead.
     pub fn count(self) -> usize {
         match self {
             Ty::Scalar(_) => 1,
-            Ty::Vector(_, n) | Ty::Fixed(_, n) => n as usize,
+            Ty::Vector(_, n) | Ty::FixedArray(_, n) => n as usize,
             Ty::Matrix(_, r, c) => r as usize * c as usize,
             Ty::Quat(_) => 4,
             Ty::Transform(_) => 7,
@@ -66,11 +70,11 @@ impl Ty {
         self.scalar().is_some_and(Scalar::is_int)
     }
 
-    /// The type in the IR, given where structs went.
+    /// The IR type; `structs` maps struct indices to IR structs.
     pub fn ir(self, structs: &[Option<StructId>]) -> Option<Type> {
         Some(match self {
             Ty::Scalar(s) => Type::Scalar(s),
-            Ty::Vector(s, n) | Ty::Fixed(s, n) => Type::Vector(s, n),
+            Ty::Vector(s, n) | Ty::FixedArray(s, n) => Type::Vector(s, n),
             Ty::Matrix(s, r, c) => Type::Matrix(s, r, c),
             Ty::Quat(s) => Type::Vector(s, 4),
             Ty::Transform(s) => Type::Vector(s, 7),
@@ -78,7 +82,7 @@ impl Ty {
         })
     }
 
-    /// The type as people write it.
+    /// The type as written in source code.
     pub fn name(self, structs: &dyn Fn(u32) -> String) -> String {
         let suffix = |s: Scalar| suffix(s);
         match self {
@@ -91,12 +95,12 @@ impl Ty {
             Ty::Quat(s) => format!("quat{}", suffix(s)),
             Ty::Transform(s) => format!("transform{}", suffix(s)),
             Ty::Struct(n) => structs(n),
-            Ty::Fixed(s, n) => format!("fixedarray(shape={n}, dtype={})", scalar_name(s)),
+            Ty::FixedArray(s, n) => format!("fixedarray(shape={n}, dtype={})", scalar_name(s)),
         }
     }
 }
 
-/// A scalar's name in the dialect.
+/// The name of a scalar type in Warp.
 pub(crate) fn scalar_name(s: Scalar) -> &'static str {
     s.numpy_name()
 }
@@ -119,8 +123,8 @@ fn suffix(s: Scalar) -> &'static str {
     }
 }
 
-/// How people write a conversion to a type.
-pub(crate) fn spelled(name: &str) -> String {
+/// The source syntax that converts a value to the named type, for hints.
+pub(crate) fn conversion_syntax(name: &str) -> String {
     match name {
         "float32" => "float(…)".into(),
         "int32" => "int(…)".into(),
@@ -129,8 +133,8 @@ pub(crate) fn spelled(name: &str) -> String {
     }
 }
 
-/// The scalar of a name: of Python's own types, or of the dialect's.
-pub(crate) fn scalar_named(name: &str) -> Option<Scalar> {
+/// The scalar type with a Python or Warp name.
+pub(crate) fn scalar_from_name(name: &str) -> Option<Scalar> {
     Some(match name {
         "float" | "float32" => Scalar::F32,
         "int" | "int32" => Scalar::I32,
@@ -140,19 +144,19 @@ pub(crate) fn scalar_named(name: &str) -> Option<Scalar> {
     })
 }
 
-fn by_suffix(text: &str) -> Option<Scalar> {
+fn scalar_from_suffix(text: &str) -> Option<Scalar> {
     if text.is_empty() {
         return Some(Scalar::F32);
     }
     Scalar::ALL.into_iter().find(|s| suffix(*s) == text)
 }
 
-/// A type that has a name of its own: `vec3`, `mat22d`, `quat`, `transformf`, `spatial_vector`.
-pub(crate) fn type_named(name: &str) -> Option<Ty> {
-    if let Some(scalar) = scalar_named(name) {
+/// The type with a predefined name: `vec3`, `mat22d`, `quat`, `transformf`, `spatial_vector`.
+pub(crate) fn type_from_name(name: &str) -> Option<Ty> {
+    if let Some(scalar) = scalar_from_name(name) {
         return Some(Ty::Scalar(scalar));
     }
-    let float = |rest: &str| by_suffix(rest).filter(|s| s.is_float());
+    let float = |rest: &str| scalar_from_suffix(rest).filter(|s| s.is_float());
     if let Some(rest) = name.strip_prefix("spatial_vector") {
         return float(rest).map(|s| Ty::Vector(s, 6));
     }
@@ -167,7 +171,7 @@ pub(crate) fn type_named(name: &str) -> Option<Ty> {
     }
     if let Some(rest) = name.strip_prefix("vec") {
         let size = rest.bytes().next().filter(|c| (b'2'..=b'4').contains(c))? - b'0';
-        return by_suffix(&rest[1..]).map(|s| Ty::Vector(s, size));
+        return scalar_from_suffix(&rest[1..]).map(|s| Ty::Vector(s, size));
     }
     if let Some(rest) = name.strip_prefix("mat") {
         let size = rest.bytes().next().filter(|c| (b'2'..=b'4').contains(c))?;
@@ -179,70 +183,70 @@ pub(crate) fn type_named(name: &str) -> Option<Ty> {
     None
 }
 
-/// What a scalar may be.
+/// The scalar types that a pattern accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Among {
-    Only(Scalar),
+pub(crate) enum ScalarConstraint {
+    Exactly(Scalar),
     Float,
     Int,
     Any,
 }
 
-impl Among {
-    fn takes(self, s: Scalar) -> bool {
+impl ScalarConstraint {
+    fn accepts(self, s: Scalar) -> bool {
         match self {
-            Among::Only(only) => only == s,
-            Among::Float => s.is_float(),
-            Among::Int => s.is_int(),
-            Among::Any => true,
+            ScalarConstraint::Exactly(exact) => exact == s,
+            ScalarConstraint::Float => s.is_float(),
+            ScalarConstraint::Int => s.is_int(),
+            ScalarConstraint::Any => true,
         }
     }
 
-    /// How exactly it names the scalar: the higher, the closer.
-    fn closeness(self) -> u32 {
+    /// Score for overload selection: higher is more specific.
+    fn specificity(self) -> u32 {
         match self {
-            Among::Only(_) => 3,
-            Among::Float | Among::Int => 2,
-            Among::Any => 1,
+            ScalarConstraint::Exactly(_) => 3,
+            ScalarConstraint::Float | ScalarConstraint::Int => 2,
+            ScalarConstraint::Any => 1,
         }
     }
 }
 
-/// What an annotation asks for.
+/// The set of types that an annotation accepts.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Pattern {
     Any,
-    Scalar(Among),
-    Vector(Among, Option<u8>),
-    Matrix(Among, Option<u8>, Option<u8>),
-    Quat(Among),
-    Transform(Among),
+    Scalar(ScalarConstraint),
+    Vector(ScalarConstraint, Option<u8>),
+    Matrix(ScalarConstraint, Option<u8>, Option<u8>),
+    Quat(ScalarConstraint),
+    Transform(ScalarConstraint),
     Struct(u32),
-    Fixed(Scalar, u8),
-    /// An array of so many dimensions; 0: of any number.
+    FixedArray(Scalar, u8),
+    /// An array: element type and number of dimensions (0 matches any number).
     Array(Box<Pattern>, u8),
-    /// A variable of the caller's, which the function may change.
+    /// A variable of the caller, passed by reference.
     Ref(Box<Pattern>),
     Tuple(Vec<Pattern>),
     Function,
-    /// A known type that kernels cannot take here, by name.
-    Foreign(String),
+    /// A type that kernels do not support, by name; or why the annotation is invalid.
+    Unsupported(String),
 }
 
 impl Pattern {
     pub fn of(ty: Ty) -> Pattern {
         match ty {
-            Ty::Scalar(s) => Pattern::Scalar(Among::Only(s)),
-            Ty::Vector(s, n) => Pattern::Vector(Among::Only(s), Some(n)),
-            Ty::Matrix(s, r, c) => Pattern::Matrix(Among::Only(s), Some(r), Some(c)),
-            Ty::Quat(s) => Pattern::Quat(Among::Only(s)),
-            Ty::Transform(s) => Pattern::Transform(Among::Only(s)),
+            Ty::Scalar(s) => Pattern::Scalar(ScalarConstraint::Exactly(s)),
+            Ty::Vector(s, n) => Pattern::Vector(ScalarConstraint::Exactly(s), Some(n)),
+            Ty::Matrix(s, r, c) => Pattern::Matrix(ScalarConstraint::Exactly(s), Some(r), Some(c)),
+            Ty::Quat(s) => Pattern::Quat(ScalarConstraint::Exactly(s)),
+            Ty::Transform(s) => Pattern::Transform(ScalarConstraint::Exactly(s)),
             Ty::Struct(n) => Pattern::Struct(n),
-            Ty::Fixed(s, n) => Pattern::Fixed(s, n),
+            Ty::FixedArray(s, n) => Pattern::FixedArray(s, n),
         }
     }
 
-    /// Types within it, with it.
+    /// Number of nodes in the pattern, including itself.
     pub fn nodes(&self) -> usize {
         match self {
             Pattern::Array(inner, _) | Pattern::Ref(inner) => 1 + inner.nodes(),
@@ -251,9 +255,9 @@ impl Pattern {
         }
     }
 
-    /// The one type that fits, if there is only one.
+    /// The matching type, if exactly one matches.
     pub fn exact(&self) -> Option<Ty> {
-        let only = |among: &Among| if let Among::Only(s) = among { Some(*s) } else { None };
+        let only = |scalar: &ScalarConstraint| if let ScalarConstraint::Exactly(s) = scalar { Some(*s) } else { None };
         Some(match self {
             Pattern::Scalar(s) => Ty::Scalar(only(s)?),
             Pattern::Vector(s, n) => Ty::Vector(only(s)?, (*n)?),
@@ -261,15 +265,16 @@ impl Pattern {
             Pattern::Quat(s) => Ty::Quat(only(s)?),
             Pattern::Transform(s) => Ty::Transform(only(s)?),
             Pattern::Struct(n) => Ty::Struct(*n),
-            Pattern::Fixed(s, n) => Ty::Fixed(*s, *n),
+            Pattern::FixedArray(s, n) => Ty::FixedArray(*s, *n),
             Pattern::Ref(inner) => return inner.exact(),
             _ => return None,
         })
     }
 
-    /// How closely a type fits; `None`: it does not.
-    pub fn fit(&self, ty: Ty) -> Option<u32> {
-        let one = |among: &Among, s: Scalar| among.takes(s).then(|| among.closeness());
+    /// Score of a matching type for overload selection, higher for more specific patterns; `None`
+    /// if the type does not match.
+    pub fn match_score(&self, ty: Ty) -> Option<u32> {
+        let one = |scalar: &ScalarConstraint, s: Scalar| scalar.accepts(s).then(|| scalar.specificity());
         let size = |wanted: &Option<u8>, found: u8| match wanted {
             Some(n) if *n == found => Some(3),
             Some(_) => None,
@@ -277,36 +282,36 @@ impl Pattern {
         };
         match (self, ty) {
             (Pattern::Any, _) => Some(0),
-            (Pattern::Scalar(among), Ty::Scalar(s)) => one(among, s).map(|n| n + 3),
-            (Pattern::Vector(among, n), Ty::Vector(s, m)) => Some(one(among, s)? + size(n, m)?),
-            (Pattern::Matrix(among, r, c), Ty::Matrix(s, x, y)) => Some(one(among, s)? + size(r, x)? + size(c, y)?),
-            (Pattern::Quat(among), Ty::Quat(s)) | (Pattern::Transform(among), Ty::Transform(s)) => {
-                one(among, s).map(|n| n + 3)
+            (Pattern::Scalar(scalar), Ty::Scalar(s)) => one(scalar, s).map(|n| n + 3),
+            (Pattern::Vector(scalar, n), Ty::Vector(s, m)) => Some(one(scalar, s)? + size(n, m)?),
+            (Pattern::Matrix(scalar, r, c), Ty::Matrix(s, x, y)) => Some(one(scalar, s)? + size(r, x)? + size(c, y)?),
+            (Pattern::Quat(scalar), Ty::Quat(s)) | (Pattern::Transform(scalar), Ty::Transform(s)) => {
+                one(scalar, s).map(|n| n + 3)
             }
             (Pattern::Struct(n), Ty::Struct(m)) => (*n == m).then_some(6),
-            (Pattern::Fixed(s, n), Ty::Fixed(t, m)) => (*s == t && *n == m).then_some(6),
-            (Pattern::Ref(inner), ty) => inner.fit(ty),
+            (Pattern::FixedArray(s, n), Ty::FixedArray(t, m)) => (*s == t && *n == m).then_some(6),
+            (Pattern::Ref(inner), ty) => inner.match_score(ty),
             _ => None,
         }
     }
 
-    /// The annotation as people write it.
+    /// The annotation as written in source code.
     pub fn name(&self, structs: &dyn Fn(u32) -> String) -> String {
         if let Some(ty) = self.exact() {
             return ty.name(structs);
         }
-        let among = |among: &Among| match among {
-            Among::Only(s) => scalar_name(*s).to_owned(),
-            Among::Float => "Float".into(),
-            Among::Int => "Int".into(),
-            Among::Any => "Any".into(),
+        let scalar = |constraint: &ScalarConstraint| match constraint {
+            ScalarConstraint::Exactly(s) => scalar_name(*s).to_owned(),
+            ScalarConstraint::Float => "Float".into(),
+            ScalarConstraint::Int => "Int".into(),
+            ScalarConstraint::Any => "Any".into(),
         };
         match self {
-            Pattern::Scalar(s) => among(s),
-            Pattern::Vector(s, _) => format!("vector(dtype={})", among(s)),
-            Pattern::Matrix(s, ..) => format!("matrix(dtype={})", among(s)),
-            Pattern::Quat(s) => format!("quaternion(dtype={})", among(s)),
-            Pattern::Transform(s) => format!("transformation(dtype={})", among(s)),
+            Pattern::Scalar(s) => scalar(s),
+            Pattern::Vector(s, _) => format!("vector(dtype={})", scalar(s)),
+            Pattern::Matrix(s, ..) => format!("matrix(dtype={})", scalar(s)),
+            Pattern::Quat(s) => format!("quaternion(dtype={})", scalar(s)),
+            Pattern::Transform(s) => format!("transformation(dtype={})", scalar(s)),
             Pattern::Array(inner, rank) => format!("array(dtype={}, ndim={rank})", inner.name(structs)),
             Pattern::Ref(inner) => format!("ref[{}]", inner.name(structs)),
             Pattern::Tuple(all) => {
@@ -314,13 +319,13 @@ impl Pattern {
                 format!("tuple[{}]", all.join(", "))
             }
             Pattern::Function => "a function".into(),
-            Pattern::Foreign(name) => name.clone(),
+            Pattern::Unsupported(name) => name.clone(),
             _ => "Any".into(),
         }
     }
 }
 
-/// A zero in every component of a type of the IR.
+/// One zero per component of an IR type.
 pub(crate) fn zeros(ty: Type, structs: &[Struct]) -> Vec<bornite_ir::Value> {
     ty.components(structs).into_iter().map(|s| bornite_ir::Value::int(s, 0)).collect()
 }

@@ -1,12 +1,13 @@
-//! Kernels in Python syntax against NVIDIA Warp: what `tests/python/goldens` keeps of Warp's runs, ours must give, on the
-//! interpreter and on the CPU compiler; and what Warp refuses (`tests/python/probes`), ours must refuse.
+//! Kernels in Python syntax against NVIDIA Warp: the interpreter, the CPU backend and a GPU must
+//! give the results that Warp gave (`tests/python/goldens`), and programs that Warp rejects
+//! (`tests/python/probes`) must be rejected.
 #![allow(missing_docs)]
 
 mod builtins;
 #[path = "../gpu/mod.rs"]
 mod gpu;
-mod meaning;
 mod names;
+mod semantics;
 mod sizes;
 
 use std::path::PathBuf;
@@ -14,8 +15,8 @@ use std::path::PathBuf;
 use bornite_codegen::{cpu, cuda};
 use bornite_ir::interp::{Options, run_printing};
 use bornite_ir::{Access, Arg, Kernel, Scalar, Value, peek, poke};
-use bornite_lang::python::Module;
-use bornite_lang::{LaunchRequest, Lowered, ParamRef};
+use bornite_lang::python::PythonModule;
+use bornite_lang::{Lowered, ParamRef, LaunchRequest};
 use serde_json::Value as Json;
 
 fn folder() -> PathBuf {
@@ -28,7 +29,7 @@ fn read(path: PathBuf) -> String {
 
 fn json(name: &str) -> Vec<Json> {
     let text = read(folder().join("goldens").join(format!("{name}.json")));
-    let Json::Array(all) = serde_json::from_str(&text).expect("goldens") else { panic!("{name}: a list is expected") };
+    let Json::Array(all) = serde_json::from_str(&text).expect("goldens") else { panic!("{name}: expected a list") };
     all
 }
 
@@ -44,7 +45,7 @@ fn scalar(name: &str) -> Scalar {
     Scalar::ALL.into_iter().find(|scalar| scalar.name() == name).unwrap_or_else(|| panic!("no type {name}"))
 }
 
-/// Components as they are written, in hexadecimal of fixed width.
+/// Parses components, which are hexadecimal bits of fixed width.
 fn components(parts: &str, text: &str) -> Vec<Value> {
     let parts: Vec<Scalar> = parts.split_whitespace().map(scalar).collect();
     let (mut all, mut at) = (vec![], 0);
@@ -68,7 +69,7 @@ fn request(launch: &Json) -> LaunchRequest {
     request
 }
 
-/// A kernel's name, with types where they are open.
+/// The name of a kernel, with the types of its generic parameters.
 fn name(launch: &Json) -> String {
     let args = launch["args"].as_array().into_iter().flatten();
     let types: Vec<String> = args
@@ -82,12 +83,12 @@ fn name(launch: &Json) -> String {
     }
 }
 
-/// Byte and type of every component of a view.
+/// Byte offset and type of every component of a view.
 fn cells(kernel: &Kernel, n: usize) -> Vec<(usize, Scalar)> {
     let param = &kernel.params[n];
     let layout = param.ty.layout(&kernel.structs);
     let elements = kernel.span(&param.dims, &[]).map_or(0, |span| span.elements as usize);
-    let each = |place: usize| layout.offsets.iter().map(move |(at, scalar)| (place * layout.bytes + at, *scalar));
+    let each = |index: usize| layout.offsets.iter().map(move |(at, scalar)| (index * layout.bytes + at, *scalar));
     (0..elements).flat_map(each).collect()
 }
 
@@ -99,11 +100,11 @@ struct Call {
 fn call(lowered: &Lowered, launch: &Json) -> Call {
     let kernel = &lowered.kernel;
     let mut call = Call { memory: vec![vec![]; kernel.params.len()], values: vec![vec![]; kernel.values.len()] };
-    for (name, given) in &lowered.params {
+    for (name, param) in &lowered.params {
         let arg = launch["args"].as_array().into_iter().flatten().find(|arg| text(arg, "name") == name);
         let arg = arg.unwrap_or_else(|| panic!("no argument '{name}'"));
         let parts = components(text(arg, "parts"), text(arg, "in"));
-        match given {
+        match param {
             ParamRef::Value(n) => call.values[*n as usize] = parts,
             ParamRef::View(n) => {
                 let n = *n as usize;
@@ -125,7 +126,7 @@ fn args<'a>(kernel: &Kernel, memory: &'a mut [Vec<u64>], values: &'a [Vec<Value>
     views.chain(values.iter().map(|parts| Arg::Value(parts))).collect()
 }
 
-/// How far two numbers are apart in units of the last place.
+/// The distance between two numbers in units in the last place.
 fn ulps(a: Value, b: Value) -> u64 {
     let key = |v: Value| {
         let bits = v.scalar().bytes() * 8;
@@ -150,10 +151,10 @@ fn agrees(check: &str, found: Value, expected: Value) -> bool {
     }
 }
 
-/// Compares all arrays with what Warp left in them.
+/// Compares all arrays with Warp's results.
 fn compare(lowered: &Lowered, launch: &Json, memory: &[Vec<u64>], check: &str) -> Result<(), String> {
-    for (name, given) in &lowered.params {
-        let ParamRef::View(n) = given else { continue };
+    for (name, param) in &lowered.params {
+        let ParamRef::View(n) = param else { continue };
         let arg = launch["args"].as_array().into_iter().flatten().find(|arg| text(arg, "name") == name);
         let Some(arg) = arg else { continue };
         let (parts, before) = (text(arg, "parts"), text(arg, "in"));
@@ -164,26 +165,26 @@ fn compare(lowered: &Lowered, launch: &Json, memory: &[Vec<u64>], check: &str) -
             None => components(parts, before),
         };
         if expected.len() != cells.len() {
-            return Err(format!("'{name}' has {} components, {} are expected", cells.len(), expected.len()));
+            return Err(format!("'{name}' has {} components, expected {}", cells.len(), expected.len()));
         }
-        for (place, ((byte, scalar), expected)) in cells.into_iter().zip(expected).enumerate() {
+        for (index, ((byte, scalar), expected)) in cells.into_iter().zip(expected).enumerate() {
             let found = peek(&memory[*n as usize], byte, scalar);
             if !agrees(check, found, expected) {
-                return Err(format!("component {place} of '{name}' is {found}, Warp gives {expected} ({check})"));
+                return Err(format!("component {index} of '{name}' is {found}, Warp gives {expected} ({check})"));
             }
         }
     }
     Ok(())
 }
 
-/// Makes a kernel and runs it everywhere.
-fn judged(module: &Module, launch: &Json, check: &str) -> Result<(), String> {
+/// Lowers a kernel, runs it on every backend and compares the results.
+fn check_launch(module: &PythonModule, launch: &Json, check: &str) -> Result<(), String> {
     let lowered = module.kernel(&name(launch), &request(launch)).map_err(|errors| errors.to_string())?;
     let before = call(&lowered, launch);
     let kernel = &lowered.kernel;
     let printed = cuda::print(kernel);
     if !printed.contains("__global__") {
-        return Err("nothing is printed".into());
+        return Err("the generated CUDA source has no kernel".into());
     }
     let mut memory = before.memory.clone();
     let options = Options { instances: false, ..Options::default() };
@@ -196,7 +197,7 @@ fn judged(module: &Module, launch: &Json, check: &str) -> Result<(), String> {
     compiled.run(&mut args(kernel, &mut memory, &before.values)).map_err(|fault| format!("cpu: {fault}"))?;
     compare(&lowered, launch, &memory, check).map_err(|what| format!("cpu: {what}"))?;
     if check == "exact" && memory != interpreted {
-        return Err("the CPU gives other bits than the interpreter".into());
+        return Err("the CPU backend and the interpreter give different bits".into());
     }
     let mut memory = before.memory.clone();
     if let Some(outcome) = gpu::run(kernel, &mut memory, &before.values) {
@@ -207,12 +208,12 @@ fn judged(module: &Module, launch: &Json, check: &str) -> Result<(), String> {
 }
 
 fn report(count: usize, failed: &[String]) {
-    println!("{} of {count} as Warp has them", count - failed.len());
+    println!("{} of {count} agree with Warp", count - failed.len());
     assert!(failed.is_empty(), "{} of {count} differ from Warp:\n\n{}", failed.len(), failed.join("\n\n"));
 }
 
 #[test]
-fn kernels_give_what_warp_gives() {
+fn kernels_agree_with_warp() {
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder().join("kernels")).unwrap().map(|e| e.unwrap().path()).collect();
     files.sort();
@@ -223,10 +224,10 @@ fn kernels_give_what_warp_gives() {
         {
             continue;
         }
-        let module = Module::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+        let module = PythonModule::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
         for launch in json(&stem) {
             count += 1;
-            if let Err(what) = judged(&module, &launch, text(&launch, "check")) {
+            if let Err(what) = check_launch(&module, &launch, text(&launch, "check")) {
                 failed.push(format!("{stem}.{}: {what}", text(&launch, "name")));
             }
         }
@@ -242,7 +243,7 @@ fn probes_behave_as_recorded() {
     let (mut count, mut failed) = (0, vec![]);
     for (part, record) in probes.split("=== ").skip(1).zip(&records) {
         let (title, rest) = part.split_once('\n').expect("a probe");
-        assert_eq!(title, text(record, "title"), "goldens/probes.json is of other probes");
+        assert_eq!(title, text(record, "title"), "goldens/probes.json does not match probes.txt");
         let (program, outcome) = rest.split_once("\n---\n").expect("an outcome");
         let differs = program.lines().any(|line| line.starts_with("!!!"));
         let program: String =
@@ -250,10 +251,10 @@ fn probes_behave_as_recorded() {
         let program = format!("import warp as wp\n{program}");
         let launches = record["launches"].as_array();
         count += 1;
-        let result = match Module::parse("probe.py", &program) {
+        let result = match PythonModule::parse("probe.py", &program) {
             Err(errors) => Err(errors.to_string()),
             Ok(module) => match launches {
-                Some(launches) => launches.iter().try_for_each(|launch| judged(&module, launch, "ulp 1")),
+                Some(launches) => launches.iter().try_for_each(|launch| check_launch(&module, launch, "ulp 1")),
                 None => module.kernels().iter().try_for_each(|kernel| {
                     let mut request = LaunchRequest::with_dims(&[1]);
                     request.default_length = Some(64);
@@ -261,12 +262,12 @@ fn probes_behave_as_recorded() {
                 }),
             },
         };
-        let refused = outcome.trim_start().starts_with("refused");
-        match (result, refused) {
+        let is_rejected = outcome.trim_start().starts_with("refused");
+        match (result, is_rejected) {
             (Err(_), true) | (Ok(()), false) => {}
             _ if differs => {}
             (Err(what), false) => failed.push(format!("{title}: {what}")),
-            (Ok(()), true) => failed.push(format!("{title}: Warp refuses it: {}", outcome.trim())),
+            (Ok(()), true) => failed.push(format!("{title}: Warp rejects it: {}", outcome.trim())),
         }
     }
     report(count, &failed);

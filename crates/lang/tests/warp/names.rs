@@ -1,7 +1,7 @@
-//! Which kernel a name of a file means, and what a check of the file says of each.
+//! Resolution of kernel names, and checks of all kernels of a file.
 
 use bornite_lang::LaunchRequest;
-use bornite_lang::python::{Module, Outcome};
+use bornite_lang::python::{CheckOutcome, PythonModule};
 
 const FILE: &str = "
 import warp as wp
@@ -62,7 +62,7 @@ def rare(x: wp.array(dtype=Any)):
     x[0] = x[0] + wp.int64(1)
 ";
 
-/// Names, and the number that the kernel writes or what is said.
+/// Lookup names, and the number that the kernel writes or the error.
 const NAMES: [(&str, Result<i64, &str>); 12] = [
     ("step", Ok(3)),
     ("A.step", Ok(1)),
@@ -71,36 +71,35 @@ const NAMES: [(&str, Result<i64, &str>); 12] = [
     ("nine", Ok(12)),
     ("four", Ok(6)),
     ("again", Ok(6)),
-    ("made", Err("there are several kernels 'made': choose nine or four or wrong or again")),
+    ("made", Err("kernel name 'made' is ambiguous: use nine or four or wrong or again")),
     ("alone", Ok(5)),
-    ("unsure", Err("which kernel 'unsure' is cannot be told: 'unsure' is assigned under a condition")),
+    ("unsure", Err("cannot resolve kernel name 'unsure': 'unsure' is assigned under a condition")),
     ("wrong", Err("'sqrt' does not take (int32)")),
-    ("A.stop", Err("which kernel 'A.stop' is cannot be told: the class has no 'stop'")),
+    ("A.stop", Err("cannot resolve kernel name 'A.stop': the class has no attribute 'stop'")),
 ];
 
 #[test]
-fn names_mean_what_python_has_under_them() {
-    let module = Module::parse("names.py", FILE).unwrap_or_else(|errors| panic!("{errors}"));
+fn kernel_names_resolve_as_in_python() {
+    let module = PythonModule::parse("names.py", FILE).unwrap_or_else(|errors| panic!("{errors}"));
     for (name, expected) in NAMES {
-        let made =
-            module.kernel(name, &LaunchRequest::with_dims(&[2]).shape("o", &[2])).map_err(|errors| errors.to_string());
-        let found = made.and_then(|lowered| super::meaning::first(&lowered, 2, "o"));
+        let lowered = module.kernel(name, &LaunchRequest::with_dims(&[2]).shape("o", &[2])).map_err(|errors| errors.to_string());
+        let found = lowered.and_then(|lowered| super::semantics::first(&lowered, 2, "o"));
         match (&found, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found[0], expected, "{name}"),
             (Err(found), Err(expected)) => assert!(found.contains(expected), "{name}: {found}"),
-            _ => panic!("{name}: {expected:?} is expected, not {found:?}"),
+            _ => panic!("{name}: expected {expected:?}, found {found:?}"),
         }
     }
 }
 
 #[test]
-fn each_kernel_is_checked() {
-    let module = Module::parse("names.py", FILE).unwrap_or_else(|errors| panic!("{errors}"));
+fn check_covers_every_kernel() {
+    let module = PythonModule::parse("names.py", FILE).unwrap_or_else(|errors| panic!("{errors}"));
     let found: Vec<(String, String)> = (module.check().into_iter())
         .map(|checked| match checked.outcome {
-            Outcome::Valid => (checked.name, String::new()),
-            Outcome::Wrong(errors) => (checked.name, errors.diagnostics[0].message.clone()),
-            Outcome::Untold(tried) => (checked.name, tried),
+            CheckOutcome::Valid => (checked.name, String::new()),
+            CheckOutcome::Invalid(errors) => (checked.name, errors.all[0].message.clone()),
+            CheckOutcome::Undetermined(tried) => (checked.name, tried),
         })
         .collect();
     let expected = [
@@ -115,14 +114,14 @@ fn each_kernel_is_checked() {
         ("test_alone.alone", ""),
         ("dots<x:vec3, y:vec3, o:float32>", ""),
         ("turned<q:quat, v:vec3>", ""),
-        ("lacking", "'nowhere' is not declared"),
+        ("lacking", "'nowhere' is not defined"),
         ("rare", "float32, vec3, int32, mat33, quat, transform, vec2, vec4, mat44, float64 for x"),
     ];
     let found: Vec<(&str, &str)> = found.iter().map(|(name, what)| (name.as_str(), what.as_str())).collect();
     assert_eq!(found, expected);
 }
 
-/// Files of a package, and what its kernel reads of the others.
+/// Files of a package; the kernel in the last one imports from the others.
 const PACKAGE: [(&str, &str); 6] = [
     ("pack/__init__.py", "from .core import one\n"),
     ("pack/core.py", "import warp as wp\n\n@wp.func\ndef one(x: int):\n    return x + 1\n"),
@@ -139,16 +138,16 @@ const PACKAGE: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn a_package_knows_its_own_files() {
+fn imports_within_a_package_are_resolved() {
     let folder = std::env::temp_dir().join(format!("bornite-package-{}", std::process::id()));
     for (path, text) in PACKAGE {
         let path = folder.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
-    let module = Module::load(&folder.join("pack/kernels/steps.py"));
-    let made = module.map(|module| module.kernel("k", &LaunchRequest::with_dims(&[1]).shape("o", &[2])));
+    let module = PythonModule::load(&folder.join("pack/kernels/steps.py"));
+    let lowered = module.map(|module| module.kernel("k", &LaunchRequest::with_dims(&[1]).shape("o", &[2])));
     std::fs::remove_dir_all(&folder).unwrap();
-    let lowered = made.unwrap_or_else(|error| panic!("{error}")).unwrap_or_else(|errors| panic!("{errors}"));
-    assert_eq!(super::meaning::first(&lowered, 2, "o"), Ok(vec![2 + 2 + 2 + 11 + 2, 201]));
+    let lowered = lowered.unwrap_or_else(|error| panic!("{error}")).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(super::semantics::first(&lowered, 2, "o"), Ok(vec![2 + 2 + 2 + 11 + 2, 201]));
 }

@@ -1,256 +1,279 @@
-//! Making values: conversions of numbers, vectors, matrices, quaternions, transforms and structs of their parts.
+//! Constructors: conversions of scalars, and vectors, matrices, quaternions, transforms and structs
+//! from their components.
 
 use bornite_ir::{ExprId, Scalar, Value};
 use ruff_python_ast::{Expr, ExprCall};
 
-use super::call::Given;
-use super::value::{Array, Axis, Run, Val};
-use super::{Lower, Lowers};
-use crate::python::fixed::{Fixed, fixed_value};
+use super::call::CallArgs;
+use super::value::{Array, ArrayAxis, PyValue, Rvalue};
+use super::{Lower, LowerResult};
+use crate::python::const_eval::{ConstValue, scalar_value};
 use crate::python::types::{Pattern, Ty, scalar_name, zeros};
 
 impl<'p> Lower<'p> {
-    pub(super) fn construct(&mut self, pattern: Pattern, call: &'p ExprCall, expr: &'p Expr) -> Lowers<Val> {
+    pub(super) fn construct(&mut self, pattern: Pattern, call: &'p ExprCall, expr: &'p Expr) -> LowerResult<PyValue> {
         if let Pattern::Array(..) = pattern {
-            let given = self.given(call)?;
-            return self.array_at(&given, expr).map(Val::Array);
+            let call_args = self.eval_args(call)?;
+            return self.array_from_ptr(&call_args, expr).map(PyValue::Array);
         }
-        if let Pattern::Foreign(name) = &pattern {
-            // A block has one thread, so a tile of what each thread has is that.
+        if let Pattern::Unsupported(name) = &pattern {
+            // A block has one thread, so a tile of one value per thread is that value.
             if name == "tile" && call.arguments.args.len() == 1 {
-                return self.evaluated(&call.arguments.args[0]).map(Val::Run);
+                return self.evaluated(&call.arguments.args[0]).map(PyValue::Rvalue);
             }
             let what = format!("'{name}' is not supported in kernels");
-            return self.fail(expr, what, "not in the subset", None);
+            return self.fail(expr, what, "not supported", None);
         }
-        let given = self.given(call)?;
+        let call_args = self.eval_args(call)?;
         match (&pattern, pattern.exact()) {
-            (Pattern::Struct(n), _) => self.make_struct(*n, &given, expr),
-            (_, Some(ty)) => self.make(ty, &given, expr).map(Val::Run),
-            (Pattern::Vector(..), None) => self.make_vector(&given, expr),
-            _ => self.fail(expr, "this type is open and cannot be made".into(), "", None),
+            (Pattern::Struct(n), _) => self.construct_struct(*n, &call_args, expr),
+            (_, Some(ty)) => self.construct_value(ty, &call_args, expr).map(PyValue::Rvalue),
+            (Pattern::Vector(..), None) => self.construct_vector(&call_args, expr),
+            _ => self.fail(expr, "cannot construct a value of a generic type".into(), "", None),
         }
     }
 
-    /// `wp.array(ptr=a.ptr, shape=n, dtype=…)`: the elements of another array from its first on. Every access is still checked
-    /// against the array that it is of, so nothing is made of an address that is only a number.
-    fn array_at(&mut self, given: &Given<'p>, at: &'p Expr) -> Lowers<Array> {
-        let hint =
-            || Some("write wp.array(ptr=a.ptr, shape=n, dtype=a.dtype), or take a part of one: a[2:5]".to_owned());
-        let named =
-            |name: &str| given.named.iter().find(|(found, ..)| *found == name).map(|(_, val, at)| (val.clone(), *at));
+    /// `wp.array(ptr=a.ptr, shape=n, dtype=…)`: the elements of another array, starting at its
+    /// first. Every access is still checked against that array, so a plain number is not accepted
+    /// as address.
+    fn array_from_ptr(&mut self, call_args: &CallArgs<'p>, at: &'p Expr) -> LowerResult<Array> {
+        let hint = || Some("use wp.array(ptr=a.ptr, shape=n, dtype=a.dtype), or slice an array: a[2:5]".to_owned());
+        let named = |name: &str| {
+            call_args.named.iter().find(|(found, ..)| *found == name).map(|(_, val, at)| (val.clone(), *at))
+        };
         let mut array = match named("ptr") {
-            Some((Val::Address(array), _)) => array,
+            Some((PyValue::Address(array), _)) => array,
             Some((_, ptr_at)) => {
-                let what = "an array can be made of the ptr of another alone".to_owned();
+                let what = "ptr must be the ptr attribute of another array".to_owned();
                 return self.fail(ptr_at, what, "this is a number", hint());
             }
             None => {
-                return self.fail(at, "wp.array(…) without ptr".into(), "a kernel has no memory of its own", hint());
+                return self.fail(
+                    at,
+                    "wp.array(…) requires ptr in a kernel".into(),
+                    "kernels cannot allocate arrays",
+                    hint(),
+                );
             }
         };
         let same = match named("dtype") {
-            Some((Val::Fixed(Fixed::Type(pattern)), _)) => pattern.exact() == Some(array.element),
+            Some((PyValue::Const(ConstValue::Type(pattern)), _)) => pattern.exact() == Some(array.element),
             other => other.is_none() && array.element == Ty::Scalar(Scalar::F32),
         };
         if !same || array.rank() != 1 {
-            let what = "an array can be made of one with one dimension and the same type alone".to_owned();
-            return self.fail(at, what, "this one has another type or more dimensions", hint());
+            let what = "wp.array(ptr=…) requires a one-dimensional array of the same dtype".to_owned();
+            return self.fail(at, what, "different dtype or more dimensions", hint());
         }
         let size = match named("shape") {
-            Some((Val::Tuple(mut sizes), shape_at)) if sizes.len() == 1 => Some((sizes.remove(0), shape_at)),
-            Some((Val::Fixed(Fixed::List(mut sizes)), shape_at)) if sizes.len() == 1 => {
-                Some((Val::Fixed(sizes.remove(0)), shape_at))
+            Some((PyValue::Tuple(mut sizes), shape_at)) if sizes.len() == 1 => Some((sizes.remove(0), shape_at)),
+            Some((PyValue::Const(ConstValue::List(mut sizes)), shape_at)) if sizes.len() == 1 => {
+                Some((PyValue::Const(sizes.remove(0)), shape_at))
             }
-            Some((Val::Tuple(_) | Val::Fixed(Fixed::List(_)), _)) | None => None,
+            Some((PyValue::Tuple(_) | PyValue::Const(ConstValue::List(_)), _)) | None => None,
             one => one,
         };
         let Some((size, shape_at)) = size else {
-            return self.fail(at, "an array made of a ptr needs a shape of one size".into(), "", hint());
+            return self.fail(at, "wp.array(ptr=…) requires a shape with one dimension".into(), "", hint());
         };
         let size = self.value(size, shape_at)?;
         if size.ty != Ty::Scalar(Scalar::I32) {
-            return self.fail(shape_at, format!("a size of {}", self.type_name(size.ty)), "int32 is expected", None);
+            let what = format!("shape must be int32, found {}", self.type_name(size.ty));
+            return self.fail(shape_at, what, "expected int32", None);
         }
         for axis in &mut array.axes {
-            if let Axis::Along { extent, .. } = axis {
+            if let ArrayAxis::Range { extent, .. } = axis {
                 *extent = size.id;
             }
         }
         Ok(array)
     }
 
-    /// A value of a type.
-    pub(super) fn make(&mut self, ty: Ty, given: &Given<'p>, at: &'p Expr) -> Lowers<Run> {
-        let Some(s) = ty.element() else { return self.fail(at, "a struct is expected by name".into(), "", None) };
+    /// Constructs a value of a type.
+    pub(super) fn construct_value(&mut self, ty: Ty, call_args: &CallArgs<'p>, at: &'p Expr) -> LowerResult<Rvalue> {
+        let Some(s) = ty.element() else {
+            return self.fail(at, "structs are constructed by calling the struct".into(), "", None);
+        };
         if let Ty::Scalar(_) = ty {
-            let given = self.placed(scalar_name(s), given.clone(), &["a"])?;
-            return self.converted(s, &given, at);
+            let call_args = self.bind_keywords(scalar_name(s), call_args.clone(), &["a"])?;
+            return self.convert_scalar(s, &call_args, at);
         }
         let ir = self.ir_type(ty, at)?;
         let names: &[&str] = match ty {
-            Ty::Quat(_) if given.named.iter().any(|(name, ..)| matches!(*name, "ijk" | "real")) => &["ijk", "real"],
+            Ty::Quat(_) if call_args.named.iter().any(|(name, ..)| matches!(*name, "ijk" | "real")) => &["ijk", "real"],
             Ty::Quat(_) => &["x", "y", "z", "w"],
             Ty::Transform(_) => &["p", "q"],
             _ => &[],
         };
-        let given = self.placed(&self.type_name(ty), given.clone(), names)?;
-        let mut runs = vec![];
-        for (val, expr) in &given.args {
-            runs.push((self.value(val.clone(), *expr)?, *expr));
+        let call_args = self.bind_keywords(&self.type_name(ty), call_args.clone(), names)?;
+        let mut rvalues = vec![];
+        for (val, expr) in &call_args.positional {
+            rvalues.push((self.value(val.clone(), *expr)?, *expr));
         }
-        let id = match (&runs[..], ty) {
+        let id = match (&rvalues[..], ty) {
             ([], _) => {
                 let init = zeros(ir, self.w.b.structs());
                 let ids: Vec<ExprId> = init.iter().map(|value| self.w.constant(*value)).collect();
                 self.w.b.construct(ir, &ids)
             }
-            // The same shape: a copy, with other components perhaps.
+            // The same shape: a copy, possibly with a converted component type.
             ([(one, _)], _)
                 if one.ty.with_element(s) == ty || one.ty.count() == ty.count() && one.ty.scalar().is_none() =>
             {
                 let same = matches!((one.ty, ty), (Ty::Matrix(..), Ty::Matrix(..))) == matches!(ty, Ty::Matrix(..));
                 if !same {
-                    return self.not_made(ty, &runs, at);
+                    return self.cannot_construct(ty, &rvalues, at);
                 }
                 self.cast_id(s, one.id)
             }
-            // A place alone is not turned.
+            // A translation without rotation.
             ([(one, _)], Ty::Transform(_)) if one.ty == Ty::Vector(s, 3) => {
-                let mut parts = self.parts(one.id, 3);
-                parts.extend([0, 0, 0, 1].map(|n| self.w.constant(fixed_value(s, n as f64, n))));
+                let mut parts = self.components(one.id, 3);
+                parts.extend([0, 0, 0, 1].map(|n| self.w.constant(scalar_value(s, n as f64, n))));
                 self.w.b.construct(ir, &parts)
             }
-            ([(one, expr)], Ty::Vector(..) | Ty::Matrix(..) | Ty::Fixed(..)) if one.ty.scalar().is_some() => {
-                let part = self.component_of(one, s, expr)?;
+            ([(one, expr)], Ty::Vector(..) | Ty::Matrix(..) | Ty::FixedArray(..)) if one.ty.scalar().is_some() => {
+                let part = self.as_component(one, s, expr)?;
                 self.w.b.construct(ir, &[part])
             }
             (many, _) => {
                 let mut parts = vec![];
-                for (run, expr) in many {
-                    match run.ty {
-                        Ty::Scalar(_) => parts.push(self.component_of(run, s, expr)?),
-                        Ty::Matrix(..) | Ty::Struct(_) => return self.not_made(ty, &runs, at),
+                for (rvalue, expr) in many {
+                    match rvalue.ty {
+                        Ty::Scalar(_) => parts.push(self.as_component(rvalue, s, expr)?),
+                        Ty::Matrix(..) | Ty::Struct(_) => return self.cannot_construct(ty, &rvalues, at),
                         whole if whole.element() == Some(s) && !matches!(ty, Ty::Matrix(..)) => {
-                            parts.extend(self.parts(run.id, whole.count() as u32));
+                            parts.extend(self.components(rvalue.id, whole.count() as u32));
                         }
-                        _ => return self.not_made(ty, &runs, at),
+                        _ => return self.cannot_construct(ty, &rvalues, at),
                     }
                 }
                 if parts.len() != ty.count() {
-                    return self.not_made(ty, &runs, at);
+                    return self.cannot_construct(ty, &rvalues, at);
                 }
                 self.w.b.construct(ir, &parts)
             }
         };
-        Ok(Run::new(id, ty))
+        Ok(Rvalue::new(id, ty))
     }
 
-    fn not_made(&mut self, ty: Ty, runs: &[(Run, &'p Expr)], at: &'p Expr) -> Lowers<Run> {
-        let found: Vec<String> = runs.iter().map(|(run, _)| self.type_name(run.ty)).collect();
+    fn cannot_construct(&mut self, ty: Ty, rvalues: &[(Rvalue, &'p Expr)], at: &'p Expr) -> LowerResult<Rvalue> {
+        let found: Vec<String> = rvalues.iter().map(|(rvalue, _)| self.type_name(rvalue.ty)).collect();
         let name = self.type_name(ty);
         let hint = match ty {
-            Ty::Matrix(..) => "rows and columns: wp.matrix_from_rows(…), wp.matrix_from_cols(…)".to_owned(),
+            Ty::Matrix(..) => "use wp.matrix_from_rows(…) or wp.matrix_from_cols(…)".to_owned(),
             _ => format!("it has {} components", ty.count()),
         };
-        self.fail(at, format!("{name} is not made of ({})", found.join(", ")), "other parts are expected", Some(hint))
+        self.fail(
+            at,
+            format!("cannot construct {name} from ({})", found.join(", ")),
+            "mismatched arguments",
+            Some(hint),
+        )
     }
 
-    /// A component; a number as it is written may be of another type.
-    fn component_of(&mut self, run: &Run, s: Scalar, at: &'p Expr) -> Lowers<ExprId> {
-        if run.ty == Ty::Scalar(s) {
-            return Ok(run.id);
+    /// Converts a value to a component; only constants may have another type.
+    fn as_component(&mut self, rvalue: &Rvalue, s: Scalar, at: &'p Expr) -> LowerResult<ExprId> {
+        if rvalue.ty == Ty::Scalar(s) {
+            return Ok(rvalue.id);
         }
-        if run.constant.is_some() {
-            return self.constant_as(run, s, at).map(|run| run.id);
+        if rvalue.constant.is_some() {
+            return self.constant_as(rvalue, s, at).map(|rvalue| rvalue.id);
         }
-        let (found, wanted) = (self.type_name(run.ty), scalar_name(s));
+        let (found, wanted) = (self.type_name(rvalue.ty), scalar_name(s));
         let hint = format!("convert it: {}(…)", if s == Scalar::F32 { "float" } else { wanted });
-        self.fail(at, format!("a component is {found}, not {wanted}"), &format!("{wanted} is expected"), Some(hint))
+        self.fail(
+            at,
+            format!("component has type {found}, expected {wanted}"),
+            &format!("expected {wanted}"),
+            Some(hint),
+        )
     }
 
-    /// A conversion of a number.
-    fn converted(&mut self, s: Scalar, given: &Given<'p>, at: &'p Expr) -> Lowers<Run> {
+    /// Converts a scalar.
+    fn convert_scalar(&mut self, s: Scalar, call_args: &CallArgs<'p>, at: &'p Expr) -> LowerResult<Rvalue> {
         let ty = Ty::Scalar(s);
-        let Some((val, expr)) = given.args.first() else {
-            return Ok(Run::new(self.w.constant(Value::int(s, 0)), ty));
+        let Some((val, expr)) = call_args.positional.first() else {
+            return Ok(Rvalue::new(self.w.constant(Value::int(s, 0)), ty));
         };
-        if given.args.len() > 1 {
-            return self.fail(at, format!("{} takes one number", scalar_name(s)), "", None);
+        if call_args.positional.len() > 1 {
+            return self.fail(at, format!("{} expects one argument", scalar_name(s)), "", None);
         }
-        let run = self.value(val.clone(), *expr)?;
-        if run.ty.scalar().is_none() {
-            let what = format!("{} cannot become {}", self.type_name(run.ty), scalar_name(s));
-            return self.fail(at, what, "a number is expected", None);
+        let rvalue = self.value(val.clone(), *expr)?;
+        if rvalue.ty.scalar().is_none() {
+            let what = format!("cannot convert {} to {}", self.type_name(rvalue.ty), scalar_name(s));
+            return self.fail(at, what, "expected a number", None);
         }
-        // As it is written, not as the smaller type has it.
-        if let Some(Fixed::Int(n)) = &run.constant {
-            let value = fixed_value(s, *n as f64, *n);
+        // Converted from the number as written, without rounding to the default type first.
+        if let Some(ConstValue::Int(n)) = &rvalue.constant {
+            let value = scalar_value(s, *n as f64, *n);
             let value = if s == Scalar::Bool { Value::int(s, (*n != 0) as i64) } else { value };
-            return Ok(Run::new(self.w.constant(value), ty));
+            return Ok(Rvalue::new(self.w.constant(value), ty));
         }
-        if let Some(Fixed::Float(x)) = &run.constant
+        if let Some(ConstValue::Float(x)) = &rvalue.constant
             && s == Scalar::F64
         {
-            return Ok(Run::new(self.w.constant(Value::from_f64(s, *x)), ty));
+            return Ok(Rvalue::new(self.w.constant(Value::from_f64(s, *x)), ty));
         }
-        let id = match run.ty {
+        let id = match rvalue.ty {
             Ty::Scalar(from) if s == Scalar::Bool && from != Scalar::Bool => {
                 let zero = self.w.constant(Value::int(from, 0));
-                self.op(bornite_ir::Op::Ne, &[run.id, zero])
+                self.op(bornite_ir::Op::Ne, &[rvalue.id, zero])
             }
-            _ => self.cast_id(s, run.id),
+            _ => self.cast_id(s, rvalue.id),
         };
-        Ok(Run::new(id, ty))
+        Ok(Rvalue::new(id, ty))
     }
 
-    fn make_struct(&mut self, n: u32, given: &Given<'p>, at: &'p Expr) -> Lowers<Val> {
+    fn construct_struct(&mut self, n: u32, call_args: &CallArgs<'p>, at: &'p Expr) -> LowerResult<PyValue> {
         let fields = self.fields_of(n, at)?;
-        if given.args.len() > fields.len() {
-            let what = format!("'{}' has {} fields", self.program.structs[n as usize].name, fields.len());
-            return self.fail(at, what, "too many are given", None);
+        if call_args.positional.len() > fields.len() {
+            let (name, count) = (self.program.structs[n as usize].name, fields.len());
+            let what = format!("'{name}' has {count} {}", if count == 1 { "field" } else { "fields" });
+            return self.fail(at, what, "too many arguments", None);
         }
-        if let Some((name, _, expr)) = given.named.iter().find(|(name, ..)| fields.iter().all(|(f, _)| f != name)) {
-            self.field_number(n, name, *expr)?;
+        if let Some((name, _, expr)) = call_args.named.iter().find(|(name, ..)| fields.iter().all(|(f, _)| f != name)) {
+            self.field_index(n, name, *expr)?;
         }
-        let whole = self.has_arrays(n, at)?;
+        let has_arrays = self.has_arrays(n, at)?;
         let mut vals = vec![];
-        for (place, (name, pattern)) in fields.iter().enumerate() {
-            let val = match given.take(place, name) {
+        for (index, (name, pattern)) in fields.iter().enumerate() {
+            let val = match call_args.get(index, name) {
                 Some((val, expr)) => match (pattern, val) {
-                    (Pattern::Array(..), val @ Val::Array(_)) => val,
-                    (Pattern::Struct(_), val @ Val::Aggregate(..)) => val,
+                    (Pattern::Array(..), val @ PyValue::Array(_)) => val,
+                    (Pattern::Struct(_), val @ PyValue::Aggregate(..)) => val,
                     (pattern, val) => {
-                        let run = self.value(val, expr)?;
-                        if pattern.fit(run.ty).is_none() {
-                            let (found, wanted) = (self.type_name(run.ty), pattern.name(&self.struct_name()));
-                            let what = format!("field '{name}' is {wanted}, not {found}");
-                            return self.fail(expr, what, &format!("{wanted} is expected"), None);
+                        let rvalue = self.value(val, expr)?;
+                        if pattern.match_score(rvalue.ty).is_none() {
+                            let (found, wanted) = (self.type_name(rvalue.ty), pattern.name(&self.struct_name()));
+                            let what = format!("field '{name}' has type {wanted}, found {found}");
+                            return self.fail(expr, what, &format!("expected {wanted}"), None);
                         }
-                        Val::Run(run)
+                        PyValue::Rvalue(rvalue)
                     }
                 },
                 None => match pattern.exact() {
                     Some(Ty::Struct(inner)) if !self.has_arrays(inner, at)? => {
-                        self.make_struct(inner, &Given { args: vec![], named: vec![] }, at)?
+                        self.construct_struct(inner, &CallArgs { positional: vec![], named: vec![] }, at)?
                     }
-                    Some(ty) if !matches!(ty, Ty::Struct(_)) => {
-                        Val::Run(self.make(ty, &Given { args: vec![], named: vec![] }, at)?)
-                    }
-                    // An array may be given later.
+                    Some(ty) if !matches!(ty, Ty::Struct(_)) => PyValue::Rvalue(self.construct_value(
+                        ty,
+                        &CallArgs { positional: vec![], named: vec![] },
+                        at,
+                    )?),
+                    // An array may be assigned later.
                     _ => match pattern {
-                        Pattern::Array(..) => Val::Fixed(Fixed::None),
+                        Pattern::Array(..) => PyValue::Const(ConstValue::None),
                         Pattern::Struct(inner) => {
-                            self.make_struct(*inner, &Given { args: vec![], named: vec![] }, at)?
+                            self.construct_struct(*inner, &CallArgs { positional: vec![], named: vec![] }, at)?
                         }
-                        _ => return self.fail(at, format!("field '{name}' must be given"), "", None),
+                        _ => return self.fail(at, format!("missing value for field '{name}'"), "", None),
                     },
                 },
             };
             vals.push(val);
         }
-        if whole {
-            return Ok(Val::Aggregate(n, vals));
+        if has_arrays {
+            return Ok(PyValue::Aggregate(n, vals));
         }
         let mut ids = vec![];
         for val in vals {
@@ -258,51 +281,51 @@ impl<'p> Lower<'p> {
         }
         let ty = Ty::Struct(n);
         let ir = self.ir_type(ty, at)?;
-        Ok(Val::Run(Run::new(self.w.b.construct(ir, &ids), ty)))
+        Ok(PyValue::Rvalue(Rvalue::new(self.w.b.construct(ir, &ids), ty)))
     }
 
-    /// The scalar type that a `dtype=` names.
-    pub(super) fn dtype_of(&mut self, given: &Given<'p>) -> Lowers<Option<Ty>> {
-        let Some((_, val, at)) = given.named.iter().find(|(name, ..)| *name == "dtype") else { return Ok(None) };
+    /// The type given by the keyword argument `dtype`.
+    pub(super) fn dtype_argument(&mut self, call_args: &CallArgs<'p>) -> LowerResult<Option<Ty>> {
+        let Some((_, val, at)) = call_args.named.iter().find(|(name, ..)| *name == "dtype") else { return Ok(None) };
         match val {
-            Val::Fixed(Fixed::Type(pattern)) if pattern.exact().is_some() => Ok(pattern.exact()),
-            _ => self.fail(*at, "a type is expected".into(), "", None),
+            PyValue::Const(ConstValue::Type(pattern)) if pattern.exact().is_some() => Ok(pattern.exact()),
+            _ => self.fail(*at, "expected a type".into(), "", None),
         }
     }
 
-    /// A size that an argument names.
-    pub(super) fn size_of(&mut self, val: &Val, at: &'p Expr) -> Lowers<i64> {
+    /// A size given by an argument, which must be constant.
+    pub(super) fn constant_size(&mut self, val: &PyValue, at: &'p Expr) -> LowerResult<i64> {
         let known = match val {
-            Val::Run(run) => self.known_int(&run.clone()),
-            Val::Fixed(fixed) => fixed.int(),
+            PyValue::Rvalue(rvalue) => self.known_int(&rvalue.clone()),
+            PyValue::Const(constant) => constant.int(),
             _ => None,
         };
         match known {
             Some(n) if (1..=64).contains(&n) => Ok(n),
-            Some(n) => self.fail(at, format!("a size of {n}"), "1 to 64 are possible", None),
-            None => self.fail(at, "a size must be known beforehand".into(), "a constant is expected", None),
+            Some(n) => self.fail(at, format!("size {n} is out of range"), "expected 1 to 64", None),
+            None => self.fail(at, "the size must be known at compile time".into(), "expected a constant", None),
         }
     }
 
-    /// `wp.vector(…)`: a vector of as many components as are given.
-    pub(super) fn make_vector(&mut self, given: &Given<'p>, at: &'p Expr) -> Lowers<Val> {
-        let dtype = self.dtype_of(given)?.and_then(Ty::scalar);
-        let length = match given.named.iter().find(|(name, ..)| *name == "length") {
-            Some((_, val, expr)) => Some(self.size_of(&val.clone(), expr)?),
+    /// `wp.vector(…)`: a vector with one component per argument.
+    pub(super) fn construct_vector(&mut self, call_args: &CallArgs<'p>, at: &'p Expr) -> LowerResult<PyValue> {
+        let dtype = self.dtype_argument(call_args)?.and_then(Ty::scalar);
+        let length = match call_args.named.iter().find(|(name, ..)| *name == "length") {
+            Some((_, val, expr)) => Some(self.constant_size(&val.clone(), expr)?),
             None => None,
         };
-        let mut runs = vec![];
-        for (val, expr) in &given.args {
-            runs.push(self.value(val.clone(), *expr)?);
+        let mut rvalues = vec![];
+        for (val, expr) in &call_args.positional {
+            rvalues.push(self.value(val.clone(), *expr)?);
         }
-        let s = match (dtype, runs.first()) {
+        let s = match (dtype, rvalues.first()) {
             (Some(s), _) => s,
             (None, Some(first)) => first.ty.element().unwrap_or(Scalar::F32),
             (None, None) => Scalar::F32,
         };
         let count = match length {
             Some(n) => n,
-            None => runs.iter().map(|run| run.ty.count() as i64).sum(),
+            None => rvalues.iter().map(|rvalue| rvalue.ty.count() as i64).sum(),
         };
         if !(1..=64).contains(&count) {
             return self.fail(
@@ -313,33 +336,33 @@ impl<'p> Lower<'p> {
             );
         }
         let ty = Ty::Vector(s, count as u8);
-        if runs.is_empty() && given.named.iter().all(|(name, ..)| *name != "dtype") && length.is_none() {
+        if rvalues.is_empty() && call_args.named.iter().all(|(name, ..)| *name != "dtype") && length.is_none() {
             return self.fail(at, "a vector needs a length".into(), "", None);
         }
-        self.make(ty, given, at).map(Val::Run)
+        self.construct_value(ty, call_args, at).map(PyValue::Rvalue)
     }
 
     /// `wp.matrix(…, shape=(2, 2))`.
-    pub(super) fn make_matrix(&mut self, given: &Given<'p>, at: &'p Expr) -> Lowers<Val> {
-        let dtype = self.dtype_of(given)?.and_then(Ty::scalar);
-        let Some((_, shape, expr)) = given.named.iter().find(|(name, ..)| *name == "shape").cloned() else {
+    pub(super) fn construct_matrix(&mut self, call_args: &CallArgs<'p>, at: &'p Expr) -> LowerResult<PyValue> {
+        let dtype = self.dtype_argument(call_args)?.and_then(Ty::scalar);
+        let Some((_, shape, expr)) = call_args.named.iter().find(|(name, ..)| *name == "shape").cloned() else {
             let hint = "wp.matrix(…, shape=(2, 2)), or wp.matrix_from_rows(…)".to_owned();
             return self.fail(at, "a matrix needs a shape".into(), "", Some(hint));
         };
         let parts = match shape {
-            Val::Tuple(all) => all,
-            Val::Fixed(Fixed::List(all)) => all.into_iter().map(Val::Fixed).collect(),
+            PyValue::Tuple(all) => all,
+            PyValue::Const(ConstValue::List(all)) => all.into_iter().map(PyValue::Const).collect(),
             _ => vec![],
         };
         let [rows, columns] = &parts[..] else {
-            return self.fail(expr, "a shape of two sizes is expected".into(), "", None);
+            return self.fail(expr, "expected a shape with two dimensions".into(), "", None);
         };
-        let (rows, columns) = (self.size_of(rows, expr)?, self.size_of(columns, expr)?);
-        let first = match given.args.first() {
+        let (rows, columns) = (self.constant_size(rows, expr)?, self.constant_size(columns, expr)?);
+        let first = match call_args.positional.first() {
             Some((val, expr)) => self.value(val.clone(), *expr)?.ty.element(),
             None => None,
         };
         let s = dtype.or(first).unwrap_or(Scalar::F32);
-        self.make(Ty::Matrix(s, rows as u8, columns as u8), given, at).map(Val::Run)
+        self.construct_value(Ty::Matrix(s, rows as u8, columns as u8), call_args, at).map(PyValue::Rvalue)
     }
 }

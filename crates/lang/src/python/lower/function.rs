@@ -1,4 +1,4 @@
-//! Functions as they are made: of the IR, or written out where they are called.
+//! Calls of user functions: lowered to IR functions, or inlined at the call.
 
 use std::rc::Rc;
 
@@ -6,50 +6,50 @@ use bornite_ir::{Scalar, Stmt as Ir, Type, Value};
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::Ranged;
 
-use super::call::{Compiled, Signature};
-use super::names::Back;
-use super::value::{Run, Val};
-use super::{Lower, Lowers, Noted, ir_name};
-use crate::python::fixed::Fixed;
+use super::call::{IrFunction, Signature};
+use super::names::ReturnMode;
+use super::value::{PyValue, Rvalue};
+use super::{ErrorReported, Lower, LowerResult, ir_name};
+use crate::python::const_eval::ConstValue;
 use crate::python::program::{Func, FuncId};
 use crate::python::types::{Ty, zeros};
 
 impl<'p> Lower<'p> {
-    pub(super) fn call_compiled(
+    pub(super) fn call_ir_function(
         &mut self,
         id: FuncId,
-        runs: &[Run],
+        rvalues: &[Rvalue],
         refs: &[usize],
         at: &'p Expr,
-    ) -> Lowers<(Val, Vec<Run>)> {
-        let types: Vec<Ty> = runs.iter().map(|run| run.ty).collect();
+    ) -> LowerResult<(PyValue, Vec<Rvalue>)> {
+        let types: Vec<Ty> = rvalues.iter().map(|rvalue| rvalue.ty).collect();
         let key = (id, types);
-        let compiled = match self.compiled.get(&key) {
+        let ir_function = match self.ir_functions.get(&key) {
             Some(found) => found.clone(),
             None => {
-                let made = Rc::new(self.compile(id, &key.1, refs, at)?);
-                self.compiled.insert(key, made.clone());
-                made
+                let built = Rc::new(self.build_function(id, &key.1, refs, at)?);
+                self.ir_functions.insert(key, built.clone());
+                built
             }
         };
-        let ids: Vec<_> = runs.iter().map(|run| run.id).collect();
-        let whole = self.w.b.call(compiled.id, &ids);
-        let mut results: Vec<Run> = match &compiled.results[..] {
-            [one] => vec![Run::new(whole, *one)],
+        let ids: Vec<_> = rvalues.iter().map(|rvalue| rvalue.id).collect();
+        let packed = self.w.b.call(ir_function.id, &ids);
+        let mut results: Vec<Rvalue> = match &ir_function.results[..] {
+            [one] => vec![Rvalue::new(packed, *one)],
             many => {
                 let mut all = vec![];
                 for (n, ty) in many.iter().enumerate() {
-                    all.push(Run::new(self.extracted(whole, n as u32), *ty));
+                    all.push(Rvalue::new(self.extract(packed, n as u32), *ty));
                 }
                 all
             }
         };
-        let changed = results.split_off(results.len() - compiled.changed);
-        Ok((as_val(results.into_iter().map(Val::Run).collect()), changed))
+        let changed = results.split_off(results.len() - ir_function.ref_count);
+        Ok((as_py_value(results.into_iter().map(PyValue::Rvalue).collect()), changed))
     }
 
-    /// Makes a function of the IR for arguments of those types.
-    fn compile(&mut self, id: FuncId, types: &[Ty], refs: &[usize], at: &'p Expr) -> Lowers<Compiled> {
+    /// Builds an IR function for arguments of the given types.
+    fn build_function(&mut self, id: FuncId, types: &[Ty], refs: &[usize], at: &'p Expr) -> LowerResult<IrFunction> {
         let func = self.func(id);
         let signature = self.signature(id);
         let mut params = vec![];
@@ -60,69 +60,69 @@ impl<'p> Lower<'p> {
         let before = self.errors.len();
         let outer = self.w.b.open_function(&params);
         let free = self.w.swap_hoisted(Default::default());
-        self.enter(func, id);
-        self.frame().back = Back::Function(None);
-        self.frame().refs = refs.iter().map(|&n| signature.params[n].0.to_owned()).collect();
+        self.push_frame(func, id);
+        self.frame().return_mode = ReturnMode::Function(None);
+        self.frame().ref_params = refs.iter().map(|&n| signature.params[n].0.to_owned()).collect();
         for (n, ((name, ..), ty)) in signature.params.iter().zip(types).enumerate() {
-            self.bind_new(name, Val::Run(Run::new(bornite_ir::ExprId(n as u32), *ty)));
+            self.bind_new(name, PyValue::Rvalue(Rvalue::new(bornite_ir::ExprId(n as u32), *ty)));
         }
-        let made = self.compile_body(func, at);
+        let built = self.build_body(func, at);
         self.frames.pop();
-        let (value, results) = match made {
-            Ok(made) => made,
-            Err(Noted) => (self.int(0), vec![Ty::Scalar(Scalar::I32)]),
+        let (value, results) = match built {
+            Ok(built) => built,
+            Err(ErrorReported) => (self.int(0), vec![Ty::Scalar(Scalar::I32)]),
         };
-        let result = self.pack_type(&results, at);
-        let name = self.own_name(func.def.name.as_str());
+        let result = self.packed_type(&results, at);
+        let name = self.unique_name(func.def.name.as_str());
         let ty = result.as_ref().copied().unwrap_or(Type::Scalar(Scalar::I32));
         let id = self.w.b.close_function(outer, name, &params, ty, value);
         self.w.swap_hoisted(free);
         result?;
         if self.errors.len() > before {
-            return Err(Noted);
+            return Err(ErrorReported);
         }
-        Ok(Compiled { id, results, changed: refs.len() })
+        Ok(IrFunction { id, results, ref_count: refs.len() })
     }
 
-    /// The statements of a function, and what it gives at its end.
-    fn compile_body(&mut self, func: &'p Func<'p>, at: &'p Expr) -> Lowers<(bornite_ir::ExprId, Vec<Ty>)> {
+    /// Lowers the statements of a function. Returns its result and the types packed into it.
+    fn build_body(&mut self, func: &'p Func<'p>, at: &'p Expr) -> LowerResult<(bornite_ir::ExprId, Vec<Ty>)> {
         let body = &func.def.body;
         let (last, before) = match body.split_last() {
             Some((Stmt::Return(last), before)) => (Some(last), before),
             _ => (None, &body[..]),
         };
         let ended = self.stmts(before)?;
-        let runs = match (last, ended) {
+        let rvalues = match (last, ended) {
             (Some(last), false) => Some(self.return_values(last)?),
             _ => None,
         };
-        let known = match &self.frame().back {
-            Back::Function(Some(types)) => Some(types.clone()),
+        let known = match &self.frame().return_mode {
+            ReturnMode::Function(Some(types)) => Some(types.clone()),
             _ => None,
         };
-        match (runs, known) {
-            (Some(runs), _) => {
-                let types = runs.iter().map(|run| run.ty).collect();
-                Ok((self.packed(&runs, at)?, types))
+        match (rvalues, known) {
+            (Some(rvalues), _) => {
+                let types = rvalues.iter().map(|rvalue| rvalue.ty).collect();
+                Ok((self.pack(&rvalues, at)?, types))
             }
-            // No return at the end: 0, as variables of the dialect are before they are set.
+            // No return at the end: 0, the initial value of variables in Warp.
             (None, Some(types)) => {
-                let ty = self.pack_type(&types, at)?;
+                let ty = self.packed_type(&types, at)?;
                 let init: Vec<Value> = zeros(ty, self.w.b.structs());
                 let local = self.w.b.local_of("nothing", ty, &init);
                 Ok((self.w.b.read(local), types))
             }
             (None, None) => {
-                let runs = self.ref_values(at)?;
-                let types = runs.iter().map(|run| run.ty).collect();
-                Ok((self.packed(&runs, at)?, types))
+                let rvalues = self.ref_param_values(at)?;
+                let types = rvalues.iter().map(|rvalue| rvalue.ty).collect();
+                Ok((self.pack(&rvalues, at)?, types))
             }
         }
     }
 
-    /// The variables of the caller that the function was given, as they are now.
-    pub(super) fn ref_values(&mut self, at: &impl Ranged) -> Lowers<Vec<Run>> {
-        let names = self.frame().refs.clone();
+    /// Current values of the parameters that are passed by reference.
+    pub(super) fn ref_param_values(&mut self, at: &impl Ranged) -> LowerResult<Vec<Rvalue>> {
+        let names = self.frame().ref_params.clone();
         let mut all = vec![];
         for name in names {
             match self.read_name(&name) {
@@ -130,19 +130,19 @@ impl<'p> Lower<'p> {
                     let val = val?;
                     all.push(self.value(val, at)?);
                 }
-                None => return Err(Noted),
+                None => return Err(ErrorReported),
             }
         }
         Ok(all)
     }
 
-    /// One type for several values.
-    pub(super) fn pack_type(&mut self, types: &[Ty], at: &impl Ranged) -> Lowers<Type> {
+    /// The IR type that holds several values: a struct unless there is only one.
+    pub(super) fn packed_type(&mut self, types: &[Ty], at: &impl Ranged) -> LowerResult<Type> {
         if let [one] = types {
             return self.ir_type(*one, at);
         }
         if types.is_empty() {
-            return self.fail(at, "the function returns nothing".into(), "a value is expected", None);
+            return self.fail(at, "the function does not return a value".into(), "expected a value", None);
         }
         let mut parts = vec![];
         for ty in types {
@@ -155,50 +155,50 @@ impl<'p> Lower<'p> {
         if let Some(found) = self.tuples.get(&parts) {
             return Ok(*found);
         }
-        let (name, key) = (self.own_name(&name), parts.clone());
+        let (name, key) = (self.unique_name(&name), parts.clone());
         let fields: Vec<String> = (0..parts.len()).map(|n| format!("item{n}")).collect();
         let fields: Vec<(&str, Type)> = fields.iter().map(String::as_str).zip(parts).collect();
         let ty = self.w.b.structure(&name, &fields);
         self.tuples.insert(key, ty);
         let count = ty.count(self.w.b.structs());
         if count > bornite_ir::MAX_COMPONENTS {
-            let what = format!("a function returns {count} numbers; {} are the most", bornite_ir::MAX_COMPONENTS);
+            let what = format!("the function returns {count} components; the limit is {}", bornite_ir::MAX_COMPONENTS);
             return self.fail(at, what, "", None);
         }
         Ok(ty)
     }
 
-    /// Writes a function out where it is called.
+    /// Inlines a function at its call.
     pub(super) fn call_inline(
         &mut self,
         id: FuncId,
-        vals: Vec<Val>,
+        vals: Vec<PyValue>,
         refs: &[usize],
         at: &'p Expr,
-    ) -> Lowers<(Val, Vec<Run>)> {
+    ) -> LowerResult<(PyValue, Vec<Rvalue>)> {
         let func = self.func(id);
         let signature = self.signature(id);
         let before = self.errors.len();
         let body = &func.def.body;
-        let straight = match body.split_last() {
+        let has_single_return = match body.split_last() {
             Some((Stmt::Return(_), rest)) => !returns(rest),
             _ => !returns(body),
         };
-        self.enter(func, id);
-        self.frame().refs = refs.iter().map(|&n| signature.params[n].0.to_owned()).collect();
-        if straight {
-            self.frame().back = Back::Straight(None);
-            self.bind_all(&signature, vals);
+        self.push_frame(func, id);
+        self.frame().ref_params = refs.iter().map(|&n| signature.params[n].0.to_owned()).collect();
+        if has_single_return {
+            self.frame().return_mode = ReturnMode::SingleReturn(None);
+            self.bind_params(&signature, vals);
             let _ = self.stmts(body);
         } else {
             let returned = self.w.b.local("returned", Value::int(Scalar::Bool, 0));
             let no = self.w.constant(Value::int(Scalar::Bool, 0));
             self.w.b.assign(returned, no);
-            self.frame().back = Back::Inline { results: None, types: None, returned: Some(returned) };
-            self.bind_all(&signature, vals);
-            // Refs change within the block below.
-            let _ = self.before_branches(&[body], &[], false);
-            self.open_block(super::scan::key(body));
+            self.frame().return_mode = ReturnMode::Inline { results: None, types: None, returned: Some(returned) };
+            self.bind_params(&signature, vals);
+            // Parameters passed by reference change in the block below.
+            let _ = self.promote_changed_names(&[body], &[], false);
+            self.open_block(super::scan::block_id(body));
             self.adopt_names();
             let ended = self.stmts(body);
             if matches!(ended, Ok(false)) {
@@ -207,66 +207,69 @@ impl<'p> Lower<'p> {
             let body = self.close_block();
             self.w.stmt(Ir::Loop { body });
         }
-        let changed = self.ref_values(at);
-        let back = self.frames.pop().map(|frame| frame.back);
+        let changed = self.ref_param_values(at);
+        let return_mode = self.frames.pop().map(|frame| frame.return_mode);
         if self.errors.len() > before {
-            return Err(Noted);
+            return Err(ErrorReported);
         }
-        let result = match back {
-            Some(Back::Straight(Some(vals))) => {
-                let mut settled = vec![];
+        let result = match return_mode {
+            Some(ReturnMode::SingleReturn(Some(vals))) => {
+                let mut loaded = vec![];
                 for val in vals {
-                    settled.push(match val {
-                        Val::Element(element) => Val::Run(self.load(&element, at)?),
+                    loaded.push(match val {
+                        PyValue::Element(element) => PyValue::Rvalue(self.load(&element, at)?),
                         other => other,
                     });
                 }
-                as_val(settled)
+                as_py_value(loaded)
             }
-            Some(Back::Inline { results: Some(results), types: Some(types), .. }) => {
-                let runs = results.iter().zip(types).map(|(local, ty)| Val::Run(Run::new(self.w.b.read(*local), ty)));
-                as_val(runs.collect())
+            Some(ReturnMode::Inline { results: Some(results), types: Some(types), .. }) => {
+                let rvalues = results
+                    .iter()
+                    .zip(types)
+                    .map(|(local, ty)| PyValue::Rvalue(Rvalue::new(self.w.b.read(*local), ty)));
+                as_py_value(rvalues.collect())
             }
-            _ => Val::Fixed(Fixed::None),
+            _ => PyValue::Const(ConstValue::None),
         };
         Ok((result, changed?))
     }
 
-    fn bind_all(&mut self, signature: &Signature<'p>, vals: Vec<Val>) {
+    fn bind_params(&mut self, signature: &Signature<'p>, vals: Vec<PyValue>) {
         for ((name, ..), val) in signature.params.iter().zip(vals) {
             self.bind_new(name, val);
         }
     }
 }
 
-fn as_val(mut vals: Vec<Val>) -> Val {
+fn as_py_value(mut vals: Vec<PyValue>) -> PyValue {
     match vals.len() {
-        0 => Val::Fixed(Fixed::None),
+        0 => PyValue::Const(ConstValue::None),
         1 => vals.swap_remove(0),
-        _ => Val::Tuple(vals),
+        _ => PyValue::Tuple(vals),
     }
 }
 
-/// Whether a block returns somewhere.
+/// Returns true if a block contains a return statement.
 pub(crate) fn returns(block: &[Stmt]) -> bool {
     any_return(block, &|_| true)
 }
 
-/// Whether a function gives a value.
-pub(super) fn gives(block: &[Stmt]) -> bool {
+/// Returns true if a block contains a return statement with a value.
+pub(super) fn returns_value(block: &[Stmt]) -> bool {
     any_return(block, &|value| value)
 }
 
 fn any_return(block: &[Stmt], is: &dyn Fn(bool) -> bool) -> bool {
     block.iter().any(|stmt| match stmt {
-        Stmt::Return(back) => {
-            is(back.value.as_ref().is_some_and(|value| !matches!(value.as_ref(), Expr::NoneLiteral(_))))
+        Stmt::Return(return_stmt) => {
+            is(return_stmt.value.as_ref().is_some_and(|value| !matches!(value.as_ref(), Expr::NoneLiteral(_))))
         }
         Stmt::If(branch) => {
             any_return(&branch.body, is) || branch.elif_else_clauses.iter().any(|c| any_return(&c.body, is))
         }
         Stmt::For(each) => any_return(&each.body, is),
-        Stmt::While(turn) => any_return(&turn.body, is),
+        Stmt::While(while_stmt) => any_return(&while_stmt.body, is),
         _ => false,
     })
 }

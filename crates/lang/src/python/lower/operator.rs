@@ -1,33 +1,40 @@
-//! Operators. Numbers of two types are never mixed; vectors and matrices have those of their algebra.
+//! Operators. Operands of different scalar types are never converted implicitly; vectors, matrices,
+//! quaternions and transforms have their algebraic products.
 
 use bornite_ir::{Algebra, ExprId, Op, Scalar, Value};
 use ruff_python_ast::{Expr, Operator, UnaryOp};
 use ruff_text_size::Ranged;
 
-use super::value::{Run, Val};
-use super::{Lower, Lowers};
-use crate::python::fixed::Fixed;
-use crate::python::types::{BOOL, Ty, spelled};
+use super::value::{PyValue, Rvalue};
+use super::{Lower, LowerResult};
+use crate::python::const_eval::ConstValue;
+use crate::python::types::{BOOL, Ty, conversion_syntax};
 
 impl<'p> Lower<'p> {
     pub(super) fn binary(
         &mut self,
         op: Operator,
-        a: Val,
-        b: Val,
+        a: PyValue,
+        b: PyValue,
         at: &impl Ranged,
         sides: (&'p Expr, &'p Expr),
-    ) -> Lowers<Run> {
-        // Elements are read after both sides are evaluated, as the dialect does.
+    ) -> LowerResult<Rvalue> {
+        // Elements are loaded after both operands are evaluated, as in Warp.
         let (a, b) = (self.value(a, sides.0)?, self.value(b, sides.1)?);
-        if let Some(found) = self.own_operator(op, &a, &b, at)? {
+        if let Some(found) = self.user_operator(op, &a, &b, at)? {
             return Ok(found);
         }
-        self.applied(op, &a, &b, at)
+        self.apply_operator(op, &a, &b, at)
     }
 
     /// Applies an operator to two values.
-    pub(super) fn applied(&mut self, op: Operator, a: &Run, b: &Run, at: &impl Ranged) -> Lowers<Run> {
+    pub(super) fn apply_operator(
+        &mut self,
+        op: Operator,
+        a: &Rvalue,
+        b: &Rvalue,
+        at: &impl Ranged,
+    ) -> LowerResult<Rvalue> {
         use Operator::*;
         let element = |ty: Ty| ty.element().filter(|s| *s != Scalar::Bool);
         let (x, y) = (a.ty, b.ty);
@@ -40,12 +47,12 @@ impl<'p> Lower<'p> {
             Div => match (x, y) {
                 (Ty::Scalar(_), Ty::Scalar(_)) if same => Some((self.op(Op::Div, &[a.id, b.id]), x)),
                 (whole, Ty::Scalar(s)) if element(whole) == Some(s) => {
-                    let many = self.splat(b.id, whole);
-                    Some((self.op(Op::Div, &[a.id, many]), whole))
+                    let splat = self.splat(b.id, whole);
+                    Some((self.op(Op::Div, &[a.id, splat]), whole))
                 }
                 (Ty::Scalar(s), whole) if element(whole) == Some(s) => {
-                    let many = self.splat(a.id, whole);
-                    Some((self.op(Op::Div, &[many, b.id]), whole))
+                    let splat = self.splat(a.id, whole);
+                    Some((self.op(Op::Div, &[splat, b.id]), whole))
                 }
                 _ => None,
             },
@@ -69,44 +76,44 @@ impl<'p> Lower<'p> {
             _ => None,
         };
         match found {
-            Some((id, ty)) => Ok(Run::new(id, ty)),
-            None => self.no_operator(op, a, b, at),
+            Some((id, ty)) => Ok(Rvalue::new(id, ty)),
+            None => self.report_operator(op, a, b, at),
         }
     }
 
-    fn no_operator(&mut self, op: Operator, a: &Run, b: &Run, at: &impl Ranged) -> Lowers<Run> {
+    fn report_operator(&mut self, op: Operator, a: &Rvalue, b: &Rvalue, at: &impl Ranged) -> LowerResult<Rvalue> {
         let (x, y) = (self.type_name(a.ty), self.type_name(b.ty));
         let sign = op.as_str();
         let hint = match (a.ty, b.ty, op) {
             (Ty::Vector(..), Ty::Vector(..), Operator::Mult) => "use wp.cw_mul or wp.dot".to_owned(),
             (Ty::Vector(..), Ty::Vector(..), Operator::Div) => "use wp.cw_div".to_owned(),
             (Ty::Scalar(s), Ty::Scalar(t), Operator::Pow) if s == t => {
-                "powers are of floats: wp.pow(float(x), float(y))".to_owned()
+                "'**' requires floats: wp.pow(float(x), float(y))".to_owned()
             }
             (Ty::Scalar(_), Ty::Scalar(s), _) if a.ty != b.ty && a.constant.is_some() => {
-                let literal = if s == Scalar::F32 { "with a point, or as " } else { "as " };
-                format!("write the number {literal}{}", spelled(&y))
+                let literal = if s == Scalar::F32 { "with a decimal point, or as " } else { "as " };
+                format!("write the number {literal}{}", conversion_syntax(&y))
             }
             (Ty::Scalar(s), Ty::Scalar(_), _) if a.ty != b.ty && b.constant.is_some() => {
-                let literal = if s == Scalar::F32 { "with a point, or as " } else { "as " };
-                format!("write the number {literal}{}", spelled(&x))
+                let literal = if s == Scalar::F32 { "with a decimal point, or as " } else { "as " };
+                format!("write the number {literal}{}", conversion_syntax(&x))
             }
             (Ty::Scalar(_), Ty::Scalar(_), _) if a.ty != b.ty => {
-                format!("convert one of them: {}", spelled(if b.ty.is_float() { &y } else { &x }))
+                format!("convert one of them: {}", conversion_syntax(if b.ty.is_float() { &y } else { &x }))
             }
             _ => {
                 return self.fail(at, format!("'{sign}' is not defined for {x} and {y}"), "", None);
             }
         };
         let what = if a.ty.scalar().is_some() && b.ty.scalar().is_some() && a.ty != b.ty {
-            format!("{x} and {y} are mixed in '{sign}'")
+            format!("mismatched types in '{sign}': {x} and {y}")
         } else {
             format!("'{sign}' is not defined for {x} and {y}")
         };
-        self.fail(at, what, "operands of one type are expected", Some(hint))
+        self.fail(at, what, "expected operands of the same type", Some(hint))
     }
 
-    /// One number in every component.
+    /// Broadcasts a scalar to all components of a type.
     pub(super) fn splat(&mut self, id: ExprId, ty: Ty) -> ExprId {
         match ty.ir(&self.structs) {
             Some(ir) if ty.scalar().is_none() => self.w.b.construct(ir, &[id]),
@@ -114,24 +121,24 @@ impl<'p> Lower<'p> {
         }
     }
 
-    fn product(&mut self, a: &Run, b: &Run) -> Option<(ExprId, Ty)> {
+    fn product(&mut self, a: &Rvalue, b: &Rvalue) -> Option<(ExprId, Ty)> {
         let number = |ty: Ty| ty.element().filter(|s| *s != Scalar::Bool);
         Some(match (a.ty, b.ty) {
             (Ty::Scalar(s), Ty::Scalar(t)) if s == t && s != Scalar::Bool => (self.op(Op::Mul, &[a.id, b.id]), a.ty),
             (whole, Ty::Scalar(s)) if number(whole) == Some(s) => {
-                let many = self.splat(b.id, whole);
-                (self.op(Op::Mul, &[a.id, many]), whole)
+                let splat = self.splat(b.id, whole);
+                (self.op(Op::Mul, &[a.id, splat]), whole)
             }
             (Ty::Scalar(s), whole) if number(whole) == Some(s) => {
-                let many = self.splat(a.id, whole);
-                (self.op(Op::Mul, &[many, b.id]), whole)
+                let splat = self.splat(a.id, whole);
+                (self.op(Op::Mul, &[splat, b.id]), whole)
             }
             (Ty::Matrix(s, rows, n), Ty::Vector(t, m)) if s == t && n == m => {
                 (self.w.b.algebra(Algebra::MatVec, &[a.id, b.id]), Ty::Vector(s, rows))
             }
             (Ty::Vector(s, n), Ty::Matrix(t, m, columns)) if s == t && n == m => {
-                let turned = self.w.b.algebra(Algebra::Transpose, &[b.id]);
-                (self.w.b.algebra(Algebra::MatVec, &[turned, a.id]), Ty::Vector(s, columns))
+                let transposed = self.w.b.algebra(Algebra::Transpose, &[b.id]);
+                (self.w.b.algebra(Algebra::MatVec, &[transposed, a.id]), Ty::Vector(s, columns))
             }
             (Ty::Matrix(s, rows, n), Ty::Matrix(t, m, columns)) if s == t && n == m => {
                 if rows as usize * columns as usize > bornite_ir::MAX_COMPONENTS {
@@ -145,12 +152,12 @@ impl<'p> Lower<'p> {
         })
     }
 
-    pub(super) fn parts(&mut self, id: ExprId, count: u32) -> Vec<ExprId> {
+    pub(super) fn components(&mut self, id: ExprId, count: u32) -> Vec<ExprId> {
         (0..count).map(|n| self.w.b.extract(id, n)).collect()
     }
 
-    /// A sum of signed products of pairs.
-    fn sum_of(&mut self, terms: &[(ExprId, ExprId, bool)]) -> ExprId {
+    /// A sum of products; each term has a sign.
+    fn sum_of_products(&mut self, terms: &[(ExprId, ExprId, bool)]) -> ExprId {
         let mut sum: Option<ExprId> = None;
         for &(a, b, plus) in terms {
             let product = self.op(Op::Mul, &[a, b]);
@@ -165,7 +172,7 @@ impl<'p> Lower<'p> {
 
     fn quat_product(&mut self, a: ExprId, b: ExprId) -> ExprId {
         let ty = self.w.b.type_of(a);
-        let (a, b) = (self.parts(a, 4), self.parts(b, 4));
+        let (a, b) = (self.components(a, 4), self.components(b, 4));
         let [x, y, z, w] = [0, 1, 2, 3];
         let rows = [
             [(w, x, true), (x, w, true), (y, z, true), (z, y, false)],
@@ -174,27 +181,27 @@ impl<'p> Lower<'p> {
             [(w, w, true), (x, x, false), (y, y, false), (z, z, false)],
         ];
         let parts: Vec<ExprId> =
-            rows.iter().map(|row| self.sum_of(&row.map(|(m, n, plus)| (a[m], b[n], plus)))).collect();
+            rows.iter().map(|row| self.sum_of_products(&row.map(|(m, n, plus)| (a[m], b[n], plus)))).collect();
         self.w.b.construct(ty, &parts)
     }
 
-    /// A vector turned by a quaternion: v (2w² - 1) + 2w (q × v) + 2q (q · v).
+    /// Rotates a vector by a quaternion: v (2w² - 1) + 2w (q × v) + 2q (q · v).
     pub(super) fn rotated(&mut self, q: ExprId, v: ExprId, s: Scalar) -> ExprId {
         use bornite_ir::Type;
-        let parts = self.parts(q, 4);
+        let parts = self.components(q, 4);
         let axis = self.w.b.construct(Type::Vector(s, 3), &parts[..3]);
         let w = parts[3];
         let [one, two] = [1.0, 2.0].map(|x| self.w.constant(Value::from_f64(s, x)));
         let doubled = self.op(Op::Mul, &[two, w]);
         let square = self.op(Op::Mul, &[doubled, w]);
         let factor = self.op(Op::Sub, &[square, one]);
-        let along = self.w.b.algebra(Algebra::Dot, &[axis, v]);
-        let along = self.op(Op::Mul, &[two, along]);
-        let across = self.w.b.algebra(Algebra::Cross, &[axis, v]);
+        let dot = self.w.b.algebra(Algebra::Dot, &[axis, v]);
+        let dot = self.op(Op::Mul, &[two, dot]);
+        let cross = self.w.b.algebra(Algebra::Cross, &[axis, v]);
         let ty = Ty::Vector(s, 3);
-        let terms = [(v, factor), (across, doubled), (axis, along)].map(|(vector, by)| {
-            let many = self.splat(by, ty);
-            self.op(Op::Mul, &[vector, many])
+        let terms = [(v, factor), (cross, doubled), (axis, dot)].map(|(vector, by)| {
+            let splat = self.splat(by, ty);
+            self.op(Op::Mul, &[vector, splat])
         });
         let sum = self.op(Op::Add, &[terms[0], terms[1]]);
         self.op(Op::Add, &[sum, terms[2]])
@@ -202,15 +209,15 @@ impl<'p> Lower<'p> {
 
     fn transform_product(&mut self, a: ExprId, b: ExprId, s: Scalar) -> ExprId {
         use bornite_ir::Type;
-        let (p, q) = (self.parts(a, 7), self.parts(b, 7));
+        let (p, q) = (self.components(a, 7), self.components(b, 7));
         let vector = |me: &mut Self, parts: &[ExprId]| me.w.b.construct(Type::Vector(s, parts.len() as u8), parts);
-        let (turn, other) = (vector(self, &p[3..]), vector(self, &q[3..]));
-        let (origin, place) = (vector(self, &p[..3]), vector(self, &q[..3]));
-        let moved = self.rotated(turn, place, s);
-        let sum = self.op(Op::Add, &[moved, origin]);
-        let turned = self.quat_product(turn, other);
-        let mut all = self.parts(sum, 3);
-        all.extend(self.parts(turned, 4));
+        let (rotation, other_rotation) = (vector(self, &p[3..]), vector(self, &q[3..]));
+        let (translation, other_translation) = (vector(self, &p[..3]), vector(self, &q[..3]));
+        let rotated = self.rotated(rotation, other_translation, s);
+        let sum = self.op(Op::Add, &[rotated, translation]);
+        let product = self.quat_product(rotation, other_rotation);
+        let mut all = self.components(sum, 3);
+        all.extend(self.components(product, 4));
         self.w.b.construct(Type::Vector(s, 7), &all)
     }
 
@@ -225,20 +232,20 @@ impl<'p> Lower<'p> {
             return quotient;
         }
         let [zero, one] = [0, 1].map(|n| self.w.constant(Value::int(s, n)));
-        let rest = self.op(Op::Rem, &[a, b]);
-        let uneven = self.op(Op::Ne, &[rest, zero]);
-        let mixed = self.op(Op::Xor, &[rest, b]);
-        let apart = self.op(Op::Lt, &[mixed, zero]);
-        let lower = self.op(Op::And, &[uneven, apart]);
-        let less = self.op(Op::Sub, &[quotient, one]);
-        self.op(Op::Select, &[lower, less, quotient])
+        let remainder = self.op(Op::Rem, &[a, b]);
+        let is_inexact = self.op(Op::Ne, &[remainder, zero]);
+        let sign_bits = self.op(Op::Xor, &[remainder, b]);
+        let signs_differ = self.op(Op::Lt, &[sign_bits, zero]);
+        let rounds_down = self.op(Op::And, &[is_inexact, signs_differ]);
+        let lower = self.op(Op::Sub, &[quotient, one]);
+        self.op(Op::Select, &[rounds_down, lower, quotient])
     }
 
-    /// A comparison; of numbers of two types as C++ compares them.
-    pub(super) fn compared(&mut self, op: Op, a: &Run, b: &Run, at: &impl Ranged) -> Lowers<ExprId> {
+    /// A comparison; scalars of different types are converted as in C++.
+    pub(super) fn compared(&mut self, op: Op, a: &Rvalue, b: &Rvalue, at: &impl Ranged) -> LowerResult<ExprId> {
         match (a.ty, b.ty) {
             (Ty::Scalar(x), Ty::Scalar(y)) => {
-                let common = common(x, y);
+                let common = common_type(x, y);
                 let (a, b) = (self.cast_id(common, a.id), self.cast_id(common, b.id));
                 Ok(self.op(op, &[a, b]))
             }
@@ -257,50 +264,50 @@ impl<'p> Lower<'p> {
             }
             (x, y) => {
                 let (x, y) = (self.type_name(x), self.type_name(y));
-                self.fail(at, format!("{x} and {y} cannot be compared so"), "", None)
+                self.fail(at, format!("cannot compare {x} and {y} with this operator"), "", None)
             }
         }
     }
 
-    pub(super) fn unary(&mut self, op: UnaryOp, val: Val, at: &'p Expr) -> Lowers<Run> {
+    pub(super) fn unary(&mut self, op: UnaryOp, val: PyValue, at: &'p Expr) -> LowerResult<Rvalue> {
         if op == UnaryOp::Not {
             let truth = self.truth(val, at)?;
-            return Ok(Run::new(self.op(Op::Not, &[truth]), BOOL));
+            return Ok(Rvalue::new(self.op(Op::Not, &[truth]), BOOL));
         }
-        let run = self.value(val, at)?;
-        // Of constants only this gives one: a number below zero is as exact as it was written.
-        let negated = match run.constant {
-            Some(Fixed::Typed(Ty::Scalar(Scalar::U64), ref parts)) if parts[0].bits() == 1 << 63 => {
-                Some(Fixed::Int(i64::MIN))
+        let rvalue = self.value(val, at)?;
+        // Negation is the only operator whose result is a constant: a negative literal stays exact.
+        let negated = match rvalue.constant {
+            Some(ConstValue::Typed(Ty::Scalar(Scalar::U64), ref parts)) if parts[0].bits() == 1 << 63 => {
+                Some(ConstValue::Int(i64::MIN))
             }
-            Some(Fixed::Bool(b)) => Some(Fixed::Int(-i64::from(b))),
-            Some(Fixed::Int(n)) => n.checked_neg().map(Fixed::Int),
-            Some(Fixed::Float(x)) => Some(Fixed::Float(-x)),
+            Some(ConstValue::Bool(b)) => Some(ConstValue::Int(-i64::from(b))),
+            Some(ConstValue::Int(n)) => n.checked_neg().map(ConstValue::Int),
+            Some(ConstValue::Float(x)) => Some(ConstValue::Float(-x)),
             _ => None,
         };
         if let (UnaryOp::USub, Some(negated)) = (op, negated) {
             let val = self.constant_val(negated, at)?;
             return self.value(val, at);
         }
-        let fits = match op {
-            UnaryOp::Invert => run.ty.element().is_some_and(Scalar::is_int),
-            _ => run.ty.element().is_some_and(|s| s != Scalar::Bool),
+        let is_defined = match op {
+            UnaryOp::Invert => rvalue.ty.element().is_some_and(Scalar::is_int),
+            _ => rvalue.ty.element().is_some_and(|s| s != Scalar::Bool),
         };
-        if !fits {
-            let what = format!("'{}' is not defined for {}", op.as_str(), self.type_name(run.ty));
+        if !is_defined {
+            let what = format!("'{}' is not defined for {}", op.as_str(), self.type_name(rvalue.ty));
             return self.fail(at, what, "", None);
         }
         let id = match op {
-            UnaryOp::Invert => self.op(Op::Not, &[run.id]),
-            UnaryOp::USub => self.op(Op::Neg, &[run.id]),
-            _ => run.id,
+            UnaryOp::Invert => self.op(Op::Not, &[rvalue.id]),
+            UnaryOp::USub => self.op(Op::Neg, &[rvalue.id]),
+            _ => rvalue.id,
         };
-        Ok(Run::new(id, run.ty))
+        Ok(Rvalue::new(id, rvalue.ty))
     }
 }
 
-/// The type that C++ compares two numbers in.
-fn common(x: Scalar, y: Scalar) -> Scalar {
+/// The common type to which C++ converts the operands of a comparison.
+fn common_type(x: Scalar, y: Scalar) -> Scalar {
     if x == y {
         return x;
     }

@@ -1,81 +1,81 @@
-//! Statements.
+//! Lowering of statements; assignments are in `assign.rs`, branches and loops in `control.rs`.
 
 use bornite_ir::{Stmt as Ir, Value};
 use ruff_python_ast::{Expr, Stmt, StmtReturn};
 use ruff_text_size::Ranged;
 
-use super::names::{Back, Turn};
-use super::value::{Run, Val};
-use super::{Lower, Lowers, Noted};
-use crate::python::fixed::{Evaluator, Fixed};
+use super::names::{LoopKind, ReturnMode};
+use super::value::{PyValue, Rvalue};
+use super::{ErrorReported, Lower, LowerResult};
+use crate::python::const_eval::{ConstValue, Evaluator};
 use crate::python::program::FuncId;
 use crate::python::types::{Pattern, Ty};
 
 impl<'p> Lower<'p> {
-    pub(super) fn body(&mut self, body: &'p [Stmt]) -> Lowers<bool> {
-        self.place(1);
+    pub(super) fn body(&mut self, body: &'p [Stmt]) -> LowerResult<bool> {
+        self.thread_indices(1);
         self.stmts(body)
     }
 
-    /// Lowers statements; true if what follows them is never reached.
-    pub(super) fn stmts(&mut self, block: &'p [Stmt]) -> Lowers<bool> {
+    /// Lowers statements. Returns true if the code after them is unreachable.
+    pub(super) fn stmts(&mut self, block: &'p [Stmt]) -> LowerResult<bool> {
         let mut failed = false;
         for stmt in block {
             self.w.count_statement();
             if self.w.is_full() {
                 if self.errors.is_empty() {
-                    self.note(
+                    self.report(
                         stmt,
                         "the kernel is too large".into(),
-                        "with its loops and calls written out",
-                        Some("use fewer turns of constant loops, or bounds that are known only at run time".into()),
+                        "after unrolling loops and inlining calls",
+                        Some("use fewer iterations in constant loops, or bounds known only at run time".into()),
                     );
                 }
-                return Err(Noted);
+                return Err(ErrorReported);
             }
             let at = stmt.range();
-            self.frame().at = at;
+            self.frame().current_range = at;
             let line = match self.frames.iter().find(|frame| !frame.prelude) {
                 Some(frame) if frame.func.file == self.frames[0].func.file => {
-                    self.program.files[frame.func.file].source.line(self.line_place().start().to_u32())
+                    self.program.files[frame.func.file].source.line(self.current_line_range().start().to_u32())
                 }
                 _ => 0,
             };
             self.w.b.source_line(line);
             match self.stmt(stmt) {
                 Ok(false) => {}
-                Ok(true) => return if failed { Err(Noted) } else { Ok(true) },
-                Err(Noted) => {
+                Ok(true) => return if failed { Err(ErrorReported) } else { Ok(true) },
+                Err(ErrorReported) => {
                     failed = true;
-                    self.broken(stmt);
+                    self.mark_broken(stmt);
                 }
             }
         }
-        if failed { Err(Noted) } else { Ok(false) }
+        if failed { Err(ErrorReported) } else { Ok(false) }
     }
 
-    /// The innermost statement in the kernel's own file.
-    fn line_place(&self) -> ruff_text_size::TextRange {
+    /// The innermost statement in the file of the kernel.
+    fn current_line_range(&self) -> ruff_text_size::TextRange {
         let file = self.frames[0].func.file;
         let own = self.frames.iter().rev().find(|frame| !frame.prelude && frame.func.file == file);
-        own.map_or(self.frames[0].at, |frame| frame.at)
+        own.map_or(self.frames[0].current_range, |frame| frame.current_range)
     }
 
-    fn stmt(&mut self, stmt: &'p Stmt) -> Lowers<bool> {
+    fn stmt(&mut self, stmt: &'p Stmt) -> LowerResult<bool> {
         match stmt {
             Stmt::Assign(assign) => self.assign(assign).map(|()| false),
-            Stmt::AugAssign(assign) => self.augment(assign).map(|()| false),
+            Stmt::AugAssign(assign) => self.augmented_assign(assign).map(|()| false),
             Stmt::If(branch) => self.branch(branch),
             Stmt::For(each) => self.for_loop(each).map(|()| false),
-            Stmt::While(turn) => self.while_loop(turn).map(|()| false),
-            Stmt::Break(_) => self.leave(stmt, true),
-            Stmt::Continue(_) => self.leave(stmt, false),
-            Stmt::Return(back) => self.give_back(back),
+            Stmt::While(while_stmt) => self.while_loop(while_stmt).map(|()| false),
+            Stmt::Break(_) => self.lower_jump(stmt, true),
+            Stmt::Continue(_) => self.lower_jump(stmt, false),
+            Stmt::Return(return_stmt) => self.lower_return(return_stmt),
             Stmt::Expr(expr) => match expr.value.as_ref() {
                 Expr::StringLiteral(_) => Ok(false),
                 Expr::Call(_) => self.eval(&expr.value).map(|_| false),
                 other => {
-                    // Its parts are checked as they are anywhere.
+                    // Evaluated for its errors only.
                     self.eval(other)?;
                     Ok(false)
                 }
@@ -93,31 +93,34 @@ impl<'p> Lower<'p> {
             }
             other => {
                 let (what, hint) = named(other);
-                self.fail(other, format!("{what} is not supported in kernels"), "not in the dialect", hint)
+                self.fail(other, format!("{what} is not supported in kernels"), "unsupported syntax", hint)
             }
         }
     }
 
     /// `break` or `continue`.
-    fn leave(&mut self, at: &'p Stmt, breaks: bool) -> Lowers<bool> {
-        let Some(turn) = self.frame().loops.last().copied() else {
-            return self.fail(at, "this is not in a loop".into(), "", None);
+    fn lower_jump(&mut self, at: &'p Stmt, breaks: bool) -> LowerResult<bool> {
+        let Some(kind) = self.frame().loops.last().copied() else {
+            let keyword = if breaks { "break" } else { "continue" };
+            return self.fail(at, format!("'{keyword}' outside a loop"), "", None);
         };
-        match (turn, breaks) {
-            (Turn::Loop, true) | (Turn::Once, false) => self.w.stmt(Ir::Break),
-            (Turn::Loop, false) => self.w.stmt(Ir::Continue),
-            // Such loops are not written out.
-            (Turn::Once, true) => return self.fail(at, "a loop that is written out cannot be left".into(), "", None),
+        match (kind, breaks) {
+            (LoopKind::IrLoop, true) | (LoopKind::UnrolledIteration, false) => self.w.stmt(Ir::Break),
+            (LoopKind::IrLoop, false) => self.w.stmt(Ir::Continue),
+            // Loops with `break` are not unrolled.
+            (LoopKind::UnrolledIteration, true) => {
+                return self.fail(at, "'break' is not supported in an unrolled loop".into(), "", None);
+            }
         }
         Ok(true)
     }
 
-    fn give_back(&mut self, back: &'p StmtReturn) -> Lowers<bool> {
-        if matches!(self.frame().back, Back::Kernel) {
-            return match &back.value {
+    fn lower_return(&mut self, return_stmt: &'p StmtReturn) -> LowerResult<bool> {
+        if matches!(self.frame().return_mode, ReturnMode::Kernel) {
+            return match &return_stmt.value {
                 Some(value) if !matches!(value.as_ref(), Expr::NoneLiteral(_)) => self.fail(
                     value.as_ref(),
-                    "a kernel returns nothing".into(),
+                    "a kernel cannot return a value".into(),
                     "",
                     Some("store it in an array".into()),
                 ),
@@ -127,32 +130,32 @@ impl<'p> Lower<'p> {
                 }
             };
         }
-        let vals = self.returned(back)?;
-        if let Back::Straight(result) = &mut self.frame().back {
+        let vals = self.returned(return_stmt)?;
+        if let ReturnMode::SingleReturn(result) = &mut self.frame().return_mode {
             *result = Some(vals);
             return Ok(true);
         }
-        let runs = self.settled_returns(vals, back)?;
-        let types: Vec<Ty> = runs.iter().map(|run| run.ty).collect();
-        match self.frame().back.clone() {
-            Back::Function(_) => {
-                let id = self.packed(&runs, back)?;
+        let rvalues = self.checked_return_values(vals, return_stmt)?;
+        let types: Vec<Ty> = rvalues.iter().map(|rvalue| rvalue.ty).collect();
+        match self.frame().return_mode.clone() {
+            ReturnMode::Function(_) => {
+                let id = self.pack(&rvalues, return_stmt)?;
                 self.w.stmt(Ir::Return(Some(id)));
             }
-            Back::Inline { results, returned, .. } => {
+            ReturnMode::Inline { results, returned, .. } => {
                 let results = match results {
                     Some(found) => found,
                     None => {
-                        let made = types.iter().map(|ty| self.zero_variable("result", *ty, back));
-                        let made = made.collect::<Lowers<Vec<_>>>()?;
-                        if let Back::Inline { results, .. } = &mut self.frame().back {
-                            *results = Some(made.clone());
+                        let locals = types.iter().map(|ty| self.zero_variable("result", *ty, return_stmt));
+                        let locals = locals.collect::<LowerResult<Vec<_>>>()?;
+                        if let ReturnMode::Inline { results, .. } = &mut self.frame().return_mode {
+                            *results = Some(locals.clone());
                         }
-                        made
+                        locals
                     }
                 };
-                for (local, run) in results.iter().zip(&runs) {
-                    self.w.b.assign(*local, run.id);
+                for (local, rvalue) in results.iter().zip(&rvalues) {
+                    self.w.b.assign(*local, rvalue.id);
                 }
                 if let Some(flag) = returned {
                     let yes = self.w.constant(Value::int(bornite_ir::Scalar::Bool, 1));
@@ -160,79 +163,85 @@ impl<'p> Lower<'p> {
                 }
                 self.w.stmt(Ir::Break);
             }
-            Back::Kernel | Back::Straight(_) => {}
+            ReturnMode::Kernel | ReturnMode::SingleReturn(_) => {}
         }
         Ok(true)
     }
 
-    /// Values to return, of the types of other returns; with the caller's variables, where it is a function of the IR.
-    fn settled_returns(&mut self, vals: Vec<Val>, back: &StmtReturn) -> Lowers<Vec<Run>> {
-        let mut runs = vec![];
+    /// Values to return, with the types of other returns. An IR function also returns the
+    /// parameters that are passed by reference.
+    fn checked_return_values(&mut self, vals: Vec<PyValue>, return_stmt: &StmtReturn) -> LowerResult<Vec<Rvalue>> {
+        let mut rvalues = vec![];
         for val in vals {
-            runs.push(self.value(val, back)?);
+            rvalues.push(self.value(val, return_stmt)?);
         }
-        if matches!(self.frame().back, Back::Function(_)) {
-            runs.extend(self.ref_values(back)?);
+        if matches!(self.frame().return_mode, ReturnMode::Function(_)) {
+            rvalues.extend(self.ref_param_values(return_stmt)?);
         }
-        let types: Vec<Ty> = runs.iter().map(|run| run.ty).collect();
-        self.check_returned(&types, back)?;
-        Ok(runs)
+        let types: Vec<Ty> = rvalues.iter().map(|rvalue| rvalue.ty).collect();
+        self.check_returned(&types, return_stmt)?;
+        Ok(rvalues)
     }
 
-    /// What the last return of a function of the IR gives.
-    pub(super) fn return_values(&mut self, back: &'p StmtReturn) -> Lowers<Vec<Run>> {
-        self.frame().at = back.range();
-        let vals = self.returned(back)?;
-        self.settled_returns(vals, back)
+    /// The values of the last return statement of an IR function.
+    pub(super) fn return_values(&mut self, return_stmt: &'p StmtReturn) -> LowerResult<Vec<Rvalue>> {
+        self.frame().current_range = return_stmt.range();
+        let vals = self.returned(return_stmt)?;
+        self.checked_return_values(vals, return_stmt)
     }
 
-    /// What a return statement gives.
-    fn returned(&mut self, back: &'p StmtReturn) -> Lowers<Vec<Val>> {
-        let vals = match &back.value {
+    /// The operands of a return statement.
+    fn returned(&mut self, return_stmt: &'p StmtReturn) -> LowerResult<Vec<PyValue>> {
+        let vals = match &return_stmt.value {
             None => vec![],
             Some(value) => match self.eval(value)? {
-                Val::Tuple(all) => all,
-                Val::Fixed(Fixed::None) => vec![],
+                PyValue::Tuple(all) => all,
+                PyValue::Const(ConstValue::None) => vec![],
                 one => vec![one],
             },
         };
-        self.check_annotated(&vals, back)?;
+        self.check_annotated(&vals, return_stmt)?;
         Ok(vals)
     }
 
-    /// A function gives what its annotation says, if it has one.
-    fn check_annotated(&mut self, vals: &[Val], back: &StmtReturn) -> Lowers {
-        let (func, FuncId { prelude, around, .. }) = (self.frame().func, self.frame().id);
+    /// Checks returned values against the return annotation, if there is one.
+    fn check_annotated(&mut self, vals: &[PyValue], return_stmt: &StmtReturn) -> LowerResult {
+        let (func, FuncId { prelude, closure, .. }) = (self.frame().func, self.frame().id);
         let Some(returns) = func.def.returns.as_deref().filter(|_| !prelude) else { return Ok(()) };
-        let evaluator = Evaluator { around, ..Evaluator::new(self.program, false, func.scope) };
-        let said = match evaluator.annotation(returns) {
-            Ok(Fixed::Type(Pattern::Tuple(all))) => all,
-            Ok(Fixed::Type(one)) => vec![one],
-            Ok(Fixed::None) => vec![],
+        let evaluator = Evaluator { closure, ..Evaluator::new(self.program, false, func.scope) };
+        let annotated = match evaluator.annotation(returns) {
+            Ok(ConstValue::Type(Pattern::Tuple(all))) => all,
+            Ok(ConstValue::Type(one)) => vec![one],
+            Ok(ConstValue::None) => vec![],
             _ => return Ok(()),
         };
         let types: Option<Vec<Ty>> = (vals.iter())
             .map(|val| match val {
-                Val::Run(run) => Some(run.ty),
-                Val::Element(element) => Some(element.ty()),
+                PyValue::Rvalue(rvalue) => Some(rvalue.ty),
+                PyValue::Element(element) => Some(element.ty()),
                 _ => None,
             })
             .collect();
-        // What has no type of a number is looked at where it is used.
+        // Arrays and other objects are checked where they are used.
         let Some(types) = types else { return Ok(()) };
-        let fits = |(said, ty): (&Pattern, &Ty)| said.exact().is_none_or(|exact| exact == *ty);
-        if said.len() == types.len() && said.iter().zip(&types).all(fits) {
+        let matches = |(pattern, ty): (&Pattern, &Ty)| pattern.exact().is_none_or(|exact| exact == *ty);
+        if annotated.len() == types.len() && annotated.iter().zip(&types).all(matches) {
             return Ok(());
         }
         let names: Vec<String> = types.iter().map(|ty| self.type_name(*ty)).collect();
-        let what = format!("the function returns ({}), and its annotation says otherwise", names.join(", "));
-        self.fail(back, what, "of another type", Some("convert it, or change what stands behind '->'".into()))
+        let what = format!("the function returns ({}), which does not match its return annotation", names.join(", "));
+        self.fail(
+            return_stmt,
+            what,
+            "mismatched type",
+            Some("convert the value, or change the annotation after '->'".into()),
+        )
     }
 
-    /// All returns of a function give the same types.
-    fn check_returned(&mut self, types: &[Ty], back: &StmtReturn) -> Lowers {
-        let before = match &mut self.frame().back {
-            Back::Function(found) | Back::Inline { types: found, .. } => {
+    /// Checks that all returns of a function have the same types.
+    fn check_returned(&mut self, types: &[Ty], return_stmt: &StmtReturn) -> LowerResult {
+        let before = match &mut self.frame().return_mode {
+            ReturnMode::Function(found) | ReturnMode::Inline { types: found, .. } => {
                 if found.is_none() {
                     *found = Some(types.to_vec());
                 }
@@ -245,30 +254,30 @@ impl<'p> Lower<'p> {
         }
         let names = |me: &Self, all: &[Ty]| all.iter().map(|ty| me.type_name(*ty)).collect::<Vec<_>>().join(", ");
         let (before, now) = (names(self, &before), names(self, types));
-        self.fail(back, format!("the function returns ({before}) elsewhere and ({now}) here"), "", None)
+        self.fail(return_stmt, format!("inconsistent return types: ({before}) elsewhere, ({now}) here"), "", None)
     }
 
-    /// Several values as one.
-    pub(super) fn packed(&mut self, runs: &[Run], at: &impl Ranged) -> Lowers<bornite_ir::ExprId> {
-        if let [one] = runs {
+    /// Packs several values into one.
+    pub(super) fn pack(&mut self, rvalues: &[Rvalue], at: &impl Ranged) -> LowerResult<bornite_ir::ExprId> {
+        if let [one] = rvalues {
             return Ok(one.id);
         }
-        let types: Vec<Ty> = runs.iter().map(|run| run.ty).collect();
-        let ty = self.pack_type(&types, at)?;
-        let ids: Vec<_> = runs.iter().map(|run| run.id).collect();
+        let types: Vec<Ty> = rvalues.iter().map(|rvalue| rvalue.ty).collect();
+        let ty = self.packed_type(&types, at)?;
+        let ids: Vec<_> = rvalues.iter().map(|rvalue| rvalue.id).collect();
         Ok(self.w.b.construct(ty, &ids))
     }
 }
 
-/// A statement in words, and what to do instead.
+/// A description of an unsupported statement, and a hint.
 fn named(stmt: &Stmt) -> (&'static str, Option<String>) {
     let hint = |text: &str| Some(text.to_owned());
     match stmt {
-        Stmt::AnnAssign(_) => ("an assignment with a type", hint("write 'x = float(1.0)' instead of 'x: float = 1.0'")),
-        Stmt::FunctionDef(_) => ("a function within a kernel", hint("move it out and decorate it with @wp.func")),
-        Stmt::ClassDef(_) => ("a class within a kernel", None),
+        Stmt::AnnAssign(_) => ("an annotated assignment", hint("write 'x = float(1.0)' instead of 'x: float = 1.0'")),
+        Stmt::FunctionDef(_) => ("a nested function", hint("move it out and decorate it with @wp.func")),
+        Stmt::ClassDef(_) => ("a class definition", None),
         Stmt::With(_) => ("'with'", None),
-        Stmt::Try(_) | Stmt::Raise(_) => ("an exception", None),
+        Stmt::Try(_) | Stmt::Raise(_) => ("exception handling", None),
         Stmt::Delete(_) => ("'del'", None),
         Stmt::Global(_) | Stmt::Nonlocal(_) => ("'global' or 'nonlocal'", hint("pass the value as a parameter")),
         Stmt::Import(_) | Stmt::ImportFrom(_) => ("an import", hint("import at the top of the file")),

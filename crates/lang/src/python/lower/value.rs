@@ -1,149 +1,154 @@
-//! What an expression stands for while a kernel is made: values, places in memory, and things that only exist now.
+//! Values of Python expressions during lowering: run-time values, memory, and compile-time objects.
 
 use bornite_ir::{ExprId, LocalId, Value, View};
 
-use crate::python::fixed::Fixed;
+use crate::python::const_eval::ConstValue;
 use crate::python::types::Ty;
 
-/// A value of the running kernel.
+/// A value computed by the running kernel: an IR expression and its Warp type.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Run {
+pub(crate) struct Rvalue {
     pub id: ExprId,
     pub ty: Ty,
-    /// What it is, if it is a constant by the dialect's rules: a literal, a name for one or a negated one, not what else is computed.
-    pub constant: Option<Fixed>,
+    /// The constant, if this is one by Warp's rules: a literal, a name bound to one, or a negated
+    /// one. Other computed values are not constants, even if their operands are.
+    pub constant: Option<ConstValue>,
 }
 
-impl Run {
-    pub fn new(id: ExprId, ty: Ty) -> Run {
-        Run { id, ty, constant: None }
+impl Rvalue {
+    pub fn new(id: ExprId, ty: Ty) -> Rvalue {
+        Rvalue { id, ty, constant: None }
     }
 }
 
-/// How an axis of memory is reached.
+/// Indexing of one axis of a view.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Axis {
-    /// At one place.
-    At(ExprId),
-    /// From a start, by a step; both may be left out.
-    Along { start: Option<ExprId>, step: Option<ExprId>, extent: ExprId },
+pub(crate) enum ArrayAxis {
+    /// At a single index.
+    Index(ExprId),
+    /// A range from `start` (default 0) by `step` (default 1).
+    Range { start: Option<ExprId>, step: Option<ExprId>, extent: ExprId },
 }
 
-/// An array or a part of one.
+/// An array, or a slice of one.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Array {
     pub view: View,
     pub element: Ty,
-    pub axes: Vec<Axis>,
+    pub axes: Vec<ArrayAxis>,
 }
 
 impl Array {
     pub fn rank(&self) -> usize {
-        self.axes.iter().filter(|axis| matches!(axis, Axis::Along { .. })).count()
+        self.axes.iter().filter(|axis| matches!(axis, ArrayAxis::Range { .. })).count()
     }
 
-    /// The extents of what is left.
+    /// The extents of the axes that are not fixed by an index.
     pub fn extents(&self) -> Vec<ExprId> {
-        let extent = |axis: &Axis| if let Axis::Along { extent, .. } = axis { Some(*extent) } else { None };
+        let extent = |axis: &ArrayAxis| if let ArrayAxis::Range { extent, .. } = axis { Some(*extent) } else { None };
         self.axes.iter().filter_map(extent).collect()
     }
 }
 
-/// Rows and columns of components: the first of them, distances and how many, of rows and within one.
+/// A strided grid of components of a vector or matrix. `stride` and `count` are those of the rows
+/// and of the components within a row.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Several {
+pub(crate) struct ComponentGrid {
     pub first: u32,
-    pub by: [i32; 2],
+    pub stride: [i32; 2],
     pub count: [u32; 2],
 }
 
-impl Several {
+impl ComponentGrid {
     /// A single row.
-    pub fn row(first: u32, by: i32, count: u32) -> Several {
-        Several { first, by: [0, by], count: [1, count] }
+    pub fn row(first: u32, stride: i32, count: u32) -> ComponentGrid {
+        ComponentGrid { first, stride: [0, stride], count: [1, count] }
     }
 
-    /// The numbers of the components.
-    pub fn places(self) -> impl Iterator<Item = u32> {
-        let Several { first, by, count } = self;
-        let row = move |r: u32| (0..count[1]).map(move |c| (first as i32 + r as i32 * by[0] + c as i32 * by[1]) as u32);
+    /// The component indices, row by row.
+    pub fn indices(self) -> impl Iterator<Item = u32> {
+        let ComponentGrid { first, stride, count } = self;
+        let row = move |r: u32| {
+            (0..count[1]).map(move |c| (first as i32 + r as i32 * stride[0] + c as i32 * stride[1]) as u32)
+        };
         (0..count[0]).flat_map(row)
     }
 }
 
-/// A step into a value.
+/// One step from a value to a part of it, with the type of the part.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Step {
-    /// A field of a struct, or a component that is known.
-    Part(u32, Ty),
-    /// Several components that are known.
-    Several(Several, Ty),
-    /// A component or row by an index that is only known in the run.
-    Computed(ExprId, Ty),
+pub(crate) enum Projection {
+    /// A struct field, or a component with a constant index.
+    Field(u32, Ty),
+    /// Several components with constant indices.
+    Components(ComponentGrid, Ty),
+    /// A component or matrix row with an index computed at run time.
+    Index(ExprId, Ty),
 }
 
-impl Step {
+impl Projection {
     pub fn ty(self) -> Ty {
         match self {
-            Step::Part(_, ty) | Step::Several(_, ty) | Step::Computed(_, ty) => ty,
+            Projection::Field(_, ty) | Projection::Components(_, ty) | Projection::Index(_, ty) => ty,
         }
     }
 }
 
-/// Something that can be read and written.
+/// An array element or a part of one: an lvalue in memory.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Element {
     pub array: Array,
-    pub at: Vec<ExprId>,
-    pub path: Vec<Step>,
+    pub indices: Vec<ExprId>,
+    pub path: Vec<Projection>,
 }
 
 impl Element {
     pub fn ty(&self) -> Ty {
-        self.path.last().map_or(self.array.element, |step| step.ty())
+        self.path.last().map_or(self.array.element, |projection| projection.ty())
     }
 }
 
+/// The value of a Python expression during lowering.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Val {
-    Run(Run),
-    /// An element of an array: read where it is used, as the dialect does.
+pub(crate) enum PyValue {
+    Rvalue(Rvalue),
+    /// An array element, loaded where it is used, as in Warp.
     Element(Element),
     Array(Array),
     /// `a.shape`.
     Shape(Array),
-    /// `a.ptr`: nothing but an array can be made of it.
+    /// `a.ptr`, which can only be passed to `wp.array(ptr=…)`.
     Address(Array),
-    Tuple(Vec<Val>),
-    /// A struct with arrays in it, by its fields.
-    Aggregate(u32, Vec<Val>),
-    /// A field of such a struct that changes in a branch or a loop. Found where a name is bound only: whoever reads it
-    /// gets what it holds then.
-    Held(LocalId, Ty),
-    /// What only exists while the kernel is made.
-    Fixed(Fixed),
-    /// `range(…)` as a value: start, end, step; and whether it runs backwards.
-    Range(Vec<Run>, bool),
-    Slice(Box<[Option<Run>; 3]>),
+    Tuple(Vec<PyValue>),
+    /// A struct that contains arrays: its index in `Program::structs`, and its fields.
+    Aggregate(u32, Vec<PyValue>),
+    /// A field of an `Aggregate` that is kept in a variable, since it changes in a branch or loop.
+    /// Occurs in bindings only; reading the field yields an `Rvalue`.
+    FieldVariable(LocalId, Ty),
+    /// A compile-time value that has no run-time representation.
+    Const(ConstValue),
+    /// `range(…)`: start, end and step; and whether it is reversed.
+    Range(Vec<Rvalue>, bool),
+    Slice(Box<[Option<Rvalue>; 3]>),
 }
 
-/// What a name stands for.
+/// What a name is bound to.
 #[derive(Clone, Debug)]
 pub(crate) enum Binding {
-    Val(Val),
+    Value(PyValue),
     Local(LocalId, Ty),
-    /// Something went wrong with it already.
+    /// The assignment failed; the error is already reported.
     Broken,
 }
 
-/// A number that is known, as a value of its type by default.
-pub(crate) fn literal(fixed: &Fixed) -> Option<(Ty, Vec<Value>)> {
+/// A compile-time number as components of its default type.
+pub(crate) fn literal(constant: &ConstValue) -> Option<(Ty, Vec<Value>)> {
     use bornite_ir::Scalar;
-    Some(match fixed {
-        Fixed::Bool(b) => (Ty::Scalar(Scalar::Bool), vec![Value::int(Scalar::Bool, *b as i64)]),
-        Fixed::Int(n) => (Ty::Scalar(Scalar::I32), vec![Value::int(Scalar::I32, *n)]),
-        Fixed::Float(x) => (Ty::Scalar(Scalar::F32), vec![Value::from_f64(Scalar::F32, *x)]),
-        Fixed::Typed(ty, parts) => (*ty, parts.clone()),
+    Some(match constant {
+        ConstValue::Bool(b) => (Ty::Scalar(Scalar::Bool), vec![Value::int(Scalar::Bool, *b as i64)]),
+        ConstValue::Int(n) => (Ty::Scalar(Scalar::I32), vec![Value::int(Scalar::I32, *n)]),
+        ConstValue::Float(x) => (Ty::Scalar(Scalar::F32), vec![Value::from_f64(Scalar::F32, *x)]),
+        ConstValue::Typed(ty, parts) => (*ty, parts.clone()),
         _ => return None,
     })
 }

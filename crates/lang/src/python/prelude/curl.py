@@ -1,7 +1,7 @@
-"""Curl noise: the curl of a potential of gradient noise, which flows without sources (Bridson and others, "Curl-Noise for
+"""Curl noise: the curl of a potential of gradient noise, which is divergence-free (Bridson and others, "Curl-Noise for
 Procedural Fluid Flow", 2007).
 
-A sample is the slope of the noise with its value as the last component, so that both are mixed from corner to corner at once.
+A sample is the gradient of the noise followed by its value, so that both are interpolated between corners at once.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ vec5 = wp.types.vector(length=5, dtype=float)
 
 @wp.func
 def sample_mixed(a: Any, b: Any, t: float, axis: Any):
-    """Between two samples that lie one apart along an axis, which is a sample whose slope is 1 there."""
+    """Interpolates between two samples one unit apart along `axis`, a unit vector of the sample."""
     fade_slope = 30.0 * t * t * (t * (t - 2.0) + 1.0)
     return a + (b - a) * noise_fade(t) + axis * ((b[-1] - a[-1]) * fade_slope)
 
@@ -133,7 +133,7 @@ def curlnoise(
 
 @wp.func
 def curl_field(state: wp.uint32, at: Any, octaves: wp.uint32, lacunarity: float, gain: float):
-    """The curl of three fields, each of which begins where the one before ended."""
+    """The curl of three noise fields; each continues the seeds of the one before."""
     frequency = float(1.0)
     weight = float(1.0)
     seed = wp.uint32(state)

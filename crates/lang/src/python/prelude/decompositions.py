@@ -1,4 +1,4 @@
-"""Decompositions of small matrices, by Jacobi's rotations: a fixed number of sweeps, so that all threads do the same."""
+"""Decompositions of small matrices by Jacobi rotations, with a fixed number of sweeps to avoid divergence."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ Mat33 = wp.types.matrix(shape=(3, 3), dtype=wp.Float)
 Vec2 = wp.types.vector(length=2, dtype=wp.Float)
 Vec3 = wp.types.vector(length=3, dtype=wp.Float)
 
-SWEEPS = 6  # five are enough for doubles whose entries are of one size
+SWEEPS = 6  # five suffice for float64 matrices with entries of similar magnitude
 
 
 @wp.func
@@ -29,7 +29,7 @@ def rotation_to_zero(low: wp.Float, off: wp.Float, high: wp.Float):
 
 @wp.func
 def perpendicular(v: Vec3):
-    """A unit vector at right angles to a unit vector: its cross product with the axis that it is farthest from."""
+    """A unit vector perpendicular to a unit vector: the cross product with the least aligned axis."""
     zero = v.dtype(0.0)
     one = v.dtype(1.0)
     x = wp.abs(v[0])
@@ -45,7 +45,7 @@ def perpendicular(v: Vec3):
 
 @wp.func
 def first_axis(v: Vec3):
-    """A unit vector along v, or any if v is zero."""
+    """A unit vector along v, or an arbitrary one if v is zero."""
     size = wp.length(v)
     if size > v.dtype(0.0):
         return v / size
@@ -54,7 +54,7 @@ def first_axis(v: Vec3):
 
 @wp.func
 def second_axis(v: Vec3, first: Vec3):
-    """A unit vector at right angles to the first, in its plane with v; taken out twice, since once leaves rounding."""
+    """A unit vector perpendicular to `first` in the plane of `first` and v; orthogonalized twice against rounding errors."""
     rest = v - first * wp.dot(first, v)
     rest = rest - first * wp.dot(first, rest)
     size = wp.length(rest)
@@ -65,7 +65,7 @@ def second_axis(v: Vec3, first: Vec3):
 
 @wp.func
 def svd3(A: Mat33):
-    # Columns of A V are rotated pair by pair until they are at right angles.
+    # One-sided Jacobi: rotates pairs of columns of A V until they are orthogonal.
     zero = A.dtype(0.0)
     one = A.dtype(1.0)
     t = wp.transpose(A)
@@ -98,7 +98,7 @@ def svd3(A: Mat33):
         turned = v1 * c - v2 * s
         v2 = v1 * s + v2 * c
         v1 = turned
-    # The longest first; of two that change places one is negated, so that V stays a rotation.
+    # Sorts by length, longest first; one of two swapped columns is negated, so that V stays a rotation.
     if wp.dot(b0, b0) < wp.dot(b1, b1):
         b0, b1 = b1, -b0
         v0, v1 = v1, -v0
@@ -173,7 +173,7 @@ def eig3(A: Mat33):
     sweeps = int(SWEEPS)
     for _sweep in range(sweeps):
         c, s = rotation_to_zero(d0, x, d1)
-        # With tan = s / c the diagonal moves by tan times the entry that vanishes.
+        # The diagonal changes by tan = s / c times the eliminated entry.
         move = s / c * x
         d0 = d0 - move
         d1 = d1 + move
@@ -209,7 +209,7 @@ def eig3(A: Mat33):
     return wp.matrix_from_cols(v0, v1, v2), wp.vector(d0, d1, d2)
 
 
-# The same into variables of the caller.
+# The same, with results in variables of the caller.
 @wp.func
 def svd3(A: Mat33, U: wp.ref[Mat33], sigma: wp.ref[Vec3], V: wp.ref[Mat33]):
     u, s, v = wp.svd3(A)

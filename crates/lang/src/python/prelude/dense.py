@@ -1,4 +1,4 @@
-"""Small dense matrices in arrays of one dimension, row by row, each handled by one instance."""
+"""Small dense row-major matrices in 1D arrays, each processed by one thread."""
 
 import warp as wp
 
@@ -19,7 +19,7 @@ def dense_gemm(
     B: wp.array(dtype=float),
     C: wp.array(dtype=float),
 ):
-    """C = A B, of m × p and p × n; a factor whose flag is 1 lies transposed. Other flags than 0 and 1 leave C alone."""
+    """C = A B for m × p and p × n matrices; flag 1 marks a transposed factor. Other flags than 0 and 1 leave C unchanged."""
     if t1 >= 0 and t1 <= 1 and t2 >= 0 and t2 <= 1:
         for i in range(m):
             for j in range(n):
@@ -31,7 +31,7 @@ def dense_gemm(
 
 @wp.func
 def dense_chol(n: int, A: wp.array(dtype=float), regularization: float, L: wp.array(dtype=float)):
-    """The lower factor of A with something added to its diagonal; what lies above the diagonal of L stays as it is."""
+    """Cholesky factor L of A with a regularized diagonal; entries above the diagonal of L are unchanged."""
     for j in range(n):
         rest = float(A[j * n + j] + regularization)
         for k in range(j):
@@ -48,7 +48,7 @@ def dense_chol(n: int, A: wp.array(dtype=float), regularization: float, L: wp.ar
 
 @wp.func
 def dense_subs(n: int, L: wp.array(dtype=float), b: wp.array(dtype=float), x: wp.array(dtype=float)):
-    """x of L Lᵀ x = b: down the rows of L, then up those of its transpose."""
+    """Solves L Lᵀ x = b by forward and backward substitution."""
     for i in range(n):
         rest = float(b[i])
         for j in range(i):
@@ -66,5 +66,5 @@ def dense_subs(n: int, L: wp.array(dtype=float), b: wp.array(dtype=float), x: wp
 def dense_solve(
     n: int, A: wp.array(dtype=float), L: wp.array(dtype=float), b: wp.array(dtype=float), x: wp.array(dtype=float)
 ):
-    """x of A x = b, by the factor of A that `dense_chol` gave."""
+    """Solves A x = b with the factor L from `dense_chol`."""
     dense_subs(n, L, b, x)

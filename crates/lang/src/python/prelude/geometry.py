@@ -3,7 +3,7 @@
 import warp as wp
 
 
-# Ericson, "Real-Time Collision Detection", 5.1.9: the closest points of the lines, moved back into the edges.
+# Ericson, "Real-Time Collision Detection", 5.1.9: the closest points of the lines, clamped to the edges.
 @wp.func
 def closest_point_edge_edge(p1: wp.vec3, q1: wp.vec3, p2: wp.vec3, q2: wp.vec3, epsilon: float):
     d1 = q1 - p1

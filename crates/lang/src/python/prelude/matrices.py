@@ -37,7 +37,7 @@ def determinant(a: Mat33):
     return wp.dot(a[0], wp.cross(a[1], a[2]))
 
 
-# Of a 4 x 4 matrix: all minors of two rows, of the upper pair and of the lower one.
+# All 2 x 2 minors of the upper and of the lower two rows of a 4 x 4 matrix.
 @wp.func
 def minors(p: Vec4, q: Vec4):
     return (

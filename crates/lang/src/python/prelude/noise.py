@@ -1,4 +1,4 @@
-"""Perlin's gradient noise: between the corners of a lattice whose gradients are drawn from a hash of the corner.
+"""Perlin gradient noise on a lattice; the gradient of each corner is drawn from a hash of its coordinates.
 
 The hash multiplies each coordinate by a large prime, as in Teschner and others, "Optimized Spatial Hashing" (2003).
 """
@@ -89,7 +89,7 @@ def noise_between(state: wp.uint32, i: int, inext: int, j: int, jnext: int, x: f
     return noise_mixed(near, far, y)
 
 
-# The plane k of the lattice, z above it.
+# Noise in lattice plane k, at distance z above it.
 @wp.func
 def noise_in_plane(state: wp.uint32, i: int, inext: int, j: int, jnext: int, k: int, x: float, y: float, z: float):
     near = noise_mixed(

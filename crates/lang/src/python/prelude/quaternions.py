@@ -1,4 +1,4 @@
-"""Quaternions (x, y, z, w): products, rotations, and the ways to write a rotation."""
+"""Quaternions (x, y, z, w): products, rotations, and conversions between representations of a rotation."""
 
 import warp as wp
 
@@ -40,7 +40,7 @@ def quat_between_vectors(a: wp.vec3, b: wp.vec3):
     x = wp.normalize(a)
     y = wp.normalize(b)
     axis = wp.cross(x, y)
-    # Twice half the angle: the sum with "no rotation at all" lies in the middle.
+    # The sum with the identity halves the angle of (axis, dot), which is twice the rotation.
     return wp.normalize(wp.quat(axis[0], axis[1], axis[2], 1.0 + wp.dot(x, y)))
 
 
@@ -164,7 +164,7 @@ def quat_from_matrix(mat: Mat44):
     )
 
 
-# a turned by a part of the rotation from a to b, on the shorter way.
+# Interpolates along the shortest rotation from a to b.
 @wp.func
 def quat_slerp(a: Quat, b: Quat, t: wp.Float):
     axis, angle = wp.quat_to_axis_angle(wp.quat_inverse(a) * b)

@@ -1,6 +1,6 @@
-"""Random numbers: a permuted congruential generator of 32 bits (PCG-RXS-M-XS), whose state is its last number.
+"""Random numbers: a 32-bit permuted congruential generator (PCG-RXS-M-XS); its state is its last output.
 
-All that draw take the state by reference: they draw from a copy and leave it behind.
+Samplers take the state by reference: they draw from a copy and store it back.
 """
 
 import warp as wp
@@ -76,14 +76,14 @@ def randn(state: wp.ref[wp.uint32]):
     a = rand_next(wp.uint32(state))
     b = rand_next(a)
     state = b
-    # Moved up by one step, so that the logarithm is finite.
+    # Shifted by 2^-24, so that the logarithm is finite.
     u = rand_unit(a) + 5.9604644775390625e-08
     return wp.sqrt(-2.0 * wp.log(u)) * wp.cos(6.2831855 * rand_unit(b))
 
 
 @wp.func
 def log_gamma(x: float):
-    """By Stirling's series, which needs an argument of about 7: smaller ones are moved up by whole steps."""
+    """Stirling's series, which needs an argument of at least about 7: smaller ones are shifted up by integers."""
     steps = wp.max(int(7.0 - x), 0)
     at = float(x + float(steps))
     square = (1.0 / at) * (1.0 / at)
@@ -105,7 +105,7 @@ def log_gamma(x: float):
 
 @wp.func
 def poisson_few(state: wp.ref[wp.uint32], mean: float):
-    """How many draws in [0, 1) it takes until their product is small enough, less one."""
+    """Knuth's algorithm: multiplies uniform samples until the product falls below exp(-mean)."""
     s = rand_next(wp.uint32(state))
     least = wp.exp(-mean)
     product = float(rand_unit(s))

@@ -1,11 +1,11 @@
-"""Functions of scalars that the op table has no row for."""
+"""Scalar functions without an IR op."""
 
 from typing import Any
 
 import warp as wp
 
-ERF_SLOPE = 1.1283791670955126  # 2 / sqrt(pi): the slope of erf at 0
-WINITZKI = 0.147  # the constant of Winitzki's first guess at the inverse of erf
+ERF_DERIVATIVE = 1.1283791670955126  # 2 / sqrt(pi): the derivative of erf at 0
+WINITZKI = 0.147  # constant of Winitzki's initial approximation of the inverse of erf
 GUESS_OFFSET = 4.330746750799873  # 2 / (pi * WINITZKI)
 
 
@@ -45,7 +45,7 @@ def div_approx(a: Any, b: Any):
     return a / b
 
 
-# Winitzki's closed formula is right to two digits; each step of Halley's method triples the number of right digits.
+# Winitzki's formula is accurate to two digits; each step of Halley's method triples the number of correct digits.
 @wp.func
 def inverse_guess(log_of_product: wp.Float):
     t = type(log_of_product)(GUESS_OFFSET) + type(log_of_product)(0.5) * log_of_product
@@ -56,7 +56,7 @@ def inverse_guess(log_of_product: wp.Float):
 def inverse_erfc_below_one(q: wp.Float):
     x = inverse_guess(wp.log(q * (type(q)(2.0) - q)))
     for _step in range(3):
-        off = (wp.erfc(x) - q) / (type(q)(ERF_SLOPE) * wp.exp(-x * x))
+        off = (wp.erfc(x) - q) / (type(q)(ERF_DERIVATIVE) * wp.exp(-x * x))
         x = x + off / (type(q)(1.0) - x * off)
     return x
 
@@ -65,7 +65,7 @@ def inverse_erfc_below_one(q: wp.Float):
 def inverse_erf_of_middle(y: wp.Float):
     x = inverse_guess(wp.log(type(y)(1.0) - y * y))
     for _step in range(3):
-        off = (wp.erf(x) - y) / (type(y)(ERF_SLOPE) * wp.exp(-x * x))
+        off = (wp.erf(x) - y) / (type(y)(ERF_DERIVATIVE) * wp.exp(-x * x))
         x = x - off / (type(y)(1.0) + x * off)
     return x
 
@@ -83,7 +83,7 @@ def erfinv(x: wp.Float):
     elif y > type(x)(0.01):
         found = inverse_erf_of_middle(y)
     else:
-        # The guess cancels near 0, where three terms of the series are enough.
+        # The initial approximation suffers cancellation near 0, where three terms of the series suffice.
         s = type(x)(0.7853981633974483) * y * y
         c = type(x)(7.0) / type(x)(30.0) + s * type(x)(127.0) / type(x)(630.0)
         found = y * type(x)(0.886226925452758) * (type(x)(1.0) + s * (type(x)(1.0) / type(x)(3.0) + s * c))

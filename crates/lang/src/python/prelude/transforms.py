@@ -1,4 +1,4 @@
-"""Transforms (a position p and a rotation q), also as 4 x 4 matrices; spatial vectors (a turn, then a movement)."""
+"""Transforms (a position p and a rotation q), also as 4 x 4 matrices; spatial vectors (angular, then linear part)."""
 
 import warp as wp
 

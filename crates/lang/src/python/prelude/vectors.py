@@ -1,4 +1,4 @@
-"""Functions of vectors beyond sums and products: norms, the place of the smallest component, searching."""
+"""Vector functions beyond sums and products: norms, argmin and argmax, binary search."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def length_sq(v: Any):
 def argmin(v: Vec):
     best = int(0)
     for k in range(1, len(v)):
-        # A first component that is no number gives way to any number.
+        # A NaN in the first component is replaced by any number.
         if v[k] < v[best] or (v[best] != v[best] and v[k] == v[k]):
             best = k
     return wp.uint32(best)
@@ -67,7 +67,7 @@ def smooth_normalize(v: Any, delta: float = 1.0):
 @wp.func
 def lower_bound(arr: wp.array(dtype=Any), arr_begin: int, arr_end: int, value: Any):
     low = int(arr_begin)
-    # Where all are smaller, the last one is given.
+    # If all are smaller, the last index is returned.
     high = int(arr_end) - 1
     while low < high:
         middle = low + (high - low) // 2

@@ -1,4 +1,4 @@
-//! Names that files have of other files.
+//! Names imported from other files.
 
 use ruff_python_ast::Stmt;
 
@@ -6,18 +6,18 @@ use super::{Item, Program};
 use crate::python::{PACKAGE, module_path};
 
 impl<'a> Program<'a> {
-    /// The file that an import names, of those that were read.
+    /// The file that an import refers to, if it was loaded.
     pub fn file_named(&self, path: &str, scope: usize) -> Option<usize> {
         let imports = &self.files[self.scopes[scope].file].imports;
         imports.iter().find(|(name, _)| name == path).map(|(_, file)| *file)
     }
 
-    /// Whether modules of a path that begins so are imported.
+    /// Returns true if a module whose path begins with `start` is imported.
     pub fn is_package(&self, start: &str, scope: usize) -> bool {
         self.files[self.scopes[scope].file].imports.iter().any(|(name, _)| name.starts_with(start))
     }
 
-    /// `from file import *`, of what a kernel can use.
+    /// Handles `from file import *` for names that a kernel can use.
     pub(super) fn import_all(&mut self, file: usize, scope: usize, depth: usize) {
         let files = self.files;
         for stmt in &files[file].suite {
@@ -28,7 +28,7 @@ impl<'a> Program<'a> {
                 Stmt::Assign(assign) => {
                     names.extend(assign.targets.iter().filter_map(|t| t.as_name_expr().map(|name| name.id.as_str())));
                 }
-                // What it has of other files.
+                // Re-exported names.
                 Stmt::ImportFrom(import) if let Some(from) = self.file_named(&module_path(import, None), file) => {
                     for alias in &import.names {
                         match alias.name.as_str() {
@@ -41,12 +41,12 @@ impl<'a> Program<'a> {
                 _ => {}
             }
             for name in names.into_iter().filter(|name| !name.starts_with('_')) {
-                self.declare(scope, name, Item::FileName(file, name));
+                self.declare(scope, name, Item::ImportedName(file, name));
             }
         }
     }
 
-    /// A module of a package that was read, by the package's own file.
+    /// The loaded module `name` of a package; `package` is the file `__init__.py`.
     pub fn module_of(&self, package: usize, name: &str) -> Option<usize> {
         let folder = self.files[package].source.file.strip_suffix(PACKAGE)?;
         let paths = [format!("{folder}{name}.py"), format!("{folder}{name}/{PACKAGE}")];

@@ -1,4 +1,4 @@
-"""Arrays of one to four dimensions: both spellings of their types, views, slices, shapes."""
+"""Arrays of one to four dimensions: both notations of their types, views, slices, shapes."""
 
 import warp as wp
 

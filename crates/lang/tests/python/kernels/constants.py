@@ -1,4 +1,4 @@
-"""Constants of the file, enums, closures over constants, values fixed when the kernel is made."""
+"""Module-level constants, enums, closures over constants, compile-time values."""
 
 import enum
 import math

@@ -1,4 +1,4 @@
-"""Branches, early returns, truth of numbers, short circuits."""
+"""Branches, early returns, truth values of numbers, short-circuit evaluation."""
 
 import warp as wp
 

@@ -1,4 +1,4 @@
-"""Small dense matrices in arrays, one after the other: products, Cholesky's factor and what it solves."""
+"""Small dense matrices in arrays: products, Cholesky factorization and solves."""
 
 import warp as wp
 
@@ -6,7 +6,7 @@ import warp as wp
 @wp.kernel
 def products(a: wp.array2d[float], b: wp.array2d[float], out: wp.array3d[float]):
     i = wp.tid()
-    # 3 × 4 and 4 × 2, in all ways to lie.
+    # 3 × 4 and 4 × 2, with every combination of transposed factors.
     wp.dense_gemm(3, 2, 4, 0, 0, a[i], b[i], out[i, 0])
     wp.dense_gemm(3, 2, 4, 1, 0, a[i], b[i], out[i, 1])
     wp.dense_gemm(3, 2, 4, 0, 1, a[i], b[i], out[i, 2])

@@ -1,4 +1,4 @@
-"""Kernels and functions that functions make: which one a name means, and what it closes over."""
+"""Kernels and functions created by functions: name resolution and captured values."""
 
 import warp as wp
 

@@ -1,4 +1,4 @@
-"""Functions and constants of other files, by all forms of import."""
+"""Functions and constants of other files, with all forms of import."""
 
 import parts
 import parts.inner.deep

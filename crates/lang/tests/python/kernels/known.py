@@ -1,4 +1,4 @@
-"""What a file says beforehand: the order of its statements, conditions, functions around kernels; and arguments by name."""
+"""Compile-time evaluation: order of statements, conditions, enclosing functions; and keyword arguments."""
 
 import enum
 import math

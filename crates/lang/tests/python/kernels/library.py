@@ -1,4 +1,4 @@
-"""The rest of the library: decompositions (what is unique of them), Euler angles, norms, searching, edges."""
+"""The rest of the library: decompositions (their unique results), Euler angles, norms, binary search, edges."""
 
 import warp as wp
 import warp.fem as fem

@@ -1,4 +1,4 @@
-"""Arrays of a thread's own, of a fixed length; sorting and scans by one thread."""
+"""Thread-local arrays of fixed length; sorting and scans by one thread."""
 
 import warp as wp
 

@@ -1,4 +1,4 @@
-"""Loops: written out, counted at run time, while, break and continue."""
+"""Loops: unrolled, dynamic, while, break and continue."""
 
 import warp as wp
 

@@ -1,4 +1,4 @@
-"""Matrices of named and own sizes."""
+"""Matrices of predefined and custom sizes."""
 
 import warp as wp
 

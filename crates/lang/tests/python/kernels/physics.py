@@ -1,4 +1,4 @@
-"""Small simulations, a step or a few."""
+"""Small simulations of one or a few steps."""
 
 import warp as wp
 

@@ -1,4 +1,4 @@
-"""Quaternions: rotations and what they are made of."""
+"""Quaternions: construction and rotations."""
 
 import warp as wp
 

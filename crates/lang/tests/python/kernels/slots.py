@@ -1,4 +1,4 @@
-"""Components and fields of elements, written and updated by instances of their own."""
+"""Components and fields of elements, each written and updated by a separate thread."""
 
 import warp as wp
 

@@ -1,4 +1,4 @@
-"""Transforms: a position and a rotation; spatial vectors: a turn and a movement."""
+"""Transforms: a position and a rotation; spatial vectors: angular and linear part."""
 
 import warp as wp
 

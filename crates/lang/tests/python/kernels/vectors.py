@@ -1,4 +1,4 @@
-"""Vectors of named and own sizes."""
+"""Vectors of predefined and custom sizes."""
 
 import warp as wp
 

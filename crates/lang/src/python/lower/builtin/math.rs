@@ -1,148 +1,157 @@
-//! Functions of numbers, of vectors component by component.
+//! Scalar functions, applied to vectors component by component.
 
 use bornite_ir::{ExprId, Op, Scalar, Value};
 use ruff_python_ast::Expr;
 
-use super::super::call::Given;
-use super::super::value::{Run, Val};
-use super::super::{Lower, Lowers};
-use crate::python::fixed::Fixed;
+use super::super::call::CallArgs;
+use super::super::value::{PyValue, Rvalue};
+use super::super::{Lower, LowerResult};
+use crate::python::const_eval::ConstValue;
 use crate::python::types::{BOOL, Ty};
 
-type Made = Lowers<Option<Val>>;
+type BuiltinResult = LowerResult<Option<PyValue>>;
 
-fn made(id: ExprId, ty: Ty) -> Made {
-    Ok(Some(Val::Run(Run::new(id, ty))))
+fn value_result(id: ExprId, ty: Ty) -> BuiltinResult {
+    Ok(Some(PyValue::Rvalue(Rvalue::new(id, ty))))
 }
 
-/// A number in every component of a type.
-fn number(lower: &mut Lower<'_>, ty: Ty, x: f64) -> ExprId {
+/// A number, broadcast to all components of a type.
+fn splat_number(lower: &mut Lower<'_>, ty: Ty, x: f64) -> ExprId {
     let s = ty.element().unwrap_or(Scalar::F32);
     let one = lower.w.constant(Value::from_f64(s, x));
     lower.splat(one, ty)
 }
 
-fn one<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Lowers<Option<Run>> {
-    Ok(lower.alike_runs(given, 1, at)?.map(|(mut runs, _)| runs.remove(0)))
+fn single_arg<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> LowerResult<Option<Rvalue>> {
+    Ok(lower.same_type_args(call_args, 1, at)?.map(|(mut rvalues, _)| rvalues.remove(0)))
 }
 
-/// Arguments beyond -1 and 1 count as those.
-fn within_one<'p>(lower: &mut Lower<'p>, op: Op, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.is_float() && run.ty.scalar().is_some()) else {
+/// Applies an op to its argument clamped to [-1, 1].
+fn clamped_to_unit<'p>(lower: &mut Lower<'p>, op: Op, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some(rvalue) =
+        single_arg(lower, call_args, at)?.filter(|rvalue| rvalue.ty.is_float() && rvalue.ty.scalar().is_some())
+    else {
         return Ok(None);
     };
-    let (low, high) = (number(lower, run.ty, -1.0), number(lower, run.ty, 1.0));
-    let raised = lower.op(Op::Fmax, &[run.id, low]);
-    let kept = lower.op(Op::Fmin, &[raised, high]);
-    made(lower.op(op, &[kept]), run.ty)
+    let (low, high) = (splat_number(lower, rvalue.ty, -1.0), splat_number(lower, rvalue.ty, 1.0));
+    let raised = lower.op(Op::Fmax, &[rvalue.id, low]);
+    let clamped = lower.op(Op::Fmin, &[raised, high]);
+    value_result(lower.op(op, &[clamped]), rvalue.ty)
 }
 
-pub(super) fn acos<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    within_one(lower, Op::Acos, given, at)
+pub(super) fn acos<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    clamped_to_unit(lower, Op::Acos, call_args, at)
 }
 
-pub(super) fn asin<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    within_one(lower, Op::Asin, given, at)
+pub(super) fn asin<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    clamped_to_unit(lower, Op::Asin, call_args, at)
 }
 
-pub(super) fn abs<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.element() != Some(Scalar::Bool)) else {
+pub(super) fn abs<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some(rvalue) = single_arg(lower, call_args, at)?.filter(|rvalue| rvalue.ty.element() != Some(Scalar::Bool))
+    else {
         return Ok(None);
     };
-    let unsigned = run.ty.element().is_some_and(|s| s.is_int() && !s.is_signed());
-    made(if unsigned { run.id } else { lower.op(Op::Abs, &[run.id]) }, run.ty)
+    let unsigned = rvalue.ty.element().is_some_and(|s| s.is_int() && !s.is_signed());
+    value_result(if unsigned { rvalue.id } else { lower.op(Op::Abs, &[rvalue.id]) }, rvalue.ty)
 }
 
 /// -1 below 0, else 1.
-pub(super) fn sign<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.element() != Some(Scalar::Bool)) else {
+pub(super) fn sign<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some(rvalue) = single_arg(lower, call_args, at)?.filter(|rvalue| rvalue.ty.element() != Some(Scalar::Bool))
+    else {
         return Ok(None);
     };
-    let [below, zero, above] = [-1.0, 0.0, 1.0].map(|x| number(lower, run.ty, x));
-    let less = lower.op(Op::Lt, &[run.id, zero]);
-    made(lower.op(Op::Select, &[less, below, above]), run.ty)
+    let [below, zero, above] = [-1.0, 0.0, 1.0].map(|x| splat_number(lower, rvalue.ty, x));
+    let less = lower.op(Op::Lt, &[rvalue.id, zero]);
+    value_result(lower.op(Op::Select, &[less, below, above]), rvalue.ty)
 }
 
 /// 1 below 0, else 0.
-pub(super) fn step<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.element() != Some(Scalar::Bool)) else {
+pub(super) fn step<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some(rvalue) = single_arg(lower, call_args, at)?.filter(|rvalue| rvalue.ty.element() != Some(Scalar::Bool))
+    else {
         return Ok(None);
     };
-    let [zero, one] = [0.0, 1.0].map(|x| number(lower, run.ty, x));
-    let less = lower.op(Op::Lt, &[run.id, zero]);
-    made(lower.op(Op::Select, &[less, one, zero]), run.ty)
+    let [zero, one] = [0.0, 1.0].map(|x| splat_number(lower, rvalue.ty, x));
+    let less = lower.op(Op::Lt, &[rvalue.id, zero]);
+    value_result(lower.op(Op::Select, &[less, one, zero]), rvalue.ty)
 }
 
-fn extreme<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr, smaller: bool) -> Made {
+fn min_or_max<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr, smaller: bool) -> BuiltinResult {
     let row = |ty: Ty| match (ty.is_float(), smaller) {
         (true, true) => Op::Fmin,
         (true, false) => Op::Fmax,
         (false, true) => Op::Min,
         (false, false) => Op::Max,
     };
-    // Of one vector, its smallest component.
-    if let Some(run) = one(lower, given, at)?.filter(|run| matches!(run.ty, Ty::Vector(..))) {
-        let s = run.ty.element().unwrap_or(Scalar::F32);
-        let parts = lower.parts(run.id, run.ty.count() as u32);
+    // A single vector: its smallest or largest component.
+    if let Some(rvalue) = single_arg(lower, call_args, at)?.filter(|rvalue| matches!(rvalue.ty, Ty::Vector(..))) {
+        let s = rvalue.ty.element().unwrap_or(Scalar::F32);
+        let parts = lower.components(rvalue.id, rvalue.ty.count() as u32);
         let mut best = parts[0];
         for part in &parts[1..] {
-            best = lower.op(row(run.ty), &[best, *part]);
+            best = lower.op(row(rvalue.ty), &[best, *part]);
         }
-        return made(best, Ty::Scalar(s));
+        return value_result(best, Ty::Scalar(s));
     }
-    match lower.alike_runs(given, 2, at)? {
-        Some((runs, ty)) if ty.element() != Some(Scalar::Bool) && !matches!(ty, Ty::Matrix(..)) => {
-            made(lower.op(row(ty), &[runs[0].id, runs[1].id]), ty)
+    match lower.same_type_args(call_args, 2, at)? {
+        Some((rvalues, ty)) if ty.element() != Some(Scalar::Bool) && !matches!(ty, Ty::Matrix(..)) => {
+            value_result(lower.op(row(ty), &[rvalues[0].id, rvalues[1].id]), ty)
         }
         _ => Ok(None),
     }
 }
 
-pub(super) fn min<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    extreme(lower, given, at, true)
+pub(super) fn min<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    min_or_max(lower, call_args, at, true)
 }
 
-pub(super) fn max<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    extreme(lower, given, at, false)
+pub(super) fn max<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    min_or_max(lower, call_args, at, false)
 }
 
-pub(super) fn clamp<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some((runs, ty)) = lower.alike_runs(given, 3, at)?.filter(|(_, ty)| ty.scalar().is_some()) else {
+pub(super) fn clamp<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some((rvalues, ty)) = lower.same_type_args(call_args, 3, at)?.filter(|(_, ty)| ty.scalar().is_some()) else {
         return Ok(None);
     };
     let (max, min) = if ty.is_float() { (Op::Fmax, Op::Fmin) } else { (Op::Max, Op::Min) };
-    let raised = lower.op(max, &[runs[1].id, runs[0].id]);
-    made(lower.op(min, &[raised, runs[2].id]), ty)
+    let raised = lower.op(max, &[rvalues[1].id, rvalues[0].id]);
+    value_result(lower.op(min, &[raised, rvalues[2].id]), ty)
 }
 
 /// `where(condition, a, b)`.
-pub(super) fn choose<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let [(cond, c_at), (a, a_at), (b, b_at)] = &given.args[..] else { return Ok(None) };
+pub(super) fn choose<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let [(cond, c_at), (a, a_at), (b, b_at)] = &call_args.positional[..] else { return Ok(None) };
     let condition = lower.truth(cond.clone(), *c_at)?;
-    if let (Val::Array(x), Val::Array(y)) = (a, b)
+    if let (PyValue::Array(x), PyValue::Array(y)) = (a, b)
         && x == y
     {
         return Ok(Some(a.clone()));
     }
     let (a, b) = (lower.value(a.clone(), *a_at)?, lower.value(b.clone(), *b_at)?);
-    lower.alike(&a, &b, at)?;
-    made(lower.choose(condition, a.id, b.id), a.ty)
+    lower.check_same_type(&a, &b, at)?;
+    value_result(lower.choose(condition, a.id, b.id), a.ty)
 }
 
-/// Whether a test holds for any component, or all.
-fn tested<'p>(
+/// Tests the components: true if the test holds for any of them, or for all of them (`all`).
+fn test_components<'p>(
     lower: &mut Lower<'p>,
-    given: &Given<'p>,
+    call_args: &CallArgs<'p>,
     at: &'p Expr,
     all: bool,
     test: fn(&mut Lower<'p>, ExprId, Ty) -> ExprId,
-) -> Made {
-    let Some(run) = one(lower, given, at)? else { return Ok(None) };
-    let Some(s) = run.ty.element() else { return Ok(None) };
+) -> BuiltinResult {
+    let Some(rvalue) = single_arg(lower, call_args, at)? else { return Ok(None) };
+    let Some(s) = rvalue.ty.element() else { return Ok(None) };
     if !s.is_float() {
-        return made(lower.w.constant(Value::int(Scalar::Bool, all as i64)), BOOL);
+        return value_result(lower.w.constant(Value::int(Scalar::Bool, all as i64)), BOOL);
     }
-    let parts = if run.ty.scalar().is_some() { vec![run.id] } else { lower.parts(run.id, run.ty.count() as u32) };
+    let parts = if rvalue.ty.scalar().is_some() {
+        vec![rvalue.id]
+    } else {
+        lower.components(rvalue.id, rvalue.ty.count() as u32)
+    };
     let mut result: Option<ExprId> = None;
     for part in parts {
         let holds = test(lower, part, Ty::Scalar(s));
@@ -152,74 +161,78 @@ fn tested<'p>(
         });
     }
     match result {
-        Some(id) => made(id, BOOL),
+        Some(id) => value_result(id, BOOL),
         None => Ok(None),
     }
 }
 
-pub(super) fn isnan<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    tested(lower, given, at, false, |lower, id, _| lower.op(Op::Ne, &[id, id]))
+pub(super) fn isnan<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    test_components(lower, call_args, at, false, |lower, id, _| lower.op(Op::Ne, &[id, id]))
 }
 
-pub(super) fn isinf<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    tested(lower, given, at, false, |lower, id, ty| {
-        let (size, limit) = (lower.op(Op::Abs, &[id]), number(lower, ty, f64::INFINITY));
+pub(super) fn isinf<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    test_components(lower, call_args, at, false, |lower, id, ty| {
+        let (size, limit) = (lower.op(Op::Abs, &[id]), splat_number(lower, ty, f64::INFINITY));
         lower.op(Op::Eq, &[size, limit])
     })
 }
 
-pub(super) fn isfinite<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    tested(lower, given, at, true, |lower, id, ty| {
-        let (size, limit) = (lower.op(Op::Abs, &[id]), number(lower, ty, f64::INFINITY));
+pub(super) fn isfinite<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    test_components(lower, call_args, at, true, |lower, id, ty| {
+        let (size, limit) = (lower.op(Op::Abs, &[id]), splat_number(lower, ty, f64::INFINITY));
         lower.op(Op::Lt, &[size, limit])
     })
 }
 
-pub(super) fn bit_count<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.is_int()) else { return Ok(None) };
-    made(lower.op(Op::Popcount, &[run.id]), run.ty)
+pub(super) fn bit_count<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some(rvalue) = single_arg(lower, call_args, at)?.filter(|rvalue| rvalue.ty.is_int()) else { return Ok(None) };
+    value_result(lower.op(Op::Popcount, &[rvalue.id]), rvalue.ty)
 }
 
-pub(super) fn neg<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.element() != Some(Scalar::Bool)) else {
-        return Ok(None);
-    };
-    made(lower.op(Op::Neg, &[run.id]), run.ty)
-}
-
-pub(super) fn pos<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    Ok(one(lower, given, at)?.map(|run| Val::Run(Run::new(run.id, run.ty))))
-}
-
-pub(super) fn unot<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some((val, _)) = given.args.first() else { return Ok(None) };
-    let truth = lower.truth(val.clone(), at)?;
-    made(lower.op(Op::Not, &[truth]), BOOL)
-}
-
-pub(super) fn invert<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some(run) = one(lower, given, at)?.filter(|run| run.ty.element().is_some_and(Scalar::is_int)) else {
-        return Ok(None);
-    };
-    made(lower.op(Op::Not, &[run.id]), run.ty)
-}
-
-/// The same bits as another type.
-pub(super) fn cast<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let (Some((val, from)), Some((Val::Fixed(Fixed::Type(pattern)), _))) = (given.take(0, "a"), given.take(1, "dtype"))
+pub(super) fn neg<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some(rvalue) = single_arg(lower, call_args, at)?.filter(|rvalue| rvalue.ty.element() != Some(Scalar::Bool))
     else {
         return Ok(None);
     };
-    let run = lower.value(val, from)?;
-    match (run.ty.element(), pattern.exact()) {
-        (Some(s), Some(ty)) if ty.count() == run.ty.count() => {
+    value_result(lower.op(Op::Neg, &[rvalue.id]), rvalue.ty)
+}
+
+pub(super) fn pos<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    Ok(single_arg(lower, call_args, at)?.map(|rvalue| PyValue::Rvalue(Rvalue::new(rvalue.id, rvalue.ty))))
+}
+
+pub(super) fn unot<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some((val, _)) = call_args.positional.first() else { return Ok(None) };
+    let truth = lower.truth(val.clone(), at)?;
+    value_result(lower.op(Op::Not, &[truth]), BOOL)
+}
+
+pub(super) fn invert<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some(rvalue) =
+        single_arg(lower, call_args, at)?.filter(|rvalue| rvalue.ty.element().is_some_and(Scalar::is_int))
+    else {
+        return Ok(None);
+    };
+    value_result(lower.op(Op::Not, &[rvalue.id]), rvalue.ty)
+}
+
+/// `wp.cast`: reinterprets the bits as another type.
+pub(super) fn cast<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let (Some((val, from)), Some((PyValue::Const(ConstValue::Type(pattern)), _))) =
+        (call_args.get(0, "a"), call_args.get(1, "dtype"))
+    else {
+        return Ok(None);
+    };
+    let rvalue = lower.value(val, from)?;
+    match (rvalue.ty.element(), pattern.exact()) {
+        (Some(s), Some(ty)) if ty.count() == rvalue.ty.count() => {
             let to = ty.element().unwrap_or(s);
             if to.bytes() != s.bytes() || (s == Scalar::Bool) != (to == Scalar::Bool) {
-                let what = "a cast of bits to another width".to_owned();
-                return lower.fail(at, what, "types of one width are expected", None);
+                let what = "cannot reinterpret the bits as a type of another width".to_owned();
+                return lower.fail(at, what, "expected types of the same width", None);
             }
-            let id = if s == to { run.id } else { bornite_ir::EmitBits::bitcast(&mut lower.w.b, to, &run.id) };
-            made(id, ty)
+            let id = if s == to { rvalue.id } else { bornite_ir::EmitBits::bitcast(&mut lower.w.b, to, &rvalue.id) };
+            value_result(id, ty)
         }
         _ => Ok(None),
     }

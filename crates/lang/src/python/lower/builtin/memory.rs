@@ -1,36 +1,36 @@
-//! Places, arrays, atomics, printing and checking.
+//! Thread indices, arrays, atomics, printing and expectations.
 
 use bornite_ir::{Atomic, ExprId, Op, PrintPiece, Scalar, Value};
 use ruff_python_ast::{Expr, ExprCall};
 
-use super::super::call::Given;
-use super::super::names::Back;
-use super::super::value::{Binding, Run, Val};
-use super::super::{Lower, Lowers};
-use crate::python::fixed::Fixed;
+use super::super::call::CallArgs;
+use super::super::names::ReturnMode;
+use super::super::value::{Binding, PyValue, Rvalue};
+use super::super::{Lower, LowerResult};
+use crate::python::const_eval::ConstValue;
 use crate::python::types::{I32, Ty};
 
-type Made = Lowers<Option<Val>>;
+type BuiltinResult = LowerResult<Option<PyValue>>;
 
-fn none() -> Made {
-    Ok(Some(Val::Fixed(Fixed::None)))
+fn none() -> BuiltinResult {
+    Ok(Some(PyValue::Const(ConstValue::None)))
 }
 
-pub(super) fn len<'p>(lower: &mut Lower<'p>, given: &Given<'p>, _: &'p Expr) -> Made {
-    let Some((val, at)) = given.args.first() else { return Ok(None) };
+pub(super) fn len<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, _: &'p Expr) -> BuiltinResult {
+    let Some((val, at)) = call_args.positional.first() else { return Ok(None) };
     Ok(match val {
-        Val::Array(array) => array.extents().first().map(|&id| Val::Run(Run::new(id, I32))),
-        Val::Tuple(all) => Some(Val::Run(lower.run_int(all.len() as i64))),
-        Val::Shape(array) => Some(Val::Run(lower.run_int(array.rank() as i64))),
-        Val::Run(_) | Val::Element(_) => {
-            let run = lower.value(val.clone(), *at)?;
-            length_of(run.ty).map(|n| Val::Run(lower.run_int(n)))
+        PyValue::Array(array) => array.extents().first().map(|&id| PyValue::Rvalue(Rvalue::new(id, I32))),
+        PyValue::Tuple(all) => Some(PyValue::Rvalue(lower.const_int(all.len() as i64))),
+        PyValue::Shape(array) => Some(PyValue::Rvalue(lower.const_int(array.rank() as i64))),
+        PyValue::Rvalue(_) | PyValue::Element(_) => {
+            let rvalue = lower.value(val.clone(), *at)?;
+            length_of(rvalue.ty).map(|n| PyValue::Rvalue(lower.const_int(n)))
         }
         _ => None,
     })
 }
 
-/// How many components a value has, or rows.
+/// `len()` of a value: its number of components, or of rows.
 fn length_of(ty: Ty) -> Option<i64> {
     match ty {
         Ty::Matrix(_, rows, _) => Some(rows.into()),
@@ -40,8 +40,8 @@ fn length_of(ty: Ty) -> Option<i64> {
 }
 
 impl<'p> Lower<'p> {
-    /// `len(x)` of a variable whose type alone tells it.
-    pub(super) fn known_length(&mut self, expr: &Expr) -> Option<i64> {
+    /// The value of `len(x)`, if it follows from the type of a variable.
+    pub(super) fn constant_len(&mut self, expr: &Expr) -> Option<i64> {
         let Expr::Call(call) = expr else { return None };
         let ([Expr::Name(name)], Expr::Name(callee)) = (&call.arguments.args[..], call.func.as_ref()) else {
             return None;
@@ -50,89 +50,90 @@ impl<'p> Lower<'p> {
             return None;
         }
         match self.frame().names.get(name.id.as_str())? {
-            Binding::Val(Val::Run(run)) => length_of(run.ty),
+            Binding::Value(PyValue::Rvalue(rvalue)) => length_of(rvalue.ty),
             Binding::Local(_, ty) => length_of(*ty),
-            Binding::Val(Val::Tuple(all)) => Some(all.len() as i64),
+            Binding::Value(PyValue::Tuple(all)) => Some(all.len() as i64),
             _ => None,
         }
     }
 
     pub(in super::super) fn is_tid(&mut self, call: &ExprCall) -> bool {
-        matches!(self.fixed(&call.func, true), Ok(Fixed::Builtin(name)) if name == "tid")
+        matches!(self.eval_const(&call.func, true), Ok(ConstValue::Builtin(name)) if name == "tid")
     }
 
-    /// The instance's place in so many dimensions.
-    pub(in super::super) fn tid_call(&mut self, rank: usize, call: &'p ExprCall) -> Lowers<Vec<Run>> {
-        if !matches!(self.frame().back, Back::Kernel) {
+    /// Lowers `wp.tid()` with `rank` results.
+    pub(in super::super) fn tid_call(&mut self, rank: usize, call: &'p ExprCall) -> LowerResult<Vec<Rvalue>> {
+        if !matches!(self.frame().return_mode, ReturnMode::Kernel) {
             let hint = "pass it as a parameter".to_owned();
-            return self.fail(call, "wp.tid() in a function".into(), "only kernels have a place", Some(hint));
+            return self.fail(call, "wp.tid() is only available in kernels".into(), "called in a function", Some(hint));
         }
         if !(1..=4).contains(&rank) {
-            return self.fail(call, format!("wp.tid() has one to four indices, not {rank}"), "", None);
+            return self.fail(call, format!("wp.tid() returns 1 to 4 indices, not {rank}"), "", None);
         }
-        Ok(self.place(rank).into_iter().map(|id| Run::new(id, I32)).collect())
+        Ok(self.thread_indices(rank).into_iter().map(|id| Rvalue::new(id, I32)).collect())
     }
 }
 
-pub(super) fn tid<'p>(lower: &mut Lower<'p>, _: &Given<'p>, at: &'p Expr) -> Made {
+pub(super) fn tid<'p>(lower: &mut Lower<'p>, _: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
     match at {
-        Expr::Call(call) => Ok(lower.tid_call(1, call)?.pop().map(Val::Run)),
+        Expr::Call(call) => Ok(lower.tid_call(1, call)?.pop().map(PyValue::Rvalue)),
         _ => Ok(None),
     }
 }
 
-/// Threads of a block: one, as where a kernel runs on a CPU.
-pub(super) fn block_dim<'p>(lower: &mut Lower<'p>, _: &Given<'p>, _: &'p Expr) -> Made {
-    Ok(Some(Val::Run(Run::new(lower.int(1), I32))))
+/// Number of threads per block: 1, as in Warp on the CPU.
+pub(super) fn block_dim<'p>(lower: &mut Lower<'p>, _: &CallArgs<'p>, _: &'p Expr) -> BuiltinResult {
+    Ok(Some(PyValue::Rvalue(Rvalue::new(lower.int(1), I32))))
 }
 
-/// An array in registers: of scalars, of rows of them, or of vectors. The last two lie as a matrix does.
-pub(super) fn zeros<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some((shape, shape_at)) = given.take(0, "shape") else { return Ok(None) };
+/// An array in registers: 1D or 2D arrays of scalars, or 1D arrays of vectors. The last two are
+/// represented as matrices.
+pub(super) fn zeros<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some((shape, shape_at)) = call_args.get(0, "shape") else { return Ok(None) };
     let sizes = match &shape {
-        Val::Tuple(all) => all.clone(),
-        Val::Fixed(Fixed::List(all)) => all.iter().cloned().map(Val::Fixed).collect(),
+        PyValue::Tuple(all) => all.clone(),
+        PyValue::Const(ConstValue::List(all)) => all.iter().cloned().map(PyValue::Const).collect(),
         one => vec![one.clone()],
     };
     let mut extents = vec![];
     for size in &sizes {
-        extents.push(lower.size_of(size, shape_at)? as u8);
+        extents.push(lower.constant_size(size, shape_at)? as u8);
     }
-    let dtype = match given.take(1, "dtype") {
-        Some((Val::Fixed(Fixed::Type(pattern)), _)) => pattern.exact(),
+    let dtype = match call_args.get(1, "dtype") {
+        Some((PyValue::Const(ConstValue::Type(pattern)), _)) => pattern.exact(),
         None => Some(Ty::Scalar(Scalar::F32)),
         _ => None,
     };
     let ty = match (&extents[..], dtype) {
-        (&[n], Some(Ty::Scalar(s))) => Ty::Fixed(s, n),
+        (&[n], Some(Ty::Scalar(s))) => Ty::FixedArray(s, n),
         (&[rows, columns], Some(Ty::Scalar(s))) => Ty::Matrix(s, rows, columns),
         (&[n], Some(Ty::Vector(s, length))) => Ty::Matrix(s, n, length),
         _ => {
             let what = "a local array of this shape or type is not supported".to_owned();
-            return lower.fail(at, what, "one or two dimensions of scalars, or one of vectors", None);
+            return lower.fail(at, what, "supported: 1D and 2D arrays of scalars, 1D arrays of vectors", None);
         }
     };
-    let empty = Given { args: vec![], named: vec![] };
-    lower.make(ty, &empty, at).map(|run| Some(Val::Run(run)))
+    let empty = CallArgs { positional: vec![], named: vec![] };
+    lower.construct_value(ty, &empty, at).map(|rvalue| Some(PyValue::Rvalue(rvalue)))
 }
 
-/// `wp.static` and `wp.constant` are evaluated before their arguments are.
-pub(super) fn fixed<'p>(_: &mut Lower<'p>, _: &Given<'p>, _: &'p Expr) -> Made {
+/// Placeholder for `wp.static` and `wp.constant`, which are handled before arguments are evaluated.
+pub(super) fn evaluated_earlier<'p>(_: &mut Lower<'p>, _: &CallArgs<'p>, _: &'p Expr) -> BuiltinResult {
     Ok(None)
 }
 
-pub(super) fn nothing<'p>(_: &mut Lower<'p>, _: &Given<'p>, _: &'p Expr) -> Made {
+pub(super) fn no_op<'p>(_: &mut Lower<'p>, _: &CallArgs<'p>, _: &'p Expr) -> BuiltinResult {
     none()
 }
 
-fn updated<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr, atomic: Atomic) -> Made {
-    let Some((Val::Array(array), _)) = given.args.first().cloned() else { return Ok(None) };
+fn atomic_update<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr, atomic: Atomic) -> BuiltinResult {
+    let Some((PyValue::Array(array), _)) = call_args.positional.first().cloned() else { return Ok(None) };
     let mut indices = vec![];
-    let Some(((value, value_at), rest)) = given.args[1..].split_last() else { return Ok(None) };
+    let Some(((value, value_at), rest)) = call_args.positional[1..].split_last() else { return Ok(None) };
     for (val, expr) in rest {
         match val {
             // A tuple of indices.
-            Val::Tuple(all) => {
+            PyValue::Tuple(all) => {
                 for one in all {
                     indices.push(lower.value(one.clone(), *expr)?);
                 }
@@ -144,16 +145,16 @@ fn updated<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr, atomic: A
     let value = lower.value(value.clone(), *value_at)?;
     if value.ty != element.ty() {
         let (found, wanted) = (lower.type_name(value.ty), lower.type_name(element.ty()));
-        let what = format!("an array of {wanted} is updated with {found}");
-        return lower.fail(*value_at, what, &format!("{wanted} is expected"), Some(format!("convert it: {wanted}(…)")));
+        let what = format!("mismatched types: cannot update an array of {wanted} with {found}");
+        return lower.fail(*value_at, what, &format!("expected {wanted}"), Some(format!("convert it: {wanted}(…)")));
     }
-    lower.atomic(atomic, &element, value, at).map(|run| Some(Val::Run(run)))
+    lower.atomic(atomic, &element, value, at).map(|rvalue| Some(PyValue::Rvalue(rvalue)))
 }
 
 macro_rules! atomics {
     ($($name:ident $atomic:ident),+) => { $(
-        pub(super) fn $name<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-            updated(lower, given, at, Atomic::$atomic)
+        pub(super) fn $name<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+            atomic_update(lower, call_args, at, Atomic::$atomic)
         }
     )+ };
 }
@@ -163,88 +164,99 @@ atomics! {
     atomic_exch Exchange
 }
 
-/// What the threads of a block have together, where there is one thread.
-pub(super) fn tile_of_one<'p>(lower: &mut Lower<'p>, given: &Given<'p>, _: &'p Expr) -> Made {
-    let [(val, at)] = &given.args[..] else { return Ok(None) };
-    lower.value(val.clone(), *at).map(|run| Some(Val::Run(run)))
+/// Tile operations for a block with a single thread: the value of that thread.
+pub(super) fn single_thread_tile<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, _: &'p Expr) -> BuiltinResult {
+    let [(val, at)] = &call_args.positional[..] else { return Ok(None) };
+    lower.value(val.clone(), *at).map(|rvalue| Some(PyValue::Rvalue(rvalue)))
 }
 
-pub(super) fn tile_atomic_add<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let (Some((Val::Array(array), _)), Some((value, value_at))) = (given.take(0, "a"), given.take(1, "t")) else {
-        return Ok(None);
-    };
-    let places = match given.take(2, "offset") {
-        Some((Val::Tuple(all), expr)) => {
-            all.into_iter().map(|one| lower.value(one, expr)).collect::<Lowers<Vec<_>>>()?
-        }
-        Some((val, expr)) => vec![lower.value(val, expr)?],
-        None => (0..array.rank()).map(|_| lower.run_int(0)).collect(),
-    };
-    let value = lower.value(value, value_at)?;
-    let element = lower.element_at(array, places, at)?;
-    if value.ty != element.ty() {
-        return Ok(None);
-    }
-    lower.atomic(Atomic::Add, &element, value, at).map(|run| Some(Val::Run(run)))
-}
-
-/// A search, which the prelude does: what is searched for is of the elements' type.
-pub(super) fn lower_bound<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let value = given.named.iter().find(|(name, ..)| *name == "value").map(|(_, val, _)| val);
-    let (Some((Val::Array(array), _)), Some(val)) =
-        (given.take(0, "arr"), value.or(given.args.last().map(|(val, _)| val)))
+pub(super) fn tile_atomic_add<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let (Some((PyValue::Array(array), _)), Some((value, value_at))) = (call_args.get(0, "a"), call_args.get(1, "t"))
     else {
         return Ok(None);
     };
-    let run = lower.value(val.clone(), at)?;
-    if run.ty == array.element {
+    let indices = match call_args.get(2, "offset") {
+        Some((PyValue::Tuple(all), expr)) => {
+            all.into_iter().map(|one| lower.value(one, expr)).collect::<LowerResult<Vec<_>>>()?
+        }
+        Some((val, expr)) => vec![lower.value(val, expr)?],
+        None => (0..array.rank()).map(|_| lower.const_int(0)).collect(),
+    };
+    let value = lower.value(value, value_at)?;
+    let element = lower.element_at(array, indices, at)?;
+    if value.ty != element.ty() {
         return Ok(None);
     }
-    let (found, wanted) = (lower.type_name(run.ty), lower.type_name(array.element));
-    lower.fail(at, format!("{found} is searched for in an array of {wanted}"), &format!("{wanted} is expected"), None)
+    lower.atomic(Atomic::Add, &element, value, at).map(|rvalue| Some(PyValue::Rvalue(rvalue)))
 }
 
-pub(super) fn atomic_cas<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some((Val::Array(array), _)) = given.args.first().cloned() else { return Ok(None) };
-    let rank = array.rank();
-    if given.args.len() != rank + 3 {
+/// Checks that the searched value has the element type; the prelude implements the search.
+pub(super) fn lower_bound<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let value = call_args.named.iter().find(|(name, ..)| *name == "value").map(|(_, val, _)| val);
+    let (Some((PyValue::Array(array), _)), Some(val)) =
+        (call_args.get(0, "arr"), value.or(call_args.positional.last().map(|(val, _)| val)))
+    else {
+        return Ok(None);
+    };
+    let rvalue = lower.value(val.clone(), at)?;
+    if rvalue.ty == array.element {
         return Ok(None);
     }
-    let runs = {
-        let mut runs = vec![];
-        for (val, expr) in &given.args[1..] {
-            runs.push(lower.value(val.clone(), *expr)?);
+    let (found, wanted) = (lower.type_name(rvalue.ty), lower.type_name(array.element));
+    lower.fail(
+        at,
+        format!("mismatched types: cannot search for {found} in an array of {wanted}"),
+        &format!("expected {wanted}"),
+        None,
+    )
+}
+
+pub(super) fn atomic_cas<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some((PyValue::Array(array), _)) = call_args.positional.first().cloned() else { return Ok(None) };
+    let rank = array.rank();
+    if call_args.positional.len() != rank + 3 {
+        return Ok(None);
+    }
+    let rvalues = {
+        let mut rvalues = vec![];
+        for (val, expr) in &call_args.positional[1..] {
+            rvalues.push(lower.value(val.clone(), *expr)?);
         }
-        runs
+        rvalues
     };
-    let element = lower.element_at(array, runs[..rank].to_vec(), at)?;
+    let element = lower.element_at(array, rvalues[..rank].to_vec(), at)?;
     let ty = element.ty();
-    let (expected, value) = (&runs[rank], &runs[rank + 1]);
+    let (expected, value) = (&rvalues[rank], &rvalues[rank + 1]);
     if expected.ty != ty || value.ty != ty || ty.scalar().is_none_or(|s| s.bytes() < 4) {
         let wanted = lower.type_name(ty);
-        return lower.fail(at, format!("an exchange in an array of {wanted}"), "values of its type are expected", None);
+        return lower.fail(
+            at,
+            format!("atomic_cas does not support these values in an array of {wanted}"),
+            "expected 32- or 64-bit scalars of the element type",
+            None,
+        );
     }
-    let args = lower.places(&element.array, &element.at);
-    lower.wrote(&element.array);
+    let args = lower.memory_indices(&element.array, &element.indices);
+    lower.mark_written(&element.array);
     match bornite_ir::Args::new(&args) {
         Some(args) => {
             let id = lower.w.b.compare_exchange(element.array.view, args, expected.id, value.id);
-            Ok(Some(Val::Run(Run::new(id, ty))))
+            Ok(Some(PyValue::Rvalue(Rvalue::new(id, ty))))
         }
         None => Ok(None),
     }
 }
 
-/// The scalars of a value, for printing.
-fn scalars(lower: &mut Lower<'_>, run: &Run) -> Vec<ExprId> {
-    match run.ty {
-        Ty::Scalar(_) => vec![run.id],
+/// The scalar components of a value, for printing.
+fn scalars(lower: &mut Lower<'_>, rvalue: &Rvalue) -> Vec<ExprId> {
+    match rvalue.ty {
+        Ty::Scalar(_) => vec![rvalue.id],
         Ty::Struct(_) => vec![],
-        other => lower.parts(run.id, other.count() as u32),
+        other => lower.components(rvalue.id, other.count() as u32),
     }
 }
 
-/// Lines to be printed: their formats, and the values in them.
+/// Lines to print: a format string and its values for each.
 struct Lines(Vec<(String, Vec<ExprId>)>);
 
 impl Lines {
@@ -252,14 +264,14 @@ impl Lines {
         Lines(vec![(String::new(), vec![])])
     }
 
-    /// A text; what no format holds is printed as a value.
+    /// Appends text. Characters that a format string cannot contain are printed as values.
     fn text(&mut self, lower: &mut Lower<'_>, text: &str) {
         for c in text.chars() {
             match c {
                 '\n' => self.0.push((String::new(), vec![])),
                 '\t' | '"' | '\\' => {
-                    let letter = lower.int(c as i64);
-                    self.hole("{%c}", letter);
+                    let code = lower.int(c as i64);
+                    self.placeholder("{%c}", code);
                 }
                 '{' => self.format("{%{}"),
                 c if c.is_control() => {}
@@ -274,30 +286,35 @@ impl Lines {
         }
     }
 
-    fn hole(&mut self, hole: &str, value: ExprId) {
+    fn placeholder(&mut self, placeholder: &str, value: ExprId) {
         // A print holds at most 16 values.
         if self.0.last().is_none_or(|(_, args)| args.len() == 16) {
             self.0.push((String::new(), vec![]));
         }
         if let Some((format, args)) = self.0.last_mut() {
-            format.push_str(hole);
+            format.push_str(placeholder);
             args.push(value);
         }
     }
 
-    /// Numbers with spaces between them.
-    fn numbers(&mut self, values: &[ExprId], hole: &str) {
+    /// Appends numbers separated by spaces.
+    fn numbers(&mut self, values: &[ExprId], placeholder: &str) {
         for (n, value) in values.iter().enumerate() {
             if n > 0 && n % 16 != 0 {
                 self.format(" ");
             }
-            self.hole(hole, *value);
+            self.placeholder(placeholder, *value);
         }
     }
 
-    fn printed<'p>(self, lower: &mut Lower<'p>, at: &'p Expr) -> Made {
+    fn emit<'p>(self, lower: &mut Lower<'p>, at: &'p Expr) -> BuiltinResult {
         if self.0.iter().any(|(format, _)| format.len() > 200) {
-            return lower.fail(at, "a print of more than 200 letters".into(), "print it in parts", None);
+            return lower.fail(
+                at,
+                "a print is limited to 200 characters per line".into(),
+                "split it into several prints",
+                None,
+            );
         }
         for (format, args) in self.0 {
             lower.w.b.print(format, &args);
@@ -306,84 +323,88 @@ impl Lines {
     }
 }
 
-pub(super) fn print<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
+pub(super) fn print<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
     let mut lines = Lines::new();
-    for (n, (val, at)) in given.args.iter().enumerate() {
+    for (n, (val, at)) in call_args.positional.iter().enumerate() {
         if n > 0 {
             lines.format(" ");
         }
-        if let Val::Fixed(Fixed::Text(text)) = val {
+        if let PyValue::Const(ConstValue::Str(text)) = val {
             lines.text(lower, text);
             continue;
         }
-        let run = lower.value(val.clone(), *at)?;
-        let hole = if run.ty.is_float() { "{%g}" } else { "{}" };
-        let parts = scalars(lower, &run);
-        match run.ty {
+        let rvalue = lower.value(val.clone(), *at)?;
+        let placeholder = if rvalue.ty.is_float() { "{%g}" } else { "{}" };
+        let parts = scalars(lower, &rvalue);
+        match rvalue.ty {
             Ty::Matrix(_, _, columns) => {
                 for (row, parts) in parts.chunks(columns as usize).enumerate() {
                     if row > 0 {
                         lines.text(lower, "\n");
                     }
-                    lines.numbers(parts, hole);
+                    lines.numbers(parts, placeholder);
                 }
             }
             Ty::Transform(_) => {
                 lines.format("(");
-                lines.numbers(&parts[..3], hole);
+                lines.numbers(&parts[..3], placeholder);
                 lines.format(") (");
-                lines.numbers(&parts[3..], hole);
+                lines.numbers(&parts[3..], placeholder);
                 lines.format(")");
             }
-            _ => lines.numbers(&parts, hole),
+            _ => lines.numbers(&parts, placeholder),
         }
     }
-    lines.printed(lower, at)
+    lines.emit(lower, at)
 }
 
-pub(super) fn printf<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some((Val::Fixed(Fixed::Text(text)), _)) = given.args.first() else {
-        return lower.fail(at, "printf takes a string first".into(), "", None);
+pub(super) fn printf<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some((PyValue::Const(ConstValue::Str(text)), _)) = call_args.positional.first() else {
+        return lower.fail(at, "printf expects a format string as its first argument".into(), "", None);
     };
     let mut args = vec![];
-    for (val, at) in &given.args[1..] {
+    for (val, at) in &call_args.positional[1..] {
         args.push(lower.value(val.clone(), *at)?);
     }
-    let types: Option<Vec<Scalar>> = args.iter().map(|run| run.ty.scalar()).collect();
+    let types: Option<Vec<Scalar>> = args.iter().map(|rvalue| rvalue.ty.scalar()).collect();
     let Some(types) = types.filter(|types| types.len() <= 16) else {
-        return lower.fail(at, "printf prints numbers, at most 16".into(), "", None);
+        return lower.fail(at, "printf takes scalar values, at most 16".into(), "", None);
     };
     let format = match bornite_ir::print_of_c(text.strip_suffix('\n').unwrap_or(text), &types) {
         Ok(format) => format,
         Err(why) => return lower.fail(at, format!("printf: {why}"), "", None),
     };
-    let (mut lines, mut values) = (Lines::new(), args.iter().map(|run| run.id));
+    let (mut lines, mut values) = (Lines::new(), args.iter().map(|rvalue| rvalue.id));
     for piece in bornite_ir::print_pieces(&format) {
         match (piece, values.len()) {
             (PrintPiece::Text(text), _) => lines.text(lower, text),
             (PrintPiece::Value(spec), 1..) => {
-                let hole = spec.map_or("{}".to_owned(), |spec| format!("{{%{spec}}}"));
-                values.by_ref().take(1).for_each(|value| lines.hole(&hole, value));
+                let placeholder = spec.map_or("{}".to_owned(), |spec| format!("{{%{spec}}}"));
+                values.by_ref().take(1).for_each(|value| lines.placeholder(&placeholder, value));
             }
             (PrintPiece::Value(_), 0) => {}
         }
     }
-    lines.printed(lower, at)
+    lines.emit(lower, at)
 }
 
-/// Prints a line where an expectation does not hold.
-fn expected<'p>(lower: &mut Lower<'p>, holds: ExprId, runs: &[Run], at: &'p Expr) -> Made {
+/// Emits code that prints a line if an expectation does not hold.
+fn expect<'p>(lower: &mut Lower<'p>, holds: ExprId, rvalues: &[Rvalue], at: &'p Expr) -> BuiltinResult {
     let line = match at {
         Expr::Call(call) => lower.source().line(call.range_start.to_u32()),
         _ => 0,
     };
     let failed = lower.op(Op::Not, &[holds]);
-    let (a, b) = (scalars(lower, &runs[0]), scalars(lower, &runs[1]));
+    let (a, b) = (scalars(lower, &rvalues[0]), scalars(lower, &rvalues[1]));
     lower.w.b.open_block();
     let fits = a.len() + b.len() <= 16;
-    let places = |n: usize| vec!["{}"; n].join(" ");
+    let placeholders = |n: usize| vec!["{}"; n].join(" ");
     if fits {
-        let format = format!("expectation in line {line} does not hold: {} and {}", places(a.len()), places(b.len()));
+        let format = format!(
+            "expectation in line {line} does not hold: {} and {}",
+            placeholders(a.len()),
+            placeholders(b.len())
+        );
         lower.w.b.print(format, &[a, b].concat());
     } else {
         lower.w.b.print(format!("expectation in line {line} does not hold"), &[]);
@@ -393,12 +414,12 @@ fn expected<'p>(lower: &mut Lower<'p>, holds: ExprId, runs: &[Run], at: &'p Expr
     none()
 }
 
-fn all_equal(lower: &mut Lower<'_>, a: &Run, b: &Run) -> ExprId {
+fn all_equal(lower: &mut Lower<'_>, a: &Rvalue, b: &Rvalue) -> ExprId {
     let same = lower.op(Op::Eq, &[a.id, b.id]);
     if a.ty.scalar().is_some() {
         return same;
     }
-    let parts = lower.parts(same, a.ty.count() as u32);
+    let parts = lower.components(same, a.ty.count() as u32);
     let mut all = parts[0];
     for part in &parts[1..] {
         all = lower.op(Op::And, &[all, *part]);
@@ -406,36 +427,36 @@ fn all_equal(lower: &mut Lower<'_>, a: &Run, b: &Run) -> ExprId {
     all
 }
 
-pub(super) fn expect_eq<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some((runs, _)) = lower.alike_runs(given, 2, at)? else { return Ok(None) };
-    let holds = all_equal(lower, &runs[0], &runs[1]);
-    expected(lower, holds, &runs, at)
+pub(super) fn expect_eq<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some((rvalues, _)) = lower.same_type_args(call_args, 2, at)? else { return Ok(None) };
+    let holds = all_equal(lower, &rvalues[0], &rvalues[1]);
+    expect(lower, holds, &rvalues, at)
 }
 
-pub(super) fn expect_neq<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let Some((runs, _)) = lower.alike_runs(given, 2, at)? else { return Ok(None) };
-    let same = all_equal(lower, &runs[0], &runs[1]);
+pub(super) fn expect_neq<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let Some((rvalues, _)) = lower.same_type_args(call_args, 2, at)? else { return Ok(None) };
+    let same = all_equal(lower, &rvalues[0], &rvalues[1]);
     let holds = lower.op(Op::Not, &[same]);
-    expected(lower, holds, &runs, at)
+    expect(lower, holds, &rvalues, at)
 }
 
-pub(super) fn expect_near<'p>(lower: &mut Lower<'p>, given: &Given<'p>, at: &'p Expr) -> Made {
-    let (Some((a, a_at)), Some((b, b_at))) = (given.take(0, "a"), given.take(1, "b")) else { return Ok(None) };
+pub(super) fn expect_near<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
+    let (Some((a, a_at)), Some((b, b_at))) = (call_args.get(0, "a"), call_args.get(1, "b")) else { return Ok(None) };
     let (a, b) = (lower.value(a, a_at)?, lower.value(b, b_at)?);
     let Some(s) = a.ty.element().filter(|s| s.is_float() && a.ty == b.ty) else { return Ok(None) };
-    let tolerance = match given.take(2, "tolerance") {
+    let tolerance = match call_args.get(2, "tolerance") {
         Some((val, expr)) => lower.value(val, expr)?.id,
         None => lower.w.constant(Value::from_f64(s, 1e-6)),
     };
     let tolerance = lower.cast_id(s, tolerance);
-    let apart = lower.op(Op::Sub, &[a.id, b.id]);
-    let size = lower.op(Op::Abs, &[apart]);
-    let many = lower.splat(tolerance, a.ty);
-    let close = lower.op(Op::Le, &[size, many]);
-    let parts = if a.ty.scalar().is_some() { vec![close] } else { lower.parts(close, a.ty.count() as u32) };
+    let difference = lower.op(Op::Sub, &[a.id, b.id]);
+    let distance = lower.op(Op::Abs, &[difference]);
+    let tolerances = lower.splat(tolerance, a.ty);
+    let close = lower.op(Op::Le, &[distance, tolerances]);
+    let parts = if a.ty.scalar().is_some() { vec![close] } else { lower.components(close, a.ty.count() as u32) };
     let mut holds = parts[0];
     for part in &parts[1..] {
         holds = lower.op(Op::And, &[holds, *part]);
     }
-    expected(lower, holds, &[a, b], at)
+    expect(lower, holds, &[a, b], at)
 }

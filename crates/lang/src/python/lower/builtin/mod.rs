@@ -1,5 +1,6 @@
-//! The dialect's functions. One table says of each how it is lowered: a row of the op table, or a small function here;
-//! what the table does not have, or not for those types, is a function of the prelude, written in the dialect itself.
+//! Warp builtins. `TABLE` maps each name to its lowering: a scalar op, an operator, or a function
+//! of the submodules. Builtins that are not in the table, or not for the given types, are functions
+//! of the prelude (`prelude/*.py`).
 
 mod math;
 mod memory;
@@ -11,70 +12,69 @@ use bornite_ir::Op;
 use foldhash::HashMap;
 use ruff_python_ast::{Expr, ExprCall, Operator};
 
-use super::call::Given;
-use super::value::{Run, Val};
-use super::{Lower, Lowers};
+use super::call::CallArgs;
+use super::value::{PyValue, Rvalue};
+use super::{Lower, LowerResult};
 use crate::python::program::{FuncId, Item};
 use crate::python::types::Ty;
 
-/// Makes a call; `None` if the arguments are of other types than it takes.
-type Emit = for<'a, 'p> fn(&'a mut Lower<'p>, &'a Given<'p>, &'p Expr) -> Lowers<Option<Val>>;
+/// Emits a call of a builtin; returns `None` if it does not accept the types of the arguments.
+type EmitFn = for<'a, 'p> fn(&'a mut Lower<'p>, &'a CallArgs<'p>, &'p Expr) -> LowerResult<Option<PyValue>>;
 
-/// How a builtin is lowered.
+/// The lowering of a builtin.
 #[derive(Clone, Copy)]
-enum How {
-    /// A row of the op table, of scalars that are floats.
-    Float(Op),
-    /// An operator that has a name.
+enum BuiltinLowering {
+    /// A scalar op on floats.
+    FloatOp(Op),
+    /// An operator.
     Operator(Operator),
-    Emit(Emit),
+    Custom(EmitFn),
 }
 
-/// The table.
-const TABLE: &[(&str, How)] = {
-    use How::{Emit, Float, Operator as Sign};
+const TABLE: &[(&str, BuiltinLowering)] = {
+    use BuiltinLowering::{Custom, FloatOp, Operator as Sign};
     &[
-        ("acos", Emit(math::acos)),
-        ("asin", Emit(math::asin)),
-        ("atan", Float(Op::Atan)),
-        ("atan2", Float(Op::Atan2)),
-        ("cbrt", Float(Op::Cbrt)),
-        ("ceil", Float(Op::Ceil)),
-        ("copysign", Float(Op::Copysign)),
-        ("cos", Float(Op::Cos)),
-        ("cosh", Float(Op::Cosh)),
-        ("erf", Float(Op::Erf)),
-        ("erfc", Float(Op::Erfc)),
-        ("exp", Float(Op::Exp)),
-        ("floor", Float(Op::Floor)),
-        ("log", Float(Op::Log)),
-        ("log10", Float(Op::Log10)),
-        ("log2", Float(Op::Log2)),
-        ("pow", Float(Op::Pow)),
-        ("rint", Float(Op::Rint)),
-        ("round", Float(Op::Round)),
-        ("sin", Float(Op::Sin)),
-        ("sinh", Float(Op::Sinh)),
-        ("sqrt", Float(Op::Sqrt)),
-        ("tan", Float(Op::Tan)),
-        ("tanh", Float(Op::Tanh)),
-        ("trunc", Float(Op::Trunc)),
-        ("abs", Emit(math::abs)),
-        ("sign", Emit(math::sign)),
-        ("step", Emit(math::step)),
-        ("min", Emit(math::min)),
-        ("max", Emit(math::max)),
-        ("clamp", Emit(math::clamp)),
-        ("where", Emit(math::choose)),
-        ("isnan", Emit(math::isnan)),
-        ("isinf", Emit(math::isinf)),
-        ("isfinite", Emit(math::isfinite)),
-        ("bit_count", Emit(math::bit_count)),
-        ("neg", Emit(math::neg)),
-        ("pos", Emit(math::pos)),
-        ("unot", Emit(math::unot)),
-        ("invert", Emit(math::invert)),
-        ("cast", Emit(math::cast)),
+        ("acos", Custom(math::acos)),
+        ("asin", Custom(math::asin)),
+        ("atan", FloatOp(Op::Atan)),
+        ("atan2", FloatOp(Op::Atan2)),
+        ("cbrt", FloatOp(Op::Cbrt)),
+        ("ceil", FloatOp(Op::Ceil)),
+        ("copysign", FloatOp(Op::Copysign)),
+        ("cos", FloatOp(Op::Cos)),
+        ("cosh", FloatOp(Op::Cosh)),
+        ("erf", FloatOp(Op::Erf)),
+        ("erfc", FloatOp(Op::Erfc)),
+        ("exp", FloatOp(Op::Exp)),
+        ("floor", FloatOp(Op::Floor)),
+        ("log", FloatOp(Op::Log)),
+        ("log10", FloatOp(Op::Log10)),
+        ("log2", FloatOp(Op::Log2)),
+        ("pow", FloatOp(Op::Pow)),
+        ("rint", FloatOp(Op::Rint)),
+        ("round", FloatOp(Op::Round)),
+        ("sin", FloatOp(Op::Sin)),
+        ("sinh", FloatOp(Op::Sinh)),
+        ("sqrt", FloatOp(Op::Sqrt)),
+        ("tan", FloatOp(Op::Tan)),
+        ("tanh", FloatOp(Op::Tanh)),
+        ("trunc", FloatOp(Op::Trunc)),
+        ("abs", Custom(math::abs)),
+        ("sign", Custom(math::sign)),
+        ("step", Custom(math::step)),
+        ("min", Custom(math::min)),
+        ("max", Custom(math::max)),
+        ("clamp", Custom(math::clamp)),
+        ("where", Custom(math::choose)),
+        ("isnan", Custom(math::isnan)),
+        ("isinf", Custom(math::isinf)),
+        ("isfinite", Custom(math::isfinite)),
+        ("bit_count", Custom(math::bit_count)),
+        ("neg", Custom(math::neg)),
+        ("pos", Custom(math::pos)),
+        ("unot", Custom(math::unot)),
+        ("invert", Custom(math::invert)),
+        ("cast", Custom(math::cast)),
         ("add", Sign(Operator::Add)),
         ("sub", Sign(Operator::Sub)),
         ("mul", Sign(Operator::Mult)),
@@ -86,70 +86,74 @@ const TABLE: &[(&str, How)] = {
         ("bit_xor", Sign(Operator::BitXor)),
         ("lshift", Sign(Operator::LShift)),
         ("rshift", Sign(Operator::RShift)),
-        ("dot", Emit(vector::dot)),
-        ("cross", Emit(vector::cross)),
-        ("length", Emit(vector::length)),
-        ("normalize", Emit(vector::normalize)),
-        ("outer", Emit(vector::outer)),
-        ("transpose", Emit(vector::transpose)),
-        ("cw_mul", Emit(vector::cw_mul)),
-        ("cw_div", Emit(vector::cw_div)),
-        ("trace", Emit(vector::trace)),
-        ("diag", Emit(vector::diag)),
-        ("get_diag", Emit(vector::get_diag)),
-        ("lower_bound", Emit(memory::lower_bound)),
-        ("identity", Emit(vector::identity)),
-        ("matrix_from_rows", Emit(vector::from_rows)),
-        ("matrix_from_cols", Emit(vector::from_columns)),
-        ("vector", Emit(vector::vector)),
-        ("matrix", Emit(vector::matrix)),
-        ("quaternion", Emit(vector::quaternion)),
-        ("transformation", Emit(vector::transformation)),
-        ("quat_identity", Emit(vector::quat_identity)),
-        ("transform_identity", Emit(vector::transform_identity)),
-        ("len", Emit(memory::len)),
-        ("tid", Emit(memory::tid)),
-        ("block_dim", Emit(memory::block_dim)),
-        ("zeros", Emit(memory::zeros)),
-        ("static", Emit(memory::fixed)),
-        ("constant", Emit(memory::fixed)),
-        ("atomic_add", Emit(memory::atomic_add)),
-        ("atomic_sub", Emit(memory::atomic_sub)),
-        ("atomic_min", Emit(memory::atomic_min)),
-        ("atomic_max", Emit(memory::atomic_max)),
-        ("atomic_and", Emit(memory::atomic_and)),
-        ("atomic_or", Emit(memory::atomic_or)),
-        ("atomic_xor", Emit(memory::atomic_xor)),
-        ("atomic_exch", Emit(memory::atomic_exch)),
-        ("atomic_cas", Emit(memory::atomic_cas)),
-        ("tile_sum", Emit(memory::tile_of_one)),
-        ("tile_min", Emit(memory::tile_of_one)),
-        ("tile_max", Emit(memory::tile_of_one)),
-        ("untile", Emit(memory::tile_of_one)),
-        ("tile_atomic_add", Emit(memory::tile_atomic_add)),
-        ("print", Emit(memory::print)),
-        ("printf", Emit(memory::printf)),
-        ("expect_eq", Emit(memory::expect_eq)),
-        ("expect_neq", Emit(memory::expect_neq)),
-        ("expect_near", Emit(memory::expect_near)),
-        ("breakpoint", Emit(memory::nothing)),
-        ("transform_set_translation", Emit(vector::set_translation)),
-        ("transform_set_rotation", Emit(vector::set_rotation)),
+        ("dot", Custom(vector::dot)),
+        ("cross", Custom(vector::cross)),
+        ("length", Custom(vector::length)),
+        ("normalize", Custom(vector::normalize)),
+        ("outer", Custom(vector::outer)),
+        ("transpose", Custom(vector::transpose)),
+        ("cw_mul", Custom(vector::cw_mul)),
+        ("cw_div", Custom(vector::cw_div)),
+        ("trace", Custom(vector::trace)),
+        ("diag", Custom(vector::diag)),
+        ("get_diag", Custom(vector::get_diag)),
+        ("lower_bound", Custom(memory::lower_bound)),
+        ("identity", Custom(vector::identity)),
+        ("matrix_from_rows", Custom(vector::from_rows)),
+        ("matrix_from_cols", Custom(vector::from_columns)),
+        ("vector", Custom(vector::vector)),
+        ("matrix", Custom(vector::matrix)),
+        ("quaternion", Custom(vector::quaternion)),
+        ("transformation", Custom(vector::transformation)),
+        ("quat_identity", Custom(vector::quat_identity)),
+        ("transform_identity", Custom(vector::transform_identity)),
+        ("len", Custom(memory::len)),
+        ("tid", Custom(memory::tid)),
+        ("block_dim", Custom(memory::block_dim)),
+        ("zeros", Custom(memory::zeros)),
+        ("static", Custom(memory::evaluated_earlier)),
+        ("constant", Custom(memory::evaluated_earlier)),
+        ("atomic_add", Custom(memory::atomic_add)),
+        ("atomic_sub", Custom(memory::atomic_sub)),
+        ("atomic_min", Custom(memory::atomic_min)),
+        ("atomic_max", Custom(memory::atomic_max)),
+        ("atomic_and", Custom(memory::atomic_and)),
+        ("atomic_or", Custom(memory::atomic_or)),
+        ("atomic_xor", Custom(memory::atomic_xor)),
+        ("atomic_exch", Custom(memory::atomic_exch)),
+        ("atomic_cas", Custom(memory::atomic_cas)),
+        ("tile_sum", Custom(memory::single_thread_tile)),
+        ("tile_min", Custom(memory::single_thread_tile)),
+        ("tile_max", Custom(memory::single_thread_tile)),
+        ("untile", Custom(memory::single_thread_tile)),
+        ("tile_atomic_add", Custom(memory::tile_atomic_add)),
+        ("print", Custom(memory::print)),
+        ("printf", Custom(memory::printf)),
+        ("expect_eq", Custom(memory::expect_eq)),
+        ("expect_neq", Custom(memory::expect_neq)),
+        ("expect_near", Custom(memory::expect_near)),
+        ("breakpoint", Custom(memory::no_op)),
+        ("transform_set_translation", Custom(vector::set_translation)),
+        ("transform_set_rotation", Custom(vector::set_rotation)),
     ]
 };
 
-fn row(name: &str) -> Option<How> {
-    static ROWS: OnceLock<HashMap<&str, How>> = OnceLock::new();
+fn lookup(name: &str) -> Option<BuiltinLowering> {
+    static ROWS: OnceLock<HashMap<&str, BuiltinLowering>> = OnceLock::new();
     ROWS.get_or_init(|| TABLE.iter().copied().collect()).get(name).copied()
 }
 
-/// The parameters of a row by name, where it is called with so many; `None` where it takes any, or looks at names itself.
-fn names(name: &str, how: How, count: usize) -> Option<Vec<&'static str>> {
-    let plain: &[&str] = match (name, how) {
+/// Parameter names of a builtin that is called with `count` arguments; `None` if it handles keyword
+/// arguments itself.
+fn param_names(name: &str, lowering: BuiltinLowering, count: usize) -> Option<Vec<&'static str>> {
+    let plain: &[&str] = match (name, lowering) {
         ("atan2", _) => &["y", "x"],
         ("copysign" | "pow", _) => &["x", "y"],
-        (_, How::Float(_)) | ("acos" | "asin" | "abs" | "sign" | "step" | "bit_count" | "neg" | "pos", _) => &["x"],
-        (_, How::Operator(_)) | ("min" | "max" | "dot" | "cross" | "outer" | "cw_mul" | "cw_div", _) => &["a", "b"],
+        (_, BuiltinLowering::FloatOp(_))
+        | ("acos" | "asin" | "abs" | "sign" | "step" | "bit_count" | "neg" | "pos", _) => &["x"],
+        (_, BuiltinLowering::Operator(_)) | ("min" | "max" | "dot" | "cross" | "outer" | "cw_mul" | "cw_div", _) => {
+            &["a", "b"]
+        }
         ("expect_eq" | "expect_neq", _) => &["a", "b"],
         ("clamp", _) => &["x", "low", "high"],
         ("where", _) => &["cond", "value_if_true", "value_if_false"],
@@ -163,16 +167,16 @@ fn names(name: &str, how: How, count: usize) -> Option<Vec<&'static str>> {
         ("tid" | "block_dim" | "matrix_from_rows" | "matrix_from_cols" | "printf" | "breakpoint", _) => &[],
         _ if name.starts_with("atomic_") => {
             let last: &[&str] = if name == "atomic_cas" { &["compare", "value"] } else { &["value"] };
-            let places = count.saturating_sub(1 + last.len()).min(4);
-            return Some([&["arr"], &["i", "j", "k", "l"][..places], last].concat());
+            let indices = count.saturating_sub(1 + last.len()).min(4);
+            return Some([&["arr"], &["i", "j", "k", "l"][..indices], last].concat());
         }
         _ => return None,
     };
     Some(plain.to_vec())
 }
 
-/// Groups of builtins that need more than a kernel is here: what they are of.
-fn foreign(name: &str) -> Option<&'static str> {
+/// The feature that an unsupported builtin belongs to.
+fn unsupported_group(name: &str) -> Option<&'static str> {
     Some(match name {
         _ if name.starts_with("tile") || name == "untile" => "tiles",
         _ if name.starts_with("mesh_") => "meshes",
@@ -186,124 +190,132 @@ fn foreign(name: &str) -> Option<&'static str> {
 }
 
 impl<'p> Lower<'p> {
-    pub(super) fn builtin(&mut self, name: &str, call: &'p ExprCall, expr: &'p Expr) -> Lowers<Val> {
-        let how = row(name);
-        if let (None, Some(what)) = (how, foreign(name)) {
+    pub(super) fn builtin(&mut self, name: &str, call: &'p ExprCall, expr: &'p Expr) -> LowerResult<PyValue> {
+        let lowering = lookup(name);
+        if let (None, Some(what)) = (lowering, unsupported_group(name)) {
             return self.fail(
                 expr,
-                format!("'{name}' is of {what}, which are not supported"),
-                "not in the subset",
+                format!("'{name}' is not supported: kernels cannot use {what}"),
+                "not supported",
                 None,
             );
         }
         if name == "select" {
-            let hint = "write wp.where(condition, if_true, if_false): the values stand the other way round".to_owned();
-            return self.fail(call.func.as_ref(), "'select' is no longer in the dialect".into(), "", Some(hint));
+            let hint =
+                "use wp.where(condition, if_true, if_false), which takes the values in the opposite order".to_owned();
+            return self.fail(call.func.as_ref(), "'select' was removed from Warp".into(), "", Some(hint));
         }
         let functions = self.prelude_functions(name);
-        if how.is_none() && functions.is_empty() {
+        if lowering.is_none() && functions.is_empty() {
             let close = similar(name);
-            let hint = close.map(|close| format!("there is wp.{close}"));
-            return self.fail(call.func.as_ref(), format!("there is no builtin '{name}'"), "unknown function", hint);
+            let hint = close.map(|close| format!("did you mean wp.{close}?"));
+            return self.fail(call.func.as_ref(), format!("unknown builtin '{name}'"), "unknown function", hint);
         }
-        // What is known beforehand is not evaluated as a value.
+        // The argument is evaluated at compile time only.
         if matches!(name, "static" | "constant") {
             let Some(value) = call.arguments.args.first() else {
-                return self.fail(expr, format!("'{name}' takes a value"), "", None);
+                return self.fail(expr, format!("'{name}' expects one argument"), "", None);
             };
-            return match self.fixed(value, true) {
-                Ok(fixed) => self.constant_val(fixed, expr),
-                Err((at, what)) => match self.known_length(value) {
-                    Some(n) => Ok(Val::Run(self.run_int(n))),
-                    None => self.fail(&at, what, "must be known beforehand", None),
+            return match self.eval_const(value, true) {
+                Ok(constant) => self.constant_val(constant, expr),
+                Err((at, what)) => match self.constant_len(value) {
+                    Some(n) => Ok(PyValue::Rvalue(self.const_int(n))),
+                    None => self.fail(&at, what, "must be known at compile time", None),
                 },
             };
         }
-        let mut given = self.given(call)?;
-        if let Some(names) = how.and_then(|how| names(name, how, given.args.len() + given.named.len()))
-            && !given.named.is_empty()
+        let mut call_args = self.eval_args(call)?;
+        if let Some(names) = lowering
+            .and_then(|lowering| param_names(name, lowering, call_args.positional.len() + call_args.named.len()))
+            && !call_args.named.is_empty()
         {
-            given = self.placed(name, given, &names)?;
+            call_args = self.bind_keywords(name, call_args, &names)?;
         }
-        let made = match how {
-            Some(How::Float(op)) => self.float_row(op, &given)?,
-            Some(How::Operator(op)) => match &given.args[..] {
+        let result = match lowering {
+            Some(BuiltinLowering::FloatOp(op)) => self.float_op(op, &call_args)?,
+            Some(BuiltinLowering::Operator(op)) => match &call_args.positional[..] {
                 [(a, x), (b, y)] => {
                     let (a, b) = (self.value(a.clone(), *x)?, self.value(b.clone(), *y)?);
-                    return self.applied(op, &a, &b, expr).map(Val::Run);
+                    return self.apply_operator(op, &a, &b, expr).map(PyValue::Rvalue);
                 }
                 _ => None,
             },
-            Some(How::Emit(emit)) => emit(self, &given, expr)?,
+            Some(BuiltinLowering::Custom(emit)) => emit(self, &call_args, expr)?,
             None => None,
         };
-        if let Some(made) = made {
-            return Ok(made);
+        if let Some(result) = result {
+            return Ok(result);
         }
-        match self.chosen_function(&functions, &given) {
-            Some(id) => self.call_function(id, given, expr),
-            None if functions.is_empty() && matches!(how, Some(How::Float(_))) => {
-                let found: Vec<String> = given.args.iter().map(|(val, _)| self.val_name(val)).collect();
+        match self.select_overload(&functions, &call_args) {
+            Some(id) => self.call_function(id, call_args, expr),
+            None if functions.is_empty() && matches!(lowering, Some(BuiltinLowering::FloatOp(_))) => {
+                let found: Vec<String> = call_args.positional.iter().map(|(val, _)| self.describe(val)).collect();
                 let what = format!("'{name}' does not take ({})", found.join(", "));
                 let hint = format!("it takes floats of one type: wp.{name}(float(…))");
-                self.fail(expr, what, "floats are expected", Some(hint))
+                self.fail(expr, what, "expected floats", Some(hint))
             }
-            None => self.no_overload(name, &functions, &given, expr),
+            None => self.no_overload(name, &functions, &call_args, expr),
         }
     }
 
-    /// Functions of the prelude of a name.
+    /// Functions of the prelude with a name.
     pub(super) fn prelude_functions(&self, name: &str) -> Vec<FuncId> {
         let files = 0..self.prelude.files.len();
         let found = files.filter_map(|file| match self.prelude.scopes[file].names.get(name) {
             Some(Item::Functions(all)) => Some(all),
             _ => None,
         });
-        found.flatten().map(|&n| FuncId { prelude: true, n, around: 0 }).collect()
+        found.flatten().map(|&n| FuncId { prelude: true, n, closure: 0 }).collect()
     }
 
-    fn float_row(&mut self, op: Op, given: &Given<'p>) -> Lowers<Option<Val>> {
-        if given.args.len() != op.arity() {
+    fn float_op(&mut self, op: Op, call_args: &CallArgs<'p>) -> LowerResult<Option<PyValue>> {
+        if call_args.positional.len() != op.arity() {
             return Ok(None);
         }
-        let runs = self.runs(given)?;
-        let ty = runs[0].ty;
-        if runs.iter().any(|run| run.ty != ty) || !ty.is_float() || ty.scalar().is_none() {
+        let rvalues = self.rvalues(call_args)?;
+        let ty = rvalues[0].ty;
+        if rvalues.iter().any(|rvalue| rvalue.ty != ty) || !ty.is_float() || ty.scalar().is_none() {
             return Ok(None);
         }
-        let ids: Vec<_> = runs.iter().map(|run| run.id).collect();
-        Ok(Some(Val::Run(Run::new(self.op(op, &ids), ty))))
+        let ids: Vec<_> = rvalues.iter().map(|rvalue| rvalue.id).collect();
+        Ok(Some(PyValue::Rvalue(Rvalue::new(self.op(op, &ids), ty))))
     }
 
-    /// All arguments as values.
-    fn runs(&mut self, given: &Given<'p>) -> Lowers<Vec<Run>> {
-        let mut runs = vec![];
-        for (val, at) in &given.args {
-            runs.push(self.value(val.clone(), *at)?);
+    /// All arguments as rvalues.
+    fn rvalues(&mut self, call_args: &CallArgs<'p>) -> LowerResult<Vec<Rvalue>> {
+        let mut rvalues = vec![];
+        for (val, at) in &call_args.positional {
+            rvalues.push(self.value(val.clone(), *at)?);
         }
-        Ok(runs)
+        Ok(rvalues)
     }
 
-    /// All arguments as values, if they are all of one type with components.
-    fn alike_runs(&mut self, given: &Given<'p>, count: usize, at: &'p Expr) -> Lowers<Option<(Vec<Run>, Ty)>> {
-        if given.args.len() != count {
+    /// All arguments as rvalues, if there are `count` of them and all have the same type, which is
+    /// not a struct.
+    fn same_type_args(
+        &mut self,
+        call_args: &CallArgs<'p>,
+        count: usize,
+        at: &'p Expr,
+    ) -> LowerResult<Option<(Vec<Rvalue>, Ty)>> {
+        if call_args.positional.len() != count {
             return Ok(None);
         }
-        let runs = self.runs(given)?;
-        let ty = runs[0].ty;
-        for run in &runs[1..] {
-            if run.ty.scalar().is_some() && ty.scalar().is_some() {
-                self.alike(&runs[0].clone(), &run.clone(), at)?;
+        let rvalues = self.rvalues(call_args)?;
+        let ty = rvalues[0].ty;
+        for rvalue in &rvalues[1..] {
+            if rvalue.ty.scalar().is_some() && ty.scalar().is_some() {
+                self.check_same_type(&rvalues[0].clone(), &rvalue.clone(), at)?;
             }
-            if run.ty != ty {
+            if rvalue.ty != ty {
                 return Ok(None);
             }
         }
-        Ok(ty.element().map(|_| (runs, ty)))
+        Ok(ty.element().map(|_| (rvalues, ty)))
     }
 }
 
-/// A builtin that could be meant.
+/// A builtin that the user may have meant.
 fn similar(name: &str) -> Option<&'static str> {
     let close = |other: &str| super::expr::distance(name, other);
     let found = TABLE.iter().map(|(other, _)| *other).min_by_key(|other| close(other))?;

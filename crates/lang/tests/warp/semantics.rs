@@ -1,10 +1,10 @@
-//! Programs whose outcome is plain from the text, for what goldens do not reach: names that change where a condition
-//! holds, and values that are known beforehand.
+//! Small programs with known results, for features that the goldens do not cover: names that change
+//! in branches, and compile-time values.
 
 use bornite_ir::interp::{Options, run_printing};
 use bornite_ir::{Scalar, Value, peek};
-use bornite_lang::python::Module;
-use bornite_lang::{LaunchRequest, Lowered, ParamRef};
+use bornite_lang::python::PythonModule;
+use bornite_lang::{Lowered, ParamRef, LaunchRequest};
 
 const DRAWS: &str = "
 @wp.func
@@ -32,16 +32,16 @@ def filled(s: Bag, i: int):
     return s.n * 2
 ";
 
-/// What is declared before the kernel, its body, and what instances 0 to 3 leave in `out`.
+/// Declarations before the kernel, its body, and what instances 0 to 3 write to `out`.
 const PROGRAMS: [(&str, &str, [i64; 4]); 25] = [
-    // An array made of another's address is that memory, under another length.
+    // An array created from the ptr of another shares its memory.
     (
         "",
         "p = wp.array(ptr=out.ptr, shape=(3,), dtype=int)\n    q = wp.array(ptr=out[2:].ptr, shape=(2,), dtype=out.dtype)\n    \
          if i < 2:\n        p[i] = 7 + i\n    else:\n        q[i - 2] = p.shape[0] * 10 + q.shape[0]",
         [7, 8, 32, 32],
     ),
-    // Values in structs with arrays change in branches and loops, and copies of the structs do not.
+    // Values in structs with arrays change in branches and loops, but copies of the structs do not.
     (BAGS, "s = Bag(x, 5)\n    if i > 1:\n        s.n = 7\n    out[i] = s.n", [5, 5, 7, 7]),
     (
         BAGS,
@@ -67,7 +67,7 @@ const PROGRAMS: [(&str, &str, [i64; 4]); 25] = [
     (BAGS, "s = Bag(x, i)\n    a = filled(s, i)\n    out[i] = a", [0, 2, 4, 8]),
     // An array in a struct may be given late.
     (BAGS, "s = Bag()\n    s.n = 4\n    s.data = out\n    s.data[i] = s.n + i", [4, 5, 6, 7]),
-    // Slices and ranges by their names.
+    // `slice` and `range` as functions.
     (
         "",
         "a = out[slice(0, 4, 3)]\n    b = out[wp.slice(1, 4, 1)]\n    if i == 3:\n        b[2] = len(a) * 10 + len(b)",
@@ -94,13 +94,13 @@ const PROGRAMS: [(&str, &str, [i64; 4]); 25] = [
         "s = int(i)\n    if i > 1:\n        for k in range(draw(s)):\n            s += 1\n    out[i] = s",
         [0, 1, 14, 20],
     ),
-    // Written out, arrays may change places.
+    // In an unrolled loop, arrays may be swapped.
     (
         "",
         "a = out\n    b = x\n    for k in range(3):\n        a, b = b, a\n    b[i] = 7 + i\n    if i > 1:\n        a = a\n    out[i] = b[i]",
         [7, 8, 9, 10],
     ),
-    // A loop with break around wp.static stays a loop.
+    // A loop with break around wp.static is not unrolled.
     (
         "",
         "s = int(0)\n    for k in range(4):\n        if k > i:\n            break\n        s += wp.static(2 + 3)\n    out[i] = s",
@@ -114,7 +114,7 @@ const PROGRAMS: [(&str, &str, [i64; 4]); 25] = [
     ("MANY = range(20000)\n", "out[i] = wp.static(len(MANY)) + i", [20000, 20001, 20002, 20003]),
     // A step past the end.
     ("", "m = wp.mat22(1.0, 2.0, 3.0, 4.0)\n    out[i] = int(m[0:2:2147483647, 1][0]) + i", [2, 3, 4, 5]),
-    // A struct with the name that a pair of ints has, and a pair.
+    // A struct with the name that is generated for a pair of ints.
     (
         "
 @wp.struct
@@ -135,22 +135,22 @@ def pair(n: int):
 ];
 
 #[test]
-fn programs_mean_what_they_say() {
-    let mut wrong = vec![];
+fn programs_give_expected_results() {
+    let mut failed = vec![];
     for (before, body, expected) in PROGRAMS {
         let head = "@wp.kernel\ndef k(x: wp.array[int], out: wp.array[int]):\n    i = wp.tid()";
         let text = format!("import warp as wp\n\n{before}\n{head}\n    {body}\n");
         match outcome(&text) {
             Ok(found) if found == expected => {}
-            found => wrong.push(format!("{text}{expected:?} is expected, not {found:?}")),
+            found => failed.push(format!("{text}expected {expected:?}, found {found:?}")),
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
-/// Indices of 64 bits are not cut off, and those into slices do not overflow. Instance 0 meets them; `far` is 2^32 + 1.
+/// 64-bit indices are not truncated, and indices into slices do not overflow. `far` is 2^32 + 1.
 #[test]
-fn wide_indices_are_outside() {
+fn wide_indices_are_out_of_bounds() {
     let cases = [
         ("out[0] = x[far]", Some("'x' of 4")),
         ("out[0] = x[-far]", Some("'x' of 4")),
@@ -171,50 +171,50 @@ fn wide_indices_are_outside() {
             "import warp as wp\n\n@wp.kernel\ndef k(x: wp.array[int], v: wp.array[wp.vec2i], out: wp.array[int]):\n    \
              i = wp.tid()\n    far = wp.int64(i + 65536) * wp.int64(65536) + wp.int64(1)\n    {body}\n"
         );
-        let module = Module::parse("wide.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let module = PythonModule::parse("wide.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
         let request = LaunchRequest::with_dims(&[1]).shape("x", &[4]).shape("v", &[1]).shape("out", &[4]);
         let lowered = module.kernel("k", &request).unwrap_or_else(|errors| panic!("{errors}"));
         match (first(&lowered, 1, "out"), expected) {
             (Ok(_), None) => {}
             (Err(found), Some(expected)) if found.contains("is outside") && found.contains(expected) => {}
-            (found, _) => panic!("{text}{expected:?} is expected, not {found:?}"),
+            (found, _) => panic!("{text}expected {expected:?}, found {found:?}"),
         }
     }
 }
 
-/// Negation is that of IEEE 754. docs/kernels.md lists it: Warp subtracts numbers from 0, which is 0 again at 0.
+/// Negation follows IEEE 754, so the negation of 0 is -0. Warp subtracts from 0 instead, which
+/// gives 0; docs/kernels.md lists the difference.
 #[test]
-fn zero_has_a_negative() {
+fn negation_of_zero_is_negative_zero() {
     let body = "x = float(i)\n    v = -wp.vec2(x, x)\n    out[0] = int(1.0 / (-x) < 0.0) + 2 * int(1.0 / v[0] < 0.0) + 4 * int(1.0 / wp.neg(x) < 0.0)";
     let text = format!("import warp as wp\n\n@wp.kernel\ndef k(out: wp.array[int]):\n    i = wp.tid()\n    {body}\n");
-    let module = Module::parse("zero.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
-    let lowered =
-        module.kernel("k", &LaunchRequest::with_dims(&[1]).shape("out", &[4])).unwrap_or_else(|e| panic!("{e}"));
+    let module = PythonModule::parse("zero.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
+    let lowered = module.kernel("k", &LaunchRequest::with_dims(&[1]).shape("out", &[4])).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(first(&lowered, 1, "out"), Ok(vec![7]));
     let manual = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/kernels.md")).unwrap();
-    assert!(manual.contains("**Negation is that of IEEE 754**"), "the difference is not listed");
+    assert!(manual.contains("**Negation is that of IEEE 754**"), "docs/kernels.md does not list the difference");
 }
 
-/// What the kernel of a text leaves in `out`.
+/// Runs kernel `k` of a source and returns the contents of `out`.
 fn outcome(text: &str) -> Result<Vec<i64>, String> {
-    let module = Module::parse("meaning.py", text).map_err(|errors| errors.to_string())?;
+    let module = PythonModule::parse("meaning.py", text).map_err(|errors| errors.to_string())?;
     let request = LaunchRequest::with_dims(&[4]).shape("x", &[4]).shape("out", &[4]);
     let lowered = module.kernel("k", &request).map_err(|errors| errors.to_string())?;
     first(&lowered, 4, "out")
 }
 
-/// What a kernel of arrays alone leaves in the first numbers of one, when all are 0 before.
+/// Runs a kernel that takes only arrays, all of them zero, and returns the first numbers of one.
 pub fn first(lowered: &Lowered, count: usize, name: &str) -> Result<Vec<i64>, String> {
     let mut memory = vec![vec![0u64; 2]; lowered.kernel.params.len()];
     let values: [Vec<Value>; 0] = [];
     let mut args = super::args(&lowered.kernel, &mut memory, &values);
     run_printing(&lowered.kernel, &mut args, Options::default(), &mut |_| {}).map_err(|fault| fault.to_string())?;
-    let out = lowered.params.iter().find(|(found, _)| found == name).map(|(_, given)| given);
+    let out = lowered.params.iter().find(|(found, _)| found == name).map(|(_, param)| param);
     let Some(ParamRef::View(n)) = out else { return Err(format!("no '{name}'")) };
     Ok((0..count).map(|i| peek(&memory[*n as usize], i * 4, Scalar::I32).as_i64()).collect())
 }
 
-/// What is printed, a line each.
+/// Statements and what they print.
 const PRINTED: [(&str, &str); 9] = [
     ("print(\"a\\tb\")", "a\tb"),
     ("print(\"one\\ntwo\")", "one\ntwo"),
@@ -228,12 +228,11 @@ const PRINTED: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn texts_are_printed_as_they_are_written() {
+fn print_output_is_exact() {
     for (body, expected) in PRINTED {
         let text = format!("import warp as wp\n\n@wp.kernel\ndef k(out: wp.array[int]):\n    {body}\n    out[0] = 1\n");
-        let module = Module::parse("printed.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
-        let lowered =
-            module.kernel("k", &LaunchRequest::with_dims(&[1]).shape("out", &[1])).unwrap_or_else(|e| panic!("{e}"));
+        let module = PythonModule::parse("printed.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let lowered = module.kernel("k", &LaunchRequest::with_dims(&[1]).shape("out", &[1])).unwrap_or_else(|e| panic!("{e}"));
         let (mut memory, mut lines) = (vec![vec![0u64; 1]], vec![]);
         let values: [Vec<Value>; 0] = [];
         let mut args = super::args(&lowered.kernel, &mut memory, &values);
@@ -243,13 +242,13 @@ fn texts_are_printed_as_they_are_written() {
     }
 }
 
-/// A field of a struct has a name in the IR that no parameter has.
+/// The IR names of struct fields differ from those of parameters.
 #[test]
-fn names_of_fields_and_parameters() {
+fn struct_fields_have_unique_ir_names() {
     let text = "import warp as wp\n\n@wp.struct\nclass A:\n    b: wp.array[int]\n    b_c: wp.array[int]\n\n\
         @wp.kernel\ndef k(a: A, a_b: wp.array[int], a_b_c: wp.array[int], a_b_: int, out: wp.array[int]):\n    \
         i = wp.tid()\n    out[i] = a.b[i] + a_b[i] * 10 + a.b_c[i] * a_b_c[i] + a_b_\n";
-    let module = Module::parse("fields.py", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let module = PythonModule::parse("fields.py", text).unwrap_or_else(|errors| panic!("{errors}"));
     let lowered = module.kernel("k", &LaunchRequest::with_dims(&[])).unwrap_or_else(|errors| panic!("{errors}"));
     let names: Vec<&str> = lowered.kernel.params.iter().map(|param| param.name.as_str()).collect();
     assert_eq!(names, ["a_b__", "a_b_c_", "a_b", "a_b_c", "out"]);

@@ -1,30 +1,30 @@
-//! Arithmetic of vectors, matrices and quaternions that a file does before any kernel runs: in the type of their components, as
-//! the dialect's own does.
+//! Compile-time arithmetic on vectors, matrices and quaternions. Results are rounded to the
+//! component type, as in Warp.
 
 use bornite_ir::{Scalar, Value};
 use ruff_python_ast::Operator;
 
-use super::{Fixed, fixed_value};
+use super::{ConstValue, scalar_value};
 use crate::python::types::Ty;
 
-/// A number rounded to a type of floats.
+/// A number rounded to a float type.
 fn rounded(s: Scalar, x: f64) -> f64 {
     Value::from_f64(s, x).as_f64()
 }
 
-fn floats(ty: Ty, parts: &[f64]) -> Option<Fixed> {
+fn floats(ty: Ty, parts: &[f64]) -> Option<ConstValue> {
     let s = ty.element().filter(|s| s.is_float())?;
-    Some(Fixed::Typed(ty, parts.iter().map(|x| Value::from_f64(s, *x)).collect()))
+    Some(ConstValue::Typed(ty, parts.iter().map(|x| Value::from_f64(s, *x)).collect()))
 }
 
-/// A value of several components as floats, which must be what it is made of.
-fn components(of: &Fixed) -> Option<(Ty, Scalar, Vec<f64>)> {
-    let Fixed::Typed(ty, parts) = of else { return None };
+/// Type, scalar type and components of a float vector, matrix or quaternion.
+fn components(of: &ConstValue) -> Option<(Ty, Scalar, Vec<f64>)> {
+    let ConstValue::Typed(ty, parts) = of else { return None };
     let s = ty.element().filter(|s| s.is_float() && ty.scalar().is_none())?;
     Some((*ty, s, parts.iter().map(|part| part.as_f64()).collect()))
 }
 
-/// A sum of products, rounded after each step.
+/// A dot product, rounded after each step.
 fn dot(s: Scalar, a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> f64 {
     a.zip(b).fold(0.0, |sum, (x, y)| rounded(s, sum + rounded(s, x * y)))
 }
@@ -33,9 +33,9 @@ fn length(s: Scalar, parts: &[f64]) -> f64 {
     rounded(s, dot(s, parts.iter().copied(), parts.iter().copied()).sqrt())
 }
 
-pub(super) fn arithmetic(op: Operator, a: &Fixed, b: &Fixed) -> Option<Fixed> {
-    // Integers have no quotients of Python's kind here.
-    if let (Fixed::Typed(ty, x), Fixed::Typed(other, y)) = (a, b)
+pub(super) fn arithmetic(op: Operator, a: &ConstValue, b: &ConstValue) -> Option<ConstValue> {
+    // Only addition and subtraction: Warp's integer division differs from Python's.
+    if let (ConstValue::Typed(ty, x), ConstValue::Typed(other, y)) = (a, b)
         && let Some(s) = ty.element().filter(|s| s.is_int() && ty == other && ty.scalar().is_none())
     {
         let each = |(x, y): (&Value, &Value)| {
@@ -44,9 +44,9 @@ pub(super) fn arithmetic(op: Operator, a: &Fixed, b: &Fixed) -> Option<Fixed> {
                 Operator::Sub => x.as_i64().wrapping_sub(y.as_i64()),
                 _ => return None,
             };
-            Some(fixed_value(s, n as f64, n))
+            Some(scalar_value(s, n as f64, n))
         };
-        return Some(Fixed::Typed(*ty, x.iter().zip(y).map(each).collect::<Option<_>>()?));
+        return Some(ConstValue::Typed(*ty, x.iter().zip(y).map(each).collect::<Option<_>>()?));
     }
     match (op, components(a), components(b)) {
         (Operator::Add | Operator::Sub, Some((ty, _, x)), Some((other, _, y))) if ty == other => {
@@ -79,20 +79,20 @@ pub(super) fn arithmetic(op: Operator, a: &Fixed, b: &Fixed) -> Option<Fixed> {
     }
 }
 
-/// Functions of the dialect that files call for constants.
-pub(super) fn function(name: &str, args: &[Fixed]) -> Option<Fixed> {
+/// Warp builtins that are supported in constants.
+pub(super) fn function(name: &str, args: &[ConstValue]) -> Option<ConstValue> {
     let parts: Vec<_> = args.iter().map(components).collect();
     match (name, &parts[..]) {
         ("quat_identity", []) => floats(Ty::Quat(Scalar::F32), &[0.0, 0.0, 0.0, 1.0]),
         ("transform_identity", []) => floats(Ty::Transform(Scalar::F32), &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]),
-        ("length", [Some((Ty::Vector(..) | Ty::Quat(_), s, x))]) => Some(Fixed::Float(length(*s, x))),
+        ("length", [Some((Ty::Vector(..) | Ty::Quat(_), s, x))]) => Some(ConstValue::Float(length(*s, x))),
         ("normalize", [Some((ty @ (Ty::Vector(..) | Ty::Quat(_)), s, x))]) => {
             let size = length(*s, x);
             let by = |x: &f64| if size > 0.0 { x / size } else { 0.0 };
             floats(*ty, &x.iter().map(by).collect::<Vec<_>>())
         }
         ("dot", [Some((ty @ (Ty::Vector(..) | Ty::Quat(_)), s, x)), Some((other, _, y))]) if ty == other => {
-            Some(Fixed::Float(dot(*s, x.iter().copied(), y.iter().copied())))
+            Some(ConstValue::Float(dot(*s, x.iter().copied(), y.iter().copied())))
         }
         ("cross", [Some((ty @ Ty::Vector(_, 3), s, x)), Some((other, _, y))]) if ty == other => {
             let part = |i: usize, j: usize| rounded(*s, x[i] * y[j]) - rounded(*s, x[j] * y[i]);
