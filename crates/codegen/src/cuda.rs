@@ -26,7 +26,7 @@ pub fn symbol(kernel: &Kernel) -> String {
 
 /// Bytes of shared memory that a launch must give each block: 0 where the text declares all that it uses.
 pub fn shared_bytes(kernel: &Kernel) -> u32 {
-    text::frame::given_shared(kernel).map_or(0, |(_, bytes)| bytes.try_into().unwrap_or(u32::MAX))
+    text::entry::given_shared(kernel).map_or(0, |(_, bytes)| bytes.try_into().unwrap_or(u32::MAX))
 }
 
 /// Prints a kernel as a translation unit of its own, exactly spelled.

@@ -8,9 +8,9 @@ mod algebra;
 mod arg;
 mod body;
 mod builder;
+mod elementwise;
 mod emit;
 mod expr;
-mod expression;
 mod formula;
 pub mod interp;
 mod kernel;
@@ -32,7 +32,7 @@ pub use expr::{
     Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, FunctionId, Local, LocalId, Scope, Shuffle, Stmt, Vote,
     WARP,
 };
-pub use expression::{ExpressionError, elementwise};
+pub use elementwise::{ElementwiseError, elementwise};
 pub use formula::{FORMULAS, Formula, formula};
 pub use kernel::{
     Access, Dim, Extent, Function, Kernel, Launch, Param, ParamId, ParamRef, Shared, SharedId, Span, ValueParam, View,

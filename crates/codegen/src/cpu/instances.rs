@@ -9,10 +9,10 @@ use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::lanes::{self, Constants};
+use super::simd::{self, Constants};
 use super::lower::{Frame, Lower, Typed, flags, statements, ty};
 use super::print::Record;
-use super::range::Ranges;
+use super::range_analysis::Ranges;
 use super::{FaultRecord, Options};
 
 /// What a lowered function leaves beside its code.
@@ -41,7 +41,7 @@ pub(super) fn lower(
     }
     function.signature.returns.push(AbiParam::new(types::I8));
     let ranges = if options.check_all { Ranges::none(kernel) } else { Ranges::of(kernel) };
-    let plan = if options.simd { lanes::plan(kernel, &ranges) } else { None };
+    let plan = if options.simd { simd::plan(kernel, &ranges) } else { None };
     let mut lowered =
         Lowered { prints: vec![], constants: Constants::new(0), vectors: plan.is_some(), checks: ranges.checks() };
 
@@ -113,7 +113,7 @@ pub(super) fn lower(
 
             l.b.switch_to_block(vectors);
             l.at(at);
-            lanes::lower(&mut l, plan, bail, before);
+            simd::lower(&mut l, plan, bail, before);
             let further = l.b.ins().iadd_imm_s(at, plan.count as i64);
             l.b.def_var(instance, further);
             l.b.ins().jump(several, &[]);

@@ -12,9 +12,9 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 
-use super::lanes::Constants;
+use super::simd::Constants;
 use super::print::{Record, print};
-use super::range::Ranges;
+use super::range_analysis::Ranges;
 use super::{FaultRecord, Options, TOO_LONG};
 
 pub(super) fn flags() -> MemFlagsData {

@@ -12,23 +12,23 @@
 //! | how a launch is split over cores | `run.rs`, `pool.rs` |
 //! | how work is interrupted | `interrupt.rs` |
 
+mod address;
 mod atomic;
 mod emit;
 mod half;
 mod instances;
 mod interrupt;
-mod lanes;
+mod launch;
 mod lower;
-mod places;
 pub mod pool;
 mod primitive;
 mod print;
-mod range;
-mod run;
+mod range_analysis;
+mod simd;
 
 pub use interrupt::{Interrupt, discardable, interruptible, is_interrupted};
 pub use pool::{set_threads, threads};
-pub use run::set_chunk;
+pub use launch::set_chunk;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -147,7 +147,7 @@ pub struct CpuKernel {
     /// What `entry` prints; it holds their addresses.
     _prints: Vec<Arc<print::Record>>,
     /// What `entry` loads; likewise.
-    constants: lanes::Constants,
+    constants: simd::Constants,
     /// Owns the pages that `entry` points into; `None` only while being dropped.
     module: Mutex<Option<JITModule>>,
 }

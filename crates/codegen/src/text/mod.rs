@@ -1,12 +1,12 @@
 //! The printer of CUDA C++ and of C++ for a CPU: one text in two dialects.
 
-mod body;
-pub(crate) mod frame;
-mod host;
+mod cpp_prelude;
+mod cuda_prelude;
+mod device_functions;
+pub(crate) mod entry;
 pub(crate) mod names;
 mod options;
-mod prelude;
-mod spell;
+mod syntax;
 
 use bornite_ir::{
     Algebra, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Kind, Launch, LocalId, Op, Range,
@@ -16,8 +16,8 @@ use bornite_ir::{
 use crate::cuda::Spelling;
 use names::Names;
 pub(crate) use options::{Dialect, Options};
-use prelude::PRELUDE;
-use spell::{
+use cuda_prelude::PRELUDE;
+use syntax::{
     atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, op_range, place, primitive, print_call,
 };
 
@@ -44,7 +44,7 @@ pub(crate) fn print(kernel: &Kernel, options: Options) -> String {
     let declarations = names::declarations(kernel, &p.names);
     // A helper may call those above it, so the last are looked at first.
     let mut needed: Vec<&str> = vec![];
-    let table = if dialect == Dialect::Cpp { host::PRELUDE } else { PRELUDE };
+    let table = if dialect == Dialect::Cpp { cpp_prelude::PRELUDE } else { PRELUDE };
     for (called, definition) in table.iter().rev() {
         if [&declarations[..], &helpers, &functions, &kernel_text]
             .iter()
@@ -56,7 +56,7 @@ pub(crate) fn print(kernel: &Kernel, options: Options) -> String {
     }
     let mut text = String::new();
     if dialect == Dialect::Cpp {
-        text += host::INCLUDES;
+        text += cpp_prelude::INCLUDES;
     }
     text.extend(needed.into_iter().rev());
     text + &declarations + &helpers + &functions + &kernel_text

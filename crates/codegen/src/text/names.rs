@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use bornite_ir::{Code, Kernel, Op, ParamId, Scalar, SharedId, StructId, Type, View};
 
-use super::spell::c_type;
+use super::syntax::c_type;
 
 /// Words that cannot be names in CUDA C++ or C++ text: keywords, what CUDA and the C library declare, what the printed text
 /// uses itself.

@@ -7,8 +7,8 @@ use bornite_ir::{
     LocalId, Op, ParamId, Scalar, SharedId, Shuffle, Stmt, Type, Value, contiguous,
 };
 
-#[path = "level.rs"]
-mod level;
+#[path = "uniform.rs"]
+mod uniform;
 
 /// SplitMix64.
 pub struct Random(pub u64);

@@ -6,7 +6,7 @@
 mod suite;
 
 mod calls;
-mod foreign;
+mod gpp;
 mod generate;
 mod shrink;
 
@@ -183,7 +183,7 @@ fn failures_are_made_small() {
 }
 
 fn a_foreign_compiler_agrees() -> Outcome {
-    let judge = foreign::Judge::find().ok_or("g++ cannot be run")?;
+    let judge = gpp::Judge::find().ok_or("g++ cannot be run")?;
     let range = seeds();
     let count = if range.end - range.start > 10_000 { 5_000 } else { 150 };
     let all = [Scalar::F32, Scalar::F64, Scalar::F16, Scalar::BF16].map(|scalar| (0, rows(scalar)));
@@ -197,7 +197,7 @@ fn a_foreign_compiler_agrees() -> Outcome {
                 if results(case, &found) != expected {
                     let fails = |kernel: &Kernel| judge.disagrees(case, kernel, *seed, dialect);
                     let small = shrink::shrink(&case.kernel, &fails);
-                    let text = foreign::text(&small, dialect);
+                    let text = gpp::text(&small, dialect);
                     panic!(
                         "BORNITE_TEST_SEED={seed}, kernel {n}: {dialect:?} by g++ differs\nmade small:\n{small}\n{text}"
                     );

@@ -5,7 +5,7 @@
 //! Componentwise arithmetic needs no rows here: an [`Op`](crate::Op) takes vectors and matrices as they are.
 
 mod body;
-mod slope;
+mod derivative;
 
 use crate::{Emit, EmitBits, Scalar, Struct, StructId, Type};
 
@@ -196,7 +196,7 @@ impl Algebra {
         grad: &[E::V],
         structs: &[Struct],
     ) -> Option<Vec<Vec<E::V>>> {
-        slope::derivative(self, e, |ty| first_part(ty, at, structs), args, out, grad)
+        derivative::derivative(self, e, |ty| first_part(ty, at, structs), args, out, grad)
     }
 }
 

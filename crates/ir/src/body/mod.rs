@@ -4,7 +4,7 @@
 //! polynomial whose error is far below the rounding of its last step, undo the reduction, mend the special values.
 //! f32 is computed in f64 where that is the shortest way to its bound. `tests/accuracy.rs` holds each to its bound.
 
-mod error;
+mod erf;
 mod exponential;
 mod hyperbolic;
 mod logarithm;
@@ -13,7 +13,7 @@ mod power;
 mod reduction;
 mod trigonometric;
 
-pub(crate) use error::{erf, erfc};
+pub(crate) use erf::{erf, erfc};
 pub(crate) use exponential::{exp, exp2, expm1};
 pub(crate) use hyperbolic::{acosh, asinh, atanh, cosh, sinh, tanh};
 pub(crate) use logarithm::{log, log1p, log2, log10};

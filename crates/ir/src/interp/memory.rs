@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::lanes::{Mask, Register};
-use super::shadow::{AccessKind, Touch};
+use super::races::{AccessKind, Touch};
 use super::{Machine, Order, Part};
 use crate::{
     Arg, Args, Expr, Fault, FaultKind, Kernel, Layout, ParamId, Scalar, SharedId, Stmt, Value, View, WARP, peek, poke,

@@ -10,8 +10,8 @@ mod compute;
 mod evaluate;
 mod lanes;
 mod memory;
-mod shadow;
-mod strands;
+mod races;
+mod divergence;
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ use crate::{
 pub use compute::{evaluate, evaluate_algebra};
 use lanes::{Mask, Register};
 use memory::Placed;
-use shadow::Shadow;
+use races::Shadow;
 
 /// Instances of a `ParallelFor` that are executed side by side.
 const CHUNK: u64 = 256;
@@ -115,7 +115,7 @@ pub fn run_printing(
         shared_places: shared,
         slots: kernel.functions.iter().map(|f| Rc::new(slots(&f.code))).chain([Rc::new(slots(&kernel.code))]).collect(),
         statements: 0,
-        warp_barriers: kernel.code.body.iter().any(strands::has_warp_barrier),
+        warp_barriers: kernel.code.body.iter().any(divergence::has_warp_barrier),
         param_shadows,
         block: 0,
         frame: Frame::new(&kernel.code, Rc::new(slots(&kernel.code)), vec![], 0),
@@ -419,7 +419,7 @@ impl<'k> Machine<'k, '_, '_> {
     /// True if both branches of an `if` have warp barriers and some warp has lanes in both.
     fn waits_across(&self, yes: &Mask, then: &[Stmt], no: &Mask, otherwise: &[Stmt]) -> bool {
         let splits = yes.0.chunks(WARP).zip(no.0.chunks(WARP)).any(|(a, b)| a.contains(&true) && b.contains(&true));
-        splits && [then, otherwise].iter().all(|block| block.iter().any(strands::has_warp_barrier))
+        splits && [then, otherwise].iter().all(|block| block.iter().any(divergence::has_warp_barrier))
     }
 
     /// Sets a loop's counter.

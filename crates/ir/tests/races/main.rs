@@ -1,6 +1,6 @@
-//! Races: random programs against a slow exact judge, and cases that a shorter history of accesses missed.
+//! Races: random programs against a slow exact oracle, and cases that a shorter history of accesses missed.
 
-mod judge;
+mod oracle;
 mod program;
 
 use bornite_ir::interp::{Options, Order, run_with};
@@ -47,7 +47,7 @@ fn random_programs_are_judged_exactly() {
     let mut racy = 0;
     for n in 0..count {
         let program = Program::random(&mut Random::new(seed.wrapping_add(n)));
-        let race = judge::has_race(&program);
+        let race = oracle::has_race(&program);
         assert_eq!(reported(&program), [race; 2], "program {n} of seed {seed}:\n{}", program.kernel());
         racy += race as u64;
     }

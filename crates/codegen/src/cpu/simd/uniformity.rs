@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use bornite_ir::{Access, Args, Code, Expr, ExprId, Kernel, Launch, Op, Scalar, Stmt, View};
 
-use crate::cpu::range::Ranges;
+use crate::cpu::range_analysis::Ranges;
 
 /// What a value is in one instance, seen from the instance before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

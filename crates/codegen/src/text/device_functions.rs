@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use bornite_ir::{Algebra, Emit, EmitBits, Op, Parts, Scalar, Table, Type, Value};
 
-use super::spell::{bitcast, c_type, call, cast_step};
+use super::syntax::{bitcast, c_type, call, cast_step};
 use super::{Dialect, Helper, Printer, Term};
 
 impl Printer<'_> {

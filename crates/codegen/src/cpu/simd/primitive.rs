@@ -4,7 +4,7 @@ use bornite_ir::{Emit, EmitBits, Op, Scalar, Value};
 use cranelift_codegen::ir::{self, InstBuilder, Opcode, ValueDef, types};
 
 use super::Lanes;
-use super::pack::{Pack, lane_bytes, vector};
+use super::value::{Pack, lane_bytes, vector};
 use crate::cpu::half;
 use crate::cpu::primitive::{float_condition, int_condition};
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use bornite_ir::{Access, Expr, Extent, Function, Kernel, Launch, Scalar, SharedId, Stmt, Type, View};
 
-use super::spell::c_type;
+use super::syntax::c_type;
 use super::{Dialect, Printer, names};
 use crate::cuda::BLOCK;
 

@@ -4,9 +4,9 @@ use bornite_ir::{Args, Expr, Extent, ParamId, Scalar, Value, View};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
 
 use super::Lanes;
-use super::pack::{Pack, lane_bytes, vector};
+use super::value::{Pack, lane_bytes, vector};
 use crate::cpu::lower::{Typed, flags};
-use crate::cpu::places::Reach;
+use crate::cpu::address::Reach;
 
 /// How vectors are accessed: elements are aligned, vectors of them need not be.
 pub(super) fn unaligned() -> MemFlagsData {

@@ -3,7 +3,7 @@
 use bornite_ir::{Emit, EmitBits, Op, Scalar, Table, Value};
 use cranelift_codegen::ir::{self, InstBuilder, StackSlotData, StackSlotKind, types};
 
-use super::pack::{Pack, lane, lane_bytes, vector};
+use super::value::{Pack, lane, lane_bytes, vector};
 use super::{Lanes, Single};
 use crate::cpu::lower::{Typed, ty};
 

@@ -9,7 +9,7 @@ use crate::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op, Scalar, Type, V
 
 /// Why an expression cannot be made a kernel, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExpressionError {
+pub struct ElementwiseError {
     /// The expression.
     pub text: String,
     /// The byte at which it goes wrong.
@@ -18,9 +18,9 @@ pub struct ExpressionError {
     pub what: String,
 }
 
-impl std::error::Error for ExpressionError {}
+impl std::error::Error for ElementwiseError {}
 
-impl fmt::Display for ExpressionError {
+impl fmt::Display for ElementwiseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let column = self.text.get(..self.at).map_or(0, |before| before.chars().count());
         write!(f, "{}\n  {}\n  {}^", self.what, self.text, " ".repeat(column))
@@ -33,7 +33,7 @@ const MAX_DEPTH: usize = 64;
 const MAX_INPUTS: usize = 32;
 
 /// `out[i] = text`, over `n` elements of type `scalar`.
-pub fn elementwise(name: &str, text: &str, scalar: Scalar, n: u64) -> Result<Kernel, ExpressionError> {
+pub fn elementwise(name: &str, text: &str, scalar: Scalar, n: u64) -> Result<Kernel, ElementwiseError> {
     let index = if n > i32::MAX as u64 { Scalar::I64 } else { Scalar::I32 };
     let mut b = Builder::new(name, n, index);
     let place = b.index();
@@ -46,7 +46,7 @@ pub fn elementwise(name: &str, text: &str, scalar: Scalar, n: u64) -> Result<Ker
     let ty = p.b.type_of(value);
     let out = p.b.param("out", ty, n, Access::Write);
     p.b.store(out, place, value);
-    let error = |what: String| ExpressionError { text: text.into(), at: 0, what };
+    let error = |what: String| ElementwiseError { text: text.into(), at: 0, what };
     p.b.finish().map_err(|e| error(e.what))
 }
 
@@ -61,11 +61,11 @@ struct Parser<'t> {
     inputs: Vec<(&'t str, ExprId)>,
 }
 
-type Parsed<T = ExprId> = Result<T, ExpressionError>;
+type Parsed<T = ExprId> = Result<T, ElementwiseError>;
 
 impl<'t> Parser<'t> {
     fn fail<T>(&self, what: impl Into<String>) -> Parsed<T> {
-        Err(ExpressionError { text: self.text.into(), at: self.at, what: what.into() })
+        Err(ElementwiseError { text: self.text.into(), at: self.at, what: what.into() })
     }
 
     fn space(&mut self) {

@@ -6,9 +6,9 @@
 
 mod emit;
 mod memory;
-mod pack;
 mod primitive;
-mod shape;
+mod uniformity;
+mod value;
 
 use bornite_ir::{Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Kind, Op, Parts, Scalar, Stmt};
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -16,10 +16,10 @@ use cranelift_codegen::ir::{self, Block, InstBuilder};
 use cranelift_frontend::Variable;
 
 use super::lower::{Lower, Typed, ty};
-use super::range::Ranges;
-pub(super) use pack::Constants;
-use pack::{Pack, lane_bytes, vector};
-use shape::{Shape, Shapes};
+use super::range_analysis::Ranges;
+pub(super) use value::Constants;
+use value::{Pack, lane_bytes, vector};
+use uniformity::{Shape, Shapes};
 
 /// How to run several instances at once.
 pub(super) struct Plan {
@@ -31,7 +31,7 @@ pub(super) struct Plan {
 /// How to run several instances of a kernel at once, if that is possible.
 pub(super) fn plan(kernel: &Kernel, ranges: &Ranges) -> Option<Plan> {
     let count = count(kernel);
-    Some(Plan { count, shapes: shape::shapes(kernel, ranges, count as i64)? })
+    Some(Plan { count, shapes: uniformity::shapes(kernel, ranges, count as i64)? })
 }
 
 /// How many instances run side by side. A loop waits for the sum of its turn before, so several sums are under way at
