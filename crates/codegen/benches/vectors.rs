@@ -70,7 +70,7 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let after = |flag: &str| args.iter().position(|arg| arg == flag).and_then(|n| args.get(n + 1)?.parse().ok());
     let threads = after("--threads").unwrap_or(1);
-    cpu::set_threads(threads);
+    cpu::set_num_threads(threads);
     let config = Config { samples: 15, ..Config::default() };
     let mut report = Report::new(Machine::detect(vec![]), config);
     let mut add = |name: &str, bytes: usize, op: &mut dyn FnMut()| {
@@ -124,7 +124,7 @@ fn main() {
     let reductions = [("sum_columns_f32_4000x2500", &columns, 4 * N), ("sum_rows_f32_4000x2500", &rows, 4 * N)];
     for (name, kernel, bytes) in elementwise.into_iter().chain(reductions) {
         for simd in [true, false] {
-            let compiled = cpu::compile_with(kernel, cpu::Options { simd, ..Default::default() }).expect("compiles");
+            let compiled = cpu::compile_with(kernel, cpu::CompileOptions { simd, ..Default::default() }).expect("compiles");
             let name = if simd { name.to_owned() } else { format!("{name}_singly") };
             add(&name, bytes, &mut || {
                 compiled.run(&mut [Arg::Write(&mut out), Arg::Read(&x), Arg::Read(&y)]).expect("runs");

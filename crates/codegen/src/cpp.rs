@@ -5,12 +5,12 @@
 
 use bornite_ir::Kernel;
 
-use crate::text::{self, Dialect, Options};
+use crate::text::{self, Dialect, PrintOptions};
 
 /// A kernel whose threads depend on each other has no form in which they run one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("kernel '{0}' has shared memory, barriers, shuffles or votes: there is no C++ loop of it; print it as CUDA")]
-pub struct Cooperative(pub String);
+pub struct CooperativeKernelError(pub String);
 
 /// The name of a kernel's function in its text.
 pub fn symbol(kernel: &Kernel) -> String {
@@ -18,18 +18,18 @@ pub fn symbol(kernel: &Kernel) -> String {
 }
 
 /// Prints a kernel as a function that runs all its instances.
-pub fn print(kernel: &Kernel) -> Result<String, Cooperative> {
+pub fn print(kernel: &Kernel) -> Result<String, CooperativeKernelError> {
     printed(kernel, true)
 }
 
 /// Prints a kernel whose views may overlap: without `__restrict`.
-pub fn print_aliased(kernel: &Kernel) -> Result<String, Cooperative> {
+pub fn print_aliased(kernel: &Kernel) -> Result<String, CooperativeKernelError> {
     printed(kernel, false)
 }
 
-fn printed(kernel: &Kernel, restrict: bool) -> Result<String, Cooperative> {
+fn printed(kernel: &Kernel, restrict: bool) -> Result<String, CooperativeKernelError> {
     if kernel.is_cooperative() {
-        return Err(Cooperative(kernel.name.clone()));
+        return Err(CooperativeKernelError(kernel.name.clone()));
     }
-    Ok(text::print(kernel, Options { dialect: Dialect::Cpp, checked: false, restrict }))
+    Ok(text::print(kernel, PrintOptions { dialect: Dialect::Cpp, checked: false, restrict }))
 }

@@ -6,8 +6,8 @@
 use std::fmt::Write;
 
 use bornite_ir::{
-    Algebra, Args, Check, Code, Expr, ExprId, Extent, Kernel, Op, ParamRef, PrintPiece, Scalar, Stmt, Type, Value,
-    View, print_pieces,
+    AlgebraOp, Args, Check, Code, Expr, ExprId, Extent, Kernel, Op, ParamRef, PrintPiece, Scalar, Stmt, Type, Value,
+    View, print_format_pieces,
 };
 
 /// A kernel that was lowered from Python source, for [`warp_style`].
@@ -195,10 +195,10 @@ impl Printer<'_> {
                 let text = format!("wp::assign({local}, {});", self.name(*value));
                 self.line(&text);
             }
-            Stmt::Store { view, at, value } => {
-                let text = match self.slot(*view, at) {
-                    Some(slot) => format!("(*wp::address({})){slot} = {};", self.place(*view, at), self.name(*value)),
-                    None => format!("wp::array_store({}, {});", self.place(*view, at), self.name(*value)),
+            Stmt::Store { view, indices, value } => {
+                let text = match self.slot(*view, indices) {
+                    Some(slot) => format!("(*wp::address({})){slot} = {};", self.place(*view, indices), self.name(*value)),
+                    None => format!("wp::array_store({}, {});", self.place(*view, indices), self.name(*value)),
                 };
                 self.line(&text);
             }
@@ -234,13 +234,13 @@ impl Printer<'_> {
             Stmt::Barrier => self.line("__syncthreads();"),
             Stmt::WarpBarrier => self.line("__syncwarp();"),
             Stmt::Fence(_) => self.line("__threadfence();"),
-            Stmt::Check(Check::Holds { condition, .. }) => {
+            Stmt::Check(Check::Assert { condition, .. }) => {
                 let text = format!("assert({});", self.name(*condition));
                 self.line(&text);
             }
-            Stmt::Check(Check::Within { .. }) => {}
+            Stmt::Check(Check::InBounds { .. }) => {}
             Stmt::Print { format, args } => {
-                let pieces = print_pieces(format).into_iter().map(|piece| match piece {
+                let pieces = print_format_pieces(format).into_iter().map(|piece| match piece {
                     PrintPiece::Text(text) => text.replace('%', "%%"),
                     PrintPiece::Value(_) => "%g".into(),
                 });
@@ -277,15 +277,15 @@ impl Printer<'_> {
         ids.iter().map(|&id| self.name(id)).collect::<Vec<_>>().join(", ")
     }
 
-    fn place(&self, view: View, at: &Args) -> String {
+    fn place(&self, view: View, indices: &Args) -> String {
         let viewed = self.kernel.view(view);
-        format!("var_{}, {}", viewed.name, self.names(&at[..viewed.dims.len().min(at.len())]))
+        format!("var_{}, {}", viewed.name, self.names(&indices[..viewed.dims.len().min(indices.len())]))
     }
 
     /// How a component of an element is reached, where one is named.
-    fn slot(&self, view: View, at: &Args) -> Option<String> {
+    fn slot(&self, view: View, indices: &Args) -> Option<String> {
         let viewed = self.kernel.view(view);
-        let part = viewed.part(at)?;
+        let part = viewed.component_index(indices)?;
         let known = match self.code.expr(part) {
             Expr::Const(value) => Some(value.as_i64() as usize),
             _ => None,
@@ -299,7 +299,7 @@ impl Printer<'_> {
         Ok(match self.code.expr(id) {
             Expr::Read(local) => format!("wp::copy({})", self.local(*local)),
             Expr::Op(op, args) => self.op(*op, args),
-            Expr::Algebra { row, at, args } => return self.algebra(id, *row, *at, args),
+            Expr::Algebra { op, component, args } => return self.algebra(id, *op, *component, args),
             Expr::Cast(..) | Expr::Bitcast(..) => {
                 let (of, word) = match self.code.expr(id) {
                     Expr::Cast(_, of) => (*of, String::new()),
@@ -315,30 +315,30 @@ impl Printer<'_> {
             Expr::Call(function, args) => {
                 format!("{}_{}({})", self.kernel.functions[function.0 as usize].name, function.0, self.names(args))
             }
-            Expr::Load { view, at, .. } => {
-                let slot = self.slot(*view, at).unwrap_or_default();
-                format!("wp::load(wp::address({})){slot}", self.place(*view, at))
+            Expr::Load { view, indices, .. } => {
+                let slot = self.slot(*view, indices).unwrap_or_default();
+                format!("wp::load(wp::address({})){slot}", self.place(*view, indices))
             }
-            Expr::Atomic { atomic, view, at, value } => {
+            Expr::Atomic { atomic, view, indices, value } => {
                 let name = match atomic.name() {
                     "exchange" => "exch",
                     name => name,
                 };
-                if let Some(slot) = self.slot(*view, at) {
-                    let (place, value) = (self.place(*view, at), self.name(*value));
+                if let Some(slot) = self.slot(*view, indices) {
+                    let (place, value) = (self.place(*view, indices), self.name(*value));
                     let (array, indices) = place.split_once(", ").unwrap_or((&place, ""));
                     let access = format!("[&](auto& element) -> auto& {{ return element{slot}; }}");
                     return Ok(format!("wp::array_atomic_{name}_slot({array}, {value}, {access}, {indices})"));
                 }
-                format!("wp::atomic_{name}({}, {})", self.place(*view, at), self.name(*value))
+                format!("wp::atomic_{name}({}, {})", self.place(*view, indices), self.name(*value))
             }
-            Expr::CompareExchange { view, at, expected, value } if self.slot(*view, at).is_some() => {
-                let slot = self.slot(*view, at).unwrap_or_default();
-                let element = format!("&(*wp::address({})){slot}", self.place(*view, at));
+            Expr::CompareExchange { view, indices, expected, value } if self.slot(*view, indices).is_some() => {
+                let slot = self.slot(*view, indices).unwrap_or_default();
+                let element = format!("&(*wp::address({})){slot}", self.place(*view, indices));
                 format!("wp::atomic_cas({element}, {}, {})", self.name(*expected), self.name(*value))
             }
-            Expr::CompareExchange { view, at, expected, value } => {
-                format!("wp::atomic_cas({}, {}, {})", self.place(*view, at), self.name(*expected), self.name(*value))
+            Expr::CompareExchange { view, indices, expected, value } => {
+                format!("wp::atomic_cas({}, {}, {})", self.place(*view, indices), self.name(*expected), self.name(*value))
             }
             _ => self.name(id),
         })
@@ -374,21 +374,21 @@ impl Printer<'_> {
         format!("wp::{word}({})", names.join(", "))
     }
 
-    fn algebra(&self, id: ExprId, row: Algebra, at: u32, args: &[ExprId]) -> Result<String, Vec<String>> {
+    fn algebra(&self, id: ExprId, row: AlgebraOp, at: u32, args: &[ExprId]) -> Result<String, Vec<String>> {
         let ty = self.code.ty(args[0]);
         let place = |n: u32| match ty {
             Type::Matrix(_, _, columns) => format!("{}, {}", n / columns as u32, n % columns as u32),
             _ => n.to_string(),
         };
         Ok(match row {
-            Algebra::Construct => format!("{}({})", type_name(self.kernel, self.code.ty(id)), self.names(args)),
-            Algebra::Extract => match ty {
+            AlgebraOp::Construct => format!("{}({})", type_name(self.kernel, self.code.ty(id)), self.names(args)),
+            AlgebraOp::Extract => match ty {
                 Type::Struct(n) => {
                     format!("{}.{}", self.name(args[0]), self.kernel.structs[n.0 as usize].fields[at as usize].name)
                 }
                 _ => format!("wp::extract({}, {})", self.name(args[0]), place(at)),
             },
-            Algebra::Insert => {
+            AlgebraOp::Insert => {
                 let whole = format!("var_{} = wp::copy({});", id.0, self.name(args[0]));
                 let part = match ty {
                     Type::Struct(n) => {
@@ -399,7 +399,7 @@ impl Printer<'_> {
                 };
                 return Err(vec![whole, part]);
             }
-            Algebra::MatVec | Algebra::MatMul => format!("wp::mul({})", self.names(args)),
+            AlgebraOp::MatVec | AlgebraOp::MatMul => format!("wp::mul({})", self.names(args)),
             other => format!("wp::{}({})", other.row().name, self.names(args)),
         })
     }
@@ -467,7 +467,7 @@ fn component(kernel: &Kernel, ty: Type, known: Option<usize>, name: &str) -> Str
         (Type::Struct(id), at) => {
             let mut rest = at.unwrap_or(0);
             for field in &kernel.structs[id.0 as usize].fields {
-                let count = field.ty.count(&kernel.structs);
+                let count = field.ty.component_count(&kernel.structs);
                 if rest < count {
                     return format!(".{}{}", field.name, component(kernel, field.ty, Some(rest), name));
                 }

@@ -9,9 +9,9 @@ fn kernel(claim: impl Fn(&mut Builder, bornite_ir::ExprId)) -> Kernel {
     let mut b = Builder::new("claims", 100, Scalar::I32);
     let out = b.param("out", Scalar::I32, 100, Access::Write);
     let i = b.index();
-    b.endless(|b| {
+    b.infinite_loop(|b| {
         claim(b, i);
-        b.simple(Stmt::Break);
+        b.push_stmt(Stmt::Break);
     });
     b.store(out, i, i);
     b.finish().unwrap()
@@ -23,14 +23,14 @@ fn readers_find_the_same() {
         move |b: &mut Builder, i| {
             let limit = b.constant(Value::int(Scalar::I32, limit));
             let condition = b.lt(&i, &limit);
-            b.simple(Stmt::Check(Check::Holds { condition, claim: "i < limit".into() }));
+            b.push_stmt(Stmt::Check(Check::Assert { condition, message: "i < limit".into() }));
         }
     };
     let within = |from: i64, len: u64| {
         move |b: &mut Builder, i| {
             let from = b.constant(Value::int(Scalar::I32, from));
             let index = b.sub(&i, &from);
-            b.simple(Stmt::Check(Check::Within { index, len, of: "table".into() }));
+            b.push_stmt(Stmt::Check(Check::InBounds { index, len, array: "table".into() }));
         }
     };
     let cases: [(Kernel, Option<&str>); 5] = [

@@ -4,7 +4,7 @@
 mod samples;
 
 use bornite_codegen::{cpp, cuda};
-use bornite_ir::interp::{Options, run_printing};
+use bornite_ir::interp::{InterpreterOptions, run_printing};
 use bornite_ir::{Access, Arg, Kernel, Launch, Value};
 
 #[test]
@@ -64,7 +64,7 @@ fn mutated_texts_do_no_harm() {
             .collect();
         let firsts: Vec<Value> = values.iter().map(|parts| parts[0]).collect();
         let small = match kernel.launch {
-            Launch::ParallelFor { count } => count.of(&firsts) <= 2000,
+            Launch::ParallelFor { count } => count.resolve(&firsts) <= 2000,
             Launch::Blocks { grid, .. } => grid.iter().map(|&n| n as u64).product::<u64>() <= 20,
         };
         let bytes: Option<Vec<usize>> = kernel.params.iter().map(|p| kernel.view_bytes(p, &firsts)).collect();
@@ -74,7 +74,7 @@ fn mutated_texts_do_no_harm() {
             .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
             .collect();
         args.extend(values.iter().map(|parts| Arg::Value(parts)));
-        let options = Options { max_statements: Some(2000), ..Options::default() };
+        let options = InterpreterOptions { max_statements: Some(2000), ..InterpreterOptions::default() };
         let _ = run_printing(&kernel, &mut args, options, &mut |_| {});
     }
     assert!(valid > rounds / 100, "only {valid} of {rounds} mutated texts were kernels");

@@ -62,9 +62,9 @@ fn a_foreign_compiler_takes_every_name() -> Outcome {
     let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     for (n, kernel_name) in ["remove", "y0", "INFINITY", "main", "exp", "Outer2"].iter().enumerate() {
         let mut b = Builder::new(*kernel_name, 10, Scalar::I32);
-        let inner = b.structure("Inner", &[("Inner", Scalar::F32.into()), ("int", Scalar::I32.into())]);
-        let outer = b.structure("index", &[("Inner", inner), ("index", Type::Vector(Scalar::F32, 3))]);
-        let taken = b.structure("exp", &[("exp", outer)]);
+        let inner = b.struct_type("Inner", &[("Inner", Scalar::F32.into()), ("int", Scalar::I32.into())]);
+        let outer = b.struct_type("index", &[("Inner", inner), ("index", Type::Vector(Scalar::F32, 3))]);
+        let taken = b.struct_type("exp", &[("exp", outer)]);
         let square =
             b.function("square", &[("square", Scalar::F32.into()), ("index", taken)], Scalar::F32, |b, args| {
                 b.op(bornite_ir::Op::Tanh, &[&args[0]])

@@ -25,14 +25,14 @@ impl Arg<'_> {
 }
 
 /// The scalar at a byte of memory; where a component of an element lies, [`crate::Layout`] says.
-pub fn peek(words: &[u64], byte: usize, scalar: Scalar) -> Value {
+pub fn load_scalar(words: &[u64], byte: usize, scalar: Scalar) -> Value {
     // Without the bytes after it: any of them would make a bool true.
     let mask = u64::MAX >> (64 - scalar.bytes() * 8);
     Value::from_bits(scalar, words[byte / 8] >> (byte % 8 * 8) & mask)
 }
 
 /// Sets the scalar at a byte of memory.
-pub fn poke(words: &mut [u64], byte: usize, value: Value) {
+pub fn store_scalar(words: &mut [u64], byte: usize, value: Value) {
     let (word, shift) = (&mut words[byte / 8], byte % 8 * 8);
     let mask = u64::MAX >> (64 - value.scalar().bytes() * 8);
     *word = *word & !(mask << shift) | value.bits() << shift;
@@ -62,7 +62,7 @@ impl std::fmt::Display for Fault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultKind {
     /// An index outside its view.
-    #[error("index {index} is outside '{view}' of {len} elements, in {by}")]
+    #[error("index {index} is outside '{view}' of {len} elements, in {thread}")]
     OutOfBounds {
         /// The view's name.
         view: String,
@@ -71,10 +71,10 @@ pub enum FaultKind {
         /// The view's number of elements.
         len: u64,
         /// Who did it.
-        by: String,
+        thread: String,
     },
     /// A wide access whose place is not a multiple of its width.
-    #[error("{width} elements of '{view}' are accessed at once from {index}, which is no multiple of {width}, in {by}")]
+    #[error("{width} elements of '{view}' are accessed at once from {index}, which is no multiple of {width}, in {thread}")]
     Misaligned {
         /// The view's name.
         view: String,
@@ -83,17 +83,17 @@ pub enum FaultKind {
         /// How many at once.
         width: u8,
         /// Who did it.
-        by: String,
+        thread: String,
     },
     /// A read of shared memory that nobody wrote.
-    #[error("'{view}[{index}]' is read before it is written, in {by}")]
-    Uninitialised {
+    #[error("'{view}[{index}]' is read before it is written, in {thread}")]
+    Uninitialized {
         /// The view's name.
         view: String,
         /// The index.
         index: i64,
         /// Who did it.
-        by: String,
+        thread: String,
     },
     /// Two accesses to one element, one of them a write, that nothing orders.
     #[error("race on '{view}[{index}]': {first} and {second} are not ordered by a barrier")]
@@ -108,63 +108,63 @@ pub enum FaultKind {
         second: String,
     },
     /// A barrier that only some threads of the block (or warp) reach.
-    #[error("a barrier is reached by {reached} of {expected} threads{of}")]
+    #[error("a barrier is reached by {reached} of {expected} threads{scope}")]
     DivergentBarrier {
         /// Threads that reach it.
         reached: usize,
         /// Threads that have not ended.
         expected: usize,
         /// Of which block or warp.
-        of: String,
+        scope: String,
     },
     /// A shuffle or vote in which only some threads of a warp take part.
-    #[error("{reached} of {expected} threads of a warp take part in a {what}, in {by}")]
+    #[error("{reached} of {expected} threads of a warp take part in a {operation}, in {thread}")]
     PartialWarp {
         /// Shuffle or vote.
-        what: &'static str,
+        operation: &'static str,
         /// Threads that take part.
         reached: usize,
         /// Threads of the warp.
         expected: usize,
         /// One that does.
-        by: String,
+        thread: String,
     },
     /// A quotient of integers that does not exist or does not fit its type.
-    #[error("{a} is divided by {b}, in {by}")]
+    #[error("{a} is divided by {b}, in {thread}")]
     Division {
         /// The dividend.
         a: String,
         /// The divisor.
         b: String,
         /// Who did it.
-        by: String,
+        thread: String,
     },
     /// Something that the program claims is not so.
-    #[error("'{claim}' does not hold, in {by}")]
-    Claim {
+    #[error("'{message}' does not hold, in {thread}")]
+    AssertionFailed {
         /// The claim in words, or as it is written.
-        claim: String,
+        message: String,
         /// Who did it.
-        by: String,
+        thread: String,
     },
     /// The kernel ran longer than it was allowed to.
     #[error("still running after {0} statements")]
-    TooLong(u64),
+    StatementLimit(u64),
     /// The call does not fit the kernel's parameters.
     #[error("{0}")]
-    BadCall(String),
+    InvalidCall(String),
 }
 
 impl Fault {
     /// A call that does not fit.
-    pub fn bad_call(kernel: &Kernel, what: impl Into<String>) -> Fault {
-        Fault { kernel: kernel.name.clone(), kind: FaultKind::BadCall(what.into()), line: None }
+    pub fn invalid_call(kernel: &Kernel, what: impl Into<String>) -> Fault {
+        Fault { kernel: kernel.name.clone(), kind: FaultKind::InvalidCall(what.into()), line: None }
     }
 }
 
 /// Checks a call against a kernel's parameters; the first component of each value, which extents are resolved by.
 pub fn check_args(kernel: &Kernel, args: &[Arg<'_>]) -> Result<Vec<Value>, Fault> {
-    let fail = |what: String| Err(Fault::bad_call(kernel, what));
+    let fail = |what: String| Err(Fault::invalid_call(kernel, what));
     let expected = kernel.params.len() + kernel.values.len();
     if args.len() != expected {
         return fail(format!("called with {} arguments, has {expected} parameters", args.len()));
@@ -183,18 +183,18 @@ pub fn check_args(kernel: &Kernel, args: &[Arg<'_>]) -> Result<Vec<Value>, Fault
     }
     let largest = if kernel.index == Scalar::I32 { i32::MAX as u64 } else { i64::MAX as u64 };
     if let Launch::ParallelFor { count } = kernel.launch
-        && (count.of(&firsts) < 0 || count.of(&firsts) as u64 > largest)
+        && (count.resolve(&firsts) < 0 || count.resolve(&firsts) as u64 > largest)
     {
-        return fail(format!("{} instances are not a number of instances", count.of(&firsts)));
+        return fail(format!("{} instances are not a number of instances", count.resolve(&firsts)));
     }
     for (param, arg) in kernel.params.iter().zip(views) {
         if matches!(arg, Arg::Value(_)) || param.access.writes() != matches!(arg, Arg::Write(_)) {
             return fail(format!("'{}' is for {:?}, the argument is not", param.name, param.access));
         }
-        if param.dims.iter().any(|dim| dim.extent.of(&firsts) < 0) {
+        if param.dims.iter().any(|dim| dim.extent.resolve(&firsts) < 0) {
             return fail(format!("'{}' has a negative extent", param.name));
         }
-        let fits = kernel.span(&param.dims, &firsts).is_some_and(|span| span.elements <= largest);
+        let fits = kernel.memory_span(&param.dims, &firsts).is_some_and(|span| span.elements <= largest);
         match kernel.view_bytes(param, &firsts) {
             Some(needed) if fits && needed <= arg.bytes() => {}
             Some(needed) if fits => {
@@ -215,11 +215,11 @@ mod tests {
         for scalar in Scalar::ALL {
             for byte in (0..16).step_by(scalar.bytes()) {
                 let mut words = [u64::MAX; 2];
-                poke(&mut words, byte, Value::int(scalar, 0));
-                assert_eq!(peek(&words, byte, scalar), Value::int(scalar, 0), "{scalar} at {byte}");
+                store_scalar(&mut words, byte, Value::int(scalar, 0));
+                assert_eq!(load_scalar(&words, byte, scalar), Value::int(scalar, 0), "{scalar} at {byte}");
                 let mut words = [0; 2];
-                poke(&mut words, byte, Value::int(scalar, 1));
-                assert_eq!(peek(&words, byte, scalar), Value::int(scalar, 1), "{scalar} at {byte}");
+                store_scalar(&mut words, byte, Value::int(scalar, 1));
+                assert_eq!(load_scalar(&words, byte, scalar), Value::int(scalar, 1), "{scalar} at {byte}");
             }
         }
     }

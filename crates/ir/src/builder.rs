@@ -2,7 +2,7 @@
 
 use crate::verify::op_result;
 use crate::{
-    Access, Algebra, Args, Atomic, Builtin, Code, Dim, Emit, EmitBits, Expr, ExprId, Extent, Field, Function,
+    Access, AlgebraOp, Args, Atomic, Builtin, Code, Dim, Emit, EmitBits, Expr, ExprId, Extent, Field, Function,
     FunctionId, Kernel, Launch, Local, LocalId, Op, Param, ParamId, Scalar, Shared, SharedId, Shuffle, Stmt, Struct,
     StructId, Type, Value, ValueParam, VerifyError, View, Vote, contiguous, verify,
 };
@@ -43,7 +43,7 @@ struct Lines {
 }
 
 /// The code around a function that is being written.
-pub struct Outer {
+pub struct EnclosingCode {
     code: Code,
     open: Vec<Vec<Stmt>>,
     lines: Vec<u32>,
@@ -84,18 +84,18 @@ impl Builder {
     }
 
     /// Makes the number of parallel instances one that is known only when the kernel is called.
-    pub fn count(&mut self, count: Extent) {
+    pub fn set_instance_count(&mut self, count: Extent) {
         self.kernel.launch = Launch::ParallelFor { count };
     }
 
     /// Adds a struct whose fields have the alignment of their types.
-    pub fn structure(&mut self, name: impl Into<String>, fields: &[(&str, Type)]) -> Type {
+    pub fn struct_type(&mut self, name: impl Into<String>, fields: &[(&str, Type)]) -> Type {
         let fields = fields.iter().map(|(name, ty)| Field { name: (*name).into(), ty: *ty, align: 1 }).collect();
-        self.structure_of(name, fields)
+        self.struct_from_fields(name, fields)
     }
 
     /// Adds a struct.
-    pub fn structure_of(&mut self, name: impl Into<String>, fields: Vec<Field>) -> Type {
+    pub fn struct_from_fields(&mut self, name: impl Into<String>, fields: Vec<Field>) -> Type {
         self.kernel.structs.push(Struct { name: name.into(), fields });
         Type::Struct(StructId(self.kernel.structs.len() as u32 - 1))
     }
@@ -115,7 +115,7 @@ impl Builder {
     pub fn set_access(&mut self, param: ParamId, access: Access) {
         match self.kernel.params.get_mut(param.0 as usize) {
             Some(param) => param.access = access,
-            None => self.mistake(format!("parameter {} does not exist", param.0)),
+            None => self.record_error(format!("parameter {} does not exist", param.0)),
         }
     }
 
@@ -154,8 +154,8 @@ impl Builder {
 
     /// Opens a function: expressions and statements go into it until [`Builder::close_function`]. Its first expressions
     /// are its arguments.
-    pub fn open_function(&mut self, params: &[(&str, Type)]) -> Outer {
-        let outer = Outer {
+    pub fn open_function(&mut self, params: &[(&str, Type)]) -> EnclosingCode {
+        let outer = EnclosingCode {
             code: std::mem::take(&mut self.code),
             open: std::mem::replace(&mut self.open, vec![vec![]]),
             lines: std::mem::take(&mut self.lines.code),
@@ -169,15 +169,15 @@ impl Builder {
     /// Closes a function, which returns `value`.
     pub fn close_function(
         &mut self,
-        outer: Outer,
+        outer: EnclosingCode,
         name: impl Into<String>,
         params: &[(&str, Type)],
         result: impl Into<Type>,
         value: ExprId,
     ) -> FunctionId {
-        self.stmt(Stmt::Return(Some(value)));
+        self.push_stmt(Stmt::Return(Some(value)));
         if self.open.len() != 1 {
-            self.mistake("a loop was opened and not closed, or closed and not opened".into());
+            self.record_error("a loop was opened and not closed, or closed and not opened".into());
         }
         self.code.body = self.open.pop().unwrap_or_default();
         let code = std::mem::replace(&mut self.code, outer.code);
@@ -192,7 +192,7 @@ impl Builder {
     /// Calls a function.
     pub fn call(&mut self, function: FunctionId, args: &[ExprId]) -> ExprId {
         let Some(ty) = self.kernel.functions.get(function.0 as usize).map(|f| f.result) else {
-            self.mistake(format!("function {} does not exist", function.0));
+            self.record_error(format!("function {} does not exist", function.0));
             return self.index_constant(0);
         };
         self.push_let(Expr::Call(function, args.into()), ty)
@@ -205,17 +205,17 @@ impl Builder {
 
     /// Adds a variable.
     pub fn local(&mut self, name: impl Into<String>, init: Value) -> LocalId {
-        self.local_of(name, init.scalar(), &[init])
+        self.typed_local(name, init.scalar(), &[init])
     }
 
     /// Adds a variable of any type, given the initial value of each component, or of all.
-    pub fn local_of(&mut self, name: impl Into<String>, ty: impl Into<Type>, init: &[Value]) -> LocalId {
+    pub fn typed_local(&mut self, name: impl Into<String>, ty: impl Into<Type>, init: &[Value]) -> LocalId {
         let ty = ty.into();
         let mut init = match init {
-            [one] => vec![*one; ty.count(&self.kernel.structs)],
+            [one] => vec![*one; ty.component_count(&self.kernel.structs)],
             all => all.to_vec(),
         };
-        init.iter_mut().for_each(|value| *value = value.with_one_nan());
+        init.iter_mut().for_each(|value| *value = value.canonicalize_nan());
         self.code.locals.push(Local { name: name.into(), ty, init });
         LocalId(self.code.locals.len() as u32 - 1)
     }
@@ -231,7 +231,7 @@ impl Builder {
     }
 
     /// The value of an expression if it is a constant.
-    pub fn known(&self, id: ExprId) -> Option<Value> {
+    pub fn constant_value(&self, id: ExprId) -> Option<Value> {
         match self.code.exprs.get(id.0 as usize) {
             Some(Expr::Const(value)) => Some(*value),
             _ => None,
@@ -241,49 +241,49 @@ impl Builder {
     /// Reads a variable.
     pub fn read(&mut self, local: LocalId) -> ExprId {
         let Some(ty) = self.code.locals.get(local.0 as usize).map(|local| local.ty) else {
-            self.mistake(format!("variable ${} does not exist", local.0));
+            self.record_error(format!("variable ${} does not exist", local.0));
             return self.index_constant(0);
         };
         self.push_let(Expr::Read(local), ty)
     }
 
     /// Loads an element, or a component of one.
-    pub fn load(&mut self, view: impl Into<View>, at: impl Into<Args>) -> ExprId {
-        let (view, at) = (view.into(), at.into());
-        let ty = self.accessed(view, &at);
-        self.push_let(Expr::Load { view, at, width: 1 }, ty)
+    pub fn load(&mut self, view: impl Into<View>, indices: impl Into<Args>) -> ExprId {
+        let (view, indices) = (view.into(), indices.into());
+        let ty = self.accessed_type(view, &indices);
+        self.push_let(Expr::Load { view, indices, width: 1 }, ty)
     }
 
     /// Loads `width` neighbours as a vector.
-    pub fn load_wide(&mut self, view: impl Into<View>, at: impl Into<Args>, width: u8) -> ExprId {
+    pub fn load_wide(&mut self, view: impl Into<View>, indices: impl Into<Args>, width: u8) -> ExprId {
         let view = view.into();
-        let scalar = self.element(view).element().unwrap_or(self.kernel.index);
-        self.push_let(Expr::Load { view, at: at.into(), width }, Type::Vector(scalar, width))
+        let scalar = self.element_type(view).element().unwrap_or(self.kernel.index);
+        self.push_let(Expr::Load { view, indices: indices.into(), width }, Type::Vector(scalar, width))
     }
 
     /// Stores an element, or neighbours from a vector.
-    pub fn store(&mut self, view: impl Into<View>, at: impl Into<Args>, value: ExprId) {
-        self.stmt(Stmt::Store { view: view.into(), at: at.into(), value });
+    pub fn store(&mut self, view: impl Into<View>, indices: impl Into<Args>, value: ExprId) {
+        self.push_stmt(Stmt::Store { view: view.into(), indices: indices.into(), value });
     }
 
     /// Updates an element atomically; its value from before.
-    pub fn atomic(&mut self, atomic: Atomic, view: impl Into<View>, at: impl Into<Args>, value: ExprId) -> ExprId {
-        let (view, at) = (view.into(), at.into());
-        let ty = self.accessed(view, &at);
-        self.push_let(Expr::Atomic { atomic, view, at, value }, ty)
+    pub fn atomic(&mut self, atomic: Atomic, view: impl Into<View>, indices: impl Into<Args>, value: ExprId) -> ExprId {
+        let (view, indices) = (view.into(), indices.into());
+        let ty = self.accessed_type(view, &indices);
+        self.push_let(Expr::Atomic { atomic, view, indices, value }, ty)
     }
 
     /// Stores `value` if the element equals `expected`; its value from before.
     pub fn compare_exchange(
         &mut self,
         view: impl Into<View>,
-        at: impl Into<Args>,
+        indices: impl Into<Args>,
         expected: ExprId,
         value: ExprId,
     ) -> ExprId {
-        let (view, at) = (view.into(), at.into());
-        let ty = self.accessed(view, &at);
-        self.push_let(Expr::CompareExchange { view, at, expected, value }, ty)
+        let (view, indices) = (view.into(), indices.into());
+        let ty = self.accessed_type(view, &indices);
+        self.push_let(Expr::CompareExchange { view, indices, expected, value }, ty)
     }
 
     /// A value of another thread of the warp.
@@ -299,82 +299,77 @@ impl Builder {
     }
 
     /// A row of the table of vectors and matrices.
-    pub fn algebra(&mut self, row: Algebra, args: &[ExprId]) -> ExprId {
-        self.row(row, 0, Type::Scalar(Scalar::Bool), args)
+    pub fn algebra(&mut self, op: AlgebraOp, args: &[ExprId]) -> ExprId {
+        self.algebra_expr(op, 0, Type::Scalar(Scalar::Bool), args)
     }
 
     /// A vector, matrix or struct of its components or fields, or of one scalar in every component.
     pub fn construct(&mut self, ty: Type, parts: &[ExprId]) -> ExprId {
-        self.row(Algebra::Construct, 0, ty, parts)
+        self.algebra_expr(AlgebraOp::Construct, 0, ty, parts)
     }
 
     /// A component or field.
-    pub fn extract(&mut self, whole: ExprId, at: u32) -> ExprId {
-        self.row(Algebra::Extract, at, Type::Scalar(Scalar::Bool), &[whole])
+    pub fn extract(&mut self, whole: ExprId, component: u32) -> ExprId {
+        self.algebra_expr(AlgebraOp::Extract, component, Type::Scalar(Scalar::Bool), &[whole])
     }
 
     /// The whole with one component or field replaced.
-    pub fn insert(&mut self, whole: ExprId, at: u32, part: ExprId) -> ExprId {
-        self.row(Algebra::Insert, at, Type::Scalar(Scalar::Bool), &[whole, part])
+    pub fn insert(&mut self, whole: ExprId, component: u32, value: ExprId) -> ExprId {
+        self.algebra_expr(AlgebraOp::Insert, component, Type::Scalar(Scalar::Bool), &[whole, value])
     }
 
-    fn row(&mut self, row: Algebra, at: u32, wanted: Type, args: &[ExprId]) -> ExprId {
+    fn algebra_expr(&mut self, op: AlgebraOp, component: u32, wanted: Type, args: &[ExprId]) -> ExprId {
         let types: Vec<Type> = args.iter().map(|&id| self.type_of(id)).collect();
-        let ty = match row.result(at, wanted, &types, &self.kernel.structs) {
+        let ty = match op.result(component, wanted, &types, &self.kernel.structs) {
             Ok(ty) => ty,
             Err(expected) => {
-                let types = self.names(&types);
-                self.mistake(format!("{} of ({types}) expects {expected}", row.row().name));
+                let types = self.type_names(&types);
+                self.record_error(format!("{} of ({types}) expects {expected}", op.row().name));
                 wanted
             }
         };
-        self.push_let(Expr::Algebra { row, at, args: args.into() }, ty)
+        self.push_let(Expr::Algebra { op, component, args: args.into() }, ty)
     }
 
-    fn names(&self, types: &[Type]) -> String {
+    fn type_names(&self, types: &[Type]) -> String {
         types.iter().map(|ty| ty.name(&self.kernel.structs).to_string()).collect::<Vec<_>>().join(", ")
-    }
-
-    /// Adds a statement as it is: a barrier, a fence, `Break`, `Continue`, `Return`, or one with blocks of its own.
-    pub fn simple(&mut self, stmt: Stmt) {
-        self.stmt(stmt);
     }
 
     /// Writes a line for debugging; each `{}` stands for the next scalar.
     pub fn print(&mut self, format: impl Into<String>, args: &[ExprId]) {
-        self.stmt(Stmt::Print { format: format.into(), args: args.into() });
+        self.push_stmt(Stmt::Print { format: format.into(), args: args.into() });
     }
 
     /// A loop without end of its own, whose body is written by `body`.
-    pub fn endless(&mut self, body: impl FnOnce(&mut Builder)) {
+    pub fn infinite_loop(&mut self, body: impl FnOnce(&mut Builder)) {
         self.open.push(vec![]);
         body(self);
         let body = self.close();
-        self.stmt(Stmt::Loop { body });
+        self.push_stmt(Stmt::Loop { body });
     }
 
     /// The element type of a view; a foreign handle is a mistake.
-    fn element(&mut self, view: View) -> Type {
+    fn element_type(&mut self, view: View) -> Type {
         let found = match view {
             View::Param(ParamId(n)) => self.kernel.params.get(n as usize).map(|p| p.ty),
             View::Shared(SharedId(n)) => self.kernel.shared.get(n as usize).map(|s| s.ty),
         };
         found.unwrap_or_else(|| {
-            self.mistake(format!("{view:?} does not exist"));
+            self.record_error(format!("{view:?} does not exist"));
             self.kernel.index.into()
         })
     }
 
     /// The type of what is named: an element, or a component where there is one index more.
-    fn accessed(&mut self, view: View, at: &Args) -> Type {
-        let ty = self.element(view);
+    fn accessed_type(&mut self, view: View, indices: &Args) -> Type {
+        let ty = self.element_type(view);
         let rank = match view {
             View::Param(ParamId(n)) => self.kernel.params.get(n as usize).map(|p| p.dims.len()),
             View::Shared(SharedId(n)) => self.kernel.shared.get(n as usize).map(|s| s.dims.len()),
         };
-        match at.last() {
-            Some(&part) if rank.is_some_and(|rank| at.len() == rank + 1) => {
-                let known = self.known(part).map(Value::as_i64).and_then(|n| usize::try_from(n).ok());
+        match indices.last() {
+            Some(&part) if rank.is_some_and(|rank| indices.len() == rank + 1) => {
+                let known = self.constant_value(part).map(Value::as_i64).and_then(|n| usize::try_from(n).ok());
                 let scalar = ty.element().or(known.and_then(|n| ty.components(&self.kernel.structs).get(n).copied()));
                 scalar.map_or(ty, Type::Scalar)
             }
@@ -384,7 +379,7 @@ impl Builder {
 
     /// Sets a variable.
     pub fn assign(&mut self, local: LocalId, value: ExprId) {
-        self.stmt(Stmt::Assign(local, value));
+        self.push_stmt(Stmt::Assign(local, value));
     }
 
     /// Opens a loop; statements go into its body until [`Builder::close_loop`]. Returns its counter.
@@ -397,7 +392,7 @@ impl Builder {
     /// Closes the innermost open loop, which runs below `end` (evaluated before it).
     pub fn close_loop(&mut self, counter: LocalId, end: ExprId) {
         let body = self.close();
-        self.stmt(Stmt::For { counter, end, body });
+        self.push_stmt(Stmt::For { counter, end, body });
     }
 
     /// Opens a block; statements go into it until [`Builder::close_block`].
@@ -423,7 +418,7 @@ impl Builder {
         self.open.push(vec![]);
         otherwise(self);
         let otherwise = self.close();
-        self.stmt(Stmt::If { condition, then, otherwise });
+        self.push_stmt(Stmt::If { condition, then, otherwise });
     }
 
     /// Says for which line of a source text the next statements are written. See [`Builder::finish_with_lines`].
@@ -483,7 +478,7 @@ impl Builder {
     /// The finished kernel, verified.
     pub fn finish(mut self) -> Result<Kernel, VerifyError> {
         if self.open.len() != 1 {
-            self.mistake("a loop was opened and not closed, or closed and not opened".into());
+            self.record_error("a loop was opened and not closed, or closed and not opened".into());
         }
         if let Some(error) = self.error {
             return Err(error);
@@ -496,13 +491,13 @@ impl Builder {
 
     fn close(&mut self) -> Vec<Stmt> {
         if self.open.len() == 1 {
-            self.mistake("a loop was closed and not opened".into());
+            self.record_error("a loop was closed and not opened".into());
         }
         self.open.pop().unwrap_or_default()
     }
 
     /// Notes a mistake; the first is what [`Builder::finish`] returns.
-    pub fn mistake(&mut self, what: String) {
+    pub fn record_error(&mut self, what: String) {
         let error = VerifyError::new(&self.kernel.name, what);
         self.error.get_or_insert(error);
     }
@@ -512,13 +507,15 @@ impl Builder {
         match self.code.types.get(id.0 as usize) {
             Some(ty) => *ty,
             None => {
-                self.mistake(format!("%{} does not exist", id.0));
+                self.record_error(format!("%{} does not exist", id.0));
                 self.kernel.index.into()
             }
         }
     }
 
-    fn stmt(&mut self, stmt: Stmt) {
+    /// Appends a statement to the innermost open block: a barrier, a fence, `Break`, `Continue`, `Return`, or one whose
+    /// nested blocks are already built.
+    pub fn push_stmt(&mut self, stmt: Stmt) {
         if !matches!(stmt, Stmt::If { .. } | Stmt::For { .. } | Stmt::Loop { .. }) {
             self.lines.code.push(self.line);
         }
@@ -535,7 +532,7 @@ impl Builder {
 
     fn push_let(&mut self, expr: Expr, ty: impl Into<Type>) -> ExprId {
         let id = self.push(expr, ty);
-        self.stmt(Stmt::Let(id));
+        self.push_stmt(Stmt::Let(id));
         id
     }
 }
@@ -547,14 +544,14 @@ impl Emit for Builder {
         let ids: Vec<ExprId> = args.iter().map(|&&id| id).collect();
         let types: Vec<Type> = ids.iter().map(|&id| self.type_of(id)).collect();
         let ty = op_result(op, &types).unwrap_or_else(|expected| {
-            let names = self.names(&types);
-            self.mistake(format!("{} of ({names}) expects {expected}", op.row().name));
+            let names = self.type_names(&types);
+            self.record_error(format!("{} of ({names}) expects {expected}", op.row().name));
             types.first().copied().unwrap_or(self.kernel.index.into())
         });
         match Args::new(&ids) {
             Some(args) => self.push_let(Expr::Op(op, args), ty),
             None => {
-                self.mistake(format!("{} given {} arguments", op.row().name, ids.len()));
+                self.record_error(format!("{} given {} arguments", op.row().name, ids.len()));
                 ids[0]
             }
         }
@@ -563,7 +560,7 @@ impl Emit for Builder {
     fn constant_like(&mut self, like: &ExprId, value: f64) -> ExprId {
         let ty = self.type_of(*like);
         let Some(scalar) = ty.element() else {
-            self.mistake(format!("%{} is a struct, not a number", like.0));
+            self.record_error(format!("%{} is a struct, not a number", like.0));
             return *like;
         };
         let one = self.constant(Value::from_f64(scalar, value));
@@ -578,7 +575,7 @@ impl EmitBits for Builder {
 
     /// All NaNs are one: what is written reads back the same.
     fn constant(&mut self, value: Value) -> ExprId {
-        let value = value.with_one_nan();
+        let value = value.canonicalize_nan();
         self.push(Expr::Const(value), value.scalar())
     }
 

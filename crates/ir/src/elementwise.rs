@@ -13,17 +13,17 @@ pub struct ElementwiseError {
     /// The expression.
     pub text: String,
     /// The byte at which it goes wrong.
-    pub at: usize,
+    pub offset: usize,
     /// What is wrong.
-    pub what: String,
+    pub message: String,
 }
 
 impl std::error::Error for ElementwiseError {}
 
 impl fmt::Display for ElementwiseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let column = self.text.get(..self.at).map_or(0, |before| before.chars().count());
-        write!(f, "{}\n  {}\n  {}^", self.what, self.text, " ".repeat(column))
+        let column = self.text.get(..self.offset).map_or(0, |before| before.chars().count());
+        write!(f, "{}\n  {}\n  {}^", self.message, self.text, " ".repeat(column))
     }
 }
 
@@ -46,8 +46,8 @@ pub fn elementwise(name: &str, text: &str, scalar: Scalar, n: u64) -> Result<Ker
     let ty = p.b.type_of(value);
     let out = p.b.param("out", ty, n, Access::Write);
     p.b.store(out, place, value);
-    let error = |what: String| ElementwiseError { text: text.into(), at: 0, what };
-    p.b.finish().map_err(|e| error(e.what))
+    let error = |message: String| ElementwiseError { text: text.into(), offset: 0, message };
+    p.b.finish().map_err(|e| error(e.message))
 }
 
 struct Parser<'t> {
@@ -65,7 +65,7 @@ type Parsed<T = ExprId> = Result<T, ElementwiseError>;
 
 impl<'t> Parser<'t> {
     fn fail<T>(&self, what: impl Into<String>) -> Parsed<T> {
-        Err(ElementwiseError { text: self.text.into(), at: self.at, what: what.into() })
+        Err(ElementwiseError { text: self.text.into(), offset: self.at, message: what.into() })
     }
 
     fn space(&mut self) {

@@ -58,7 +58,7 @@ pub trait Emit {
 
 /// A constant array that bodies look words up in.
 #[derive(Debug)]
-pub struct Table {
+pub struct LookupTable {
     /// What a printed text calls it; no two tables share a name.
     pub name: &'static str,
     /// Its words; at least one.
@@ -89,14 +89,14 @@ pub trait EmitBits: Emit + Sized {
         if from == to {
             return v.clone();
         }
-        if from != from.wide() {
-            let wide = self.cast_step(from.wide(), v);
+        if from != from.compute_type() {
+            let wide = self.cast_step(from.compute_type(), v);
             return self.cast(to, &wide);
         }
-        if to == to.wide() {
+        if to == to.compute_type() {
             return self.cast_step(to, v);
         }
-        let mut wide = self.cast(if from.is_float() && to.is_int() { Scalar::I32 } else { to.wide() }, v);
+        let mut wide = self.cast(if from.is_float() && to.is_int() { Scalar::I32 } else { to.compute_type() }, v);
         if from.is_float() && to.is_int() {
             let (low, high) = to.int_range();
             let [low, high] = [low, high].map(|edge| self.constant(Value::int(Scalar::I32, edge as i64)));
@@ -108,7 +108,7 @@ pub trait EmitBits: Emit + Sized {
 
     /// The word of `table` at `index`, a 64-bit integer that must be below the table's length *whatever the arguments
     /// are*: no reader checks it but the interpreter.
-    fn lookup(&mut self, table: &'static Table, index: &Self::V) -> Self::V {
+    fn lookup(&mut self, table: &'static LookupTable, index: &Self::V) -> Self::V {
         let scalar = self.scalar(index);
         let mut words: Vec<Self::V> =
             table.words.iter().map(|&word| self.constant(Value::from_bits(Scalar::U64, word))).collect();
@@ -131,7 +131,7 @@ pub trait EmitBits: Emit + Sized {
 
     /// What `rare` computes where `condition` holds, else `usual`. Readers that can branch skip `rare` where nobody
     /// wants it, so it may be long; but one that cannot computes it for every argument, so it must be harmless for all.
-    fn rarely<const N: usize>(
+    fn select_unlikely<const N: usize>(
         &mut self,
         condition: &Self::V,
         usual: [Self::V; N],
@@ -144,7 +144,7 @@ pub trait EmitBits: Emit + Sized {
     /// Spells an op out where it has a body or is applied to a narrow type; `None` if the reader must know it.
     fn expand(&mut self, op: Op, args: &[&Self::V]) -> Option<Self::V> {
         let narrow = self.scalar(args.last()?);
-        let wide = narrow.wide();
+        let wide = narrow.compute_type();
         if narrow == wide || op == Op::Select {
             return op.body(self, args);
         }

@@ -4,7 +4,7 @@
 //! places in the grid need no `Let`. So the order of memory accesses is the order of statements, and any reader can walk
 //! code front to back.
 
-use crate::{Algebra, Op, Scalar, Type, Value, View};
+use crate::{AlgebraOp, Op, Scalar, Type, Value, View};
 
 /// A handle on an expression of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -21,17 +21,17 @@ pub struct FunctionId(pub u32);
 /// Up to five operands or indices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Args {
-    ids: [ExprId; Args::MOST],
+    ids: [ExprId; Args::MAX_LEN],
     len: u8,
 }
 
 impl Args {
     /// Indices of four dimensions, and of a component.
-    pub(crate) const MOST: usize = 5;
+    pub(crate) const MAX_LEN: usize = 5;
 
     /// Operands from a slice; `None` if there are more than five.
     pub fn new(args: &[ExprId]) -> Option<Args> {
-        let mut ids = [ExprId(0); Args::MOST];
+        let mut ids = [ExprId(0); Args::MAX_LEN];
         ids.get_mut(..args.len())?.copy_from_slice(args);
         Some(Args { ids, len: args.len() as u8 })
     }
@@ -46,7 +46,7 @@ impl From<ExprId> for Args {
 impl<const N: usize> From<[ExprId; N]> for Args {
     /// More than five are cut off; the verifier counts them.
     fn from(args: [ExprId; N]) -> Args {
-        Args::new(&args[..N.min(Args::MOST)]).unwrap_or(Args { ids: [ExprId(0); Args::MOST], len: 0 })
+        Args::new(&args[..N.min(Args::MAX_LEN)]).unwrap_or(Args { ids: [ExprId(0); Args::MAX_LEN], len: 0 })
     }
 }
 
@@ -138,7 +138,7 @@ impl Atomic {
     }
 
     /// True if elements of that type can be updated this way: 32- and 64-bit numbers, integers for bits.
-    pub fn takes(self, scalar: Scalar) -> bool {
+    pub fn supports(self, scalar: Scalar) -> bool {
         let bits = matches!(self, Atomic::And | Atomic::Or | Atomic::Xor);
         scalar.bytes() >= 4 && (scalar.is_int() || !bits)
     }
@@ -192,7 +192,7 @@ impl Vote {
 }
 
 /// Threads of a warp.
-pub const WARP: usize = 32;
+pub const WARP_SIZE: usize = 32;
 
 /// Who sees memory accesses in order after a fence.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -236,10 +236,10 @@ pub enum Expr {
     Op(Op, Args),
     /// A row of the table of vectors and matrices. `at` is the component or field where the row asks for one.
     Algebra {
-        /// The row.
-        row: Algebra,
-        /// Which component or field.
-        at: u32,
+        /// The operation.
+        op: AlgebraOp,
+        /// Index of the component or field, for `Extract` and `Insert`; 0 otherwise.
+        component: u32,
         /// The operands.
         args: Box<[ExprId]>,
     },
@@ -256,7 +256,7 @@ pub enum Expr {
         /// Which element: an index of the kernel's index type for each dimension. One index more is the number of a component,
         /// as [`Type::components`] counts them: then it alone is read, written or updated, here and wherever an element is
         /// named. Of structs, whose components differ, it is a constant.
-        at: Args,
+        indices: Args,
         /// 1, or how many neighbours along the last dimension: then they come as a vector. Elements must be scalars,
         /// neighbours adjacent in memory, and the place of the first a multiple of the width.
         width: u8,
@@ -268,7 +268,7 @@ pub enum Expr {
         /// The view.
         view: View,
         /// Which element.
-        at: Args,
+        indices: Args,
         /// The operand.
         value: ExprId,
     },
@@ -277,7 +277,7 @@ pub enum Expr {
         /// The view.
         view: View,
         /// Which element.
-        at: Args,
+        indices: Args,
         /// The value to find.
         expected: ExprId,
         /// The value to leave.
@@ -321,7 +321,7 @@ pub enum Stmt {
         /// The view.
         view: View,
         /// Which element, or which component of one.
-        at: Args,
+        indices: Args,
         /// The value.
         value: ExprId,
     },
@@ -375,21 +375,21 @@ pub enum Stmt {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Check {
     /// What a program claims.
-    Holds {
+    Assert {
         /// A bool.
         condition: ExprId,
         /// The claim in words, or as it is written.
-        claim: String,
+        message: String,
     },
     /// An index of an array that is no memory, such as a table of constants: from 0 and below a length. Printed text leaves
     /// it out, as C++ does.
-    Within {
+    InBounds {
         /// An index of the kernel's index type.
         index: ExprId,
         /// How many elements there are.
         len: u64,
         /// What the array is called.
-        of: String,
+        array: String,
     },
 }
 

@@ -55,7 +55,7 @@ impl Extent {
     }
 
     /// The number in a call, given the first component of each value parameter.
-    pub fn of(self, values: &[Value]) -> i64 {
+    pub fn resolve(self, values: &[Value]) -> i64 {
         match self {
             Extent::Const(n) => n,
             Extent::Value(n) => values.get(n as usize).map_or(0, |value| value.as_i64()),
@@ -147,7 +147,7 @@ impl From<SharedId> for View {
 
 /// What is known of a view.
 #[derive(Clone, Copy)]
-pub struct Viewed<'k> {
+pub struct ViewInfo<'k> {
     /// Name.
     pub name: &'k str,
     /// Element type.
@@ -156,10 +156,10 @@ pub struct Viewed<'k> {
     pub dims: &'k [Dim],
 }
 
-impl Viewed<'_> {
+impl ViewInfo<'_> {
     /// The index of a component, where indices have one.
-    pub fn part(&self, at: &[ExprId]) -> Option<ExprId> {
-        at.get(self.dims.len()).copied()
+    pub fn component_index(&self, indices: &[ExprId]) -> Option<ExprId> {
+        indices.get(self.dims.len()).copied()
     }
 }
 
@@ -184,7 +184,7 @@ impl Launch {
     /// Number of instances in a call with those values.
     pub fn count(self, values: &[Value]) -> u64 {
         match self {
-            Launch::ParallelFor { count } => count.of(values).max(0) as u64,
+            Launch::ParallelFor { count } => count.resolve(values).max(0) as u64,
             Launch::Blocks { grid, block } => {
                 grid.iter().chain(&block).fold(1, |n: u64, &size| n.saturating_mul(size as u64))
             }
@@ -230,7 +230,7 @@ pub struct Kernel {
 
 /// Where the elements of a view lie in the memory that is passed for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
+pub struct MemorySpan {
     /// The place of the element with all indices 0, in elements. Above 0 where strides are negative.
     pub origin: u64,
     /// Number of elements from the lowest place to the highest.
@@ -244,15 +244,15 @@ impl Kernel {
     }
 
     /// What is known of a view.
-    pub fn view(&self, view: View) -> Viewed<'_> {
+    pub fn view(&self, view: View) -> ViewInfo<'_> {
         match view {
             View::Param(id) => {
                 let Param { name, ty, dims, .. } = self.param(id);
-                Viewed { name, ty: *ty, dims }
+                ViewInfo { name, ty: *ty, dims }
             }
             View::Shared(SharedId(n)) => {
                 let Shared { name, ty, dims } = &self.shared[n as usize];
-                Viewed { name, ty: *ty, dims }
+                ViewInfo { name, ty: *ty, dims }
             }
         }
     }
@@ -263,24 +263,24 @@ impl Kernel {
     }
 
     /// Where the elements of a view lie in a call with those values; `None` if that does not fit 64 bits.
-    pub fn span(&self, dims: &[Dim], values: &[Value]) -> Option<Span> {
+    pub fn memory_span(&self, dims: &[Dim], values: &[Value]) -> Option<MemorySpan> {
         let (mut lowest, mut highest) = (0i64, 0i64);
         for dim in dims {
-            let (extent, stride) = (dim.extent.of(values), dim.stride.of(values));
+            let (extent, stride) = (dim.extent.resolve(values), dim.stride.resolve(values));
             if extent <= 0 {
-                return Some(Span { origin: 0, elements: 0 });
+                return Some(MemorySpan { origin: 0, elements: 0 });
             }
             let reach = (extent - 1).checked_mul(stride)?;
             lowest = lowest.checked_add(reach.min(0))?;
             highest = highest.checked_add(reach.max(0))?;
         }
         let elements = highest.checked_sub(lowest)?.checked_add(1)?;
-        Some(Span { origin: lowest.unsigned_abs(), elements: elements as u64 })
+        Some(MemorySpan { origin: lowest.unsigned_abs(), elements: elements as u64 })
     }
 
     /// Bytes that the memory of a view parameter has in a call with those values.
     pub fn view_bytes(&self, param: &Param, values: &[Value]) -> Option<usize> {
-        let elements: usize = self.span(&param.dims, values)?.elements.try_into().ok()?;
+        let elements: usize = self.memory_span(&param.dims, values)?.elements.try_into().ok()?;
         elements.checked_mul(self.bytes_of(param.ty))
     }
 

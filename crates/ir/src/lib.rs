@@ -24,25 +24,25 @@ mod text;
 mod ty;
 mod verify;
 
-pub use algebra::{Algebra, AlgebraRow, Parts};
-pub use arg::{Arg, Fault, FaultKind, check_args, peek, poke};
-pub use builder::{Builder, Mark, Outer};
-pub use emit::{Emit, EmitBits, Table};
+pub use algebra::{AlgebraOp, AlgebraOpRow, Components};
+pub use arg::{Arg, Fault, FaultKind, check_args, load_scalar, store_scalar};
+pub use builder::{Builder, Mark, EnclosingCode};
+pub use emit::{Emit, EmitBits, LookupTable};
 pub use expr::{
     Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, FunctionId, Local, LocalId, Scope, Shuffle, Stmt, Vote,
-    WARP,
+    WARP_SIZE,
 };
 pub use elementwise::{ElementwiseError, elementwise};
 pub use formula::{FORMULAS, Formula, formula};
 pub use kernel::{
-    Access, Dim, Extent, Function, Kernel, Launch, Param, ParamId, ParamRef, Shared, SharedId, Span, ValueParam, View,
-    Viewed, contiguous,
+    Access, Dim, Extent, Function, Kernel, Launch, Param, ParamId, ParamRef, Shared, SharedId, MemorySpan, ValueParam, View,
+    ViewInfo, contiguous,
 };
-pub use op::{Kind, Native, Op, Row, TypeRule, Ulp};
+pub use op::{OpKind, NativeFunction, Op, OpRow, TypeRule, Ulp};
 pub use parse::ParseError;
-pub use print::{Piece as PrintPiece, line as printed_line, of_c as print_of_c, pieces as print_pieces};
-pub use range::Range;
+pub use print::{PrintPiece, format_print_line, print_format_from_printf, print_format_pieces};
+pub use range::IntRange;
 pub use scalar::{Scalar, Value};
-pub use text::VERSION;
+pub use text::TEXT_FORMAT_VERSION;
 pub use ty::{Field, Layout, MAX_ALIGN, MAX_COMPONENTS, Struct, StructId, Type};
 pub use verify::{VerifyError, verify};

@@ -47,7 +47,7 @@ impl TypeRule {
 
 /// How a row is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum OpKind {
     /// Every reader knows it.
     Primitive,
     /// Written once over primitives; see [`Op::body`].
@@ -65,7 +65,7 @@ pub struct Ulp {
 
 /// A function of CUDA's own that may stand for a row where speed or idiom matters more than equal bits.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Native {
+pub struct NativeFunction {
     /// Its name for f32.
     pub f32: &'static str,
     /// Its name for f64.
@@ -76,7 +76,7 @@ pub struct Native {
 
 /// What the table says of one op.
 #[derive(Debug)]
-pub struct Row {
+pub struct OpRow {
     /// The name in the text form, in error messages and of the tensor method.
     pub name: &'static str,
     /// Argument names, in order.
@@ -84,11 +84,11 @@ pub struct Row {
     /// The type rule.
     pub rule: TypeRule,
     /// Primitive or body.
-    pub kind: Kind,
+    pub kind: OpKind,
     /// Accuracy on every reader. (16-bit floats are f32's result, rounded once more.)
     pub ulp: Ulp,
     /// CUDA's own spelling.
-    pub native: Option<Native>,
+    pub native: Option<NativeFunction>,
     /// One line of documentation.
     pub doc: &'static str,
 }
@@ -110,21 +110,21 @@ macro_rules! op_table {
 
             /// The op's row.
             #[allow(unused_variables)]
-            pub const fn row(self) -> &'static Row {
+            pub const fn row(self) -> &'static OpRow {
                 match self { $(
-                    Op::$op => const { &Row {
+                    Op::$op => const { &OpRow {
                         name: $name,
                         args: &[$(stringify!($arg)),+],
                         rule: TypeRule::$rule,
-                        kind: Kind::$kind,
+                        kind: OpKind::$kind,
                         ulp: {
                             let exact = Ulp { f32: 0.0, f64: 0.0 };
                             $( let exact = Ulp { f32: $ulp32 as f64, f64: $ulp64 as f64 }; )?
                             exact
                         },
                         native: {
-                            let none: Option<Native> = None;
-                            $( let none = Some(Native {
+                            let none: Option<NativeFunction> = None;
+                            $( let none = Some(NativeFunction {
                                 f32: $n32,
                                 f64: $n64,
                                 ulp: Ulp { f32: $u32 as f64, f64: $u64 as f64 },
@@ -136,7 +136,7 @@ macro_rules! op_table {
                 )+ }
             }
 
-            /// Emits the body of a [`Kind::Body`] row; `None` for primitives.
+            /// Emits the body of a [`OpKind::Body`] row; `None` for primitives.
             pub fn body<E: EmitBits>(self, emit: &mut E, args: &[&E::V]) -> Option<E::V> {
                 match self { $( $( Op::$op => Some($body(emit, args)), )? )+ _ => None }
             }

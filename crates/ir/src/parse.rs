@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
 use crate::{
-    Algebra, Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Launch, Local,
-    LocalId, Op, ParamId, Scalar, Scope, SharedId, Shuffle, Stmt, Type, VERSION, Value, ValueParam, View, Vote, verify,
+    AlgebraOp, Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Launch, Local,
+    LocalId, Op, ParamId, Scalar, Scope, SharedId, Shuffle, Stmt, Type, TEXT_FORMAT_VERSION, Value, ValueParam, View, Vote, verify,
 };
 pub use cursor::ParseError;
 use cursor::{Cursor, Result};
@@ -82,9 +82,9 @@ impl Parser<'_> {
         self.skip_empty_lines();
         self.expect("bornite-ir")?;
         let version: u32 = self.number("a version")?;
-        if version > VERSION {
+        if version > TEXT_FORMAT_VERSION {
             return self
-                .fail(format!("the text is of version {version}, this program reads up to {VERSION}: update it"));
+                .fail(format!("the text is of version {version}, this program reads up to {TEXT_FORMAT_VERSION}: update it"));
         }
         self.next_line()?;
         while self.take("struct") {
@@ -201,17 +201,17 @@ impl Parser<'_> {
             return Ok(Stmt::Fence(scope.unwrap_or(Scope::Device)));
         }
         if self.take("claim") {
-            let claim = self.quoted()?;
+            let message = self.quoted()?;
             self.expect(",")?;
-            return Ok(Stmt::Check(Check::Holds { condition: self.operand()?, claim }));
+            return Ok(Stmt::Check(Check::Assert { condition: self.operand()?, message }));
         }
         if self.take("within") {
-            let of = self.quoted()?;
+            let array = self.quoted()?;
             self.expect(",")?;
             let index = self.operand()?;
             self.expect(",")?;
             let len = self.number("a length")?;
-            return Ok(Stmt::Check(Check::Within { index, len, of }));
+            return Ok(Stmt::Check(Check::InBounds { index, len, array }));
         }
         if self.take("print") {
             let format = self.quoted()?;
@@ -268,9 +268,9 @@ impl Parser<'_> {
     }
 
     fn store(&mut self) -> Result<Stmt> {
-        let (view, at) = self.element()?;
+        let (view, indices) = self.element()?;
         self.expect("=")?;
-        Ok(Stmt::Store { view, at, value: self.operand()? })
+        Ok(Stmt::Store { view, indices, value: self.operand()? })
     }
 
     /// Makes room for every expression that a `Let` of the coming block numbers. Numbers beyond the block's length
@@ -379,13 +379,13 @@ impl Parser<'_> {
             return self.fail(format!("there is no view '{name}'"));
         };
         self.expect("[")?;
-        let mut at = vec![self.operand()?];
+        let mut indices = vec![self.operand()?];
         while self.take(",") {
-            at.push(self.operand()?);
+            indices.push(self.operand()?);
         }
         self.expect("]")?;
-        match Args::new(&at) {
-            Some(at) => Ok((view, at)),
+        match Args::new(&indices) {
+            Some(indices) => Ok((view, indices)),
             None => self.fail("expected at most four indices, and one of a component"),
         }
     }
@@ -400,18 +400,18 @@ impl Parser<'_> {
         let len = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         let (word, after) = rest.split_at(len);
         if after.starts_with('[') {
-            let (view, at) = self.element()?;
-            return Ok(Expr::Load { view, at, width: 1 });
+            let (view, indices) = self.element()?;
+            return Ok(Expr::Load { view, indices, width: 1 });
         }
-        if let (Some(row), true) = (Algebra::by_name(word), after.starts_with(['(', '.'])) {
+        if let (Some(op), true) = (AlgebraOp::by_name(word), after.starts_with(['(', '.'])) {
             self.cursor.at += len;
-            let at = if row.has_place() {
+            let component = if op.has_component() {
                 self.expect(".")?;
                 self.number("the number of a component or field")?
             } else {
                 0
             };
-            return Ok(Expr::Algebra { row, at, args: self.operands()?.into() });
+            return Ok(Expr::Algebra { op, component, args: self.operands()?.into() });
         }
         if after.starts_with('(') {
             let Some(op) = Op::by_name(word) else { return self.fail(format!("there is no operation '{word}'")) };
@@ -435,8 +435,8 @@ impl Parser<'_> {
             }
             "wide" => {
                 let width = self.number("how many elements")?;
-                let (view, at) = self.element()?;
-                Ok(Expr::Load { view, at, width })
+                let (view, indices) = self.element()?;
+                Ok(Expr::Load { view, indices, width })
             }
             "atomic" => self.atomic(),
             "shuffle" => {
@@ -463,17 +463,17 @@ impl Parser<'_> {
 
     fn atomic(&mut self) -> Result<Expr> {
         if self.take("compare_exchange") {
-            let (view, at) = self.element()?;
+            let (view, indices) = self.element()?;
             self.expect(",")?;
             let expected = self.operand()?;
             self.expect(",")?;
-            return Ok(Expr::CompareExchange { view, at, expected, value: self.operand()? });
+            return Ok(Expr::CompareExchange { view, indices, expected, value: self.operand()? });
         }
         let Some(atomic) = Atomic::ALL.into_iter().find(|a| self.take(a.name())) else {
             return self.fail("expected an atomic update: add, sub, min, max, and, or, xor, exchange");
         };
-        let (view, at) = self.element()?;
+        let (view, indices) = self.element()?;
         self.expect(",")?;
-        Ok(Expr::Atomic { atomic, view, at, value: self.operand()? })
+        Ok(Expr::Atomic { atomic, view, indices, value: self.operand()? })
     }
 }

@@ -4,7 +4,7 @@ use crate::{Scalar, Value};
 
 /// A piece of a format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Piece<'a> {
+pub enum PrintPiece<'a> {
     /// Printed as it is.
     Text(&'a str),
     /// A place for the next value, and how C would convert it, such as `5d`; by default all that tells values apart.
@@ -12,36 +12,36 @@ pub enum Piece<'a> {
 }
 
 /// The pieces of a format: `{}` and `{%5d}` are places for values, `{%{}` is a brace, all else is text.
-pub fn pieces(format: &str) -> Vec<Piece<'_>> {
+pub fn print_format_pieces(format: &str) -> Vec<PrintPiece<'_>> {
     let mut all = vec![];
     let (mut from, mut at) = (0, 0);
     while let Some(brace) = format[at..].find('{').map(|n| at + n) {
         let rest = &format[brace + 1..];
         let (piece, bytes) = if rest.starts_with('}') {
-            (Piece::Value(None), 1)
+            (PrintPiece::Value(None), 1)
         } else if rest.starts_with("%{}") {
-            (Piece::Text("{"), 3)
+            (PrintPiece::Text("{"), 3)
         } else if let Some(end) = rest.find('}').filter(|_| rest.starts_with('%')) {
-            (Piece::Value(Some(&rest[1..end])), end + 1)
+            (PrintPiece::Value(Some(&rest[1..end])), end + 1)
         } else {
             at = brace + 1;
             continue;
         };
         if from < brace {
-            all.push(Piece::Text(&format[from..brace]));
+            all.push(PrintPiece::Text(&format[from..brace]));
         }
         all.push(piece);
         from = brace + 1 + bytes;
         at = from;
     }
     if from < format.len() {
-        all.push(Piece::Text(&format[from..]));
+        all.push(PrintPiece::Text(&format[from..]));
     }
     all
 }
 
 /// A format of C's `printf` as one of these, for values of so many types; or what is wrong with it.
-pub fn of_c(text: &str, types: &[Scalar]) -> Result<String, String> {
+pub fn print_format_from_printf(text: &str, types: &[Scalar]) -> Result<String, String> {
     let mut format = String::new();
     let mut types = types.iter();
     let mut rest = text;
@@ -196,10 +196,10 @@ impl Conversion {
 }
 
 /// What is wrong with a format for values of these types, if anything is.
-pub fn unfit(format: &str, types: &[Scalar]) -> Option<String> {
-    let holes: Vec<Option<&str>> = pieces(format)
+pub fn check_print_format(format: &str, types: &[Scalar]) -> Option<String> {
+    let holes: Vec<Option<&str>> = print_format_pieces(format)
         .into_iter()
-        .filter_map(|piece| if let Piece::Value(spec) = piece { Some(spec) } else { None })
+        .filter_map(|piece| if let PrintPiece::Value(spec) = piece { Some(spec) } else { None })
         .collect();
     if holes.len() != types.len() || types.len() > 16 {
         return Some(format!("a print of {} values with {} places; at most 16", types.len(), holes.len()));
@@ -215,14 +215,14 @@ pub fn unfit(format: &str, types: &[Scalar]) -> Option<String> {
 
 /// A printed line: each place of the format filled by the next value. Floats have as many digits as tell them apart, in the
 /// manner of C's `%.9g` and `%.17g`, unless the format says how they are converted.
-pub fn line(format: &str, values: &[Value]) -> String {
+pub fn format_print_line(format: &str, values: &[Value]) -> String {
     let mut values = values.iter();
     let mut out = String::new();
-    for piece in pieces(format) {
+    for piece in print_format_pieces(format) {
         match (piece, values.as_slice().first()) {
-            (Piece::Text(text), _) => out += text,
-            (Piece::Value(_), None) => {}
-            (Piece::Value(spec), Some(value)) => {
+            (PrintPiece::Text(text), _) => out += text,
+            (PrintPiece::Value(_), None) => {}
+            (PrintPiece::Value(spec), Some(value)) => {
                 values.next();
                 out +=
                     &spec.and_then(Conversion::of).map_or_else(|| text(*value), |conversion| conversion.text(*value));
@@ -287,7 +287,7 @@ mod tests {
             assert_eq!(general(x, digits), expected);
         }
         let values = [Value::int(Scalar::I8, -3), Value::from_f64(Scalar::F16, 0.5), Value::int(Scalar::Bool, 1)];
-        assert_eq!(line("a {} b {}{}!", &values), "a -3 b 0.51!");
+        assert_eq!(format_print_line("a {} b {}{}!", &values), "a -3 b 0.51!");
     }
 
     #[test]
@@ -326,9 +326,9 @@ mod tests {
             ("%06F", float(f64::NEG_INFINITY), "  -INF"),
             ("{}{%d}", int(3), "{}{3}"),
         ] {
-            let format = of_c(c, &[value.scalar()]).unwrap();
-            assert_eq!(unfit(&format, &[value.scalar()]), None, "{format}");
-            assert_eq!(line(&format, &[value]), expected, "{c}");
+            let format = print_format_from_printf(c, &[value.scalar()]).unwrap();
+            assert_eq!(check_print_format(&format, &[value.scalar()]), None, "{format}");
+            assert_eq!(format_print_line(&format, &[value]), expected, "{c}");
         }
         for (c, types) in [
             ("%s", &[Scalar::I32][..]),
@@ -341,7 +341,7 @@ mod tests {
             ("%", &[Scalar::I32]),
             ("%5.é", &[Scalar::I32]),
         ] {
-            assert!(of_c(c, types).is_err(), "{c}");
+            assert!(print_format_from_printf(c, types).is_err(), "{c}");
         }
     }
 }

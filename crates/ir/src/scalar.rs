@@ -85,7 +85,7 @@ impl Scalar {
     }
 
     /// The type that values of this type are computed in: f32 for 16-bit floats, 32 bits for narrower integers.
-    pub const fn wide(self) -> Scalar {
+    pub const fn compute_type(self) -> Scalar {
         match self {
             Scalar::F16 | Scalar::BF16 => Scalar::F32,
             Scalar::I8 | Scalar::I16 => Scalar::I32,
@@ -95,7 +95,7 @@ impl Scalar {
     }
 
     /// The signed integer type of the same width as a float.
-    pub const fn same_width(self) -> Scalar {
+    pub const fn same_width_int(self) -> Scalar {
         match self.bytes() {
             1 => Scalar::I8,
             2 => Scalar::I16,
@@ -180,7 +180,7 @@ impl Value {
     }
 
     /// The value, with every NaN made the same.
-    pub fn with_one_nan(self) -> Value {
+    pub fn canonicalize_nan(self) -> Value {
         if self.scalar.is_float() && self.as_f64().is_nan() { Value::from_f64(self.scalar, f64::NAN) } else { self }
     }
 

@@ -4,14 +4,14 @@ mod rows;
 mod tiles;
 
 use crate::{
-    Access, Algebra, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op, Scalar, SharedId,
+    Access, AlgebraOp, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op, Scalar, SharedId,
     Shuffle, Stmt, Type, Value, VerifyError, contiguous,
 };
 pub use rows::{layer_norm, softmax};
 pub use tiles::{matmul, transpose};
 
 /// A kernel or why it could not be built.
-pub type Built = Result<Kernel, VerifyError>;
+pub type KernelResult = Result<Kernel, VerifyError>;
 
 const I32: Scalar = Scalar::I32;
 
@@ -26,22 +26,22 @@ fn matrix(rows: u64, columns: u64) -> [Dim; 2] {
 }
 
 /// thread, block and global index along x.
-struct Place {
+struct ThreadIndices {
     thread: ExprId,
     block: ExprId,
     global: ExprId,
 }
 
-fn place(b: &mut Builder) -> Place {
+fn thread_indices(b: &mut Builder) -> ThreadIndices {
     let (thread, block) = (b.builtin(Builtin::Thread(Axis::X)), b.builtin(Builtin::Block(Axis::X)));
     let size = b.builtin(Builtin::BlockSize(Axis::X));
     let first = b.mul(&block, &size);
     let global = b.add(&first, &thread);
-    Place { thread, block, global }
+    ThreadIndices { thread, block, global }
 }
 
 /// `a · n + c` in indices.
-fn at(b: &mut Builder, a: ExprId, n: u64, c: ExprId) -> ExprId {
+fn mul_add_index(b: &mut Builder, a: ExprId, n: u64, c: ExprId) -> ExprId {
     let n = b.index_constant(n);
     let product = b.mul(&a, &n);
     b.add(&product, &c)
@@ -53,7 +53,7 @@ fn below(b: &mut Builder, a: ExprId, n: u64) -> ExprId {
 }
 
 /// `out[i] = value`.
-pub fn fill(scalar: Scalar, n: u64, value: f64) -> Built {
+pub fn fill(scalar: Scalar, n: u64, value: f64) -> KernelResult {
     let mut b = Builder::new("fill", n, I32);
     let out = b.param("out", scalar, n, Access::Write);
     let i = b.index();
@@ -63,7 +63,7 @@ pub fn fill(scalar: Scalar, n: u64, value: f64) -> Built {
 }
 
 /// `out[i] = a · x[i] + y[i]`.
-pub fn axpy(scalar: Scalar, n: u64, a: f64) -> Built {
+pub fn axpy(scalar: Scalar, n: u64, a: f64) -> KernelResult {
     let mut b = Builder::new("axpy", n, I32);
     let x = b.param("x", scalar, n, Access::Read);
     let y = b.param("y", scalar, n, Access::Read);
@@ -94,19 +94,19 @@ fn reduce_tile(b: &mut Builder, tile: SharedId, thread: ExprId, threads: u32, op
             },
             |_| {},
         );
-        b.simple(Stmt::Barrier);
+        b.push_stmt(Stmt::Barrier);
         width = far;
     }
 }
 
 /// `out[block]` = sum of the block's elements of x, in shared memory. Twice, it sums anything.
-pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> Built {
+pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> KernelResult {
     let grid = blocks(n, threads);
     let mut b = Builder::blocks("block_sum", grid, [threads, 1, 1], I32);
     let x = b.param("x", scalar, n, Access::Read);
     let out = b.param("out", scalar, grid[0] as u64, Access::Write);
     let tile = b.shared("tile", scalar, threads as u64);
-    let Place { thread, block, global } = place(&mut b);
+    let ThreadIndices { thread, block, global } = thread_indices(&mut b);
     let zero = b.constant(Value::from_f64(scalar, 0.0));
     let inside = below(&mut b, global, n);
     b.if_else(
@@ -117,7 +117,7 @@ pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> Built {
         },
         |b| b.store(tile, thread, zero),
     );
-    b.simple(Stmt::Barrier);
+    b.push_stmt(Stmt::Barrier);
     reduce_tile(&mut b, tile, thread, threads, Op::Add);
     let first = below(&mut b, thread, 1);
     b.if_else(
@@ -132,11 +132,11 @@ pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> Built {
 }
 
 /// `out[warp]` = sum of the warp's 32 elements of x, by shuffles. `n` must be a multiple of 32.
-pub fn warp_sum(scalar: Scalar, n: u64) -> Built {
+pub fn warp_sum(scalar: Scalar, n: u64) -> KernelResult {
     let mut b = Builder::blocks("warp_sum", blocks(n, 32), [32, 1, 1], I32);
     let x = b.param("x", scalar, n, Access::Read);
     let out = b.param("out", scalar, n.div_ceil(32), Access::Write);
-    let Place { thread, block, global } = place(&mut b);
+    let ThreadIndices { thread, block, global } = thread_indices(&mut b);
     let mut sum = b.load(x, global);
     for distance in [16, 8, 4, 2, 1] {
         let distance = b.index_constant(distance);
@@ -149,25 +149,25 @@ pub fn warp_sum(scalar: Scalar, n: u64) -> Built {
 }
 
 /// `counts[x[i]] += 1`, first in shared memory, then once a block and bin in the result (which starts as it is).
-pub fn histogram(n: u64, bins: u64, threads: u32) -> Built {
+pub fn histogram(n: u64, bins: u64, threads: u32) -> KernelResult {
     let mut b = Builder::blocks("histogram", blocks(n, threads), [threads, 1, 1], I32);
     let x = b.param("x", I32, n, Access::Read);
     let counts = b.param("counts", I32, bins, Access::ReadWrite);
     let local = b.shared("local", I32, bins);
-    let Place { thread, global, .. } = place(&mut b);
+    let ThreadIndices { thread, global, .. } = thread_indices(&mut b);
     let (zero, one) = (b.index_constant(0), b.index_constant(1));
     // Every thread takes each `threads`-th bin.
     let per_bin = |b: &mut Builder, body: &dyn Fn(&mut Builder, ExprId)| {
         let turns = b.index_constant(bins.div_ceil(threads.max(1) as u64));
         let turn = b.open_loop("turn");
         let n = b.read(turn);
-        let bin = at(b, n, threads as u64, thread);
+        let bin = mul_add_index(b, n, threads as u64, thread);
         let inside = below(b, bin, bins);
         b.if_else(inside, |b| body(b, bin), |_| {});
         b.close_loop(turn, turns);
     };
     per_bin(&mut b, &|b, bin| b.store(local, bin, zero));
-    b.simple(Stmt::Barrier);
+    b.push_stmt(Stmt::Barrier);
     let inside = below(&mut b, global, n);
     b.if_else(
         inside,
@@ -177,7 +177,7 @@ pub fn histogram(n: u64, bins: u64, threads: u32) -> Built {
         },
         |_| {},
     );
-    b.simple(Stmt::Barrier);
+    b.push_stmt(Stmt::Barrier);
     per_bin(&mut b, &|b, bin| {
         let count = b.load(local, bin);
         b.atomic(Atomic::Add, counts, bin, count);
@@ -186,12 +186,12 @@ pub fn histogram(n: u64, bins: u64, threads: u32) -> Built {
 }
 
 /// Inclusive sums of each block of `threads` elements, by doubling distances between two buffers.
-pub fn block_scan(scalar: Scalar, n: u64, threads: u32) -> Built {
+pub fn block_scan(scalar: Scalar, n: u64, threads: u32) -> KernelResult {
     let mut b = Builder::blocks("block_scan", blocks(n, threads), [threads, 1, 1], I32);
     let x = b.param("x", scalar, n, Access::Read);
     let out = b.param("out", scalar, n, Access::Write);
     let buffers = [b.shared("even", scalar, threads as u64), b.shared("odd", scalar, threads as u64)];
-    let Place { thread, global, .. } = place(&mut b);
+    let ThreadIndices { thread, global, .. } = thread_indices(&mut b);
     let zero = b.constant(Value::from_f64(scalar, 0.0));
     let inside = below(&mut b, global, n);
     b.if_else(
@@ -204,7 +204,7 @@ pub fn block_scan(scalar: Scalar, n: u64, threads: u32) -> Built {
     );
     let (mut distance, mut from) = (1, 0);
     while distance < threads as u64 {
-        b.simple(Stmt::Barrier);
+        b.push_stmt(Stmt::Barrier);
         let mine = b.load(buffers[from], thread);
         let alone = below(&mut b, thread, distance);
         b.if_else(
@@ -232,7 +232,7 @@ pub fn block_scan(scalar: Scalar, n: u64, threads: u32) -> Built {
 }
 
 /// out = the mean of each element's neighbours above, below, left and right; the border is copied.
-pub fn stencil(scalar: Scalar, rows: u64, columns: u64) -> Built {
+pub fn stencil(scalar: Scalar, rows: u64, columns: u64) -> KernelResult {
     let mut b = Builder::new("stencil", rows * columns, I32);
     let x = b.param("x", scalar, rows * columns, Access::Read);
     let out = b.param("out", scalar, rows * columns, Access::Write);
@@ -267,7 +267,7 @@ pub fn stencil(scalar: Scalar, rows: u64, columns: u64) -> Built {
 }
 
 /// Convolution without padding: one instance an output element, `out[c, i, j] = Σ x[d, i+p, j+q] w[c, d, p, q]`.
-pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u64, size: u64) -> Built {
+pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u64, size: u64) -> KernelResult {
     let (rows, columns) = ((height + 1).saturating_sub(size), (width + 1).saturating_sub(size));
     let n = filters * rows * columns;
     let mut b = Builder::new("conv2d", n, I32);
@@ -290,11 +290,11 @@ pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u
     let q = b.open_loop("q");
     let right = b.read(q);
     let (row, column) = (b.add(&i, &down), b.add(&j, &right));
-    let plane = at(&mut b, channel, height, row);
-    let from = at(&mut b, plane, width, column);
-    let filter = at(&mut b, c, channels, channel);
-    let filter = at(&mut b, filter, size, down);
-    let weight = at(&mut b, filter, size, right);
+    let plane = mul_add_index(&mut b, channel, height, row);
+    let from = mul_add_index(&mut b, plane, width, column);
+    let filter = mul_add_index(&mut b, c, channels, channel);
+    let filter = mul_add_index(&mut b, filter, size, down);
+    let weight = mul_add_index(&mut b, filter, size, right);
     let (value, weight, before) = (b.load(x, from), b.load(w, weight), b.read(sum));
     let after = b.fma(&value, &weight, &before);
     b.assign(sum, after);
@@ -308,20 +308,20 @@ pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u
 
 /// A step of `n` particles that fall and bounce off the floor y = 0, with `n`, the time step and gravity passed by value:
 /// structs, vectors and a function.
-pub fn particles() -> Built {
+pub fn particles() -> KernelResult {
     let vector = Type::Vector(Scalar::F32, 3);
     let mut b = Builder::new("particles", 0, I32);
-    let particle = b.structure("Particle", &[("position", vector), ("velocity", vector), ("mass", Scalar::F32.into())]);
+    let particle = b.struct_type("Particle", &[("position", vector), ("velocity", vector), ("mass", Scalar::F32.into())]);
     b.value("n", I32);
     let [dt, gravity] = [("dt", Type::Scalar(Scalar::F32)), ("gravity", vector)].map(|(name, ty)| b.value(name, ty));
-    b.count(Extent::Value(0));
+    b.set_instance_count(Extent::Value(0));
     let particles = b.view("particles", particle, &contiguous(&[Extent::Value(0)]), Access::ReadWrite);
     let energy = b.view("energy", Scalar::F32, &contiguous(&[Extent::Value(0)]), Access::Write);
     let bounced = b.function("bounced", &[("velocity", vector), ("height", Scalar::F32.into())], vector, |b, args| {
         let (up, zero) = (b.extract(args[0], 1), b.constant_like(&args[1], 0.0));
         let (above, rising) = (b.op(Op::Ge, &[&args[1], &zero]), b.op(Op::Ge, &[&up, &zero]));
         let free = b.op(Op::Or, &[&above, &rising]);
-        b.if_else(free, |b| b.simple(Stmt::Return(Some(args[0]))), |_| {});
+        b.if_else(free, |b| b.push_stmt(Stmt::Return(Some(args[0]))), |_| {});
         let back = b.scale(&up, -0.5);
         b.insert(args[0], 1, back)
     });
@@ -335,7 +335,7 @@ pub fn particles() -> Built {
     let velocity = b.call(bounced, &[velocity, height]);
     let whole = b.construct(particle, &[position, velocity, mass]);
     b.store(particles, i, whole);
-    let square = b.algebra(Algebra::Dot, &[velocity, velocity]);
+    let square = b.algebra(AlgebraOp::Dot, &[velocity, velocity]);
     let half = b.scale(&mass, 0.5);
     let value = b.mul(&half, &square);
     b.store(energy, i, value);

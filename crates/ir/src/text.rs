@@ -9,11 +9,11 @@ use crate::{
 use crate::{ValueParam, contiguous};
 
 /// Version of the text form, in its first line.
-pub const VERSION: u32 = 2;
+pub const TEXT_FORMAT_VERSION: u32 = 2;
 
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "bornite-ir {VERSION}")?;
+        writeln!(f, "bornite-ir {TEXT_FORMAT_VERSION}")?;
         for found in &self.structs {
             let align = |align: u32| if align > 1 { format!(" align {align}") } else { String::new() };
             let field = |f: &Field| format!("{}: {}{}", f.name, f.ty.name(&self.structs), align(f.align));
@@ -210,8 +210,8 @@ impl<'a> Writer<'a> {
                     writeln!(f, "%{}: {ty} = {}", id.0, Right(self, *id))?;
                 }
                 Stmt::Assign(local, value) => writeln!(f, "{} = {}", Var(*local), Operand(self, *value))?,
-                Stmt::Store { view, at, value } => {
-                    writeln!(f, "{} = {}", Element(self, *view, at), Operand(self, *value))?;
+                Stmt::Store { view, indices, value } => {
+                    writeln!(f, "{} = {}", Element(self, *view, indices), Operand(self, *value))?;
                 }
                 Stmt::For { counter, end, body } => {
                     writeln!(f, "for {} below {} {{", Var(*counter), Operand(self, *end))?;
@@ -239,11 +239,11 @@ impl<'a> Writer<'a> {
                 Stmt::Barrier => writeln!(f, "barrier")?,
                 Stmt::WarpBarrier => writeln!(f, "warp_barrier")?,
                 Stmt::Fence(scope) => writeln!(f, "fence {}", scope.name())?,
-                Stmt::Check(Check::Holds { condition, claim }) => {
-                    writeln!(f, "claim \"{claim}\", {}", Operand(self, *condition))?;
+                Stmt::Check(Check::Assert { condition, message }) => {
+                    writeln!(f, "claim \"{message}\", {}", Operand(self, *condition))?;
                 }
-                Stmt::Check(Check::Within { index, len, of }) => {
-                    writeln!(f, "within \"{of}\", {}, {len}", Operand(self, *index))?;
+                Stmt::Check(Check::InBounds { index, len, array }) => {
+                    writeln!(f, "within \"{array}\", {}, {len}", Operand(self, *index))?;
                 }
                 Stmt::Print { format, args } if args.is_empty() => writeln!(f, "print \"{format}\"")?,
                 Stmt::Print { format, args } => writeln!(f, "print \"{format}\", {}", List(self, args))?,
@@ -311,24 +311,24 @@ impl fmt::Display for Right<'_> {
             Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => write!(f, "{}", Operand(w, id)),
             Expr::Read(local) => write!(f, "{}", Var(*local)),
             Expr::Op(op, args) => write!(f, "{}({})", op.row().name, List(w, args)),
-            Expr::Algebra { row, at, args } if row.has_place() => {
-                write!(f, "{}.{at}({})", row.row().name, List(w, args))
+            Expr::Algebra { op, component, args } if op.has_component() => {
+                write!(f, "{}.{component}({})", op.row().name, List(w, args))
             }
-            Expr::Algebra { row, args, .. } => write!(f, "{}({})", row.row().name, List(w, args)),
+            Expr::Algebra { op, args, .. } => write!(f, "{}({})", op.row().name, List(w, args)),
             Expr::Cast(to, from) => write!(f, "cast {to} {}", Operand(w, *from)),
             Expr::Bitcast(to, from) => write!(f, "bitcast {to} {}", Operand(w, *from)),
             Expr::Call(function, args) => {
                 let name = w.kernel.functions.get(function.0 as usize).map_or("?", |function| &function.name);
                 write!(f, "call {name}({})", List(w, args))
             }
-            Expr::Load { view, at, width: 1 } => write!(f, "{}", Element(w, *view, at)),
-            Expr::Load { view, at, width } => write!(f, "wide {width} {}", Element(w, *view, at)),
-            Expr::Atomic { atomic, view, at, value } => {
-                write!(f, "atomic {} {}, {}", atomic.name(), Element(w, *view, at), Operand(w, *value))
+            Expr::Load { view, indices, width: 1 } => write!(f, "{}", Element(w, *view, indices)),
+            Expr::Load { view, indices, width } => write!(f, "wide {width} {}", Element(w, *view, indices)),
+            Expr::Atomic { atomic, view, indices, value } => {
+                write!(f, "atomic {} {}, {}", atomic.name(), Element(w, *view, indices), Operand(w, *value))
             }
-            Expr::CompareExchange { view, at, expected, value } => {
+            Expr::CompareExchange { view, indices, expected, value } => {
                 let (expected, value) = (Operand(w, *expected), Operand(w, *value));
-                write!(f, "atomic compare_exchange {}, {expected}, {value}", Element(w, *view, at))
+                write!(f, "atomic compare_exchange {}, {expected}, {value}", Element(w, *view, indices))
             }
             Expr::Shuffle { shuffle, value, lane } => {
                 write!(f, "shuffle {} {}, {}", shuffle.name(), Operand(w, *value), Operand(w, *lane))

@@ -80,13 +80,13 @@ impl Type {
     }
 
     /// How many components a value has.
-    pub fn count(self, structs: &[Struct]) -> usize {
+    pub fn component_count(self, structs: &[Struct]) -> usize {
         match self {
             Type::Scalar(_) => 1,
             Type::Vector(_, n) => n as usize,
             Type::Matrix(_, rows, columns) => rows as usize * columns as usize,
             Type::Struct(StructId(n)) => {
-                structs.get(n as usize).map_or(0, |s| s.fields.iter().map(|f| f.ty.count(structs)).sum())
+                structs.get(n as usize).map_or(0, |s| s.fields.iter().map(|f| f.ty.component_count(structs)).sum())
             }
         }
     }
@@ -109,7 +109,7 @@ impl Type {
             }
             _ => {
                 let scalar = self.element().unwrap_or(Scalar::Bool);
-                let (count, each) = (self.count(structs), scalar.bytes());
+                let (count, each) = (self.component_count(structs), scalar.bytes());
                 let offsets = (0..count).map(|n| (n * each, scalar)).collect();
                 Layout { bytes: count * each, align: each, offsets }
             }

@@ -8,17 +8,17 @@ pub(crate) use code::op_result;
 
 /// Why a kernel is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("kernel '{kernel}' is not valid: {what}")]
+#[error("kernel '{kernel}' is not valid: {message}")]
 pub struct VerifyError {
     /// The kernel's name.
     pub kernel: String,
     /// What is wrong, naming the expression or statement.
-    pub what: String,
+    pub message: String,
 }
 
 impl VerifyError {
     pub(crate) fn new(kernel: &str, what: impl Into<String>) -> VerifyError {
-        VerifyError { kernel: kernel.into(), what: what.into() }
+        VerifyError { kernel: kernel.into(), message: what.into() }
     }
 }
 
@@ -74,7 +74,7 @@ fn signature(kernel: &Kernel) -> Result<(), String> {
             return Err(format!("shared '{}' needs known dimensions without gaps", shared.name));
         }
         // An extent of 0 is printed as 1: C++ has no empty arrays.
-        let elements = extents.iter().try_fold(1u64, |n, extent| n.checked_mul(extent.of(&[]).max(1) as u64));
+        let elements = extents.iter().try_fold(1u64, |n, extent| n.checked_mul(extent.resolve(&[]).max(1) as u64));
         let bytes = elements.and_then(|n| n.checked_mul(kernel.bytes_of(shared.ty) as u64)).unwrap_or(u64::MAX);
         shared_bytes = shared_bytes.saturating_add(bytes);
     }
@@ -133,7 +133,7 @@ fn launch(kernel: &Kernel) -> Result<(), String> {
         Launch::ParallelFor { count } => {
             extent(kernel, count, "the number of instances")?;
             if count.known().is_some_and(|n| n < 0 || n as u64 > largest(kernel)) {
-                return Err(format!("{} instances do not fit the index type {}", count.of(&[]), kernel.index));
+                return Err(format!("{} instances do not fit the index type {}", count.resolve(&[]), kernel.index));
             }
         }
         Launch::Blocks { grid, block } => {
@@ -177,7 +177,7 @@ fn dims(kernel: &Kernel, name: &str, dims: &[Dim]) -> Result<(), String> {
     }
     let known = dims.iter().all(|dim| dim.extent.known().and(dim.stride.known()).is_some());
     let fits = |n: u64| n <= largest(kernel);
-    match kernel.span(dims, &[]) {
+    match kernel.memory_span(dims, &[]) {
         _ if !known => Ok(()),
         Some(span) if fits(span.elements) => Ok(()),
         Some(span) => Err(format!("view '{name}' has {} elements, more than {} holds", span.elements, kernel.index)),
@@ -230,7 +230,7 @@ fn known_type(kernel: &Kernel, ty: Type, of: &str) -> Result<(), String> {
     {
         return Err(format!("'{of}': struct {n} does not exist"));
     }
-    match ty.count(&kernel.structs) {
+    match ty.component_count(&kernel.structs) {
         1..=MAX_COMPONENTS => Ok(()),
         n => Err(format!("'{of}' has {n} components; 1 to {MAX_COMPONENTS} are possible")),
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bornite_ir::interp::{Options, run_with};
+use bornite_ir::interp::{InterpreterOptions, run_with};
 use bornite_ir::{Access, Arg, Builder, Emit, EmitBits, FaultKind, Kernel, Op, Scalar, Stmt, Value, templates};
 
 /// The first line and kernel line of a text.
@@ -33,7 +33,7 @@ fn numbers_that_overflow_are_refused() {
 
 #[test]
 fn what_does_not_end_is_given_up() {
-    let options = Options { max_statements: Some(10_000), ..Options::default() };
+    let options = InterpreterOptions { max_statements: Some(10_000), ..InterpreterOptions::default() };
     for (launch, body) in [
         ("parallel_for 1 index i64", "  loop {\n  }\n"),
         ("parallel_for 9223372036854775807 index i64", ""),
@@ -41,12 +41,12 @@ fn what_does_not_end_is_given_up() {
     ] {
         let kernel: Kernel = text(launch, "", body).parse().unwrap();
         let fault = run_with(&kernel, &mut [], options).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::TooLong(10_000), "{fault}");
+        assert_eq!(fault.kind, FaultKind::StatementLimit(10_000), "{fault}");
     }
     let counted =
         text("parallel_for 1 index i64", "  var $0 n: i64 = 0i64\n", "  for $0 below 9223372036854775807i64 {\n  }\n");
     let fault = run_with(&counted.parse::<Kernel>().unwrap(), &mut [], options).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::TooLong(10_000));
+    assert_eq!(fault.kind, FaultKind::StatementLimit(10_000));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn calls_and_structs_within_each_other_are_bounded() {
             last = Some(id);
         }
         let error = b.finish().expect_err("too much");
-        assert!(error.what.contains(expected), "{error}");
+        assert!(error.message.contains(expected), "{error}");
     }
     let mut wrapped = String::from("bornite-ir 2\nstruct S0 { a: i32 }\n");
     for n in 1..2000 {
@@ -80,8 +80,8 @@ fn calls_and_structs_within_each_other_are_bounded() {
     for _ in 0..100 {
         inner = vec![Stmt::If { condition: yes, then: inner, otherwise: vec![] }];
     }
-    inner.into_iter().for_each(|stmt| b.simple(stmt));
-    assert!(b.finish().unwrap_err().what.contains("nested more than 64 deep"));
+    inner.into_iter().for_each(|stmt| b.push_stmt(stmt));
+    assert!(b.finish().unwrap_err().message.contains("nested more than 64 deep"));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn numbers_do_not_make_memory() {
     for _ in 0..3000 {
         value = b.add(&value, &value);
     }
-    let fault = run_with(&b.finish().unwrap(), &mut [], Options::default()).unwrap_err();
+    let fault = run_with(&b.finish().unwrap(), &mut [], InterpreterOptions::default()).unwrap_err();
     assert!(fault.to_string().contains("more than the interpreter keeps"), "{fault}");
 }
 
@@ -122,7 +122,7 @@ fn names_of_statements_and_constants_read_back() {
     for kernel in [&kernel, &parsed] {
         let mut memory = vec![[0u64]; names.len()];
         let mut args: Vec<Arg> = memory.iter_mut().map(|word| Arg::Write(word)).collect();
-        run_with(kernel, &mut args, Options::default()).unwrap();
+        run_with(kernel, &mut args, InterpreterOptions::default()).unwrap();
         assert!(memory.iter().all(|[word]| *word == 0x7fc0_0000), "{memory:x?}");
     }
 }
@@ -143,9 +143,9 @@ fn instances_that_meet_are_reported() {
         b.finish().unwrap()
     };
     let mut words = [0u64];
-    run_with(&count(true), &mut [Arg::Write(&mut words)], Options::default()).unwrap();
+    run_with(&count(true), &mut [Arg::Write(&mut words)], InterpreterOptions::default()).unwrap();
     assert_eq!(words, [1000]);
-    let fault = run_with(&count(false), &mut [Arg::Write(&mut words)], Options::default()).unwrap_err();
+    let fault = run_with(&count(false), &mut [Arg::Write(&mut words)], InterpreterOptions::default()).unwrap_err();
     assert!(fault.to_string().contains("race on 'h[0]': a read by instance"), "{fault}");
 }
 
@@ -158,7 +158,7 @@ fn an_update_does_not_hide_the_write_before_it() {
     let is_last = b.op(Op::Eq, &[&thread, &last]);
     b.if_else(is_last, |b| b.store(x, zero, thread), |_| {});
     b.atomic(bornite_ir::Atomic::Add, x, zero, thread);
-    let fault = run_with(&b.finish().unwrap(), &mut [Arg::Write(&mut [0])], Options::default()).unwrap_err();
+    let fault = run_with(&b.finish().unwrap(), &mut [Arg::Write(&mut [0])], InterpreterOptions::default()).unwrap_err();
     assert!(matches!(fault.kind, FaultKind::Race { .. }), "{fault}");
 }
 
@@ -169,8 +169,8 @@ fn divisions_are_reported_on_request() {
         let [a, b] = [a, b].map(|n| builder.constant(Value::int(Scalar::I32, n)));
         builder.div(&a, &b);
         let kernel = builder.finish().unwrap();
-        run_with(&kernel, &mut [], Options::default()).unwrap();
-        let outcome = run_with(&kernel, &mut [], Options { divisions: true, ..Options::default() });
+        run_with(&kernel, &mut [], InterpreterOptions::default()).unwrap();
+        let outcome = run_with(&kernel, &mut [], InterpreterOptions { check_division: true, ..InterpreterOptions::default() });
         assert_eq!(outcome.is_err(), faulty, "{outcome:?}");
     }
 }
@@ -181,11 +181,11 @@ fn reductions_take_any_number_of_threads() {
         let kernel = templates::block_sum(Scalar::U64, threads as u64, threads).unwrap();
         let input: Vec<u64> = (1..=threads as u64).collect();
         let mut sum = [0u64];
-        run_with(&kernel, &mut [Arg::Read(&input), Arg::Write(&mut sum)], Options::default()).unwrap();
+        run_with(&kernel, &mut [Arg::Read(&input), Arg::Write(&mut sum)], InterpreterOptions::default()).unwrap();
         assert_eq!(sum[0], input.iter().sum::<u64>(), "{threads} threads");
     }
     for kernel in [templates::block_sum(Scalar::F32, 10, 0), templates::softmax(Scalar::F32, 1, 10, 0)] {
-        assert!(kernel.unwrap_err().what.contains("a block of [0, 1, 1] threads"));
+        assert!(kernel.unwrap_err().message.contains("a block of [0, 1, 1] threads"));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rows of vectors and matrices: against exact integer arithmetic, derivatives against finite differences, known answers.
 
 use bornite_ir::interp::{evaluate, evaluate_algebra};
-use bornite_ir::{Algebra, Emit, Op, Parts, Scalar, Type, Value};
+use bornite_ir::{AlgebraOp, Emit, Op, Components, Scalar, Type, Value};
 
 const SCALARS: [Scalar; 12] = [
     Scalar::I8,
@@ -41,19 +41,19 @@ impl Random {
 }
 
 /// Operand types of a row at every size from 2 to 4 (and a larger one where the row has no limit).
-fn signatures(row: Algebra, s: Scalar) -> Vec<Vec<Type>> {
+fn signatures(row: AlgebraOp, s: Scalar) -> Vec<Vec<Type>> {
     use Type::{Matrix, Vector};
     let squares = || (2..=4).map(|n| vec![Matrix(s, n, n)]).collect::<Vec<_>>();
     let all: Vec<Vec<Type>> = match row {
-        Algebra::Dot => [1, 2, 3, 4, 8].map(|n| vec![Vector(s, n), Vector(s, n)]).into(),
-        Algebra::Cross => vec![vec![Vector(s, 3), Vector(s, 3)]],
-        Algebra::Length | Algebra::Normalize => [1, 2, 3, 4, 8].map(|n| vec![Vector(s, n)]).into(),
-        Algebra::Outer => vec![vec![Vector(s, 2), Vector(s, 3)], vec![Vector(s, 4), Vector(s, 4)]],
-        Algebra::Transpose => vec![vec![Matrix(s, 2, 3)], vec![Matrix(s, 4, 4)]],
-        Algebra::Determinant | Algebra::Inverse => squares(),
-        Algebra::MatVec => vec![vec![Matrix(s, 2, 3), Vector(s, 3)], vec![Matrix(s, 4, 4), Vector(s, 4)]],
-        Algebra::MatMul => vec![vec![Matrix(s, 2, 3), Matrix(s, 3, 4)], vec![Matrix(s, 4, 4), Matrix(s, 4, 4)]],
-        Algebra::Construct | Algebra::Extract | Algebra::Insert | Algebra::Philox => vec![],
+        AlgebraOp::Dot => [1, 2, 3, 4, 8].map(|n| vec![Vector(s, n), Vector(s, n)]).into(),
+        AlgebraOp::Cross => vec![vec![Vector(s, 3), Vector(s, 3)]],
+        AlgebraOp::Length | AlgebraOp::Normalize => [1, 2, 3, 4, 8].map(|n| vec![Vector(s, n)]).into(),
+        AlgebraOp::Outer => vec![vec![Vector(s, 2), Vector(s, 3)], vec![Vector(s, 4), Vector(s, 4)]],
+        AlgebraOp::Transpose => vec![vec![Matrix(s, 2, 3)], vec![Matrix(s, 4, 4)]],
+        AlgebraOp::Determinant | AlgebraOp::Inverse => squares(),
+        AlgebraOp::MatVec => vec![vec![Matrix(s, 2, 3), Vector(s, 3)], vec![Matrix(s, 4, 4), Vector(s, 4)]],
+        AlgebraOp::MatMul => vec![vec![Matrix(s, 2, 3), Matrix(s, 3, 4)], vec![Matrix(s, 4, 4), Matrix(s, 4, 4)]],
+        AlgebraOp::Construct | AlgebraOp::Extract | AlgebraOp::Insert | AlgebraOp::Philox => vec![],
     };
     all.into_iter().filter(|types| row.result(0, types[0], types, &[]).is_ok()).collect()
 }
@@ -90,7 +90,7 @@ enum True {
     Real(f64, f64),
 }
 
-fn truth(row: Algebra, types: &[Type], args: &[Vec<i128>]) -> Vec<True> {
+fn truth(row: AlgebraOp, types: &[Type], args: &[Vec<i128>]) -> Vec<True> {
     let a = &args[0];
     let sums = |pairs: Vec<(i128, i128)>| {
         let (sum, size) = pairs.iter().fold((0, 0), |(sum, size), (x, y)| (sum + x * y, size + (x * y).abs()));
@@ -98,23 +98,23 @@ fn truth(row: Algebra, types: &[Type], args: &[Vec<i128>]) -> Vec<True> {
     };
     let length = || (a.iter().map(|x| x * x).sum::<i128>() as f64).sqrt();
     match row {
-        Algebra::Dot => vec![sums(a.iter().copied().zip(args[1].iter().copied()).collect())],
-        Algebra::Cross => {
+        AlgebraOp::Dot => vec![sums(a.iter().copied().zip(args[1].iter().copied()).collect())],
+        AlgebraOp::Cross => {
             let b = &args[1];
             [(1, 2), (2, 0), (0, 1)].map(|(i, j)| sums(vec![(a[i], b[j]), (-a[j], b[i])])).into()
         }
-        Algebra::Length => vec![True::Real(length(), length())],
-        Algebra::Normalize => a.iter().map(|&x| True::Real(x as f64 / length(), x.abs() as f64 / length())).collect(),
-        Algebra::Outer => a.iter().flat_map(|&x| args[1].iter().map(move |&y| sums(vec![(x, y)]))).collect(),
-        Algebra::Transpose => {
+        AlgebraOp::Length => vec![True::Real(length(), length())],
+        AlgebraOp::Normalize => a.iter().map(|&x| True::Real(x as f64 / length(), x.abs() as f64 / length())).collect(),
+        AlgebraOp::Outer => a.iter().flat_map(|&x| args[1].iter().map(move |&y| sums(vec![(x, y)]))).collect(),
+        AlgebraOp::Transpose => {
             let (rows, columns) = shape(types[0]);
             (0..rows * columns).map(|at| True::Whole(a[at % rows * columns + at / rows], 0)).collect()
         }
-        Algebra::Determinant => {
+        AlgebraOp::Determinant => {
             let (value, size) = permutations(shape(types[0]).0, a);
             vec![True::Whole(value, size)]
         }
-        Algebra::Inverse => {
+        AlgebraOp::Inverse => {
             let n = shape(types[0]).0;
             let (det, det_size) = permutations(n, a);
             (0..n * n)
@@ -128,7 +128,7 @@ fn truth(row: Algebra, types: &[Type], args: &[Vec<i128>]) -> Vec<True> {
                 })
                 .collect()
         }
-        Algebra::MatVec | Algebra::MatMul => {
+        AlgebraOp::MatVec | AlgebraOp::MatMul => {
             let ((rows, inner), (_, columns)) = (shape(types[0]), shape(types[1]));
             (0..rows * columns)
                 .map(|at| {
@@ -145,7 +145,7 @@ fn truth(row: Algebra, types: &[Type], args: &[Vec<i128>]) -> Vec<True> {
 fn rows_are_within_their_bounds() {
     let mut random = Random::fresh();
     let mut checked = 0;
-    for &row in Algebra::ALL {
+    for &row in AlgebraOp::ALL {
         for scalar in SCALARS {
             for types in signatures(row, scalar) {
                 for round in 0..200 {
@@ -158,7 +158,7 @@ fn rows_are_within_their_bounds() {
                     let least = if scalar.is_float() || scalar.is_signed() { -most } else { 0 };
                     let mut component = || least + random.below((most - least) as u64 + 1) as i128;
                     let args: Vec<Vec<i128>> =
-                        types.iter().map(|ty| (0..ty.count(&[])).map(|_| component()).collect()).collect();
+                        types.iter().map(|ty| (0..ty.component_count(&[])).map(|_| component()).collect()).collect();
                     let values: Vec<(Type, Vec<Value>)> = (types.iter().zip(&args))
                         .map(|(ty, parts)| {
                             let exact = |&x: &i128| {
@@ -171,7 +171,7 @@ fn rows_are_within_their_bounds() {
                             (*ty, parts.iter().map(exact).collect())
                         })
                         .collect();
-                    if matches!(row, Algebra::Inverse | Algebra::Normalize) && singular(row, &types, &args) {
+                    if matches!(row, AlgebraOp::Inverse | AlgebraOp::Normalize) && singular(row, &types, &args) {
                         continue;
                     }
                     let (_, found) = evaluate_algebra(row, 0, types[0], &values, &[]).unwrap();
@@ -188,14 +188,14 @@ fn rows_are_within_their_bounds() {
     assert!(checked > 100_000, "only {checked} components were compared");
 }
 
-fn singular(row: Algebra, types: &[Type], args: &[Vec<i128>]) -> bool {
+fn singular(row: AlgebraOp, types: &[Type], args: &[Vec<i128>]) -> bool {
     match row {
-        Algebra::Inverse => permutations(shape(types[0]).0, &args[0]).0 == 0,
+        AlgebraOp::Inverse => permutations(shape(types[0]).0, &args[0]).0 == 0,
         _ => args[0].iter().all(|&x| x == 0),
     }
 }
 
-fn check(row: Algebra, scalar: Scalar, found: Value, expected: &True, args: &[(Type, Vec<Value>)]) {
+fn check(row: AlgebraOp, scalar: Scalar, found: Value, expected: &True, args: &[(Type, Vec<Value>)]) {
     if !scalar.is_float() {
         let True::Whole(value, _) = expected else { panic!("{row:?} of integers") };
         assert_eq!(found, Value::int(scalar, *value as i64), "{row:?} of {args:?}");
@@ -214,7 +214,7 @@ fn check(row: Algebra, scalar: Scalar, found: Value, expected: &True, args: &[(T
     // The reference itself is rounded twice where it is a quotient or root.
     let slack = if matches!(expected, True::Real(..)) { 2.0 * unit(Scalar::F64) * value.abs() } else { 0.0 };
     let narrow = if scalar.bytes() == 2 { unit(scalar) * value.abs() * 1.01 } else { 0.0 };
-    let bound = row.row().error * unit(scalar.wide()) * scale + slack + narrow;
+    let bound = row.row().error * unit(scalar.compute_type()) * scale + slack + narrow;
     let error = (found.as_f64() - value).abs();
     assert!(error <= bound, "{row:?} of {args:?}: {found}, not {value}: error {error:e} above {bound:e}");
 }
@@ -244,12 +244,12 @@ fn derivatives() {
     let mut random = Random::fresh();
     let s = Scalar::F64;
     let vector = Type::Vector(s, 3);
-    for &row in Algebra::ALL {
+    for &row in AlgebraOp::ALL {
         let cases: Vec<(u32, Type, Vec<Type>)> = match row {
-            Algebra::Construct => vec![(0, vector, vec![Type::Scalar(s); 3]), (0, vector, vec![Type::Scalar(s)])],
-            Algebra::Extract => vec![(1, vector, vec![vector]), (5, vector, vec![Type::Matrix(s, 2, 3)])],
-            Algebra::Insert => vec![(2, vector, vec![vector, Type::Scalar(s)])],
-            Algebra::Philox => continue,
+            AlgebraOp::Construct => vec![(0, vector, vec![Type::Scalar(s); 3]), (0, vector, vec![Type::Scalar(s)])],
+            AlgebraOp::Extract => vec![(1, vector, vec![vector]), (5, vector, vec![Type::Matrix(s, 2, 3)])],
+            AlgebraOp::Insert => vec![(2, vector, vec![vector, Type::Scalar(s)])],
+            AlgebraOp::Philox => continue,
             _ => signatures(row, s).into_iter().map(|types| (0, types[0], types)).collect(),
         };
         assert!(!cases.is_empty(), "{row:?} has no case");
@@ -259,7 +259,7 @@ fn derivatives() {
                     // Near the identity where a matrix is inverted, so that differences are accurate.
                     let columns = shape(*ty).1.max(1);
                     let diagonal = |n: usize| if n / columns == n % columns { 2.0 } else { 0.0 };
-                    (0..ty.count(&[])).map(|n| random.between(-1.0, 1.0) * 0.7 + diagonal(n)).collect()
+                    (0..ty.component_count(&[])).map(|n| random.between(-1.0, 1.0) * 0.7 + diagonal(n)).collect()
                 })
                 .collect();
             let run = |args: &[Vec<f64>]| -> (Type, Vec<f64>) {
@@ -271,9 +271,9 @@ fn derivatives() {
             };
             let (ty, out) = run(&args);
             let grad: Vec<f64> = out.iter().map(|_| random.between(-1.0, 1.0)).collect();
-            let parts: Vec<Parts<f64>> =
-                types.iter().zip(&args).map(|(&ty, parts)| Parts { ty, parts: parts.clone() }).collect();
-            let slopes = row.derivative(&mut Numbers, at, &parts, &Parts { ty, parts: out }, &grad, &[]);
+            let parts: Vec<Components<f64>> =
+                types.iter().zip(&args).map(|(&ty, parts)| Components { ty, components: parts.clone() }).collect();
+            let slopes = row.derivative(&mut Numbers, at, &parts, &Components { ty, components: out }, &grad, &[]);
             let slopes = slopes.unwrap_or_else(|| panic!("{row:?} has no derivative"));
             for (n, (slopes, arg)) in slopes.iter().zip(&args).enumerate() {
                 assert_eq!(slopes.len(), arg.len(), "{row:?}, operand {n}");
@@ -309,7 +309,7 @@ fn philox_gives_the_published_words() {
     ] {
         let words = |words: &[u64]| words.iter().map(|&w| Value::from_bits(Scalar::U32, w)).collect::<Vec<_>>();
         let args = [(Type::Vector(Scalar::U32, 4), words(&counter)), (Type::Vector(Scalar::U32, 2), words(&key))];
-        let (_, found) = evaluate_algebra(Algebra::Philox, 0, args[0].0, &args, &[]).unwrap();
+        let (_, found) = evaluate_algebra(AlgebraOp::Philox, 0, args[0].0, &args, &[]).unwrap();
         assert_eq!(found, words(&expected));
     }
 }
@@ -317,20 +317,20 @@ fn philox_gives_the_published_words() {
 #[test]
 fn edges_are_as_documented() {
     let s = Scalar::F32;
-    let run = |row: Algebra, args: &[(Type, &[f64])]| -> Vec<f64> {
+    let run = |row: AlgebraOp, args: &[(Type, &[f64])]| -> Vec<f64> {
         let args: Vec<(Type, Vec<Value>)> =
             (args.iter()).map(|(ty, parts)| (*ty, parts.iter().map(|&x| Value::from_f64(s, x)).collect())).collect();
         let (_, parts) = evaluate_algebra(row, 0, args[0].0, &args, &[]).unwrap();
         parts.iter().map(|v| v.as_f64()).collect()
     };
     let (v3, m2) = (Type::Vector(s, 3), Type::Matrix(s, 2, 2));
-    assert_eq!(run(Algebra::Normalize, &[(v3, &[0.0, -0.0, 0.0])]), [0.0; 3]);
-    assert_eq!(run(Algebra::Inverse, &[(m2, &[0.1, 0.2, 0.1, 0.2])]), [0.0; 4]);
-    assert_eq!(run(Algebra::Determinant, &[(m2, &[0.1, 0.2, 0.1, 0.2])]), [0.0]);
+    assert_eq!(run(AlgebraOp::Normalize, &[(v3, &[0.0, -0.0, 0.0])]), [0.0; 3]);
+    assert_eq!(run(AlgebraOp::Inverse, &[(m2, &[0.1, 0.2, 0.1, 0.2])]), [0.0; 4]);
+    assert_eq!(run(AlgebraOp::Determinant, &[(m2, &[0.1, 0.2, 0.1, 0.2])]), [0.0]);
     let a = [0.1, 1e10, -3.7];
-    assert_eq!(run(Algebra::Cross, &[(v3, &a), (v3, &a)]), [0.0; 3]);
-    assert!(run(Algebra::Length, &[(v3, &[f64::NAN, 0.0, 0.0])])[0].is_nan());
-    let refused = Algebra::Cross.result(0, v3, &[Type::Vector(s, 2), Type::Vector(s, 2)], &[]);
+    assert_eq!(run(AlgebraOp::Cross, &[(v3, &a), (v3, &a)]), [0.0; 3]);
+    assert!(run(AlgebraOp::Length, &[(v3, &[f64::NAN, 0.0, 0.0])])[0].is_nan());
+    let refused = AlgebraOp::Cross.result(0, v3, &[Type::Vector(s, 2), Type::Vector(s, 2)], &[]);
     assert_eq!(refused, Err("vector, vector → vector"));
-    assert_eq!(Algebra::Inverse.result(0, m2, &[Type::Matrix(Scalar::I32, 2, 2)], &[]), Err("floats"));
+    assert_eq!(AlgebraOp::Inverse.result(0, m2, &[Type::Matrix(Scalar::I32, 2, 2)], &[]), Err("floats"));
 }

@@ -1,7 +1,7 @@
 //! Components of elements, by an index more than there are dimensions.
 
-use bornite_ir::interp::{Options, run_with};
-use bornite_ir::{Arg, FaultKind, Kernel, Scalar, Value, peek, poke};
+use bornite_ir::interp::{InterpreterOptions, run_with};
+use bornite_ir::{Arg, FaultKind, Kernel, Scalar, Value, load_scalar, store_scalar};
 
 fn text(body: &str) -> String {
     format!(
@@ -13,10 +13,10 @@ fn text(body: &str) -> String {
 /// The six numbers of `v`, which are 0, 1, … before; or what is found.
 fn outcome(kernel: &Kernel) -> Result<Vec<f64>, FaultKind> {
     let (mut v, mut p) = (vec![0u64; 3], vec![0u64; 9]);
-    (0..6).for_each(|n| poke(&mut v, 4 * n, Value::from_f64(Scalar::F32, n as f64)));
-    let options = Options { instances: true, ..Options::default() };
+    (0..6).for_each(|n| store_scalar(&mut v, 4 * n, Value::from_f64(Scalar::F32, n as f64)));
+    let options = InterpreterOptions { check_instance_races: true, ..InterpreterOptions::default() };
     run_with(kernel, &mut [Arg::Write(&mut v), Arg::Write(&mut p)], options).map_err(|fault| fault.kind)?;
-    Ok((0..6).map(|n| peek(&v, 4 * n, Scalar::F32).as_f64()).collect())
+    Ok((0..6).map(|n| load_scalar(&v, 4 * n, Scalar::F32).as_f64()).collect())
 }
 
 const PLACE: &str = "  %1: i32 = div(index, 3i32)\n  %2: i32 = rem(index, 3i32)\n";

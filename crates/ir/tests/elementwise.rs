@@ -85,15 +85,15 @@ fn mistakes_are_shown() {
         ("x < y ? 1", 9, "expected ':'"),
     ] {
         let error = elementwise("e", text, Scalar::F32, 10).expect_err(text);
-        assert!(error.what.contains(what), "{text}: {error}, expected {what}");
-        assert_eq!(error.at, at, "{error}");
+        assert!(error.message.contains(what), "{text}: {error}, expected {what}");
+        assert_eq!(error.offset, at, "{error}");
         assert!(error.to_string().ends_with('^'));
     }
     for deep in ["(".repeat(100_000), "-".repeat(100_000), "exp(".repeat(100_000), "x?".repeat(100_000)] {
         let error = elementwise("e", &deep, Scalar::F32, 10).expect_err("deep");
-        assert!(error.what.contains("nested more than 64 deep"), "{}", error.what);
+        assert!(error.message.contains("nested more than 64 deep"), "{}", error.message);
     }
     let many: Vec<String> = (0..40).map(|n| format!("x{n}")).collect();
     let error = elementwise("e", &many.join(" + "), Scalar::F32, 10).expect_err("many");
-    assert!(error.what.contains("32 are the most"), "{}", error.what);
+    assert!(error.message.contains("32 are the most"), "{}", error.message);
 }

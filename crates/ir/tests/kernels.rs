@@ -92,7 +92,7 @@ fn an_index_outside_is_a_fault() {
     b.store(out, i, value);
     let kernel = b.finish().unwrap();
     let fault = interp::run(&kernel, &mut [Arg::Read(&words(&[0.0; 10])), Arg::Write(&mut [0; 5])]).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::OutOfBounds { view: "x".into(), index: 10, len: 10, by: "instance 9".into() });
+    assert_eq!(fault.kind, FaultKind::OutOfBounds { view: "x".into(), index: 10, len: 10, thread: "instance 9".into() });
     assert_eq!(
         fault.to_string(),
         "kernel 'shift': index 10 is outside 'x' of 10 elements, in instance 9 (line 7 of its text)"
@@ -110,7 +110,7 @@ fn calls_that_do_not_fit_are_faults() {
     ] {
         let mut args = args;
         let fault = interp::run(&kernel, &mut args).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::BadCall(expected.into()));
+        assert_eq!(fault.kind, FaultKind::InvalidCall(expected.into()));
     }
 }
 
@@ -168,7 +168,7 @@ fn what_the_verifier_refuses() {
         ("'x' is for Read only", |k| {
             k.code.body.push(Stmt::Store {
                 view: bornite_ir::ParamId(0).into(),
-                at: ExprId(0).into(),
+                indices: ExprId(0).into(),
                 value: ExprId(1),
             })
         }),
@@ -184,7 +184,7 @@ fn what_the_verifier_refuses() {
         let mut kernel = sample(10);
         spoil(&mut kernel);
         let error = verify(&kernel).expect_err(expected);
-        assert!(error.what.contains(expected), "{error}, expected {expected}");
+        assert!(error.message.contains(expected), "{error}, expected {expected}");
     }
 }
 
@@ -207,13 +207,13 @@ fn the_builder_reports_the_first_mistake() {
 fn the_builder_wants_loops_closed_as_opened() {
     let mut b = Builder::new("unclosed", 1, Scalar::I32);
     b.open_loop("j");
-    assert!(b.finish().unwrap_err().what.contains("opened and not closed"));
+    assert!(b.finish().unwrap_err().message.contains("opened and not closed"));
     let mut b = Builder::new("overclosed", 1, Scalar::I32);
     let end = b.index_constant(3);
     let j = b.open_loop("j");
     b.close_loop(j, end);
     b.close_loop(j, end);
-    assert!(b.finish().unwrap_err().what.contains("closed and not opened"));
+    assert!(b.finish().unwrap_err().message.contains("closed and not opened"));
 }
 
 #[test]

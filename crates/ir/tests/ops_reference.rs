@@ -1,6 +1,6 @@
 //! `docs/ops.md` is the op table in words. `BLESS=1 cargo test -p bornite-ir` writes it anew.
 
-use bornite_ir::{Algebra, AlgebraRow, FORMULAS, Kind, Op, TypeRule};
+use bornite_ir::{AlgebraOp, AlgebraOpRow, FORMULAS, OpKind, Op, TypeRule};
 
 const RULES: &str = "\
 # Scalar operations
@@ -69,7 +69,7 @@ fn the_manual_is_the_table() {
             TypeRule::Compare => "any, gives bool",
             TypeRule::Select => "bool, then any",
         };
-        let computed = if row.kind == Kind::Body { "body" } else { "primitive" };
+        let computed = if row.kind == OpKind::Body { "body" } else { "primitive" };
         let bound = |ulp: bornite_ir::Ulp| {
             if ulp.f64 == 0.0 && ulp.f32 == 0.0 { "exact".into() } else { format!("{} / {}", ulp.f32, ulp.f64) }
         };
@@ -87,13 +87,13 @@ fn the_manual_is_the_table() {
         assert_eq!(Op::by_name(row.name), Some(op), "names are unique");
     }
     manual += ALGEBRA;
-    for &row in Algebra::ALL {
-        let AlgebraRow { name, signature, error, scale, doc } = row.row();
+    for &row in AlgebraOp::ALL {
+        let AlgebraOpRow { name, signature, error, scale, doc } = row.row();
         let error = if *error == 0.0 { "exact".into() } else { format!("{error} of {}", scale.replace('|', "\\|")) };
         // `tests/algebra.rs` sees to it that the others have one.
-        let gradient = if row == Algebra::Philox { "no" } else { "yes" };
+        let gradient = if row == AlgebraOp::Philox { "no" } else { "yes" };
         manual += &format!("| `{name}` | {signature} | {error} | {} | {gradient} |\n", doc.trim());
-        assert_eq!(Algebra::by_name(name), Some(row), "names are unique");
+        assert_eq!(AlgebraOp::by_name(name), Some(row), "names are unique");
         assert_eq!(Op::by_name(name), None, "names are unique");
     }
     manual += FORMULA_RULES;

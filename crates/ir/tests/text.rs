@@ -42,7 +42,7 @@ fn mistakes_are_shown() {
     for (from, to, line, column, what) in cases {
         assert!(text.contains(from), "{from} is not in\n{text}");
         let error = text.replacen(from, to, 1).parse::<Kernel>().expect_err(what);
-        assert!(error.what.contains(what), "{error}, expected {what}");
+        assert!(error.message.contains(what), "{error}, expected {what}");
         assert_eq!((error.line, error.column), (line, column), "{error}");
     }
     let error = text.replace("fma(", "fmo(").parse::<Kernel>().unwrap_err().to_string();
@@ -50,7 +50,7 @@ fn mistakes_are_shown() {
         "line 9, column 13: there is no operation 'fmo'\n   9 |   %4: f32 = fmo(2.0f32, %1, %2)\n     |             ^";
     assert_eq!(error, shown);
     let deep = "bornite-ir 1\nkernel k parallel_for 1 index i32\n{\n".to_owned() + &"loop {\n".repeat(10_000);
-    assert!(deep.parse::<Kernel>().unwrap_err().what.contains("nested more than 64 deep"));
+    assert!(deep.parse::<Kernel>().unwrap_err().message.contains("nested more than 64 deep"));
     assert!("".parse::<Kernel>().is_err());
     // What version 1 wrote is still read.
     assert!(text.replacen("bornite-ir 2", "bornite-ir 1", 1).parse::<Kernel>().is_ok());

@@ -4,7 +4,7 @@ use bornite_ir::{Args, Check, Expr, ExprId, Extent, Layout, ParamId, Scalar, Vie
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 
-use super::lower::{Lower, Typed, flags, ty};
+use super::lower::{Lowering, TypedValue, flags, ty};
 use super::{CLAIM, COMPONENT, DIVISION, MISALIGNED};
 
 /// What an access touches beside the element that it names.
@@ -16,7 +16,7 @@ pub(super) struct Reach {
     pub lanes: Option<(usize, i64, i64)>,
 }
 
-impl Lower<'_, '_> {
+impl Lowering<'_, '_> {
     /// A dimension's number as 64 bits.
     pub(super) fn extent(&mut self, extent: Extent) -> ir::Value {
         match extent {
@@ -28,34 +28,34 @@ impl Lower<'_, '_> {
         }
     }
 
-    pub(super) fn wide_index(&mut self, index: Typed) -> ir::Value {
+    pub(super) fn wide_index(&mut self, index: TypedValue) -> ir::Value {
         if index.scalar == Scalar::I32 { self.b.ins().sextend(types::I64, index.value) } else { index.value }
     }
 
     /// Address, offset and type of each component of an element (or of neighbours), after a check that it is there.
-    pub(super) fn places(&mut self, view: View, at: &Args, count: usize) -> Vec<(ir::Value, i32, Scalar)> {
+    pub(super) fn places(&mut self, view: View, indices: &Args, count: usize) -> Vec<(ir::Value, i32, Scalar)> {
         let View::Param(id) = view else { return vec![] }; // shared memory is refused before
         let layout = self.kernel.param(id).ty.layout(&self.kernel.structs);
-        if let Some(part) = self.kernel.view(view).part(at) {
-            return vec![self.part_place(id, at, part, &layout)];
+        if let Some(part) = self.kernel.view(view).component_index(indices) {
+            return vec![self.part_place(id, indices, part, &layout)];
         }
         let width = count / layout.offsets.len().max(1);
-        let indices: Vec<Typed> = at.iter().map(|&index| self.only(index)).collect();
-        let address = self.address(id, at, &indices, Reach { width, lanes: None });
+        let index_values: Vec<TypedValue> = indices.iter().map(|&index| self.only(index)).collect();
+        let address = self.address(id, indices, &index_values, Reach { width, lanes: None });
         let offsets = (0..width).flat_map(|n| layout.offsets.iter().map(move |part| (n, part)));
         offsets.map(|(n, &(offset, scalar))| (address, (n * layout.bytes + offset) as i32, scalar)).collect()
     }
 
     /// Address, offset and type of one component of an element.
-    fn part_place(&mut self, id: ParamId, at: &Args, part: ExprId, layout: &Layout) -> (ir::Value, i32, Scalar) {
-        let indices: Vec<Typed> = at.iter().map(|&index| self.only(index)).collect();
+    fn part_place(&mut self, id: ParamId, indices: &Args, part: ExprId, layout: &Layout) -> (ir::Value, i32, Scalar) {
+        let index_values: Vec<TypedValue> = indices.iter().map(|&index| self.only(index)).collect();
         let rank = self.kernel.param(id).dims.len();
-        let address = self.address(id, at, &indices[..rank], Reach { width: 1, lanes: None });
+        let address = self.address(id, indices, &index_values[..rank], Reach { width: 1, lanes: None });
         if let Expr::Const(known) = self.kernel.code.expr(part) {
             let (offset, scalar) = layout.offsets[known.as_i64() as usize];
             return (address, offset as i32, scalar);
         }
-        let index = self.wide_index(indices[rank]);
+        let index = self.wide_index(index_values[rank]);
         let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, index, layout.offsets.len() as i64);
         self.guard(inside, id.0 as i64, COMPONENT, index, 0);
         // All components of what is indexed so are of one type.
@@ -65,15 +65,15 @@ impl Lower<'_, '_> {
     }
 
     /// The address of an element, after a check that it and all within reach are there.
-    pub(super) fn address(&mut self, id: ParamId, at: &Args, indices: &[Typed], reach: Reach) -> ir::Value {
+    pub(super) fn address(&mut self, id: ParamId, indices: &Args, index_values: &[TypedValue], reach: Reach) -> ir::Value {
         let param = self.kernel.param(id);
         let bytes = self.kernel.bytes_of(param.ty);
         let Reach { width, lanes } = reach;
         let mut place: Option<ir::Value> = None;
-        for (n, (&index, dim)) in indices.iter().zip(&param.dims).enumerate() {
+        for (n, (&index, dim)) in index_values.iter().zip(&param.dims).enumerate() {
             let wide = self.wide_index(index);
-            if self.options.check_all || !self.ranges.is_inside(at, n) {
-                let wide_reach = if n + 1 == indices.len() { width as i64 - 1 } else { 0 };
+            if self.options.check_all_indices || !self.ranges.is_inside(indices, n) {
+                let wide_reach = if n + 1 == index_values.len() { width as i64 - 1 } else { 0 };
                 let (further, last) = match lanes {
                     Some((dimension, further, last)) if dimension == n => (further, last),
                     _ => (0, 0),
@@ -145,10 +145,10 @@ impl Lower<'_, '_> {
 
     /// Ends the run where something does not hold.
     pub(super) fn claim(&mut self, check: &Check) {
-        let number = super::claims(self.kernel).iter().position(|found| std::ptr::eq(*found, check)).unwrap_or(0);
+        let number = super::checks(self.kernel).iter().position(|found| std::ptr::eq(*found, check)).unwrap_or(0);
         let (fine, index) = match check {
-            Check::Holds { condition, .. } => (self.only(*condition).value, self.b.ins().iconst(types::I64, 0)),
-            Check::Within { index, len, .. } => {
+            Check::Assert { condition, .. } => (self.only(*condition).value, self.b.ins().iconst(types::I64, 0)),
+            Check::InBounds { index, len, .. } => {
                 let index = self.only(*index).value;
                 let wide = match self.kernel.index {
                     Scalar::I32 => self.b.ins().sextend(types::I64, index),
@@ -162,7 +162,7 @@ impl Lower<'_, '_> {
     }
 
     /// Ends the run where an integer quotient does not exist or does not fit.
-    pub(super) fn guard_division(&mut self, a: Typed, b: Typed) {
+    pub(super) fn guard_division(&mut self, a: TypedValue, b: TypedValue) {
         let scalar = a.scalar;
         let (smallest, minus) = (scalar.int_range().0 as i64, -1);
         let mut fine = self.b.ins().icmp_imm_s(IntCC::NotEqual, b.value, 0);
@@ -188,12 +188,12 @@ impl Lower<'_, '_> {
     }
 
     /// A scalar in memory.
-    pub(super) fn load_scalar(&mut self, scalar: Scalar, address: ir::Value, offset: i32) -> Typed {
+    pub(super) fn load_scalar(&mut self, scalar: Scalar, address: ir::Value, offset: i32) -> TypedValue {
         let mut value = self.b.ins().load(ty(scalar), flags(), address, offset);
         // Memory may hold any byte; a bool is 0 or 1.
         if scalar == Scalar::Bool {
             value = self.b.ins().icmp_imm_s(IntCC::NotEqual, value, 0);
         }
-        Typed { value, scalar, known: None }
+        TypedValue { value, scalar, known: None }
     }
 }

@@ -9,28 +9,28 @@ use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::simd::{self, Constants};
-use super::lower::{Frame, Lower, Typed, flags, statements, ty};
+use super::simd::{self, ConstantPool};
+use super::lower::{Frame, Lowering, TypedValue, flags, statements, ty};
 use super::print::Record;
-use super::range_analysis::Ranges;
-use super::{FaultRecord, Options};
+use super::range_analysis::RangeAnalysis;
+use super::{FaultRecord, CompileOptions};
 
 /// What a lowered function leaves beside its code.
 pub(super) struct Lowered {
     /// What it prints, to be kept as long as the code.
     pub prints: Vec<Arc<Record>>,
     /// What it loads, to be kept as long as the code.
-    pub constants: Constants,
+    pub constants: ConstantPool,
     /// True if several instances run at once.
     pub vectors: bool,
     /// Indices that are checked.
-    pub checks: usize,
+    pub bounds_checks: usize,
 }
 
 /// Fills `function` with `(views, values, first, end, fault) -> faulted`.
 pub(super) fn lower(
     kernel: &Kernel,
-    options: Options,
+    options: CompileOptions,
     function: &mut ir::Function,
     target: TargetFrontendConfig,
 ) -> Lowered {
@@ -40,10 +40,10 @@ pub(super) fn lower(
         function.signature.params.push(AbiParam::new(ty));
     }
     function.signature.returns.push(AbiParam::new(types::I8));
-    let ranges = if options.check_all { Ranges::none(kernel) } else { Ranges::of(kernel) };
-    let plan = if options.simd { simd::plan(kernel, &ranges) } else { None };
+    let ranges = if options.check_all_indices { RangeAnalysis::none(kernel) } else { RangeAnalysis::of(kernel) };
+    let vectorization = if options.simd { simd::vectorize(kernel, &ranges) } else { None };
     let mut lowered =
-        Lowered { prints: vec![], constants: Constants::new(0), vectors: plan.is_some(), checks: ranges.checks() };
+        Lowered { prints: vec![], constants: ConstantPool::new(0), vectors: vectorization.is_some(), bounds_checks: ranges.bounds_checks() };
 
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(function, &mut context);
@@ -53,14 +53,14 @@ pub(super) fn lower(
     let &[views, values, first, end, record] = b.block_params(entry) else { return lowered };
     let bases = (0..kernel.params.len() as i32).map(|n| b.ins().load(pointer, flags(), views, n * 8)).collect();
     // Every component of a value parameter is passed as a 64-bit word; the origins of all views follow.
-    let mut arguments: Vec<Vec<Typed>> = vec![];
+    let mut arguments: Vec<Vec<TypedValue>> = vec![];
     let mut word = 0;
     for value in &kernel.values {
         let scalars = value.ty.components(&kernel.structs);
         let parts = (scalars.iter().enumerate())
             .map(|(n, &scalar)| {
                 let value = b.ins().load(ty(scalar), flags(), values, (word + n as i32) * 8);
-                Typed { value, scalar, known: None }
+                TypedValue { value, scalar, known: None }
             })
             .collect();
         arguments.push(parts);
@@ -76,7 +76,7 @@ pub(super) fn lower(
     let stop = b.declare_var(types::I64);
     b.def_var(stop, end);
     let next = b.create_block();
-    let mut l = Lower {
+    let mut l = Lowering {
         kernel,
         options,
         ranges: &ranges,
@@ -93,34 +93,34 @@ pub(super) fn lower(
         headers: vec![],
         frame: Frame::new(&kernel.code, arguments.clone(), next),
         prints: vec![],
-        constants: Constants::new(if plan.is_some() { 128 } else { 0 }),
+        constants: ConstantPool::new(if vectorization.is_some() { 128 } else { 0 }),
         constants_at,
     };
 
-    let again = match &plan {
+    let again = match &vectorization {
         None => {
             l.b.ins().jump(header, &[]);
             done
         }
-        Some(plan) => {
+        Some(vectorization) => {
             let [several, vectors, tail, bail] = std::array::from_fn(|_| l.b.create_block());
             let before = l.b.ins().jump(several, &[]);
             l.b.switch_to_block(several);
             let at = l.b.use_var(instance);
             let rest = l.b.ins().isub(end, at);
-            let enough = l.b.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, rest, plan.count as i64);
+            let enough = l.b.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, rest, vectorization.count as i64);
             l.b.ins().brif(enough, vectors, &[], tail, &[]);
 
             l.b.switch_to_block(vectors);
             l.at(at);
-            simd::lower(&mut l, plan, bail, before);
-            let further = l.b.ins().iadd_imm_s(at, plan.count as i64);
+            simd::lower(&mut l, vectorization, bail, before);
+            let further = l.b.ins().iadd_imm_s(at, vectorization.count as i64);
             l.b.def_var(instance, further);
             l.b.ins().jump(several, &[]);
 
             l.b.switch_to_block(bail);
             l.b.set_cold_block(bail);
-            let further = l.b.ins().iadd_imm_s(at, plan.count as i64);
+            let further = l.b.ins().iadd_imm_s(at, vectorization.count as i64);
             l.b.def_var(stop, further);
             l.b.ins().jump(header, &[]);
 
@@ -154,9 +154,9 @@ pub(super) fn lower(
     l.b.def_var(instance, further);
     l.b.ins().jump(header, &[]);
 
-    let Lower { mut b, prints, constants, .. } = l;
+    let Lowering { mut b, prints, constants, .. } = l;
     (lowered.prints, lowered.constants) = (prints, constants);
-    if plan.is_none() {
+    if vectorization.is_none() {
         // Nobody goes there, but every block must end.
         b.switch_to_block(left);
         b.ins().jump(done, &[]);
@@ -178,7 +178,7 @@ pub(super) fn lower(
     lowered
 }
 
-impl Lower<'_, '_> {
+impl Lowering<'_, '_> {
     /// Goes on with another instance.
     fn at(&mut self, instance: ir::Value) {
         self.instance = instance;

@@ -1,7 +1,7 @@
 //! Interruption of work on the CPU by a flag that another thread or a signal handler sets.
 //!
 //! [`interruptible`] names the flag. Work whose results the caller can throw away runs in [`discardable`]: once the flag is set,
-//! the threads of [`pool::share`](super::pool::share) skip the parts that they have not begun.
+//! the threads of [`pool::parallel_for`](super::pool::share) skip the parts that they have not begun.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Interrupt {
     }
 
     /// The interrupt for which parts of the current work may be skipped.
-    pub(super) fn of_discardable() -> Option<Interrupt> {
+    pub(super) fn current_discardable() -> Option<Interrupt> {
         Interrupt::current().filter(|interrupt| interrupt.skips)
     }
 }
@@ -79,14 +79,14 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
-    use crate::cpu::pool::share;
+    use crate::cpu::pool::parallel_for;
 
     #[test]
     fn parts_are_skipped_only_where_results_are_discarded() {
         for threads in [1, 2, 5] {
             let (flag, done) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
             let work = || {
-                share(1000, threads, &|part| {
+                parallel_for(1000, threads, &|part| {
                     done.fetch_add(1, Ordering::Relaxed);
                     flag.store(part >= 10, Ordering::Relaxed);
                 });

@@ -27,7 +27,7 @@ const PROBE: u64 = 512;
 static CHUNK: AtomicU64 = AtomicU64::new(0);
 
 /// Has every launch of more instances than this split into chunks of so many from now on; 0: as measured times advise.
-pub fn set_chunk(instances: u64) {
+pub fn set_chunk_size(instances: u64) {
     CHUNK.store(instances, Ordering::Relaxed);
 }
 
@@ -65,7 +65,7 @@ impl Job {
     }
 
     /// Runs some instances.
-    fn some(&self, first: u64, end: u64) {
+    fn run_range(&self, first: u64, end: u64) {
         if self.stopped.load(Ordering::Relaxed) {
             return;
         }
@@ -88,11 +88,11 @@ impl Job {
 }
 
 impl CpuKernel {
-    /// Runs all instances, over this thread and its helpers ([`pool::threads`] in all).
+    /// Runs all instances, over this thread and its helpers ([`pool::num_threads`] in all).
     pub fn run(&self, args: &mut [Arg<'_>]) -> Result<(), Fault> {
         let firsts = check_args(&self.kernel, args)?;
         let (views, values) = args.split_at_mut(self.kernel.params.len());
-        let origin = |param: &Param| self.kernel.span(&param.dims, &firsts).map_or(0, |span| span.origin);
+        let origin = |param: &Param| self.kernel.memory_span(&param.dims, &firsts).map_or(0, |span| span.origin);
         let views = (views.iter_mut().zip(&self.kernel.params))
             .map(|(arg, param)| {
                 let base = match arg {
@@ -106,7 +106,7 @@ impl CpuKernel {
         let values = (values.iter())
             .flat_map(|arg| if let Arg::Value(parts) = arg { *parts } else { &[] })
             .map(|value| value.bits());
-        let limit = self.options.max_statements.filter(|_| !self.options.per_instance);
+        let limit = self.options.max_statements.filter(|_| !self.options.limit_per_instance);
         let limit = limit.map_or(0, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
         let count = self.kernel.launch.count(&firsts);
         let job = Job {
@@ -119,9 +119,9 @@ impl CpuKernel {
             left: AtomicI64::new(limit),
             fault: Mutex::new(None),
         };
-        let fault = match pool::threads() {
-            1 if Interrupt::of_discardable().is_none() => {
-                job.some(0, count);
+        let fault = match pool::num_threads() {
+            1 if Interrupt::current_discardable().is_none() => {
+                job.run_range(0, count);
                 job.fault()
             }
             threads => self.split(job, threads),
@@ -135,8 +135,8 @@ impl CpuKernel {
         let (mut first, chunk) = (0, CHUNK.load(Ordering::Relaxed));
         if self.cost_ps.load(Ordering::Relaxed) == 0 && chunk == 0 {
             first = job.count.min(PROBE);
-            job.some(0, first);
-            self.learn(begun, first, 1);
+            job.run_range(0, first);
+            self.record_cost(begun, first, 1);
             let fault = job.fault();
             if first == job.count || fault.is_some() {
                 return fault;
@@ -153,19 +153,19 @@ impl CpuKernel {
             (false, chunk) => chunk,
         };
         let chunks = count.div_ceil(chunk);
-        pool::share(chunks as usize, threads, &|part| {
+        pool::parallel_for(chunks as usize, threads, &|part| {
             let start = first + part as u64 * chunk;
-            job.some(start, (start + chunk).min(job.count));
+            job.run_range(start, (start + chunk).min(job.count));
         });
         // The time of an interrupted run tells nothing.
         if !is_interrupted() {
-            self.learn(begun, count, (threads as u64).min(chunks));
+            self.record_cost(begun, count, (threads as u64).min(chunks));
         }
         job.fault()
     }
 
     /// Notes how long instances took; a quarter of each new measurement counts.
-    fn learn(&self, begun: Instant, instances: u64, threads: u64) {
+    fn record_cost(&self, begun: Instant, instances: u64, threads: u64) {
         let ps = begun.elapsed().as_nanos() as u64 * 1000 * threads / instances.max(1);
         let before = self.cost_ps.load(Ordering::Relaxed);
         let cost = if before == 0 { ps } else { (before * 3 + ps) / 4 };

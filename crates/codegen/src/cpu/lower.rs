@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bornite_ir::{
-    Builtin, Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Launch, Op, Parts, Scalar, Stmt, Value,
+    Builtin, Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Launch, Op, Components, Scalar, Stmt, Value,
 };
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
@@ -12,10 +12,10 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 
-use super::simd::Constants;
+use super::simd::ConstantPool;
 use super::print::{Record, print};
-use super::range_analysis::Ranges;
-use super::{FaultRecord, Options, TOO_LONG};
+use super::range_analysis::RangeAnalysis;
+use super::{FaultRecord, CompileOptions, TOO_LONG};
 
 pub(super) fn flags() -> MemFlagsData {
     MemFlagsData::trusted()
@@ -35,7 +35,7 @@ pub(super) fn ty(scalar: Scalar) -> ir::Type {
 
 /// A machine value and what is known of it.
 #[derive(Clone, Copy)]
-pub(super) struct Typed {
+pub(super) struct TypedValue {
     pub(super) value: ir::Value,
     pub(super) scalar: Scalar,
     /// The value, if it is a constant: lets division by it skip its guards.
@@ -51,27 +51,27 @@ struct Loop {
 /// The kernel or the function being lowered.
 pub(super) struct Frame<'k> {
     code: &'k Code,
-    pub(super) arguments: Vec<Vec<Typed>>,
+    pub(super) arguments: Vec<Vec<TypedValue>>,
     /// A variable for each component.
     locals: Vec<Vec<Variable>>,
     /// The components of each expression that is evaluated.
-    values: Vec<Vec<Typed>>,
+    values: Vec<Vec<TypedValue>>,
     loops: Vec<Loop>,
     /// Where a `Return` goes; takes the components of a function's value.
     next: Block,
 }
 
 impl<'k> Frame<'k> {
-    pub(super) fn new(code: &'k Code, arguments: Vec<Vec<Typed>>, next: Block) -> Frame<'k> {
+    pub(super) fn new(code: &'k Code, arguments: Vec<Vec<TypedValue>>, next: Block) -> Frame<'k> {
         let values = vec![vec![]; code.exprs.len()];
         Frame { code, arguments, locals: vec![], values, loops: vec![], next }
     }
 }
 
-pub(super) struct Lower<'k, 'f> {
+pub(super) struct Lowering<'k, 'f> {
     pub(super) kernel: &'k Kernel,
-    pub(super) options: Options,
-    pub(super) ranges: &'f Ranges,
+    pub(super) options: CompileOptions,
+    pub(super) ranges: &'f RangeAnalysis,
     pub(super) b: FunctionBuilder<'f>,
     pub(super) pointer: ir::Type,
     pub(super) call_conv: CallConv,
@@ -90,13 +90,13 @@ pub(super) struct Lower<'k, 'f> {
     pub(super) headers: Vec<Block>,
     pub(super) frame: Frame<'k>,
     pub(super) prints: Vec<Arc<Record>>,
-    pub(super) constants: Constants,
+    pub(super) constants: ConstantPool,
     pub(super) constants_at: ir::Value,
 }
 
-impl<'k> Lower<'k, '_> {
+impl<'k> Lowering<'k, '_> {
     /// Makes a frame for some code the current one, its variables set; the frame from before.
-    pub(super) fn enter(&mut self, code: &'k Code, arguments: Vec<Vec<Typed>>, next: Block) -> Frame<'k> {
+    pub(super) fn enter(&mut self, code: &'k Code, arguments: Vec<Vec<TypedValue>>, next: Block) -> Frame<'k> {
         let locals = (code.locals.iter())
             .map(|local| {
                 let parts = local.init.iter().map(|&init| {
@@ -112,7 +112,7 @@ impl<'k> Lower<'k, '_> {
     }
 
     /// A call, by lowering the function's code here.
-    fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId]) -> Vec<Typed> {
+    fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId]) -> Vec<TypedValue> {
         let function = &self.kernel.functions[n as usize];
         let arguments = args.iter().map(|&arg| self.parts(arg)).collect();
         let next = self.b.create_block();
@@ -127,7 +127,7 @@ impl<'k> Lower<'k, '_> {
         self.b.ins().trap(TrapCode::unwrap_user(1));
         self.b.switch_to_block(next);
         let values = self.b.block_params(next).to_vec();
-        values.into_iter().zip(scalars).map(|(value, scalar)| Typed { value, scalar, known: None }).collect()
+        values.into_iter().zip(scalars).map(|(value, scalar)| TypedValue { value, scalar, known: None }).collect()
     }
 
     pub(super) fn block(&mut self, block: &[Stmt]) {
@@ -143,9 +143,9 @@ impl<'k> Lower<'k, '_> {
                         self.b.def_var(self.frame.locals[local.0 as usize][n], part.value);
                     }
                 }
-                Stmt::Store { view, at, value } => {
+                Stmt::Store { view, indices, value } => {
                     let parts = self.parts(*value);
-                    let places = self.places(*view, at, parts.len());
+                    let places = self.places(*view, indices, parts.len());
                     for ((address, offset, _), part) in places.into_iter().zip(parts) {
                         self.b.ins().store(flags(), part.value, address, offset);
                     }
@@ -238,7 +238,7 @@ impl<'k> Lower<'k, '_> {
 
     /// Starts to count the statements of an instance, where each has a limit.
     pub(super) fn restart_count(&mut self) {
-        if let (true, Some(limit)) = (self.options.per_instance, self.options.max_statements) {
+        if let (true, Some(limit)) = (self.options.limit_per_instance, self.options.max_statements) {
             let limit = self.b.ins().iconst(types::I64, i64::try_from(limit).unwrap_or(i64::MAX));
             self.b.ins().store(flags(), limit, self.record, FaultRecord::LEFT);
         }
@@ -258,11 +258,11 @@ impl<'k> Lower<'k, '_> {
 
     /// A call of [`super::print::print`] with the values as 64-bit words.
     fn print(&mut self, format: &str, args: &[ExprId]) {
-        let parts: Vec<Typed> = args.iter().map(|&arg| self.only(arg)).collect();
+        let parts: Vec<TypedValue> = args.iter().map(|&arg| self.only(arg)).collect();
         let data = StackSlotData::new(StackSlotKind::ExplicitSlot, (parts.len().max(1) * 8) as u32, 3);
         let slot = self.b.create_sized_stack_slot(data);
         for (n, part) in parts.iter().enumerate() {
-            let bits = if part.scalar.is_float() { self.bitcast(part.scalar.same_width(), part) } else { *part };
+            let bits = if part.scalar.is_float() { self.bitcast(part.scalar.same_width_int(), part) } else { *part };
             let is_word = ty(bits.scalar) == types::I64;
             let word = if is_word { bits.value } else { self.b.ins().uextend(types::I64, bits.value) };
             self.b.ins().stack_store(self.pointer, word, slot, n as i32 * 8);
@@ -281,7 +281,7 @@ impl<'k> Lower<'k, '_> {
     }
 
     /// The components of an expression.
-    fn evaluate(&mut self, id: ExprId) -> Vec<Typed> {
+    fn evaluate(&mut self, id: ExprId) -> Vec<TypedValue> {
         let code = self.frame.code;
         let structs = &self.kernel.structs;
         match code.expr(id) {
@@ -291,40 +291,40 @@ impl<'k> Lower<'k, '_> {
                 (local_type.init.iter().enumerate())
                     .map(|(n, init)| {
                         let value = self.b.use_var(self.frame.locals[local.0 as usize][n]);
-                        Typed { value, scalar: init.scalar(), known: None }
+                        TypedValue { value, scalar: init.scalar(), known: None }
                     })
                     .collect()
             }
             Expr::Op(op, args) => {
-                let args: Vec<Vec<Typed>> = args.iter().map(|&arg| self.parts(arg)).collect();
-                (0..code.ty(id).count(structs))
+                let args: Vec<Vec<TypedValue>> = args.iter().map(|&arg| self.parts(arg)).collect();
+                (0..code.ty(id).component_count(structs))
                     .map(|n| {
                         // A condition may be one bool for all components.
-                        let parts: Vec<&Typed> = args.iter().map(|arg| arg.get(n).unwrap_or(&arg[0])).collect();
-                        if self.options.divisions && matches!(op, Op::Div | Op::Rem) && parts[0].scalar.is_int() {
+                        let parts: Vec<&TypedValue> = args.iter().map(|arg| arg.get(n).unwrap_or(&arg[0])).collect();
+                        if self.options.check_division && matches!(op, Op::Div | Op::Rem) && parts[0].scalar.is_int() {
                             self.guard_division(*parts[0], *parts[1]);
                         }
                         self.op(*op, &parts)
                     })
                     .collect()
             }
-            Expr::Algebra { row, at, args } => {
-                let args: Vec<Parts<Typed>> =
-                    args.iter().map(|&arg| Parts { ty: code.ty(arg), parts: self.parts(arg) }).collect();
-                row.body(self, *at, code.ty(id), &args, structs)
+            Expr::Algebra { op, component, args } => {
+                let args: Vec<Components<TypedValue>> =
+                    args.iter().map(|&arg| Components { ty: code.ty(arg), components: self.parts(arg) }).collect();
+                op.body(self, *component, code.ty(id), &args, structs)
             }
             Expr::Cast(to, from) => self.parts(*from).iter().map(|part| self.cast(*to, part)).collect(),
             Expr::Bitcast(to, from) => self.parts(*from).iter().map(|part| self.bitcast(*to, part)).collect(),
             Expr::Call(function, args) => self.call(*function, args),
-            Expr::Load { view, at, .. } => {
-                let places = self.places(*view, at, code.ty(id).count(structs));
+            Expr::Load { view, indices, .. } => {
+                let places = self.places(*view, indices, code.ty(id).component_count(structs));
                 (places.into_iter())
                     .map(|(address, offset, scalar)| self.load_scalar(scalar, address, offset))
                     .collect()
             }
-            Expr::Atomic { atomic, view, at, value } => {
+            Expr::Atomic { atomic, view, indices, value } => {
                 let operands = self.parts(*value);
-                let places = self.places(*view, at, operands.len());
+                let places = self.places(*view, indices, operands.len());
                 (places.into_iter().zip(operands))
                     .map(|((address, offset, _), operand)| {
                         let address = self.b.ins().iadd_imm_s(address, offset as i64);
@@ -332,16 +332,16 @@ impl<'k> Lower<'k, '_> {
                     })
                     .collect()
             }
-            Expr::CompareExchange { view, at, expected, value } => {
-                let Some(&(address, offset, scalar)) = self.places(*view, at, 1).first() else { return vec![] };
+            Expr::CompareExchange { view, indices, expected, value } => {
+                let Some(&(address, offset, scalar)) = self.places(*view, indices, 1).first() else { return vec![] };
                 let address = self.b.ins().iadd_imm_s(address, offset as i64);
-                let word = scalar.same_width();
+                let word = scalar.same_width_int();
                 let [expected, value] = [expected, value].map(|id| {
                     let value = self.only(*id);
                     self.bitcast(word, &value).value
                 });
                 let old = self.b.ins().atomic_cas(flags(), address, expected, value);
-                vec![self.bitcast(scalar, &Typed { value: old, scalar: word, known: None })]
+                vec![self.bitcast(scalar, &TypedValue { value: old, scalar: word, known: None })]
             }
             // Refused before: threads of a warp would have to run side by side.
             Expr::Shuffle { value, .. } | Expr::Vote { value, .. } => self.parts(*value),
@@ -377,13 +377,13 @@ impl<'k> Lower<'k, '_> {
     }
 
     /// The components of an expression that is already evaluated (the verifier has seen to it) or needs no evaluation.
-    fn parts(&mut self, id: ExprId) -> Vec<Typed> {
+    fn parts(&mut self, id: ExprId) -> Vec<TypedValue> {
         match *self.frame.code.expr(id) {
             Expr::Const(value) => vec![self.constant(value)],
-            Expr::Index => vec![Typed { value: self.index, scalar: self.kernel.index, known: None }],
+            Expr::Index => vec![TypedValue { value: self.index, scalar: self.kernel.index, known: None }],
             Expr::Builtin(builtin) => {
                 let value = self.place(builtin);
-                vec![Typed { value, scalar: self.kernel.index, known: None }]
+                vec![TypedValue { value, scalar: self.kernel.index, known: None }]
             }
             Expr::Argument(n) => self.frame.arguments[n as usize].clone(),
             _ => self.frame.values[id.0 as usize].clone(),
@@ -391,7 +391,7 @@ impl<'k> Lower<'k, '_> {
     }
 
     /// The value of a scalar.
-    pub(super) fn only(&mut self, id: ExprId) -> Typed {
+    pub(super) fn only(&mut self, id: ExprId) -> TypedValue {
         self.parts(id)[0]
     }
 }

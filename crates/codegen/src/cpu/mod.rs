@@ -27,8 +27,8 @@ mod range_analysis;
 mod simd;
 
 pub use interrupt::{Interrupt, discardable, interruptible, is_interrupted};
-pub use pool::{set_threads, threads};
-pub use launch::set_chunk;
+pub use pool::{set_num_threads, num_threads};
+pub use launch::set_chunk_size;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -50,10 +50,10 @@ pub enum CompileError {
     Cooperative(String),
     /// This CPU or operating system is not one Cranelift makes code for.
     #[error("no code can be made for this CPU ({0}); use the device 'interpreter' instead")]
-    Host(String),
+    UnsupportedHost(String),
     /// The compiler refused: a bug worth reporting.
     #[error("failed to compile kernel '{kernel}' for the CPU: {what}")]
-    Refused {
+    Backend {
         /// The kernel's name.
         kernel: String,
         /// The compiler's words.
@@ -63,22 +63,22 @@ pub enum CompileError {
 
 /// How to compile.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct CompileOptions {
     /// Whether several instances may run at once, in vectors. Results are the same to the bit.
     pub simd: bool,
     /// Whether indices are checked that are known to be inside their views.
-    pub check_all: bool,
-    /// Statements after which a run ends with [`FaultKind::TooLong`]; `None`: never.
+    pub check_all_indices: bool,
+    /// Statements after which a run ends with [`FaultKind::StatementLimit`]; `None`: never.
     pub max_statements: Option<u64>,
     /// Whether each instance may execute `max_statements`, instead of all instances together.
-    pub per_instance: bool,
+    pub limit_per_instance: bool,
     /// Whether integer division by 0, and of the smallest integer by -1, end a run. Both have a value.
-    pub divisions: bool,
+    pub check_division: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { simd: true, check_all: false, max_statements: None, per_instance: false, divisions: false }
+impl Default for CompileOptions {
+    fn default() -> CompileOptions {
+        CompileOptions { simd: true, check_all_indices: false, max_statements: None, limit_per_instance: false, check_division: false }
     }
 }
 
@@ -113,13 +113,13 @@ const MISALIGNED: i64 = -1;
 const DIVISION: i64 = -100;
 /// Too many statements.
 const TOO_LONG: i64 = -200;
-/// Something that is claimed does not hold; the "view" is its number among [`claims`].
+/// Something that is claimed does not hold; the "view" is its number among [`checks`].
 const CLAIM: i64 = -201;
 /// There is no such component.
 const COMPONENT: i64 = -202;
 
 /// All that a kernel claims, in order of its text.
-fn claims(kernel: &Kernel) -> Vec<&Check> {
+fn checks(kernel: &Kernel) -> Vec<&Check> {
     fn of<'k>(block: &'k [Stmt], all: &mut Vec<&'k Check>) {
         for stmt in block {
             if let Stmt::Check(check) = stmt {
@@ -138,16 +138,16 @@ fn claims(kernel: &Kernel) -> Vec<&Check> {
 /// A kernel compiled for this CPU.
 pub struct CpuKernel {
     kernel: Kernel,
-    options: Options,
+    options: CompileOptions,
     entry: Entry,
     /// What a run was found to take, in picoseconds an instance; 0: nobody knows yet.
     cost_ps: AtomicU64,
     vectors: bool,
-    checks: usize,
+    bounds_checks: usize,
     /// What `entry` prints; it holds their addresses.
     _prints: Vec<Arc<print::Record>>,
     /// What `entry` loads; likewise.
-    constants: simd::Constants,
+    constants: simd::ConstantPool,
     /// Owns the pages that `entry` points into; `None` only while being dropped.
     module: Mutex<Option<JITModule>>,
 }
@@ -166,37 +166,37 @@ impl Drop for CpuKernel {
 
 /// Compiles a kernel.
 pub fn compile(kernel: &Kernel) -> Result<CpuKernel, CompileError> {
-    compile_with(kernel, Options::default())
+    compile_with(kernel, CompileOptions::default())
 }
 
 /// Compiles a kernel in a given way.
-pub fn compile_with(kernel: &Kernel, mut options: Options) -> Result<CpuKernel, CompileError> {
+pub fn compile_with(kernel: &Kernel, mut options: CompileOptions) -> Result<CpuKernel, CompileError> {
     verify(kernel)?;
     if kernel.is_cooperative() {
         return Err(CompileError::Cooperative(kernel.name.clone()));
     }
     // What is reported is reported of one instance, so they run singly.
-    options.simd &= has_vectors() && options.max_statements.is_none() && !options.divisions;
-    let refused = |what: String| CompileError::Refused { kernel: kernel.name.clone(), what };
+    options.simd &= has_vectors() && options.max_statements.is_none() && !options.check_division;
+    let backend_error = |what: String| CompileError::Backend { kernel: kernel.name.clone(), what };
     let mut module = JITModule::new(JITBuilder::with_isa(host()?, default_libcall_names()));
     let mut context = module.make_context();
     let lowered = instances::lower(kernel, options, &mut context.func, module.target_config());
-    let id = module.declare_anonymous_function(&context.func.signature).map_err(|e| refused(e.to_string()))?;
-    module.define_function(id, &mut context).map_err(|e| refused(format!("{e:?}")))?;
-    module.finalize_definitions().map_err(|e| refused(e.to_string()))?;
+    let id = module.declare_anonymous_function(&context.func.signature).map_err(|e| backend_error(e.to_string()))?;
+    module.define_function(id, &mut context).map_err(|e| backend_error(format!("{e:?}")))?;
+    module.finalize_definitions().map_err(|e| backend_error(e.to_string()))?;
     let code = module.get_finalized_function(id);
     // SAFETY: `lower` builds the function with exactly the signature of `Entry` in the host's C calling convention,
     // and the code stays mapped as long as `module`, which lives beside `entry`.
     #[allow(unsafe_code)]
     let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
-    let instances::Lowered { prints, constants, vectors, checks } = lowered;
+    let instances::Lowered { prints, constants, vectors, bounds_checks } = lowered;
     Ok(CpuKernel {
         kernel: kernel.clone(),
         options,
         entry,
         cost_ps: AtomicU64::new(0),
         vectors,
-        checks,
+        bounds_checks,
         _prints: prints,
         constants,
         module: Mutex::new(Some(module)),
@@ -225,7 +225,7 @@ fn host() -> Result<OwnedTargetIsa, CompileError> {
         let isa = cranelift_native::builder().map_err(str::to_owned)?;
         isa.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())
     });
-    isa.clone().map_err(CompileError::Host)
+    isa.clone().map_err(CompileError::UnsupportedHost)
 }
 
 impl CpuKernel {
@@ -235,42 +235,42 @@ impl CpuKernel {
     }
 
     /// How many indices are checked in each instance, for want of a proof that they are inside their views.
-    pub fn checks(&self) -> usize {
-        self.checks
+    pub fn bounds_checks(&self) -> usize {
+        self.bounds_checks
     }
 
     fn fault(&self, record: &FaultRecord, values: &[Value]) -> Fault {
-        let by = format!("instance {}", record.instance);
+        let thread = format!("instance {}", record.instance);
         let (name, dims) = match self.kernel.params.get(record.view as usize) {
             Some(param) => (param.name.clone(), &param.dims[..]),
             None => (format!("@{}", record.view), &[][..]),
         };
         let kind = if record.dimension == TOO_LONG {
-            FaultKind::TooLong(self.options.max_statements.unwrap_or(0))
+            FaultKind::StatementLimit(self.options.max_statements.unwrap_or(0))
         } else if record.dimension == COMPONENT {
-            let count = self.kernel.params.get(record.view as usize).map_or(0, |p| p.ty.count(&self.kernel.structs));
+            let count = self.kernel.params.get(record.view as usize).map_or(0, |p| p.ty.component_count(&self.kernel.structs));
             let view = format!("{name}, components");
-            FaultKind::OutOfBounds { view, index: record.index, len: count as u64, by }
+            FaultKind::OutOfBounds { view, index: record.index, len: count as u64, thread }
         } else if record.dimension == CLAIM {
-            match claims(&self.kernel).get(record.view as usize) {
-                Some(Check::Within { len, of, .. }) => {
-                    FaultKind::OutOfBounds { view: of.clone(), index: record.index, len: *len, by }
+            match checks(&self.kernel).get(record.view as usize) {
+                Some(Check::InBounds { len, array, .. }) => {
+                    FaultKind::OutOfBounds { view: array.clone(), index: record.index, len: *len, thread }
                 }
-                Some(Check::Holds { claim, .. }) => FaultKind::Claim { claim: claim.clone(), by },
-                None => FaultKind::Claim { claim: String::new(), by },
+                Some(Check::Assert { message, .. }) => FaultKind::AssertionFailed { message: message.clone(), thread },
+                None => FaultKind::AssertionFailed { message: String::new(), thread },
             }
         } else if record.dimension <= DIVISION {
             let scalar = Scalar::ALL[(DIVISION - record.dimension) as usize];
             let [a, b] = [record.index as u64, record.view].map(|bits| Value::from_bits(scalar, bits).to_string());
-            FaultKind::Division { a, b, by }
+            FaultKind::Division { a, b, thread }
         } else if record.dimension < 0 {
             let width = (MISALIGNED - record.dimension) as u8;
-            FaultKind::Misaligned { view: name, index: record.index, width, by }
+            FaultKind::Misaligned { view: name, index: record.index, width, thread }
         } else {
-            let extent = dims.get(record.dimension as usize).map_or(0, |dim| dim.extent.of(values));
+            let extent = dims.get(record.dimension as usize).map_or(0, |dim| dim.extent.resolve(values));
             let view = if dims.len() > 1 { format!("{name}, dimension {}", record.dimension) } else { name };
             let len = extent.max(0) as u64;
-            FaultKind::OutOfBounds { view, index: record.index, len, by }
+            FaultKind::OutOfBounds { view, index: record.index, len, thread }
         };
         Fault { kernel: self.kernel.name.clone(), kind, line: None }
     }

@@ -15,12 +15,12 @@ static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Has so many threads work together from now on, the calling one among them; 0: `RAYON_NUM_THREADS`, or one a core.
 /// Results are the same whatever the number.
-pub fn set_threads(threads: usize) {
+pub fn set_num_threads(threads: usize) {
     THREADS.store(threads, Ordering::Relaxed);
 }
 
 /// How many threads work together.
-pub fn threads() -> usize {
+pub fn num_threads() -> usize {
     static DEFAULT: OnceLock<usize> = OnceLock::new();
     match THREADS.load(Ordering::Relaxed) {
         0 => *DEFAULT.get_or_init(|| {
@@ -38,7 +38,7 @@ fn helpers(count: usize) -> Option<Arc<rayon::ThreadPool>> {
     static POOL: Mutex<Option<Arc<rayon::ThreadPool>>> = Mutex::new(None);
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     if pool.as_ref().is_none_or(|pool| pool.current_num_threads() < count) {
-        let count = count.max(threads() - 1).min(MAX_HELPERS);
+        let count = count.max(num_threads() - 1).min(MAX_HELPERS);
         let builder = rayon::ThreadPoolBuilder::new().num_threads(count);
         *pool = Some(Arc::new(builder.thread_name(|n| format!("bornite-cpu-{}", n + 1)).build().ok()?));
     }
@@ -48,18 +48,18 @@ fn helpers(count: usize) -> Option<Arc<rayon::ThreadPool>> {
 /// Whatever somebody asks for, no more threads than this.
 const MAX_HELPERS: usize = 255;
 
-/// Calls `work` for each of `0..parts`, on at most `threads` threads, and returns when all are done. A panic of `work`
+/// Calls `work` for each of `0..tasks`, on at most `threads` threads, and returns when all are done. A panic of `work`
 /// comes out here. Parts are skipped if the work is interrupted and the caller discards its results
 /// ([`discardable`](super::discardable)).
 ///
 /// Parts are taken in turn, by this thread too, which then waits only for helpers that have begun: where they are busy
 /// with others' work, or this is one of them, it does everything itself.
-pub fn share(parts: usize, threads: usize, work: &(dyn Fn(usize) + Sync)) {
-    let wanted = threads.min(self::threads()).min(parts).saturating_sub(1);
+pub fn parallel_for(tasks: usize, threads: usize, work: &(dyn Fn(usize) + Sync)) {
+    let wanted = threads.min(self::num_threads()).min(tasks).saturating_sub(1);
     let Some(pool) = (if wanted > 0 { helpers(wanted) } else { None }) else {
-        let interrupt = Interrupt::of_discardable();
+        let interrupt = Interrupt::current_discardable();
         let goes_on = |_: &usize| interrupt.as_ref().is_none_or(|interrupt| !interrupt.is_requested());
-        (0..parts).take_while(goes_on).for_each(work);
+        (0..tasks).take_while(goes_on).for_each(work);
         return;
     };
     // SAFETY: only the lifetime changes. `work` is called in `Job::work` alone: by this thread, and by helpers that are
@@ -69,8 +69,8 @@ pub fn share(parts: usize, threads: usize, work: &(dyn Fn(usize) + Sync)) {
     let work = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work) };
     let job = Arc::new(Job {
         work,
-        parts,
-        interrupt: Interrupt::of_discardable(),
+        tasks,
+        interrupt: Interrupt::current_discardable(),
         next: AtomicUsize::new(0),
         state: Mutex::default(),
         left: Condvar::new(),
@@ -91,7 +91,7 @@ pub fn share(parts: usize, threads: usize, work: &(dyn Fn(usize) + Sync)) {
 
 struct Job {
     work: &'static (dyn Fn(usize) + Sync),
-    parts: usize,
+    tasks: usize,
     /// Ends the job early.
     interrupt: Option<Interrupt>,
     next: AtomicUsize,
@@ -115,11 +115,11 @@ impl Job {
     /// Does parts until none is left.
     fn work(&self) {
         loop {
-            let part = self.next.fetch_add(1, Ordering::Relaxed);
-            if part >= self.parts || self.interrupt.as_ref().is_some_and(Interrupt::is_requested) {
+            let task = self.next.fetch_add(1, Ordering::Relaxed);
+            if task >= self.tasks || self.interrupt.as_ref().is_some_and(Interrupt::is_requested) {
                 return;
             }
-            (self.work)(part);
+            (self.work)(task);
         }
     }
 
@@ -135,7 +135,7 @@ impl Job {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.work()));
         let mut state = self.state();
         if let Err(panic) = outcome {
-            self.next.store(self.parts, Ordering::Relaxed);
+            self.next.store(self.tasks, Ordering::Relaxed);
             state.panic.get_or_insert(panic);
         }
         state.inside -= 1;
@@ -151,7 +151,7 @@ impl Drop for Closing<'_> {
         let mut state = self.0.state();
         state.closed = true;
         if std::thread::panicking() {
-            self.0.next.store(self.0.parts, Ordering::Relaxed);
+            self.0.next.store(self.0.tasks, Ordering::Relaxed);
         }
         while state.inside > 0 {
             state = self.0.left.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -165,20 +165,20 @@ mod tests {
 
     #[test]
     fn every_part_is_done_once() {
-        for (parts, threads) in [(0, 4), (1, 4), (2, 1), (7, 3), (1000, 2), (1000, 64)] {
-            let counts: Vec<AtomicUsize> = (0..parts).map(|_| AtomicUsize::new(0)).collect();
-            share(parts, threads, &|part| {
-                counts[part].fetch_add(1, Ordering::Relaxed);
+        for (tasks, threads) in [(0, 4), (1, 4), (2, 1), (7, 3), (1000, 2), (1000, 64)] {
+            let counts: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
+            parallel_for(tasks, threads, &|task| {
+                counts[task].fetch_add(1, Ordering::Relaxed);
             });
-            assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{parts} parts, {threads} threads");
+            assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{tasks} tasks, {threads} threads");
         }
     }
 
     #[test]
     fn parts_may_share_out_work_of_their_own() {
         let sum = AtomicUsize::new(0);
-        share(8, 8, &|outer| {
-            share(8, 8, &|inner| {
+        parallel_for(8, 8, &|outer| {
+            parallel_for(8, 8, &|inner| {
                 sum.fetch_add(outer * 8 + inner, Ordering::Relaxed);
             });
         });
@@ -195,8 +195,8 @@ mod tests {
                 scope.spawn(|_| {
                     let mut total = lock.lock().unwrap();
                     let sum = AtomicUsize::new(0);
-                    share(64, 4, &|part| {
-                        sum.fetch_add(part, Ordering::Relaxed);
+                    parallel_for(64, 4, &|task| {
+                        sum.fetch_add(task, Ordering::Relaxed);
                     });
                     *total += sum.into_inner();
                 });
@@ -208,12 +208,12 @@ mod tests {
     #[test]
     fn panics_come_out_where_the_work_was_shared() {
         for bad in [0, 5, 99] {
-            let work = |part: usize| assert!(part != bad, "part {part}");
-            let panic = catch_unwind(|| share(100, 4, &work)).unwrap_err();
+            let work = |task: usize| assert!(task != bad, "part {task}");
+            let panic = catch_unwind(|| parallel_for(100, 4, &work)).unwrap_err();
             assert_eq!(panic.downcast_ref::<String>().unwrap(), &format!("part {bad}"));
         }
         let count = AtomicUsize::new(0);
-        share(10, 4, &|_| {
+        parallel_for(10, 4, &|_| {
             count.fetch_add(1, Ordering::Relaxed);
         });
         assert_eq!(count.into_inner(), 10);

@@ -4,7 +4,7 @@ use bornite_ir::{EmitBits, Op, Scalar, Value};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 
-use super::lower::{Lower, Typed, ty};
+use super::lower::{Lowering, TypedValue, ty};
 
 extern "C" fn fmod_f32(a: f32, b: f32) -> f32 {
     a % b
@@ -39,9 +39,9 @@ pub(super) fn int_condition(op: Op, signed: bool) -> IntCC {
     if signed { condition } else { condition.unsigned() }
 }
 
-impl Lower<'_, '_> {
+impl Lowering<'_, '_> {
     /// Truncating integer division that never traps: by 0 it is 0, MIN / -1 wraps.
-    fn divide(&mut self, op: Op, a: &Typed, b: &Typed) -> ir::Value {
+    fn divide(&mut self, op: Op, a: &TypedValue, b: &TypedValue) -> ir::Value {
         let (rem, signed) = (op == Op::Rem, a.scalar.is_signed());
         let divide = |s: &mut Self, by| match (rem, signed) {
             (true, true) => s.b.ins().srem(a.value, by),
@@ -88,7 +88,7 @@ impl Lower<'_, '_> {
     }
 
     /// A primitive row on wide types (and a select on any).
-    pub(super) fn primitive(&mut self, op: Op, args: &[&Typed]) -> ir::Value {
+    pub(super) fn primitive(&mut self, op: Op, args: &[&TypedValue]) -> ir::Value {
         let scalar = args[0].scalar;
         let (float, signed) = (scalar.is_float(), scalar.is_signed());
         let v = |n: usize| args[n].value;

@@ -1,6 +1,6 @@
 //! Debug prints of compiled code: a call back into this process.
 
-use bornite_ir::{Scalar, Value, printed_line};
+use bornite_ir::{Scalar, Value, format_print_line};
 
 /// What a print statement writes. Compiled code holds its address, so it lives as long as the code.
 pub(super) struct Record {
@@ -17,5 +17,5 @@ pub(super) unsafe extern "C" fn print(record: *const Record, words: *const u64) 
     let (record, words) = unsafe { (&*record, std::slice::from_raw_parts(words, (*record).scalars.len())) };
     let values: Vec<Value> =
         record.scalars.iter().zip(words).map(|(&scalar, &bits)| Value::from_bits(scalar, bits)).collect();
-    let _ = writeln!(std::io::stdout(), "{}", printed_line(&record.format, &values));
+    let _ = writeln!(std::io::stdout(), "{}", format_print_line(&record.format, &values));
 }

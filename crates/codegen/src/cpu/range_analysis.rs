@@ -1,39 +1,39 @@
 //! The values that a kernel's integers can have: lets accesses skip the check of an index that is always inside.
 //!
-//! A walk over the statements, with the arithmetic of [`bornite_ir::Range`]: each expression by its operands, constants and
+//! A walk over the statements, with the arithmetic of [`bornite_ir::IntRange`]: each expression by its operands, constants and
 //! loop bounds; within an `if`, also by its condition. That is enough for the indices of lowered tensors, whose sizes are
-//! known. An operand without a range may have wrapped here, whereas for [`Range::of_op`] it has any value of its type.
+//! known. An operand without a range may have wrapped here, whereas for [`IntRange::of_op`] it has any value of its type.
 
 use std::collections::{HashMap, HashSet};
 
-use bornite_ir::{Args, Dim, Expr, ExprId, Extent, Kernel, Launch, Op, Range, Scalar, Stmt, View};
+use bornite_ir::{Args, Dim, Expr, ExprId, Extent, Kernel, Launch, Op, IntRange, Scalar, Stmt, View};
 
 /// What is known of a kernel's integers.
-pub(super) struct Ranges {
+pub(super) struct RangeAnalysis {
     /// By expression; `None` where the type says all there is to say (or it may have wrapped).
-    exprs: Vec<Option<Range>>,
+    exprs: Vec<Option<IntRange>>,
     /// Indices that are always inside, by access and dimension.
     inside: HashSet<(*const Args, usize)>,
     /// How many indices there are.
     pub accesses: usize,
 }
 
-impl Ranges {
-    pub fn of(kernel: &Kernel) -> Ranges {
+impl RangeAnalysis {
+    pub fn of(kernel: &Kernel) -> RangeAnalysis {
         let code = &kernel.code;
         let mut walk = Walk {
             kernel,
             counters: HashMap::new(),
-            ranges: Ranges { exprs: vec![None; code.exprs.len()], inside: HashSet::new(), accesses: 0 },
+            ranges: RangeAnalysis { exprs: vec![None; code.exprs.len()], inside: HashSet::new(), accesses: 0 },
         };
         walk.block(&code.body);
         walk.ranges
     }
 
     /// Knows nothing: every access is checked.
-    pub fn none(kernel: &Kernel) -> Ranges {
-        let Ranges { accesses, .. } = Ranges::of(kernel);
-        Ranges { exprs: vec![None; kernel.code.exprs.len()], inside: HashSet::new(), accesses }
+    pub fn none(kernel: &Kernel) -> RangeAnalysis {
+        let RangeAnalysis { accesses, .. } = RangeAnalysis::of(kernel);
+        RangeAnalysis { exprs: vec![None; kernel.code.exprs.len()], inside: HashSet::new(), accesses }
     }
 
     /// True if an integer is known to be within bounds of its own, and so has not wrapped.
@@ -42,12 +42,12 @@ impl Ranges {
     }
 
     /// True if the index of an access along a dimension is always inside.
-    pub fn is_inside(&self, at: &Args, dimension: usize) -> bool {
-        self.inside.contains(&(std::ptr::from_ref(at), dimension))
+    pub fn is_inside(&self, indices: &Args, dimension: usize) -> bool {
+        self.inside.contains(&(std::ptr::from_ref(indices), dimension))
     }
 
     /// How many indices need a check.
-    pub fn checks(&self) -> usize {
+    pub fn bounds_checks(&self) -> usize {
         self.accesses - self.inside.len()
     }
 }
@@ -55,8 +55,8 @@ impl Ranges {
 struct Walk<'k> {
     kernel: &'k Kernel,
     /// Ends of the loops around, by counter.
-    counters: HashMap<u32, Option<Range>>,
-    ranges: Ranges,
+    counters: HashMap<u32, Option<IntRange>>,
+    ranges: RangeAnalysis,
 }
 
 impl Walk<'_> {
@@ -64,12 +64,12 @@ impl Walk<'_> {
         for stmt in block {
             match stmt {
                 Stmt::Let(id) => self.evaluate(*id),
-                Stmt::Store { view, at, value } => {
-                    let count = self.kernel.code.ty(*value).count(&self.kernel.structs);
-                    self.access(*view, at, count);
+                Stmt::Store { view, indices, value } => {
+                    let count = self.kernel.code.ty(*value).component_count(&self.kernel.structs);
+                    self.access(*view, indices, count);
                 }
                 Stmt::For { counter, end, body } => {
-                    let end = self.range(*end).map(Range::below);
+                    let end = self.range(*end).map(IntRange::below);
                     self.counters.insert(counter.0, end);
                     self.block(body);
                 }
@@ -88,7 +88,7 @@ impl Walk<'_> {
     }
 
     /// Narrows the values that a condition speaks of; what they were before goes to `before`.
-    fn assume(&mut self, condition: ExprId, before: &mut Vec<(usize, Option<Range>)>) {
+    fn assume(&mut self, condition: ExprId, before: &mut Vec<(usize, Option<IntRange>)>) {
         let Expr::Op(op, args) = self.kernel.code.expr(condition) else { return };
         let [a, b] = args[..] else { return };
         if *op == Op::And {
@@ -98,7 +98,7 @@ impl Walk<'_> {
         }
         let scalar = self.kernel.code.ty(a).as_scalar().filter(|s| s.is_int());
         let (Some(scalar), Some(bound)) = (scalar, self.range(b)) else { return };
-        let mut narrowed = self.range(a).unwrap_or(Range::of_type(scalar));
+        let mut narrowed = self.range(a).unwrap_or(IntRange::of_type(scalar));
         match op {
             Op::Ge => narrowed.low = narrowed.low.max(bound.low),
             Op::Gt => narrowed.low = narrowed.low.max(bound.low + 1),
@@ -114,12 +114,12 @@ impl Walk<'_> {
         }
     }
 
-    fn range(&self, id: ExprId) -> Option<Range> {
+    fn range(&self, id: ExprId) -> Option<IntRange> {
         match self.kernel.code.expr(id) {
-            Expr::Const(value) if value.scalar().is_int() => Some(Range::exactly(*value)),
+            Expr::Const(value) if value.scalar().is_int() => Some(IntRange::exactly(*value)),
             Expr::Index => match self.kernel.launch {
-                Launch::ParallelFor { count: Extent::Const(n) } => Some(Range::up_to(n - 1)),
-                _ => Some(Range::of_type(self.kernel.index).below()),
+                Launch::ParallelFor { count: Extent::Const(n) } => Some(IntRange::up_to(n - 1)),
+                _ => Some(IntRange::of_type(self.kernel.index).below()),
             },
             _ => self.ranges.exprs[id.0 as usize],
         }
@@ -128,22 +128,22 @@ impl Walk<'_> {
     fn evaluate(&mut self, id: ExprId) {
         let code = &self.kernel.code;
         let scalar = code.ty(id).as_scalar().filter(|s| s.is_int());
-        if let Expr::Load { view, at, .. } = code.expr(id) {
-            self.access(*view, at, code.ty(id).count(&self.kernel.structs));
+        if let Expr::Load { view, indices, .. } = code.expr(id) {
+            self.access(*view, indices, code.ty(id).component_count(&self.kernel.structs));
         }
-        if let Expr::Atomic { view, at, .. } | Expr::CompareExchange { view, at, .. } = code.expr(id) {
-            self.access(*view, at, code.ty(id).count(&self.kernel.structs));
+        if let Expr::Atomic { view, indices, .. } | Expr::CompareExchange { view, indices, .. } = code.expr(id) {
+            self.access(*view, indices, code.ty(id).component_count(&self.kernel.structs));
         }
         let Some(scalar) = scalar else { return };
         let found = match code.expr(id) {
             Expr::Read(local) => self.counters.get(&local.0).copied().flatten(),
             Expr::Op(op, args) => self.op(*op, args, scalar),
             Expr::Cast(_, from) => match code.ty(*from).as_scalar() {
-                Some(Scalar::Bool) => Some(Range::up_to(1)),
+                Some(Scalar::Bool) => Some(IntRange::up_to(1)),
                 Some(from_scalar) if from_scalar.is_int() => {
                     // A narrower type bounds what it is cast to.
                     self.range(*from)
-                        .or_else(|| (from_scalar.bytes() < scalar.bytes()).then(|| Range::of_type(from_scalar)))
+                        .or_else(|| (from_scalar.bytes() < scalar.bytes()).then(|| IntRange::of_type(from_scalar)))
                 }
                 _ => None,
             },
@@ -153,23 +153,23 @@ impl Walk<'_> {
     }
 
     /// The result of an op on operands that have not wrapped.
-    fn op(&self, op: Op, args: &[ExprId], scalar: Scalar) -> Option<Range> {
-        let ranges: Vec<Option<Range>> = args.iter().map(|&arg| self.range(arg)).collect();
+    fn op(&self, op: Op, args: &[ExprId], scalar: Scalar) -> Option<IntRange> {
+        let ranges: Vec<Option<IntRange>> = args.iter().map(|&arg| self.range(arg)).collect();
         // The others bound the result whatever the first one is.
         let first = usize::from(matches!(op, Op::Rem | Op::Clamp | Op::Select));
         let known = ranges.iter().skip(first).all(Option::is_some);
-        known.then(|| Range::of_op(op, scalar, &ranges)).flatten()
+        known.then(|| IntRange::of_op(op, scalar, &ranges)).flatten()
     }
 
     /// Notes which indices of an access to `count` components are always inside.
-    fn access(&mut self, view: View, at: &Args, count: usize) {
+    fn access(&mut self, view: View, indices: &Args, count: usize) {
         let viewed = self.kernel.view(view);
-        let width = (count / viewed.ty.count(&self.kernel.structs).max(1)).max(1);
-        for (n, (&index, dim)) in at.iter().zip(viewed.dims).enumerate() {
+        let width = (count / viewed.ty.component_count(&self.kernel.structs).max(1)).max(1);
+        for (n, (&index, dim)) in indices.iter().zip(viewed.dims).enumerate() {
             self.ranges.accesses += 1;
             let reach = if n + 1 == viewed.dims.len() { width as i128 - 1 } else { 0 };
             if self.is_inside(index, dim, reach) {
-                self.ranges.inside.insert((std::ptr::from_ref(at), n));
+                self.ranges.inside.insert((std::ptr::from_ref(indices), n));
             }
         }
     }

@@ -2,33 +2,33 @@
 
 use std::fmt::Write;
 
-use bornite_ir::{Algebra, Emit, EmitBits, Op, Parts, Scalar, Table, Type, Value};
+use bornite_ir::{AlgebraOp, Emit, EmitBits, Op, Components, Scalar, LookupTable, Type, Value};
 
 use super::syntax::{bitcast, c_type, call, cast_step};
-use super::{Dialect, Helper, Printer, Term};
+use super::{Dialect, DeviceFunction, Printer, Term};
 
 impl Printer<'_> {
     /// A row of the table of vectors and matrices.
-    pub(super) fn algebra(&mut self, row: Algebra, at: u32, ty: Type, args: &[Term]) -> String {
+    pub(super) fn algebra(&mut self, row: AlgebraOp, at: u32, ty: Type, args: &[Term]) -> String {
         let kernel = self.kernel;
         match (row, args) {
-            (Algebra::Construct, [one]) if one.ty.as_scalar().is_some() => {
-                format!("{{{}}}", vec![one.text.as_str(); ty.count(&kernel.structs)].join(", "))
+            (AlgebraOp::Construct, [one]) if one.ty.as_scalar().is_some() => {
+                format!("{{{}}}", vec![one.text.as_str(); ty.component_count(&kernel.structs)].join(", "))
             }
-            (Algebra::Construct, args) => {
+            (AlgebraOp::Construct, args) => {
                 format!("{{{}}}", args.iter().map(|arg| arg.text.as_str()).collect::<Vec<_>>().join(", "))
             }
-            (Algebra::Extract, [whole]) => format!("{}{}", whole.text, self.names.member(whole.ty, at as usize)),
+            (AlgebraOp::Extract, [whole]) => format!("{}{}", whole.text, self.names.member(whole.ty, at as usize)),
             _ => {
                 let types: Vec<String> = args.iter().map(|arg| arg.ty.name(&kernel.structs).to_string()).collect();
                 let name = format!("bn_{}_{}", row.row().name, types.join("_"));
                 let params: Vec<Term> =
                     args.iter().zip(["a", "b"]).map(|(arg, name)| Term::new(name, arg.ty)).collect();
                 self.define(&name, &params, ty, |body| {
-                    let args: Vec<Parts<Term>> = (params.iter())
+                    let args: Vec<Components<Term>> = (params.iter())
                         .map(|whole| {
-                            let count = whole.ty.count(&kernel.structs);
-                            Parts { ty: whole.ty, parts: (0..count).map(|n| body.printer.part(whole, n)).collect() }
+                            let count = whole.ty.component_count(&kernel.structs);
+                            Components { ty: whole.ty, components: (0..count).map(|n| body.printer.part(whole, n)).collect() }
                         })
                         .collect();
                     row.body(body, at, ty, &args, &kernel.structs)
@@ -57,7 +57,7 @@ impl Printer<'_> {
 
     /// Prints a device function unless it is there already.
     fn define(&mut self, name: &str, params: &[Term], ty: Type, emit: impl FnOnce(&mut Body<'_, '_>) -> Vec<Term>) {
-        if self.helpers.iter().any(|f| f.name == name) {
+        if self.device_functions.iter().any(|f| f.name == name) {
             return;
         }
         let mut body = Body { printer: self, lines: vec![] };
@@ -73,7 +73,7 @@ impl Printer<'_> {
         let parts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
         let value = if ty.as_scalar().is_some() { parts.join("") } else { format!("{{{}}}", parts.join(", ")) };
         let _ = writeln!(text, "    return {value};\n}}");
-        self.helpers.push(Helper { name: name.into(), text });
+        self.device_functions.push(DeviceFunction { name: name.into(), text });
     }
 }
 
@@ -124,19 +124,19 @@ impl EmitBits for Body<'_, '_> {
         self.bind(to, bitcast(to, v))
     }
 
-    fn lookup(&mut self, table: &'static Table, index: &Term) -> Term {
+    fn lookup(&mut self, table: &'static LookupTable, index: &Term) -> Term {
         let name = format!("bn_{}", table.name);
-        if self.printer.helpers.iter().all(|f| f.name != name) {
+        if self.printer.device_functions.iter().all(|f| f.name != name) {
             let words: Vec<String> = table.words.iter().map(|word| format!("{word:#x}ull")).collect();
             let storage = if self.printer.dialect == Dialect::Cpp { "static" } else { "__device__" };
             let (ty, words) = (c_type(Scalar::U64), words.join(", "));
             let text = format!("{storage} const {ty} {name}[{}] = {{{words}}};\n", table.words.len());
-            self.printer.helpers.push(Helper { name: name.clone(), text });
+            self.printer.device_functions.push(DeviceFunction { name: name.clone(), text });
         }
         self.bind(Scalar::U64, format!("{name}[{}]", index.text))
     }
 
-    fn rarely<const N: usize>(
+    fn select_unlikely<const N: usize>(
         &mut self,
         condition: &Term,
         usual: [Term; N],

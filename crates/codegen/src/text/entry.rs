@@ -6,19 +6,19 @@ use bornite_ir::{Access, Expr, Extent, Function, Kernel, Launch, Scalar, SharedI
 
 use super::syntax::c_type;
 use super::{Dialect, Printer, names};
-use crate::cuda::BLOCK;
+use crate::cuda::THREADS_PER_BLOCK;
 
 /// Bytes of shared memory that a kernel may declare. What is more, a launch has to give.
 const DECLARED_SHARED_BYTES: usize = 48 << 10;
 
 /// Where each shared array starts in the memory that a launch gives, and how much that is; `None` if arrays are declared.
-pub(crate) fn given_shared(kernel: &Kernel) -> Option<(Vec<usize>, usize)> {
+pub(crate) fn dynamic_shared_memory(kernel: &Kernel) -> Option<(Vec<usize>, usize)> {
     let mut total: usize = 0;
     let mut starts = vec![];
     for shared in &kernel.shared {
         total = total.next_multiple_of(shared_align(kernel, shared.ty));
         starts.push(total);
-        let elements: usize = shared.dims.iter().map(|dim| dim.extent.of(&[]).max(1) as usize).product();
+        let elements: usize = shared.dims.iter().map(|dim| dim.extent.resolve(&[]).max(1) as usize).product();
         total = total.saturating_add(elements.saturating_mul(kernel.bytes_of(shared.ty))).next_multiple_of(16);
     }
     (total > DECLARED_SHARED_BYTES).then_some((starts, total))
@@ -66,7 +66,7 @@ impl<'k> Printer<'k> {
             return self.loop_form(&name, &params);
         }
         let threads = match kernel.launch {
-            Launch::ParallelFor { .. } => BLOCK,
+            Launch::ParallelFor { .. } => THREADS_PER_BLOCK,
             Launch::Blocks { block, .. } => block.iter().product(),
         };
         let mut text = format!("extern \"C\" __global__ void __launch_bounds__({threads})\n{name}({params}) {{\n");
@@ -98,13 +98,13 @@ impl<'k> Printer<'k> {
     /// The declarations of what a block shares: arrays, or places in what the launch gives, where arrays have no room.
     fn shared_arrays(&self) -> String {
         let (kernel, mut text) = (self.kernel, String::new());
-        let given = given_shared(kernel);
+        let given = dynamic_shared_memory(kernel);
         if given.is_some() {
             let align = kernel.shared.iter().map(|shared| shared_align(kernel, shared.ty)).max().unwrap_or(16);
             let _ = writeln!(text, "    extern __shared__ __align__({align}) unsigned char bn_shared[];");
         }
         for (n, shared) in kernel.shared.iter().enumerate() {
-            let sizes: String = shared.dims.iter().map(|dim| format!("[{}]", dim.extent.of(&[]).max(1))).collect();
+            let sizes: String = shared.dims.iter().map(|dim| format!("[{}]", dim.extent.resolve(&[]).max(1))).collect();
             let (ty, name) = (self.names.of_type(kernel, shared.ty), &self.names.shared[n]);
             // An array of floats is aligned for one float only.
             let align = if self.is_wide(SharedId(n as u32)) { "__align__(16) " } else { "" };
@@ -124,9 +124,9 @@ impl<'k> Printer<'k> {
         let own = |view: &View| *view == View::Shared(id);
         let loads = |expr: &Expr| matches!(expr, Expr::Load { view, width: 2.., .. } if own(view));
         let stores = |stmt: &Stmt| match stmt {
-            Stmt::Store { view, at, value } => {
+            Stmt::Store { view, indices, value } => {
                 let viewed = self.kernel.view(*view);
-                own(view) && viewed.part(at).is_none() && code.ty(*value) != viewed.ty
+                own(view) && viewed.component_index(indices).is_none() && code.ty(*value) != viewed.ty
             }
             _ => false,
         };

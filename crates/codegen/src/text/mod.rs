@@ -9,22 +9,22 @@ mod options;
 mod syntax;
 
 use bornite_ir::{
-    Algebra, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Kind, Launch, LocalId, Op, Range,
+    AlgebraOp, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, OpKind, Launch, LocalId, Op, IntRange,
     Scalar, Scope, Shuffle, Stmt, Type, Value, View, Vote,
 };
 
-use crate::cuda::Spelling;
+use crate::cuda::MathMode;
 use names::Names;
-pub(crate) use options::{Dialect, Options};
+pub(crate) use options::{Dialect, PrintOptions};
 use cuda_prelude::PRELUDE;
 use syntax::{
     atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, op_range, place, primitive, print_call,
 };
 
 /// Prints a kernel as a translation unit of its own.
-pub(crate) fn print(kernel: &Kernel, options: Options) -> String {
+pub(crate) fn print(kernel: &Kernel, options: PrintOptions) -> String {
     let names = Names::new(kernel);
-    let Options { dialect, checked, restrict } = options;
+    let PrintOptions { dialect, checked, restrict } = options;
     let mut p = Printer {
         kernel,
         names,
@@ -33,20 +33,20 @@ pub(crate) fn print(kernel: &Kernel, options: Options) -> String {
         restrict,
         code: &kernel.code,
         terms: vec![],
-        helpers: vec![],
+        device_functions: vec![],
         lines: vec![],
         depth: 0,
         counters: vec![],
     };
     let functions: String = (0..kernel.functions.len()).map(|n| p.function(n)).collect();
     let kernel_text = p.kernel();
-    let helpers: String = p.helpers.iter().map(|f| f.text.as_str()).collect();
+    let device_functions: String = p.device_functions.iter().map(|f| f.text.as_str()).collect();
     let declarations = names::declarations(kernel, &p.names);
     // A helper may call those above it, so the last are looked at first.
     let mut needed: Vec<&str> = vec![];
     let table = if dialect == Dialect::Cpp { cpp_prelude::PRELUDE } else { PRELUDE };
     for (called, definition) in table.iter().rev() {
-        if [&declarations[..], &helpers, &functions, &kernel_text]
+        if [&declarations[..], &device_functions, &functions, &kernel_text]
             .iter()
             .chain(&needed)
             .any(|text| text.contains(called))
@@ -59,7 +59,7 @@ pub(crate) fn print(kernel: &Kernel, options: Options) -> String {
         text += cpp_prelude::INCLUDES;
     }
     text.extend(needed.into_iter().rev());
-    text + &declarations + &helpers + &functions + &kernel_text
+    text + &declarations + &device_functions + &functions + &kernel_text
 }
 
 /// A printed operand.
@@ -68,7 +68,7 @@ struct Term {
     text: String,
     ty: Type,
     /// Where an integer lies, if that is known: lets arithmetic that cannot overflow be printed plainly.
-    range: Option<Range>,
+    range: Option<IntRange>,
 }
 
 impl Term {
@@ -76,12 +76,12 @@ impl Term {
         Term { text: text.into(), ty: ty.into(), range: None }
     }
 
-    fn within(self, range: Option<Range>) -> Term {
+    fn within(self, range: Option<IntRange>) -> Term {
         Term { range, ..self }
     }
 
     fn constant(value: Value) -> Term {
-        let range = value.scalar().is_int().then(|| Range::exactly(value));
+        let range = value.scalar().is_int().then(|| IntRange::exactly(value));
         Term::new(literal(value), value.scalar()).within(range)
     }
 
@@ -93,7 +93,7 @@ impl Term {
 
 /// A device function of ours (an op-table body, an op on a narrow type, a conversion of several steps, a row of algebra)
 /// or a table of one.
-struct Helper {
+struct DeviceFunction {
     name: String,
     text: String,
 }
@@ -107,11 +107,11 @@ struct Printer<'k> {
     /// The code being printed: the kernel's or a function's.
     code: &'k Code,
     terms: Vec<Option<Term>>,
-    helpers: Vec<Helper>,
+    device_functions: Vec<DeviceFunction>,
     lines: Vec<String>,
     depth: usize,
     /// Counters of the loops around, and where they lie.
-    counters: Vec<(LocalId, Option<Range>)>,
+    counters: Vec<(LocalId, Option<IntRange>)>,
 }
 
 impl<'k> Printer<'k> {
@@ -162,13 +162,13 @@ impl<'k> Printer<'k> {
                     let line = format!("{} = {};", self.local(*local), self.term(*value).text);
                     self.line(line);
                 }
-                Stmt::Store { view, at, value } => {
+                Stmt::Store { view, indices, value } => {
                     let value = self.term(*value);
                     let viewed = self.kernel.view(*view).ty;
                     let structs = &self.kernel.structs;
-                    let part = self.kernel.view(*view).part(at).is_some();
-                    let width = value.ty.count(structs) / viewed.count(structs).max(1);
-                    let element = self.element(*view, at, width.max(1));
+                    let part = self.kernel.view(*view).component_index(indices).is_some();
+                    let width = value.ty.component_count(structs) / viewed.component_count(structs).max(1);
+                    let element = self.element(*view, indices, width.max(1));
                     self.line(match value.ty != viewed && !part {
                         true => format!("bn_store(&{element}, {});", value.text),
                         false => format!("{element} = {};", value.text),
@@ -177,7 +177,7 @@ impl<'k> Printer<'k> {
                 Stmt::For { counter, end, body } => {
                     let (name, end) = (self.local(*counter), self.term(*end));
                     self.line(format!("for ({name} = 0; {name} < {}; ++{name}) {{", end.text));
-                    self.counters.push((*counter, end.range.map(Range::below)));
+                    self.counters.push((*counter, end.range.map(IntRange::below)));
                     self.nested(body);
                     self.counters.pop();
                     self.line("}");
@@ -211,11 +211,11 @@ impl<'k> Printer<'k> {
                     Scope::Device => "__threadfence();",
                     Scope::System => "__threadfence_system();",
                 }),
-                Stmt::Check(Check::Holds { condition, claim }) => {
+                Stmt::Check(Check::Assert { condition, message }) => {
                     let condition = self.term(*condition).text;
-                    self.line(format!("bn_assert({condition}, \"{claim}\");"));
+                    self.line(format!("bn_assert({condition}, \"{message}\");"));
                 }
-                Stmt::Check(Check::Within { .. }) => {}
+                Stmt::Check(Check::InBounds { .. }) => {}
                 Stmt::Print { format, args } => {
                     let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
                     self.line(print_call(format, &args));
@@ -235,9 +235,9 @@ impl<'k> Printer<'k> {
         let ty = self.code.ty(id);
         let (name, type_name) = (format!("v{}", id.0), self.names.of_type(self.kernel, ty));
         let range = self.range(id);
-        if let Expr::Algebra { row: Algebra::Insert, at, args } = self.code.expr(id) {
+        if let Expr::Algebra { op: AlgebraOp::Insert, component, args } = self.code.expr(id) {
             let (whole, part) = (self.term(args[0]).text, self.term(args[1]).text);
-            let member = self.names.member(ty, *at as usize);
+            let member = self.names.member(ty, *component as usize);
             self.line(format!("{type_name} {name} = {whole};"));
             self.line(format!("{name}{member} = {part};"));
         } else {
@@ -248,17 +248,17 @@ impl<'k> Printer<'k> {
     }
 
     /// An element of a view, or the first of `width` that are accessed at once.
-    fn element(&self, view: View, at: &Args, width: usize) -> String {
-        let whole = self.whole_element(view, at, width);
+    fn element(&self, view: View, indices: &Args, width: usize) -> String {
+        let whole = self.whole_element(view, indices, width);
         let viewed = self.kernel.view(view);
-        let Some(part) = viewed.part(at) else { return whole };
+        let Some(part) = viewed.component_index(indices) else { return whole };
         if let Expr::Const(known) = self.code.expr(part) {
             return whole + &self.names.component(self.kernel, viewed.ty, known.as_i64() as usize);
         }
-        let (index, count) = (self.term(part).text, viewed.ty.count(&self.kernel.structs));
+        let (index, count) = (self.term(part).text, viewed.ty.component_count(&self.kernel.structs));
         let index = match self.checked {
             true => {
-                let code = check_code(self.kernel, view, viewed.dims.len() - 1);
+                let code = out_of_bounds_code(self.kernel, view, viewed.dims.len() - 1);
                 format!("bn_at({index}, {count}, 1, bn_status, bn_code + {code})")
             }
             false => index,
@@ -267,13 +267,13 @@ impl<'k> Printer<'k> {
         format!("(({}*)&{whole})[{index}]", c_type(scalar))
     }
 
-    fn whole_element(&self, view: View, at: &Args, width: usize) -> String {
+    fn whole_element(&self, view: View, indices: &Args, width: usize) -> String {
         let viewed = self.kernel.view(view);
         let name = self.names.view(view).to_owned();
-        let indices = at.iter().zip(viewed.dims).enumerate().map(|(n, (&index, dim))| {
+        let indices = indices.iter().zip(viewed.dims).enumerate().map(|(n, (&index, dim))| {
             let index = self.term(index).text;
             let last = n + 1 == viewed.dims.len();
-            let (extent, code) = (self.extent(dim.extent), check_code(self.kernel, view, n));
+            let (extent, code) = (self.extent(dim.extent), out_of_bounds_code(self.kernel, view, n));
             match self.checked {
                 true => {
                     format!("bn_at({index}, {extent}, {}, bn_status, bn_code + {code})", if last { width } else { 1 })
@@ -303,14 +303,14 @@ impl<'k> Printer<'k> {
             Expr::Const(value) => Term::constant(*value),
             Expr::Index => {
                 let range = match self.kernel.launch {
-                    Launch::ParallelFor { count: Extent::Const(n) } => Some(Range::up_to(n - 1)),
+                    Launch::ParallelFor { count: Extent::Const(n) } => Some(IntRange::up_to(n - 1)),
                     _ => None,
                 };
                 Term::new("index", ty).within(range)
             }
             Expr::Builtin(builtin) => {
                 let text = format!("({}){}", c_type(self.kernel.index), place(*builtin));
-                Term::new(text, ty).within(Range::of_builtin(self.kernel.launch, *builtin))
+                Term::new(text, ty).within(IntRange::of_builtin(self.kernel.launch, *builtin))
             }
             Expr::Argument(n) => {
                 let function = self.kernel.functions.iter().position(|f| std::ptr::eq(&f.code, self.code));
@@ -322,7 +322,7 @@ impl<'k> Printer<'k> {
     }
 
     /// Where an integer that a `Let` evaluates lies, if that is known.
-    fn range(&self, id: ExprId) -> Option<Range> {
+    fn range(&self, id: ExprId) -> Option<IntRange> {
         match self.code.expr(id) {
             Expr::Read(local) => self.counters.iter().find(|(counter, _)| counter == local)?.1,
             Expr::Op(op, args) => {
@@ -352,8 +352,8 @@ impl<'k> Printer<'k> {
     fn each(&mut self, ty: Type, part: impl Fn(&mut Self, usize) -> String) -> String {
         let Some(scalar) = ty.element().filter(|_| ty.as_scalar().is_none()) else { return part(self, 0) };
         // Braces take no component that C++ has promoted to int.
-        let narrow = scalar == Scalar::Bool || scalar != scalar.wide();
-        let parts: Vec<String> = (0..ty.count(&self.kernel.structs))
+        let narrow = scalar == Scalar::Bool || scalar != scalar.compute_type();
+        let parts: Vec<String> = (0..ty.component_count(&self.kernel.structs))
             .map(|n| {
                 let text = part(self, n);
                 if narrow { format!("({})({text})", c_type(scalar)) } else { text }
@@ -379,9 +379,9 @@ impl<'k> Printer<'k> {
                     p.spell(*op, &parts)
                 })
             }
-            Expr::Algebra { row, at, args } => {
+            Expr::Algebra { op, component, args } => {
                 let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
-                self.algebra(*row, *at, ty, &args)
+                self.algebra(*op, *component, ty, &args)
             }
             Expr::Cast(to, from) => {
                 let from = self.term(*from);
@@ -398,22 +398,22 @@ impl<'k> Printer<'k> {
                 let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
                 call(&self.names.functions[*n as usize], &args)
             }
-            Expr::Load { view, at, width: 1 } => self.element(*view, at, 1),
-            Expr::Load { view, at, width } => {
-                let element = self.element(*view, at, *width as usize);
+            Expr::Load { view, indices, width: 1 } => self.element(*view, indices, 1),
+            Expr::Load { view, indices, width } => {
+                let element = self.element(*view, indices, *width as usize);
                 format!("bn_load<{}>(&{element})", self.names.of_type(self.kernel, ty))
             }
-            Expr::Atomic { atomic, view, at, value } => {
-                let element = Term::new(self.element(*view, at, 1), ty);
+            Expr::Atomic { atomic, view, indices, value } => {
+                let element = Term::new(self.element(*view, indices, 1), ty);
                 let value = self.term(*value);
                 self.each(ty, |p, n| {
                     let (element, value) = (p.part(&element, n), p.part(&value, n));
                     atomic_call(*atomic, value.scalar(), &element.text, &value.text)
                 })
             }
-            Expr::CompareExchange { view, at, expected, value } => {
+            Expr::CompareExchange { view, indices, expected, value } => {
                 let (expected, value) = (self.term(*expected), self.term(*value));
-                compare_exchange(value.scalar(), &self.element(*view, at, 1), &expected.text, &value.text)
+                compare_exchange(value.scalar(), &self.element(*view, indices, 1), &expected.text, &value.text)
             }
             Expr::Shuffle { shuffle, value, lane } => {
                 let function = match shuffle {
@@ -439,14 +439,14 @@ impl<'k> Printer<'k> {
     fn spell(&mut self, op: Op, args: &[Term]) -> String {
         let row = op.row();
         let scalar = args[args.len() - 1].scalar();
-        if let (Dialect::Cuda(Spelling::Native), Some(native)) = (self.dialect, row.native) {
+        if let (Dialect::Cuda(MathMode::Native), Some(native)) = (self.dialect, row.native) {
             match scalar {
                 Scalar::F32 => return call(native.f32, args),
                 Scalar::F64 => return call(native.f64, args),
                 _ => {}
             }
         }
-        if op == Op::Select || row.kind == Kind::Primitive && scalar == scalar.wide() {
+        if op == Op::Select || row.kind == OpKind::Primitive && scalar == scalar.compute_type() {
             return primitive(op, args);
         }
         let name = format!("bn_{}_{scalar}", row.name);
@@ -456,10 +456,10 @@ impl<'k> Printer<'k> {
 
     /// A conversion, as a function where it takes several steps.
     fn convert(&mut self, to: Scalar, from: &Term) -> String {
-        let wide = |scalar: Scalar| scalar == scalar.wide();
+        let wide = |scalar: Scalar| scalar == scalar.compute_type();
         let source = from.scalar();
-        let narrowed = matches!(source, Scalar::I32 | Scalar::U32) && to.is_int() || source == to.wide();
-        if source.wide() == to || wide(source) && (wide(to) || narrowed && source != Scalar::Bool) {
+        let narrowed = matches!(source, Scalar::I32 | Scalar::U32) && to.is_int() || source == to.compute_type();
+        if source.compute_type() == to || wide(source) && (wide(to) || narrowed && source != Scalar::Bool) {
             return cast_step(to, from);
         }
         let name = format!("bn_cast_{source}_{to}");
@@ -470,7 +470,7 @@ impl<'k> Printer<'k> {
 
 /// What checked text adds to its code where an index along a dimension of a view is bad: 1 and up, in order of views.
 /// (0 is a wide access at a bad place.)
-pub(crate) fn check_code(kernel: &Kernel, view: View, dimension: usize) -> usize {
+pub(crate) fn out_of_bounds_code(kernel: &Kernel, view: View, dimension: usize) -> usize {
     let dims = |views: &[&[bornite_ir::Dim]]| views.iter().map(|dims| dims.len()).sum::<usize>();
     let params: Vec<&[bornite_ir::Dim]> = kernel.params.iter().map(|p| &p.dims[..]).collect();
     let shared: Vec<&[bornite_ir::Dim]> = kernel.shared.iter().map(|s| &s.dims[..]).collect();

@@ -59,10 +59,10 @@ fn words() -> &'static HashSet<&'static str> {
 
 /// Gives out names: kept where nothing else has them, with underscores behind where something has.
 #[derive(Clone, Default)]
-struct Given(Vec<String>);
+struct UniqueNames(Vec<String>);
 
-impl Given {
-    fn give(&mut self, name: &str) -> String {
+impl UniqueNames {
+    fn claim(&mut self, name: &str) -> String {
         let mut printed = name.to_owned();
         while is_taken(name) && printed == name || self.0.contains(&printed) {
             printed.push('_');
@@ -87,19 +87,19 @@ pub(super) struct Names {
 
 /// The name of a kernel's function: the first that is given.
 pub(crate) fn kernel(kernel: &Kernel) -> String {
-    Given::default().give(&kernel.name)
+    UniqueNames::default().claim(&kernel.name)
 }
 
 impl Names {
     pub fn new(kernel: &Kernel) -> Names {
-        let mut given = Given::default();
-        given.give(&kernel.name);
-        let structs = kernel.structs.iter().map(|s| given.give(&s.name)).collect();
-        let functions = kernel.functions.iter().map(|f| given.give(&f.name)).collect();
+        let mut taken = UniqueNames::default();
+        taken.claim(&kernel.name);
+        let structs = kernel.structs.iter().map(|s| taken.claim(&s.name)).collect();
+        let functions = kernel.functions.iter().map(|f| taken.claim(&f.name)).collect();
         // What is inside hides what is outside, so it must differ from all of that too.
         let inside = |names: &mut dyn Iterator<Item = &String>| {
-            let mut given = given.clone();
-            names.map(|name| given.give(name)).collect::<Vec<String>>()
+            let mut taken = taken.clone();
+            names.map(|name| taken.claim(name)).collect::<Vec<String>>()
         };
         let fields = kernel.structs.iter().map(|s| inside(&mut s.fields.iter().map(|f| &f.name))).collect();
         let arguments = kernel.functions.iter().map(|f| inside(&mut f.params.iter().map(|p| &p.name))).collect();
@@ -131,7 +131,7 @@ impl Names {
         let Type::Struct(StructId(n)) = ty else { return self.member(ty, at) };
         let mut rest = at;
         for (number, field) in kernel.structs[n as usize].fields.iter().enumerate() {
-            let count = field.ty.count(&kernel.structs);
+            let count = field.ty.component_count(&kernel.structs);
             if rest < count {
                 return self.member(ty, number) + &self.component(kernel, field.ty, rest);
             }

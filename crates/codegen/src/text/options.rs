@@ -1,17 +1,17 @@
 //! Dialects and options of printed text.
 
-use crate::cuda::Spelling;
+use crate::cuda::MathMode;
 
 /// For whom the text is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    Cuda(Spelling),
+    Cuda(MathMode),
     Cpp,
 }
 
 /// Options of the text.
 #[derive(Clone, Copy)]
-pub(crate) struct Options {
+pub(crate) struct PrintOptions {
     pub dialect: Dialect,
     /// Whether indices are checked where they are used.
     pub checked: bool,

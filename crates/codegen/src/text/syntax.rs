@@ -1,6 +1,6 @@
 //! How values, primitives, conversions and atomics are spelled in CUDA C++.
 
-use bornite_ir::{Atomic, Builtin, Op, PrintPiece, Range, Scalar, Value, print_pieces};
+use bornite_ir::{Atomic, Builtin, Op, PrintPiece, IntRange, Scalar, Value, print_format_pieces};
 
 use super::{Term, axis};
 
@@ -102,7 +102,7 @@ pub(super) fn print_call(format: &str, args: &[Term]) -> String {
     let mut text = String::new();
     let mut values = String::new();
     let mut args = args.iter();
-    for piece in print_pieces(format) {
+    for piece in print_format_pieces(format) {
         let (spec, arg) = match (piece, args.as_slice().first()) {
             (PrintPiece::Text(piece), _) => {
                 text += &piece.replace('%', "%%");
@@ -132,9 +132,9 @@ pub(super) fn print_call(format: &str, args: &[Term]) -> String {
 }
 
 /// The exact result of an op on integers, if it is known to fit their type.
-pub(super) fn op_range(op: Op, args: &[Term]) -> Option<Range> {
-    let ranges: Vec<Option<Range>> = args.iter().map(|arg| arg.range).collect();
-    Range::of_op(op, args.last()?.ty.as_scalar()?, &ranges)
+pub(super) fn op_range(op: Op, args: &[Term]) -> Option<IntRange> {
+    let ranges: Vec<Option<IntRange>> = args.iter().map(|arg| arg.range).collect();
+    IntRange::of_op(op, args.last()?.ty.as_scalar()?, &ranges)
 }
 
 /// A primitive row on wide types (and a select on any).
@@ -166,7 +166,7 @@ pub(super) fn primitive(op: Op, args: &[Term]) -> String {
         Op::Mul => wrapping("*"),
         Op::Div if float => plain("/"),
         Op::Div | Op::Rem => {
-            let safe = args[1].range.and_then(Range::only).is_some_and(|n| n != 0 && n != -1);
+            let safe = args[1].range.and_then(IntRange::single_value).is_some_and(|n| n != 0 && n != -1);
             match (op, safe, scalar.is_signed()) {
                 (Op::Div, true, _) => plain("/"),
                 (_, true, _) => plain("%"),

@@ -1,7 +1,7 @@
 //! Calls of random kernels: their memory, and what they leave in it.
 
-use bornite_ir::interp::{Options, Order, run_with};
-use bornite_ir::{Access, Arg, Fault, Kernel, Value, peek, poke};
+use bornite_ir::interp::{InterpreterOptions, ExecutionOrder, run_with};
+use bornite_ir::{Access, Arg, Fault, Kernel, Value, load_scalar, store_scalar};
 
 use crate::generate::{Case, Random};
 
@@ -15,7 +15,7 @@ fn cells(case: &Case, n: usize) -> Vec<(usize, bornite_ir::Scalar)> {
     let Case { kernel, .. } = case;
     let param = &kernel.params[n];
     let layout = param.ty.layout(&kernel.structs);
-    let elements = kernel.span(&param.dims, &firsts(case)).map_or(0, |span| span.elements as usize);
+    let elements = kernel.memory_span(&param.dims, &firsts(case)).map_or(0, |span| span.elements as usize);
     (0..elements)
         .flat_map(|place| layout.offsets.iter().map(move |(offset, scalar)| (place * layout.bytes + offset, *scalar)))
         .collect::<Vec<_>>()
@@ -29,7 +29,7 @@ pub fn memory(case: &Case, seed: u64) -> Vec<Vec<u64>> {
             let bytes = case.kernel.view_bytes(p, &firsts(case)).unwrap_or(0);
             let mut words = vec![0u64; bytes.div_ceil(8)];
             for (byte, scalar) in cells(case, n).into_iter().filter(|_| p.access != Access::Write) {
-                poke(&mut words, byte, random.value(scalar));
+                store_scalar(&mut words, byte, random.value(scalar));
             }
             words
         })
@@ -50,15 +50,15 @@ pub fn results(case: &Case, memory: &[Vec<u64>]) -> Vec<u64> {
     written
         .flat_map(|(n, _)| cells(case, n).into_iter().map(move |cell| (n, cell)))
         .map(|(n, (byte, scalar))| {
-            let value = peek(&memory[n], byte, scalar);
+            let value = load_scalar(&memory[n], byte, scalar);
             if scalar.is_float() && value.as_f64().is_nan() { u64::MAX } else { value.bits() }
         })
         .collect()
 }
 
-pub fn interpreted(case: &Case, kernel: &Kernel, seed: u64, order: Order) -> Result<Vec<u64>, Fault> {
+pub fn interpreted(case: &Case, kernel: &Kernel, seed: u64, order: ExecutionOrder) -> Result<Vec<u64>, Fault> {
     let mut memory = memory(case, seed);
-    let options = Options { order, max_statements: Some(1 << 20), ..Options::default() };
+    let options = InterpreterOptions { order, max_statements: Some(1 << 20), ..InterpreterOptions::default() };
     run_with(kernel, &mut lend(case, &mut memory), options)?;
     Ok(results(case, &memory))
 }

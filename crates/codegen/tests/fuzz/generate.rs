@@ -3,7 +3,7 @@
 //! shared memory with barriers and shuffles.
 
 use bornite_ir::{
-    Access, Algebra, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Field, FunctionId, Kernel,
+    Access, AlgebraOp, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Field, FunctionId, Kernel,
     LocalId, Op, ParamId, Scalar, SharedId, Shuffle, Stmt, Type, Value, contiguous,
 };
 
@@ -122,7 +122,7 @@ fn make(seed: u64, half: bool, level: bool) -> Case {
         values.push(components(ty, &composites).iter().map(|&s| random.value(s)).collect());
     }
     if !cooperative {
-        b.count(count);
+        b.set_instance_count(count);
     }
     let elements = match (cooperative, count) {
         (true, _) => Extent::Const((blocks * threads) as i64),
@@ -178,7 +178,7 @@ fn make(seed: u64, half: bool, level: bool) -> Case {
     g.pool.push((place, index.into()));
     g.variables();
     if level {
-        let count = elements.of(&values.iter().map(|parts| parts[0]).collect::<Vec<_>>()) as u64;
+        let count = elements.resolve(&values.iter().map(|parts| parts[0]).collect::<Vec<_>>()) as u64;
         for n in 0..1 + g.random.below(4) {
             g.neighbours(n, count, place);
         }
@@ -207,7 +207,7 @@ fn composites(b: &mut Builder, random: &mut Random, scalars: &[Scalar]) -> Vec<(
         };
         if all.iter().all(|(other, _)| *other != ty) {
             let each = Type::Scalar(ty.element().unwrap_or(scalar));
-            all.push((ty, vec![each; ty.count(&[])]));
+            all.push((ty, vec![each; ty.component_count(&[])]));
         }
     }
     if random.below(3) == 0 {
@@ -222,7 +222,7 @@ fn composites(b: &mut Builder, random: &mut Random, scalars: &[Scalar]) -> Vec<(
             })
             .collect();
         let types = fields.iter().map(|field| field.ty).collect();
-        all.push((b.structure_of("Record", fields), types));
+        all.push((b.struct_from_fields("Record", fields), types));
     }
     all
 }
@@ -279,7 +279,7 @@ fn inputs(
                     }
                     1 => {
                         let at = random.below(dims.len());
-                        dims[at].stride = Extent::Const(-dims[at].stride.of(&[]));
+                        dims[at].stride = Extent::Const(-dims[at].stride.resolve(&[]));
                     }
                     2 => {
                         let at = random.below(dims.len());
@@ -309,7 +309,7 @@ impl Generator {
             .map(|n| {
                 let ty = self.random_type();
                 let init: Vec<Value> = components(ty, &self.composites).iter().map(|&s| self.random.value(s)).collect();
-                (self.b.local_of(format!("local{n}"), ty, &init), ty)
+                (self.b.typed_local(format!("local{n}"), ty, &init), ty)
             })
             .collect();
     }
@@ -338,7 +338,7 @@ impl Generator {
                 0 | 1 if depth > 0 && !self.level => self.branch(depth),
                 0 if depth > 0 => self.same_way(depth),
                 2 if depth > 0 => self.counted_loop(depth),
-                3 if depth > 0 && !self.level => self.endless(depth),
+                3 if depth > 0 && !self.level => self.infinite_loop(depth),
                 4 | 5 if !self.locals.is_empty() => {
                     let (local, ty) = self.locals[self.random.below(self.locals.len())];
                     let value = self.pick(ty);
@@ -362,7 +362,7 @@ impl Generator {
                 13 => self.exchange(),
                 14 if self.result.is_some() && !self.in_loop && !self.level => {
                     let (condition, value) = (self.pick(Scalar::Bool.into()), self.result.map(|ty| self.pick(ty)));
-                    self.b.if_else(condition, |b| b.simple(Stmt::Return(value)), |_| {});
+                    self.b.if_else(condition, |b| b.push_stmt(Stmt::Return(value)), |_| {});
                 }
                 _ => self.operation(),
             }
@@ -395,24 +395,24 @@ impl Generator {
     /// A row on vectors and matrices, where the types at hand fit one.
     fn algebra(&mut self) {
         let (ty, parts) = self.composites[self.random.below(self.composites.len())].clone();
-        let row = Algebra::ALL[self.random.below(Algebra::ALL.len())];
+        let row = AlgebraOp::ALL[self.random.below(AlgebraOp::ALL.len())];
         let other = self.composites[self.random.below(self.composites.len())].0;
         let at = self.random.below(parts.len());
         let (types, at) = match row {
-            Algebra::Construct => {
+            AlgebraOp::Construct => {
                 let value = self.pick(ty);
                 self.pool.push((value, ty));
                 return;
             }
-            Algebra::Extract => (vec![ty], at as u32),
-            Algebra::Insert => (vec![ty, parts[at]], at as u32),
-            Algebra::Philox => (vec![Type::Vector(Scalar::U32, 4), Type::Vector(Scalar::U32, 2)], 0),
-            Algebra::Dot | Algebra::Cross => (vec![ty, ty], 0),
-            Algebra::Outer => (vec![ty, other], 0),
-            Algebra::MatVec | Algebra::MatMul => {
+            AlgebraOp::Extract => (vec![ty], at as u32),
+            AlgebraOp::Insert => (vec![ty, parts[at]], at as u32),
+            AlgebraOp::Philox => (vec![Type::Vector(Scalar::U32, 4), Type::Vector(Scalar::U32, 2)], 0),
+            AlgebraOp::Dot | AlgebraOp::Cross => (vec![ty, ty], 0),
+            AlgebraOp::Outer => (vec![ty, other], 0),
+            AlgebraOp::MatVec | AlgebraOp::MatMul => {
                 let Type::Matrix(scalar, _, inner) = ty else { return };
                 let right = match row {
-                    Algebra::MatVec => Type::Vector(scalar, inner),
+                    AlgebraOp::MatVec => Type::Vector(scalar, inner),
                     _ => Type::Matrix(scalar, inner, 2 + self.random.below(3) as u8),
                 };
                 (vec![ty, right], 0)
@@ -421,8 +421,8 @@ impl Generator {
         };
         let structs: Vec<bornite_ir::Struct> = vec![];
         let result = match row {
-            Algebra::Extract => Ok(parts[at as usize]),
-            Algebra::Insert => Ok(ty),
+            AlgebraOp::Extract => Ok(parts[at as usize]),
+            AlgebraOp::Insert => Ok(ty),
             _ => row.result(at, ty, &types, &structs),
         };
         let Ok(result) = result else { return };
@@ -431,8 +431,8 @@ impl Generator {
         }
         let args: Vec<ExprId> = types.iter().map(|&ty| self.pick(ty)).collect();
         let value = match row {
-            Algebra::Extract => self.b.extract(args[0], at),
-            Algebra::Insert => self.b.insert(args[0], at, args[1]),
+            AlgebraOp::Extract => self.b.extract(args[0], at),
+            AlgebraOp::Insert => self.b.insert(args[0], at, args[1]),
             row => self.b.algebra(row, &args),
         };
         self.pool.push((value, result));
@@ -548,10 +548,10 @@ impl Generator {
         let (tile, scalar) = tiles[self.random.below(tiles.len())];
         let value = self.pick(scalar.into());
         self.b.store(tile, thread, value);
-        self.b.simple(Stmt::Barrier);
+        self.b.push_stmt(Stmt::Barrier);
         let from = self.within(threads as u64, None);
         let value = self.b.load(tile, from);
-        self.b.simple(Stmt::Barrier);
+        self.b.push_stmt(Stmt::Barrier);
         self.pool.push((value, scalar.into()));
     }
 
@@ -561,7 +561,7 @@ impl Generator {
         // The builder's closures cannot hold the generator, so the branch is written by hand.
         let then = self.inner(|g| g.statements(then, depth - 1));
         let otherwise = self.inner(|g| g.statements(otherwise, depth - 1));
-        self.b.simple(Stmt::If { condition, then, otherwise });
+        self.b.push_stmt(Stmt::If { condition, then, otherwise });
     }
 
     /// A block in which some threads may not be: nobody waits for them there.
@@ -590,7 +590,7 @@ impl Generator {
     }
 
     /// A loop that ends by `break`: a variable of its own counts its turns.
-    fn endless(&mut self, depth: usize) {
+    fn infinite_loop(&mut self, depth: usize) {
         let turns = self.b.local("turns", Value::int(Scalar::I32, 0));
         let outer = std::mem::replace(&mut self.in_loop, true);
         let body = self.inner(|g| {
@@ -599,13 +599,13 @@ impl Generator {
             g.b.assign(turns, after);
             let most = g.b.constant(Value::int(Scalar::I32, g.random.below(4) as i64));
             let done = g.b.op(Op::Gt, &[&after, &most]);
-            g.b.if_else(done, |b| b.simple(Stmt::Break), |_| {});
+            g.b.if_else(done, |b| b.push_stmt(Stmt::Break), |_| {});
             let length = 1 + g.random.below(3);
             g.statements(length, depth - 1);
             g.leave();
         });
         self.in_loop = outer;
-        self.b.simple(Stmt::Loop { body });
+        self.b.push_stmt(Stmt::Loop { body });
     }
 
     /// Sometimes a `break` or `continue` under a condition.
@@ -619,7 +619,7 @@ impl Generator {
             _ => return,
         };
         let condition = self.pick(Scalar::Bool.into());
-        self.b.if_else(condition, |b| b.simple(stmt), |_| {});
+        self.b.if_else(condition, |b| b.push_stmt(stmt), |_| {});
     }
 
     /// A value of a type: one of the pool, one converted or put together, or a constant.
@@ -633,7 +633,7 @@ impl Generator {
         let Type::Scalar(scalar) = ty else {
             let parts = self.composites.iter().find(|(other, _)| *other == ty).map(|(_, parts)| parts.clone());
             let each = Type::Scalar(ty.element().unwrap_or(Scalar::F32));
-            let parts = parts.unwrap_or_else(|| vec![each; ty.count(&[])]);
+            let parts = parts.unwrap_or_else(|| vec![each; ty.component_count(&[])]);
             let splat = ty.element().is_some() && self.random.below(3) == 0;
             let parts: Vec<ExprId> =
                 parts[..if splat { 1 } else { parts.len() }].iter().map(|&p| self.pick(p)).collect();

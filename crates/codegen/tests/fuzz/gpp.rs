@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bornite_codegen::{cpp, cuda};
-use bornite_ir::interp::Order;
+use bornite_ir::interp::ExecutionOrder;
 use bornite_ir::{Kernel, Launch};
 
 use crate::calls::{firsts, interpreted, memory, results};
@@ -47,14 +47,14 @@ fn embedded(kernel: &Kernel, dialect: Dialect) -> String {
 fn driver(case: &Case, kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let count = kernel.launch.count(&firsts(case));
     let (grid, block) = match kernel.launch {
-        Launch::ParallelFor { .. } => ([count.div_ceil(cuda::BLOCK as u64) as u32, 1, 1], [cuda::BLOCK, 1, 1]),
+        Launch::ParallelFor { .. } => ([count.div_ceil(cuda::THREADS_PER_BLOCK as u64) as u32, 1, 1], [cuda::THREADS_PER_BLOCK, 1, 1]),
         Launch::Blocks { grid, block } => (grid, block),
     };
     let mut text = format!("static void run_{name}(FILE* in, FILE* out) {{\n    using namespace {name};\n");
     let (mut args, mut writes) = (vec![], String::new());
     for (i, p) in kernel.params.iter().enumerate() {
         let bytes = kernel.view_bytes(p, &firsts(case)).unwrap_or(0).div_ceil(8) * 8;
-        let origin = kernel.span(&p.dims, &firsts(case)).map_or(0, |s| s.origin as usize) * kernel.bytes_of(p.ty);
+        let origin = kernel.memory_span(&p.dims, &firsts(case)).map_or(0, |s| s.origin as usize) * kernel.bytes_of(p.ty);
         let _ = writeln!(text, "    char* p{i} = view<char>(in, {bytes});");
         let _ = writeln!(writes, "    fwrite(p{i}, 1, {bytes}, out);");
         args.push(format!("(decltype(argument<{i}>({0})))(p{i} + {origin})", cuda::symbol(kernel)));
@@ -100,7 +100,7 @@ impl Judge {
 
     /// True if one kernel's compiled text differs from the interpreter.
     pub fn disagrees(&self, case: &Case, kernel: &Kernel, seed: u64, dialect: Dialect) -> bool {
-        let Ok(expected) = interpreted(case, kernel, seed, Order::Forward) else { return false };
+        let Ok(expected) = interpreted(case, kernel, seed, ExecutionOrder::Forward) else { return false };
         self.compiled(&[(case, kernel, seed, dialect)]).is_ok_and(|found| results(case, &found[0]) != expected)
     }
 
@@ -120,7 +120,7 @@ impl Judge {
                 let layout = param.ty.layout(&kernel.structs);
                 let mut words = vec![0u64; layout.bytes.div_ceil(8)];
                 for ((offset, _), part) in layout.offsets.iter().zip(parts) {
-                    bornite_ir::poke(&mut words, *offset, *part);
+                    bornite_ir::store_scalar(&mut words, *offset, *part);
                 }
                 input.extend(words.iter().flat_map(|w| w.to_le_bytes()));
             }

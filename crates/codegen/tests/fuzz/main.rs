@@ -13,8 +13,8 @@ mod shrink;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bornite_codegen::cpu;
-use bornite_ir::interp::Order;
-use bornite_ir::{Access, Algebra, Builder, Emit, Expr, Kernel, Op, Scalar, Stmt, TypeRule};
+use bornite_ir::interp::ExecutionOrder;
+use bornite_ir::{Access, AlgebraOp, Builder, Emit, Expr, Kernel, Op, Scalar, Stmt, TypeRule};
 
 use calls::{interpreted, lend, memory, results};
 use generate::{Case, case, level_case};
@@ -66,12 +66,12 @@ fn disagreement(case: &Case, kernel: &Kernel, seed: u64) -> Option<String> {
     if parsed.to_string() != text {
         return Some(format!("its text changes when read and written:\n{parsed}"));
     }
-    let expected = match interpreted(case, kernel, seed, Order::Forward) {
+    let expected = match interpreted(case, kernel, seed, ExecutionOrder::Forward) {
         Ok(expected) => expected,
         Err(fault) => return Some(fault.to_string()),
     };
     for (what, kernel, order) in
-        [("in the reverse order", kernel, Order::Reverse), ("parsed back", &parsed, Order::Forward)]
+        [("in the reverse order", kernel, ExecutionOrder::Reverse), ("parsed back", &parsed, ExecutionOrder::Forward)]
     {
         match interpreted(case, kernel, seed, order) {
             Ok(found) if found == expected => {}
@@ -88,8 +88,8 @@ fn disagreement(case: &Case, kernel: &Kernel, seed: u64) -> Option<String> {
             Err(error) => return Some(error.to_string()),
         };
         // Each kernel with another number of threads; what others set meanwhile makes no difference.
-        cpu::set_threads([1, 2, 5][seed as usize % 3]);
-        cpu::set_chunk([0, 24, 31][seed as usize / 3 % 3]);
+        cpu::set_num_threads([1, 2, 5][seed as usize % 3]);
+        cpu::set_chunk_size([0, 24, 31][seed as usize / 3 % 3]);
         let mut memory = memory(case, seed);
         if let Err(fault) = compiled.run(&mut lend(case, &mut memory)) {
             return Some(format!("machine code ({options:?}): {fault}"));
@@ -102,9 +102,9 @@ fn disagreement(case: &Case, kernel: &Kernel, seed: u64) -> Option<String> {
 }
 
 /// The ways to compile: in vectors and singly, with all checks and with those that are needed.
-const WAYS: [cpu::Options; 4] = {
-    const fn way(simd: bool, check_all: bool) -> cpu::Options {
-        cpu::Options { simd, check_all, max_statements: None, per_instance: false, divisions: false }
+const WAYS: [cpu::CompileOptions; 4] = {
+    const fn way(simd: bool, check_all_indices: bool) -> cpu::CompileOptions {
+        cpu::CompileOptions { simd, check_all_indices, max_statements: None, limit_per_instance: false, check_division: false }
     }
     [way(true, false), way(true, true), way(false, false), way(false, true)]
 };
@@ -192,7 +192,7 @@ fn a_foreign_compiler_agrees() -> Outcome {
     let cases: Vec<(u64, Case)> = all.into_iter().chain(random).collect();
     for cases in cases.chunks(50) {
         for (n, (found, (seed, case))) in judge.run(cases).into_iter().zip(cases).enumerate() {
-            let expected = interpreted(case, &case.kernel, *seed, Order::Forward).unwrap();
+            let expected = interpreted(case, &case.kernel, *seed, ExecutionOrder::Forward).unwrap();
             for (dialect, found) in found {
                 if results(case, &found) != expected {
                     let fails = |kernel: &Kernel| judge.disagrees(case, kernel, *seed, dialect);
@@ -224,7 +224,7 @@ fn kernels_are_varied() {
         ("values", count(&|c| !c.values.is_empty())),
         ("wide loads", count(&|c| exprs(c, &|e| matches!(e, Expr::Load { width: 2.., .. })))),
         ("three dimensions", count(&|c| c.kernel.params.iter().any(|p| p.dims.len() >= 3))),
-        ("negative strides", count(&|c| c.kernel.params.iter().any(|p| p.dims.iter().any(|d| d.stride.of(&[]) < 0)))),
+        ("negative strides", count(&|c| c.kernel.params.iter().any(|p| p.dims.iter().any(|d| d.stride.resolve(&[]) < 0)))),
         ("atomics", count(&|c| exprs(c, &|e| matches!(e, Expr::Atomic { .. })))),
         (
             "loops",
@@ -236,8 +236,8 @@ fn kernels_are_varied() {
         println!("{what}: {found} of {total}");
         assert!(found >= 20, "{what}: {found} of {total}");
     }
-    for &row in Algebra::ALL {
-        let found = count(&|c| exprs(c, &|e| matches!(e, Expr::Algebra { row: other, .. } if *other == row)));
+    for &row in AlgebraOp::ALL {
+        let found = count(&|c| exprs(c, &|e| matches!(e, Expr::Algebra { op: other, .. } if *other == row)));
         println!("{}: {found} of {total}", row.row().name);
         assert!(found >= 4, "{}: {found} of {total}", row.row().name);
     }

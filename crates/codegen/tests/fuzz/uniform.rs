@@ -62,6 +62,6 @@ impl Generator {
         let (then, otherwise) = (1 + self.random.below(4), self.random.below(3));
         let then = self.inner(|g| g.statements(then, depth - 1));
         let otherwise = self.inner(|g| g.statements(otherwise, depth - 1));
-        self.b.simple(Stmt::If { condition, then, otherwise });
+        self.b.push_stmt(Stmt::If { condition, then, otherwise });
     }
 }

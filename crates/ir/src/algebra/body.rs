@@ -1,6 +1,6 @@
 //! What the rows compute, over components of wide types.
 
-use super::{Algebra, Parts};
+use super::{AlgebraOp, Components};
 use crate::{EmitBits, Op, Scalar, Type, Value};
 
 /// Rows and columns; a vector is one column.
@@ -12,9 +12,9 @@ pub(super) fn shape(ty: Type) -> (usize, usize) {
     }
 }
 
-pub(super) fn transpose<V: Clone>(a: &Parts<V>) -> Vec<V> {
+pub(super) fn transpose<V: Clone>(a: &Components<V>) -> Vec<V> {
     let (rows, columns) = shape(a.ty);
-    (0..columns).flat_map(|j| (0..rows).map(move |i| (i, j))).map(|(i, j)| a.parts[i * columns + j].clone()).collect()
+    (0..columns).flat_map(|j| (0..rows).map(move |i| (i, j))).map(|(i, j)| a.components[i * columns + j].clone()).collect()
 }
 
 /// a b + c, fused where there are floats.
@@ -41,30 +41,30 @@ where
     Some(pairs.fold(first, |sum, (a, b)| accumulate(e, a, b, &sum)))
 }
 
-pub(super) fn arithmetic<E: EmitBits>(row: Algebra, e: &mut E, args: &[Parts<E::V>]) -> Vec<E::V> {
-    let a = &args[0].parts;
-    match (row, args) {
-        (Algebra::Dot, [_, b]) => sum_of_products(e, a.iter().zip(&b.parts)).into_iter().collect(),
-        (Algebra::Cross, [_, b]) => {
-            let b = &b.parts;
+pub(super) fn arithmetic<E: EmitBits>(op: AlgebraOp, e: &mut E, args: &[Components<E::V>]) -> Vec<E::V> {
+    let a = &args[0].components;
+    match (op, args) {
+        (AlgebraOp::Dot, [_, b]) => sum_of_products(e, a.iter().zip(&b.components)).into_iter().collect(),
+        (AlgebraOp::Cross, [_, b]) => {
+            let b = &b.components;
             [(1, 2), (2, 0), (0, 1)].map(|(i, j)| difference(e, [&a[i], &b[j], &a[j], &b[i]])).into()
         }
-        (Algebra::Length, _) => length(e, a).into_iter().collect(),
-        (Algebra::Normalize, _) => {
+        (AlgebraOp::Length, _) => length(e, a).into_iter().collect(),
+        (AlgebraOp::Normalize, _) => {
             let Some(length) = length(e, a) else { return vec![] };
             let zero = e.constant_like(&length, 0.0);
             let none = e.op(Op::Eq, &[&length, &zero]);
             let quotients: Vec<E::V> = a.iter().map(|part| e.div(part, &length)).collect();
             quotients.iter().map(|part| e.select(&none, &zero, part)).collect()
         }
-        (Algebra::Outer, [_, b]) => {
-            a.iter().flat_map(|x| b.parts.iter().map(move |y| (x, y))).map(|(x, y)| e.mul(x, y)).collect()
+        (AlgebraOp::Outer, [_, b]) => {
+            a.iter().flat_map(|x| b.components.iter().map(move |y| (x, y))).map(|(x, y)| e.mul(x, y)).collect()
         }
-        (Algebra::Determinant, [m]) => determinant(e, shape(m.ty).0, a).into_iter().collect(),
-        (Algebra::Inverse, [m]) => inverse(e, shape(m.ty).0, a),
-        (Algebra::MatVec | Algebra::MatMul, [left, right]) => {
+        (AlgebraOp::Determinant, [m]) => determinant(e, shape(m.ty).0, a).into_iter().collect(),
+        (AlgebraOp::Inverse, [m]) => inverse(e, shape(m.ty).0, a),
+        (AlgebraOp::MatVec | AlgebraOp::MatMul, [left, right]) => {
             let ((rows, inner), (_, columns)) = (shape(left.ty), shape(right.ty));
-            let b = &right.parts;
+            let b = &right.components;
             (0..rows * columns)
                 .filter_map(|at| {
                     let (i, j) = (at / columns, at % columns);
@@ -144,16 +144,16 @@ fn inverse<E: EmitBits>(e: &mut E, n: usize, m: &[E::V]) -> Vec<E::V> {
             let whole = laplace(e, &s, &c);
             // Row i of the adjugate: minors of the other column triple, of the lower rows, then of the upper ones.
             let triples = [(1, 2, 3, [5, 4, 3]), (0, 2, 3, [5, 2, 1]), (0, 1, 3, [4, 2, 0]), (0, 1, 2, [3, 1, 0])];
-            let mut parts = vec![];
+            let mut components = vec![];
             for (i, (p, q, r, pairs)) in triples.into_iter().enumerate() {
                 for (j, (row, minors)) in [(1, &c), (0, &c), (3, &s), (2, &s)].into_iter().enumerate() {
                     let m = &m[row * 4..];
                     let [x, y, z] = pairs.map(|n: usize| &minors[n]);
                     let value = alternating(e, [&m[p], &m[q], &m[r]], [x, y, z]);
-                    parts.push(if (i + j) % 2 == 0 { value } else { e.neg(&value) });
+                    components.push(if (i + j) % 2 == 0 { value } else { e.neg(&value) });
                 }
             }
-            (parts, whole)
+            (components, whole)
         }
         (_, m) => (m.to_vec(), m[0].clone()),
     };

@@ -11,16 +11,16 @@ use crate::{Emit, EmitBits, Scalar, Struct, StructId, Type};
 
 /// A value by its components, row by row.
 #[derive(Clone, Debug)]
-pub struct Parts<V> {
+pub struct Components<V> {
     /// The whole's type.
     pub ty: Type,
     /// The components.
-    pub parts: Vec<V>,
+    pub components: Vec<V>,
 }
 
 /// What the table says of one row.
 #[derive(Debug)]
-pub struct AlgebraRow {
+pub struct AlgebraOpRow {
     /// The name in the text form.
     pub name: &'static str,
     /// What it takes and gives.
@@ -38,16 +38,16 @@ macro_rules! algebra {
     ($( #[doc = $doc:literal] $row:ident $name:literal $signature:literal, error $error:literal of $scale:literal; )+) => {
         /// An operation on vectors, matrices or structs.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum Algebra { $( #[doc = $doc] $row, )+ }
+        pub enum AlgebraOp { $( #[doc = $doc] $row, )+ }
 
-        impl Algebra {
+        impl AlgebraOp {
             /// Every row, in table order.
-            pub const ALL: &[Algebra] = &[$(Algebra::$row),+];
+            pub const ALL: &[AlgebraOp] = &[$(AlgebraOp::$row),+];
 
             /// The row.
-            pub const fn row(self) -> &'static AlgebraRow {
+            pub const fn row(self) -> &'static AlgebraOpRow {
                 match self { $(
-                    Algebra::$row => const { &AlgebraRow {
+                    AlgebraOp::$row => const { &AlgebraOpRow {
                         name: $name, signature: $signature, error: $error as f64, scale: $scale, doc: $doc,
                     } },
                 )+ }
@@ -87,27 +87,27 @@ algebra! {
     Philox "philox" "u32x4, u32x2 → u32x4", error 0 of "itself";
 }
 
-impl Algebra {
+impl AlgebraOp {
     /// The row of that name.
-    pub fn by_name(name: &str) -> Option<Algebra> {
-        Algebra::ALL.iter().copied().find(|row| row.row().name == name)
+    pub fn by_name(name: &str) -> Option<AlgebraOp> {
+        AlgebraOp::ALL.iter().copied().find(|row| row.row().name == name)
     }
 
     /// True if the row asks for a component or field.
-    pub fn has_place(self) -> bool {
-        matches!(self, Algebra::Extract | Algebra::Insert)
+    pub fn has_component(self) -> bool {
+        matches!(self, AlgebraOp::Extract | AlgebraOp::Insert)
     }
 
     /// The type that the row gives, or what was expected instead. `wanted` is what a `construct` is to give.
-    pub fn result(self, at: u32, wanted: Type, args: &[Type], structs: &[Struct]) -> Result<Type, &'static str> {
+    pub fn result(self, component: u32, wanted: Type, args: &[Type], structs: &[Struct]) -> Result<Type, &'static str> {
         use Type::{Matrix, Scalar as One, Vector};
         let float = |scalar: Scalar, ty: Type| if scalar.is_float() { Ok(ty) } else { Err("floats") };
         let number = |scalar: Scalar, ty: Type| if scalar != Scalar::Bool { Ok(ty) } else { Err("numbers") };
-        if !self.has_place() && at != 0 {
+        if !self.has_component() && component != 0 {
             return Err("no component");
         }
         match (self, args) {
-            (Algebra::Construct, args) => {
+            (AlgebraOp::Construct, args) => {
                 let fits = match wanted {
                     Type::Struct(StructId(n)) => {
                         let fields = structs.get(n as usize).map(|s| s.fields.iter().map(|f| f.ty).collect::<Vec<_>>());
@@ -116,72 +116,72 @@ impl Algebra {
                     One(_) => false,
                     _ => {
                         let each = wanted.element().map(One);
-                        let count = args.len() == wanted.count(structs) || args.len() == 1;
+                        let count = args.len() == wanted.component_count(structs) || args.len() == 1;
                         count && args.iter().all(|&arg| Some(arg) == each)
                     }
                 };
                 if fits { Ok(wanted) } else { Err("one scalar, or as many components or fields as the type has") }
             }
-            (Algebra::Extract, &[whole]) => part_of(whole, at, structs).ok_or("a component or field that is there"),
-            (Algebra::Insert, &[whole, part]) => match part_of(whole, at, structs) {
+            (AlgebraOp::Extract, &[whole]) => component_type(whole, component, structs).ok_or("a component or field that is there"),
+            (AlgebraOp::Insert, &[whole, part]) => match component_type(whole, component, structs) {
                 Some(ty) if ty == part => Ok(whole),
                 _ => Err("a component or field that is there, and a value of its type"),
             },
-            (Algebra::Dot, &[Vector(s, n), Vector(t, m)]) if (s, n) == (t, m) => number(s, One(s)),
-            (Algebra::Cross, &[Vector(s, 3), Vector(t, 3)]) if s == t => number(s, Vector(s, 3)),
-            (Algebra::Length, &[Vector(s, _)]) => float(s, One(s)),
-            (Algebra::Normalize, &[Vector(s, n)]) => float(s, Vector(s, n)),
-            (Algebra::Outer, &[Vector(s, n), Vector(t, m)]) if s == t => number(s, Matrix(s, n, m)),
-            (Algebra::Transpose, &[Matrix(s, rows, columns)]) => Ok(Matrix(s, columns, rows)),
-            (Algebra::Determinant, &[Matrix(s, n @ 2..=4, m)]) if n == m => number(s, One(s)),
-            (Algebra::Inverse, &[Matrix(s, n @ 2..=4, m)]) if n == m => float(s, Matrix(s, n, n)),
-            (Algebra::MatVec, &[Matrix(s, rows, columns), Vector(t, n)]) if (s, columns) == (t, n) => {
+            (AlgebraOp::Dot, &[Vector(s, n), Vector(t, m)]) if (s, n) == (t, m) => number(s, One(s)),
+            (AlgebraOp::Cross, &[Vector(s, 3), Vector(t, 3)]) if s == t => number(s, Vector(s, 3)),
+            (AlgebraOp::Length, &[Vector(s, _)]) => float(s, One(s)),
+            (AlgebraOp::Normalize, &[Vector(s, n)]) => float(s, Vector(s, n)),
+            (AlgebraOp::Outer, &[Vector(s, n), Vector(t, m)]) if s == t => number(s, Matrix(s, n, m)),
+            (AlgebraOp::Transpose, &[Matrix(s, rows, columns)]) => Ok(Matrix(s, columns, rows)),
+            (AlgebraOp::Determinant, &[Matrix(s, n @ 2..=4, m)]) if n == m => number(s, One(s)),
+            (AlgebraOp::Inverse, &[Matrix(s, n @ 2..=4, m)]) if n == m => float(s, Matrix(s, n, n)),
+            (AlgebraOp::MatVec, &[Matrix(s, rows, columns), Vector(t, n)]) if (s, columns) == (t, n) => {
                 number(s, Vector(s, rows))
             }
-            (Algebra::MatMul, &[Matrix(s, rows, inner), Matrix(t, n, columns)]) if (s, inner) == (t, n) => {
+            (AlgebraOp::MatMul, &[Matrix(s, rows, inner), Matrix(t, n, columns)]) if (s, inner) == (t, n) => {
                 number(s, Matrix(s, rows, columns))
             }
-            (Algebra::Philox, &[Vector(Scalar::U32, 4), Vector(Scalar::U32, 2)]) => Ok(Vector(Scalar::U32, 4)),
+            (AlgebraOp::Philox, &[Vector(Scalar::U32, 4), Vector(Scalar::U32, 2)]) => Ok(Vector(Scalar::U32, 4)),
             _ => Err(self.row().signature),
         }
     }
 
-    /// Emits the row over components. The types must be such that [`Algebra::result`] takes them and gives `wanted`.
+    /// Emits the row over components. The types must be such that [`AlgebraOp::result`] takes them and gives `wanted`.
     pub fn body<E: EmitBits>(
         self,
         e: &mut E,
-        at: u32,
+        component: u32,
         wanted: Type,
-        args: &[Parts<E::V>],
+        args: &[Components<E::V>],
         structs: &[Struct],
     ) -> Vec<E::V> {
-        let place = |ty: Type| first_part(ty, at, structs);
+        let first_component_of = |ty: Type| first_component(ty, component, structs);
         match (self, args) {
-            (Algebra::Construct, [one]) if one.parts.len() == 1 => {
-                vec![one.parts[0].clone(); wanted.count(structs)]
+            (AlgebraOp::Construct, [one]) if one.components.len() == 1 => {
+                vec![one.components[0].clone(); wanted.component_count(structs)]
             }
-            (Algebra::Construct, args) => args.iter().flat_map(|arg| arg.parts.iter().cloned()).collect(),
-            (Algebra::Extract, [whole]) => {
-                let start = place(whole.ty);
-                whole.parts[start..start + wanted.count(structs)].to_vec()
+            (AlgebraOp::Construct, args) => args.iter().flat_map(|arg| arg.components.iter().cloned()).collect(),
+            (AlgebraOp::Extract, [whole]) => {
+                let start = first_component_of(whole.ty);
+                whole.components[start..start + wanted.component_count(structs)].to_vec()
             }
-            (Algebra::Insert, [whole, part]) => {
-                let (start, mut parts) = (place(whole.ty), whole.parts.clone());
-                parts[start..start + part.parts.len()].clone_from_slice(&part.parts);
-                parts
+            (AlgebraOp::Insert, [whole, part]) => {
+                let (start, mut components) = (first_component_of(whole.ty), whole.components.clone());
+                components[start..start + part.components.len()].clone_from_slice(&part.components);
+                components
             }
-            (Algebra::Transpose, [a]) => body::transpose(a),
-            (Algebra::Philox, [counter, key]) => body::philox(e, &counter.parts, &key.parts),
+            (AlgebraOp::Transpose, [a]) => body::transpose(a),
+            (AlgebraOp::Philox, [counter, key]) => body::philox(e, &counter.components, &key.components),
             _ => {
                 let scalar = args[0].ty.element().unwrap_or(Scalar::F32);
-                let widened: Vec<Parts<E::V>> = (args.iter())
-                    .map(|arg| Parts {
-                        ty: arg.ty.with_element(scalar.wide()),
-                        parts: arg.parts.iter().map(|part| e.cast(scalar.wide(), part)).collect(),
+                let widened: Vec<Components<E::V>> = (args.iter())
+                    .map(|arg| Components {
+                        ty: arg.ty.with_element(scalar.compute_type()),
+                        components: arg.components.iter().map(|part| e.cast(scalar.compute_type(), part)).collect(),
                     })
                     .collect();
-                let parts = body::arithmetic(self, e, &widened);
-                parts.iter().map(|part| e.cast(scalar, part)).collect()
+                let components = body::arithmetic(self, e, &widened);
+                components.iter().map(|part| e.cast(scalar, part)).collect()
             }
         }
     }
@@ -190,31 +190,31 @@ impl Algebra {
     pub fn derivative<E: Emit>(
         self,
         e: &mut E,
-        at: u32,
-        args: &[Parts<E::V>],
-        out: &Parts<E::V>,
+        component: u32,
+        args: &[Components<E::V>],
+        out: &Components<E::V>,
         grad: &[E::V],
         structs: &[Struct],
     ) -> Option<Vec<Vec<E::V>>> {
-        derivative::derivative(self, e, |ty| first_part(ty, at, structs), args, out, grad)
+        derivative::derivative(self, e, |ty| first_component(ty, component, structs), args, out, grad)
     }
 }
 
 /// The type of a component or field.
-fn part_of(whole: Type, at: u32, structs: &[Struct]) -> Option<Type> {
+fn component_type(whole: Type, component: u32, structs: &[Struct]) -> Option<Type> {
     match whole {
-        Type::Struct(StructId(n)) => structs.get(n as usize)?.fields.get(at as usize).map(|field| field.ty),
+        Type::Struct(StructId(n)) => structs.get(n as usize)?.fields.get(component as usize).map(|field| field.ty),
         Type::Scalar(_) => None,
-        _ => whole.element().filter(|_| (at as usize) < whole.count(structs)).map(Type::Scalar),
+        _ => whole.element().filter(|_| (component as usize) < whole.component_count(structs)).map(Type::Scalar),
     }
 }
 
 /// The number of the first component of a part.
-fn first_part(whole: Type, at: u32, structs: &[Struct]) -> usize {
+fn first_component(whole: Type, component: u32, structs: &[Struct]) -> usize {
     match whole {
         Type::Struct(StructId(n)) => structs
             .get(n as usize)
-            .map_or(0, |s| s.fields.iter().take(at as usize).map(|field| field.ty.count(structs)).sum()),
-        _ => at as usize,
+            .map_or(0, |s| s.fields.iter().take(component as usize).map(|field| field.ty.component_count(structs)).sum()),
+        _ => component as usize,
     }
 }

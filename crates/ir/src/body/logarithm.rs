@@ -31,7 +31,7 @@ pub(super) struct Split<V> {
 /// Splits a positive finite number, denormals too.
 pub(super) fn split<E: EmitBits>(e: &mut E, x: &E::V) -> Split<E::V> {
     let scalar = e.scalar(x);
-    let integer = scalar.same_width();
+    let integer = scalar.same_width_int();
     // (bits of √½, mantissa width, smallest normal, terms)
     let (root, width, tiny, terms) = if scalar == Scalar::F64 {
         (0x3fe6_a09e_667f_3bcd_u64 as i64, 52, f64::MIN_POSITIVE, 10)

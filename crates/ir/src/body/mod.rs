@@ -31,7 +31,7 @@ fn k<E: EmitBits>(e: &mut E, x: &E::V, value: f64) -> E::V {
 /// An integer constant of the width of `x`'s type.
 fn int<E: EmitBits>(e: &mut E, x: &E::V, value: i64) -> E::V {
     let scalar = e.scalar(x);
-    e.constant(Value::int(scalar.same_width(), value))
+    e.constant(Value::int(scalar.same_width_int(), value))
 }
 
 /// `a == b`.
@@ -93,7 +93,7 @@ fn nearest<E: EmitBits>(e: &mut E, x: &E::V, factor: f64) -> Nearest<E::V> {
     let scalar = e.scalar(x);
     let (magic, factor) = (k(e, x, Nearest::<E::V>::magic(scalar)), k(e, x, factor));
     let sum = e.fma(x, &factor, &magic);
-    Nearest { float: e.sub(&sum, &magic), bits: e.bitcast(scalar.same_width(), &sum) }
+    Nearest { float: e.sub(&sum, &magic), bits: e.bitcast(scalar.same_width_int(), &sum) }
 }
 
 /// [`Nearest::bits`] as an integer.

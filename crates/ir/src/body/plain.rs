@@ -62,7 +62,7 @@ pub(crate) fn round<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
 /// The size of a with the sign of b. A NaN has no sign that all readers keep: it counts as positive.
 pub(crate) fn copysign<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let scalar = e.scalar(args[0]);
-    let integer = scalar.same_width();
+    let integer = scalar.same_width_int();
     let sign = e.constant(Value::int(integer, if scalar == Scalar::F64 { i64::MIN } else { i32::MIN as i64 }));
     let size = e.constant(Value::int(integer, if scalar == Scalar::F64 { i64::MAX } else { i32::MAX as i64 }));
     let (a, b) = (e.bitcast(integer, args[0]), e.bitcast(integer, args[1]));

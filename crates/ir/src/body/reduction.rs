@@ -5,7 +5,7 @@
 //! needs no more of 2/π than the 192 bits beside x's own place.
 
 use super::{Nearest, abs, k, nearest};
-use crate::{EmitBits, Op, Scalar, Table, Value};
+use crate::{EmitBits, Op, Scalar, LookupTable, Value};
 
 /// π/2 in three parts.
 pub(super) const HALF_PI: [f64; 3] =
@@ -23,7 +23,7 @@ pub(super) fn reduce<E: EmitBits>(e: &mut E, x: &E::V) -> Reduced<E::V> {
     let Reduced { r, low, quadrant } = short_way(e, x);
     let (size, edge) = (abs(e, x), k(e, x, LARGE));
     let large = e.op(Op::Ge, &[&size, &edge]);
-    let [r, low, quadrant] = e.rarely(&large, [r, low, quadrant], |e| long_way(e, x));
+    let [r, low, quadrant] = e.select_unlikely(&large, [r, low, quadrant], |e| long_way(e, x));
     Reduced { r, low, quadrant }
 }
 
@@ -68,7 +68,7 @@ fn subtract<E: EmitBits>(e: &mut E, x: &E::V, n: Nearest<E::V>, half_pi: [f64; 3
 
 /// The bits of 2/π, so placed that the 192 from the one numbered `exponent - LARGE_EXPONENT` on are what a mantissa
 /// with that exponent is to be multiplied with. `scripts/goldens.py --table` prints it.
-static TWO_OVER_PI: Table = Table {
+static TWO_OVER_PI: LookupTable = LookupTable {
     name: "two_over_pi",
     words: &[
         0x0000_028b_e60d_b939,

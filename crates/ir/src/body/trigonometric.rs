@@ -113,7 +113,7 @@ fn single<E: EmitBits>(e: &mut E, op: Op, x: &E::V) -> E::V {
     }
     let (size, edge) = (abs(e, x), k(e, x, LARGE_SINGLE));
     let large = e.op(Op::Ge, &[&size, &edge]);
-    let [value] = e.rarely(&large, [value.clone()], |e| [through_f64(e, op, &[x]).unwrap_or(value)]);
+    let [value] = e.select_unlikely(&large, [value.clone()], |e| [through_f64(e, op, &[x]).unwrap_or(value)]);
     value
 }
 

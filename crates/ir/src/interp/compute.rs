@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::lanes::{self, Register};
-use crate::{Algebra, Emit, EmitBits, Op, Parts, Scalar, Struct, Table, Type, Value};
+use crate::{AlgebraOp, Emit, EmitBits, Op, Components, Scalar, Struct, LookupTable, Type, Value};
 
 pub(super) fn one(scalar: Scalar, bits: u64) -> Rc<Register> {
     Rc::new(Register { scalar, bits: vec![bits] })
@@ -46,12 +46,12 @@ impl EmitBits for Compute {
         Rc::new(Register { scalar: to, bits: v.bits.clone() })
     }
 
-    fn lookup(&mut self, table: &'static Table, index: &Rc<Register>) -> Rc<Register> {
+    fn lookup(&mut self, table: &'static LookupTable, index: &Rc<Register>) -> Rc<Register> {
         let bits = index.bits.iter().map(|&at| table.words[at as usize]).collect();
         Rc::new(Register { scalar: Scalar::U64, bits })
     }
 
-    fn rarely<const N: usize>(
+    fn select_unlikely<const N: usize>(
         &mut self,
         condition: &Rc<Register>,
         usual: [Rc<Register>; N],
@@ -78,7 +78,7 @@ pub fn evaluate(op: Op, args: &[Value]) -> Result<Value, &'static str> {
 
 /// Applies one row of the table of vectors and matrices to constants. `wanted` is what a `construct` is to give.
 pub fn evaluate_algebra(
-    row: Algebra,
+    row: AlgebraOp,
     at: u32,
     wanted: Type,
     args: &[(Type, Vec<Value>)],
@@ -86,8 +86,8 @@ pub fn evaluate_algebra(
 ) -> Result<(Type, Vec<Value>), &'static str> {
     let types: Vec<Type> = args.iter().map(|(ty, _)| *ty).collect();
     let ty = row.result(at, wanted, &types, structs)?;
-    let args: Vec<Parts<Rc<Register>>> = (args.iter())
-        .map(|(ty, values)| Parts { ty: *ty, parts: values.iter().map(|v| one(v.scalar(), v.bits())).collect() })
+    let args: Vec<Components<Rc<Register>>> = (args.iter())
+        .map(|(ty, values)| Components { ty: *ty, components: values.iter().map(|v| one(v.scalar(), v.bits())).collect() })
         .collect();
     let parts = row.body(&mut Compute { lanes: 1 }, at, ty, &args, structs);
     Ok((ty, parts.iter().map(|part| Value::from_bits(part.scalar, part.bits[0])).collect()))

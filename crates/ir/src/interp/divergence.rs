@@ -5,21 +5,21 @@
 //! every live thread of their warps has arrived. All other code runs branch after branch ([`Machine::execute`]).
 
 use super::lanes::Mask;
-use super::{Machine, Part, Turns};
-use crate::{Fault, FaultKind, Stmt, WARP};
+use super::{Machine, Component, LoopMasks};
+use crate::{Fault, FaultKind, Stmt, WARP_SIZE};
 
 /// Threads that execute the same statements, and where they continue.
-struct Strand<'k> {
+struct ThreadGroup<'k> {
     mask: Mask,
     /// Code left to execute, innermost last.
     rest: Vec<Level<'k>>,
-    /// The innermost loop that runs as part of a strand, by its index in [`Strands::loops`].
+    /// The innermost loop that runs as part of a strand, by its index in [`DivergentExecution::loops`].
     innermost: Option<usize>,
 }
 
 enum Level<'k> {
     Block(&'k [Stmt]),
-    /// The end of a branch, by its index in [`Strands::joins`].
+    /// The end of a branch, by its index in [`DivergentExecution::joins`].
     Join(usize),
     /// The end of a loop's body (or, before the first iteration, its beginning).
     Loop(Loop<'k>),
@@ -30,9 +30,9 @@ struct Loop<'k> {
     /// The threads that entered the loop.
     entered: Mask,
     /// The bound of a `for`.
-    end: Option<Part>,
+    end: Option<Component>,
     iteration: i64,
-    /// Index in [`Strands::loops`], and that of the loop around it.
+    /// Index in [`DivergentExecution::loops`], and that of the loop around it.
     index: usize,
     outer: Option<usize>,
 }
@@ -40,16 +40,16 @@ struct Loop<'k> {
 /// The end of an `if`, where its branches become one strand again.
 struct Join<'k> {
     branches_left: usize,
-    strand: Strand<'k>,
+    group: ThreadGroup<'k>,
 }
 
 #[derive(Default)]
-struct Strands<'k> {
-    ready: Vec<Strand<'k>>,
+struct DivergentExecution<'k> {
+    ready: Vec<ThreadGroup<'k>>,
     /// Strands at a warp barrier.
-    waiting: Vec<(Strand<'k>, &'k Stmt)>,
+    waiting: Vec<(ThreadGroup<'k>, &'k Stmt)>,
     joins: Vec<Join<'k>>,
-    loops: Vec<Turns>,
+    loops: Vec<LoopMasks>,
 }
 
 /// True if a statement is, or contains, a warp barrier.
@@ -59,61 +59,61 @@ pub(super) fn has_warp_barrier(stmt: &Stmt) -> bool {
 
 impl<'k> Machine<'k, '_, '_> {
     /// Executes an `if` whose branches both have warp barriers; the lanes that reach its end.
-    pub(super) fn execute_strands(&mut self, stmt: &'k Stmt, mask: Mask) -> Result<Mask, Fault> {
-        let mut strands = Strands::default();
+    pub(super) fn execute_divergent(&mut self, stmt: &'k Stmt, mask: Mask) -> Result<Mask, Fault> {
+        let mut groups = DivergentExecution::default();
         let block = Level::Block(std::slice::from_ref(stmt));
-        strands.ready.push(Strand { mask, rest: vec![block], innermost: None });
+        groups.ready.push(ThreadGroup { mask, rest: vec![block], innermost: None });
         loop {
-            while let Some(strand) = strands.ready.pop() {
-                if let Some(reached) = self.advance(&mut strands, strand)? {
+            while let Some(group) = groups.ready.pop() {
+                if let Some(reached) = self.advance(&mut groups, group)? {
                     return Ok(reached);
                 }
             }
-            self.release(&mut strands)?;
+            self.release(&mut groups)?;
         }
     }
 
     /// Runs a strand to its next warp barrier or join; the lanes that reach the end of all code.
-    fn advance(&mut self, strands: &mut Strands<'k>, mut strand: Strand<'k>) -> Result<Option<Mask>, Fault> {
+    fn advance(&mut self, groups: &mut DivergentExecution<'k>, mut group: ThreadGroup<'k>) -> Result<Option<Mask>, Fault> {
         loop {
-            match strand.rest.pop() {
-                None => return Ok(Some(strand.mask)),
+            match group.rest.pop() {
+                None => return Ok(Some(group.mask)),
                 Some(Level::Block(block)) => {
                     let plain = block.iter().position(has_warp_barrier).unwrap_or(block.len());
                     let (plain, rest) = block.split_at(plain);
-                    self.execute_plain(strands, &mut strand, plain)?;
-                    let Some((stmt, rest)) = rest.split_first().filter(|_| !strand.mask.is_empty()) else { continue };
-                    strand.rest.push(Level::Block(rest));
+                    self.execute_plain(groups, &mut group, plain)?;
+                    let Some((stmt, rest)) = rest.split_first().filter(|_| !group.mask.is_empty()) else { continue };
+                    group.rest.push(Level::Block(rest));
                     self.count_statement(Some(stmt))?;
                     match stmt {
                         Stmt::If { condition, then, otherwise } => {
                             let condition = self.part(*condition, 0);
-                            let [yes, no] = [true, false].map(|on| strand.mask.and(|l| (condition.bits[l] != 0) == on));
-                            strands.fork(strand, [(yes, then), (no, otherwise)]);
+                            let [yes, no] = [true, false].map(|on| group.mask.and(|l| (condition.bits[l] != 0) == on));
+                            groups.fork(group, [(yes, then), (no, otherwise)]);
                             return Ok(None);
                         }
                         Stmt::For { .. } | Stmt::Loop { .. } => {
                             let end = if let Stmt::For { end, .. } = stmt { Some(self.part(*end, 0)) } else { None };
-                            strands.enter_loop(&mut strand, stmt, end);
+                            groups.enter_loop(&mut group, stmt, end);
                         }
                         _ => {
-                            strands.waiting.push((strand, stmt));
+                            groups.waiting.push((group, stmt));
                             return Ok(None);
                         }
                     }
                 }
                 Some(Level::Join(n)) => {
-                    let join = &mut strands.joins[n];
-                    join.strand.mask.add(&strand.mask);
+                    let join = &mut groups.joins[n];
+                    join.group.mask.add(&group.mask);
                     join.branches_left -= 1;
                     if join.branches_left > 0 {
                         return Ok(None);
                     }
                     let lanes = self.lanes;
-                    let emptied = Strand { mask: Mask::none(lanes), rest: vec![], innermost: None };
-                    strand = std::mem::replace(&mut join.strand, emptied);
+                    let emptied = ThreadGroup { mask: Mask::none(lanes), rest: vec![], innermost: None };
+                    group = std::mem::replace(&mut join.group, emptied);
                 }
-                Some(Level::Loop(looping)) => self.next_iteration(strands, &mut strand, looping)?,
+                Some(Level::Loop(looping)) => self.next_iteration(groups, &mut group, looping)?,
             }
         }
     }
@@ -121,33 +121,33 @@ impl<'k> Machine<'k, '_, '_> {
     /// Executes statements without warp barriers; `break` and `continue` mean the innermost loop of the strand.
     fn execute_plain(
         &mut self,
-        strands: &mut Strands<'k>,
-        strand: &mut Strand<'k>,
+        groups: &mut DivergentExecution<'k>,
+        group: &mut ThreadGroup<'k>,
         block: &'k [Stmt],
     ) -> Result<(), Fault> {
-        let Some(n) = strand.innermost else {
-            strand.mask = self.execute(block, strand.mask.clone())?;
+        let Some(n) = group.innermost else {
+            group.mask = self.execute(block, group.mask.clone())?;
             return Ok(());
         };
-        self.frame.loops.push(std::mem::replace(&mut strands.loops[n], Turns::new(self.lanes)));
-        let outcome = self.execute(block, strand.mask.clone());
+        self.frame.loops.push(std::mem::replace(&mut groups.loops[n], LoopMasks::new(self.lanes)));
+        let outcome = self.execute(block, group.mask.clone());
         if let Some(turns) = self.frame.loops.pop() {
-            strands.loops[n] = turns;
+            groups.loops[n] = turns;
         }
-        strand.mask = outcome?;
+        group.mask = outcome?;
         Ok(())
     }
 
     /// Begins the next iteration of a loop with the lanes that go on, or leaves the loop.
     fn next_iteration(
         &mut self,
-        strands: &mut Strands<'k>,
-        strand: &mut Strand<'k>,
+        groups: &mut DivergentExecution<'k>,
+        group: &mut ThreadGroup<'k>,
         mut looping: Loop<'k>,
     ) -> Result<(), Fault> {
         self.count_statement(Some(looping.stmt))?;
-        let turns = &mut strands.loops[looping.index];
-        let mut active = std::mem::replace(&mut strand.mask, Mask::none(self.lanes));
+        let turns = &mut groups.loops[looping.index];
+        let mut active = std::mem::replace(&mut group.mask, Mask::none(self.lanes));
         active.add(&std::mem::replace(&mut turns.continued, Mask::none(self.lanes)));
         let body = match looping.stmt {
             Stmt::For { counter, body, .. } => {
@@ -160,64 +160,64 @@ impl<'k> Machine<'k, '_, '_> {
             _ => return Ok(()),
         };
         if active.is_empty() {
-            strand.mask = looping.entered.without(&self.frame.returned);
-            strand.innermost = looping.outer;
+            group.mask = looping.entered.without(&self.frame.returned);
+            group.innermost = looping.outer;
             return Ok(());
         }
-        strand.mask = active;
+        group.mask = active;
         looping.iteration += 1;
-        strand.rest.extend([Level::Loop(looping), Level::Block(body)]);
+        group.rest.extend([Level::Loop(looping), Level::Block(body)]);
         Ok(())
     }
 
     /// Lets the strands go on whose warps have all arrived at a barrier.
-    fn release(&mut self, strands: &mut Strands<'k>) -> Result<(), Fault> {
+    fn release(&mut self, groups: &mut DivergentExecution<'k>) -> Result<(), Fault> {
         let mut arrived = Mask::none(self.lanes);
-        strands.waiting.iter().for_each(|(strand, _)| arrived.add(&strand.mask));
+        groups.waiting.iter().for_each(|(group, _)| arrived.add(&group.mask));
         let warps = self.partial_warps(&arrived);
-        let partial = |strand: &Strand| {
+        let partial = |group: &ThreadGroup| {
             (warps.iter().copied())
-                .find(|&(warp, reached, expected)| reached != expected && strand.mask.lanes().any(|l| l / WARP == warp))
+                .find(|&(warp, reached, expected)| reached != expected && group.mask.lanes().any(|l| l / WARP_SIZE == warp))
         };
         let (held, released): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut strands.waiting).into_iter().partition(|(strand, _)| partial(strand).is_some());
+            std::mem::take(&mut groups.waiting).into_iter().partition(|(group, _)| partial(group).is_some());
         if released.is_empty() {
-            let found = held.first().and_then(|(strand, stmt)| Some((partial(strand)?, *stmt)));
+            let found = held.first().and_then(|(group, stmt)| Some((partial(group)?, *stmt)));
             let Some(((warp, reached, expected), stmt)) = found else {
-                return Err(self.fault(FaultKind::BadCall("no thread can continue".into())));
+                return Err(self.fault(FaultKind::InvalidCall("no thread can continue".into())));
             };
-            let kind = FaultKind::DivergentBarrier { reached, expected, of: format!(" of warp {warp}") };
+            let kind = FaultKind::DivergentBarrier { reached, expected, scope: format!(" scope warp {warp}") };
             return Err(self.locate(self.fault(kind), stmt));
         }
         let mut passed = Mask::none(self.lanes);
-        released.iter().for_each(|(strand, _)| passed.add(&strand.mask));
+        released.iter().for_each(|(group, _)| passed.add(&group.mask));
         for (warp, ..) in self.partial_warps(&passed) {
             self.warp_epochs[warp] += 1;
         }
-        strands.waiting = held;
-        strands.ready = released.into_iter().map(|(strand, _)| strand).collect();
+        groups.waiting = held;
+        groups.ready = released.into_iter().map(|(group, _)| group).collect();
         Ok(())
     }
 }
 
-impl<'k> Strands<'k> {
-    fn fork(&mut self, mut strand: Strand<'k>, branches: [(Mask, &'k Vec<Stmt>); 2]) {
-        let (n, innermost) = (self.joins.len(), strand.innermost);
-        strand.mask = Mask::none(strand.mask.0.len());
-        self.joins.push(Join { branches_left: branches.len(), strand });
+impl<'k> DivergentExecution<'k> {
+    fn fork(&mut self, mut group: ThreadGroup<'k>, branches: [(Mask, &'k Vec<Stmt>); 2]) {
+        let (n, innermost) = (self.joins.len(), group.innermost);
+        group.mask = Mask::none(group.mask.0.len());
+        self.joins.push(Join { branches_left: branches.len(), group });
         // The last one pushed runs first.
-        self.ready.extend(branches.into_iter().rev().map(|(mask, block)| Strand {
+        self.ready.extend(branches.into_iter().rev().map(|(mask, block)| ThreadGroup {
             mask,
             rest: vec![Level::Join(n), Level::Block(block)],
             innermost,
         }));
     }
 
-    fn enter_loop(&mut self, strand: &mut Strand<'k>, stmt: &'k Stmt, end: Option<Part>) {
-        let (index, outer) = (self.loops.len(), strand.innermost);
-        self.loops.push(Turns::new(strand.mask.0.len()));
-        let looping = Loop { stmt, entered: strand.mask.clone(), end, iteration: 0, index, outer };
-        strand.rest.push(Level::Loop(looping));
-        strand.innermost = Some(index);
+    fn enter_loop(&mut self, group: &mut ThreadGroup<'k>, stmt: &'k Stmt, end: Option<Component>) {
+        let (index, outer) = (self.loops.len(), group.innermost);
+        self.loops.push(LoopMasks::new(group.mask.0.len()));
+        let looping = Loop { stmt, entered: group.mask.clone(), end, iteration: 0, index, outer };
+        group.rest.push(Level::Loop(looping));
+        group.innermost = Some(index);
     }
 }

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use super::compute::{Compute, one};
 use super::lanes::{Mask, Register};
-use super::{CHUNK, Machine, Part, split};
+use super::{CHUNK, Machine, Component, split};
 use crate::{
-    Axis, Builtin, Emit, EmitBits, Expr, ExprId, Fault, FaultKind, Launch, Op, Parts, Shuffle, Value, Vote, WARP,
+    Axis, Builtin, Emit, EmitBits, Expr, ExprId, Fault, FaultKind, Launch, Op, Components, Shuffle, Value, Vote, WARP_SIZE,
 };
 
 impl Machine<'_, '_, '_> {
@@ -14,7 +14,7 @@ impl Machine<'_, '_, '_> {
     pub(super) fn evaluate(&mut self, id: ExprId, mask: &Mask) -> Result<(), Fault> {
         let compute = &mut Compute { lanes: self.lanes };
         let code = self.frame.code;
-        let parts: Vec<Part> = match code.expr(id) {
+        let parts: Vec<Component> = match code.expr(id) {
             Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => self.parts(id),
             Expr::Read(local) => {
                 let first = self.frame.slots.locals[local.0 as usize] as usize;
@@ -23,33 +23,33 @@ impl Machine<'_, '_, '_> {
             }
             Expr::Op(op, args) => {
                 for part in 0..self.count_of(id) {
-                    if self.options.divisions && matches!(op, Op::Div | Op::Rem) {
+                    if self.options.check_division && matches!(op, Op::Div | Op::Rem) {
                         self.check_division(
                             &self.part_or_only(args[0], part),
                             &self.part_or_only(args[1], part),
                             mask,
                         )?;
                     }
-                    let args: Vec<Part> = args.iter().map(|&arg| self.part_or_only(arg, part)).collect();
+                    let args: Vec<Component> = args.iter().map(|&arg| self.part_or_only(arg, part)).collect();
                     let value = compute.op(*op, &args.iter().collect::<Vec<_>>());
                     self.set(id, part, value);
                 }
                 return Ok(());
             }
-            Expr::Algebra { row, at, args } => {
-                let args: Vec<Parts<Part>> =
-                    args.iter().map(|&arg| Parts { ty: code.ty(arg), parts: self.parts(arg) }).collect();
-                row.body(compute, *at, code.ty(id), &args, &self.kernel.structs)
+            Expr::Algebra { op, component, args } => {
+                let args: Vec<Components<Component>> =
+                    args.iter().map(|&arg| Components { ty: code.ty(arg), components: self.parts(arg) }).collect();
+                op.body(compute, *component, code.ty(id), &args, &self.kernel.structs)
             }
             Expr::Cast(to, from) => self.parts(*from).iter().map(|part| compute.cast(*to, part)).collect(),
             Expr::Bitcast(to, from) => self.parts(*from).iter().map(|part| compute.bitcast(*to, part)).collect(),
             Expr::Call(function, args) => self.call(*function, args, mask)?,
-            Expr::Load { view, at, width } => {
-                let at = self.all(at);
+            Expr::Load { view, indices, width } => {
+                let at = self.all(indices);
                 self.load(*view, &at, *width, mask)?
             }
-            Expr::Atomic { atomic, view, at, value } => {
-                let (at, parts) = (self.all(at), self.parts(*value));
+            Expr::Atomic { atomic, view, indices, value } => {
+                let (at, parts) = (self.all(indices), self.parts(*value));
                 self.update(*view, &at, mask, |part, lane, old| {
                     let value = &parts[part];
                     let (old, new) = (one(value.scalar, old), one(value.scalar, value.bits[lane]));
@@ -59,8 +59,8 @@ impl Machine<'_, '_, '_> {
                     }
                 })?
             }
-            Expr::CompareExchange { view, at, expected, value } => {
-                let (at, expected, value) = (self.all(at), self.part(*expected, 0), self.part(*value, 0));
+            Expr::CompareExchange { view, indices, expected, value } => {
+                let (at, expected, value) = (self.all(indices), self.part(*expected, 0), self.part(*value, 0));
                 self.update(
                     *view,
                     &at,
@@ -71,12 +71,12 @@ impl Machine<'_, '_, '_> {
                 )?
             }
             Expr::Shuffle { shuffle, value, lane } => {
-                self.whole_warps(mask, "shuffle")?;
+                self.require_full_warps(mask, "shuffle")?;
                 let (value, from) = (self.part(*value, 0), self.part(*lane, 0));
                 vec![self.shuffled(*shuffle, &value, &from, mask)?]
             }
             Expr::Vote { vote, value } => {
-                self.whole_warps(mask, "vote")?;
+                self.require_full_warps(mask, "vote")?;
                 let value = self.part(*value, 0);
                 vec![self.voted(*vote, &value, mask)]
             }
@@ -99,41 +99,41 @@ impl Machine<'_, '_, '_> {
         match mask.lanes().find(|&lane| b.bits[lane] == 0 || overflows(lane)) {
             Some(lane) => {
                 let (a, b) = (a.value(lane).to_string(), b.value(lane).to_string());
-                Err(self.fault(FaultKind::Division { a, b, by: self.name(lane) }))
+                Err(self.fault(FaultKind::Division { a, b, thread: self.name(lane) }))
             }
             None => Ok(()),
         }
     }
 
-    fn shuffled(&self, shuffle: Shuffle, value: &Register, from: &Register, mask: &Mask) -> Result<Part, Fault> {
+    fn shuffled(&self, shuffle: Shuffle, value: &Register, from: &Register, mask: &Mask) -> Result<Component, Fault> {
         let mut out = value.clone();
         for lane in mask.lanes() {
-            let (base, own) = (lane / WARP * WARP, lane % WARP);
+            let (base, own) = (lane / WARP_SIZE * WARP_SIZE, lane % WARP_SIZE);
             // The hardware looks at five bits.
-            let distance = from.int(lane) & (WARP as i64 - 1);
+            let distance = from.int(lane) & (WARP_SIZE as i64 - 1);
             let source = match shuffle {
                 Shuffle::Index => distance,
                 Shuffle::Up => own as i64 - distance,
                 Shuffle::Down => own as i64 + distance,
                 Shuffle::Xor => own as i64 ^ distance,
             };
-            let source = if (0..WARP as i64).contains(&source) { base + source as usize } else { lane };
+            let source = if (0..WARP_SIZE as i64).contains(&source) { base + source as usize } else { lane };
             if !mask.0.get(source).copied().unwrap_or(false) {
-                let warp = base..self.lanes.min(base + WARP);
-                let (reached, by) = (warp.filter(|&lane| mask.0[lane]).count(), self.name(lane));
-                return Err(self.fault(FaultKind::PartialWarp { what: "shuffle", reached, expected: WARP, by }));
+                let warp = base..self.lanes.min(base + WARP_SIZE);
+                let (reached, thread) = (warp.filter(|&lane| mask.0[lane]).count(), self.name(lane));
+                return Err(self.fault(FaultKind::PartialWarp { operation: "shuffle", reached, expected: WARP_SIZE, thread }));
             }
             out.bits[lane] = value.bits[source];
         }
         Ok(Rc::new(out))
     }
 
-    fn voted(&self, vote: Vote, value: &Register, mask: &Mask) -> Part {
+    fn voted(&self, vote: Vote, value: &Register, mask: &Mask) -> Component {
         let scalar = if vote == Vote::Ballot { crate::Scalar::U32 } else { crate::Scalar::Bool };
         let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
         for lane in mask.lanes() {
-            let base = lane / WARP * WARP;
-            let warp = || (base..self.lanes.min(base + WARP)).filter(|&lane| mask.0[lane]);
+            let base = lane / WARP_SIZE * WARP_SIZE;
+            let warp = || (base..self.lanes.min(base + WARP_SIZE)).filter(|&lane| mask.0[lane]);
             let ballot = warp().fold(0u64, |bits, lane| bits | (value.bits[lane] & 1) << (lane - base));
             out.bits[lane] = match vote {
                 Vote::Any => (ballot != 0) as u64,
@@ -144,42 +144,42 @@ impl Machine<'_, '_, '_> {
         Rc::new(out)
     }
 
-    fn whole_warps(&self, mask: &Mask, what: &'static str) -> Result<(), Fault> {
+    fn require_full_warps(&self, mask: &Mask, operation: &'static str) -> Result<(), Fault> {
         for (warp, reached, expected) in self.partial_warps(mask) {
             if reached != expected {
-                let by = mask.lanes().find(|lane| lane / WARP == warp).map_or(String::new(), |lane| self.name(lane));
-                return Err(self.fault(FaultKind::PartialWarp { what, reached, expected, by }));
+                let thread = mask.lanes().find(|lane| lane / WARP_SIZE == warp).map_or(String::new(), |lane| self.name(lane));
+                return Err(self.fault(FaultKind::PartialWarp { operation, reached, expected, thread }));
             }
         }
         Ok(())
     }
 
-    fn set(&mut self, id: ExprId, part: usize, value: Part) {
+    fn set(&mut self, id: ExprId, part: usize, value: Component) {
         let slot = self.frame.slots.exprs[id.0 as usize] as usize + part;
         self.frame.registers[slot] = Some(value);
     }
 
     fn count_of(&self, id: ExprId) -> usize {
-        self.frame.code.ty(id).count(&self.kernel.structs)
+        self.frame.code.ty(id).component_count(&self.kernel.structs)
     }
 
     /// All components of a value.
-    pub(super) fn parts(&self, id: ExprId) -> Vec<Part> {
+    pub(super) fn parts(&self, id: ExprId) -> Vec<Component> {
         (0..self.count_of(id)).map(|part| self.part(id, part)).collect()
     }
 
     /// The values of scalar operands.
-    pub(super) fn all(&self, ids: &[ExprId]) -> Vec<Part> {
+    pub(super) fn all(&self, ids: &[ExprId]) -> Vec<Component> {
         ids.iter().map(|&id| self.part(id, 0)).collect()
     }
 
     /// A component, or the only one: a condition that stands for all components.
-    fn part_or_only(&self, id: ExprId, part: usize) -> Part {
+    fn part_or_only(&self, id: ExprId, part: usize) -> Component {
         self.part(id, if self.frame.code.ty(id).as_scalar().is_some() { 0 } else { part })
     }
 
     /// A component of an expression that is already evaluated (the verifier has seen to it) or needs no evaluation.
-    pub(super) fn part(&self, id: ExprId, part: usize) -> Part {
+    pub(super) fn part(&self, id: ExprId, part: usize) -> Component {
         let index = self.kernel.index;
         match self.frame.code.expr(id) {
             Expr::Const(value) => Rc::new(Register::splat(*value, self.lanes)),
@@ -200,7 +200,7 @@ impl Machine<'_, '_, '_> {
         }
     }
 
-    fn place(&self, builtin: Builtin) -> Part {
+    fn place(&self, builtin: Builtin) -> Component {
         let index = self.kernel.index;
         let Launch::Blocks { grid, block } = self.kernel.launch else {
             return Rc::new(Register::splat(Value::int(index, 0), self.lanes));

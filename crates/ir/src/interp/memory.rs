@@ -3,14 +3,14 @@
 use std::rc::Rc;
 
 use super::lanes::{Mask, Register};
-use super::races::{AccessKind, Touch};
-use super::{Machine, Order, Part};
+use super::races::{AccessKind, AccessEvent};
+use super::{Machine, ExecutionOrder, Component};
 use crate::{
-    Arg, Args, Expr, Fault, FaultKind, Kernel, Layout, ParamId, Scalar, SharedId, Stmt, Value, View, WARP, peek, poke,
+    Arg, Args, Expr, Fault, FaultKind, Kernel, Layout, ParamId, Scalar, SharedId, Stmt, Value, View, WARP_SIZE, load_scalar, store_scalar,
 };
 
 /// A view in a call: where its elements lie.
-pub(super) struct Placed {
+pub(super) struct BoundView {
     /// Extent and stride of each dimension.
     dims: Vec<(i64, i64)>,
     /// The place of the element with all indices 0.
@@ -22,21 +22,21 @@ pub(super) struct Placed {
     pub cells: usize,
 }
 
-impl Placed {
-    pub fn new(kernel: &Kernel, view: View, values: &[Value]) -> Placed {
-        let crate::Viewed { dims, ty, .. } = kernel.view(view);
-        let span = kernel.span(dims, values).unwrap_or(crate::Span { origin: 0, elements: 0 });
-        let alone = |found: &View, at: &Args| *found == view && at.len() > dims.len();
+impl BoundView {
+    pub fn new(kernel: &Kernel, view: View, values: &[Value]) -> BoundView {
+        let crate::ViewInfo { dims, ty, .. } = kernel.view(view);
+        let span = kernel.memory_span(dims, values).unwrap_or(crate::MemorySpan { origin: 0, elements: 0 });
+        let alone = |found: &View, indices: &Args| *found == view && indices.len() > dims.len();
         let by_parts = kernel.code.exprs.iter().any(|expr| match expr {
-            Expr::Load { view, at, .. } | Expr::Atomic { view, at, .. } | Expr::CompareExchange { view, at, .. } => {
-                alone(view, at)
+            Expr::Load { view, indices, .. } | Expr::Atomic { view, indices, .. } | Expr::CompareExchange { view, indices, .. } => {
+                alone(view, indices)
             }
             _ => false,
-        }) || kernel.code.any(&|stmt| matches!(stmt, Stmt::Store { view, at, .. } if alone(view, at)));
+        }) || kernel.code.any(&|stmt| matches!(stmt, Stmt::Store { view, indices, .. } if alone(view, indices)));
         let layout = ty.layout(&kernel.structs);
-        Placed {
+        BoundView {
             cells: if by_parts { layout.offsets.len().max(1) } else { 1 },
-            dims: dims.iter().map(|dim| (dim.extent.of(values), dim.stride.of(values))).collect(),
+            dims: dims.iter().map(|dim| (dim.extent.resolve(values), dim.stride.resolve(values))).collect(),
             origin: span.origin as i64,
             elements: span.elements,
             layout,
@@ -44,7 +44,7 @@ impl Placed {
     }
 }
 
-impl Placed {
+impl BoundView {
     /// Cells whose accesses are remembered.
     pub fn history(&self) -> u64 {
         self.elements * self.cells as u64
@@ -77,7 +77,7 @@ macro_rules! seen_as {
 
 impl Machine<'_, '_, '_> {
     #[allow(clippy::useless_conversion)] // one spelling for all widths
-    pub(super) fn load(&mut self, view: View, at: &[Part], width: u8, mask: &Mask) -> Result<Vec<Part>, Fault> {
+    pub(super) fn load(&mut self, view: View, at: &[Component], width: u8, mask: &Mask) -> Result<Vec<Component>, Fault> {
         let width = width as usize;
         let places = self.places(view, at, width, mask)?;
         if let Some(part) = self.part_of(view, at, mask)? {
@@ -108,7 +108,7 @@ impl Machine<'_, '_, '_> {
         Ok(out)
     }
 
-    pub(super) fn store(&mut self, view: View, at: &[Part], parts: &[Part], mask: &Mask) -> Result<(), Fault> {
+    pub(super) fn store(&mut self, view: View, at: &[Component], parts: &[Component], mask: &Mask) -> Result<(), Fault> {
         if let Some(part) = self.part_of(view, at, mask)? {
             let places = self.places(view, at, 1, mask)?;
             return self.store_part(view, &places, &part, &parts[0], mask);
@@ -133,7 +133,7 @@ impl Machine<'_, '_, '_> {
     }
 
     /// The place of what each lane accesses; of lanes that do not take part, anything.
-    fn places(&self, view: View, at: &[Part], width: usize, mask: &Mask) -> Result<Vec<usize>, Fault> {
+    fn places(&self, view: View, at: &[Component], width: usize, mask: &Mask) -> Result<Vec<usize>, Fault> {
         let placed = self.placed(view);
         let mut places = vec![placed.origin as u64; self.lanes];
         let mut bad = false;
@@ -183,7 +183,7 @@ impl Machine<'_, '_, '_> {
     }
 
     /// Which component each lane accesses, where indices say; of lanes that do not take part, anything.
-    fn part_of(&self, view: View, at: &[Part], mask: &Mask) -> Result<Option<Vec<usize>>, Fault> {
+    fn part_of(&self, view: View, at: &[Component], mask: &Mask) -> Result<Option<Vec<usize>>, Fault> {
         let placed = self.placed(view);
         let Some(part) = at.get(placed.dims.len()) else { return Ok(None) };
         let count = placed.layout.offsets.len();
@@ -191,20 +191,20 @@ impl Machine<'_, '_, '_> {
             let index = part.int(lane);
             if !(0..count as i64).contains(&index) {
                 let view = format!("{}, components", self.kernel.view(view).name);
-                let kind = FaultKind::OutOfBounds { view, index, len: count as u64, by: self.name(lane) };
+                let kind = FaultKind::OutOfBounds { view, index, len: count as u64, thread: self.name(lane) };
                 return Err(self.fault(kind));
             }
         }
         Ok(Some((0..self.lanes).map(|lane| (part.int(lane).max(0) as usize).min(count - 1)).collect()))
     }
 
-    fn load_part(&mut self, view: View, places: &[usize], part: &[usize], mask: &Mask) -> Result<Vec<Part>, Fault> {
+    fn load_part(&mut self, view: View, places: &[usize], part: &[usize], mask: &Mask) -> Result<Vec<Component>, Fault> {
         self.touched_parts(view, places, part, mask, AccessKind::Read)?;
         let (layout, words) = (&self.placed(view).layout, self.words(view));
         let scalar = mask.lanes().next().map_or(layout.offsets[0].1, |lane| layout.offsets[part[lane]].1);
         let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
         for lane in mask.lanes() {
-            let bits = peek(words, places[lane] * layout.bytes + layout.offsets[part[lane]].0, scalar).bits();
+            let bits = load_scalar(words, places[lane] * layout.bytes + layout.offsets[part[lane]].0, scalar).bits();
             out.bits[lane] = if scalar == Scalar::Bool { (bits != 0) as u64 } else { bits };
         }
         Ok(vec![Rc::new(out)])
@@ -223,7 +223,7 @@ impl Machine<'_, '_, '_> {
         let Some(words) = self.words_mut(view) else { return Ok(()) };
         for lane in in_order(order, mask) {
             let (offset, scalar) = layout.offsets[part[lane]];
-            poke(words, places[lane] * layout.bytes + offset, Value::from_bits(scalar, value.bits[lane]));
+            store_scalar(words, places[lane] * layout.bytes + offset, Value::from_bits(scalar, value.bits[lane]));
         }
         Ok(())
     }
@@ -270,10 +270,10 @@ impl Machine<'_, '_, '_> {
     pub(super) fn update(
         &mut self,
         view: View,
-        at: &[Part],
+        at: &[Component],
         mask: &Mask,
         new: impl Fn(usize, usize, u64) -> u64,
-    ) -> Result<Vec<Part>, Fault> {
+    ) -> Result<Vec<Component>, Fault> {
         let (layout, cells) = (self.placed(view).layout.clone(), self.placed(view).cells);
         let alone = self.part_of(view, at, mask)?;
         // The components that a lane updates.
@@ -293,17 +293,17 @@ impl Machine<'_, '_, '_> {
             }
             for (part, &(offset, scalar)) in layout.offsets[of(lane)].iter().enumerate() {
                 let byte = at * layout.bytes + offset;
-                let old = peek(self.words(view), byte, scalar).bits();
+                let old = load_scalar(self.words(view), byte, scalar).bits();
                 out[part].bits[lane] = old;
                 if let Some(words) = self.words_mut(view) {
-                    poke(words, byte, Value::from_bits(scalar, new(part, lane, old)));
+                    store_scalar(words, byte, Value::from_bits(scalar, new(part, lane, old)));
                 }
             }
         }
         Ok(out.into_iter().map(Rc::new).collect())
     }
 
-    fn placed(&self, view: View) -> &Placed {
+    fn placed(&self, view: View) -> &BoundView {
         match view {
             View::Param(ParamId(n)) => &self.params[n as usize],
             View::Shared(SharedId(n)) => &self.shared_places[n as usize],
@@ -319,7 +319,7 @@ impl Machine<'_, '_, '_> {
     }
 
     /// The place of an element, or of the first of `width` neighbours.
-    fn bounded(&self, view: View, at: &[Part], width: usize, lane: usize) -> Result<usize, Fault> {
+    fn bounded(&self, view: View, at: &[Component], width: usize, lane: usize) -> Result<usize, Fault> {
         let placed = self.placed(view);
         let mut place = placed.origin;
         let last = placed.dims.len() - 1;
@@ -330,14 +330,14 @@ impl Machine<'_, '_, '_> {
                 let name = self.kernel.view(view).name;
                 let view = if last == 0 { name.into() } else { format!("{name}, dimension {n}") };
                 let index = if index < 0 { index } else { index.saturating_add(reach) };
-                let kind = FaultKind::OutOfBounds { view, index, len: extent.max(0) as u64, by: self.name(lane) };
+                let kind = FaultKind::OutOfBounds { view, index, len: extent.max(0) as u64, thread: self.name(lane) };
                 return Err(self.fault(kind));
             }
             place += index * stride;
         }
         if width > 1 && place % width as i64 != 0 {
             let view = self.kernel.view(view).name.into();
-            let kind = FaultKind::Misaligned { view, index: place, width: width as u8, by: self.name(lane) };
+            let kind = FaultKind::Misaligned { view, index: place, width: width as u8, thread: self.name(lane) };
             return Err(self.fault(kind));
         }
         Ok(place as usize)
@@ -345,11 +345,11 @@ impl Machine<'_, '_, '_> {
 
     /// Notes an access to a cell in the view's history, and reports a race or a read of what nobody wrote.
     fn touched(&mut self, view: View, at: usize, lane: usize, kind: AccessKind) -> Result<(), Fault> {
-        let touch = Touch {
+        let touch = AccessEvent {
             block: self.block as u32,
             thread: lane as u16,
             epoch: self.epoch,
-            warp_epoch: self.warp_epochs[lane / WARP],
+            warp_epoch: self.warp_epochs[lane / WARP_SIZE],
         };
         let shadow = match view {
             View::Shared(SharedId(n)) => {
@@ -359,7 +359,7 @@ impl Machine<'_, '_, '_> {
                 } else if !memory.written[at] {
                     let view = self.kernel.shared[n as usize].name.clone();
                     let index = (at / self.shared_places[n as usize].cells) as i64;
-                    let kind = FaultKind::Uninitialised { view, index, by: self.name(lane) };
+                    let kind = FaultKind::Uninitialized { view, index, thread: self.name(lane) };
                     return Err(self.fault(kind));
                 }
                 &mut memory.shadow
@@ -389,8 +389,8 @@ impl Machine<'_, '_, '_> {
 }
 
 /// Active lanes in the order in which they take their turns.
-pub(super) fn in_order(order: Order, mask: &Mask) -> impl Iterator<Item = usize> + '_ {
+pub(super) fn in_order(order: ExecutionOrder, mask: &Mask) -> impl Iterator<Item = usize> + '_ {
     let last = mask.0.len().saturating_sub(1);
-    let turn = move |n| if order == Order::Forward { n } else { last - n };
+    let turn = move |n| if order == ExecutionOrder::Forward { n } else { last - n };
     (0..mask.0.len()).map(turn).filter(|&lane| mask.0[lane])
 }

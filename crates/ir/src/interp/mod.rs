@@ -17,11 +17,11 @@ use std::rc::Rc;
 
 use crate::{
     Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, Launch, LocalId, ParamId, SharedId, Stmt,
-    Struct, Value, View, WARP, check_args, verify,
+    Struct, Value, View, WARP_SIZE, check_args, verify,
 };
 pub use compute::{evaluate, evaluate_algebra};
 use lanes::{Mask, Register};
-use memory::Placed;
+use memory::BoundView;
 use races::Shadow;
 
 /// Instances of a `ParallelFor` that are executed side by side.
@@ -30,7 +30,7 @@ const CHUNK: u64 = 256;
 /// In which order threads and blocks take their turns where the kernel leaves it open. A kernel whose results differ
 /// between the two depends on an order that a GPU does not promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Order {
+pub enum ExecutionOrder {
     /// First thread and first block first.
     #[default]
     Forward,
@@ -40,21 +40,21 @@ pub enum Order {
 
 /// How to run.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct InterpreterOptions {
     /// Order of threads and blocks.
-    pub order: Order,
+    pub order: ExecutionOrder,
     /// Statements (of a whole block each) after which the run is given up; `None`: never.
     pub max_statements: Option<u64>,
     /// Whether instances of a `ParallelFor` that touch one element are reported too. It costs memory for every element
     /// that is written.
-    pub instances: bool,
+    pub check_instance_races: bool,
     /// Whether integer division by 0, and of the smallest integer by -1, are reported. Both have a value.
-    pub divisions: bool,
+    pub check_division: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { order: Order::Forward, max_statements: None, instances: true, divisions: false }
+impl Default for InterpreterOptions {
+    fn default() -> InterpreterOptions {
+        InterpreterOptions { order: ExecutionOrder::Forward, max_statements: None, check_instance_races: true, check_division: false }
     }
 }
 
@@ -63,11 +63,11 @@ const MAX_REGISTER_BYTES: usize = 1 << 30;
 
 /// Runs a kernel over `args`. What it prints goes to stdout.
 pub fn run(kernel: &Kernel, args: &mut [Arg<'_>]) -> Result<(), Fault> {
-    run_with(kernel, args, Options::default())
+    run_with(kernel, args, InterpreterOptions::default())
 }
 
 /// Runs a kernel over `args` in a given way. What it prints goes to stdout.
-pub fn run_with(kernel: &Kernel, args: &mut [Arg<'_>], options: Options) -> Result<(), Fault> {
+pub fn run_with(kernel: &Kernel, args: &mut [Arg<'_>], options: InterpreterOptions) -> Result<(), Fault> {
     run_printing(kernel, args, options, &mut |line| println!("{line}"))
 }
 
@@ -75,11 +75,11 @@ pub fn run_with(kernel: &Kernel, args: &mut [Arg<'_>], options: Options) -> Resu
 pub fn run_printing(
     kernel: &Kernel,
     args: &mut [Arg<'_>],
-    options: Options,
+    options: InterpreterOptions,
     print: &mut dyn FnMut(&str),
 ) -> Result<(), Fault> {
     if let Err(error) = verify(kernel) {
-        return Err(Fault::bad_call(kernel, error.what));
+        return Err(Fault::invalid_call(kernel, error.message));
     }
     let values = check_args(kernel, args)?;
     let (blocks, lanes) = match kernel.launch {
@@ -91,18 +91,18 @@ pub fn run_printing(
             (grid.iter().map(|&n| n as u64).product(), block.iter().map(|&n| n as usize).product())
         }
     };
-    let place = |view: View| Placed::new(kernel, view, &values);
-    let params: Vec<Placed> = (0..kernel.params.len() as u32).map(|n| place(View::Param(ParamId(n)))).collect();
-    let shared: Vec<Placed> = (0..kernel.shared.len() as u32).map(|n| place(View::Shared(SharedId(n)))).collect();
-    let checked = matches!(kernel.launch, Launch::Blocks { .. }) || options.instances;
-    let shadow = |access: Access, placed: &Placed| (checked && access.writes()).then(|| Shadow::new(placed.history()));
+    let place = |view: View| BoundView::new(kernel, view, &values);
+    let params: Vec<BoundView> = (0..kernel.params.len() as u32).map(|n| place(View::Param(ParamId(n)))).collect();
+    let shared: Vec<BoundView> = (0..kernel.shared.len() as u32).map(|n| place(View::Shared(SharedId(n)))).collect();
+    let checked = matches!(kernel.launch, Launch::Blocks { .. }) || options.check_instance_races;
+    let shadow = |access: Access, placed: &BoundView| (checked && access.writes()).then(|| Shadow::new(placed.history()));
     let param_shadows = kernel.params.iter().zip(&params).map(|(p, placed)| shadow(p.access, placed)).collect();
     let slots = |code: &Code| Slots::new(code, &kernel.structs);
     let codes = kernel.functions.iter().map(|function| &function.code).chain([&kernel.code]);
     let registers: usize = codes.map(|code| slots(code).count).sum();
     if registers.saturating_mul(lanes * 8) > MAX_REGISTER_BYTES {
         let what = format!("its {registers} values for each of {lanes} threads are more than the interpreter keeps");
-        return Err(Fault::bad_call(kernel, what));
+        return Err(Fault::invalid_call(kernel, what));
     }
     let mut machine = Machine {
         kernel,
@@ -124,7 +124,7 @@ pub fn run_printing(
         warp_epochs: vec![],
     };
     for n in 0..blocks {
-        machine.block = if options.order == Order::Forward { n } else { blocks - 1 - n };
+        machine.block = if options.order == ExecutionOrder::Forward { n } else { blocks - 1 - n };
         machine.run_block()?;
     }
     Ok(())
@@ -138,14 +138,14 @@ struct SharedMemory {
 }
 
 /// A loop being executed.
-struct Turns {
+struct LoopMasks {
     broken: Mask,
     continued: Mask,
 }
 
-impl Turns {
-    fn new(lanes: usize) -> Turns {
-        Turns { broken: Mask::none(lanes), continued: Mask::none(lanes) }
+impl LoopMasks {
+    fn new(lanes: usize) -> LoopMasks {
+        LoopMasks { broken: Mask::none(lanes), continued: Mask::none(lanes) }
     }
 }
 
@@ -168,30 +168,30 @@ impl Slots {
             }
             (firsts, next)
         };
-        let (exprs, count) = place(&mut code.types.iter().map(|ty| ty.count(structs)));
+        let (exprs, count) = place(&mut code.types.iter().map(|ty| ty.component_count(structs)));
         let (locals, _) = place(&mut code.locals.iter().map(|local| local.init.len()));
         Slots { exprs, locals, count }
     }
 }
 
 /// A component of a value.
-type Part = Rc<Register>;
+type Component = Rc<Register>;
 
 /// The kernel or a function being executed.
 struct Frame<'k> {
     code: &'k Code,
     slots: Rc<Slots>,
-    arguments: Vec<Vec<Part>>,
-    registers: Vec<Option<Part>>,
+    arguments: Vec<Vec<Component>>,
+    registers: Vec<Option<Component>>,
     locals: Vec<Register>,
     returned: Mask,
     /// What the lanes that returned have given.
     result: Vec<Register>,
-    loops: Vec<Turns>,
+    loops: Vec<LoopMasks>,
 }
 
 impl<'k> Frame<'k> {
-    fn new(code: &'k Code, slots: Rc<Slots>, arguments: Vec<Vec<Part>>, lanes: usize) -> Frame<'k> {
+    fn new(code: &'k Code, slots: Rc<Slots>, arguments: Vec<Vec<Component>>, lanes: usize) -> Frame<'k> {
         let init = code.locals.iter().flat_map(|local| &local.init);
         Frame {
             code,
@@ -209,14 +209,14 @@ impl<'k> Frame<'k> {
 struct Machine<'k, 'a, 'b> {
     kernel: &'k Kernel,
     args: &'a mut [Arg<'b>],
-    options: Options,
+    options: InterpreterOptions,
     print: &'a mut dyn FnMut(&str),
     /// Threads of a block, or instances of a chunk.
     lanes: usize,
     /// Instances in all.
     count: u64,
-    params: Vec<Placed>,
-    shared_places: Vec<Placed>,
+    params: Vec<BoundView>,
+    shared_places: Vec<BoundView>,
     /// Of each function, then of the kernel.
     slots: Vec<Rc<Slots>>,
     statements: u64,
@@ -250,7 +250,7 @@ impl<'k> Machine<'k, '_, '_> {
                 shadow: Shadow::new(placed.history()),
             })
             .collect();
-        self.warp_epochs = vec![0; self.lanes.div_ceil(WARP)];
+        self.warp_epochs = vec![0; self.lanes.div_ceil(WARP_SIZE)];
         self.epoch = 0;
         let mut all = Mask(vec![true; self.lanes]);
         if let Launch::ParallelFor { .. } = kernel.launch {
@@ -260,7 +260,7 @@ impl<'k> Machine<'k, '_, '_> {
     }
 
     /// Runs a function over the lanes of a mask; the components of its value.
-    fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId], mask: &Mask) -> Result<Vec<Part>, Fault> {
+    fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId], mask: &Mask) -> Result<Vec<Component>, Fault> {
         let function = &self.kernel.functions[n as usize];
         let arguments = args.iter().map(|&arg| self.parts(arg)).collect();
         let mut frame = Frame::new(&function.code, self.slots[n as usize].clone(), arguments, self.lanes);
@@ -305,8 +305,8 @@ impl<'k> Machine<'k, '_, '_> {
                     let parts = self.parts(*value);
                     self.assign(*local, &parts, &mask);
                 }
-                Stmt::Store { view, at, value } => {
-                    let (at, parts) = (self.all(at), self.parts(*value));
+                Stmt::Store { view, indices, value } => {
+                    let (at, parts) = (self.all(indices), self.parts(*value));
                     self.store(*view, &at, &parts, &mask).map_err(|fault| self.locate(fault, stmt))?;
                 }
                 Stmt::For { counter, end, body } => {
@@ -326,7 +326,7 @@ impl<'k> Machine<'k, '_, '_> {
                     let condition = self.part(*condition, 0);
                     let (yes, no) = (mask.and(|l| condition.bits[l] != 0), mask.and(|l| condition.bits[l] == 0));
                     if self.warp_barriers && self.waits_across(&yes, then, &no, otherwise) {
-                        mask = self.execute_strands(stmt, mask)?;
+                        mask = self.execute_divergent(stmt, mask)?;
                         continue;
                     }
                     mask = self.execute(then, yes)?;
@@ -350,11 +350,11 @@ impl<'k> Machine<'k, '_, '_> {
                 Stmt::Barrier => {
                     let expected = self.lanes - self.frame.returned.count();
                     if mask.count() != expected {
-                        let of = match self.kernel.launch {
+                        let scope = match self.kernel.launch {
                             Launch::Blocks { grid, .. } => format!(" of block {:?}", split(self.block, grid)),
                             Launch::ParallelFor { .. } => String::new(),
                         };
-                        let kind = FaultKind::DivergentBarrier { reached: mask.count(), expected, of };
+                        let kind = FaultKind::DivergentBarrier { reached: mask.count(), expected, scope };
                         return Err(self.locate(self.fault(kind), stmt));
                     }
                     self.epoch += 1;
@@ -362,8 +362,8 @@ impl<'k> Machine<'k, '_, '_> {
                 Stmt::WarpBarrier => {
                     for (warp, reached, expected) in self.partial_warps(&mask) {
                         if reached != expected {
-                            let of = format!(" of warp {warp}");
-                            let kind = FaultKind::DivergentBarrier { reached, expected, of };
+                            let scope = format!(" of warp {warp}");
+                            let kind = FaultKind::DivergentBarrier { reached, expected, scope };
                             return Err(self.locate(self.fault(kind), stmt));
                         }
                         self.warp_epochs[warp] += 1;
@@ -375,7 +375,7 @@ impl<'k> Machine<'k, '_, '_> {
                     let args = self.all(args);
                     for lane in memory::in_order(self.options.order, &mask) {
                         let values: Vec<Value> = args.iter().map(|part| part.value(lane)).collect();
-                        (self.print)(&crate::print::line(format, &values));
+                        (self.print)(&crate::print::format_print_line(format, &values));
                     }
                 }
             }
@@ -386,19 +386,19 @@ impl<'k> Machine<'k, '_, '_> {
     /// Ends the run with the first active lane for which something does not hold.
     fn check(&self, check: &Check, mask: &Mask) -> Result<(), Fault> {
         let value = match check {
-            Check::Holds { condition, .. } => self.part(*condition, 0),
-            Check::Within { index, .. } => self.part(*index, 0),
+            Check::Assert { condition, .. } => self.part(*condition, 0),
+            Check::InBounds { index, .. } => self.part(*index, 0),
         };
         let fails = |lane: usize| match check {
-            Check::Holds { .. } => value.bits[lane] == 0,
-            Check::Within { len, .. } => !(0..*len as i64).contains(&value.int(lane)),
+            Check::Assert { .. } => value.bits[lane] == 0,
+            Check::InBounds { len, .. } => !(0..*len as i64).contains(&value.int(lane)),
         };
         let Some(lane) = memory::in_order(self.options.order, mask).find(|&lane| fails(lane)) else { return Ok(()) };
-        let by = self.name(lane);
+        let thread = self.name(lane);
         Err(self.fault(match check {
-            Check::Holds { claim, .. } => FaultKind::Claim { claim: claim.clone(), by },
-            Check::Within { len, of, .. } => {
-                FaultKind::OutOfBounds { view: of.clone(), index: value.int(lane), len: *len, by }
+            Check::Assert { message, .. } => FaultKind::AssertionFailed { message: message.clone(), thread },
+            Check::InBounds { len, array, .. } => {
+                FaultKind::OutOfBounds { view: array.clone(), index: value.int(lane), len: *len, thread }
             }
         }))
     }
@@ -408,7 +408,7 @@ impl<'k> Machine<'k, '_, '_> {
         self.statements += 1;
         match self.options.max_statements {
             Some(most) if self.statements > most => {
-                let mut fault = self.fault(FaultKind::TooLong(most));
+                let mut fault = self.fault(FaultKind::StatementLimit(most));
                 fault.line = stmt.and_then(|stmt| self.kernel.line_of(stmt));
                 Err(fault)
             }
@@ -418,7 +418,7 @@ impl<'k> Machine<'k, '_, '_> {
 
     /// True if both branches of an `if` have warp barriers and some warp has lanes in both.
     fn waits_across(&self, yes: &Mask, then: &[Stmt], no: &Mask, otherwise: &[Stmt]) -> bool {
-        let splits = yes.0.chunks(WARP).zip(no.0.chunks(WARP)).any(|(a, b)| a.contains(&true) && b.contains(&true));
+        let splits = yes.0.chunks(WARP_SIZE).zip(no.0.chunks(WARP_SIZE)).any(|(a, b)| a.contains(&true) && b.contains(&true));
         splits && [then, otherwise].iter().all(|block| block.iter().any(divergence::has_warp_barrier))
     }
 
@@ -428,7 +428,7 @@ impl<'k> Machine<'k, '_, '_> {
         self.assign(counter, &[value], mask);
     }
 
-    fn assign(&mut self, LocalId(n): LocalId, parts: &[Part], mask: &Mask) {
+    fn assign(&mut self, LocalId(n): LocalId, parts: &[Component], mask: &Mask) {
         let first = self.frame.slots.locals[n as usize] as usize;
         for (register, part) in self.frame.locals[first..].iter_mut().zip(parts) {
             register.assign(part, mask);
@@ -443,7 +443,7 @@ impl<'k> Machine<'k, '_, '_> {
         begin: impl Fn(&mut Self, &Mask, i64) -> Mask,
     ) -> Result<(), Fault> {
         let none = Mask::none(self.lanes);
-        self.frame.loops.push(Turns::new(self.lanes));
+        self.frame.loops.push(LoopMasks::new(self.lanes));
         let mut active = mask.clone();
         let mut turn = 0;
         loop {
@@ -471,9 +471,9 @@ impl<'k> Machine<'k, '_, '_> {
 
     /// Warps with an active lane: number, active lanes, lanes that have not ended.
     fn partial_warps(&self, mask: &Mask) -> Vec<(usize, usize, usize)> {
-        (0..self.lanes.div_ceil(WARP))
+        (0..self.lanes.div_ceil(WARP_SIZE))
             .filter_map(|warp| {
-                let range = warp * WARP..self.lanes.min((warp + 1) * WARP);
+                let range = warp * WARP_SIZE..self.lanes.min((warp + 1) * WARP_SIZE);
                 let reached = range.clone().filter(|&lane| mask.0[lane]).count();
                 let expected = range.filter(|&lane| !self.frame.returned.0[lane]).count();
                 (reached > 0).then_some((warp, reached, expected))

@@ -12,11 +12,11 @@
 //!   different warps are enough: a conflicting access by any thread is unordered with at least one of them. Among finished
 //!   blocks any one is enough.
 
-use crate::WARP;
+use crate::WARP_SIZE;
 
 /// One access to an element.
 #[derive(Clone, Copy)]
-pub(super) struct Touch {
+pub(super) struct AccessEvent {
     pub block: u32,
     /// Below 1024. Narrow, so that the history of an element fits a cache line.
     pub thread: u16,
@@ -26,17 +26,17 @@ pub(super) struct Touch {
     pub warp_epoch: u32,
 }
 
-impl Touch {
+impl AccessEvent {
     fn warp(&self) -> u16 {
-        self.thread / WARP as u16
+        self.thread / WARP_SIZE as u16
     }
 
     /// The thread as a bit of its warp.
     fn bit(&self) -> u32 {
-        1 << (self.thread % WARP as u16)
+        1 << (self.thread % WARP_SIZE as u16)
     }
 
-    fn happens_before(&self, later: &Touch) -> bool {
+    fn happens_before(&self, later: &AccessEvent) -> bool {
         self.block == later.block
             && (self.thread == later.thread
                 || self.epoch != later.epoch
@@ -86,7 +86,7 @@ impl Default for Accesses {
 
 impl Accesses {
     /// Adds an access that races with nothing.
-    fn add(&mut self, touch: &Touch) {
+    fn add(&mut self, touch: &AccessEvent) {
         if (self.block, self.epoch) != (touch.block, touch.epoch) || self.threads == 0 {
             if self.block != touch.block && self.threads != 0 {
                 self.other_block = (self.block, self.first(self.threads));
@@ -104,7 +104,7 @@ impl Accesses {
     }
 
     /// The block and thread of an access that nothing orders before a later one by another thread.
-    fn unordered(&self, later: &Touch) -> Option<(u32, u16)> {
+    fn unordered(&self, later: &AccessEvent) -> Option<(u32, u16)> {
         if self.threads == 0 {
             return None;
         }
@@ -131,13 +131,13 @@ impl Accesses {
 
     /// The first thread of a set of bits.
     fn first(&self, threads: u32) -> u16 {
-        self.warp * WARP as u16 + threads.trailing_zeros() as u16
+        self.warp * WARP_SIZE as u16 + threads.trailing_zeros() as u16
     }
 }
 
 #[derive(Clone, Default)]
 struct Cell {
-    written: Option<Touch>,
+    written: Option<AccessEvent>,
     reads: Accesses,
 }
 
@@ -154,7 +154,7 @@ impl Shadow {
     }
 
     /// Records an access; the earlier one that it races with, if any.
-    pub fn touch(&mut self, at: usize, kind: AccessKind, touch: Touch) -> Option<Conflict> {
+    pub fn touch(&mut self, at: usize, kind: AccessKind, touch: AccessEvent) -> Option<Conflict> {
         let cell = &mut self.cells[at];
         if let Some(written) = cell.written.filter(|written| !written.happens_before(&touch)) {
             return Some(Conflict { kind: AccessKind::Write, block: written.block, thread: written.thread });

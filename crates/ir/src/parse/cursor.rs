@@ -12,7 +12,7 @@ pub struct ParseError {
     /// The column, from 1.
     pub column: usize,
     /// What was expected or is wrong.
-    pub what: String,
+    pub message: String,
     /// The text of the line.
     pub source_line: String,
 }
@@ -21,8 +21,8 @@ impl std::error::Error for ParseError {}
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ParseError { line, column, what, source_line } = self;
-        writeln!(f, "line {line}, column {column}: {what}")?;
+        let ParseError { line, column, message, source_line } = self;
+        writeln!(f, "line {line}, column {column}: {message}")?;
         writeln!(f, "{line:4} | {source_line}")?;
         write!(f, "     | {}^", " ".repeat(column - 1))
     }
@@ -41,7 +41,7 @@ impl<'t> Cursor<'t> {
     pub fn fail<T>(&self, what: impl Into<String>) -> Result<T> {
         let source_line = self.lines.get(self.line).copied().unwrap_or_default();
         let column = source_line.get(..self.at).map_or(1, |before| before.chars().count() + 1);
-        Err(ParseError { line: self.line + 1, column, what: what.into(), source_line: source_line.into() })
+        Err(ParseError { line: self.line + 1, column, message: what.into(), source_line: source_line.into() })
     }
 
     pub fn rest(&self) -> &'t str {

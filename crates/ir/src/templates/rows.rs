@@ -1,10 +1,10 @@
 //! Reductions of rows, a block a row: every thread takes each `threads`-th element, then all combine in shared memory.
 
-use super::{Built, I32, Place, at, below, matrix, place, reduce_tile};
+use super::{KernelResult, I32, ThreadIndices, mul_add_index, below, matrix, thread_indices, reduce_tile};
 use crate::{Access, Builder, Emit, EmitBits, ExprId, Op, ParamId, Scalar, SharedId, Stmt, Value};
 
 /// A block at work on a row.
-struct Row {
+struct RowReduction {
     columns: u64,
     threads: u32,
     thread: ExprId,
@@ -15,20 +15,20 @@ struct Row {
     wide: Scalar,
 }
 
-impl Row {
-    fn new(b: &mut Builder, scalar: Scalar, columns: u64, threads: u32) -> Row {
-        let wide = scalar.wide();
+impl RowReduction {
+    fn new(b: &mut Builder, scalar: Scalar, columns: u64, threads: u32) -> RowReduction {
+        let wide = scalar.compute_type();
         let tile = b.shared("tile", wide, threads as u64);
-        let Place { thread, block, .. } = place(b);
+        let ThreadIndices { thread, block, .. } = thread_indices(b);
         let turns = b.index_constant(columns.div_ceil(threads.max(1) as u64));
-        Row { columns, threads, thread, block, turns, tile, wide }
+        RowReduction { columns, threads, thread, block, turns, tile, wide }
     }
 
     /// Runs `body` for the columns of this thread.
     fn each(&self, b: &mut Builder, name: &str, body: &dyn Fn(&mut Builder, ExprId)) {
         let turn = b.open_loop(name);
         let n = b.read(turn);
-        let column = at(b, n, self.threads as u64, self.thread);
+        let column = mul_add_index(b, n, self.threads as u64, self.thread);
         let inside = below(b, column, self.columns);
         b.if_else(inside, |b| body(b, column), |_| {});
         b.close_loop(turn, self.turns);
@@ -57,20 +57,20 @@ impl Row {
         });
         let (own, first) = (b.read(own), b.index_constant(0));
         b.store(self.tile, self.thread, own);
-        b.simple(Stmt::Barrier);
+        b.push_stmt(Stmt::Barrier);
         reduce_tile(b, self.tile, self.thread, self.threads, op);
         let whole = b.load(self.tile, first);
-        b.simple(Stmt::Barrier);
+        b.push_stmt(Stmt::Barrier);
         whole
     }
 }
 
 /// Softmax of each row: largest, sum of exponentials, quotients.
-pub fn softmax(scalar: Scalar, rows: u64, columns: u64, threads: u32) -> Built {
+pub fn softmax(scalar: Scalar, rows: u64, columns: u64, threads: u32) -> KernelResult {
     let mut b = Builder::blocks("softmax", [rows.max(1) as u32, 1, 1], [threads, 1, 1], I32);
     let x = b.view("x", scalar, &matrix(rows, columns), Access::Read);
     let out = b.view("out", scalar, &matrix(rows, columns), Access::Write);
-    let row = Row::new(&mut b, scalar, columns, threads);
+    let row = RowReduction::new(&mut b, scalar, columns, threads);
     let largest = row.reduce(&mut b, "largest", Op::Max, f64::NEG_INFINITY, &|b, column| row.load(b, x, column));
     let power = |b: &mut Builder, column: ExprId| {
         let value = row.load(b, x, column);
@@ -89,12 +89,12 @@ pub fn softmax(scalar: Scalar, rows: u64, columns: u64, threads: u32) -> Built {
 
 /// Layer norm of each row: (x - mean) / √(variance + eps) · weight + bias. The variance is that of differences from the
 /// mean, not of squares, so it loses nothing far from 0.
-pub fn layer_norm(scalar: Scalar, rows: u64, columns: u64, threads: u32, eps: f64) -> Built {
+pub fn layer_norm(scalar: Scalar, rows: u64, columns: u64, threads: u32, eps: f64) -> KernelResult {
     let mut b = Builder::blocks("layer_norm", [rows.max(1) as u32, 1, 1], [threads, 1, 1], I32);
     let x = b.view("x", scalar, &matrix(rows, columns), Access::Read);
     let [weight, bias] = ["weight", "bias"].map(|name| b.param(name, scalar, columns, Access::Read));
     let out = b.view("out", scalar, &matrix(rows, columns), Access::Write);
-    let row = Row::new(&mut b, scalar, columns, threads);
+    let row = RowReduction::new(&mut b, scalar, columns, threads);
     let count = columns.max(1) as f64;
     let sum = row.reduce(&mut b, "sum", Op::Add, 0.0, &|b, column| row.load(b, x, column));
     let divisor = b.constant_like(&sum, count);

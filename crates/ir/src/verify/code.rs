@@ -125,9 +125,9 @@ impl<'a> Scope<'a> {
                     }
                     self.expect(*value, ty, "an assignment")?;
                 }
-                Stmt::Store { view, at, value } => {
-                    let element = self.view(*view, at, false, true)?;
-                    let part = self.kernel.view(*view).part(at).is_some();
+                Stmt::Store { view, indices, value } => {
+                    let element = self.view(*view, indices, false, true)?;
+                    let part = self.kernel.view(*view).component_index(indices).is_some();
                     match (element, self.value(*value)?) {
                         (Type::Scalar(scalar), Type::Vector(found, width)) if scalar == found && !part => {
                             self.wide(*view, scalar, width).map_err(|what| format!("a store of {what}"))?;
@@ -167,16 +167,16 @@ impl<'a> Scope<'a> {
                 }
                 Stmt::Check(check) => {
                     let text = match check {
-                        Check::Holds { condition, claim } => {
+                        Check::Assert { condition, message } => {
                             self.expect(*condition, Scalar::Bool.into(), "a claim")?;
-                            claim
+                            message
                         }
-                        Check::Within { index, len, of } => {
+                        Check::InBounds { index, len, array } => {
                             self.expect(*index, self.kernel.index.into(), "an index")?;
                             if *len > i64::MAX as u64 {
                                 return Err(format!("an array of {len} elements"));
                             }
-                            of
+                            array
                         }
                     };
                     plain(text).map_err(|what| format!("a check with {what}"))?;
@@ -184,7 +184,7 @@ impl<'a> Scope<'a> {
                 Stmt::Print { format, args } => {
                     let types: Result<Vec<Scalar>, String> =
                         args.iter().map(|arg| self.scalar(*arg, "a print")).collect();
-                    if let Some(why) = crate::print::unfit(format, &types?) {
+                    if let Some(why) = crate::print::check_print_format(format, &types?) {
                         return Err(why);
                     }
                 }
@@ -244,14 +244,14 @@ impl<'a> Scope<'a> {
                     format!("{} of ({}) expects {expected}", op.row().name, types.join(", "))
                 })?
             }
-            Expr::Algebra { row, at, args } => {
+            Expr::Algebra { op, component, args } => {
                 let types = args.iter().map(|&a| self.value(a)).collect::<Checked<Vec<_>>>()?;
-                if row.row().name == "construct" {
+                if op.row().name == "construct" {
                     super::known_type(self.kernel, recorded, "construct")?;
                 }
-                row.result(*at, recorded, &types, structs).map_err(|expected| {
+                op.result(*component, recorded, &types, structs).map_err(|expected| {
                     let types: Vec<String> = types.iter().map(|&ty| ty.name(structs).to_string()).collect();
-                    format!("{} of ({}) expects {expected}", row.row().name, types.join(", "))
+                    format!("{} of ({}) expects {expected}", op.row().name, types.join(", "))
                 })?
             }
             Expr::Cast(to, from) => {
@@ -281,25 +281,25 @@ impl<'a> Scope<'a> {
                 }
                 function.result
             }
-            Expr::Load { view, at, width } => match (self.view(*view, at, true, false)?, *width) {
+            Expr::Load { view, indices, width } => match (self.view(*view, indices, true, false)?, *width) {
                 (element, 1) => element,
-                (Type::Scalar(scalar), width) if self.kernel.view(*view).part(at).is_none() => {
+                (Type::Scalar(scalar), width) if self.kernel.view(*view).component_index(indices).is_none() => {
                     self.wide(*view, scalar, width).map_err(|what| format!("a load of {what}"))?;
                     Type::Vector(scalar, width)
                 }
                 _ => return Err("a load of several elements that are not scalars".into()),
             },
-            Expr::Atomic { atomic, view, at, value } => {
-                let element = self.view(*view, at, true, true)?;
-                if !element.element().is_some_and(|scalar| atomic.takes(scalar)) {
+            Expr::Atomic { atomic, view, indices, value } => {
+                let element = self.view(*view, indices, true, true)?;
+                if !element.element().is_some_and(|scalar| atomic.supports(scalar)) {
                     return Err(format!("no atomic {} of {}", atomic.name(), element.name(structs)));
                 }
                 self.expect(*value, element, "an atomic")?;
                 element
             }
-            Expr::CompareExchange { view, at, expected, value } => {
-                let element = self.view(*view, at, true, true)?;
-                if !element.as_scalar().is_some_and(|scalar| Atomic::Exchange.takes(scalar)) {
+            Expr::CompareExchange { view, indices, expected, value } => {
+                let element = self.view(*view, indices, true, true)?;
+                if !element.as_scalar().is_some_and(|scalar| Atomic::Exchange.supports(scalar)) {
                     return Err(format!("no compare-exchange of {}", element.name(structs)));
                 }
                 self.expect(*expected, element, "a compare-exchange")?;
@@ -361,7 +361,7 @@ impl<'a> Scope<'a> {
     }
 
     /// The element type of a view that must allow being read, written or both, at those indices.
-    fn view(&self, view: View, at: &Args, read: bool, write: bool) -> Checked<Type> {
+    fn view(&self, view: View, indices: &Args, read: bool, write: bool) -> Checked<Type> {
         self.kernel_only("memory")?;
         let (ty, rank) = match view {
             View::Param(ParamId(n)) => match self.kernel.params.get(n as usize) {
@@ -375,13 +375,13 @@ impl<'a> Scope<'a> {
             },
         };
         let name = self.kernel.view(view).name;
-        if at.len() != rank && (at.len() != rank + 1 || ty.as_scalar().is_some()) {
-            return Err(format!("'{name}' has {rank} dimensions, {} indices are given", at.len()));
+        if indices.len() != rank && (indices.len() != rank + 1 || ty.as_scalar().is_some()) {
+            return Err(format!("'{name}' has {rank} dimensions, {} indices are given", indices.len()));
         }
-        for index in at.iter() {
+        for index in indices.iter() {
             self.expect(*index, self.kernel.index.into(), "an index")?;
         }
-        let Some(part) = self.kernel.view(view).part(at) else { return Ok(ty) };
+        let Some(part) = self.kernel.view(view).component_index(indices) else { return Ok(ty) };
         let scalars = ty.components(&self.kernel.structs);
         match (self.code.expr(part), ty.element()) {
             (Expr::Const(known), _) => match usize::try_from(known.as_i64()).ok().and_then(|n| scalars.get(n)) {

@@ -5,12 +5,12 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::program::{Kind, Program, Step, Thread};
+use super::program::{AccessKind, Program, Step, Thread};
 
 /// The next action of a thread that matters to others.
 #[derive(Clone, Copy)]
 enum Event {
-    Access { kind: Kind, shared: bool, index: i64 },
+    Access { kind: AccessKind, shared: bool, index: i64 },
     Barrier,
     WarpBarrier,
 }
@@ -18,7 +18,7 @@ enum Event {
 /// An access, with the clock of its thread at that time.
 struct Accessed {
     thread: usize,
-    kind: Kind,
+    kind: AccessKind,
     clock: Rc<Vec<u32>>,
 }
 
@@ -49,8 +49,8 @@ pub fn has_race(program: &Program) -> bool {
 
 fn conflict(a: &Accessed, b: &Accessed) -> bool {
     a.thread != b.thread
-        && (a.kind, b.kind) != (Kind::Read, Kind::Read)
-        && (a.kind, b.kind) != (Kind::Atomic, Kind::Atomic)
+        && (a.kind, b.kind) != (AccessKind::Read, AccessKind::Read)
+        && (a.kind, b.kind) != (AccessKind::Atomic, AccessKind::Atomic)
 }
 
 /// True if `a` happens before `b`: the thread of `b` has heard of that moment of the thread of `a`.

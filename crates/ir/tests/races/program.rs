@@ -14,7 +14,7 @@ const I32: Scalar = Scalar::I32;
 pub const LEN: u64 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum AccessKind {
     Read,
     Write,
     Atomic,
@@ -40,7 +40,7 @@ pub enum Index {
 
 #[derive(Clone, Debug)]
 pub enum Step {
-    Access { kind: Kind, shared: bool, index: Index, width: i64 },
+    Access { kind: AccessKind, shared: bool, index: Index, width: i64 },
     Barrier,
     WarpBarrier,
     If { condition: Condition, then: Vec<Step>, otherwise: Vec<Step> },
@@ -140,7 +140,7 @@ impl Program {
 
 /// Thread 0 writes all of shared memory.
 fn writes_all() -> Step {
-    let write = |n| Step::Access { kind: Kind::Write, shared: true, index: Index::Constant(n), width: 1 };
+    let write = |n| Step::Access { kind: AccessKind::Write, shared: true, index: Index::Constant(n), width: 1 };
     Step::If { condition: Condition::ThreadBelow(1), then: (0..LEN as i64).map(write).collect(), otherwise: vec![] }
 }
 
@@ -159,7 +159,7 @@ fn step(random: &mut Random, uniform: Uniform, depth: u32) -> Step {
 }
 
 fn access(random: &mut Random) -> Step {
-    let kind = [Kind::Read, Kind::Read, Kind::Read, Kind::Write, Kind::Atomic][random.below(5) as usize];
+    let kind = [AccessKind::Read, AccessKind::Read, AccessKind::Read, AccessKind::Write, AccessKind::Atomic][random.below(5) as usize];
     let index = match random.below(8) {
         0..=3 => Index::Constant(random.below(3) as i64),
         4 | 5 => Index::Thread,
@@ -167,7 +167,7 @@ fn access(random: &mut Random) -> Step {
         _ => Index::Block,
     };
     // Wide accesses begin at a multiple of their width.
-    let wide = matches!(index, Index::Constant(0)) && kind != Kind::Atomic && random.below(4) == 0;
+    let wide = matches!(index, Index::Constant(0)) && kind != AccessKind::Atomic && random.below(4) == 0;
     Step::Access { kind, shared: random.below(3) > 0, index, width: if wide { 4 } else { 1 } }
 }
 
@@ -230,8 +230,8 @@ impl Code {
         for step in steps {
             match step {
                 Step::Access { kind, shared, index, width } => self.access(b, *kind, *shared, *index, *width as u8),
-                Step::Barrier => b.simple(Stmt::Barrier),
-                Step::WarpBarrier => b.simple(Stmt::WarpBarrier),
+                Step::Barrier => b.push_stmt(Stmt::Barrier),
+                Step::WarpBarrier => b.push_stmt(Stmt::WarpBarrier),
                 Step::If { condition, then, otherwise } => {
                     let condition = self.condition(b, *condition);
                     b.if_else(condition, |b| self.emit(b, then), |b| self.emit(b, otherwise));
@@ -242,12 +242,12 @@ impl Code {
                     let end = constant(b, *times);
                     b.close_loop(counter, end);
                 }
-                Step::Return => b.simple(Stmt::Return(None)),
+                Step::Return => b.push_stmt(Stmt::Return(None)),
             }
         }
     }
 
-    fn access(self, b: &mut Builder, kind: Kind, shared: bool, index: Index, width: u8) {
+    fn access(self, b: &mut Builder, kind: AccessKind, shared: bool, index: Index, width: u8) {
         let view = if shared { self.shared } else { self.global };
         let len = constant(b, LEN as i64);
         let warp = constant(b, 32);
@@ -261,15 +261,15 @@ impl Code {
         };
         let at = b.op(Op::Rem, &[&index, &len]);
         match kind {
-            Kind::Read if width > 1 => drop(b.load_wide(view, at, width)),
-            Kind::Read => drop(b.load(view, at)),
-            Kind::Write if width > 1 => {
+            AccessKind::Read if width > 1 => drop(b.load_wide(view, at, width)),
+            AccessKind::Read => drop(b.load(view, at)),
+            AccessKind::Write if width > 1 => {
                 let ty = bornite_ir::Type::Vector(I32, width);
                 let value = b.construct(ty, &vec![thread; width as usize]);
                 b.store(view, at, value);
             }
-            Kind::Write => b.store(view, at, thread),
-            Kind::Atomic => drop(b.atomic(Atomic::Add, view, at, thread)),
+            AccessKind::Write => b.store(view, at, thread),
+            AccessKind::Atomic => drop(b.atomic(Atomic::Add, view, at, thread)),
         }
     }
 

@@ -160,7 +160,7 @@ fn indices(all: &mut Vec<Seeded>) {
         sample(|b, s| {
             let at = plus(b, s.thread, by);
             b.store(s.tile, at, s.thread);
-            b.simple(Stmt::Barrier);
+            b.push_stmt(Stmt::Barrier);
             let value = b.load(s.tile, at);
             b.store(s.y, s.global, value);
         })
@@ -216,7 +216,7 @@ fn missing_barriers(all: &mut Vec<Seeded>) {
     // Threads of one warp need a warp's barrier, no more.
     let exchange = sample(|b, s| {
         b.store(s.tile, s.thread, s.thread);
-        b.simple(Stmt::WarpBarrier);
+        b.push_stmt(Stmt::WarpBarrier);
         let one = constant(b, 1);
         let other = b.op(Op::Xor, &[&s.thread, &one]);
         let value = b.load(s.tile, other);
@@ -225,7 +225,7 @@ fn missing_barriers(all: &mut Vec<Seeded>) {
     all.push(seeded("exchange in a warp", "race", "= tile[", without_barrier(&exchange, 0), exchange.clone()));
     let far = sample(|b, s| {
         b.store(s.tile, s.thread, s.thread);
-        b.simple(Stmt::WarpBarrier);
+        b.push_stmt(Stmt::WarpBarrier);
         let half = constant(b, 32);
         let other = b.op(Op::Xor, &[&s.thread, &half]);
         let value = b.load(s.tile, other);
@@ -240,7 +240,7 @@ fn races(all: &mut Vec<Seeded>) {
             let zero = constant(b, 0);
             let at = if faulty { zero } else { s.thread };
             b.store(s.tile, at, s.thread);
-            b.simple(Stmt::Barrier);
+            b.push_stmt(Stmt::Barrier);
             let value = b.load(s.tile, at);
             b.store(s.y, s.global, value);
         })
@@ -274,12 +274,12 @@ fn races(all: &mut Vec<Seeded>) {
     let neighbour = |apart: bool| {
         sample(|b, s| {
             b.store(s.tile, s.thread, s.thread);
-            b.simple(Stmt::Barrier);
+            b.push_stmt(Stmt::Barrier);
             let one = constant(b, 1);
             let other = b.op(Op::Xor, &[&s.thread, &one]);
             let value = b.load(s.tile, other);
             if apart {
-                b.simple(Stmt::Barrier);
+                b.push_stmt(Stmt::Barrier);
             }
             b.store(s.tile, s.thread, value);
         })
@@ -292,7 +292,7 @@ fn divergence(all: &mut Vec<Seeded>) {
         sample(|b, s| {
             let limit = constant(b, if faulty { 10 } else { 64 });
             let some = b.lt(&s.thread, &limit);
-            b.if_else(some, |b| b.simple(Stmt::Barrier), |_| {});
+            b.if_else(some, |b| b.push_stmt(Stmt::Barrier), |_| {});
         })
     };
     all.push(seeded("barrier under a branch", "barrier", "barrier", branch(true), branch(false)));
@@ -300,7 +300,7 @@ fn divergence(all: &mut Vec<Seeded>) {
         sample(|b, s| {
             let same = constant(b, 3);
             let j = b.open_loop("j");
-            b.simple(Stmt::Barrier);
+            b.push_stmt(Stmt::Barrier);
             b.close_loop(j, if faulty { s.thread } else { same });
         })
     };
@@ -309,7 +309,7 @@ fn divergence(all: &mut Vec<Seeded>) {
         sample(|b, s| {
             let limit = constant(b, if faulty { 40 } else { 32 });
             let some = b.lt(&s.thread, &limit);
-            b.if_else(some, |b| b.simple(Stmt::WarpBarrier), |_| {});
+            b.if_else(some, |b| b.push_stmt(Stmt::WarpBarrier), |_| {});
         })
     };
     all.push(seeded("warp barrier for half a warp", "barrier", "warp_barrier", warp(true), warp(false)));
@@ -321,10 +321,10 @@ fn divergence(all: &mut Vec<Seeded>) {
                 some,
                 |b| {
                     let j = b.open_loop("j");
-                    b.simple(Stmt::WarpBarrier);
+                    b.push_stmt(Stmt::WarpBarrier);
                     b.close_loop(j, times);
                 },
-                |b| (0..2 - faulty as u32).for_each(|_| b.simple(Stmt::WarpBarrier)),
+                |b| (0..2 - faulty as u32).for_each(|_| b.push_stmt(Stmt::WarpBarrier)),
             );
         })
     };

@@ -3,9 +3,9 @@
 use bornite_ir::{Args, Expr, Extent, ParamId, Scalar, Value, View};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
 
-use super::Lanes;
-use super::value::{Pack, lane_bytes, vector};
-use crate::cpu::lower::{Typed, flags};
+use super::SimdLowering;
+use super::value::{LaneValue, lane_bytes, vector};
+use crate::cpu::lower::{TypedValue, flags};
 use crate::cpu::address::Reach;
 
 /// How vectors are accessed: elements are aligned, vectors of them need not be.
@@ -23,17 +23,17 @@ enum Places {
     Many(Vec<ir::Value>),
 }
 
-impl Lanes<'_, '_, '_> {
+impl SimdLowering<'_, '_, '_> {
     /// Addresses of the elements, after a check that they are there.
-    fn placed(&mut self, id: ParamId, at: &Args, width: usize) -> Places {
+    fn placed(&mut self, id: ParamId, indices: &Args, width: usize) -> Places {
         let param = self.l.kernel.param(id);
-        let indices: Vec<Pack> = at.iter().take(param.dims.len()).map(|&n| self.parts(n)[0].clone()).collect();
+        let index_values: Vec<LaneValue> = indices.iter().take(param.dims.len()).map(|&n| self.parts(n)[0].clone()).collect();
         let bytes = self.l.kernel.bytes_of(param.ty) as i64;
-        let steps: Option<Vec<i64>> = (indices.iter())
+        let steps: Option<Vec<i64>> = (index_values.iter())
             .map(|index| match index {
-                Pack::One(_) => Some(0),
-                Pack::Steps { step, .. } => Some(*step),
-                Pack::Many { .. } => None,
+                LaneValue::Uniform(_) => Some(0),
+                LaneValue::Linear { step, .. } => Some(*step),
+                LaneValue::Vectors { .. } => None,
             })
             .collect();
         let moving = steps.iter().flatten().filter(|&&step| step != 0).count();
@@ -42,21 +42,21 @@ impl Lanes<'_, '_, '_> {
             && let Some(n) = steps.iter().position(|&step| step != 0)
             && let (1, Extent::Const(stride)) = (moving, param.dims[n].stride)
         {
-            let firsts: Vec<Typed> = indices.iter().filter_map(Pack::first).collect();
+            let firsts: Vec<TypedValue> = index_values.iter().filter_map(LaneValue::first).collect();
             let further = steps[n] * (self.count as i64 - 1);
             let address =
-                self.l.address(id, at, &firsts, Reach { width, lanes: Some((n, further, self.count as i64 - 1)) });
+                self.l.address(id, indices, &firsts, Reach { width, lanes: Some((n, further, self.count as i64 - 1)) });
             return Places::Steps(address, steps[n] * stride * bytes);
         }
-        if indices.iter().all(|index| matches!(index, Pack::One(_))) {
-            let indices: Vec<Typed> = indices.iter().filter_map(Pack::first).collect();
-            return Places::One(self.l.address(id, at, &indices, Reach { width, lanes: None }));
+        if index_values.iter().all(|index| matches!(index, LaneValue::Uniform(_))) {
+            let index_values: Vec<TypedValue> = index_values.iter().filter_map(LaneValue::first).collect();
+            return Places::One(self.l.address(id, indices, &index_values, Reach { width, lanes: None }));
         }
         let addresses = (0..self.count)
             .map(|n| {
-                let indices: Vec<Typed> = indices.iter().map(|index| self.lane(index, n)).collect();
+                let lane_indices: Vec<TypedValue> = index_values.iter().map(|index| self.lane(index, n)).collect();
                 self.l.lane = n as i64;
-                self.l.address(id, at, &indices, Reach { width, lanes: None })
+                self.l.address(id, indices, &lane_indices, Reach { width, lanes: None })
             })
             .collect();
         self.l.lane = 0;
@@ -64,10 +64,10 @@ impl Lanes<'_, '_, '_> {
     }
 
     /// How many neighbours an access to so many components takes; where each component lies from the first, and its type.
-    fn offsets(&self, id: ParamId, at: &Args, count: usize) -> (usize, Vec<(usize, Scalar)>) {
+    fn offsets(&self, id: ParamId, indices: &Args, count: usize) -> (usize, Vec<(usize, Scalar)>) {
         let kernel = self.l.kernel;
         let layout = kernel.param(id).ty.layout(&kernel.structs);
-        let part = kernel.view(View::Param(id)).part(at).map(|part| kernel.code.expr(part));
+        let part = kernel.view(View::Param(id)).component_index(indices).map(|part| kernel.code.expr(part));
         if let Some(Expr::Const(known)) = part {
             return (1, vec![layout.offsets[known.as_i64() as usize]]);
         }
@@ -77,24 +77,24 @@ impl Lanes<'_, '_, '_> {
     }
 
     /// The components of an element (or of neighbours) in all instances.
-    pub(super) fn load(&mut self, view: View, at: &Args, count: usize) -> Vec<Pack> {
+    pub(super) fn load(&mut self, view: View, indices: &Args, count: usize) -> Vec<LaneValue> {
         let View::Param(id) = view else { return vec![] }; // shared memory is refused before
-        let (width, parts) = self.offsets(id, at, count);
-        let places = self.placed(id, at, width);
+        let (width, parts) = self.offsets(id, indices, count);
+        let places = self.placed(id, indices, width);
         (parts.into_iter())
             .map(|(offset, scalar)| match &places {
-                Places::One(address) => Pack::One(self.l.load_scalar(scalar, *address, offset as i32)),
+                Places::One(address) => LaneValue::Uniform(self.l.load_scalar(scalar, *address, offset as i32)),
                 Places::Steps(address, step) if *step == scalar.bytes() as i64 && offset == 0 => {
                     self.load_vectors(scalar, *address)
                 }
                 Places::Steps(address, step) => {
-                    let loads: Vec<Typed> = (0..self.count)
+                    let loads: Vec<TypedValue> = (0..self.count)
                         .map(|n| self.load_far(scalar, *address, n as i64 * step + offset as i64))
                         .collect();
                     self.assembled(scalar, &loads)
                 }
                 Places::Many(addresses) => {
-                    let loads: Vec<Typed> =
+                    let loads: Vec<TypedValue> =
                         addresses.iter().map(|&address| self.l.load_scalar(scalar, address, offset as i32)).collect();
                     self.assembled(scalar, &loads)
                 }
@@ -102,7 +102,7 @@ impl Lanes<'_, '_, '_> {
             .collect()
     }
 
-    fn load_far(&mut self, scalar: Scalar, address: ir::Value, offset: i64) -> Typed {
+    fn load_far(&mut self, scalar: Scalar, address: ir::Value, offset: i64) -> TypedValue {
         match i32::try_from(offset) {
             Ok(offset) => self.l.load_scalar(scalar, address, offset),
             Err(_) => {
@@ -112,7 +112,7 @@ impl Lanes<'_, '_, '_> {
         }
     }
 
-    fn load_vectors(&mut self, scalar: Scalar, address: ir::Value) -> Pack {
+    fn load_vectors(&mut self, scalar: Scalar, address: ir::Value) -> LaneValue {
         let signed = scalar.is_signed();
         let count = self.vector_count(lane_bytes(scalar)) as i32;
         let vectors: Vec<ir::Value> = match scalar.bytes() {
@@ -148,14 +148,14 @@ impl Lanes<'_, '_, '_> {
             Scalar::Bool => vectors.into_iter().map(|v| self.is_true(v)).collect(),
             _ => vectors,
         };
-        Pack::Many { scalar, vectors }
+        LaneValue::Vectors { scalar, vectors }
     }
 
     /// Writes the components of an element (or of neighbours) in all instances, the first instance first.
-    pub(super) fn store(&mut self, view: View, at: &Args, parts: &[Pack]) {
+    pub(super) fn store(&mut self, view: View, indices: &Args, parts: &[LaneValue]) {
         let View::Param(id) = view else { return };
-        let (width, offsets) = self.offsets(id, at, parts.len());
-        let places = self.placed(id, at, width);
+        let (width, offsets) = self.offsets(id, indices, parts.len());
+        let places = self.placed(id, indices, width);
         let offsets: Vec<i64> = offsets.into_iter().map(|(offset, _)| offset as i64).collect();
         if let (Places::Steps(address, step), [part], [0]) = (&places, parts, &offsets[..])
             && *step == part.scalar().bytes() as i64
@@ -176,7 +176,7 @@ impl Lanes<'_, '_, '_> {
         }
     }
 
-    fn store_vectors(&mut self, part: &Pack, address: ir::Value) {
+    fn store_vectors(&mut self, part: &LaneValue, address: ir::Value) {
         let scalar = part.scalar();
         let mut vectors = match scalar {
             Scalar::Bool => self.masks(part, 4),

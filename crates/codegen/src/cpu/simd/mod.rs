@@ -10,28 +10,28 @@ mod primitive;
 mod uniformity;
 mod value;
 
-use bornite_ir::{Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Kind, Op, Parts, Scalar, Stmt};
+use bornite_ir::{Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, OpKind, Op, Components, Scalar, Stmt};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder};
 use cranelift_frontend::Variable;
 
-use super::lower::{Lower, Typed, ty};
-use super::range_analysis::Ranges;
-pub(super) use value::Constants;
-use value::{Pack, lane_bytes, vector};
-use uniformity::{Shape, Shapes};
+use super::lower::{Lowering, TypedValue, ty};
+use super::range_analysis::RangeAnalysis;
+pub(super) use value::ConstantPool;
+use value::{LaneValue, lane_bytes, vector};
+use uniformity::{Uniformity, UniformityInfo};
 
 /// How to run several instances at once.
-pub(super) struct Plan {
+pub(super) struct Vectorization {
     /// How many.
     pub count: usize,
-    shapes: Shapes,
+    uniformity: UniformityInfo,
 }
 
 /// How to run several instances of a kernel at once, if that is possible.
-pub(super) fn plan(kernel: &Kernel, ranges: &Ranges) -> Option<Plan> {
+pub(super) fn vectorize(kernel: &Kernel, ranges: &RangeAnalysis) -> Option<Vectorization> {
     let count = count(kernel);
-    Some(Plan { count, shapes: uniformity::shapes(kernel, ranges, count as i64)? })
+    Some(Vectorization { count, uniformity: uniformity::uniformity(kernel, ranges, count as i64)? })
 }
 
 /// How many instances run side by side. A loop waits for the sum of its turn before, so several sums are under way at
@@ -39,7 +39,7 @@ pub(super) fn plan(kernel: &Kernel, ranges: &Ranges) -> Option<Plan> {
 fn count(kernel: &Kernel) -> usize {
     let code = &kernel.code;
     let loops = code.any(&|stmt| matches!(stmt, Stmt::For { .. }));
-    let long = |expr: &Expr| matches!(expr, Expr::Op(op, _) if op.row().kind == Kind::Body && op.row().ulp.f32 > 0.0);
+    let long = |expr: &Expr| matches!(expr, Expr::Op(op, _) if op.row().kind == OpKind::Body && op.row().ulp.f32 > 0.0);
     let wide = code.types.iter().any(|ty| ty.components(&kernel.structs).iter().any(|scalar| scalar.bytes() == 8));
     match (loops, code.exprs.iter().any(long), wide) {
         (true, false, false) => 16,
@@ -54,7 +54,7 @@ struct Single {
     /// Its number among those that run side by side.
     number: ir::Value,
     /// What was taken out of which vectors.
-    values: Vec<(ir::Value, Typed)>,
+    values: Vec<(ir::Value, TypedValue)>,
 }
 
 /// A variable of several instances.
@@ -66,14 +66,14 @@ enum Local {
 /// The kernel or the function being lowered.
 struct Frame<'s, 'k> {
     code: &'k Code,
-    shapes: &'s Shapes,
-    arguments: Vec<Vec<Pack>>,
+    uniformity: &'s UniformityInfo,
+    arguments: Vec<Vec<LaneValue>>,
     locals: Vec<Vec<Local>>,
-    values: Vec<Vec<Pack>>,
+    values: Vec<Vec<LaneValue>>,
 }
 
-struct Lanes<'s, 'k, 'f> {
-    l: &'s mut Lower<'k, 'f>,
+struct SimdLowering<'s, 'k, 'f> {
+    l: &'s mut Lowering<'k, 'f>,
     count: usize,
     single: Option<Single>,
     frame: Frame<'s, 'k>,
@@ -87,19 +87,19 @@ struct Lanes<'s, 'k, 'f> {
 }
 
 /// Lowers several instances, from the current one on, into the current block. The loop over instances begins at `before`.
-pub(super) fn lower(l: &mut Lower<'_, '_>, plan: &Plan, bail: Block, before: ir::Inst) {
+pub(super) fn lower(l: &mut Lowering<'_, '_>, vectorization: &Vectorization, bail: Block, before: ir::Inst) {
     let code = &l.kernel.code;
-    let arguments = l.frame.arguments.iter().map(|parts| parts.iter().map(|&part| Pack::One(part)).collect()).collect();
-    let frame = Frame { code, shapes: &plan.shapes, arguments: vec![], locals: vec![], values: vec![] };
-    let mut lanes = Lanes { l, count: plan.count, single: None, frame, bail, kept: vec![], before, keeps: true };
-    lanes.enter(code, &plan.shapes, arguments);
+    let arguments = l.frame.arguments.iter().map(|parts| parts.iter().map(|&part| LaneValue::Uniform(part)).collect()).collect();
+    let frame = Frame { code, uniformity: &vectorization.uniformity, arguments: vec![], locals: vec![], values: vec![] };
+    let mut lanes = SimdLowering { l, count: vectorization.count, single: None, frame, bail, kept: vec![], before, keeps: true };
+    lanes.enter(code, &vectorization.uniformity, arguments);
     lanes.block(&code.body);
 }
 
-impl<'s, 'k> Lanes<'s, 'k, '_> {
+impl<'s, 'k> SimdLowering<'s, 'k, '_> {
     /// Makes a frame for some code the current one, its variables set; the frame from before.
-    fn enter(&mut self, code: &'k Code, shapes: &'s Shapes, arguments: Vec<Vec<Pack>>) -> Frame<'s, 'k> {
-        let locals = (code.locals.iter().zip(&shapes.varying))
+    fn enter(&mut self, code: &'k Code, uniformity: &'s UniformityInfo, arguments: Vec<Vec<LaneValue>>) -> Frame<'s, 'k> {
+        let locals = (code.locals.iter().zip(&uniformity.varying))
             .map(|(local, &varies)| {
                 let parts = local.init.iter().map(|&init| {
                     let scalar = init.scalar();
@@ -118,10 +118,10 @@ impl<'s, 'k> Lanes<'s, 'k, '_> {
             })
             .collect();
         let values = vec![vec![]; code.exprs.len()];
-        std::mem::replace(&mut self.frame, Frame { code, shapes, arguments, locals, values })
+        std::mem::replace(&mut self.frame, Frame { code, uniformity, arguments, locals, values })
     }
 
-    fn assign(&mut self, local: &Local, value: &Pack) {
+    fn assign(&mut self, local: &Local, value: &LaneValue) {
         match local {
             // The analysis has seen to it that such a value is the same in all instances.
             Local::One(variable) => {
@@ -155,9 +155,9 @@ impl<'s, 'k> Lanes<'s, 'k, '_> {
                     }
                     self.frame.locals[local.0 as usize] = locals;
                 }
-                Stmt::Store { view, at, value } => {
+                Stmt::Store { view, indices, value } => {
                     let parts = self.parts(*value);
-                    self.store(*view, at, &parts);
+                    self.store(*view, indices, &parts);
                 }
                 Stmt::For { counter, end, body } => {
                     let end = self.same(*end).value;
@@ -171,7 +171,7 @@ impl<'s, 'k> Lanes<'s, 'k, '_> {
                 }
                 Stmt::If { condition, then, otherwise } => {
                     let condition = self.same(*condition).value;
-                    if self.frame.shapes.is_single(then) {
+                    if self.frame.uniformity.runs_scalar(then) {
                         let next = self.l.b.create_block();
                         self.l.b.ins().brif(condition, self.bail, &[], next, &[]);
                         self.l.b.switch_to_block(next);
@@ -193,12 +193,12 @@ impl<'s, 'k> Lanes<'s, 'k, '_> {
     }
 
     /// A value that is the same in all instances.
-    fn same(&mut self, id: ExprId) -> Typed {
+    fn same(&mut self, id: ExprId) -> TypedValue {
         let pack = self.parts(id)[0].clone();
         self.lane(&pack, 0)
     }
 
-    fn evaluate(&mut self, id: ExprId) -> Vec<Pack> {
+    fn evaluate(&mut self, id: ExprId) -> Vec<LaneValue> {
         let code = self.frame.code;
         let structs = &self.l.kernel.structs;
         match code.expr(id) {
@@ -207,57 +207,57 @@ impl<'s, 'k> Lanes<'s, 'k, '_> {
                 (self.frame.locals[local.0 as usize].iter().zip(scalars))
                     .map(|(local, scalar)| match local {
                         Local::One(variable) => {
-                            Pack::One(Typed { value: self.l.b.use_var(*variable), scalar, known: None })
+                            LaneValue::Uniform(TypedValue { value: self.l.b.use_var(*variable), scalar, known: None })
                         }
                         Local::Many(variables) => {
                             let vectors = variables.iter().map(|&variable| self.l.b.use_var(variable)).collect();
-                            Pack::Many { scalar, vectors }
+                            LaneValue::Vectors { scalar, vectors }
                         }
                     })
                     .collect()
             }
             Expr::Op(op, args) => {
-                let args: Vec<Vec<Pack>> = args.iter().map(|&arg| self.parts(arg)).collect();
-                if let Some(counted) = self.counted(*op, &args, self.frame.shapes.of(id)) {
+                let args: Vec<Vec<LaneValue>> = args.iter().map(|&arg| self.parts(arg)).collect();
+                if let Some(counted) = self.counted(*op, &args, self.frame.uniformity.of(id)) {
                     return vec![counted];
                 }
-                (0..code.ty(id).count(structs))
+                (0..code.ty(id).component_count(structs))
                     .map(|n| {
                         // A condition may be one bool for all components.
-                        let parts: Vec<&Pack> = args.iter().map(|arg| arg.get(n).unwrap_or(&arg[0])).collect();
+                        let parts: Vec<&LaneValue> = args.iter().map(|arg| arg.get(n).unwrap_or(&arg[0])).collect();
                         self.op(*op, &parts)
                     })
                     .collect()
             }
-            Expr::Algebra { row, at, args } => {
-                let args: Vec<Parts<Pack>> =
-                    args.iter().map(|&arg| Parts { ty: code.ty(arg), parts: self.parts(arg) }).collect();
-                row.body(self, *at, code.ty(id), &args, structs)
+            Expr::Algebra { op, component, args } => {
+                let args: Vec<Components<LaneValue>> =
+                    args.iter().map(|&arg| Components { ty: code.ty(arg), components: self.parts(arg) }).collect();
+                op.body(self, *component, code.ty(id), &args, structs)
             }
             Expr::Cast(to, from) => {
                 let parts = self.parts(*from);
-                match (&parts[..], self.frame.shapes.of(id)) {
-                    ([Pack::Steps { first, step }], Shape::Steps(_)) => {
+                match (&parts[..], self.frame.uniformity.of(id)) {
+                    ([LaneValue::Linear { first, step }], Uniformity::Linear(_)) => {
                         let first = self.l.cast(*to, first);
-                        vec![Pack::Steps { first, step: *step }]
+                        vec![LaneValue::Linear { first, step: *step }]
                     }
                     _ => parts.iter().map(|part| self.cast(*to, part)).collect(),
                 }
             }
             Expr::Bitcast(to, from) => self.parts(*from).iter().map(|part| self.bitcast(*to, part)).collect(),
             Expr::Call(function, args) => self.call(id, *function, args),
-            Expr::Load { view, at, .. } => self.load(*view, at, code.ty(id).count(structs)),
+            Expr::Load { view, indices, .. } => self.load(*view, indices, code.ty(id).component_count(structs)),
             _ => self.parts(id),
         }
     }
 
     /// An operation on integers that count along with the instances, where the result is of that kind again.
-    fn counted(&mut self, op: Op, args: &[Vec<Pack>], shape: Shape) -> Option<Pack> {
-        let counts = args.iter().any(|arg| matches!(arg[..], [Pack::Steps { .. }]));
-        if !counts || shape == Shape::Varying {
+    fn counted(&mut self, op: Op, args: &[Vec<LaneValue>], shape: Uniformity) -> Option<LaneValue> {
+        let counts = args.iter().any(|arg| matches!(arg[..], [LaneValue::Linear { .. }]));
+        if !counts || shape == Uniformity::Varying {
             return None;
         }
-        let firsts = args.iter().map(|arg| arg[0].first()).collect::<Option<Vec<Typed>>>()?;
+        let firsts = args.iter().map(|arg| arg[0].first()).collect::<Option<Vec<TypedValue>>>()?;
         if matches!(op, Op::Div | Op::Rem) {
             self.bail_between(&firsts[0], &firsts[1]);
         }
@@ -266,13 +266,13 @@ impl<'s, 'k> Lanes<'s, 'k, '_> {
             self.bail_unless_same(op, args, &first);
         }
         Some(match shape {
-            Shape::Steps(step) => Pack::Steps { first, step },
-            _ => Pack::One(first),
+            Uniformity::Linear(step) => LaneValue::Linear { first, step },
+            _ => LaneValue::Uniform(first),
         })
     }
 
     /// Gives the instances back if a multiple of `by` lies between their numbers, or they are negative.
-    fn bail_between(&mut self, first: &Typed, by: &Typed) {
+    fn bail_between(&mut self, first: &TypedValue, by: &TypedValue) {
         let rest = self.l.op(Op::Rem, &[first, by]);
         let last = self.l.b.ins().iadd_imm_s(by.value, -(self.count as i64));
         let signed = self.l.b.ins().icmp(IntCC::SignedLessThanOrEqual, rest.value, last);
@@ -284,8 +284,8 @@ impl<'s, 'k> Lanes<'s, 'k, '_> {
     }
 
     /// Gives the instances back if the last of them compares otherwise than the first.
-    fn bail_unless_same(&mut self, op: Op, args: &[Vec<Pack>], first: &Typed) {
-        let lasts: Vec<Typed> = args.iter().map(|arg| self.lane(&arg[0], self.count - 1)).collect();
+    fn bail_unless_same(&mut self, op: Op, args: &[Vec<LaneValue>], first: &TypedValue) {
+        let lasts: Vec<TypedValue> = args.iter().map(|arg| self.lane(&arg[0], self.count - 1)).collect();
         let last = self.l.op(op, &lasts.iter().collect::<Vec<_>>());
         let next = self.l.b.create_block();
         let differ = self.l.b.ins().bxor(first.value, last.value);
@@ -294,25 +294,25 @@ impl<'s, 'k> Lanes<'s, 'k, '_> {
     }
 
     /// A call, by lowering the function's code here.
-    fn call(&mut self, id: ExprId, FunctionId(n): FunctionId, args: &[ExprId]) -> Vec<Pack> {
+    fn call(&mut self, id: ExprId, FunctionId(n): FunctionId, args: &[ExprId]) -> Vec<LaneValue> {
         let kernel: &'k Kernel = self.l.kernel;
-        let shapes: &'s Shapes = &self.frame.shapes.calls[&id];
+        let uniformity: &'s UniformityInfo = &self.frame.uniformity.calls[&id];
         let code = &kernel.functions[n as usize].code;
         let arguments = args.iter().map(|&arg| self.parts(arg)).collect();
-        let outer = self.enter(code, shapes, arguments);
+        let outer = self.enter(code, uniformity, arguments);
         self.block(&code.body);
-        let result = shapes.result.map(|result| self.parts(result)).unwrap_or_default();
+        let result = uniformity.result.map(|result| self.parts(result)).unwrap_or_default();
         self.frame = outer;
         result
     }
 
     /// The components of an expression that is already evaluated or needs no evaluation.
-    fn parts(&mut self, id: ExprId) -> Vec<Pack> {
+    fn parts(&mut self, id: ExprId) -> Vec<LaneValue> {
         match *self.frame.code.expr(id) {
             Expr::Const(value) => vec![self.known(value)],
             Expr::Index => {
-                let first = Typed { value: self.l.index, scalar: self.l.kernel.index, known: None };
-                vec![Pack::Steps { first, step: 1 }]
+                let first = TypedValue { value: self.l.index, scalar: self.l.kernel.index, known: None };
+                vec![LaneValue::Linear { first, step: 1 }]
             }
             Expr::Argument(n) => self.frame.arguments[n as usize].clone(),
             _ => self.frame.values[id.0 as usize].clone(),

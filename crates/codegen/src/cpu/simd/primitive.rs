@@ -3,21 +3,21 @@
 use bornite_ir::{Emit, EmitBits, Op, Scalar, Value};
 use cranelift_codegen::ir::{self, InstBuilder, Opcode, ValueDef, types};
 
-use super::Lanes;
-use super::value::{Pack, lane_bytes, vector};
+use super::SimdLowering;
+use super::value::{LaneValue, lane_bytes, vector};
 use crate::cpu::half;
 use crate::cpu::primitive::{float_condition, int_condition};
 
-impl Lanes<'_, '_, '_> {
+impl SimdLowering<'_, '_, '_> {
     /// A primitive row on wide types (and a select on any) of which an argument is no single value.
-    pub(super) fn primitive(&mut self, op: Op, args: &[&Pack]) -> Pack {
+    pub(super) fn primitive(&mut self, op: Op, args: &[&LaneValue]) -> LaneValue {
         let scalar = args[args.len() - 1].scalar();
         let (float, signed) = (scalar.is_float(), scalar.is_signed());
         match op {
-            Op::Div | Op::Rem if !float => return self.op_singly(op, args),
-            Op::Fmod | Op::Popcount | Op::LeadingZeros => return self.op_singly(op, args),
+            Op::Div | Op::Rem if !float => return self.scalarized_op(op, args),
+            Op::Fmod | Op::Popcount | Op::LeadingZeros => return self.scalarized_op(op, args),
             Op::Shl | Op::Shr => {
-                let Pack::One(count) = args[1] else { return self.op_singly(op, args) };
+                let LaneValue::Uniform(count) = args[1] else { return self.scalarized_op(op, args) };
                 let wide = count.scalar.bytes() == 8;
                 let count = if wide { self.l.b.ins().ireduce(types::I32, count.value) } else { count.value };
                 return self.each(scalar, &args[..1], |b, v| match op {
@@ -63,17 +63,17 @@ impl Lanes<'_, '_, '_> {
         })
     }
 
-    fn op_singly(&mut self, op: Op, args: &[&Pack]) -> Pack {
-        self.singly(args, |s, args| s.l.op(op, args))
+    fn scalarized_op(&mut self, op: Op, args: &[&LaneValue]) -> LaneValue {
+        self.scalarize(args, |s, args| s.l.op(op, args))
     }
 
     /// An instruction for each vector.
     fn each(
         &mut self,
         scalar: Scalar,
-        args: &[&Pack],
+        args: &[&LaneValue],
         make: impl Fn(cranelift_frontend::FuncInstBuilder<'_, '_>, &[ir::Value]) -> ir::Value,
-    ) -> Pack {
+    ) -> LaneValue {
         let args: Vec<Vec<ir::Value>> = (args.iter().enumerate())
             .map(|(n, arg)| {
                 self.keeps = n < 2;
@@ -87,21 +87,21 @@ impl Lanes<'_, '_, '_> {
                 make(self.l.b.ins(), &operands)
             })
             .collect();
-        Pack::Many { scalar, vectors }
+        LaneValue::Vectors { scalar, vectors }
     }
 
-    fn compared(&mut self, op: Op, args: &[&Pack]) -> Pack {
+    fn compared(&mut self, op: Op, args: &[&LaneValue]) -> LaneValue {
         let scalar = args[0].scalar();
-        let Pack::Many { vectors, .. } = self.each(scalar, args, |b, v| match scalar.is_float() {
+        let LaneValue::Vectors { vectors, .. } = self.each(scalar, args, |b, v| match scalar.is_float() {
             true => b.fcmp(float_condition(op), v[0], v[1]),
             false => b.icmp(int_condition(op, scalar.is_signed()), v[0], v[1]),
         }) else {
             return args[0].clone();
         };
-        Pack::Many { scalar: Scalar::Bool, vectors }
+        LaneValue::Vectors { scalar: Scalar::Bool, vectors }
     }
 
-    fn selected(&mut self, args: &[&Pack]) -> Pack {
+    fn selected(&mut self, args: &[&LaneValue]) -> LaneValue {
         let scalar = args[1].scalar();
         let (masks, [a, b]) = match scalar {
             Scalar::Bool => (self.masks(args[0], 4), [1, 2].map(|n| self.masks(args[n], 4))),
@@ -122,11 +122,11 @@ impl Lanes<'_, '_, '_> {
                 self.seen_as(if scalar == Scalar::Bool { types::I32X4 } else { vector(scalar) }, chosen)
             })
             .collect();
-        Pack::Many { scalar, vectors }
+        LaneValue::Vectors { scalar, vectors }
     }
 
     /// One step of a conversion of vectors.
-    pub(super) fn converted(&mut self, to: Scalar, pack: &Pack) -> Pack {
+    pub(super) fn converted(&mut self, to: Scalar, pack: &LaneValue) -> LaneValue {
         use Scalar::*;
         let from = pack.scalar();
         if to == from {
@@ -145,10 +145,10 @@ impl Lanes<'_, '_, '_> {
                     self.l.b.ins().band(mask, one)
                 })
                 .collect();
-            return Pack::Many { scalar: to, vectors };
+            return LaneValue::Vectors { scalar: to, vectors };
         }
         let v = self.vectors(pack);
-        let as_bits = |scalar: Scalar, vectors: Vec<ir::Value>| Pack::Many { scalar, vectors };
+        let as_bits = |scalar: Scalar, vectors: Vec<ir::Value>| LaneValue::Vectors { scalar, vectors };
         let vectors: Vec<ir::Value> = match (from, to) {
             (F16, F32) => return half::f32_of_f16(self, &as_bits(I32, v)),
             (BF16, F32) => return half::f32_of_bf16(self, &as_bits(I32, v)),
@@ -214,14 +214,14 @@ impl Lanes<'_, '_, '_> {
             }
             (I64 | U64, I32 | U32) => v.chunks(2).map(|pair| self.evens(pair[0], pair[1])).collect(),
             (from, to) if from.is_int() && to.is_int() && lane_bytes(from) == lane_bytes(to) => v,
-            _ => return self.singly(&[pack], |s, v| s.l.cast_step(to, v[0])),
+            _ => return self.scalarize(&[pack], |s, v| s.l.cast_step(to, v[0])),
         };
-        Pack::Many { scalar: to, vectors }
+        LaneValue::Vectors { scalar: to, vectors }
     }
 
     /// f64 to i64, for which there is no vector instruction before AVX-512: below 2⁵¹ the integer part is read off a sum
     /// with 1.5 · 2⁵², in whose last bits it stands; beyond, instances go singly.
-    fn truncated(&mut self, x: &Pack) -> Pack {
+    fn truncated(&mut self, x: &LaneValue) -> LaneValue {
         let magic = f64::from_bits(0x4338_0000_0000_0000);
         let size = self.op(Op::Abs, &[x]);
         let edge = self.known(Value::from_f64(Scalar::F64, (1u64 << 51) as f64));
@@ -233,7 +233,7 @@ impl Lanes<'_, '_, '_> {
         let bits = self.bitcast(Scalar::I64, &sum);
         let base = self.bitcast(Scalar::I64, &magic);
         let usual = self.op(Op::Sub, &[&bits, &base]);
-        let [chosen] = self.rarely(&beyond, [usual], |s| [s.cast_step(Scalar::I64, x)]);
+        let [chosen] = self.select_unlikely(&beyond, [usual], |s| [s.cast_step(Scalar::I64, x)]);
         chosen
     }
 }

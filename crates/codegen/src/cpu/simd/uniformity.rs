@@ -5,41 +5,41 @@ use std::collections::{HashMap, HashSet};
 
 use bornite_ir::{Access, Args, Code, Expr, ExprId, Kernel, Launch, Op, Scalar, Stmt, View};
 
-use crate::cpu::range_analysis::Ranges;
+use crate::cpu::range_analysis::RangeAnalysis;
 
 /// What a value is in one instance, seen from the instance before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Shape {
+pub(super) enum Uniformity {
     /// The same.
     Uniform,
     /// So much more: an integer that counts along with the instances.
-    Steps(i64),
+    Linear(i64),
     /// Anything.
     Varying,
 }
 
 /// The shapes of all values of some code.
 #[derive(Default)]
-pub(super) struct Shapes {
-    exprs: Vec<Option<Shape>>,
+pub(super) struct UniformityInfo {
+    exprs: Vec<Option<Uniformity>>,
     /// Which variables differ between instances.
     pub varying: Vec<bool>,
     /// The code of called functions, by the call: arguments differ between calls.
-    pub calls: HashMap<ExprId, Shapes>,
+    pub calls: HashMap<ExprId, UniformityInfo>,
     /// What a function gives.
     pub result: Option<ExprId>,
     /// Blocks of an `if` that instances do not enter side by side: where they would, they run singly.
-    singly: HashSet<*const Stmt>,
+    scalar_blocks: HashSet<*const Stmt>,
 }
 
-impl Shapes {
-    pub fn of(&self, id: ExprId) -> Shape {
-        self.exprs[id.0 as usize].unwrap_or(Shape::Varying)
+impl UniformityInfo {
+    pub fn of(&self, id: ExprId) -> Uniformity {
+        self.exprs[id.0 as usize].unwrap_or(Uniformity::Varying)
     }
 
     /// True if instances that enter this block do so singly.
-    pub fn is_single(&self, block: &[Stmt]) -> bool {
-        self.singly.contains(&block.as_ptr())
+    pub fn runs_scalar(&self, block: &[Stmt]) -> bool {
+        self.scalar_blocks.contains(&block.as_ptr())
     }
 }
 
@@ -48,9 +48,9 @@ const MAX_COMPONENTS: usize = 400;
 
 /// The shapes of a kernel whose instances can run side by side, `lanes` at a time; `None` if it has to go one by one:
 /// branches and loops that differ between instances, atomics, prints.
-pub(super) fn shapes(kernel: &Kernel, ranges: &Ranges, lanes: i64) -> Option<Shapes> {
+pub(super) fn uniformity(kernel: &Kernel, ranges: &RangeAnalysis, lanes: i64) -> Option<UniformityInfo> {
     let Launch::ParallelFor { .. } = kernel.launch else { return None };
-    let components: usize = kernel.code.types.iter().map(|ty| ty.count(&kernel.structs)).sum();
+    let components: usize = kernel.code.types.iter().map(|ty| ty.component_count(&kernel.structs)).sum();
     if components > MAX_COMPONENTS {
         return None;
     }
@@ -80,7 +80,7 @@ fn deciding(code: &Code, block: &[Stmt], found: &mut HashSet<ExprId>) {
 struct Walk<'a, 'k> {
     kernel: &'k Kernel,
     /// Of the kernel's own code; functions have none.
-    ranges: Option<&'a Ranges>,
+    ranges: Option<&'a RangeAnalysis>,
     /// Its comparisons that branches depend on.
     decides: &'a HashSet<ExprId>,
     lanes: i64,
@@ -89,57 +89,57 @@ struct Walk<'a, 'k> {
 }
 
 impl<'k> Walk<'_, 'k> {
-    fn code(&mut self, code: &'k Code, arguments: &[Shape]) -> Option<Shapes> {
-        let mut shapes = Shapes { varying: vec![false; code.locals.len()], ..Shapes::default() };
+    fn code(&mut self, code: &'k Code, arguments: &[Uniformity]) -> Option<UniformityInfo> {
+        let mut uniformity = UniformityInfo { varying: vec![false; code.locals.len()], ..UniformityInfo::default() };
         let stored = self.stored;
         // A variable that is found to vary can make others vary that were seen before.
         loop {
-            let before = shapes.varying.clone();
-            shapes.exprs = vec![None; code.exprs.len()];
+            let before = uniformity.varying.clone();
+            uniformity.exprs = vec![None; code.exprs.len()];
             self.stored = stored;
-            self.block(code, &code.body, arguments, &mut shapes)?;
-            if shapes.varying == before {
-                return Some(shapes);
+            self.block(code, &code.body, arguments, &mut uniformity)?;
+            if uniformity.varying == before {
+                return Some(uniformity);
             }
         }
     }
 
-    fn block(&mut self, code: &'k Code, block: &'k [Stmt], arguments: &[Shape], shapes: &mut Shapes) -> Option<()> {
+    fn block(&mut self, code: &'k Code, block: &'k [Stmt], arguments: &[Uniformity], uniformity: &mut UniformityInfo) -> Option<()> {
         let outermost = std::ptr::eq(block, &code.body[..]);
         for (n, stmt) in block.iter().enumerate() {
             match stmt {
                 Stmt::Let(id) => {
-                    let shape = self.evaluate(code, *id, arguments, shapes)?;
-                    shapes.exprs[id.0 as usize] = Some(shape);
+                    let shape = self.evaluate(code, *id, arguments, uniformity)?;
+                    uniformity.exprs[id.0 as usize] = Some(shape);
                 }
                 Stmt::Assign(local, value) => {
-                    shapes.varying[local.0 as usize] |= self.shape(code, *value, arguments, shapes) != Shape::Uniform;
+                    uniformity.varying[local.0 as usize] |= self.uniformity_of(code, *value, arguments, uniformity) != Uniformity::Uniform;
                 }
-                Stmt::Store { view, at, .. } if self.varies(code, *view, at) => return None,
+                Stmt::Store { view, indices, .. } if self.varies(code, *view, indices) => return None,
                 Stmt::Store { .. } => self.stored = true,
                 Stmt::For { end, body, .. } => {
-                    if self.shape(code, *end, arguments, shapes) != Shape::Uniform {
+                    if self.uniformity_of(code, *end, arguments, uniformity) != Uniformity::Uniform {
                         return None;
                     }
                     self.stored |= body.iter().any(|stmt| stmt.any(&|stmt| matches!(stmt, Stmt::Store { .. })));
-                    self.block(code, body, arguments, shapes)?;
+                    self.block(code, body, arguments, uniformity)?;
                 }
                 Stmt::If { condition, then, otherwise } => {
-                    if self.shape(code, *condition, arguments, shapes) != Shape::Uniform {
+                    if self.uniformity_of(code, *condition, arguments, uniformity) != Uniformity::Uniform {
                         return None;
                     }
                     let stored = self.stored;
-                    if self.block(code, then, arguments, shapes).is_none() {
+                    if self.block(code, then, arguments, uniformity).is_none() {
                         // Such as the report of a bad index: rare, and nothing is stored yet.
                         if stored || !otherwise.is_empty() {
                             return None;
                         }
                         self.stored = false;
-                        shapes.singly.insert(then.as_ptr());
+                        uniformity.scalar_blocks.insert(then.as_ptr());
                     }
-                    self.block(code, otherwise, arguments, shapes)?;
+                    self.block(code, otherwise, arguments, uniformity)?;
                 }
-                Stmt::Return(Some(value)) if outermost && n + 1 == block.len() => shapes.result = Some(*value),
+                Stmt::Return(Some(value)) if outermost && n + 1 == block.len() => uniformity.result = Some(*value),
                 _ => return None,
             }
         }
@@ -147,60 +147,60 @@ impl<'k> Walk<'_, 'k> {
     }
 
     /// Whether an access is to a component that is not known.
-    fn varies(&self, code: &Code, view: View, at: &Args) -> bool {
-        self.kernel.view(view).part(at).is_some_and(|part| !matches!(code.expr(part), Expr::Const(_)))
+    fn varies(&self, code: &Code, view: View, indices: &Args) -> bool {
+        self.kernel.view(view).component_index(indices).is_some_and(|part| !matches!(code.expr(part), Expr::Const(_)))
     }
 
     /// The shape of a value that is evaluated already, or needs no evaluation.
-    fn shape(&self, code: &Code, id: ExprId, arguments: &[Shape], shapes: &Shapes) -> Shape {
+    fn uniformity_of(&self, code: &Code, id: ExprId, arguments: &[Uniformity], uniformity: &UniformityInfo) -> Uniformity {
         match code.expr(id) {
-            Expr::Const(_) => Shape::Uniform,
-            Expr::Index => Shape::Steps(1),
-            Expr::Argument(n) => arguments.get(*n as usize).copied().unwrap_or(Shape::Uniform),
-            _ => shapes.of(id),
+            Expr::Const(_) => Uniformity::Uniform,
+            Expr::Index => Uniformity::Linear(1),
+            Expr::Argument(n) => arguments.get(*n as usize).copied().unwrap_or(Uniformity::Uniform),
+            _ => uniformity.of(id),
         }
     }
 
-    fn evaluate(&mut self, code: &'k Code, id: ExprId, arguments: &[Shape], shapes: &mut Shapes) -> Option<Shape> {
-        let all = |ids: &[ExprId], shapes: &Shapes| {
-            let uniform = ids.iter().all(|&id| self.shape(code, id, arguments, shapes) == Shape::Uniform);
-            if uniform { Shape::Uniform } else { Shape::Varying }
+    fn evaluate(&mut self, code: &'k Code, id: ExprId, arguments: &[Uniformity], uniformity: &mut UniformityInfo) -> Option<Uniformity> {
+        let all = |ids: &[ExprId], uniformity: &UniformityInfo| {
+            let uniform = ids.iter().all(|&id| self.uniformity_of(code, id, arguments, uniformity) == Uniformity::Uniform);
+            if uniform { Uniformity::Uniform } else { Uniformity::Varying }
         };
         Some(match code.expr(id) {
-            Expr::Const(_) | Expr::Index | Expr::Argument(_) => self.shape(code, id, arguments, shapes),
-            Expr::Read(local) if shapes.varying[local.0 as usize] => Shape::Varying,
-            Expr::Read(_) => Shape::Uniform,
-            Expr::Op(op, args) if self.decided(code, id, *op, args, arguments, shapes) => Shape::Uniform,
-            Expr::Op(op, args) => match self.counting(code, *op, args, arguments, shapes) {
+            Expr::Const(_) | Expr::Index | Expr::Argument(_) => self.uniformity_of(code, id, arguments, uniformity),
+            Expr::Read(local) if uniformity.varying[local.0 as usize] => Uniformity::Varying,
+            Expr::Read(_) => Uniformity::Uniform,
+            Expr::Op(op, args) if self.decided(code, id, *op, args, arguments, uniformity) => Uniformity::Uniform,
+            Expr::Op(op, args) => match self.counting(code, *op, args, arguments, uniformity) {
                 Some(shape) if code.ty(id).as_scalar().is_some_and(is_counter) => shape,
-                _ => all(args, shapes),
+                _ => all(args, uniformity),
             },
-            Expr::Algebra { args, .. } => all(args, shapes),
-            Expr::Cast(to, from) => match self.shape(code, *from, arguments, shapes) {
+            Expr::Algebra { args, .. } => all(args, uniformity),
+            Expr::Cast(to, from) => match self.uniformity_of(code, *from, arguments, uniformity) {
                 // Across a wrap, a wider integer would not count on.
-                Shape::Steps(step) if is_counter(*to) && self.ranges.is_some_and(|r| r.is_known(id)) => {
-                    Shape::Steps(step)
+                Uniformity::Linear(step) if is_counter(*to) && self.ranges.is_some_and(|r| r.is_known(id)) => {
+                    Uniformity::Linear(step)
                 }
-                Shape::Uniform => Shape::Uniform,
-                _ => Shape::Varying,
+                Uniformity::Uniform => Uniformity::Uniform,
+                _ => Uniformity::Varying,
             },
-            Expr::Bitcast(_, from) => all(&[*from], shapes),
+            Expr::Bitcast(_, from) => all(&[*from], uniformity),
             Expr::Call(function, args) => {
-                let given: Vec<Shape> = args.iter().map(|&arg| self.shape(code, arg, arguments, shapes)).collect();
+                let given: Vec<Uniformity> = args.iter().map(|&arg| self.uniformity_of(code, arg, arguments, uniformity)).collect();
                 let inner = &self.kernel.functions[function.0 as usize].code;
                 let mut walk = Walk { ranges: None, ..*self };
                 let found = walk.code(inner, &given)?;
-                let result = walk.shape(inner, found.result?, &given, &found);
-                shapes.calls.insert(id, found);
+                let result = walk.uniformity_of(inner, found.result?, &given, &found);
+                uniformity.calls.insert(id, found);
                 result
             }
-            Expr::Load { view, at, .. } if self.varies(code, *view, at) => return None,
-            Expr::Load { view: View::Param(param), at, .. } => {
+            Expr::Load { view, indices, .. } if self.varies(code, *view, indices) => return None,
+            Expr::Load { view: View::Param(param), indices, .. } => {
                 // What an instance stores, only itself may load.
                 let own = self.kernel.param(*param).access != Access::Read;
-                match all(at, shapes) {
-                    Shape::Uniform if !own => Shape::Uniform,
-                    _ => Shape::Varying,
+                match all(indices, uniformity) {
+                    Uniformity::Uniform if !own => Uniformity::Uniform,
+                    _ => Uniformity::Varying,
                 }
             }
             _ => return None,
@@ -208,27 +208,27 @@ impl<'k> Walk<'_, 'k> {
     }
 
     /// True if a branch depends on where instances are: mostly neighbours are on one side, and run singly where they are not.
-    fn decided(&self, code: &Code, id: ExprId, op: Op, args: &[ExprId], arguments: &[Shape], shapes: &Shapes) -> bool {
+    fn decided(&self, code: &Code, id: ExprId, op: Op, args: &[ExprId], arguments: &[Uniformity], uniformity: &UniformityInfo) -> bool {
         let [a, b] = *args else { return false };
         let Some(ranges) = self.ranges.filter(|_| !self.stored && self.decides.contains(&id)) else { return false };
         // What has not wrapped rises or falls.
         let known = |id: ExprId| ranges.is_known(id) || matches!(code.expr(id), Expr::Index);
-        let counts = |id: ExprId| match self.shape(code, id, arguments, shapes) {
-            Shape::Uniform => true,
-            Shape::Steps(_) => known(id),
-            Shape::Varying => false,
+        let counts = |id: ExprId| match self.uniformity_of(code, id, arguments, uniformity) {
+            Uniformity::Uniform => true,
+            Uniformity::Linear(_) => known(id),
+            Uniformity::Varying => false,
         };
-        let uniform = |id: ExprId| self.shape(code, id, arguments, shapes) == Shape::Uniform;
+        let uniform = |id: ExprId| self.uniformity_of(code, id, arguments, uniformity) == Uniformity::Uniform;
         let compares = matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge);
         compares && counts(a) && counts(b) && (uniform(a) || uniform(b))
     }
 
     /// The shape of an operation on integers that count along, where it has a simple one.
-    fn counting(&self, code: &Code, op: Op, args: &[ExprId], arguments: &[Shape], shapes: &Shapes) -> Option<Shape> {
-        let step = |id: ExprId| match self.shape(code, id, arguments, shapes) {
-            Shape::Uniform => Some(0),
-            Shape::Steps(step) => Some(step),
-            Shape::Varying => None,
+    fn counting(&self, code: &Code, op: Op, args: &[ExprId], arguments: &[Uniformity], uniformity: &UniformityInfo) -> Option<Uniformity> {
+        let step = |id: ExprId| match self.uniformity_of(code, id, arguments, uniformity) {
+            Uniformity::Uniform => Some(0),
+            Uniformity::Linear(step) => Some(step),
+            Uniformity::Varying => None,
         };
         let known = |id: ExprId| match code.expr(id) {
             Expr::Const(value) => Some(value.as_i64()),
@@ -245,7 +245,7 @@ impl<'k> Walk<'_, 'k> {
             Op::Div | Op::Rem if first == 1 && !self.stored && known(b)? >= 2 * self.lanes => (op == Op::Rem) as i64,
             _ => return None,
         };
-        Some(if step == 0 { Shape::Uniform } else { Shape::Steps(step) })
+        Some(if step == 0 { Uniformity::Uniform } else { Uniformity::Linear(step) })
     }
 }
 

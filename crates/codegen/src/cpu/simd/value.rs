@@ -5,35 +5,35 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, ConstantData, Endianness, InstBuilder, MemFlagsData, types};
 
-use super::Lanes;
-use crate::cpu::lower::{Typed, flags, ty};
+use super::SimdLowering;
+use crate::cpu::lower::{TypedValue, flags, ty};
 
-/// A value of [`Lanes::count`] neighbouring instances.
+/// A value of [`SimdLowering::count`] neighbouring instances.
 #[derive(Clone)]
-pub(super) enum Pack {
+pub(super) enum LaneValue {
     /// The same in all.
-    One(Typed),
+    Uniform(TypedValue),
     /// This in the first, and `step` more in each further one; wraps.
-    Steps { first: Typed, step: i64 },
+    Linear { first: TypedValue, step: i64 },
     /// 128-bit vectors, the first instances first. Types below 32 bits lie in lanes of 32, signed ones with their sign. A
     /// bool is a mask in lanes of 32 or of 64 bits; the number of vectors tells which.
-    Many { scalar: Scalar, vectors: Vec<ir::Value> },
+    Vectors { scalar: Scalar, vectors: Vec<ir::Value> },
 }
 
-impl Pack {
+impl LaneValue {
     pub fn scalar(&self) -> Scalar {
         match self {
-            Pack::One(typed) | Pack::Steps { first: typed, .. } => typed.scalar,
-            Pack::Many { scalar, .. } => *scalar,
+            LaneValue::Uniform(typed) | LaneValue::Linear { first: typed, .. } => typed.scalar,
+            LaneValue::Vectors { scalar, .. } => *scalar,
         }
     }
 
     /// The value of the first instance, if it is at hand.
-    pub fn first(&self) -> Option<Typed> {
+    pub fn first(&self) -> Option<TypedValue> {
         match self {
-            Pack::One(typed) => Some(*typed),
-            Pack::Steps { first, .. } => Some(Typed { known: None, ..*first }),
-            Pack::Many { .. } => None,
+            LaneValue::Uniform(typed) => Some(*typed),
+            LaneValue::Linear { first, .. } => Some(TypedValue { known: None, ..*first }),
+            LaneValue::Vectors { .. } => None,
         }
     }
 }
@@ -71,7 +71,7 @@ fn little() -> MemFlagsData {
     MemFlagsData::new().with_endianness(Endianness::Little)
 }
 
-impl Lanes<'_, '_, '_> {
+impl SimdLowering<'_, '_, '_> {
     /// How many vectors hold lanes of so many bytes.
     pub(super) fn vector_count(&self, lane_bytes: usize) -> usize {
         self.count * lane_bytes / 16
@@ -108,7 +108,7 @@ impl Lanes<'_, '_, '_> {
     }
 
     /// A vector with the same value in all lanes.
-    fn splat(&mut self, typed: &Typed) -> ir::Value {
+    fn splat(&mut self, typed: &TypedValue) -> ir::Value {
         let scalar = typed.scalar;
         if let Some(value) = typed.known {
             let bytes = lane_bytes(scalar);
@@ -126,7 +126,7 @@ impl Lanes<'_, '_, '_> {
     }
 
     /// A single value as wide as its lane; a bool is 0 or 1.
-    pub(super) fn widened(&mut self, typed: &Typed) -> ir::Value {
+    pub(super) fn widened(&mut self, typed: &TypedValue) -> ir::Value {
         match typed.scalar {
             scalar if ty(scalar) == lane(scalar) => typed.value,
             scalar if scalar.is_signed() => self.l.b.ins().sextend(types::I32, typed.value),
@@ -170,11 +170,11 @@ impl Lanes<'_, '_, '_> {
     }
 
     /// A value as vectors; of a bool, masks of whichever width is at hand.
-    pub(super) fn vectors(&mut self, pack: &Pack) -> Vec<ir::Value> {
+    pub(super) fn vectors(&mut self, pack: &LaneValue) -> Vec<ir::Value> {
         match pack {
-            Pack::Many { vectors, .. } => vectors.clone(),
-            Pack::One(typed) => vec![self.splat(typed); self.vector_count(lane_bytes(typed.scalar))],
-            Pack::Steps { first, step } => {
+            LaneValue::Vectors { vectors, .. } => vectors.clone(),
+            LaneValue::Uniform(typed) => vec![self.splat(typed); self.vector_count(lane_bytes(typed.scalar))],
+            LaneValue::Linear { first, step } => {
                 let (scalar, ty) = (first.scalar, vector(first.scalar));
                 let first = self.splat(first);
                 let (count, each) = (self.vector_count(scalar.bytes()), scalar.bytes());
@@ -193,7 +193,7 @@ impl Lanes<'_, '_, '_> {
     }
 
     /// A bool as masks in lanes of so many bytes, 4 or 8.
-    pub(super) fn masks(&mut self, pack: &Pack, bytes: usize) -> Vec<ir::Value> {
+    pub(super) fn masks(&mut self, pack: &LaneValue, bytes: usize) -> Vec<ir::Value> {
         let found = self.vectors(pack);
         let (have, want) = (found.len(), self.vector_count(bytes));
         if have == want {
@@ -207,14 +207,14 @@ impl Lanes<'_, '_, '_> {
     }
 
     /// The value of one instance.
-    pub(super) fn lane(&mut self, pack: &Pack, n: usize) -> Typed {
+    pub(super) fn lane(&mut self, pack: &LaneValue, n: usize) -> TypedValue {
         match pack {
-            Pack::One(typed) => *typed,
-            Pack::Steps { first, step } => {
+            LaneValue::Uniform(typed) => *typed,
+            LaneValue::Linear { first, step } => {
                 let value = self.l.b.ins().iadd_imm_s(first.value, step.wrapping_mul(n as i64));
-                Typed { value, known: None, ..*first }
+                TypedValue { value, known: None, ..*first }
             }
-            Pack::Many { scalar, vectors } => {
+            LaneValue::Vectors { scalar, vectors } => {
                 let each = self.count / vectors.len();
                 let value = self.l.b.ins().extractlane(vectors[n / each], (n % each) as u8);
                 self.narrowed(*scalar, value)
@@ -223,17 +223,17 @@ impl Lanes<'_, '_, '_> {
     }
 
     /// A single value out of its lane.
-    pub(super) fn narrowed(&mut self, scalar: Scalar, value: ir::Value) -> Typed {
+    pub(super) fn narrowed(&mut self, scalar: Scalar, value: ir::Value) -> TypedValue {
         let value = match scalar {
             Scalar::Bool => self.l.b.ins().icmp_imm_s(IntCC::NotEqual, value, 0),
             scalar if ty(scalar) == lane(scalar) => value,
             scalar => self.l.b.ins().ireduce(ty(scalar), value),
         };
-        Typed { value, scalar, known: None }
+        TypedValue { value, scalar, known: None }
     }
 
     /// Single values, one an instance, as vectors.
-    pub(super) fn assembled(&mut self, scalar: Scalar, values: &[Typed]) -> Pack {
+    pub(super) fn assembled(&mut self, scalar: Scalar, values: &[TypedValue]) -> LaneValue {
         let each = 16 / lane_bytes(scalar);
         let vectors = (values.chunks(each))
             .map(|values| {
@@ -246,35 +246,35 @@ impl Lanes<'_, '_, '_> {
                 if scalar == Scalar::Bool { self.is_true(lanes) } else { lanes }
             })
             .collect();
-        Pack::Many { scalar, vectors }
+        LaneValue::Vectors { scalar, vectors }
     }
 
     /// What instances compute singly.
-    pub(super) fn singly(&mut self, args: &[&Pack], mut compute: impl FnMut(&mut Self, &[&Typed]) -> Typed) -> Pack {
-        let results: Vec<Typed> = (0..self.count)
+    pub(super) fn scalarize(&mut self, args: &[&LaneValue], mut compute: impl FnMut(&mut Self, &[&TypedValue]) -> TypedValue) -> LaneValue {
+        let results: Vec<TypedValue> = (0..self.count)
             .map(|n| {
-                let args: Vec<Typed> = args.iter().map(|arg| self.lane(arg, n)).collect();
+                let args: Vec<TypedValue> = args.iter().map(|arg| self.lane(arg, n)).collect();
                 compute(self, &args.iter().collect::<Vec<_>>())
             })
             .collect();
         self.assembled(results[0].scalar, &results)
     }
 
-    pub(super) fn known(&mut self, value: Value) -> Pack {
-        Pack::One(self.l.constant(value))
+    pub(super) fn known(&mut self, value: Value) -> LaneValue {
+        LaneValue::Uniform(self.l.constant(value))
     }
 }
 
 /// Constants of compiled code, in memory that stays where it is.
-pub(in crate::cpu) struct Constants {
+pub(in crate::cpu) struct ConstantPool {
     vectors: Box<[u128]>,
     used: usize,
 }
 
-impl Constants {
+impl ConstantPool {
     /// Room for as many as a kernel of some bodies has.
-    pub fn new(room: usize) -> Constants {
-        Constants { vectors: vec![0; room].into(), used: 0 }
+    pub fn new(room: usize) -> ConstantPool {
+        ConstantPool { vectors: vec![0; room].into(), used: 0 }
     }
 
     /// Where they are.
