@@ -124,7 +124,8 @@ fn main() {
     let reductions = [("sum_columns_f32_4000x2500", &columns, 4 * N), ("sum_rows_f32_4000x2500", &rows, 4 * N)];
     for (name, kernel, bytes) in elementwise.into_iter().chain(reductions) {
         for simd in [true, false] {
-            let compiled = cpu::compile_with(kernel, cpu::CompileOptions { simd, ..Default::default() }).expect("compiles");
+            let compiled =
+                cpu::compile_with(kernel, cpu::CompileOptions { simd, ..Default::default() }).expect("compiles");
             let name = if simd { name.to_owned() } else { format!("{name}_singly") };
             add(&name, bytes, &mut || {
                 compiled.run(&mut [Arg::Write(&mut out), Arg::Read(&x), Arg::Read(&y)]).expect("runs");

@@ -19,15 +19,15 @@ pub fn symbol(kernel: &Kernel) -> String {
 
 /// Prints a kernel as a function that runs all its instances.
 pub fn print(kernel: &Kernel) -> Result<String, CooperativeKernelError> {
-    printed(kernel, true)
+    print_kernel(kernel, true)
 }
 
 /// Prints a kernel whose views may overlap: without `__restrict`.
 pub fn print_aliased(kernel: &Kernel) -> Result<String, CooperativeKernelError> {
-    printed(kernel, false)
+    print_kernel(kernel, false)
 }
 
-fn printed(kernel: &Kernel, restrict: bool) -> Result<String, CooperativeKernelError> {
+fn print_kernel(kernel: &Kernel, restrict: bool) -> Result<String, CooperativeKernelError> {
     if kernel.is_cooperative() {
         return Err(CooperativeKernelError(kernel.name.clone()));
     }

@@ -41,7 +41,7 @@ pub fn warp_style(lowered: &WarpSource<'_>, line: &dyn Fn(u32) -> String) -> Str
         Printer { kernel, code: &function.code, args, out: &mut out, depth: 1, lines: None, at: 0, last: 0 }.body();
         out += "}\n\n";
     }
-    let params: Vec<String> = lowered.params.iter().map(|(name, given)| parameter(kernel, name, given)).collect();
+    let params: Vec<String> = lowered.params.iter().map(|(name, param)| parameter(kernel, name, param)).collect();
     let params = params.iter().map(|p| format!(",\n    {p}")).collect::<String>();
     let _ = writeln!(
         out,
@@ -68,9 +68,9 @@ pub fn warp_style(lowered: &WarpSource<'_>, line: &dyn Fn(u32) -> String) -> Str
     out
 }
 
-fn parameter(kernel: &Kernel, name: &str, given: &ParamRef) -> String {
+fn parameter(kernel: &Kernel, name: &str, param: &ParamRef) -> String {
     let name = name.replace('.', "_");
-    match given {
+    match param {
         ParamRef::View(n) => {
             let param = &kernel.params[*n as usize];
             format!("wp::array_t<{}> var_{name}", type_name(kernel, param.ty))
@@ -81,7 +81,7 @@ fn parameter(kernel: &Kernel, name: &str, given: &ParamRef) -> String {
 
 /// What a value of the call is called: a parameter, or a size of an array or of the launch.
 fn argument(lowered: &WarpSource<'_>, n: u32, name: &str) -> String {
-    if let Some((name, _)) = lowered.params.iter().find(|(_, given)| *given == ParamRef::Value(n)) {
+    if let Some((name, _)) = lowered.params.iter().find(|(_, param)| *param == ParamRef::Value(n)) {
         return format!("var_{}", name.replace('.', "_"));
     }
     for param in &lowered.kernel.params {
@@ -197,7 +197,9 @@ impl Printer<'_> {
             }
             Stmt::Store { view, indices, value } => {
                 let text = match self.slot(*view, indices) {
-                    Some(slot) => format!("(*wp::address({})){slot} = {};", self.place(*view, indices), self.name(*value)),
+                    Some(slot) => {
+                        format!("(*wp::address({})){slot} = {};", self.place(*view, indices), self.name(*value))
+                    }
                     None => format!("wp::array_store({}, {});", self.place(*view, indices), self.name(*value)),
                 };
                 self.line(&text);
@@ -338,7 +340,12 @@ impl Printer<'_> {
                 format!("wp::atomic_cas({element}, {}, {})", self.name(*expected), self.name(*value))
             }
             Expr::CompareExchange { view, indices, expected, value } => {
-                format!("wp::atomic_cas({}, {}, {})", self.place(*view, indices), self.name(*expected), self.name(*value))
+                format!(
+                    "wp::atomic_cas({}, {}, {})",
+                    self.place(*view, indices),
+                    self.name(*expected),
+                    self.name(*value)
+                )
             }
             _ => self.name(id),
         })

@@ -45,7 +45,9 @@ fn bad_indices_end_in_an_error() {
                 assert!(*found == at || *found == wrapped, "{fault}");
                 assert!(!(0..count as i64).contains(&wrapped), "{fault}");
                 // And the next kernel runs as if nothing had happened.
-                assert!(run(&shifted(count, 0, index), CompileOptions { simd, ..CompileOptions::default() }, words).is_ok());
+                assert!(
+                    run(&shifted(count, 0, index), CompileOptions { simd, ..CompileOptions::default() }, words).is_ok()
+                );
             }
         }
     }
@@ -114,7 +116,8 @@ fn statements_are_counted_over_all_threads() {
 /// A limit of each instance ends an endless one at once and lets any number of short ones run.
 #[test]
 fn statements_are_counted_in_each_instance() {
-    let each = |limit| CompileOptions { max_statements: Some(limit), limit_per_instance: true, ..CompileOptions::default() };
+    let each =
+        |limit| CompileOptions { max_statements: Some(limit), limit_per_instance: true, ..CompileOptions::default() };
     let short = shifted(10_000, 0, Scalar::I32);
     let mut b = Builder::new("endless", 10_000, Scalar::I64);
     b.param("out", Scalar::I32, 10_000, Access::Write);
@@ -173,7 +176,12 @@ fn known_indices_are_not_checked() {
     b.store(out, i, value);
     let kernel = b.finish().unwrap();
     assert_eq!(compiled(&kernel).bounds_checks(), 0);
-    assert_eq!(cpu::compile_with(&kernel, CompileOptions { check_all_indices: true, ..CompileOptions::default() }).unwrap().bounds_checks(), 4);
+    assert_eq!(
+        cpu::compile_with(&kernel, CompileOptions { check_all_indices: true, ..CompileOptions::default() })
+            .unwrap()
+            .bounds_checks(),
+        4
+    );
     // One element too many, one too few, and an index that wraps.
     for (offset, bounds_checks) in [(0, 0), (1, 1), (-1, 1), (i32::MAX as i64, 1)] {
         assert_eq!(compiled(&shifted(64, offset, Scalar::I32)).bounds_checks(), bounds_checks, "{offset}");
@@ -302,7 +310,8 @@ fn every_row_agrees() {
             };
             let expected = call(&|args| interp::run(&kernel, args));
             for (n, simd) in [true, false].into_iter().enumerate() {
-                let compiled = cpu::compile_with(&kernel, CompileOptions { simd, ..CompileOptions::default() }).unwrap();
+                let compiled =
+                    cpu::compile_with(&kernel, CompileOptions { simd, ..CompileOptions::default() }).unwrap();
                 assert_eq!(compiled.bounds_checks(), 0);
                 assert!(compiled.uses_vectors() == simd || cfg!(not(target_arch = "x86_64")));
                 cpu::set_num_threads([1, 2, 5][(checked + n) % 3]);

@@ -29,7 +29,8 @@ fn machine_code_prints_what_the_interpreter_does() {
         return;
     }
     let mut by_statement = vec![];
-    run_printing(&kernel(), &mut [], InterpreterOptions::default(), &mut |line| by_statement.push(line.to_owned())).unwrap();
+    run_printing(&kernel(), &mut [], InterpreterOptions::default(), &mut |line| by_statement.push(line.to_owned()))
+        .unwrap();
     assert!(by_statement.contains(&"f32: -2.5 0.100000001, 1.00000002e+20 100%".to_owned()), "{by_statement:?}");
     assert!(by_statement.contains(&"u8: 0 0, 255 100%".to_owned()), "{by_statement:?}");
     let child = Command::new(std::env::current_exe().unwrap())

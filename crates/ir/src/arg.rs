@@ -74,7 +74,9 @@ pub enum FaultKind {
         thread: String,
     },
     /// A wide access whose place is not a multiple of its width.
-    #[error("{width} elements of '{view}' are accessed at once from {index}, which is no multiple of {width}, in {thread}")]
+    #[error(
+        "{width} elements of '{view}' are accessed at once from {index}, which is no multiple of {width}, in {thread}"
+    )]
     Misaligned {
         /// The view's name.
         view: String,

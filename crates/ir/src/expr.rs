@@ -303,7 +303,7 @@ pub enum Expr {
 
 impl Expr {
     /// True if the expression has a value everywhere, without a `Let`.
-    pub fn is_free(&self) -> bool {
+    pub fn is_leaf(&self) -> bool {
         matches!(self, Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_))
     }
 }
@@ -404,8 +404,8 @@ impl Stmt {
     }
 
     /// True if the statement or one within it is such.
-    pub fn any(&self, such: &dyn Fn(&Stmt) -> bool) -> bool {
-        such(self) || self.blocks().into_iter().flatten().any(|inner| inner.any(such))
+    pub fn any(&self, predicate: &dyn Fn(&Stmt) -> bool) -> bool {
+        predicate(self) || self.blocks().into_iter().flatten().any(|inner| inner.any(predicate))
     }
 }
 
@@ -450,7 +450,7 @@ impl Code {
     }
 
     /// True if some statement is such.
-    pub fn any(&self, such: &dyn Fn(&Stmt) -> bool) -> bool {
-        self.body.iter().any(|stmt| stmt.any(such))
+    pub fn any(&self, predicate: &dyn Fn(&Stmt) -> bool) -> bool {
+        self.body.iter().any(|stmt| stmt.any(predicate))
     }
 }

@@ -33,8 +33,8 @@ pub fn formula<E: Emit>(e: &mut E, name: &str, x: &E::V) -> Option<E::V> {
         }
         "sigmoid" => {
             let minus = e.neg(x);
-            let power = e.op(Op::Exp, &[&minus]);
-            let sum = e.add(&one, &power);
+            let exp = e.op(Op::Exp, &[&minus]);
+            let sum = e.add(&one, &exp);
             e.div(&one, &sum)
         }
         "silu" => {
@@ -63,8 +63,8 @@ pub fn formula<E: Emit>(e: &mut E, name: &str, x: &E::V) -> Option<E::V> {
         "softplus" => {
             let (size, zero) = (e.op(Op::Abs, &[x]), e.constant_like(x, 0.0));
             let minus = e.neg(&size);
-            let power = e.op(Op::Exp, &[&minus]);
-            let (tail, positive) = (e.op(Op::Log1p, &[&power]), e.op(Op::Max, &[x, &zero]));
+            let exp = e.op(Op::Exp, &[&minus]);
+            let (tail, positive) = (e.op(Op::Log1p, &[&exp]), e.op(Op::Max, &[x, &zero]));
             e.add(&positive, &tail)
         }
         "mish" => {

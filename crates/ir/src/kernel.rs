@@ -286,9 +286,9 @@ impl Kernel {
 
     /// True if threads of a block or warp depend on each other: then they cannot run one by one.
     pub fn is_cooperative(&self) -> bool {
-        let talks = |expr: &Expr| matches!(expr, Expr::Shuffle { .. } | Expr::Vote { .. });
+        let communicates = |expr: &Expr| matches!(expr, Expr::Shuffle { .. } | Expr::Vote { .. });
         let waits = |stmt: &Stmt| matches!(stmt, Stmt::Barrier | Stmt::WarpBarrier);
-        !self.shared.is_empty() || self.code.exprs.iter().any(talks) || self.code.any(&waits)
+        !self.shared.is_empty() || self.code.exprs.iter().any(communicates) || self.code.any(&waits)
     }
 }
 

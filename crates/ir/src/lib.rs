@@ -26,19 +26,19 @@ mod verify;
 
 pub use algebra::{AlgebraOp, AlgebraOpRow, Components};
 pub use arg::{Arg, Fault, FaultKind, check_args, load_scalar, store_scalar};
-pub use builder::{Builder, Mark, EnclosingCode};
+pub use builder::{Builder, EnclosingCode, Mark};
+pub use elementwise::{ElementwiseError, elementwise};
 pub use emit::{Emit, EmitBits, LookupTable};
 pub use expr::{
     Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, FunctionId, Local, LocalId, Scope, Shuffle, Stmt, Vote,
     WARP_SIZE,
 };
-pub use elementwise::{ElementwiseError, elementwise};
 pub use formula::{FORMULAS, Formula, formula};
 pub use kernel::{
-    Access, Dim, Extent, Function, Kernel, Launch, Param, ParamId, ParamRef, Shared, SharedId, MemorySpan, ValueParam, View,
-    ViewInfo, contiguous,
+    Access, Dim, Extent, Function, Kernel, Launch, MemorySpan, Param, ParamId, ParamRef, Shared, SharedId, ValueParam,
+    View, ViewInfo, contiguous,
 };
-pub use op::{OpKind, NativeFunction, Op, OpRow, TypeRule, Ulp};
+pub use op::{NativeFunction, Op, OpKind, OpRow, TypeRule, Ulp};
 pub use parse::ParseError;
 pub use print::{PrintPiece, format_print_line, print_format_from_printf, print_format_pieces};
 pub use range::IntRange;

@@ -323,31 +323,31 @@ op_table! {
         let base = e.select(&constant, &one, a);
         let less = e.sub(b, &one);
         let power = e.op(Op::Pow, &[&base, &less]);
-        let slope = e.mul(b, &power);
-        Some(e.mul(g, &slope))
+        let factor = e.mul(b, &power);
+        Some(e.mul(g, &factor))
     }, {
         // 0ᵇ is 0 for any b above 0, and likewise.
         let (zero, one) = (e.constant_like(a, 0.0), e.constant_like(a, 1.0));
-        let (nothing, grows) = (e.op(Op::Eq, &[a, &zero]), e.op(Op::Ge, &[b, &zero]));
-        let constant = e.op(Op::And, &[&nothing, &grows]);
+        let (is_zero, exponent_nonnegative) = (e.op(Op::Eq, &[a, &zero]), e.op(Op::Ge, &[b, &zero]));
+        let constant = e.op(Op::And, &[&is_zero, &exponent_nonnegative]);
         let base = e.select(&constant, &one, a);
         let log = e.op(Op::Log, &[&base]);
-        let slope = e.mul(out, &log);
-        Some(e.mul(g, &slope))
+        let factor = e.mul(out, &log);
+        Some(e.mul(g, &factor))
     }];
 
     /// e to the power `a`.
     Exp "exp" (a): Float, Body(body::exp), ulp 1 1, native "expf" 2 "exp" 1, |e, [a], out, g| [Some(e.mul(g, out))];
     /// 2 to the power `a`.
     Exp2 "exp2" (a): Float, Body(body::exp2), ulp 1 1, native "exp2f" 2 "exp2" 1, |e, [a], out, g| [{
-        let slope = e.scale(out, std::f64::consts::LN_2);
-        Some(e.mul(g, &slope))
+        let factor = e.scale(out, std::f64::consts::LN_2);
+        Some(e.mul(g, &factor))
     }];
     /// exp(a) - 1, accurate near 0.
     Expm1 "expm1" (a): Float, Body(body::expm1), ulp 1 2, native "expm1f" 1 "expm1" 1, |e, [a], out, g| [{
         let one = e.constant_like(out, 1.0);
-        let slope = e.add(out, &one);
-        Some(e.mul(g, &slope))
+        let factor = e.add(out, &one);
+        Some(e.mul(g, &factor))
     }];
     /// Natural logarithm; NaN below 0, -inf at 0.
     Log "log" (a): Float, Body(body::log), ulp 1 1, native "logf" 1 "log" 1, |e, [a], out, g| [Some(e.div(g, a))];
@@ -370,20 +370,20 @@ op_table! {
 
     /// Sine of an angle in radians, of any size.
     Sin "sin" (a): Float, Body(body::sin), ulp 1 1, native "sinf" 2 "sin" 2, |e, [a], out, g| [{
-        let slope = e.op(Op::Cos, &[a]);
-        Some(e.mul(g, &slope))
+        let factor = e.op(Op::Cos, &[a]);
+        Some(e.mul(g, &factor))
     }];
     /// Cosine of an angle in radians, of any size.
     Cos "cos" (a): Float, Body(body::cos), ulp 1 1, native "cosf" 2 "cos" 2, |e, [a], out, g| [{
-        let slope = e.op(Op::Sin, &[a]);
-        let scaled = e.mul(g, &slope);
+        let factor = e.op(Op::Sin, &[a]);
+        let scaled = e.mul(g, &factor);
         Some(e.neg(&scaled))
     }];
     /// Tangent of an angle in radians, of any size.
     Tan "tan" (a): Float, Body(body::tan), ulp 1 3, native "tanf" 4 "tan" 2, |e, [a], out, g| [{
         let one = e.constant_like(out, 1.0);
-        let slope = e.fma(out, out, &one);
-        Some(e.mul(g, &slope))
+        let factor = e.fma(out, out, &one);
+        Some(e.mul(g, &factor))
     }];
     /// Angle in [-π/2, π/2] of that sine.
     Asin "asin" (a): Float, Body(body::asin), ulp 1 2, native "asinf" 2 "asin" 2, |e, [a], out, g| [{
@@ -412,32 +412,32 @@ op_table! {
     Atan2 "atan2" (a, b): Float, Body(body::atan2), ulp 1 3, native "atan2f" 3 "atan2" 2, |e, [a, b], out, g| [{
         let square = e.mul(b, b);
         let sum = e.fma(a, a, &square);
-        let slope = e.div(b, &sum);
-        Some(e.mul(g, &slope))
+        let factor = e.div(b, &sum);
+        Some(e.mul(g, &factor))
     }, {
         let square = e.mul(b, b);
         let sum = e.fma(a, a, &square);
-        let slope = e.div(a, &sum);
-        let scaled = e.mul(g, &slope);
+        let factor = e.div(a, &sum);
+        let scaled = e.mul(g, &factor);
         Some(e.neg(&scaled))
     }];
 
     /// Hyperbolic sine.
     Sinh "sinh" (a): Float, Body(body::sinh), ulp 1 3, native "sinhf" 3 "sinh" 2, |e, [a], out, g| [{
-        let slope = e.op(Op::Cosh, &[a]);
-        Some(e.mul(g, &slope))
+        let factor = e.op(Op::Cosh, &[a]);
+        Some(e.mul(g, &factor))
     }];
     /// Hyperbolic cosine.
     Cosh "cosh" (a): Float, Body(body::cosh), ulp 1 3, native "coshf" 2 "cosh" 1, |e, [a], out, g| [{
-        let slope = e.op(Op::Sinh, &[a]);
-        Some(e.mul(g, &slope))
+        let factor = e.op(Op::Sinh, &[a]);
+        Some(e.mul(g, &factor))
     }];
     /// Hyperbolic tangent.
     Tanh "tanh" (a): Float, Body(body::tanh), ulp 2 2, native "tanhf" 2 "tanh" 1, |e, [a], out, g| [{
         let one = e.constant_like(out, 1.0);
         let minus = e.neg(out);
-        let slope = e.fma(&minus, out, &one);
-        Some(e.mul(g, &slope))
+        let factor = e.fma(&minus, out, &one);
+        Some(e.mul(g, &factor))
     }];
     /// Inverse hyperbolic sine.
     Asinh "asinh" (a): Float, Body(body::asinh), ulp 1 3, native "asinhf" 3 "asinh" 3, |e, [a], out, g| [{
@@ -466,16 +466,16 @@ op_table! {
         let square = e.mul(a, a);
         let minus = e.neg(&square);
         let power = e.op(Op::Exp, &[&minus]);
-        let slope = e.scale(&power, std::f64::consts::FRAC_2_SQRT_PI);
-        Some(e.mul(g, &slope))
+        let factor = e.scale(&power, std::f64::consts::FRAC_2_SQRT_PI);
+        Some(e.mul(g, &factor))
     }];
     /// 1 - erf(a), accurate where that is small.
     Erfc "erfc" (a): Float, Body(body::erfc), ulp 1 4, native "erfcf" 4 "erfc" 5, |e, [a], out, g| [{
         let square = e.mul(a, a);
         let minus = e.neg(&square);
         let power = e.op(Op::Exp, &[&minus]);
-        let slope = e.scale(&power, -std::f64::consts::FRAC_2_SQRT_PI);
-        Some(e.mul(g, &slope))
+        let factor = e.scale(&power, -std::f64::consts::FRAC_2_SQRT_PI);
+        Some(e.mul(g, &factor))
     }];
 }
 

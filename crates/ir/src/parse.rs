@@ -8,7 +8,8 @@ use std::ops::{Deref, DerefMut};
 
 use crate::{
     AlgebraOp, Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Launch, Local,
-    LocalId, Op, ParamId, Scalar, Scope, SharedId, Shuffle, Stmt, Type, TEXT_FORMAT_VERSION, Value, ValueParam, View, Vote, verify,
+    LocalId, Op, ParamId, Scalar, Scope, SharedId, Shuffle, Stmt, TEXT_FORMAT_VERSION, Type, Value, ValueParam, View,
+    Vote, verify,
 };
 pub use cursor::ParseError;
 use cursor::{Cursor, Result};
@@ -32,14 +33,8 @@ impl std::str::FromStr for Kernel {
             shared: vec![],
             code: Code::default(),
         };
-        let mut p = Parser {
-            cursor,
-            kernel,
-            arguments: vec![],
-            code: Code::default(),
-            evaluated: vec![],
-            free: HashMap::new(),
-        };
+        let mut p =
+            Parser { cursor, kernel, arguments: vec![], code: Code::default(), lets: vec![], leaves: HashMap::new() };
         p.text()?;
         Ok(p.kernel)
     }
@@ -52,16 +47,16 @@ struct Parser<'t> {
     code: Code,
     arguments: Vec<ValueParam>,
     /// For each number that the code may use, whether a `Let` has it and whether that was reached.
-    evaluated: Vec<Numbered>,
+    lets: Vec<LetState>,
     /// Constants, arguments and places, which have no number in the text: they follow all that have.
-    free: HashMap<Expr, ExprId>,
+    leaves: HashMap<Expr, ExprId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Numbered {
-    Never,
-    Later,
-    Done,
+enum LetState {
+    Absent,
+    Pending,
+    Evaluated,
 }
 
 impl<'t> Deref for Parser<'t> {
@@ -83,8 +78,9 @@ impl Parser<'_> {
         self.expect("bornite-ir")?;
         let version: u32 = self.number("a version")?;
         if version > TEXT_FORMAT_VERSION {
-            return self
-                .fail(format!("the text is of version {version}, this program reads up to {TEXT_FORMAT_VERSION}: update it"));
+            return self.fail(format!(
+                "the text is of version {version}, this program reads up to {TEXT_FORMAT_VERSION}: update it"
+            ));
         }
         self.next_line()?;
         while self.take("struct") {
@@ -99,7 +95,7 @@ impl Parser<'_> {
         self.header()?;
         self.arguments = self.kernel.values.clone();
         self.kernel.code = self.code()?;
-        self.space();
+        self.skip_whitespace();
         let after = (self.line + 1).min(self.lines.len());
         if !self.rest().is_empty() || self.lines[after..].iter().any(|line| !line.trim().is_empty()) {
             return self.fail("expected nothing after the kernel");
@@ -114,7 +110,7 @@ impl Parser<'_> {
     /// Variables and a block of statements; leaves the cursor behind the closing brace.
     fn code(&mut self) -> Result<Code> {
         self.code = Code::default();
-        self.free.clear();
+        self.leaves.clear();
         while self.take("var") {
             self.expect("$")?;
             let n: usize = self.number("the variable's number")?;
@@ -192,7 +188,7 @@ impl Parser<'_> {
             }
         }
         if self.take("return") {
-            self.space();
+            self.skip_whitespace();
             let value = if self.rest().is_empty() { None } else { Some(self.operand()?) };
             return Ok(Stmt::Return(value));
         }
@@ -223,13 +219,13 @@ impl Parser<'_> {
         }
         if self.take("%") {
             let id = self.expr_number()?;
-            if std::mem::replace(&mut self.evaluated[id.0 as usize], Numbered::Done) == Numbered::Done {
+            if std::mem::replace(&mut self.lets[id.0 as usize], LetState::Evaluated) == LetState::Evaluated {
                 return self.fail(format!("%{} is evaluated twice", id.0));
             }
             self.expect(":")?;
             let ty = self.ty()?;
             self.expect("=")?;
-            let expr = self.right()?;
+            let expr = self.let_value()?;
             self.code.exprs[id.0 as usize] = expr;
             self.code.types[id.0 as usize] = ty;
             return Ok(Stmt::Let(id));
@@ -276,7 +272,7 @@ impl Parser<'_> {
     /// Makes room for every expression that a `Let` of the coming block numbers. Numbers beyond the block's length
     /// are left to fail later.
     fn reserve_numbers(&mut self) {
-        self.evaluated.clear();
+        self.lets.clear();
         let (mut depth, mut bytes, mut numbers) = (0i64, 0, vec![]);
         for line in self.cursor.lines.get(self.cursor.line..).unwrap_or_default() {
             let line = line.trim();
@@ -289,29 +285,29 @@ impl Parser<'_> {
             numbers.extend(number.and_then(|(n, _)| n.parse::<usize>().ok()));
         }
         for n in numbers.into_iter().filter(|&n| n <= bytes) {
-            if n >= self.evaluated.len() {
-                self.evaluated.resize(n + 1, Numbered::Never);
+            if n >= self.lets.len() {
+                self.lets.resize(n + 1, LetState::Absent);
             }
-            self.evaluated[n] = Numbered::Later;
+            self.lets[n] = LetState::Pending;
         }
         let unused = Value::int(Scalar::Bool, 0);
-        self.code.exprs = vec![Expr::Const(unused); self.evaluated.len()];
-        self.code.types = vec![Scalar::Bool.into(); self.evaluated.len()];
+        self.code.exprs = vec![Expr::Const(unused); self.lets.len()];
+        self.code.types = vec![Scalar::Bool.into(); self.lets.len()];
     }
 
     /// The number after a `%`.
     fn expr_number(&mut self) -> Result<ExprId> {
         let id: u32 = self.number("the expression's number")?;
-        match self.evaluated.get(id as usize) {
-            Some(Numbered::Later | Numbered::Done) => Ok(ExprId(id)),
+        match self.lets.get(id as usize) {
+            Some(LetState::Pending | LetState::Evaluated) => Ok(ExprId(id)),
             _ => self.fail(format!("%{id} is never evaluated")),
         }
     }
 
     /// A constant, an argument or a place.
-    fn free(&mut self, expr: Expr, ty: impl Into<Type>) -> ExprId {
+    fn leaf(&mut self, expr: Expr, ty: impl Into<Type>) -> ExprId {
         let Code { exprs, types, .. } = &mut self.code;
-        *self.free.entry(expr).or_insert_with_key(|expr| {
+        *self.leaves.entry(expr).or_insert_with_key(|expr| {
             exprs.push(expr.clone());
             types.push(ty.into());
             ExprId(exprs.len() as u32 - 1)
@@ -326,12 +322,12 @@ impl Parser<'_> {
             let name = self.word("an argument")?;
             let found = self.arguments.iter().position(|argument| argument.name == name);
             return match found {
-                Some(n) => Ok(self.free(Expr::Argument(n as u32), self.arguments[n].ty)),
+                Some(n) => Ok(self.leaf(Expr::Argument(n as u32), self.arguments[n].ty)),
                 None => self.fail(format!("there is no argument '{name}'")),
             };
         }
         if self.take("index") {
-            return Ok(self.free(Expr::Index, self.kernel.index));
+            return Ok(self.leaf(Expr::Index, self.kernel.index));
         }
         for (name, make) in [
             ("thread", Builtin::Thread as fn(Axis) -> Builtin),
@@ -347,11 +343,11 @@ impl Parser<'_> {
                     "z" => Axis::Z,
                     _ => return self.fail("expected x, y or z"),
                 };
-                return Ok(self.free(Expr::Builtin(make(axis)), self.kernel.index));
+                return Ok(self.leaf(Expr::Builtin(make(axis)), self.kernel.index));
             }
         }
         let value = self.literal()?;
-        Ok(self.free(Expr::Const(value), value.scalar()))
+        Ok(self.leaf(Expr::Const(value), value.scalar()))
     }
 
     /// Operands with commas between, in parentheses.
@@ -375,7 +371,7 @@ impl Parser<'_> {
         let shared = self.kernel.shared.iter().position(|s| s.name == name).map(|n| View::Shared(SharedId(n as u32)));
         let Some(view) = param.or(shared) else {
             self.cursor.at = start;
-            self.space();
+            self.skip_whitespace();
             return self.fail(format!("there is no view '{name}'"));
         };
         self.expect("[")?;
@@ -391,11 +387,11 @@ impl Parser<'_> {
     }
 
     /// The right-hand side of a `Let`.
-    fn right(&mut self) -> Result<Expr> {
+    fn let_value(&mut self) -> Result<Expr> {
         if self.take("$") {
             return Ok(Expr::Read(LocalId(self.number("the variable's number")?)));
         }
-        self.space();
+        self.skip_whitespace();
         let rest = self.rest();
         let len = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         let (word, after) = rest.split_at(len);

@@ -4,8 +4,8 @@ mod rows;
 mod tiles;
 
 use crate::{
-    Access, AlgebraOp, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op, Scalar, SharedId,
-    Shuffle, Stmt, Type, Value, VerifyError, contiguous,
+    Access, AlgebraOp, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op, Scalar,
+    SharedId, Shuffle, Stmt, Type, Value, VerifyError, contiguous,
 };
 pub use rows::{layer_norm, softmax};
 pub use tiles::{matmul, transpose};
@@ -15,7 +15,7 @@ pub type KernelResult = Result<Kernel, VerifyError>;
 
 const I32: Scalar = Scalar::I32;
 
-fn blocks(n: u64, threads: u32) -> [u32; 3] {
+fn grid_for(n: u64, threads: u32) -> [u32; 3] {
     [n.div_ceil(threads.max(1) as u64).max(1) as u32, 1, 1]
 }
 
@@ -47,7 +47,7 @@ fn mul_add_index(b: &mut Builder, a: ExprId, n: u64, c: ExprId) -> ExprId {
     b.add(&product, &c)
 }
 
-fn below(b: &mut Builder, a: ExprId, n: u64) -> ExprId {
+fn less_than(b: &mut Builder, a: ExprId, n: u64) -> ExprId {
     let n = b.index_constant(n);
     b.lt(&a, &n)
 }
@@ -82,9 +82,9 @@ fn reduce_tile(b: &mut Builder, tile: SharedId, thread: ExprId, threads: u32, op
     let mut width = threads as u64;
     while width > 1 {
         let far = width.div_ceil(2);
-        let takes_part = below(b, thread, width - far);
+        let active = less_than(b, thread, width - far);
         b.if_else(
-            takes_part,
+            active,
             |b| {
                 let far = b.index_constant(far);
                 let other = b.add(&thread, &far);
@@ -101,14 +101,14 @@ fn reduce_tile(b: &mut Builder, tile: SharedId, thread: ExprId, threads: u32, op
 
 /// `out[block]` = sum of the block's elements of x, in shared memory. Twice, it sums anything.
 pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> KernelResult {
-    let grid = blocks(n, threads);
+    let grid = grid_for(n, threads);
     let mut b = Builder::blocks("block_sum", grid, [threads, 1, 1], I32);
     let x = b.param("x", scalar, n, Access::Read);
     let out = b.param("out", scalar, grid[0] as u64, Access::Write);
     let tile = b.shared("tile", scalar, threads as u64);
     let ThreadIndices { thread, block, global } = thread_indices(&mut b);
     let zero = b.constant(Value::from_f64(scalar, 0.0));
-    let inside = below(&mut b, global, n);
+    let inside = less_than(&mut b, global, n);
     b.if_else(
         inside,
         |b| {
@@ -119,7 +119,7 @@ pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> KernelResult {
     );
     b.push_stmt(Stmt::Barrier);
     reduce_tile(&mut b, tile, thread, threads, Op::Add);
-    let first = below(&mut b, thread, 1);
+    let first = less_than(&mut b, thread, 1);
     b.if_else(
         first,
         |b| {
@@ -133,7 +133,7 @@ pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> KernelResult {
 
 /// `out[warp]` = sum of the warp's 32 elements of x, by shuffles. `n` must be a multiple of 32.
 pub fn warp_sum(scalar: Scalar, n: u64) -> KernelResult {
-    let mut b = Builder::blocks("warp_sum", blocks(n, 32), [32, 1, 1], I32);
+    let mut b = Builder::blocks("warp_sum", grid_for(n, 32), [32, 1, 1], I32);
     let x = b.param("x", scalar, n, Access::Read);
     let out = b.param("out", scalar, n.div_ceil(32), Access::Write);
     let ThreadIndices { thread, block, global } = thread_indices(&mut b);
@@ -143,14 +143,14 @@ pub fn warp_sum(scalar: Scalar, n: u64) -> KernelResult {
         let other = b.shuffle(Shuffle::Xor, sum, distance);
         sum = b.add(&sum, &other);
     }
-    let first = below(&mut b, thread, 1);
+    let first = less_than(&mut b, thread, 1);
     b.if_else(first, |b| b.store(out, block, sum), |_| {});
     b.finish()
 }
 
 /// `counts[x[i]] += 1`, first in shared memory, then once a block and bin in the result (which starts as it is).
 pub fn histogram(n: u64, bins: u64, threads: u32) -> KernelResult {
-    let mut b = Builder::blocks("histogram", blocks(n, threads), [threads, 1, 1], I32);
+    let mut b = Builder::blocks("histogram", grid_for(n, threads), [threads, 1, 1], I32);
     let x = b.param("x", I32, n, Access::Read);
     let counts = b.param("counts", I32, bins, Access::ReadWrite);
     let local = b.shared("local", I32, bins);
@@ -158,17 +158,17 @@ pub fn histogram(n: u64, bins: u64, threads: u32) -> KernelResult {
     let (zero, one) = (b.index_constant(0), b.index_constant(1));
     // Every thread takes each `threads`-th bin.
     let per_bin = |b: &mut Builder, body: &dyn Fn(&mut Builder, ExprId)| {
-        let turns = b.index_constant(bins.div_ceil(threads.max(1) as u64));
-        let turn = b.open_loop("turn");
-        let n = b.read(turn);
+        let iterations = b.index_constant(bins.div_ceil(threads.max(1) as u64));
+        let counter = b.open_loop("turn");
+        let n = b.read(counter);
         let bin = mul_add_index(b, n, threads as u64, thread);
-        let inside = below(b, bin, bins);
+        let inside = less_than(b, bin, bins);
         b.if_else(inside, |b| body(b, bin), |_| {});
-        b.close_loop(turn, turns);
+        b.close_loop(counter, iterations);
     };
     per_bin(&mut b, &|b, bin| b.store(local, bin, zero));
     b.push_stmt(Stmt::Barrier);
-    let inside = below(&mut b, global, n);
+    let inside = less_than(&mut b, global, n);
     b.if_else(
         inside,
         |b| {
@@ -187,13 +187,13 @@ pub fn histogram(n: u64, bins: u64, threads: u32) -> KernelResult {
 
 /// Inclusive sums of each block of `threads` elements, by doubling distances between two buffers.
 pub fn block_scan(scalar: Scalar, n: u64, threads: u32) -> KernelResult {
-    let mut b = Builder::blocks("block_scan", blocks(n, threads), [threads, 1, 1], I32);
+    let mut b = Builder::blocks("block_scan", grid_for(n, threads), [threads, 1, 1], I32);
     let x = b.param("x", scalar, n, Access::Read);
     let out = b.param("out", scalar, n, Access::Write);
     let buffers = [b.shared("even", scalar, threads as u64), b.shared("odd", scalar, threads as u64)];
     let ThreadIndices { thread, global, .. } = thread_indices(&mut b);
     let zero = b.constant(Value::from_f64(scalar, 0.0));
-    let inside = below(&mut b, global, n);
+    let inside = less_than(&mut b, global, n);
     b.if_else(
         inside,
         |b| {
@@ -206,9 +206,9 @@ pub fn block_scan(scalar: Scalar, n: u64, threads: u32) -> KernelResult {
     while distance < threads as u64 {
         b.push_stmt(Stmt::Barrier);
         let mine = b.load(buffers[from], thread);
-        let alone = below(&mut b, thread, distance);
+        let is_prefix = less_than(&mut b, thread, distance);
         b.if_else(
-            alone,
+            is_prefix,
             |b| b.store(buffers[1 - from], thread, mine),
             |b| {
                 let far = b.index_constant(distance);
@@ -311,7 +311,8 @@ pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u
 pub fn particles() -> KernelResult {
     let vector = Type::Vector(Scalar::F32, 3);
     let mut b = Builder::new("particles", 0, I32);
-    let particle = b.struct_type("Particle", &[("position", vector), ("velocity", vector), ("mass", Scalar::F32.into())]);
+    let particle =
+        b.struct_type("Particle", &[("position", vector), ("velocity", vector), ("mass", Scalar::F32.into())]);
     b.value("n", I32);
     let [dt, gravity] = [("dt", Type::Scalar(Scalar::F32)), ("gravity", vector)].map(|(name, ty)| b.value(name, ty));
     b.set_instance_count(Extent::Value(0));

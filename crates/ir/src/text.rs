@@ -28,7 +28,7 @@ impl fmt::Display for Kernel {
         }
         write!(f, "kernel {} ", self.name)?;
         match self.launch {
-            Launch::ParallelFor { count } => write!(f, "parallel_for {}", Number(self, count))?,
+            Launch::ParallelFor { count } => write!(f, "parallel_for {}", ExtentText(self, count))?,
             Launch::Blocks { grid, block } => write!(f, "grid {grid:?} block {block:?}")?,
         }
         writeln!(f, " index {}", self.index)?;
@@ -41,19 +41,19 @@ impl fmt::Display for Kernel {
                 Access::Write => "write",
                 Access::ReadWrite => "update",
             };
-            writeln!(f, "  param {}: {access} {}{}", p.name, p.ty.name(&self.structs), Dims(self, &p.dims))?;
+            writeln!(f, "  param {}: {access} {}{}", p.name, p.ty.name(&self.structs), DimsText(self, &p.dims))?;
         }
         for s in &self.shared {
-            writeln!(f, "  shared {}: {}{}", s.name, s.ty.name(&self.structs), Dims(self, &s.dims))?;
+            writeln!(f, "  shared {}: {}{}", s.name, s.ty.name(&self.structs), DimsText(self, &s.dims))?;
         }
         Writer { kernel: self, code: &self.code, arguments: &self.values }.code(f)
     }
 }
 
 /// A number or the name of the value parameter that gives it.
-struct Number<'a>(&'a Kernel, Extent);
+struct ExtentText<'a>(&'a Kernel, Extent);
 
-impl fmt::Display for Number<'_> {
+impl fmt::Display for ExtentText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
             Extent::Const(n) => write!(f, "{n}"),
@@ -66,17 +66,17 @@ impl fmt::Display for Number<'_> {
 }
 
 /// `[4, 5]`, with strides where elements do not lie row by row without gaps.
-struct Dims<'a>(&'a Kernel, &'a [Dim]);
+struct DimsText<'a>(&'a Kernel, &'a [Dim]);
 
-impl fmt::Display for Dims<'_> {
+impl fmt::Display for DimsText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let extents: Vec<Extent> = self.1.iter().map(|dim| dim.extent).collect();
         let plain = contiguous(&extents) == self.1;
         f.write_str("[")?;
         for (n, dim) in self.1.iter().enumerate() {
-            write!(f, "{}{}", if n > 0 { ", " } else { "" }, Number(self.0, dim.extent))?;
+            write!(f, "{}{}", if n > 0 { ", " } else { "" }, ExtentText(self.0, dim.extent))?;
             if !plain {
-                write!(f, " by {}", Number(self.0, dim.stride))?;
+                write!(f, " by {}", ExtentText(self.0, dim.stride))?;
             }
         }
         f.write_str("]")
@@ -207,7 +207,7 @@ impl<'a> Writer<'a> {
             match stmt {
                 Stmt::Let(id) => {
                     let ty = self.code.ty(*id).name(&self.kernel.structs);
-                    writeln!(f, "%{}: {ty} = {}", id.0, Right(self, *id))?;
+                    writeln!(f, "%{}: {ty} = {}", id.0, LetValue(self, *id))?;
                 }
                 Stmt::Assign(local, value) => writeln!(f, "{} = {}", Var(*local), Operand(self, *value))?,
                 Stmt::Store { view, indices, value } => {
@@ -302,11 +302,11 @@ impl fmt::Display for Element<'_> {
 }
 
 /// The right-hand side of a `Let`.
-struct Right<'a>(&'a Writer<'a>, ExprId);
+struct LetValue<'a>(&'a Writer<'a>, ExprId);
 
-impl fmt::Display for Right<'_> {
+impl fmt::Display for LetValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Right(w, id) = *self;
+        let LetValue(w, id) = *self;
         match w.code.expr(id) {
             Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => write!(f, "{}", Operand(w, id)),
             Expr::Read(local) => write!(f, "{}", Var(*local)),

@@ -30,8 +30,8 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
             format!("the name {:?} is not letters, digits and '_'", kernel.name),
         ));
     }
-    signature(kernel).map_err(|what| VerifyError::new(&kernel.name, what))?;
-    inlined_sizes(kernel).map_err(|what| VerifyError::new(&kernel.name, what))?;
+    check_signature(kernel).map_err(|what| VerifyError::new(&kernel.name, what))?;
+    check_inlined_size(kernel).map_err(|what| VerifyError::new(&kernel.name, what))?;
     for n in 0..kernel.functions.len() {
         let name = &kernel.functions[n].name;
         check_code(kernel, Some(n)).map_err(|what| VerifyError::new(&kernel.name, format!("in '{name}': {what}")))?;
@@ -40,35 +40,35 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
 }
 
 /// Everything but code.
-fn signature(kernel: &Kernel) -> Result<(), String> {
+fn check_signature(kernel: &Kernel) -> Result<(), String> {
     if !matches!(kernel.index, Scalar::I32 | Scalar::I64) {
         return Err(format!("indices are {}, not i32 or i64", kernel.index));
     }
-    structs(kernel)?;
+    check_structs(kernel)?;
     let mut names = vec![];
     let values = kernel.values.iter().map(|v| (&v.name, v.ty));
     let views = kernel.params.iter().map(|p| (&p.name, p.ty)).chain(kernel.shared.iter().map(|s| (&s.name, s.ty)));
     for (n, (name, ty)) in views.chain(values).enumerate() {
-        named(name, &mut names, || format!("parameter {n}"))?;
-        known_type(kernel, ty, name)?;
+        check_name(name, &mut names, || format!("parameter {n}"))?;
+        check_type(kernel, ty, name)?;
     }
     let mut names = vec![&kernel.name];
     for function in &kernel.functions {
-        named(&function.name, &mut names, || "a function".into())?;
-        known_type(kernel, function.result, &function.name)?;
+        check_name(&function.name, &mut names, || "a function".into())?;
+        check_type(kernel, function.result, &function.name)?;
         let mut names = vec![];
         for param in &function.params {
-            named(&param.name, &mut names, || format!("a parameter of '{}'", function.name))?;
-            known_type(kernel, param.ty, &param.name)?;
+            check_name(&param.name, &mut names, || format!("a parameter of '{}'", function.name))?;
+            check_type(kernel, param.ty, &param.name)?;
         }
     }
-    launch(kernel)?;
+    check_launch(kernel)?;
     for param in &kernel.params {
-        dims(kernel, &param.name, &param.dims)?;
+        check_dims(kernel, &param.name, &param.dims)?;
     }
     let mut shared_bytes = 0u64;
     for shared in &kernel.shared {
-        dims(kernel, &shared.name, &shared.dims)?;
+        check_dims(kernel, &shared.name, &shared.dims)?;
         let extents: Vec<Extent> = shared.dims.iter().map(|dim| dim.extent).collect();
         if extents.iter().any(|extent| extent.known().is_none()) || shared.dims != crate::contiguous(&extents) {
             return Err(format!("shared '{}' needs known dimensions without gaps", shared.name));
@@ -91,12 +91,12 @@ fn signature(kernel: &Kernel) -> Result<(), String> {
 const MAX_SHARED_BYTES: u64 = 227 << 10;
 
 /// Statements of a kernel with all its calls written out, and calls within calls: some readers write them out.
-const MAX_INLINED: usize = 1 << 16;
-const MAX_CALLS: usize = 64;
+const MAX_INLINED_STATEMENTS: usize = 1 << 16;
+const MAX_CALL_DEPTH: usize = 64;
 /// Structs within structs.
-const MAX_STRUCTS: usize = 16;
+const MAX_STRUCT_DEPTH: usize = 16;
 
-fn inlined_sizes(kernel: &Kernel) -> Result<(), String> {
+fn check_inlined_size(kernel: &Kernel) -> Result<(), String> {
     fn statements(block: &[Stmt]) -> usize {
         block.iter().map(|stmt| 1 + stmt.blocks().iter().map(|inner| statements(inner)).sum::<usize>()).sum()
     }
@@ -112,10 +112,10 @@ fn inlined_sizes(kernel: &Kernel) -> Result<(), String> {
                 depth = depth.max(deep + 1);
             }
         }
-        if size > MAX_INLINED || depth > MAX_CALLS {
+        if size > MAX_INLINED_STATEMENTS || depth > MAX_CALL_DEPTH {
             return Err(format!(
                 "'{name}' is {size} statements with its calls written out, {depth} calls deep; \
-                 {MAX_INLINED} and {MAX_CALLS} are the most"
+                 {MAX_INLINED_STATEMENTS} and {MAX_CALL_DEPTH} are the most"
             ));
         }
         sizes.push((size, depth));
@@ -124,15 +124,15 @@ fn inlined_sizes(kernel: &Kernel) -> Result<(), String> {
 }
 
 /// The largest index.
-fn largest(kernel: &Kernel) -> u64 {
+fn max_index(kernel: &Kernel) -> u64 {
     if kernel.index == Scalar::I32 { i32::MAX as u64 } else { i64::MAX as u64 }
 }
 
-fn launch(kernel: &Kernel) -> Result<(), String> {
+fn check_launch(kernel: &Kernel) -> Result<(), String> {
     match kernel.launch {
         Launch::ParallelFor { count } => {
-            extent(kernel, count, "the number of instances")?;
-            if count.known().is_some_and(|n| n < 0 || n as u64 > largest(kernel)) {
+            check_extent(kernel, count, "the number of instances")?;
+            if count.known().is_some_and(|n| n < 0 || n as u64 > max_index(kernel)) {
                 return Err(format!("{} instances do not fit the index type {}", count.resolve(&[]), kernel.index));
             }
         }
@@ -144,7 +144,7 @@ fn launch(kernel: &Kernel) -> Result<(), String> {
             if grid[0] > i32::MAX as u32 || grid[1] > 65_535 || grid[2] > 65_535 {
                 return Err(format!("a grid of {grid:?} blocks; at most [2147483647, 65535, 65535] are possible"));
             }
-            if kernel.launch.count(&[]) > largest(kernel) {
+            if kernel.launch.count(&[]) > max_index(kernel) {
                 let count = kernel.launch.count(&[]);
                 return Err(format!("{count} instances do not fit the index type {}", kernel.index));
             }
@@ -153,7 +153,7 @@ fn launch(kernel: &Kernel) -> Result<(), String> {
     Ok(())
 }
 
-fn extent(kernel: &Kernel, extent: Extent, of: &str) -> Result<(), String> {
+fn check_extent(kernel: &Kernel, extent: Extent, of: &str) -> Result<(), String> {
     match extent {
         Extent::Const(_) => Ok(()),
         Extent::Value(n) => match kernel.values.get(n as usize) {
@@ -164,19 +164,19 @@ fn extent(kernel: &Kernel, extent: Extent, of: &str) -> Result<(), String> {
     }
 }
 
-fn dims(kernel: &Kernel, name: &str, dims: &[Dim]) -> Result<(), String> {
+fn check_dims(kernel: &Kernel, name: &str, dims: &[Dim]) -> Result<(), String> {
     if !(1..=4).contains(&dims.len()) {
         return Err(format!("view '{name}' has {} dimensions; 1 to 4 are possible", dims.len()));
     }
     for dim in dims {
-        extent(kernel, dim.extent, name)?;
-        extent(kernel, dim.stride, name)?;
+        check_extent(kernel, dim.extent, name)?;
+        check_extent(kernel, dim.stride, name)?;
         if dim.extent.known().is_some_and(|n| n < 0) {
             return Err(format!("view '{name}' has a negative extent"));
         }
     }
     let known = dims.iter().all(|dim| dim.extent.known().and(dim.stride.known()).is_some());
-    let fits = |n: u64| n <= largest(kernel);
+    let fits = |n: u64| n <= max_index(kernel);
     match kernel.memory_span(dims, &[]) {
         _ if !known => Ok(()),
         Some(span) if fits(span.elements) => Ok(()),
@@ -185,7 +185,7 @@ fn dims(kernel: &Kernel, name: &str, dims: &[Dim]) -> Result<(), String> {
     }
 }
 
-fn structs(kernel: &Kernel) -> Result<(), String> {
+fn check_structs(kernel: &Kernel) -> Result<(), String> {
     let mut names = vec![];
     let mut depths: Vec<usize> = vec![];
     for (n, found) in kernel.structs.iter().enumerate() {
@@ -194,11 +194,11 @@ fn structs(kernel: &Kernel) -> Result<(), String> {
             _ => 0,
         };
         let depth = found.fields.iter().map(|field| depth_of(field.ty)).max().unwrap_or(0);
-        if depth > MAX_STRUCTS {
-            return Err(format!("struct '{}' is {depth} structs deep; {MAX_STRUCTS} are the most", found.name));
+        if depth > MAX_STRUCT_DEPTH {
+            return Err(format!("struct '{}' is {depth} structs deep; {MAX_STRUCT_DEPTH} are the most", found.name));
         }
         depths.push(depth);
-        named(&found.name, &mut names, || format!("struct {n}"))?;
+        check_name(&found.name, &mut names, || format!("struct {n}"))?;
         if crate::ty::parse_plain(&found.name).is_some() {
             return Err(format!("struct {n}: '{}' is the name of another type", found.name));
         }
@@ -207,24 +207,24 @@ fn structs(kernel: &Kernel) -> Result<(), String> {
         }
         let mut fields = vec![];
         for field in &found.fields {
-            named(&field.name, &mut fields, || format!("a field of '{}'", found.name))?;
+            check_name(&field.name, &mut fields, || format!("a field of '{}'", found.name))?;
             if matches!(field.ty, Type::Struct(StructId(inner)) if inner as usize >= n) {
                 return Err(format!("field '{}' of '{}' is of a struct that comes later", field.name, found.name));
             }
-            known_type(kernel, field.ty, &field.name)?;
+            check_type(kernel, field.ty, &field.name)?;
             let (align, natural) = (field.align, field.ty.layout(&kernel.structs).align as u32);
             if !align.is_power_of_two() || align > MAX_ALIGN || align > 1 && align < natural {
                 let most = format!("1 or powers of 2 from {natural} to {MAX_ALIGN} are possible");
                 return Err(format!("'{}' is aligned to {align}; {most}", field.name));
             }
         }
-        known_type(kernel, Type::Struct(StructId(n as u32)), &found.name)?;
+        check_type(kernel, Type::Struct(StructId(n as u32)), &found.name)?;
     }
     Ok(())
 }
 
 /// A type that exists and is not too large.
-fn known_type(kernel: &Kernel, ty: Type, of: &str) -> Result<(), String> {
+fn check_type(kernel: &Kernel, ty: Type, of: &str) -> Result<(), String> {
     if let Type::Struct(StructId(n)) = ty
         && n as usize >= kernel.structs.len()
     {
@@ -236,7 +236,7 @@ fn known_type(kernel: &Kernel, ty: Type, of: &str) -> Result<(), String> {
     }
 }
 
-fn named<'a>(name: &'a String, taken: &mut Vec<&'a String>, what: impl Fn() -> String) -> Result<(), String> {
+fn check_name<'a>(name: &'a String, taken: &mut Vec<&'a String>, what: impl Fn() -> String) -> Result<(), String> {
     if !is_name(name) || taken.contains(&name) {
         return Err(format!("{} needs a name of its own, found {name:?}", what()));
     }

@@ -170,7 +170,8 @@ fn divisions_are_reported_on_request() {
         builder.div(&a, &b);
         let kernel = builder.finish().unwrap();
         run_with(&kernel, &mut [], InterpreterOptions::default()).unwrap();
-        let outcome = run_with(&kernel, &mut [], InterpreterOptions { check_division: true, ..InterpreterOptions::default() });
+        let outcome =
+            run_with(&kernel, &mut [], InterpreterOptions { check_division: true, ..InterpreterOptions::default() });
         assert_eq!(outcome.is_err(), faulty, "{outcome:?}");
     }
 }

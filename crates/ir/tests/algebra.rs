@@ -1,7 +1,7 @@
 //! Rows of vectors and matrices: against exact integer arithmetic, derivatives against finite differences, known answers.
 
 use bornite_ir::interp::{evaluate, evaluate_algebra};
-use bornite_ir::{AlgebraOp, Emit, Op, Components, Scalar, Type, Value};
+use bornite_ir::{AlgebraOp, Components, Emit, Op, Scalar, Type, Value};
 
 const SCALARS: [Scalar; 12] = [
     Scalar::I8,

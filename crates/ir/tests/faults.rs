@@ -2,7 +2,7 @@
 
 mod seeded;
 
-use bornite_ir::interp::{InterpreterOptions, ExecutionOrder, run_with};
+use bornite_ir::interp::{ExecutionOrder, InterpreterOptions, run_with};
 use bornite_ir::{
     Access, Arg, Axis, Builder, Builtin, Emit, EmitBits, ExprId, FaultKind, Kernel, Op, Scalar, Stmt, Value, templates,
 };
@@ -26,7 +26,11 @@ fn run(kernel: &Kernel, order: ExecutionOrder) -> Result<(), bornite_ir::Fault> 
     let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
         .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
         .collect();
-    run_with(kernel, &mut args, InterpreterOptions { order, max_statements: Some(100_000), ..InterpreterOptions::default() })
+    run_with(
+        kernel,
+        &mut args,
+        InterpreterOptions { order, max_statements: Some(100_000), ..InterpreterOptions::default() },
+    )
 }
 
 /// What a fault is, without its details.
@@ -149,7 +153,12 @@ fn branches_of_a_warp_exchange_values_at_barriers() {
     });
     for order in [ExecutionOrder::Forward, ExecutionOrder::Reverse] {
         let (x, mut y) = (vec![0u64; 64], vec![0u64; 64]);
-        run_with(&kernel, &mut [Arg::Read(&x), Arg::Write(&mut y)], InterpreterOptions { order, ..InterpreterOptions::default() }).unwrap();
+        run_with(
+            &kernel,
+            &mut [Arg::Read(&x), Arg::Write(&mut y)],
+            InterpreterOptions { order, ..InterpreterOptions::default() },
+        )
+        .unwrap();
         let y = bytemuck::cast_slice::<u64, i32>(&y);
         for (n, &found) in y.iter().enumerate() {
             // Thread 63 has returned: thread 47 reads the zero that it left, and its own result stays 0.

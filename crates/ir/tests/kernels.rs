@@ -92,7 +92,10 @@ fn an_index_outside_is_a_fault() {
     b.store(out, i, value);
     let kernel = b.finish().unwrap();
     let fault = interp::run(&kernel, &mut [Arg::Read(&words(&[0.0; 10])), Arg::Write(&mut [0; 5])]).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::OutOfBounds { view: "x".into(), index: 10, len: 10, thread: "instance 9".into() });
+    assert_eq!(
+        fault.kind,
+        FaultKind::OutOfBounds { view: "x".into(), index: 10, len: 10, thread: "instance 9".into() }
+    );
     assert_eq!(
         fault.to_string(),
         "kernel 'shift': index 10 is outside 'x' of 10 elements, in instance 9 (line 7 of its text)"

@@ -1,6 +1,6 @@
 //! `docs/ops.md` is the op table in words. `BLESS=1 cargo test -p bornite-ir` writes it anew.
 
-use bornite_ir::{AlgebraOp, AlgebraOpRow, FORMULAS, OpKind, Op, TypeRule};
+use bornite_ir::{AlgebraOp, AlgebraOpRow, FORMULAS, Op, OpKind, TypeRule};
 
 const RULES: &str = "\
 # Scalar operations

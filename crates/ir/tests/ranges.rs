@@ -1,7 +1,7 @@
 //! Intervals of integers against the interpreter: every result of an op lies in the range that is stated for it.
 
 use bornite_ir::interp::evaluate;
-use bornite_ir::{Op, IntRange, Scalar, Value};
+use bornite_ir::{IntRange, Op, Scalar, Value};
 
 const OPS: [Op; 8] = [Op::Add, Op::Sub, Op::Mul, Op::Div, Op::Rem, Op::Min, Op::Max, Op::Clamp];
 

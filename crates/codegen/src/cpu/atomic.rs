@@ -29,12 +29,12 @@ impl Lowering<'_, '_> {
         }
         // Floats: compare and exchange until nobody came between.
         let word = scalar.same_width_int();
-        let [turn, done] = std::array::from_fn(|_| self.b.create_block());
-        self.b.append_block_param(turn, ty(word));
+        let [retry, done] = std::array::from_fn(|_| self.b.create_block());
+        self.b.append_block_param(retry, ty(word));
         let first = self.b.ins().load(ty(word), flags(), address, 0);
-        self.b.ins().jump(turn, &[first.into()]);
-        self.b.switch_to_block(turn);
-        let seen = TypedValue { value: self.b.block_params(turn)[0], scalar: word, known: None };
+        self.b.ins().jump(retry, &[first.into()]);
+        self.b.switch_to_block(retry);
+        let seen = TypedValue { value: self.b.block_params(retry)[0], scalar: word, known: None };
         let old = self.bitcast(scalar, &seen);
         let new = match atomic.op() {
             Some(op) => self.op(op, &[&old, &operand]),
@@ -43,7 +43,7 @@ impl Lowering<'_, '_> {
         let new = self.bitcast(word, &new);
         let found = self.b.ins().atomic_cas(flags(), address, seen.value, new.value);
         let same = self.b.ins().icmp(IntCC::Equal, found, seen.value);
-        self.b.ins().brif(same, done, &[], turn, &[found.into()]);
+        self.b.ins().brif(same, done, &[], retry, &[found.into()]);
         self.b.switch_to_block(done);
         old
     }

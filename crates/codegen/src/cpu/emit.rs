@@ -1,6 +1,6 @@
 //! [`Emit`] by appending machine instructions: what lets op-table bodies be lowered as they are.
 
-use bornite_ir::{Emit, EmitBits, Op, Scalar, LookupTable, Value};
+use bornite_ir::{Emit, EmitBits, LookupTable, Op, Scalar, Value};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, types};
 
@@ -101,7 +101,8 @@ impl EmitBits for Lowering<'_, '_> {
         rare: impl FnOnce(&mut Self) -> [TypedValue; N],
     ) -> [TypedValue; N] {
         let [aside, after] = std::array::from_fn(|_| self.b.create_block());
-        let chosen = usual.map(|v| TypedValue { value: self.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
+        let chosen =
+            usual.map(|v| TypedValue { value: self.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
         self.b.ins().brif(condition.value, aside, &[], after, &usual.map(|v| v.value.into()));
         self.b.switch_to_block(aside);
         self.b.set_cold_block(aside);

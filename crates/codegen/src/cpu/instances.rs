@@ -9,11 +9,11 @@ use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::simd::{self, ConstantPool};
 use super::lower::{Frame, Lowering, TypedValue, flags, statements, ty};
 use super::print::Record;
 use super::range_analysis::RangeAnalysis;
-use super::{FaultRecord, CompileOptions};
+use super::simd::{self, ConstantPool};
+use super::{CompileOptions, FaultRecord};
 
 /// What a lowered function leaves beside its code.
 pub(super) struct Lowered {
@@ -40,10 +40,14 @@ pub(super) fn lower(
         function.signature.params.push(AbiParam::new(ty));
     }
     function.signature.returns.push(AbiParam::new(types::I8));
-    let ranges = if options.check_all_indices { RangeAnalysis::none(kernel) } else { RangeAnalysis::of(kernel) };
+    let ranges = if options.check_all_indices { RangeAnalysis::unknown(kernel) } else { RangeAnalysis::of(kernel) };
     let vectorization = if options.simd { simd::vectorize(kernel, &ranges) } else { None };
-    let mut lowered =
-        Lowered { prints: vec![], constants: ConstantPool::new(0), vectors: vectorization.is_some(), bounds_checks: ranges.bounds_checks() };
+    let mut lowered = Lowered {
+        prints: vec![],
+        constants: ConstantPool::new(0),
+        vectors: vectorization.is_some(),
+        bounds_checks: ranges.bounds_checks(),
+    };
 
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(function, &mut context);
@@ -57,19 +61,19 @@ pub(super) fn lower(
     let mut word = 0;
     for value in &kernel.values {
         let scalars = value.ty.components(&kernel.structs);
-        let parts = (scalars.iter().enumerate())
+        let components = (scalars.iter().enumerate())
             .map(|(n, &scalar)| {
                 let value = b.ins().load(ty(scalar), flags(), values, (word + n as i32) * 8);
                 TypedValue { value, scalar, known: None }
             })
             .collect();
-        arguments.push(parts);
+        arguments.push(components);
         word += scalars.len() as i32;
     }
     let origins =
         (0..kernel.params.len() as i32).map(|n| b.ins().load(types::I64, flags(), values, (word + n) * 8)).collect();
     // And last, where the constants of vectors are: as an address in the code it would be loaded again and again.
-    let constants_at = b.ins().load(pointer, flags(), values, (word + kernel.params.len() as i32) * 8);
+    let constants_base = b.ins().load(pointer, flags(), values, (word + kernel.params.len() as i32) * 8);
     let instance = b.declare_var(types::I64);
     b.def_var(instance, first);
     // Where the loop over single instances ends, for now.
@@ -94,7 +98,7 @@ pub(super) fn lower(
         frame: Frame::new(&kernel.code, arguments.clone(), next),
         prints: vec![],
         constants: ConstantPool::new(if vectorization.is_some() { 128 } else { 0 }),
-        constants_at,
+        constants_base,
     };
 
     let again = match &vectorization {
@@ -103,7 +107,7 @@ pub(super) fn lower(
             done
         }
         Some(vectorization) => {
-            let [several, vectors, tail, bail] = std::array::from_fn(|_| l.b.create_block());
+            let [several, vectors, tail, scalar_fallback] = std::array::from_fn(|_| l.b.create_block());
             let before = l.b.ins().jump(several, &[]);
             l.b.switch_to_block(several);
             let at = l.b.use_var(instance);
@@ -112,14 +116,14 @@ pub(super) fn lower(
             l.b.ins().brif(enough, vectors, &[], tail, &[]);
 
             l.b.switch_to_block(vectors);
-            l.at(at);
-            simd::lower(&mut l, vectorization, bail, before);
+            l.set_instance(at);
+            simd::lower(&mut l, vectorization, scalar_fallback, before);
             let further = l.b.ins().iadd_imm_s(at, vectorization.count as i64);
             l.b.def_var(instance, further);
             l.b.ins().jump(several, &[]);
 
-            l.b.switch_to_block(bail);
-            l.b.set_cold_block(bail);
+            l.b.switch_to_block(scalar_fallback);
+            l.b.set_cold_block(scalar_fallback);
             let further = l.b.ins().iadd_imm_s(at, vectorization.count as i64);
             l.b.def_var(stop, further);
             l.b.ins().jump(header, &[]);
@@ -143,13 +147,13 @@ pub(super) fn lower(
     l.b.ins().brif(more, body, &[], again, &[]);
 
     l.b.switch_to_block(body);
-    l.at(at);
+    l.set_instance(at);
     l.restart_count();
-    l.enter(&kernel.code, arguments, next);
+    l.enter_frame(&kernel.code, arguments, next);
     l.block(&kernel.code.body);
     l.b.ins().jump(next, &[]);
     l.b.switch_to_block(next);
-    l.spend(statements(&kernel.code.body));
+    l.count_statements(statements(&kernel.code.body));
     let further = l.b.ins().iadd_imm_s(at, 1);
     l.b.def_var(instance, further);
     l.b.ins().jump(header, &[]);
@@ -180,7 +184,7 @@ pub(super) fn lower(
 
 impl Lowering<'_, '_> {
     /// Goes on with another instance.
-    fn at(&mut self, instance: ir::Value) {
+    fn set_instance(&mut self, instance: ir::Value) {
         self.instance = instance;
         let narrow = self.kernel.index == Scalar::I32;
         self.index = if narrow { self.b.ins().ireduce(types::I32, instance) } else { instance };

@@ -12,27 +12,27 @@ use bornite_ir::{Arg, Fault, Param, check_args};
 use super::{CpuKernel, Entry, FaultRecord, Interrupt, TOO_LONG, is_interrupted, pool};
 
 /// Work below this stays on one core: to wake another takes about ten microseconds.
-const WORTH_WAKING_PS: u64 = 30_000_000;
+const MIN_PARALLEL_PS: u64 = 30_000_000;
 
 /// A chunk takes at least this long, so that taking the next one costs nothing beside it.
-const CHUNK_PS: u64 = 20_000_000;
+const MIN_CHUNK_PS: u64 = 20_000_000;
 
 /// Chunks are multiples of this, so that no two cores write to one cache line.
-const ALIGNED: u64 = 64;
+const CHUNK_ALIGNMENT: u64 = 64;
 
 /// Instances that are timed while nothing is known of a kernel.
-const PROBE: u64 = 512;
+const PROBE_INSTANCES: u64 = 512;
 
 /// Instances that a thread takes at a time; 0: found by measuring.
-static CHUNK: AtomicU64 = AtomicU64::new(0);
+static CHUNK_SIZE: AtomicU64 = AtomicU64::new(0);
 
 /// Has every launch of more instances than this split into chunks of so many from now on; 0: as measured times advise.
 pub fn set_chunk_size(instances: u64) {
-    CHUNK.store(instances, Ordering::Relaxed);
+    CHUNK_SIZE.store(instances, Ordering::Relaxed);
 }
 
 /// One run, perhaps over several threads.
-struct Job {
+struct LaunchJob {
     entry: Entry,
     /// View addresses as compiled code takes them.
     views: Vec<*mut u8>,
@@ -42,8 +42,8 @@ struct Job {
     /// True once an instance faulted: no others begin.
     stopped: AtomicBool,
     /// Statements that all instances together may execute, and those left; 0 where each has a limit, or none.
-    limit: i64,
-    left: AtomicI64,
+    statement_limit: i64,
+    statements_left: AtomicI64,
     /// What the first instance to fault left behind.
     fault: Mutex<Option<FaultRecord>>,
 }
@@ -53,12 +53,12 @@ struct Job {
 // done. Two instances that write one element would race; kernels are data-parallel by contract, and the interpreter is
 // the judge of that.
 #[allow(unsafe_code)]
-unsafe impl Send for Job {}
+unsafe impl Send for LaunchJob {}
 // SAFETY: as above.
 #[allow(unsafe_code)]
-unsafe impl Sync for Job {}
+unsafe impl Sync for LaunchJob {}
 
-impl Job {
+impl LaunchJob {
     /// What the first fault left behind.
     fn fault(&self) -> Option<FaultRecord> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -69,14 +69,14 @@ impl Job {
         if self.stopped.load(Ordering::Relaxed) {
             return;
         }
-        let mut record = FaultRecord { left: self.limit, ..FaultRecord::default() };
+        let mut record = FaultRecord { statements_left: self.statement_limit, ..FaultRecord::default() };
         // SAFETY: `views` holds one valid address a parameter, checked by `check_args` to be as long as the kernel says;
         // compiled code checks every index against that length, or was proven to stay below it; `record` outlives the
         // call. The code itself lives as long as the `CpuKernel` that `run` borrows.
         #[allow(unsafe_code)]
         let faulted = unsafe { (self.entry)(self.views.as_ptr(), self.values.as_ptr(), first, end, &mut record) };
-        let spent = self.limit - record.left;
-        let too_long = spent > 0 && self.left.fetch_sub(spent, Ordering::Relaxed) < spent;
+        let spent = self.statement_limit - record.statements_left;
+        let too_long = spent > 0 && self.statements_left.fetch_sub(spent, Ordering::Relaxed) < spent;
         if too_long && faulted == 0 {
             record.dimension = TOO_LONG;
         }
@@ -106,17 +106,18 @@ impl CpuKernel {
         let values = (values.iter())
             .flat_map(|arg| if let Arg::Value(parts) = arg { *parts } else { &[] })
             .map(|value| value.bits());
-        let limit = self.options.max_statements.filter(|_| !self.options.limit_per_instance);
-        let limit = limit.map_or(0, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let statement_limit = self.options.max_statements.filter(|_| !self.options.limit_per_instance);
+        let statement_limit =
+            statement_limit.map_or(0, |statement_limit| i64::try_from(statement_limit).unwrap_or(i64::MAX));
         let count = self.kernel.launch.count(&firsts);
-        let job = Job {
+        let job = LaunchJob {
             entry: self.entry,
             views,
             values: values.chain(self.kernel.params.iter().map(origin)).chain([self.constants.address()]).collect(),
             count,
             stopped: AtomicBool::new(false),
-            limit,
-            left: AtomicI64::new(limit),
+            statement_limit,
+            statements_left: AtomicI64::new(statement_limit),
             fault: Mutex::new(None),
         };
         let fault = match pool::num_threads() {
@@ -130,11 +131,11 @@ impl CpuKernel {
     }
 
     /// Runs a job on as many of `threads` as it is worth.
-    fn split(&self, job: Job, threads: usize) -> Option<FaultRecord> {
+    fn split(&self, job: LaunchJob, threads: usize) -> Option<FaultRecord> {
         let mut begun = Instant::now();
-        let (mut first, chunk) = (0, CHUNK.load(Ordering::Relaxed));
+        let (mut first, chunk) = (0, CHUNK_SIZE.load(Ordering::Relaxed));
         if self.cost_ps.load(Ordering::Relaxed) == 0 && chunk == 0 {
-            first = job.count.min(PROBE);
+            first = job.count.min(PROBE_INSTANCES);
             job.run_range(0, first);
             self.record_cost(begun, first, 1);
             let fault = job.fault();
@@ -145,9 +146,9 @@ impl CpuKernel {
         }
         let (cost, count) = (self.cost_ps.load(Ordering::Relaxed).max(1), job.count - first);
         // Several chunks a thread even out cores of unequal speed.
-        let measured = count.div_ceil(threads as u64 * 8).max(CHUNK_PS / cost).next_multiple_of(ALIGNED);
-        let alone = if chunk == 0 { cost.saturating_mul(count) < WORTH_WAKING_PS } else { count <= chunk };
-        let chunk = match (alone, chunk) {
+        let measured = count.div_ceil(threads as u64 * 8).max(MIN_CHUNK_PS / cost).next_multiple_of(CHUNK_ALIGNMENT);
+        let single_thread = if chunk == 0 { cost.saturating_mul(count) < MIN_PARALLEL_PS } else { count <= chunk };
+        let chunk = match (single_thread, chunk) {
             (true, _) => count.max(1),
             (false, 0) => measured,
             (false, chunk) => chunk,

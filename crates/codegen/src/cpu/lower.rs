@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bornite_ir::{
-    Builtin, Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Launch, Op, Components, Scalar, Stmt, Value,
+    Builtin, Code, Components, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Launch, Op, Scalar, Stmt, Value,
 };
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
@@ -12,10 +12,10 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 
-use super::simd::ConstantPool;
 use super::print::{Record, print};
 use super::range_analysis::RangeAnalysis;
-use super::{FaultRecord, CompileOptions, TOO_LONG};
+use super::simd::ConstantPool;
+use super::{CompileOptions, FaultRecord, TOO_LONG};
 
 pub(super) fn flags() -> MemFlagsData {
     MemFlagsData::trusted()
@@ -45,7 +45,7 @@ pub(super) struct TypedValue {
 /// Where `Break` and `Continue` go.
 struct Loop {
     done: Block,
-    turn: Block,
+    latch: Block,
 }
 
 /// The kernel or the function being lowered.
@@ -91,21 +91,21 @@ pub(super) struct Lowering<'k, 'f> {
     pub(super) frame: Frame<'k>,
     pub(super) prints: Vec<Arc<Record>>,
     pub(super) constants: ConstantPool,
-    pub(super) constants_at: ir::Value,
+    pub(super) constants_base: ir::Value,
 }
 
 impl<'k> Lowering<'k, '_> {
     /// Makes a frame for some code the current one, its variables set; the frame from before.
-    pub(super) fn enter(&mut self, code: &'k Code, arguments: Vec<Vec<TypedValue>>, next: Block) -> Frame<'k> {
+    pub(super) fn enter_frame(&mut self, code: &'k Code, arguments: Vec<Vec<TypedValue>>, next: Block) -> Frame<'k> {
         let locals = (code.locals.iter())
             .map(|local| {
-                let parts = local.init.iter().map(|&init| {
+                let components = local.init.iter().map(|&init| {
                     let variable = self.b.declare_var(ty(init.scalar()));
                     let init = self.constant(init).value;
                     self.b.def_var(variable, init);
                     variable
                 });
-                parts.collect()
+                components.collect()
             })
             .collect();
         std::mem::replace(&mut self.frame, Frame { locals, ..Frame::new(code, arguments, next) })
@@ -114,13 +114,13 @@ impl<'k> Lowering<'k, '_> {
     /// A call, by lowering the function's code here.
     fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId]) -> Vec<TypedValue> {
         let function = &self.kernel.functions[n as usize];
-        let arguments = args.iter().map(|&arg| self.parts(arg)).collect();
+        let arguments = args.iter().map(|&arg| self.components(arg)).collect();
         let next = self.b.create_block();
         let scalars = function.result.components(&self.kernel.structs);
         for &scalar in &scalars {
             self.b.append_block_param(next, ty(scalar));
         }
-        let outer = self.enter(&function.code, arguments, next);
+        let outer = self.enter_frame(&function.code, arguments, next);
         self.block(&function.code.body);
         self.frame = outer;
         // The last statement was a return: this block cannot be reached.
@@ -134,37 +134,37 @@ impl<'k> Lowering<'k, '_> {
         for stmt in block {
             match stmt {
                 Stmt::Let(id) => {
-                    let parts = self.evaluate(*id);
-                    self.frame.values[id.0 as usize] = parts;
+                    let components = self.evaluate(*id);
+                    self.frame.values[id.0 as usize] = components;
                 }
                 Stmt::Assign(local, value) => {
-                    let parts = self.parts(*value);
-                    for (n, part) in parts.iter().enumerate() {
-                        self.b.def_var(self.frame.locals[local.0 as usize][n], part.value);
+                    let components = self.components(*value);
+                    for (n, component) in components.iter().enumerate() {
+                        self.b.def_var(self.frame.locals[local.0 as usize][n], component.value);
                     }
                 }
                 Stmt::Store { view, indices, value } => {
-                    let parts = self.parts(*value);
-                    let places = self.places(*view, indices, parts.len());
-                    for ((address, offset, _), part) in places.into_iter().zip(parts) {
-                        self.b.ins().store(flags(), part.value, address, offset);
+                    let components = self.components(*value);
+                    let addresses = self.component_addresses(*view, indices, components.len());
+                    for ((address, offset, _), component) in addresses.into_iter().zip(components) {
+                        self.b.ins().store(flags(), component.value, address, offset);
                     }
                 }
                 Stmt::For { counter, end, body } => {
                     let counter = self.frame.locals[counter.0 as usize][0];
-                    let end = self.only(*end).value;
-                    let [turn, done] = self.open_loop(counter, end);
-                    self.frame.loops.push(Loop { done, turn });
+                    let end = self.scalar_value(*end).value;
+                    let [latch, done] = self.open_loop(counter, end);
+                    self.frame.loops.push(Loop { done, latch });
                     self.block(body);
                     self.frame.loops.pop();
-                    self.b.ins().jump(turn, &[]);
-                    self.b.switch_to_block(turn);
-                    self.spend(statements(body));
+                    self.b.ins().jump(latch, &[]);
+                    self.b.switch_to_block(latch);
+                    self.count_statements(statements(body));
                     self.close_loop(counter);
                     self.b.switch_to_block(done);
                 }
                 Stmt::If { condition, then, otherwise } => {
-                    let condition = self.only(*condition).value;
+                    let condition = self.scalar_value(*condition).value;
                     let [yes, no, done] = std::array::from_fn(|_| self.b.create_block());
                     self.b.ins().brif(condition, yes, &[], no, &[]);
                     for (block, stmts) in [(yes, then), (no, otherwise)] {
@@ -175,24 +175,24 @@ impl<'k> Lowering<'k, '_> {
                     self.b.switch_to_block(done);
                 }
                 Stmt::Loop { body } => {
-                    let [turn, done] = std::array::from_fn(|_| self.b.create_block());
-                    self.b.ins().jump(turn, &[]);
-                    self.b.switch_to_block(turn);
-                    self.spend(statements(body));
-                    self.frame.loops.push(Loop { done, turn });
+                    let [latch, done] = std::array::from_fn(|_| self.b.create_block());
+                    self.b.ins().jump(latch, &[]);
+                    self.b.switch_to_block(latch);
+                    self.count_statements(statements(body));
+                    self.frame.loops.push(Loop { done, latch });
                     self.block(body);
                     self.frame.loops.pop();
-                    self.b.ins().jump(turn, &[]);
+                    self.b.ins().jump(latch, &[]);
                     self.b.switch_to_block(done);
                 }
                 Stmt::Break | Stmt::Continue | Stmt::Return(_) => {
                     let mut result: Vec<ir::BlockArg> = vec![];
                     if let Stmt::Return(Some(value)) = stmt {
-                        result = self.parts(*value).iter().map(|part| part.value.into()).collect();
+                        result = self.components(*value).iter().map(|component| component.value.into()).collect();
                     }
                     let target = match (stmt, self.frame.loops.last()) {
                         (Stmt::Break, Some(inner)) => inner.done,
-                        (Stmt::Continue, Some(inner)) => inner.turn,
+                        (Stmt::Continue, Some(inner)) => inner.latch,
                         _ => self.frame.next,
                     };
                     self.b.ins().jump(target, &result);
@@ -206,7 +206,7 @@ impl<'k> Lowering<'k, '_> {
                     self.b.ins().fence();
                 }
                 Stmt::Print { format, args } => self.print(format, args),
-                Stmt::Check(check) => self.claim(check),
+                Stmt::Check(check) => self.check_assertion(check),
             }
         }
     }
@@ -215,7 +215,7 @@ impl<'k> Lowering<'k, '_> {
     pub(super) fn open_loop(&mut self, counter: Variable, end: ir::Value) -> [Block; 2] {
         let zero = self.constant(Value::int(self.kernel.index, 0)).value;
         self.b.def_var(counter, zero);
-        let [header, inside, turn, done] = std::array::from_fn(|_| self.b.create_block());
+        let [header, inside, latch, done] = std::array::from_fn(|_| self.b.create_block());
         self.b.ins().jump(header, &[]);
         self.b.switch_to_block(header);
         let at = self.b.use_var(counter);
@@ -223,7 +223,7 @@ impl<'k> Lowering<'k, '_> {
         self.b.ins().brif(more, inside, &[], done, &[]);
         self.b.switch_to_block(inside);
         self.headers.push(header);
-        [turn, done]
+        [latch, done]
     }
 
     /// Ends a turn of the loop that was opened last.
@@ -240,35 +240,41 @@ impl<'k> Lowering<'k, '_> {
     pub(super) fn restart_count(&mut self) {
         if let (true, Some(limit)) = (self.options.limit_per_instance, self.options.max_statements) {
             let limit = self.b.ins().iconst(types::I64, i64::try_from(limit).unwrap_or(i64::MAX));
-            self.b.ins().store(flags(), limit, self.record, FaultRecord::LEFT);
+            self.b.ins().store(flags(), limit, self.record, FaultRecord::STATEMENTS_LEFT);
         }
     }
 
     /// Counts statements, where there is a limit to them.
-    pub(super) fn spend(&mut self, statements: i64) {
+    pub(super) fn count_statements(&mut self, statements: i64) {
         if self.options.max_statements.is_none() {
             return;
         }
-        let left = self.b.ins().load(types::I64, flags(), self.record, FaultRecord::LEFT);
+        let left = self.b.ins().load(types::I64, flags(), self.record, FaultRecord::STATEMENTS_LEFT);
         let left = self.b.ins().iadd_imm_s(left, -statements);
-        self.b.ins().store(flags(), left, self.record, FaultRecord::LEFT);
-        let fine = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, left, 0);
-        self.guard(fine, 0, TOO_LONG, left, 0);
+        self.b.ins().store(flags(), left, self.record, FaultRecord::STATEMENTS_LEFT);
+        let ok = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, left, 0);
+        self.guard(ok, 0, TOO_LONG, left, 0);
     }
 
     /// A call of [`super::print::print`] with the values as 64-bit words.
     fn print(&mut self, format: &str, args: &[ExprId]) {
-        let parts: Vec<TypedValue> = args.iter().map(|&arg| self.only(arg)).collect();
-        let data = StackSlotData::new(StackSlotKind::ExplicitSlot, (parts.len().max(1) * 8) as u32, 3);
+        let components: Vec<TypedValue> = args.iter().map(|&arg| self.scalar_value(arg)).collect();
+        let data = StackSlotData::new(StackSlotKind::ExplicitSlot, (components.len().max(1) * 8) as u32, 3);
         let slot = self.b.create_sized_stack_slot(data);
-        for (n, part) in parts.iter().enumerate() {
-            let bits = if part.scalar.is_float() { self.bitcast(part.scalar.same_width_int(), part) } else { *part };
+        for (n, component) in components.iter().enumerate() {
+            let bits = if component.scalar.is_float() {
+                self.bitcast(component.scalar.same_width_int(), component)
+            } else {
+                *component
+            };
             let is_word = ty(bits.scalar) == types::I64;
             let word = if is_word { bits.value } else { self.b.ins().uextend(types::I64, bits.value) };
             self.b.ins().stack_store(self.pointer, word, slot, n as i32 * 8);
         }
-        let record =
-            Arc::new(Record { format: format.into(), scalars: parts.iter().map(|part| part.scalar).collect() });
+        let record = Arc::new(Record {
+            format: format.into(),
+            scalars: components.iter().map(|component| component.scalar).collect(),
+        });
         let record_address = Arc::as_ptr(&record) as usize;
         self.prints.push(record);
         let mut signature = ir::Signature::new(self.call_conv);
@@ -285,7 +291,7 @@ impl<'k> Lowering<'k, '_> {
         let code = self.frame.code;
         let structs = &self.kernel.structs;
         match code.expr(id) {
-            Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => self.parts(id),
+            Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => self.components(id),
             Expr::Read(local) => {
                 let local_type = code.local(*local);
                 (local_type.init.iter().enumerate())
@@ -296,36 +302,42 @@ impl<'k> Lowering<'k, '_> {
                     .collect()
             }
             Expr::Op(op, args) => {
-                let args: Vec<Vec<TypedValue>> = args.iter().map(|&arg| self.parts(arg)).collect();
+                let args: Vec<Vec<TypedValue>> = args.iter().map(|&arg| self.components(arg)).collect();
                 (0..code.ty(id).component_count(structs))
                     .map(|n| {
                         // A condition may be one bool for all components.
-                        let parts: Vec<&TypedValue> = args.iter().map(|arg| arg.get(n).unwrap_or(&arg[0])).collect();
-                        if self.options.check_division && matches!(op, Op::Div | Op::Rem) && parts[0].scalar.is_int() {
-                            self.guard_division(*parts[0], *parts[1]);
+                        let components: Vec<&TypedValue> =
+                            args.iter().map(|arg| arg.get(n).unwrap_or(&arg[0])).collect();
+                        if self.options.check_division
+                            && matches!(op, Op::Div | Op::Rem)
+                            && components[0].scalar.is_int()
+                        {
+                            self.guard_division(*components[0], *components[1]);
                         }
-                        self.op(*op, &parts)
+                        self.op(*op, &components)
                     })
                     .collect()
             }
             Expr::Algebra { op, component, args } => {
                 let args: Vec<Components<TypedValue>> =
-                    args.iter().map(|&arg| Components { ty: code.ty(arg), components: self.parts(arg) }).collect();
+                    args.iter().map(|&arg| Components { ty: code.ty(arg), components: self.components(arg) }).collect();
                 op.body(self, *component, code.ty(id), &args, structs)
             }
-            Expr::Cast(to, from) => self.parts(*from).iter().map(|part| self.cast(*to, part)).collect(),
-            Expr::Bitcast(to, from) => self.parts(*from).iter().map(|part| self.bitcast(*to, part)).collect(),
+            Expr::Cast(to, from) => self.components(*from).iter().map(|component| self.cast(*to, component)).collect(),
+            Expr::Bitcast(to, from) => {
+                self.components(*from).iter().map(|component| self.bitcast(*to, component)).collect()
+            }
             Expr::Call(function, args) => self.call(*function, args),
             Expr::Load { view, indices, .. } => {
-                let places = self.places(*view, indices, code.ty(id).component_count(structs));
-                (places.into_iter())
+                let addresses = self.component_addresses(*view, indices, code.ty(id).component_count(structs));
+                (addresses.into_iter())
                     .map(|(address, offset, scalar)| self.load_scalar(scalar, address, offset))
                     .collect()
             }
             Expr::Atomic { atomic, view, indices, value } => {
-                let operands = self.parts(*value);
-                let places = self.places(*view, indices, operands.len());
-                (places.into_iter().zip(operands))
+                let operands = self.components(*value);
+                let addresses = self.component_addresses(*view, indices, operands.len());
+                (addresses.into_iter().zip(operands))
                     .map(|((address, offset, _), operand)| {
                         let address = self.b.ins().iadd_imm_s(address, offset as i64);
                         self.atomic(*atomic, address, operand)
@@ -333,23 +345,25 @@ impl<'k> Lowering<'k, '_> {
                     .collect()
             }
             Expr::CompareExchange { view, indices, expected, value } => {
-                let Some(&(address, offset, scalar)) = self.places(*view, indices, 1).first() else { return vec![] };
+                let Some(&(address, offset, scalar)) = self.component_addresses(*view, indices, 1).first() else {
+                    return vec![];
+                };
                 let address = self.b.ins().iadd_imm_s(address, offset as i64);
                 let word = scalar.same_width_int();
                 let [expected, value] = [expected, value].map(|id| {
-                    let value = self.only(*id);
+                    let value = self.scalar_value(*id);
                     self.bitcast(word, &value).value
                 });
                 let old = self.b.ins().atomic_cas(flags(), address, expected, value);
                 vec![self.bitcast(scalar, &TypedValue { value: old, scalar: word, known: None })]
             }
             // Refused before: threads of a warp would have to run side by side.
-            Expr::Shuffle { value, .. } | Expr::Vote { value, .. } => self.parts(*value),
+            Expr::Shuffle { value, .. } | Expr::Vote { value, .. } => self.components(*value),
         }
     }
 
     /// The place of an instance of a block kernel: threads of a block follow each other, x fastest.
-    fn place(&mut self, builtin: Builtin) -> ir::Value {
+    fn builtin(&mut self, builtin: Builtin) -> ir::Value {
         let Launch::Blocks { grid, block } = self.kernel.launch else { return self.index };
         let threads: i64 = block.iter().map(|&n| n as i64).product();
         let (axis, sizes) = match builtin {
@@ -377,12 +391,12 @@ impl<'k> Lowering<'k, '_> {
     }
 
     /// The components of an expression that is already evaluated (the verifier has seen to it) or needs no evaluation.
-    fn parts(&mut self, id: ExprId) -> Vec<TypedValue> {
+    fn components(&mut self, id: ExprId) -> Vec<TypedValue> {
         match *self.frame.code.expr(id) {
             Expr::Const(value) => vec![self.constant(value)],
             Expr::Index => vec![TypedValue { value: self.index, scalar: self.kernel.index, known: None }],
             Expr::Builtin(builtin) => {
-                let value = self.place(builtin);
+                let value = self.builtin(builtin);
                 vec![TypedValue { value, scalar: self.kernel.index, known: None }]
             }
             Expr::Argument(n) => self.frame.arguments[n as usize].clone(),
@@ -391,8 +405,8 @@ impl<'k> Lowering<'k, '_> {
     }
 
     /// The value of a scalar.
-    pub(super) fn only(&mut self, id: ExprId) -> TypedValue {
-        self.parts(id)[0]
+    pub(super) fn scalar_value(&mut self, id: ExprId) -> TypedValue {
+        self.components(id)[0]
     }
 }
 

@@ -27,8 +27,8 @@ mod range_analysis;
 mod simd;
 
 pub use interrupt::{Interrupt, discardable, interruptible, is_interrupted};
-pub use pool::{set_num_threads, num_threads};
 pub use launch::set_chunk_size;
+pub use pool::{num_threads, set_num_threads};
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -78,7 +78,13 @@ pub struct CompileOptions {
 
 impl Default for CompileOptions {
     fn default() -> CompileOptions {
-        CompileOptions { simd: true, check_all_indices: false, max_statements: None, limit_per_instance: false, check_division: false }
+        CompileOptions {
+            simd: true,
+            check_all_indices: false,
+            max_statements: None,
+            limit_per_instance: false,
+            check_division: false,
+        }
     }
 }
 
@@ -97,14 +103,14 @@ struct FaultRecord {
     index: i64,
     instance: u64,
     /// Statements that may still be executed, where they are counted.
-    left: i64,
+    statements_left: i64,
 }
 
 impl FaultRecord {
     /// Words that a fault sets.
     const WORDS: usize = 4;
-    /// The byte of `left`.
-    const LEFT: i32 = std::mem::offset_of!(FaultRecord, left) as i32;
+    /// The byte of `statements_left`.
+    const STATEMENTS_LEFT: i32 = std::mem::offset_of!(FaultRecord, statements_left) as i32;
 }
 
 /// A "dimension" below 0: a wide access is misaligned; less its width.
@@ -114,7 +120,7 @@ const DIVISION: i64 = -100;
 /// Too many statements.
 const TOO_LONG: i64 = -200;
 /// Something that is claimed does not hold; the "view" is its number among [`checks`].
-const CLAIM: i64 = -201;
+const ASSERTION: i64 = -201;
 /// There is no such component.
 const COMPONENT: i64 = -202;
 
@@ -248,10 +254,11 @@ impl CpuKernel {
         let kind = if record.dimension == TOO_LONG {
             FaultKind::StatementLimit(self.options.max_statements.unwrap_or(0))
         } else if record.dimension == COMPONENT {
-            let count = self.kernel.params.get(record.view as usize).map_or(0, |p| p.ty.component_count(&self.kernel.structs));
+            let count =
+                self.kernel.params.get(record.view as usize).map_or(0, |p| p.ty.component_count(&self.kernel.structs));
             let view = format!("{name}, components");
             FaultKind::OutOfBounds { view, index: record.index, len: count as u64, thread }
-        } else if record.dimension == CLAIM {
+        } else if record.dimension == ASSERTION {
             match checks(&self.kernel).get(record.view as usize) {
                 Some(Check::InBounds { len, array, .. }) => {
                     FaultKind::OutOfBounds { view: array.clone(), index: record.index, len: *len, thread }

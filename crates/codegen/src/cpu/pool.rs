@@ -34,7 +34,7 @@ pub fn num_threads() -> usize {
 /// So many threads beside the calling one, or as many as there are if that is more; none if they cannot be had. Not rayon's
 /// global pool, and waited for by blocking: a caller that waited inside a pool of its own could be handed other work there,
 /// which may want a lock that it holds.
-fn helpers(count: usize) -> Option<Arc<rayon::ThreadPool>> {
+fn helper_pool(count: usize) -> Option<Arc<rayon::ThreadPool>> {
     static POOL: Mutex<Option<Arc<rayon::ThreadPool>>> = Mutex::new(None);
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     if pool.as_ref().is_none_or(|pool| pool.current_num_threads() < count) {
@@ -56,14 +56,14 @@ const MAX_HELPERS: usize = 255;
 /// with others' work, or this is one of them, it does everything itself.
 pub fn parallel_for(tasks: usize, threads: usize, work: &(dyn Fn(usize) + Sync)) {
     let wanted = threads.min(self::num_threads()).min(tasks).saturating_sub(1);
-    let Some(pool) = (if wanted > 0 { helpers(wanted) } else { None }) else {
+    let Some(pool) = (if wanted > 0 { helper_pool(wanted) } else { None }) else {
         let interrupt = Interrupt::current_discardable();
         let goes_on = |_: &usize| interrupt.as_ref().is_none_or(|interrupt| !interrupt.is_requested());
         (0..tasks).take_while(goes_on).for_each(work);
         return;
     };
     // SAFETY: only the lifetime changes. `work` is called in `Job::work` alone: by this thread, and by helpers that are
-    // counted as inside. `Closing` lets none in any more and waits for those inside, before this function returns or
+    // counted as inside. `JoinGuard` lets none in any more and waits for those inside, before this function returns or
     // unwinds; so no call outlives the borrow.
     #[allow(unsafe_code)]
     let work = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work) };
@@ -73,14 +73,14 @@ pub fn parallel_for(tasks: usize, threads: usize, work: &(dyn Fn(usize) + Sync))
         interrupt: Interrupt::current_discardable(),
         next: AtomicUsize::new(0),
         state: Mutex::default(),
-        left: Condvar::new(),
+        helper_done: Condvar::new(),
     });
     for _ in 0..wanted.min(pool.current_num_threads()) {
         let job = job.clone();
-        pool.spawn(move || job.help());
+        pool.spawn(move || job.run_helper());
     }
     {
-        let _closing = Closing(&job);
+        let _guard = JoinGuard(&job);
         job.work();
     }
     let panic = job.state().panic.take();
@@ -96,13 +96,13 @@ struct Job {
     interrupt: Option<Interrupt>,
     next: AtomicUsize,
     state: Mutex<State>,
-    left: Condvar,
+    helper_done: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     /// Helpers inside.
-    inside: usize,
+    active_helpers: usize,
     closed: bool,
     panic: Option<Box<dyn Any + Send>>,
 }
@@ -123,13 +123,13 @@ impl Job {
         }
     }
 
-    fn help(&self) {
+    fn run_helper(&self) {
         {
             let mut state = self.state();
             if state.closed {
                 return;
             }
-            state.inside += 1;
+            state.active_helpers += 1;
         }
         // A panic would otherwise end the process: rayon has nobody to give it to.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.work()));
@@ -138,23 +138,23 @@ impl Job {
             self.next.store(self.tasks, Ordering::Relaxed);
             state.panic.get_or_insert(panic);
         }
-        state.inside -= 1;
-        self.left.notify_all();
+        state.active_helpers -= 1;
+        self.helper_done.notify_all();
     }
 }
 
 /// Ends a job when dropped, also by a panic of the calling thread.
-struct Closing<'a>(&'a Job);
+struct JoinGuard<'a>(&'a Job);
 
-impl Drop for Closing<'_> {
+impl Drop for JoinGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.closed = true;
         if std::thread::panicking() {
             self.0.next.store(self.0.tasks, Ordering::Relaxed);
         }
-        while state.inside > 0 {
-            state = self.0.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        while state.active_helpers > 0 {
+            state = self.0.helper_done.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

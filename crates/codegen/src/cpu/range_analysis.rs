@@ -6,14 +6,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bornite_ir::{Args, Dim, Expr, ExprId, Extent, Kernel, Launch, Op, IntRange, Scalar, Stmt, View};
+use bornite_ir::{Args, Dim, Expr, ExprId, Extent, IntRange, Kernel, Launch, Op, Scalar, Stmt, View};
 
 /// What is known of a kernel's integers.
 pub(super) struct RangeAnalysis {
     /// By expression; `None` where the type says all there is to say (or it may have wrapped).
     exprs: Vec<Option<IntRange>>,
     /// Indices that are always inside, by access and dimension.
-    inside: HashSet<(*const Args, usize)>,
+    in_bounds: HashSet<(*const Args, usize)>,
     /// How many indices there are.
     pub accesses: usize,
 }
@@ -21,45 +21,45 @@ pub(super) struct RangeAnalysis {
 impl RangeAnalysis {
     pub fn of(kernel: &Kernel) -> RangeAnalysis {
         let code = &kernel.code;
-        let mut walk = Walk {
+        let mut walk = Analyzer {
             kernel,
             counters: HashMap::new(),
-            ranges: RangeAnalysis { exprs: vec![None; code.exprs.len()], inside: HashSet::new(), accesses: 0 },
+            ranges: RangeAnalysis { exprs: vec![None; code.exprs.len()], in_bounds: HashSet::new(), accesses: 0 },
         };
         walk.block(&code.body);
         walk.ranges
     }
 
     /// Knows nothing: every access is checked.
-    pub fn none(kernel: &Kernel) -> RangeAnalysis {
+    pub fn unknown(kernel: &Kernel) -> RangeAnalysis {
         let RangeAnalysis { accesses, .. } = RangeAnalysis::of(kernel);
-        RangeAnalysis { exprs: vec![None; kernel.code.exprs.len()], inside: HashSet::new(), accesses }
+        RangeAnalysis { exprs: vec![None; kernel.code.exprs.len()], in_bounds: HashSet::new(), accesses }
     }
 
     /// True if an integer is known to be within bounds of its own, and so has not wrapped.
-    pub fn is_known(&self, id: ExprId) -> bool {
+    pub fn is_bounded(&self, id: ExprId) -> bool {
         self.exprs[id.0 as usize].is_some()
     }
 
     /// True if the index of an access along a dimension is always inside.
-    pub fn is_inside(&self, indices: &Args, dimension: usize) -> bool {
-        self.inside.contains(&(std::ptr::from_ref(indices), dimension))
+    pub fn is_in_bounds(&self, indices: &Args, dimension: usize) -> bool {
+        self.in_bounds.contains(&(std::ptr::from_ref(indices), dimension))
     }
 
     /// How many indices need a check.
     pub fn bounds_checks(&self) -> usize {
-        self.accesses - self.inside.len()
+        self.accesses - self.in_bounds.len()
     }
 }
 
-struct Walk<'k> {
+struct Analyzer<'k> {
     kernel: &'k Kernel,
     /// Ends of the loops around, by counter.
     counters: HashMap<u32, Option<IntRange>>,
     ranges: RangeAnalysis,
 }
 
-impl Walk<'_> {
+impl Analyzer<'_> {
     fn block(&mut self, block: &[Stmt]) {
         for stmt in block {
             match stmt {
@@ -107,7 +107,7 @@ impl Walk<'_> {
             _ => return,
         }
         // An empty range: the branch is never taken.
-        if narrowed.low <= narrowed.high && !self.kernel.code.expr(a).is_free() {
+        if narrowed.low <= narrowed.high && !self.kernel.code.expr(a).is_leaf() {
             let at = a.0 as usize;
             before.push((at, self.ranges.exprs[at]));
             self.ranges.exprs[at] = Some(narrowed);
@@ -168,13 +168,13 @@ impl Walk<'_> {
         for (n, (&index, dim)) in indices.iter().zip(viewed.dims).enumerate() {
             self.ranges.accesses += 1;
             let reach = if n + 1 == viewed.dims.len() { width as i128 - 1 } else { 0 };
-            if self.is_inside(index, dim, reach) {
-                self.ranges.inside.insert((std::ptr::from_ref(indices), n));
+            if self.is_in_bounds(index, dim, reach) {
+                self.ranges.in_bounds.insert((std::ptr::from_ref(indices), n));
             }
         }
     }
 
-    fn is_inside(&self, index: ExprId, dim: &Dim, reach: i128) -> bool {
+    fn is_in_bounds(&self, index: ExprId, dim: &Dim, reach: i128) -> bool {
         // A view as long as there are instances, at the instance's own index.
         let Launch::ParallelFor { count } = self.kernel.launch else { return self.is_within(index, dim, reach) };
         let own = matches!(self.kernel.code.expr(index), Expr::Index) && reach == 0;

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use bornite_ir::{AlgebraOp, Emit, EmitBits, Op, Components, Scalar, LookupTable, Type, Value};
+use bornite_ir::{AlgebraOp, Components, Emit, EmitBits, LookupTable, Op, Scalar, Type, Value};
 
 use super::syntax::{bitcast, c_type, call, cast_step};
-use super::{Dialect, DeviceFunction, Printer, Term};
+use super::{DeviceFunction, Dialect, Printer, Term};
 
 impl Printer<'_> {
     /// A row of the table of vectors and matrices.
@@ -28,7 +28,10 @@ impl Printer<'_> {
                     let args: Vec<Components<Term>> = (params.iter())
                         .map(|whole| {
                             let count = whole.ty.component_count(&kernel.structs);
-                            Components { ty: whole.ty, components: (0..count).map(|n| body.printer.part(whole, n)).collect() }
+                            Components {
+                                ty: whole.ty,
+                                components: (0..count).map(|n| body.printer.component(whole, n)).collect(),
+                            }
                         })
                         .collect();
                     row.body(body, at, ty, &args, &kernel.structs)
@@ -98,7 +101,7 @@ impl Emit for Body<'_, '_> {
         let args: Vec<Term> = args.iter().map(|&a| a.clone()).collect();
         let types: Vec<Scalar> = args.iter().map(|a| a.scalar()).collect();
         let scalar = op.row().rule.result(&types).unwrap_or(args[0].scalar());
-        let text = self.printer.spell(op, &args);
+        let text = self.printer.op_expr(op, &args);
         self.bind(scalar, text)
     }
 

@@ -32,7 +32,7 @@ fn shared_align(kernel: &Kernel, ty: Type) -> usize {
 impl<'k> Printer<'k> {
     pub(super) fn function(&mut self, n: usize) -> String {
         let function: &'k Function = &self.kernel.functions[n];
-        let body = self.printed_code(&function.code, 1);
+        let body = self.print_code(&function.code, 1);
         let params = function
             .params
             .iter()
@@ -63,7 +63,7 @@ impl<'k> Printer<'k> {
         let all = views.chain([status.into()]).chain(values).chain([code.into()]).filter(|p: &String| !p.is_empty());
         let params = all.collect::<Vec<String>>().join(", ");
         if self.dialect == Dialect::Cpp {
-            return self.loop_form(&name, &params);
+            return self.print_loop_kernel(&name, &params);
         }
         let threads = match kernel.launch {
             Launch::ParallelFor { .. } => THREADS_PER_BLOCK,
@@ -87,19 +87,19 @@ impl<'k> Printer<'k> {
                 let _ = writeln!(text, "    for ({first}; i_ < {count};\n         {step}) {{");
             }
             let _ = writeln!(text, "        const {0} index = ({0})i_;", c_type(kernel.index));
-            text += &self.printed_code(&kernel.code, 2);
+            text += &self.print_code(&kernel.code, 2);
             return text + "    }\n}\n";
         }
         text += &self.shared_arrays();
-        text += &self.printed_code(&kernel.code, 1);
+        text += &self.print_code(&kernel.code, 1);
         text + "}\n"
     }
 
     /// The declarations of what a block shares: arrays, or places in what the launch gives, where arrays have no room.
     fn shared_arrays(&self) -> String {
         let (kernel, mut text) = (self.kernel, String::new());
-        let given = dynamic_shared_memory(kernel);
-        if given.is_some() {
+        let dynamic = dynamic_shared_memory(kernel);
+        if dynamic.is_some() {
             let align = kernel.shared.iter().map(|shared| shared_align(kernel, shared.ty)).max().unwrap_or(16);
             let _ = writeln!(text, "    extern __shared__ __align__({align}) unsigned char bn_shared[];");
         }
@@ -108,7 +108,7 @@ impl<'k> Printer<'k> {
             let (ty, name) = (self.names.of_type(kernel, shared.ty), &self.names.shared[n]);
             // An array of floats is aligned for one float only.
             let align = if self.is_wide(SharedId(n as u32)) { "__align__(16) " } else { "" };
-            let _ = match &given {
+            let _ = match &dynamic {
                 Some((starts, _)) => {
                     writeln!(text, "    {ty} (&{name}){sizes} = *({ty} (*){sizes})(bn_shared + {});", starts[n])
                 }
@@ -134,11 +134,11 @@ impl<'k> Printer<'k> {
     }
 
     /// All instances one after the other.
-    fn loop_form(&mut self, name: &str, params: &str) -> String {
+    fn print_loop_kernel(&mut self, name: &str, params: &str) -> String {
         let kernel = self.kernel;
         let mut text = format!("extern \"C\" void {name}({params}) {{\n");
         let returns = kernel.code.any(&|stmt| matches!(stmt, Stmt::Return(_)));
-        let (count, place) = match kernel.launch {
+        let (count, coordinates) = match kernel.launch {
             Launch::ParallelFor { count } => {
                 (self.extent(count), format!("        const {0} index = ({0})task_index;\n", c_type(kernel.index)))
             }
@@ -151,24 +151,24 @@ impl<'k> Printer<'k> {
                     )
                 };
                 let threads: u32 = block.iter().product();
-                let mut place = String::new();
+                let mut coordinates = String::new();
                 for (name, value) in [
                     ("threadIdx", split(block, &format!("(task_index % {threads})"))),
                     ("blockIdx", split(grid, &format!("(task_index / {threads})"))),
                     ("blockDim", format!("{{{}, {}, {}}}", block[0], block[1], block[2])),
                     ("gridDim", format!("{{{}, {}, {}}}", grid[0], grid[1], grid[2])),
                 ] {
-                    let _ = writeln!(place, "        const struct {{ unsigned x, y, z; }} {name} = {value};");
+                    let _ = writeln!(coordinates, "        const struct {{ unsigned x, y, z; }} {name} = {value};");
                 }
-                (kernel.launch.count(&[]).to_string(), place)
+                (kernel.launch.count(&[]).to_string(), coordinates)
             }
         };
         let _ = writeln!(text, "    for (long long task_index = 0; task_index < {count}; ++task_index) {{");
-        text += &place;
+        text += &coordinates;
         // A return ends one instance, not the loop.
         let (open, close) = if returns { ("        [&] {\n", "        }();\n") } else { ("", "") };
         text += open;
-        text += &self.printed_code(&kernel.code, if returns { 3 } else { 2 });
+        text += &self.print_code(&kernel.code, if returns { 3 } else { 2 });
         text + close + "    }\n}\n"
     }
 }

@@ -9,16 +9,17 @@ mod options;
 mod syntax;
 
 use bornite_ir::{
-    AlgebraOp, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, OpKind, Launch, LocalId, Op, IntRange,
-    Scalar, Scope, Shuffle, Stmt, Type, Value, View, Vote,
+    AlgebraOp, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, IntRange, Kernel, Launch, LocalId, Op,
+    OpKind, Scalar, Scope, Shuffle, Stmt, Type, Value, View, Vote,
 };
 
 use crate::cuda::MathMode;
+use cuda_prelude::PRELUDE;
 use names::Names;
 pub(crate) use options::{Dialect, PrintOptions};
-use cuda_prelude::PRELUDE;
 use syntax::{
-    atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, op_range, place, primitive, print_call,
+    atomic_call, bitcast, builtin_name, c_type, call, cast_step, compare_exchange, literal, op_range, primitive,
+    print_call,
 };
 
 /// Prints a kernel as a translation unit of its own.
@@ -124,7 +125,7 @@ impl<'k> Printer<'k> {
     }
 
     /// Variables and statements of some code, as lines.
-    fn printed_code(&mut self, code: &'k Code, depth: usize) -> String {
+    fn print_code(&mut self, code: &'k Code, depth: usize) -> String {
         (self.code, self.depth) = (code, depth);
         self.terms = vec![None; code.exprs.len()];
         for (n, local) in code.locals.iter().enumerate() {
@@ -241,7 +242,7 @@ impl<'k> Printer<'k> {
             self.line(format!("{type_name} {name} = {whole};"));
             self.line(format!("{name}{member} = {part};"));
         } else {
-            let value = self.right(id);
+            let value = self.let_value(id);
             self.line(format!("const {type_name} {name} = {value};"));
         }
         self.terms[id.0 as usize] = Some(Term::new(name, ty).within(range));
@@ -249,7 +250,7 @@ impl<'k> Printer<'k> {
 
     /// An element of a view, or the first of `width` that are accessed at once.
     fn element(&self, view: View, indices: &Args, width: usize) -> String {
-        let whole = self.whole_element(view, indices, width);
+        let whole = self.element_expr(view, indices, width);
         let viewed = self.kernel.view(view);
         let Some(part) = viewed.component_index(indices) else { return whole };
         if let Expr::Const(known) = self.code.expr(part) {
@@ -267,7 +268,7 @@ impl<'k> Printer<'k> {
         format!("(({}*)&{whole})[{index}]", c_type(scalar))
     }
 
-    fn whole_element(&self, view: View, indices: &Args, width: usize) -> String {
+    fn element_expr(&self, view: View, indices: &Args, width: usize) -> String {
         let viewed = self.kernel.view(view);
         let name = self.names.view(view).to_owned();
         let indices = indices.iter().zip(viewed.dims).enumerate().map(|(n, (&index, dim))| {
@@ -309,7 +310,7 @@ impl<'k> Printer<'k> {
                 Term::new("index", ty).within(range)
             }
             Expr::Builtin(builtin) => {
-                let text = format!("({}){}", c_type(self.kernel.index), place(*builtin));
+                let text = format!("({}){}", c_type(self.kernel.index), builtin_name(*builtin));
                 Term::new(text, ty).within(IntRange::of_builtin(self.kernel.launch, *builtin))
             }
             Expr::Argument(n) => {
@@ -339,7 +340,7 @@ impl<'k> Printer<'k> {
     }
 
     /// A component of a term.
-    fn part(&self, whole: &Term, at: usize) -> Term {
+    fn component(&self, whole: &Term, at: usize) -> Term {
         match whole.ty.element() {
             Some(scalar) if whole.ty.as_scalar().is_none() => {
                 Term::new(format!("{}{}", whole.text, self.names.member(whole.ty, at)), scalar)
@@ -349,7 +350,7 @@ impl<'k> Printer<'k> {
     }
 
     /// A vector or matrix whose components are printed by `part`; a scalar is its own component.
-    fn each(&mut self, ty: Type, part: impl Fn(&mut Self, usize) -> String) -> String {
+    fn componentwise(&mut self, ty: Type, part: impl Fn(&mut Self, usize) -> String) -> String {
         let Some(scalar) = ty.element().filter(|_| ty.as_scalar().is_none()) else { return part(self, 0) };
         // Braces take no component that C++ has promoted to int.
         let narrow = scalar == Scalar::Bool || scalar != scalar.compute_type();
@@ -363,7 +364,7 @@ impl<'k> Printer<'k> {
     }
 
     /// The right-hand side of a `Let`.
-    fn right(&mut self, id: ExprId) -> String {
+    fn let_value(&mut self, id: ExprId) -> String {
         let ty = self.code.ty(id);
         let code = self.code;
         match code.expr(id) {
@@ -374,9 +375,9 @@ impl<'k> Printer<'k> {
                 if *op == Op::Select && args[0].ty.as_scalar().is_some() {
                     return primitive(*op, &args);
                 }
-                self.each(ty, |p, n| {
-                    let parts: Vec<Term> = args.iter().map(|arg| p.part(arg, n)).collect();
-                    p.spell(*op, &parts)
+                self.componentwise(ty, |p, n| {
+                    let parts: Vec<Term> = args.iter().map(|arg| p.component(arg, n)).collect();
+                    p.op_expr(*op, &parts)
                 })
             }
             Expr::Algebra { op, component, args } => {
@@ -385,14 +386,14 @@ impl<'k> Printer<'k> {
             }
             Expr::Cast(to, from) => {
                 let from = self.term(*from);
-                self.each(ty, |p, n| {
-                    let part = p.part(&from, n);
+                self.componentwise(ty, |p, n| {
+                    let part = p.component(&from, n);
                     p.convert(*to, &part)
                 })
             }
             Expr::Bitcast(to, from) => {
                 let from = self.term(*from);
-                self.each(ty, |p, n| bitcast(*to, &p.part(&from, n)))
+                self.componentwise(ty, |p, n| bitcast(*to, &p.component(&from, n)))
             }
             Expr::Call(FunctionId(n), args) => {
                 let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
@@ -406,8 +407,8 @@ impl<'k> Printer<'k> {
             Expr::Atomic { atomic, view, indices, value } => {
                 let element = Term::new(self.element(*view, indices, 1), ty);
                 let value = self.term(*value);
-                self.each(ty, |p, n| {
-                    let (element, value) = (p.part(&element, n), p.part(&value, n));
+                self.componentwise(ty, |p, n| {
+                    let (element, value) = (p.component(&element, n), p.component(&value, n));
                     atomic_call(*atomic, value.scalar(), &element.text, &value.text)
                 })
             }
@@ -436,7 +437,7 @@ impl<'k> Printer<'k> {
     }
 
     /// An op-table row over printed scalars.
-    fn spell(&mut self, op: Op, args: &[Term]) -> String {
+    fn op_expr(&mut self, op: Op, args: &[Term]) -> String {
         let row = op.row();
         let scalar = args[args.len() - 1].scalar();
         if let (Dialect::Cuda(MathMode::Native), Some(native)) = (self.dialect, row.native) {

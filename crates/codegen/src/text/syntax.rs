@@ -1,6 +1,6 @@
 //! How values, primitives, conversions and atomics are spelled in CUDA C++.
 
-use bornite_ir::{Atomic, Builtin, Op, PrintPiece, IntRange, Scalar, Value, print_format_pieces};
+use bornite_ir::{Atomic, Builtin, IntRange, Op, PrintPiece, Scalar, Value, print_format_pieces};
 
 use super::{Term, axis};
 
@@ -44,7 +44,7 @@ pub(super) fn literal(value: Value) -> String {
 }
 
 /// CUDA's name for a place in the grid.
-pub(super) fn place(builtin: Builtin) -> String {
+pub(super) fn builtin_name(builtin: Builtin) -> String {
     let (name, along) = match builtin {
         Builtin::Thread(along) => ("threadIdx", along),
         Builtin::Block(along) => ("blockIdx", along),
@@ -66,7 +66,7 @@ pub(super) fn atomic_call(atomic: Atomic, scalar: Scalar, element: &str, value: 
     match atomic {
         Atomic::Add if scalar == Scalar::I64 => word("Add", format!("({WORD_64}){value}")),
         Atomic::Add => plain("Add", value),
-        Atomic::Sub if scalar.is_float() => plain("Add", &format!("-{}", parenthesise(value))),
+        Atomic::Sub if scalar.is_float() => plain("Add", &format!("-{}", parenthesize(value))),
         Atomic::Sub if wide_int => word("Add", format!("0 - ({WORD_64}){value}")),
         Atomic::Sub => plain("Sub", value),
         Atomic::Min if scalar.is_float() => format!("bn_atomic_min(&{element}, {value})"),
@@ -120,7 +120,7 @@ pub(super) fn print_call(format: &str, args: &[Term]) -> String {
             Scalar::F64 => (".17g", format!("bn_printable({})", arg.text)),
             Scalar::I64 => ("d", arg.text.clone()),
             Scalar::U64 | Scalar::U32 => ("u", arg.text.clone()),
-            _ => ("d", format!("(int){}", parenthesise(&arg.text))),
+            _ => ("d", format!("(int){}", parenthesize(&arg.text))),
         };
         let (spec, letter) = spec.unwrap_or(usual).split_at(spec.unwrap_or(usual).len() - 1);
         let length = if matches!(scalar, Scalar::I64 | Scalar::U64) && letter != "c" { "ll" } else { "" };
@@ -177,7 +177,7 @@ pub(super) fn primitive(op: Op, args: &[Term]) -> String {
             }
         }
         Op::Fmod => function("fmod"),
-        Op::Neg if float => format!("-{}", parenthesise(t(0))),
+        Op::Neg if float => format!("-{}", parenthesize(t(0))),
         Op::Neg => format!("({ty})(0 - ({unsigned}){})", t(0)),
         Op::Abs if float => function("fabs"),
         Op::Abs if scalar.is_signed() => format!("{0} < 0 ? ({ty})(0 - ({unsigned}){0}) : {0}", t(0)),
@@ -188,7 +188,7 @@ pub(super) fn primitive(op: Op, args: &[Term]) -> String {
         Op::Or => plain("|"),
         Op::Xor => plain("^"),
         Op::Not if scalar == Scalar::Bool => format!("!{}", t(0)),
-        Op::Not => format!("~{}", parenthesise(t(0))),
+        Op::Not => format!("~{}", parenthesize(t(0))),
         Op::Shl => format!("({ty})(({unsigned}){} << ({} & {width}))", t(0), t(1)),
         Op::Shr => format!("{} >> ({} & {width})", t(0), t(1)),
         Op::Popcount if is_64 => format!("({ty})__popcll({})", t(0)),
@@ -214,7 +214,7 @@ pub(super) fn primitive(op: Op, args: &[Term]) -> String {
 }
 
 /// `- -1.0f` must not become `--1.0f`.
-pub(super) fn parenthesise(text: &str) -> String {
+pub(super) fn parenthesize(text: &str) -> String {
     if text.starts_with('-') { format!("({text})") } else { text.into() }
 }
 
@@ -228,7 +228,7 @@ pub(super) fn cast_step(to: Scalar, from: &Term) -> String {
         (_, Scalar::BF16) => format!("bn_f32_to_bf16({text})"),
         (_, Scalar::Bool) => format!("{text} != 0"),
         (Scalar::F32 | Scalar::F64, to) if to.is_int() => format!("bn_to_{to}({text})"),
-        _ => format!("({}){}", c_type(to), parenthesise(text)),
+        _ => format!("({}){}", c_type(to), parenthesize(text)),
     }
 }
 
@@ -247,9 +247,9 @@ pub(super) fn bitcast(to: Scalar, from: &Term) -> String {
         }
         (Scalar::U16, Scalar::F16 | Scalar::BF16) => format!("bn_{to}_of({text})"),
         (_, Scalar::F16 | Scalar::BF16) if from.scalar() != to => {
-            format!("bn_{to}_of((unsigned short){})", parenthesise(text))
+            format!("bn_{to}_of((unsigned short){})", parenthesize(text))
         }
-        (from, to) if from != to => format!("({}){}", c_type(to), parenthesise(text)),
+        (from, to) if from != to => format!("({}){}", c_type(to), parenthesize(text)),
         _ => text.clone(),
     }
 }

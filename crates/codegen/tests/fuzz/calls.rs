@@ -1,6 +1,6 @@
 //! Calls of random kernels: their memory, and what they leave in it.
 
-use bornite_ir::interp::{InterpreterOptions, ExecutionOrder, run_with};
+use bornite_ir::interp::{ExecutionOrder, InterpreterOptions, run_with};
 use bornite_ir::{Access, Arg, Fault, Kernel, Value, load_scalar, store_scalar};
 
 use crate::generate::{Case, Random};

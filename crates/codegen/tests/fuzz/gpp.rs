@@ -47,14 +47,17 @@ fn embedded(kernel: &Kernel, dialect: Dialect) -> String {
 fn driver(case: &Case, kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let count = kernel.launch.count(&firsts(case));
     let (grid, block) = match kernel.launch {
-        Launch::ParallelFor { .. } => ([count.div_ceil(cuda::THREADS_PER_BLOCK as u64) as u32, 1, 1], [cuda::THREADS_PER_BLOCK, 1, 1]),
+        Launch::ParallelFor { .. } => {
+            ([count.div_ceil(cuda::THREADS_PER_BLOCK as u64) as u32, 1, 1], [cuda::THREADS_PER_BLOCK, 1, 1])
+        }
         Launch::Blocks { grid, block } => (grid, block),
     };
     let mut text = format!("static void run_{name}(FILE* in, FILE* out) {{\n    using namespace {name};\n");
     let (mut args, mut writes) = (vec![], String::new());
     for (i, p) in kernel.params.iter().enumerate() {
         let bytes = kernel.view_bytes(p, &firsts(case)).unwrap_or(0).div_ceil(8) * 8;
-        let origin = kernel.memory_span(&p.dims, &firsts(case)).map_or(0, |s| s.origin as usize) * kernel.bytes_of(p.ty);
+        let origin =
+            kernel.memory_span(&p.dims, &firsts(case)).map_or(0, |s| s.origin as usize) * kernel.bytes_of(p.ty);
         let _ = writeln!(text, "    char* p{i} = view<char>(in, {bytes});");
         let _ = writeln!(writes, "    fwrite(p{i}, 1, {bytes}, out);");
         args.push(format!("(decltype(argument<{i}>({0})))(p{i} + {origin})", cuda::symbol(kernel)));

@@ -6,8 +6,8 @@
 mod suite;
 
 mod calls;
-mod gpp;
 mod generate;
+mod gpp;
 mod shrink;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,7 +104,13 @@ fn disagreement(case: &Case, kernel: &Kernel, seed: u64) -> Option<String> {
 /// The ways to compile: in vectors and singly, with all checks and with those that are needed.
 const WAYS: [cpu::CompileOptions; 4] = {
     const fn way(simd: bool, check_all_indices: bool) -> cpu::CompileOptions {
-        cpu::CompileOptions { simd, check_all_indices, max_statements: None, limit_per_instance: false, check_division: false }
+        cpu::CompileOptions {
+            simd,
+            check_all_indices,
+            max_statements: None,
+            limit_per_instance: false,
+            check_division: false,
+        }
     }
     [way(true, false), way(true, true), way(false, false), way(false, true)]
 };
@@ -224,7 +230,10 @@ fn kernels_are_varied() {
         ("values", count(&|c| !c.values.is_empty())),
         ("wide loads", count(&|c| exprs(c, &|e| matches!(e, Expr::Load { width: 2.., .. })))),
         ("three dimensions", count(&|c| c.kernel.params.iter().any(|p| p.dims.len() >= 3))),
-        ("negative strides", count(&|c| c.kernel.params.iter().any(|p| p.dims.iter().any(|d| d.stride.resolve(&[]) < 0)))),
+        (
+            "negative strides",
+            count(&|c| c.kernel.params.iter().any(|p| p.dims.iter().any(|d| d.stride.resolve(&[]) < 0))),
+        ),
         ("atomics", count(&|c| exprs(c, &|e| matches!(e, Expr::Atomic { .. })))),
         (
             "loops",

@@ -14,7 +14,10 @@ pub(super) fn shape(ty: Type) -> (usize, usize) {
 
 pub(super) fn transpose<V: Clone>(a: &Components<V>) -> Vec<V> {
     let (rows, columns) = shape(a.ty);
-    (0..columns).flat_map(|j| (0..rows).map(move |i| (i, j))).map(|(i, j)| a.components[i * columns + j].clone()).collect()
+    (0..columns)
+        .flat_map(|j| (0..rows).map(move |i| (i, j)))
+        .map(|(i, j)| a.components[i * columns + j].clone())
+        .collect()
 }
 
 /// a b + c, fused where there are floats.

@@ -107,8 +107,8 @@ pub(super) fn derivative<E: Emit>(
                 .map(|(n, g)| {
                     let part = e.mul(n, &along);
                     let across = e.sub(g, &part);
-                    let slope = e.div(&across, &length);
-                    e.select(&degenerate, &none, &slope)
+                    let quotient = e.div(&across, &length);
+                    e.select(&degenerate, &none, &quotient)
                 })
                 .collect();
             vec![components]

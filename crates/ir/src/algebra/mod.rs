@@ -122,7 +122,9 @@ impl AlgebraOp {
                 };
                 if fits { Ok(wanted) } else { Err("one scalar, or as many components or fields as the type has") }
             }
-            (AlgebraOp::Extract, &[whole]) => component_type(whole, component, structs).ok_or("a component or field that is there"),
+            (AlgebraOp::Extract, &[whole]) => {
+                component_type(whole, component, structs).ok_or("a component or field that is there")
+            }
             (AlgebraOp::Insert, &[whole, part]) => match component_type(whole, component, structs) {
                 Some(ty) if ty == part => Ok(whole),
                 _ => Err("a component or field that is there, and a value of its type"),
@@ -212,9 +214,9 @@ fn component_type(whole: Type, component: u32, structs: &[Struct]) -> Option<Typ
 /// The number of the first component of a part.
 fn first_component(whole: Type, component: u32, structs: &[Struct]) -> usize {
     match whole {
-        Type::Struct(StructId(n)) => structs
-            .get(n as usize)
-            .map_or(0, |s| s.fields.iter().take(component as usize).map(|field| field.ty.component_count(structs)).sum()),
+        Type::Struct(StructId(n)) => structs.get(n as usize).map_or(0, |s| {
+            s.fields.iter().take(component as usize).map(|field| field.ty.component_count(structs)).sum()
+        }),
         _ => component as usize,
     }
 }

@@ -1,6 +1,6 @@
 //! The error function and its complement.
 
-use super::{abs, k, polynomial, through_f64};
+use super::{abs, float, polynomial, via_f64};
 use crate::{EmitBits, Op};
 
 #[allow(clippy::approx_constant)] // a fitted coefficient that comes close to 2/√π
@@ -106,14 +106,14 @@ const TAIL: [f64; 14] = [
 
 /// x times a polynomial within 1; beyond, 1 - erfc |x| with the sign of x.
 pub(crate) fn erf<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Erf, args) {
+    if let Some(result) = via_f64(e, Op::Erf, args) {
         return result;
     }
     let x = args[0];
     let near = small(e, x);
     let size = abs(e, x);
     let complement = e.op(Op::Erfc, &[&size]);
-    let one = k(e, x, 1.0);
+    let one = float(e, x, 1.0);
     let far = e.sub(&one, &complement);
     let far = e.op(Op::Copysign, &[&far, x]);
     let is_near = e.lt(&size, &one);
@@ -129,14 +129,14 @@ fn small<E: EmitBits>(e: &mut E, x: &E::V) -> E::V {
 
 /// 1 - erf(x) below 0.5; above, exp(-x²) times a smooth function; 2 - erfc(-x) below 0.
 pub(crate) fn erfc<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Erfc, args) {
+    if let Some(result) = via_f64(e, Op::Erfc, args) {
         return result;
     }
     let size = abs(e, args[0]);
-    let one = k(e, &size, 1.0);
+    let one = float(e, &size, 1.0);
 
     let on = |e: &mut E, middle: f64, half_width: f64, coefficients: &[f64]| {
-        let shifted = k(e, &size, -middle);
+        let shifted = float(e, &size, -middle);
         let t = e.add(&size, &shifted);
         let t = e.scale(&t, 1.0 / half_width);
         polynomial(e, &t, coefficients)
@@ -148,7 +148,7 @@ pub(crate) fn erfc<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let tail = e.mul(&tail, &inverse);
     let mut factor = tail;
     for (limit, part) in [(5.0, far), (2.5, middle), (1.25, near)] {
-        let limit = k(e, &size, limit);
+        let limit = float(e, &size, limit);
         let below = e.lt(&size, &limit);
         factor = e.select(&below, &part, &factor);
     }
@@ -156,21 +156,21 @@ pub(crate) fn erfc<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let square = e.mul(&size, &size);
     let minus = e.neg(&square);
     let lost = e.fma(&size, &size, &minus);
-    let power = e.op(Op::Exp, &[&minus]);
-    let correction = e.mul(&power, &lost);
-    let power = e.sub(&power, &correction);
-    let large = e.mul(&power, &factor);
+    let exp = e.op(Op::Exp, &[&minus]);
+    let correction = e.mul(&exp, &lost);
+    let exp = e.sub(&exp, &correction);
+    let large = e.mul(&exp, &factor);
 
     // Beyond 28 it is 0 (and x² may have overflowed).
-    let (limit, zero) = (k(e, &size, 28.0), k(e, &size, 0.0));
+    let (limit, zero) = (float(e, &size, 28.0), float(e, &size, 0.0));
     let vanishes = e.lt(&limit, &size);
     let large = e.select(&vanishes, &zero, &large);
-    let half = k(e, &size, 0.5);
+    let half = float(e, &size, 0.5);
     let is_small = e.lt(&size, &half);
     let part = small(e, &size);
     let complement = e.sub(&one, &part);
     let result = e.select(&is_small, &complement, &large);
-    let two = k(e, &size, 2.0);
+    let two = float(e, &size, 2.0);
     let mirrored = e.sub(&two, &result);
     let negative = e.lt(args[0], &zero);
     e.select(&negative, &mirrored, &result)

@@ -1,6 +1,6 @@
 //! exp, exp2, expm1.
 
-use super::{Ln2, Nearest, equal, int, integer, k, ln2, nearest, polynomial, power_of_two, through_f64};
+use super::{Ln2, Nearest, equal, float, int, integer, ln2, nearest, polynomial, power_of_two, via_f64};
 use crate::{EmitBits, Op, Scalar};
 
 /// 1/0!, 1/1!, …: enough of them that the remainder on |r| ≤ ln 2 / 2 is below a tenth of an ulp.
@@ -31,7 +31,7 @@ pub(crate) fn exp<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
 
     let n = nearest(e, &x, std::f64::consts::LOG2_E);
     let Ln2 { high, low } = ln2(scalar);
-    let (high, low) = (k(e, &x, -high), k(e, &x, -low));
+    let (high, low) = (float(e, &x, -high), float(e, &x, -low));
     let r = e.fma(&n.float, &high, &x);
     let r = e.fma(&n.float, &low, &r);
     let p = polynomial(e, &r, &EXP[..terms]);
@@ -52,7 +52,7 @@ fn scaled<E: EmitBits>(e: &mut E, p: &E::V, n: &Nearest<E::V>) -> E::V {
 
 /// `x` kept within [low, high]; NaN stays.
 fn within<E: EmitBits>(e: &mut E, x: &E::V, low: f64, high: f64) -> E::V {
-    let (low, high) = (k(e, x, low), k(e, x, high));
+    let (low, high) = (float(e, x, low), float(e, x, high));
     let above = e.lt(&high, x);
     let x = e.select(&above, &high, x);
     let below = e.lt(&x, &low);
@@ -61,7 +61,7 @@ fn within<E: EmitBits>(e: &mut E, x: &E::V, low: f64, high: f64) -> E::V {
 
 /// 2ˣ = 2ⁿ · exp(r ln 2), n = x rounded.
 pub(crate) fn exp2<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Exp2, args) {
+    if let Some(result) = via_f64(e, Op::Exp2, args) {
         return result;
     }
     let x = within(e, args[0], -1076.0, 1025.0);
@@ -74,14 +74,14 @@ pub(crate) fn exp2<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
 
 /// 2ⁿ · expm1(r) + (2ⁿ - 1), which keeps what exp(x) - 1 loses near 0.
 pub(crate) fn expm1<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Expm1, args) {
+    if let Some(result) = via_f64(e, Op::Expm1, args) {
         return result;
     }
     // Beyond 60 the 1 is below a hundredth of an ulp, below -60 the result is -1.
     let x = within(e, args[0], -60.0, 60.0);
     let n = nearest(e, &x, std::f64::consts::LOG2_E);
     let Ln2 { high, low } = ln2(Scalar::F64);
-    let (high, low) = (k(e, &x, -high), k(e, &x, -low));
+    let (high, low) = (float(e, &x, -high), float(e, &x, -low));
     let r = e.fma(&n.float, &high, &x);
     let r = e.fma(&n.float, &low, &r);
     let tail = polynomial(e, &r, &EXP[2..]);
@@ -89,15 +89,15 @@ pub(crate) fn expm1<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let p = e.fma(&square, &tail, &r);
     let n = integer(e, &n);
     let power = power_of_two(e, &x, &n);
-    let one = k(e, &x, 1.0);
+    let one = float(e, &x, 1.0);
     let less = e.sub(&power, &one);
     let near = e.fma(&power, &p, &less);
     let far = e.op(Op::Exp, &[args[0]]);
-    let limit = k(e, &x, 60.0);
+    let limit = float(e, &x, 60.0);
     let is_far = e.lt(&limit, args[0]);
     let result = e.select(&is_far, &far, &near);
     // expm1(-0) is -0.
-    let zero = k(e, &x, 0.0);
+    let zero = float(e, &x, 0.0);
     let is_zero = equal(e, args[0], &zero);
     e.select(&is_zero, args[0], &result)
 }

@@ -24,7 +24,7 @@ pub(crate) use trigonometric::{acos, asin, atan, atan2, cos, sin, tan};
 use crate::{EmitBits, Op, Scalar, Value};
 
 /// A float constant of `x`'s type.
-fn k<E: EmitBits>(e: &mut E, x: &E::V, value: f64) -> E::V {
+fn float<E: EmitBits>(e: &mut E, x: &E::V, value: f64) -> E::V {
     e.constant_like(x, value)
 }
 
@@ -45,25 +45,25 @@ fn abs<E: EmitBits>(e: &mut E, x: &E::V) -> E::V {
 }
 
 /// `value` where `x` equals `special`, else `other`.
-fn mend<E: EmitBits>(e: &mut E, x: &E::V, special: f64, value: f64, other: &E::V) -> E::V {
-    let (special, value) = (k(e, x, special), k(e, x, value));
+fn select_special<E: EmitBits>(e: &mut E, x: &E::V, special: f64, value: f64, other: &E::V) -> E::V {
+    let (special, value) = (float(e, x, special), float(e, x, value));
     let found = equal(e, x, &special);
     e.select(&found, &value, other)
 }
 
 /// c[0] + x (c[1] + x (c[2] + …)) by Horner's rule with fused steps.
 fn polynomial<E: EmitBits>(e: &mut E, x: &E::V, coefficients: &[f64]) -> E::V {
-    let Some((last, rest)) = coefficients.split_last() else { return k(e, x, 0.0) };
-    let mut sum = k(e, x, *last);
+    let Some((last, rest)) = coefficients.split_last() else { return float(e, x, 0.0) };
+    let mut sum = float(e, x, *last);
     for &c in rest.iter().rev() {
-        let c = k(e, x, c);
+        let c = float(e, x, c);
         sum = e.fma(&sum, x, &c);
     }
     sum
 }
 
 /// `op` on f32 arguments as f64 computes it, rounded once more; `None` if the arguments are f64 already.
-fn through_f64<E: EmitBits>(e: &mut E, op: Op, args: &[&E::V]) -> Option<E::V> {
+fn via_f64<E: EmitBits>(e: &mut E, op: Op, args: &[&E::V]) -> Option<E::V> {
     if e.scalar(args[0]) == Scalar::F64 {
         return None;
     }
@@ -91,7 +91,7 @@ impl<V> Nearest<V> {
 /// worth 1 rounds and holds the integer in its last bits: cheaper than to round and convert, everywhere.
 fn nearest<E: EmitBits>(e: &mut E, x: &E::V, factor: f64) -> Nearest<E::V> {
     let scalar = e.scalar(x);
-    let (magic, factor) = (k(e, x, Nearest::<E::V>::magic(scalar)), k(e, x, factor));
+    let (magic, factor) = (float(e, x, Nearest::<E::V>::magic(scalar)), float(e, x, factor));
     let sum = e.fma(x, &factor, &magic);
     Nearest { float: e.sub(&sum, &magic), bits: e.bitcast(scalar.same_width_int(), &sum) }
 }

@@ -1,15 +1,15 @@
 //! Functions that only choose among their arguments or round them.
 
-use super::{abs, equal, k};
+use super::{abs, equal, float};
 use crate::{EmitBits, Op, Scalar, Value};
 
 /// 1, -1, or the argument itself where it is neither above nor below 0 (0, -0, NaN).
 pub(crate) fn sign<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let x = args[0];
-    let (zero, one) = (k(e, x, 0.0), k(e, x, 1.0));
+    let (zero, one) = (float(e, x, 0.0), float(e, x, 1.0));
     let positive = e.lt(&zero, x);
     let rest = if e.scalar(x).is_float() || e.scalar(x).is_signed() {
-        let minus = k(e, x, -1.0);
+        let minus = float(e, x, -1.0);
         let negative = e.lt(x, &zero);
         e.select(&negative, &minus, x)
     } else {
@@ -47,13 +47,13 @@ pub(crate) fn round<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let whole = e.op(Op::Trunc, &[x]);
     let rest = e.sub(x, &whole);
     let size = abs(e, &rest);
-    let (half, one) = (k(e, x, 0.5), k(e, x, 1.0));
+    let (half, one) = (float(e, x, 0.5), float(e, x, 1.0));
     let below = e.lt(&size, &half);
     let unit = e.op(Op::Copysign, &[&one, x]);
     let next = e.add(&whole, &unit);
     let rounded = e.select(&below, &whole, &next);
     // Beyond the last fraction (infinity too) every number is whole.
-    let large = k(e, x, if e.scalar(x) == Scalar::F64 { 4_503_599_627_370_496.0 } else { 8_388_608.0 });
+    let large = float(e, x, if e.scalar(x) == Scalar::F64 { 4_503_599_627_370_496.0 } else { 8_388_608.0 });
     let size = abs(e, x);
     let has_fraction = e.lt(&size, &large);
     e.select(&has_fraction, &rounded, x)

@@ -1,24 +1,24 @@
 //! Powers and roots.
 
 use super::logarithm::{ATANH, split};
-use super::{abs, equal, k, mend, through_f64};
+use super::{abs, equal, float, select_special, via_f64};
 use crate::{EmitBits, Op};
 
 /// 1 / √x.
 pub(crate) fn rsqrt<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    let one = k(e, args[0], 1.0);
+    let one = float(e, args[0], 1.0);
     let root = e.op(Op::Sqrt, &[args[0]]);
     e.div(&one, &root)
 }
 
 /// exp(log |x| / 3), one step of Newton's method better, with the sign of x.
 pub(crate) fn cbrt<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Cbrt, args) {
+    if let Some(result) = via_f64(e, Op::Cbrt, args) {
         return result;
     }
     let size = abs(e, args[0]);
     // Small numbers are scaled by 2¹⁰⁸, so that the cube of the root is not denormal.
-    let tiny = k(e, &size, 1e-200);
+    let tiny = float(e, &size, 1e-200);
     let small = e.lt(&size, &tiny);
     let up = e.scale(&size, f64::exp2(108.0));
     let x = e.select(&small, &up, &size);
@@ -39,32 +39,32 @@ pub(crate) fn cbrt<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let root = e.select(&small, &down, &root);
     let root = e.op(Op::Copysign, &[&root, args[0]]);
     // 0, infinity and NaN are their own cube roots.
-    let zero = k(e, &size, 0.0);
+    let zero = float(e, &size, 0.0);
     let is_zero = equal(e, &size, &zero);
     let root = e.select(&is_zero, args[0], &root);
-    let infinity = k(e, &size, f64::INFINITY);
+    let infinity = float(e, &size, f64::INFINITY);
     let finite = e.lt(&size, &infinity);
     e.select(&finite, &root, args[0])
 }
 
 /// a √(1 + (b/a)²), a the larger: never overflows on the way.
 pub(crate) fn hypot<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Hypot, args) {
+    if let Some(result) = via_f64(e, Op::Hypot, args) {
         return result;
     }
     let (a, b) = (abs(e, args[0]), abs(e, args[1]));
     let (large, small) = (e.op(Op::Max, &[&a, &b]), e.op(Op::Min, &[&a, &b]));
     let ratio = e.div(&small, &large);
-    let one = k(e, &a, 1.0);
+    let one = float(e, &a, 1.0);
     let sum = e.fma(&ratio, &ratio, &one);
     let root = e.op(Op::Sqrt, &[&sum]);
     let result = e.mul(&large, &root);
-    let zero = k(e, &a, 0.0);
+    let zero = float(e, &a, 0.0);
     let flat = equal(e, &large, &zero);
     let result = e.select(&flat, &zero, &result);
     // Infinite where either is, whatever the other.
-    let result = mend(e, &a, f64::INFINITY, f64::INFINITY, &result);
-    mend(e, &b, f64::INFINITY, f64::INFINITY, &result)
+    let result = select_special(e, &a, f64::INFINITY, f64::INFINITY, &result);
+    select_special(e, &b, f64::INFINITY, f64::INFINITY, &result)
 }
 
 /// A number as an unrounded sum, the second part below half an ulp of the first.
@@ -94,7 +94,7 @@ fn precise_log<E: EmitBits>(e: &mut E, x: &E::V) -> Double<E::V> {
     let parts = split(e, x);
     let (exponent, f) = (parts.exponent, parts.f);
     // s = f / (2 + f) in two parts. 2 + f is in [1.7, 2.42]: it may round, and what it lost counts.
-    let two = k(e, x, 2.0);
+    let two = float(e, x, 2.0);
     let sum = two_sum(e, &two, &f);
     let s = e.div(&f, &sum.high);
     let minus = e.neg(&s);
@@ -109,7 +109,7 @@ fn precise_log<E: EmitBits>(e: &mut E, x: &E::V) -> Double<E::V> {
     let cube_low = e.fma(&square_low, &s, &cube.low);
     let cube_low = e.fma(&square.high, &s_low, &cube_low);
     // (2/3) s³ in two parts.
-    let [third, third_low] = [0.666_666_666_666_666_6, 3.700_743_415_417_188e-17].map(|c| k(e, x, c));
+    let [third, third_low] = [0.666_666_666_666_666_6, 3.700_743_415_417_188e-17].map(|c| float(e, x, c));
     let term = two_product(e, &cube.high, &third);
     let term_low = e.fma(&cube_low, &third, &term.low);
     let term_low = e.fma(&cube.high, &third_low, &term_low);
@@ -123,7 +123,7 @@ fn precise_log<E: EmitBits>(e: &mut E, x: &E::V) -> Double<E::V> {
     let low = e.add(&low, &first_low);
     // k ln 2, the high part exact.
     let super::Ln2 { high: ln2_high, low: ln2_low } = super::ln2(crate::Scalar::F64);
-    let (ln2_high, ln2_low) = (k(e, x, ln2_high), k(e, x, ln2_low));
+    let (ln2_high, ln2_low) = (float(e, x, ln2_high), float(e, x, ln2_low));
     let whole = e.mul(&exponent, &ln2_high);
     let whole_low = two_product(e, &exponent, &ln2_low);
     let sum = two_sum(e, &whole, &log.high);
@@ -134,11 +134,11 @@ fn precise_log<E: EmitBits>(e: &mut E, x: &E::V) -> Double<E::V> {
 
 /// exp(y log |x|) with the logarithm in two parts, then the many special cases of IEEE 754.
 pub(crate) fn pow<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Pow, args) {
+    if let Some(result) = via_f64(e, Op::Pow, args) {
         return result;
     }
     let (x, y) = (args[0], args[1]);
-    let (zero, one, infinity) = (k(e, x, 0.0), k(e, x, 1.0), k(e, x, f64::INFINITY));
+    let (zero, one, infinity) = (float(e, x, 0.0), float(e, x, 1.0), float(e, x, f64::INFINITY));
     let size = abs(e, x);
     let log = precise_log(e, &size);
     let product = two_product(e, y, &log.high);
@@ -181,7 +181,7 @@ pub(crate) fn pow<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let undefined = e.op(Op::And, &[&negative, &not_whole]);
     let finite_x = e.lt(&size, &infinity);
     let undefined = e.op(Op::And, &[&undefined, &finite_x]);
-    let nan = k(e, x, f64::NAN);
+    let nan = float(e, x, f64::NAN);
     let result = e.select(&undefined, &nan, &result);
     // (-1) to ±infinity is 1.
     let unit = equal(e, &size, &one);
@@ -192,6 +192,6 @@ pub(crate) fn pow<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let (x_is, y_is) = (equal(e, x, x), equal(e, y, y));
     let numbers = e.op(Op::And, &[&x_is, &y_is]);
     let result = e.select(&numbers, &result, &sum);
-    let result = mend(e, x, 1.0, 1.0, &result);
-    mend(e, y, 0.0, 1.0, &result)
+    let result = select_special(e, x, 1.0, 1.0, &result);
+    select_special(e, y, 0.0, 1.0, &result)
 }

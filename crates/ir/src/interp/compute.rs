@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use super::lanes::{self, Register};
-use crate::{AlgebraOp, Emit, EmitBits, Op, Components, Scalar, Struct, LookupTable, Type, Value};
+use crate::{AlgebraOp, Components, Emit, EmitBits, LookupTable, Op, Scalar, Struct, Type, Value};
 
-pub(super) fn one(scalar: Scalar, bits: u64) -> Rc<Register> {
+pub(super) fn single_lane(scalar: Scalar, bits: u64) -> Rc<Register> {
     Rc::new(Register { scalar, bits: vec![bits] })
 }
 
@@ -71,7 +71,7 @@ pub fn evaluate(op: Op, args: &[Value]) -> Result<Value, &'static str> {
         return Err("as many arguments as the op takes");
     }
     op.row().rule.result(&args.iter().map(|a| a.scalar()).collect::<Vec<_>>())?;
-    let registers: Vec<_> = args.iter().map(|&a| one(a.scalar(), a.bits())).collect();
+    let registers: Vec<_> = args.iter().map(|&a| single_lane(a.scalar(), a.bits())).collect();
     let result = Compute { lanes: 1 }.op(op, &registers.iter().collect::<Vec<_>>());
     Ok(Value::from_bits(result.scalar, result.bits[0]))
 }
@@ -87,7 +87,10 @@ pub fn evaluate_algebra(
     let types: Vec<Type> = args.iter().map(|(ty, _)| *ty).collect();
     let ty = row.result(at, wanted, &types, structs)?;
     let args: Vec<Components<Rc<Register>>> = (args.iter())
-        .map(|(ty, values)| Components { ty: *ty, components: values.iter().map(|v| one(v.scalar(), v.bits())).collect() })
+        .map(|(ty, values)| Components {
+            ty: *ty,
+            components: values.iter().map(|v| single_lane(v.scalar(), v.bits())).collect(),
+        })
         .collect();
     let parts = row.body(&mut Compute { lanes: 1 }, at, ty, &args, structs);
     Ok((ty, parts.iter().map(|part| Value::from_bits(part.scalar, part.bits[0])).collect()))

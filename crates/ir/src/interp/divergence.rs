@@ -5,7 +5,7 @@
 //! every live thread of their warps has arrived. All other code runs branch after branch ([`Machine::execute`]).
 
 use super::lanes::Mask;
-use super::{Machine, Component, LoopMasks};
+use super::{Component, LoopMasks, Machine};
 use crate::{Fault, FaultKind, Stmt, WARP_SIZE};
 
 /// Threads that execute the same statements, and where they continue.
@@ -74,26 +74,31 @@ impl<'k> Machine<'k, '_, '_> {
     }
 
     /// Runs a strand to its next warp barrier or join; the lanes that reach the end of all code.
-    fn advance(&mut self, groups: &mut DivergentExecution<'k>, mut group: ThreadGroup<'k>) -> Result<Option<Mask>, Fault> {
+    fn advance(
+        &mut self,
+        groups: &mut DivergentExecution<'k>,
+        mut group: ThreadGroup<'k>,
+    ) -> Result<Option<Mask>, Fault> {
         loop {
             match group.rest.pop() {
                 None => return Ok(Some(group.mask)),
                 Some(Level::Block(block)) => {
                     let plain = block.iter().position(has_warp_barrier).unwrap_or(block.len());
                     let (plain, rest) = block.split_at(plain);
-                    self.execute_plain(groups, &mut group, plain)?;
+                    self.execute_without_barriers(groups, &mut group, plain)?;
                     let Some((stmt, rest)) = rest.split_first().filter(|_| !group.mask.is_empty()) else { continue };
                     group.rest.push(Level::Block(rest));
                     self.count_statement(Some(stmt))?;
                     match stmt {
                         Stmt::If { condition, then, otherwise } => {
-                            let condition = self.part(*condition, 0);
+                            let condition = self.component(*condition, 0);
                             let [yes, no] = [true, false].map(|on| group.mask.and(|l| (condition.bits[l] != 0) == on));
                             groups.fork(group, [(yes, then), (no, otherwise)]);
                             return Ok(None);
                         }
                         Stmt::For { .. } | Stmt::Loop { .. } => {
-                            let end = if let Stmt::For { end, .. } = stmt { Some(self.part(*end, 0)) } else { None };
+                            let end =
+                                if let Stmt::For { end, .. } = stmt { Some(self.component(*end, 0)) } else { None };
                             groups.enter_loop(&mut group, stmt, end);
                         }
                         _ => {
@@ -119,7 +124,7 @@ impl<'k> Machine<'k, '_, '_> {
     }
 
     /// Executes statements without warp barriers; `break` and `continue` mean the innermost loop of the strand.
-    fn execute_plain(
+    fn execute_without_barriers(
         &mut self,
         groups: &mut DivergentExecution<'k>,
         group: &mut ThreadGroup<'k>,
@@ -131,8 +136,8 @@ impl<'k> Machine<'k, '_, '_> {
         };
         self.frame.loops.push(std::mem::replace(&mut groups.loops[n], LoopMasks::new(self.lanes)));
         let outcome = self.execute(block, group.mask.clone());
-        if let Some(turns) = self.frame.loops.pop() {
-            groups.loops[n] = turns;
+        if let Some(masks) = self.frame.loops.pop() {
+            groups.loops[n] = masks;
         }
         group.mask = outcome?;
         Ok(())
@@ -146,14 +151,14 @@ impl<'k> Machine<'k, '_, '_> {
         mut looping: Loop<'k>,
     ) -> Result<(), Fault> {
         self.count_statement(Some(looping.stmt))?;
-        let turns = &mut groups.loops[looping.index];
+        let masks = &mut groups.loops[looping.index];
         let mut active = std::mem::replace(&mut group.mask, Mask::none(self.lanes));
-        active.add(&std::mem::replace(&mut turns.continued, Mask::none(self.lanes)));
+        active.add(&std::mem::replace(&mut masks.continued, Mask::none(self.lanes)));
         let body = match looping.stmt {
             Stmt::For { counter, body, .. } => {
                 let end = &looping.end;
                 active = active.and(|lane| end.as_ref().is_some_and(|end| looping.iteration < end.int(lane)));
-                self.count_up(*counter, looping.iteration, &active);
+                self.set_counter(*counter, looping.iteration, &active);
                 body
             }
             Stmt::Loop { body } => body,
@@ -176,8 +181,9 @@ impl<'k> Machine<'k, '_, '_> {
         groups.waiting.iter().for_each(|(group, _)| arrived.add(&group.mask));
         let warps = self.partial_warps(&arrived);
         let partial = |group: &ThreadGroup| {
-            (warps.iter().copied())
-                .find(|&(warp, reached, expected)| reached != expected && group.mask.lanes().any(|l| l / WARP_SIZE == warp))
+            (warps.iter().copied()).find(|&(warp, reached, expected)| {
+                reached != expected && group.mask.lanes().any(|l| l / WARP_SIZE == warp)
+            })
         };
         let (held, released): (Vec<_>, Vec<_>) =
             std::mem::take(&mut groups.waiting).into_iter().partition(|(group, _)| partial(group).is_some());
@@ -186,7 +192,7 @@ impl<'k> Machine<'k, '_, '_> {
             let Some(((warp, reached, expected), stmt)) = found else {
                 return Err(self.fault(FaultKind::InvalidCall("no thread can continue".into())));
             };
-            let kind = FaultKind::DivergentBarrier { reached, expected, scope: format!(" scope warp {warp}") };
+            let kind = FaultKind::DivergentBarrier { reached, expected, scope: format!(" of warp {warp}") };
             return Err(self.locate(self.fault(kind), stmt));
         }
         let mut passed = Mask::none(self.lanes);

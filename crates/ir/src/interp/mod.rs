@@ -7,11 +7,11 @@
 //! first finding ends the run.
 
 mod compute;
+mod divergence;
 mod evaluate;
 mod lanes;
 mod memory;
 mod races;
-mod divergence;
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ use crate::{
 pub use compute::{evaluate, evaluate_algebra};
 use lanes::{Mask, Register};
 use memory::BoundView;
-use races::Shadow;
+use races::AccessHistory;
 
 /// Instances of a `ParallelFor` that are executed side by side.
 const CHUNK: u64 = 256;
@@ -54,7 +54,12 @@ pub struct InterpreterOptions {
 
 impl Default for InterpreterOptions {
     fn default() -> InterpreterOptions {
-        InterpreterOptions { order: ExecutionOrder::Forward, max_statements: None, check_instance_races: true, check_division: false }
+        InterpreterOptions {
+            order: ExecutionOrder::Forward,
+            max_statements: None,
+            check_instance_races: true,
+            check_division: false,
+        }
     }
 }
 
@@ -95,8 +100,9 @@ pub fn run_printing(
     let params: Vec<BoundView> = (0..kernel.params.len() as u32).map(|n| place(View::Param(ParamId(n)))).collect();
     let shared: Vec<BoundView> = (0..kernel.shared.len() as u32).map(|n| place(View::Shared(SharedId(n)))).collect();
     let checked = matches!(kernel.launch, Launch::Blocks { .. }) || options.check_instance_races;
-    let shadow = |access: Access, placed: &BoundView| (checked && access.writes()).then(|| Shadow::new(placed.history()));
-    let param_shadows = kernel.params.iter().zip(&params).map(|(p, placed)| shadow(p.access, placed)).collect();
+    let history =
+        |access: Access, view: &BoundView| (checked && access.writes()).then(|| AccessHistory::new(view.cell_count()));
+    let param_histories = kernel.params.iter().zip(&params).map(|(p, view)| history(p.access, view)).collect();
     let slots = |code: &Code| Slots::new(code, &kernel.structs);
     let codes = kernel.functions.iter().map(|function| &function.code).chain([&kernel.code]);
     let registers: usize = codes.map(|code| slots(code).count).sum();
@@ -112,11 +118,11 @@ pub fn run_printing(
         lanes,
         count: kernel.launch.count(&values),
         params,
-        shared_places: shared,
+        shared_views: shared,
         slots: kernel.functions.iter().map(|f| Rc::new(slots(&f.code))).chain([Rc::new(slots(&kernel.code))]).collect(),
         statements: 0,
         warp_barriers: kernel.code.body.iter().any(divergence::has_warp_barrier),
-        param_shadows,
+        param_histories,
         block: 0,
         frame: Frame::new(&kernel.code, Rc::new(slots(&kernel.code)), vec![], 0),
         shared: vec![],
@@ -134,7 +140,7 @@ pub fn run_printing(
 struct SharedMemory {
     words: Vec<u64>,
     written: Vec<bool>,
-    shadow: Shadow,
+    history: AccessHistory,
 }
 
 /// A loop being executed.
@@ -216,13 +222,13 @@ struct Machine<'k, 'a, 'b> {
     /// Instances in all.
     count: u64,
     params: Vec<BoundView>,
-    shared_places: Vec<BoundView>,
+    shared_views: Vec<BoundView>,
     /// Of each function, then of the kernel.
     slots: Vec<Rc<Slots>>,
     statements: u64,
     /// Whether the kernel has warp barriers.
     warp_barriers: bool,
-    param_shadows: Vec<Option<Shadow>>,
+    param_histories: Vec<Option<AccessHistory>>,
     /// The block (or chunk) being executed, and its state.
     block: u64,
     frame: Frame<'k>,
@@ -237,17 +243,17 @@ impl<'k> Machine<'k, '_, '_> {
         let kernel = self.kernel;
         let arguments = (self.args[kernel.params.len()..].iter())
             .map(|arg| match arg {
-                Arg::Value(parts) => parts.iter().map(|&v| Rc::new(Register::splat(v, self.lanes))).collect(),
+                Arg::Value(components) => components.iter().map(|&v| Rc::new(Register::splat(v, self.lanes))).collect(),
                 _ => vec![],
             })
             .collect();
         let slots = self.slots[kernel.functions.len()].clone();
         self.frame = Frame::new(&kernel.code, slots, arguments, self.lanes);
-        self.shared = (self.shared_places.iter())
-            .map(|placed| SharedMemory {
-                words: vec![0; (placed.elements as usize * placed.layout.bytes).div_ceil(8)],
-                written: vec![false; placed.history() as usize],
-                shadow: Shadow::new(placed.history()),
+        self.shared = (self.shared_views.iter())
+            .map(|view| SharedMemory {
+                words: vec![0; (view.elements as usize * view.layout.bytes).div_ceil(8)],
+                written: vec![false; view.cell_count() as usize],
+                history: AccessHistory::new(view.cell_count()),
             })
             .collect();
         self.warp_epochs = vec![0; self.lanes.div_ceil(WARP_SIZE)];
@@ -262,7 +268,7 @@ impl<'k> Machine<'k, '_, '_> {
     /// Runs a function over the lanes of a mask; the components of its value.
     fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId], mask: &Mask) -> Result<Vec<Component>, Fault> {
         let function = &self.kernel.functions[n as usize];
-        let arguments = args.iter().map(|&arg| self.parts(arg)).collect();
+        let arguments = args.iter().map(|&arg| self.components(arg)).collect();
         let mut frame = Frame::new(&function.code, self.slots[n as usize].clone(), arguments, self.lanes);
         let scalars = function.result.components(&self.kernel.structs);
         frame.result = scalars.iter().map(|&s| Register::splat(Value::int(s, 0), self.lanes)).collect();
@@ -278,7 +284,7 @@ impl<'k> Machine<'k, '_, '_> {
     }
 
     /// The name of a lane of the current block in messages.
-    fn name(&self, lane: usize) -> String {
+    fn lane_name(&self, lane: usize) -> String {
         self.thread_name(self.block, lane)
     }
 
@@ -287,7 +293,7 @@ impl<'k> Machine<'k, '_, '_> {
         match self.kernel.launch {
             Launch::ParallelFor { .. } => format!("instance {}", block_index * CHUNK + lane as u64),
             Launch::Blocks { grid, block } => {
-                format!("thread {:?} of block {:?}", split(lane as u64, block), split(block_index, grid))
+                format!("thread {:?} of block {:?}", coordinates(lane as u64, block), coordinates(block_index, grid))
             }
         }
     }
@@ -302,30 +308,30 @@ impl<'k> Machine<'k, '_, '_> {
             match stmt {
                 Stmt::Let(id) => self.evaluate(*id, &mask).map_err(|fault| self.locate(fault, stmt))?,
                 Stmt::Assign(local, value) => {
-                    let parts = self.parts(*value);
-                    self.assign(*local, &parts, &mask);
+                    let components = self.components(*value);
+                    self.assign(*local, &components, &mask);
                 }
                 Stmt::Store { view, indices, value } => {
-                    let (at, parts) = (self.all(indices), self.parts(*value));
-                    self.store(*view, &at, &parts, &mask).map_err(|fault| self.locate(fault, stmt))?;
+                    let (at, components) = (self.scalars(indices), self.components(*value));
+                    self.store(*view, &at, &components, &mask).map_err(|fault| self.locate(fault, stmt))?;
                 }
                 Stmt::For { counter, end, body } => {
-                    let end = self.part(*end, 0);
-                    self.turns(body, &mask, |machine, active, turn| {
-                        let active = active.and(|lane| turn < end.int(lane));
-                        machine.count_up(*counter, turn, &active);
+                    let end = self.component(*end, 0);
+                    self.run_loop(body, &mask, |machine, active, iteration| {
+                        let active = active.and(|lane| iteration < end.int(lane));
+                        machine.set_counter(*counter, iteration, &active);
                         active
                     })?;
                     mask = mask.without(&self.frame.returned);
                 }
                 Stmt::Loop { body } => {
-                    self.turns(body, &mask, |_, active, _| active.clone())?;
+                    self.run_loop(body, &mask, |_, active, _| active.clone())?;
                     mask = mask.without(&self.frame.returned);
                 }
                 Stmt::If { condition, then, otherwise } => {
-                    let condition = self.part(*condition, 0);
+                    let condition = self.component(*condition, 0);
                     let (yes, no) = (mask.and(|l| condition.bits[l] != 0), mask.and(|l| condition.bits[l] == 0));
-                    if self.warp_barriers && self.waits_across(&yes, then, &no, otherwise) {
+                    if self.warp_barriers && self.diverges_at_warp_barriers(&yes, then, &no, otherwise) {
                         mask = self.execute_divergent(stmt, mask)?;
                         continue;
                     }
@@ -334,14 +340,14 @@ impl<'k> Machine<'k, '_, '_> {
                 }
                 Stmt::Break | Stmt::Continue | Stmt::Return(_) => {
                     if let Stmt::Return(Some(value)) = stmt {
-                        let parts = self.parts(*value);
-                        for (result, part) in self.frame.result.iter_mut().zip(&parts) {
-                            result.assign(part, &mask);
+                        let components = self.components(*value);
+                        for (result, component) in self.frame.result.iter_mut().zip(&components) {
+                            result.assign(component, &mask);
                         }
                     }
                     let left = match (stmt, self.frame.loops.last_mut()) {
-                        (Stmt::Break, Some(turns)) => &mut turns.broken,
-                        (Stmt::Continue, Some(turns)) => &mut turns.continued,
+                        (Stmt::Break, Some(masks)) => &mut masks.broken,
+                        (Stmt::Continue, Some(masks)) => &mut masks.continued,
                         _ => &mut self.frame.returned,
                     };
                     left.add(&mask);
@@ -351,7 +357,7 @@ impl<'k> Machine<'k, '_, '_> {
                     let expected = self.lanes - self.frame.returned.count();
                     if mask.count() != expected {
                         let scope = match self.kernel.launch {
-                            Launch::Blocks { grid, .. } => format!(" of block {:?}", split(self.block, grid)),
+                            Launch::Blocks { grid, .. } => format!(" of block {:?}", coordinates(self.block, grid)),
                             Launch::ParallelFor { .. } => String::new(),
                         };
                         let kind = FaultKind::DivergentBarrier { reached: mask.count(), expected, scope };
@@ -372,9 +378,9 @@ impl<'k> Machine<'k, '_, '_> {
                 Stmt::Fence(_) => {}
                 Stmt::Check(check) => self.check(check, &mask).map_err(|fault| self.locate(fault, stmt))?,
                 Stmt::Print { format, args } => {
-                    let args = self.all(args);
+                    let args = self.scalars(args);
                     for lane in memory::in_order(self.options.order, &mask) {
-                        let values: Vec<Value> = args.iter().map(|part| part.value(lane)).collect();
+                        let values: Vec<Value> = args.iter().map(|component| component.value(lane)).collect();
                         (self.print)(&crate::print::format_print_line(format, &values));
                     }
                 }
@@ -386,15 +392,15 @@ impl<'k> Machine<'k, '_, '_> {
     /// Ends the run with the first active lane for which something does not hold.
     fn check(&self, check: &Check, mask: &Mask) -> Result<(), Fault> {
         let value = match check {
-            Check::Assert { condition, .. } => self.part(*condition, 0),
-            Check::InBounds { index, .. } => self.part(*index, 0),
+            Check::Assert { condition, .. } => self.component(*condition, 0),
+            Check::InBounds { index, .. } => self.component(*index, 0),
         };
         let fails = |lane: usize| match check {
             Check::Assert { .. } => value.bits[lane] == 0,
             Check::InBounds { len, .. } => !(0..*len as i64).contains(&value.int(lane)),
         };
         let Some(lane) = memory::in_order(self.options.order, mask).find(|&lane| fails(lane)) else { return Ok(()) };
-        let thread = self.name(lane);
+        let thread = self.lane_name(lane);
         Err(self.fault(match check {
             Check::Assert { message, .. } => FaultKind::AssertionFailed { message: message.clone(), thread },
             Check::InBounds { len, array, .. } => {
@@ -417,26 +423,27 @@ impl<'k> Machine<'k, '_, '_> {
     }
 
     /// True if both branches of an `if` have warp barriers and some warp has lanes in both.
-    fn waits_across(&self, yes: &Mask, then: &[Stmt], no: &Mask, otherwise: &[Stmt]) -> bool {
-        let splits = yes.0.chunks(WARP_SIZE).zip(no.0.chunks(WARP_SIZE)).any(|(a, b)| a.contains(&true) && b.contains(&true));
+    fn diverges_at_warp_barriers(&self, yes: &Mask, then: &[Stmt], no: &Mask, otherwise: &[Stmt]) -> bool {
+        let splits =
+            yes.0.chunks(WARP_SIZE).zip(no.0.chunks(WARP_SIZE)).any(|(a, b)| a.contains(&true) && b.contains(&true));
         splits && [then, otherwise].iter().all(|block| block.iter().any(divergence::has_warp_barrier))
     }
 
     /// Sets a loop's counter.
-    fn count_up(&mut self, counter: LocalId, iteration: i64, mask: &Mask) {
+    fn set_counter(&mut self, counter: LocalId, iteration: i64, mask: &Mask) {
         let value = Rc::new(Register::splat(Value::int(self.kernel.index, iteration), self.lanes));
         self.assign(counter, &[value], mask);
     }
 
-    fn assign(&mut self, LocalId(n): LocalId, parts: &[Component], mask: &Mask) {
+    fn assign(&mut self, LocalId(n): LocalId, components: &[Component], mask: &Mask) {
         let first = self.frame.slots.locals[n as usize] as usize;
-        for (register, part) in self.frame.locals[first..].iter_mut().zip(parts) {
-            register.assign(part, mask);
+        for (register, component) in self.frame.locals[first..].iter_mut().zip(components) {
+            register.assign(component, mask);
         }
     }
 
     /// Runs a loop's body until no lane is left; `begin` says which lanes go on with a turn.
-    fn turns(
+    fn run_loop(
         &mut self,
         body: &'k [Stmt],
         mask: &Mask,
@@ -445,19 +452,19 @@ impl<'k> Machine<'k, '_, '_> {
         let none = Mask::none(self.lanes);
         self.frame.loops.push(LoopMasks::new(self.lanes));
         let mut active = mask.clone();
-        let mut turn = 0;
+        let mut iteration = 0;
         loop {
             self.count_statement(None)?;
-            active = begin(self, &active, turn);
+            active = begin(self, &active, iteration);
             if active.is_empty() {
                 break;
             }
             active = self.execute(body, active)?;
-            if let Some(turns) = self.frame.loops.last_mut() {
-                active.add(&turns.continued);
-                turns.continued = none.clone();
+            if let Some(masks) = self.frame.loops.last_mut() {
+                active.add(&masks.continued);
+                masks.continued = none.clone();
             }
-            turn += 1;
+            iteration += 1;
         }
         self.frame.loops.pop();
         Ok(())
@@ -483,7 +490,7 @@ impl<'k> Machine<'k, '_, '_> {
 }
 
 /// The coordinates of the n-th place of a grid, x fastest.
-fn split(n: u64, of: [u32; 3]) -> [u64; 3] {
+fn coordinates(n: u64, of: [u32; 3]) -> [u64; 3] {
     let [x, y, _] = of.map(|n| n.max(1) as u64);
     [n % x, n / x % y, n / (x * y)]
 }

@@ -86,20 +86,20 @@ impl Default for Accesses {
 
 impl Accesses {
     /// Adds an access that races with nothing.
-    fn add(&mut self, touch: &AccessEvent) {
-        if (self.block, self.epoch) != (touch.block, touch.epoch) || self.threads == 0 {
-            if self.block != touch.block && self.threads != 0 {
+    fn add(&mut self, event: &AccessEvent) {
+        if (self.block, self.epoch) != (event.block, event.epoch) || self.threads == 0 {
+            if self.block != event.block && self.threads != 0 {
                 self.other_block = (self.block, self.first(self.threads));
             }
-            (self.block, self.epoch) = (touch.block, touch.epoch);
-            (self.warp, self.warp_epoch, self.threads) = (touch.warp(), touch.warp_epoch, touch.bit());
+            (self.block, self.epoch) = (event.block, event.epoch);
+            (self.warp, self.warp_epoch, self.threads) = (event.warp(), event.warp_epoch, event.bit());
             self.other_warp = NONE;
-        } else if self.warp != touch.warp() {
-            self.other_warp = touch.thread;
-        } else if self.warp_epoch != touch.warp_epoch {
-            (self.warp_epoch, self.threads) = (touch.warp_epoch, touch.bit());
+        } else if self.warp != event.warp() {
+            self.other_warp = event.thread;
+        } else if self.warp_epoch != event.warp_epoch {
+            (self.warp_epoch, self.threads) = (event.warp_epoch, event.bit());
         } else {
-            self.threads |= touch.bit();
+            self.threads |= event.bit();
         }
     }
 
@@ -142,38 +142,38 @@ struct Cell {
 }
 
 /// The history of the elements of one view.
-pub(super) struct Shadow {
+pub(super) struct AccessHistory {
     cells: Vec<Cell>,
     /// Atomic updates of each cell; empty until the first one.
     atomics: Vec<Accesses>,
 }
 
-impl Shadow {
-    pub fn new(len: u64) -> Shadow {
-        Shadow { cells: vec![Cell::default(); len as usize], atomics: vec![] }
+impl AccessHistory {
+    pub fn new(len: u64) -> AccessHistory {
+        AccessHistory { cells: vec![Cell::default(); len as usize], atomics: vec![] }
     }
 
     /// Records an access; the earlier one that it races with, if any.
-    pub fn touch(&mut self, at: usize, kind: AccessKind, touch: AccessEvent) -> Option<Conflict> {
+    pub fn record(&mut self, at: usize, kind: AccessKind, event: AccessEvent) -> Option<Conflict> {
         let cell = &mut self.cells[at];
-        if let Some(written) = cell.written.filter(|written| !written.happens_before(&touch)) {
+        if let Some(written) = cell.written.filter(|written| !written.happens_before(&event)) {
             return Some(Conflict { kind: AccessKind::Write, block: written.block, thread: written.thread });
         }
         let conflict = |kind, (block, thread)| Conflict { kind, block, thread };
         if kind != AccessKind::Atomic
-            && let Some(found) = self.atomics.get(at).and_then(|atomics| atomics.unordered(&touch))
+            && let Some(found) = self.atomics.get(at).and_then(|atomics| atomics.unordered(&event))
         {
             return Some(conflict(AccessKind::Atomic, found));
         }
         if kind == AccessKind::Read {
-            cell.reads.add(&touch);
+            cell.reads.add(&event);
             return None;
         }
-        if let Some(found) = cell.reads.unordered(&touch) {
+        if let Some(found) = cell.reads.unordered(&event) {
             return Some(conflict(AccessKind::Read, found));
         }
         if kind == AccessKind::Write {
-            *cell = Cell { written: Some(touch), reads: Accesses::default() };
+            *cell = Cell { written: Some(event), reads: Accesses::default() };
             if let Some(atomics) = self.atomics.get_mut(at) {
                 *atomics = Accesses::default();
             }
@@ -181,7 +181,7 @@ impl Shadow {
             if self.atomics.is_empty() {
                 self.atomics = vec![Accesses::default(); self.cells.len()];
             }
-            self.atomics[at].add(&touch);
+            self.atomics[at].add(&event);
         }
         None
     }

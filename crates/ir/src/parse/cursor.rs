@@ -48,14 +48,14 @@ impl<'t> Cursor<'t> {
         self.lines.get(self.line).and_then(|line| line.get(self.at..)).unwrap_or_default()
     }
 
-    pub fn space(&mut self) {
+    pub fn skip_whitespace(&mut self) {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start().len();
     }
 
     /// Goes on to the next line that is not empty.
     pub fn next_line(&mut self) -> Result<()> {
-        self.space();
+        self.skip_whitespace();
         if !self.rest().is_empty() {
             return self.fail("expected the end of the line");
         }
@@ -68,12 +68,12 @@ impl<'t> Cursor<'t> {
         while self.lines.get(self.line).is_some_and(|line| line.trim().is_empty()) {
             self.line += 1;
         }
-        self.space();
+        self.skip_whitespace();
     }
 
     /// Takes `token` if it comes next; words end where letters, digits and `_` do.
     pub fn take(&mut self, token: &str) -> bool {
-        self.space();
+        self.skip_whitespace();
         let Some(after) = self.rest().strip_prefix(token) else { return false };
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if token.ends_with(word) && after.starts_with(word) {
@@ -89,7 +89,7 @@ impl<'t> Cursor<'t> {
 
     /// Letters, digits and `_`.
     pub fn word(&mut self, what: &str) -> Result<&'t str> {
-        self.space();
+        self.skip_whitespace();
         let rest = self.rest();
         let len = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         if len == 0 {
@@ -104,7 +104,7 @@ impl<'t> Cursor<'t> {
         let word = self.word(what)?;
         word.parse().or_else(|_| {
             self.at = start;
-            self.space();
+            self.skip_whitespace();
             self.fail(format!("expected {what}"))
         })
     }
@@ -116,7 +116,7 @@ impl<'t> Cursor<'t> {
             Some(scalar) => Ok(scalar),
             None => {
                 self.at = start;
-                self.space();
+                self.skip_whitespace();
                 let names: Vec<&str> = Scalar::ALL.iter().map(|s| s.name()).collect();
                 self.fail(format!("expected a type: {}", names.join(", ")))
             }
@@ -130,7 +130,7 @@ impl<'t> Cursor<'t> {
                 return Ok(Value::int(Scalar::Bool, value));
             }
         }
-        self.space();
+        self.skip_whitespace();
         let rest = self.rest();
         let len = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "+-._".contains(c))).unwrap_or(rest.len());
         let text = &rest[..len];

@@ -37,7 +37,7 @@ impl Parser<'_> {
             Some(ty) => Ok(ty),
             None => {
                 self.cursor.at = start;
-                self.space();
+                self.skip_whitespace();
                 let names: Vec<&str> = Scalar::ALL.iter().map(|s| s.name()).collect();
                 let names = names.join(", ");
                 self.fail(format!("expected a type: {names}, a vector (f32x3), a matrix (f32x2x3) or a struct"))

@@ -1,6 +1,6 @@
 //! Reductions of rows, a block a row: every thread takes each `threads`-th element, then all combine in shared memory.
 
-use super::{KernelResult, I32, ThreadIndices, mul_add_index, below, matrix, thread_indices, reduce_tile};
+use super::{I32, KernelResult, ThreadIndices, less_than, matrix, mul_add_index, reduce_tile, thread_indices};
 use crate::{Access, Builder, Emit, EmitBits, ExprId, Op, ParamId, Scalar, SharedId, Stmt, Value};
 
 /// A block at work on a row.
@@ -9,35 +9,35 @@ struct RowReduction {
     threads: u32,
     thread: ExprId,
     block: ExprId,
-    turns: ExprId,
+    iterations: ExprId,
     tile: SharedId,
     /// What is summed: f32 for 16-bit floats.
-    wide: Scalar,
+    compute_type: Scalar,
 }
 
 impl RowReduction {
     fn new(b: &mut Builder, scalar: Scalar, columns: u64, threads: u32) -> RowReduction {
-        let wide = scalar.compute_type();
-        let tile = b.shared("tile", wide, threads as u64);
+        let compute_type = scalar.compute_type();
+        let tile = b.shared("tile", compute_type, threads as u64);
         let ThreadIndices { thread, block, .. } = thread_indices(b);
-        let turns = b.index_constant(columns.div_ceil(threads.max(1) as u64));
-        RowReduction { columns, threads, thread, block, turns, tile, wide }
+        let iterations = b.index_constant(columns.div_ceil(threads.max(1) as u64));
+        RowReduction { columns, threads, thread, block, iterations, tile, compute_type }
     }
 
     /// Runs `body` for the columns of this thread.
     fn each(&self, b: &mut Builder, name: &str, body: &dyn Fn(&mut Builder, ExprId)) {
-        let turn = b.open_loop(name);
-        let n = b.read(turn);
+        let counter = b.open_loop(name);
+        let n = b.read(counter);
         let column = mul_add_index(b, n, self.threads as u64, self.thread);
-        let inside = below(b, column, self.columns);
+        let inside = less_than(b, column, self.columns);
         b.if_else(inside, |b| body(b, column), |_| {});
-        b.close_loop(turn, self.turns);
+        b.close_loop(counter, self.iterations);
     }
 
     /// An element of the row, as it is computed with.
     fn load(&self, b: &mut Builder, x: ParamId, column: ExprId) -> ExprId {
         let value = b.load(x, [self.block, column]);
-        b.cast(self.wide, &value)
+        b.cast(self.compute_type, &value)
     }
 
     /// `op` over the row of what `part` makes of each column.
@@ -49,7 +49,7 @@ impl RowReduction {
         init: f64,
         part: &dyn Fn(&mut Builder, ExprId) -> ExprId,
     ) -> ExprId {
-        let own = b.local(name, Value::from_f64(self.wide, init));
+        let own = b.local(name, Value::from_f64(self.compute_type, init));
         self.each(b, &format!("{name}_turn"), &|b, column| {
             let (value, before) = (part(b, column), b.read(own));
             let after = b.op(op, &[&before, &value]);
@@ -115,7 +115,7 @@ pub fn layer_norm(scalar: Scalar, rows: u64, columns: u64, threads: u32, eps: f6
         let difference = centred(b, column);
         let [weight, bias] = [weight, bias].map(|view| {
             let value = b.load(view, column);
-            b.cast(row.wide, &value)
+            b.cast(row.compute_type, &value)
         });
         let normal = b.mul(&difference, &scale);
         let value = b.fma(&normal, &weight, &bias);

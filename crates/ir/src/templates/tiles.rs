@@ -1,6 +1,6 @@
 //! Kernels that move square tiles through shared memory.
 
-use super::{KernelResult, I32, mul_add_index, below, matrix};
+use super::{I32, KernelResult, less_than, matrix, mul_add_index};
 use crate::{Access, Axis, Builder, Builtin, Emit, EmitBits, Op, Scalar, Stmt, Value};
 
 /// `out[j, i] = x[i, j]` through tiles of 32 × 33: the odd row length keeps columns out of one bank.
@@ -18,7 +18,7 @@ pub fn transpose(scalar: Scalar, rows: u64, columns: u64) -> KernelResult {
             let offset = b.index_constant(step);
             let line = b.add(&ty, &offset);
             let (i, j) = (mul_add_index(&mut b, first, TILE, line), mul_add_index(&mut b, second, TILE, tx));
-            let (inside_i, inside_j) = (below(&mut b, i, height), below(&mut b, j, width));
+            let (inside_i, inside_j) = (less_than(&mut b, i, height), less_than(&mut b, j, width));
             let inside = b.op(Op::And, &[&inside_i, &inside_j]);
             b.if_else(
                 inside,
@@ -52,7 +52,7 @@ pub fn matmul(scalar: Scalar, m: u64, k: u64, n: u64, tile: u64) -> KernelResult
     let [tx, ty] = [Axis::X, Axis::Y].map(|axis| b.builtin(Builtin::Thread(axis)));
     let [bx, by] = [Axis::X, Axis::Y].map(|axis| b.builtin(Builtin::Block(axis)));
     let (row, column) = (mul_add_index(&mut b, by, tile, ty), mul_add_index(&mut b, bx, tile, tx));
-    let (row_inside, column_inside) = (below(&mut b, row, m), below(&mut b, column, n));
+    let (row_inside, column_inside) = (less_than(&mut b, row, m), less_than(&mut b, column, n));
     let zero = b.constant(Value::from_f64(scalar, 0.0));
     let sum = b.local("sum", Value::from_f64(scalar, 0.0));
     let steps = b.index_constant(k.div_ceil(tile.max(1)));
@@ -60,7 +60,7 @@ pub fn matmul(scalar: Scalar, m: u64, k: u64, n: u64, tile: u64) -> KernelResult
     let first = b.read(step);
     for (from, to, is_left) in [(left, tile_a, true), (right, tile_b, false)] {
         let depth = mul_add_index(&mut b, first, tile, if is_left { tx } else { ty });
-        let depth_inside = below(&mut b, depth, k);
+        let depth_inside = less_than(&mut b, depth, k);
         let inside = b.op(Op::And, &[&depth_inside, if is_left { &row_inside } else { &column_inside }]);
         b.if_else(
             inside,

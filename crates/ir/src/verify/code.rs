@@ -27,24 +27,24 @@ pub(super) fn check_code(kernel: &Kernel, function: Option<usize>) -> Checked {
         return Err(format!("{} expressions but {} types", code.exprs.len(), code.types.len()));
     }
     for ty in &code.types {
-        super::known_type(kernel, *ty, "an expression")?;
+        super::check_type(kernel, *ty, "an expression")?;
     }
     for (n, local) in code.locals.iter().enumerate() {
         if !is_name(&local.name) {
             return Err(format!("variable ${n} has the name {:?}, not letters, digits and '_'", local.name));
         }
-        super::known_type(kernel, local.ty, &local.name)?;
+        super::check_type(kernel, local.ty, &local.name)?;
         let init: Vec<Scalar> = local.init.iter().map(|value| value.scalar()).collect();
         if init != local.ty.components(&kernel.structs) {
             return Err(format!("variable ${n} is not initialised by the components of its type"));
         }
     }
-    let mut scope = Scope {
+    let mut checker = CodeChecker {
         kernel,
         code,
         function,
-        visible: code.exprs.iter().map(Expr::is_free).collect(),
-        once: vec![false; code.exprs.len()],
+        visible: code.exprs.iter().map(Expr::is_leaf).collect(),
+        evaluated: vec![false; code.exprs.len()],
         is_counter: vec![false; code.locals.len()],
         counters: vec![],
         loops: 0,
@@ -52,19 +52,19 @@ pub(super) fn check_code(kernel: &Kernel, function: Option<usize>) -> Checked {
     if nesting(&code.body, 0) > MAX_DEPTH {
         return Err(format!("blocks are nested more than {MAX_DEPTH} deep"));
     }
-    scope.find_counters(&code.body)?;
+    checker.find_counters(&code.body)?;
     for (n, expr) in code.exprs.iter().enumerate() {
-        if expr.is_free() {
-            scope.types(ExprId(n as u32))?;
+        if expr.is_leaf() {
+            checker.check_expr(ExprId(n as u32))?;
         }
     }
     if function.is_some() && !matches!(code.body.last(), Some(Stmt::Return(Some(_)))) {
         return Err("a function must end in a return".into());
     }
-    scope.block(&code.body)
+    checker.block(&code.body)
 }
 
-struct Scope<'a> {
+struct CodeChecker<'a> {
     kernel: &'a Kernel,
     code: &'a Code,
     /// The function that the code is of; `None`: the kernel.
@@ -72,7 +72,7 @@ struct Scope<'a> {
     /// Evaluated before the current statement in this block or one around it.
     visible: Vec<bool>,
     /// Named by some `Let` already.
-    once: Vec<bool>,
+    evaluated: Vec<bool>,
     /// For each variable, whether some loop counts with it: only that loop sets it, only its body reads it.
     is_counter: Vec<bool>,
     /// Counters of the loops around the current statement.
@@ -81,8 +81,8 @@ struct Scope<'a> {
     loops: usize,
 }
 
-impl<'a> Scope<'a> {
-    fn own(&self) -> Option<&'a Function> {
+impl<'a> CodeChecker<'a> {
+    fn current_function(&self) -> Option<&'a Function> {
         self.function.map(|n| &self.kernel.functions[n])
     }
 
@@ -107,14 +107,14 @@ impl<'a> Scope<'a> {
             match stmt {
                 Stmt::Let(id) => {
                     self.exists(*id)?;
-                    if self.code.expr(*id).is_free() {
+                    if self.code.expr(*id).is_leaf() {
                         return Err(format!("%{} needs no evaluation", id.0));
                     }
-                    if self.once[id.0 as usize] {
+                    if self.evaluated[id.0 as usize] {
                         return Err(format!("%{} is evaluated twice", id.0));
                     }
-                    self.types(*id)?;
-                    self.once[id.0 as usize] = true;
+                    self.check_expr(*id)?;
+                    self.evaluated[id.0 as usize] = true;
                     self.visible[id.0 as usize] = true;
                     named.push(*id);
                 }
@@ -126,11 +126,12 @@ impl<'a> Scope<'a> {
                     self.expect(*value, ty, "an assignment")?;
                 }
                 Stmt::Store { view, indices, value } => {
-                    let element = self.view(*view, indices, false, true)?;
+                    let element = self.check_access(*view, indices, false, true)?;
                     let part = self.kernel.view(*view).component_index(indices).is_some();
                     match (element, self.value(*value)?) {
                         (Type::Scalar(scalar), Type::Vector(found, width)) if scalar == found && !part => {
-                            self.wide(*view, scalar, width).map_err(|what| format!("a store of {what}"))?;
+                            self.check_wide_access(*view, scalar, width)
+                                .map_err(|what| format!("a store of {what}"))?;
                         }
                         _ => self.expect(*value, element, "a store")?,
                     }
@@ -153,7 +154,7 @@ impl<'a> Scope<'a> {
                 }
                 Stmt::Break | Stmt::Continue if self.loops == 0 => return Err(format!("{stmt:?} outside a loop")),
                 Stmt::Break | Stmt::Continue => {}
-                Stmt::Return(value) => match (self.own(), value) {
+                Stmt::Return(value) => match (self.current_function(), value) {
                     (None, None) => {}
                     (Some(function), Some(value)) => self.expect(*value, function.result, "a return")?,
                     (None, Some(_)) => return Err("a kernel returns nothing".into()),
@@ -179,7 +180,7 @@ impl<'a> Scope<'a> {
                             array
                         }
                     };
-                    plain(text).map_err(|what| format!("a check with {what}"))?;
+                    check_quotable(text).map_err(|what| format!("a check with {what}"))?;
                 }
                 Stmt::Print { format, args } => {
                     let types: Result<Vec<Scalar>, String> =
@@ -197,18 +198,18 @@ impl<'a> Scope<'a> {
     }
 
     /// Checks that an expression's operands are visible and its recorded type is right.
-    fn types(&self, id: ExprId) -> Checked {
+    fn check_expr(&self, id: ExprId) -> Checked {
         let structs = &self.kernel.structs;
         let name = |ty: Type| ty.name(structs).to_string();
         let found = self.code.ty(id);
-        let expected = self.result(id, found).map_err(|what| format!("%{}: {what}", id.0))?;
+        let expected = self.result_type(id, found).map_err(|what| format!("%{}: {what}", id.0))?;
         if found == expected {
             return Ok(());
         }
         Err(format!("%{} is {} but recorded as {}", id.0, name(expected), name(found)))
     }
 
-    fn result(&self, id: ExprId, recorded: Type) -> Checked<Type> {
+    fn result_type(&self, id: ExprId, recorded: Type) -> Checked<Type> {
         let structs = &self.kernel.structs;
         let index = Type::Scalar(self.kernel.index);
         Ok(match self.code.expr(id) {
@@ -228,7 +229,7 @@ impl<'a> Scope<'a> {
                 }
             }
             Expr::Argument(n) => {
-                let params = self.own().map_or(&self.kernel.values, |function| &function.params);
+                let params = self.current_function().map_or(&self.kernel.values, |function| &function.params);
                 params.get(*n as usize).map(|param| param.ty).ok_or(format!("argument {n} does not exist"))?
             }
             Expr::Read(local) => {
@@ -247,7 +248,7 @@ impl<'a> Scope<'a> {
             Expr::Algebra { op, component, args } => {
                 let types = args.iter().map(|&a| self.value(a)).collect::<Checked<Vec<_>>>()?;
                 if op.row().name == "construct" {
-                    super::known_type(self.kernel, recorded, "construct")?;
+                    super::check_type(self.kernel, recorded, "construct")?;
                 }
                 op.result(*component, recorded, &types, structs).map_err(|expected| {
                     let types: Vec<String> = types.iter().map(|&ty| ty.name(structs).to_string()).collect();
@@ -281,16 +282,16 @@ impl<'a> Scope<'a> {
                 }
                 function.result
             }
-            Expr::Load { view, indices, width } => match (self.view(*view, indices, true, false)?, *width) {
+            Expr::Load { view, indices, width } => match (self.check_access(*view, indices, true, false)?, *width) {
                 (element, 1) => element,
                 (Type::Scalar(scalar), width) if self.kernel.view(*view).component_index(indices).is_none() => {
-                    self.wide(*view, scalar, width).map_err(|what| format!("a load of {what}"))?;
+                    self.check_wide_access(*view, scalar, width).map_err(|what| format!("a load of {what}"))?;
                     Type::Vector(scalar, width)
                 }
                 _ => return Err("a load of several elements that are not scalars".into()),
             },
             Expr::Atomic { atomic, view, indices, value } => {
-                let element = self.view(*view, indices, true, true)?;
+                let element = self.check_access(*view, indices, true, true)?;
                 if !element.element().is_some_and(|scalar| atomic.supports(scalar)) {
                     return Err(format!("no atomic {} of {}", atomic.name(), element.name(structs)));
                 }
@@ -298,7 +299,7 @@ impl<'a> Scope<'a> {
                 element
             }
             Expr::CompareExchange { view, indices, expected, value } => {
-                let element = self.view(*view, indices, true, true)?;
+                let element = self.check_access(*view, indices, true, true)?;
                 if !element.as_scalar().is_some_and(|scalar| Atomic::Exchange.supports(scalar)) {
                     return Err(format!("no compare-exchange of {}", element.name(structs)));
                 }
@@ -361,7 +362,7 @@ impl<'a> Scope<'a> {
     }
 
     /// The element type of a view that must allow being read, written or both, at those indices.
-    fn view(&self, view: View, indices: &Args, read: bool, write: bool) -> Checked<Type> {
+    fn check_access(&self, view: View, indices: &Args, read: bool, write: bool) -> Checked<Type> {
         self.kernel_only("memory")?;
         let (ty, rank) = match view {
             View::Param(ParamId(n)) => match self.kernel.params.get(n as usize) {
@@ -394,7 +395,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Checks an access of several neighbours.
-    fn wide(&self, view: View, scalar: Scalar, width: u8) -> Checked {
+    fn check_wide_access(&self, view: View, scalar: Scalar, width: u8) -> Checked {
         let adjacent = self.kernel.view(view).dims.last().is_some_and(|dim| dim.stride == crate::Extent::Const(1));
         if !matches!(width, 2 | 4 | 8 | 16) || width as usize * scalar.bytes() > 16 || scalar == Scalar::Bool {
             return Err(format!("{width} × {scalar}; 2, 4, 8 or 16 numbers of at most 16 bytes are possible"));
@@ -422,7 +423,7 @@ pub(crate) fn op_result(op: Op, types: &[Type]) -> Result<Type, &'static str> {
 }
 
 /// Whether a text can be written between quotes as it is.
-fn plain(text: &str) -> Checked {
+fn check_quotable(text: &str) -> Checked {
     if text.chars().any(|c| c.is_control() || c == '"' || c == '\\') || text.len() > 200 {
         return Err("quotes, backslashes, control characters or more than 200 bytes".into());
     }

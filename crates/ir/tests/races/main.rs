@@ -3,9 +3,9 @@
 mod oracle;
 mod program;
 
-use bornite_ir::interp::{InterpreterOptions, ExecutionOrder, run_with};
+use bornite_ir::interp::{ExecutionOrder, InterpreterOptions, run_with};
 use bornite_ir::{Arg, Fault, FaultKind, Kernel};
-use program::{Condition, Index, AccessKind, LEN, Program, Step};
+use program::{AccessKind, Condition, Index, LEN, Program, Step};
 
 /// Random numbers: fresh for every run, repeatable with `BORNITE_TEST_SEED`.
 pub struct Random(u64);

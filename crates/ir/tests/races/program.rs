@@ -159,7 +159,8 @@ fn step(random: &mut Random, uniform: Uniform, depth: u32) -> Step {
 }
 
 fn access(random: &mut Random) -> Step {
-    let kind = [AccessKind::Read, AccessKind::Read, AccessKind::Read, AccessKind::Write, AccessKind::Atomic][random.below(5) as usize];
+    let kind = [AccessKind::Read, AccessKind::Read, AccessKind::Read, AccessKind::Write, AccessKind::Atomic]
+        [random.below(5) as usize];
     let index = match random.below(8) {
         0..=3 => Index::Constant(random.below(3) as i64),
         4 | 5 => Index::Thread,

@@ -1,17 +1,17 @@
 //! [`Emit`] over several instances at once: the bodies of the op table, as they are.
 
-use bornite_ir::{Emit, EmitBits, Op, Scalar, LookupTable, Value};
+use bornite_ir::{Emit, EmitBits, LookupTable, Op, Scalar, Value};
 use cranelift_codegen::ir::{self, InstBuilder, StackSlotData, StackSlotKind, types};
 
 use super::value::{LaneValue, lane, lane_bytes, vector};
-use super::{SimdLowering, Single};
+use super::{CurrentLane, SimdLowering};
 use crate::cpu::lower::{TypedValue, ty};
 
 impl Emit for SimdLowering<'_, '_, '_> {
     type V = LaneValue;
 
     fn op(&mut self, op: Op, args: &[&LaneValue]) -> LaneValue {
-        if let Some(args) = self.single(args) {
+        if let Some(args) = self.scalar_args(args) {
             return LaneValue::Uniform(self.l.op(op, &args.iter().collect::<Vec<_>>()));
         }
         if let Some(value) = self.expand(op, args) {
@@ -21,7 +21,7 @@ impl Emit for SimdLowering<'_, '_, '_> {
     }
 
     fn constant_like(&mut self, like: &LaneValue, value: f64) -> LaneValue {
-        self.known(Value::from_f64(like.scalar(), value))
+        self.constant_lanes(Value::from_f64(like.scalar(), value))
     }
 }
 
@@ -31,29 +31,29 @@ impl EmitBits for SimdLowering<'_, '_, '_> {
     }
 
     fn constant(&mut self, value: Value) -> LaneValue {
-        self.known(value)
+        self.constant_lanes(value)
     }
 
     fn cast_step(&mut self, to: Scalar, v: &LaneValue) -> LaneValue {
-        match self.single(&[v]) {
+        match self.scalar_args(&[v]) {
             Some(single) => LaneValue::Uniform(self.l.cast_step(to, &single[0])),
-            None => self.converted(to, v),
+            None => self.convert(to, v),
         }
     }
 
     fn bitcast(&mut self, to: Scalar, v: &LaneValue) -> LaneValue {
-        if let Some(single) = self.single(&[v]) {
+        if let Some(single) = self.scalar_args(&[v]) {
             return LaneValue::Uniform(self.l.bitcast(to, &single[0]));
         }
         if to.bytes() < 4 {
             return self.scalarize(&[v], |s, v| s.l.bitcast(to, v[0]));
         }
-        let vectors = self.vectors(v).into_iter().map(|v| self.seen_as(vector(to), v)).collect();
+        let vectors = self.vectors(v).into_iter().map(|v| self.bitcast_vector(vector(to), v)).collect();
         LaneValue::Vectors { scalar: to, vectors }
     }
 
     fn lookup(&mut self, table: &'static LookupTable, index: &LaneValue) -> LaneValue {
-        match self.single(&[index]) {
+        match self.scalar_args(&[index]) {
             Some(single) => LaneValue::Uniform(self.l.lookup(table, &single[0])),
             None => self.scalarize(&[index], |s, index| s.l.lookup(table, index[0])),
         }
@@ -67,7 +67,7 @@ impl EmitBits for SimdLowering<'_, '_, '_> {
         rare: impl FnOnce(&mut Self) -> [LaneValue; N],
     ) -> [LaneValue; N] {
         let [aside, after] = std::array::from_fn(|_| self.l.b.create_block());
-        if self.single.is_some() {
+        if self.current_lane.is_some() {
             return self.select_unlikely_single(condition, usual, rare, [aside, after]);
         }
         let usual = usual.map(|pack| {
@@ -88,9 +88,9 @@ impl EmitBits for SimdLowering<'_, '_, '_> {
         self.l.b.ins().brif(any, aside, &[], after, &plain);
         self.l.b.switch_to_block(aside);
         self.l.b.set_cold_block(aside);
-        let slots: [ir::StackSlot; N] = std::array::from_fn(|n| self.spilled(&usual[n]));
+        let slots: [ir::StackSlot; N] = std::array::from_fn(|n| self.spill(&usual[n]));
 
-        let [header, look, turn, next, done] = std::array::from_fn(|_| self.l.b.create_block());
+        let [header, look, rare_body, next, done] = std::array::from_fn(|_| self.l.b.create_block());
         let number = self.l.b.append_block_param(header, types::I64);
         let zero = self.l.b.ins().iconst(types::I64, 0);
         self.l.b.ins().jump(header, &[zero.into()]);
@@ -98,16 +98,16 @@ impl EmitBits for SimdLowering<'_, '_, '_> {
         let more = self.l.b.ins().icmp_imm_s(ir::condcodes::IntCC::SignedLessThan, number, self.count as i64);
         self.l.b.ins().brif(more, look, &[], done, &[]);
         self.l.b.switch_to_block(look);
-        self.single = Some(Single { number, values: vec![] });
+        self.current_lane = Some(CurrentLane { number, values: vec![] });
         let wanted = self.current(condition);
-        self.l.b.ins().brif(wanted.value, turn, &[], next, &[]);
-        self.l.b.switch_to_block(turn);
+        self.l.b.ins().brif(wanted.value, rare_body, &[], next, &[]);
+        self.l.b.switch_to_block(rare_body);
         let found = rare(self);
         for (pack, slot) in found.iter().zip(slots) {
             let typed = self.current(pack);
-            self.put(slot, number, &typed);
+            self.store_lane(slot, number, &typed);
         }
-        self.single = None;
+        self.current_lane = None;
         self.l.b.ins().jump(next, &[]);
         self.l.b.switch_to_block(next);
         let number = self.l.b.ins().iadd_imm_s(number, 1);
@@ -130,8 +130,8 @@ impl EmitBits for SimdLowering<'_, '_, '_> {
 
 impl SimdLowering<'_, '_, '_> {
     /// Values as single ones, if all are or if one instance is looked at.
-    pub(super) fn single(&mut self, packs: &[&LaneValue]) -> Option<Vec<TypedValue>> {
-        if self.single.is_some() {
+    pub(super) fn scalar_args(&mut self, packs: &[&LaneValue]) -> Option<Vec<TypedValue>> {
+        if self.current_lane.is_some() {
             return Some(packs.iter().map(|pack| self.current(pack)).collect());
         }
         packs.iter().map(|pack| if let LaneValue::Uniform(typed) = pack { Some(*typed) } else { None }).collect()
@@ -139,7 +139,7 @@ impl SimdLowering<'_, '_, '_> {
 
     /// The value of the instance that is looked at.
     fn current(&mut self, pack: &LaneValue) -> TypedValue {
-        let Some(Single { number, values }) = &self.single else { return self.lane(pack, 0) };
+        let Some(CurrentLane { number, values }) = &self.current_lane else { return self.lane(pack, 0) };
         let number = *number;
         match pack {
             LaneValue::Uniform(typed) => *typed,
@@ -156,13 +156,13 @@ impl SimdLowering<'_, '_, '_> {
                 {
                     return *typed;
                 }
-                let slot = self.spilled(pack);
+                let slot = self.spill(pack);
                 let wide = vectors.len() > self.vector_count(lane_bytes(*scalar));
                 let of = if wide { types::I64 } else { lane(*scalar) };
                 let address = self.address(slot, number, of.bytes());
                 let value = self.l.b.ins().load(of, super::memory::unaligned(), address, 0);
                 let typed = self.narrowed(*scalar, value);
-                if let Some(single) = &mut self.single {
+                if let Some(single) = &mut self.current_lane {
                     single.values.push((vectors[0], typed));
                 }
                 typed
@@ -171,7 +171,7 @@ impl SimdLowering<'_, '_, '_> {
     }
 
     /// Vectors on the stack.
-    fn spilled(&mut self, pack: &LaneValue) -> ir::StackSlot {
+    fn spill(&mut self, pack: &LaneValue) -> ir::StackSlot {
         let vectors = self.vectors(pack);
         let data = StackSlotData::new(StackSlotKind::ExplicitSlot, vectors.len() as u32 * 16, 4);
         let slot = self.l.b.create_sized_stack_slot(data);
@@ -189,7 +189,7 @@ impl SimdLowering<'_, '_, '_> {
     }
 
     /// Sets the lane of an instance.
-    fn put(&mut self, slot: ir::StackSlot, number: ir::Value, typed: &TypedValue) {
+    fn store_lane(&mut self, slot: ir::StackSlot, number: ir::Value, typed: &TypedValue) {
         let mut value = self.widened(typed);
         if typed.scalar == Scalar::Bool {
             value = self.l.b.ins().ineg(value);
@@ -208,13 +208,14 @@ impl SimdLowering<'_, '_, '_> {
     ) -> [LaneValue; N] {
         let condition = self.current(condition);
         let usual = usual.map(|pack| self.current(&pack));
-        let chosen = usual.map(|v| TypedValue { value: self.l.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
+        let chosen =
+            usual.map(|v| TypedValue { value: self.l.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
         self.l.b.ins().brif(condition.value, aside, &[], after, &usual.map(|v| v.value.into()));
         self.l.b.switch_to_block(aside);
         // What is taken out of vectors in the branch is not there after it.
-        let kept = self.single.clone();
+        let kept = self.current_lane.clone();
         let rare = rare(self).map(|pack| self.current(&pack).value.into());
-        self.single = kept;
+        self.current_lane = kept;
         self.l.b.ins().jump(after, &rare);
         self.l.b.switch_to_block(after);
         chosen.map(LaneValue::Uniform)

@@ -5,8 +5,8 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
 
 use super::SimdLowering;
 use super::value::{LaneValue, lane_bytes, vector};
-use crate::cpu::lower::{TypedValue, flags};
 use crate::cpu::address::Reach;
+use crate::cpu::lower::{TypedValue, flags};
 
 /// How vectors are accessed: elements are aligned, vectors of them need not be.
 pub(super) fn unaligned() -> MemFlagsData {
@@ -14,20 +14,21 @@ pub(super) fn unaligned() -> MemFlagsData {
 }
 
 /// Where the elements of all instances lie.
-enum Places {
+enum Addresses {
     /// All in one place.
-    One(ir::Value),
+    Uniform(ir::Value),
     /// The first here, the others so many bytes further each.
-    Steps(ir::Value, i64),
+    Strided(ir::Value, i64),
     /// Anywhere.
-    Many(Vec<ir::Value>),
+    PerLane(Vec<ir::Value>),
 }
 
 impl SimdLowering<'_, '_, '_> {
     /// Addresses of the elements, after a check that they are there.
-    fn placed(&mut self, id: ParamId, indices: &Args, width: usize) -> Places {
+    fn addresses(&mut self, id: ParamId, indices: &Args, width: usize) -> Addresses {
         let param = self.l.kernel.param(id);
-        let index_values: Vec<LaneValue> = indices.iter().take(param.dims.len()).map(|&n| self.parts(n)[0].clone()).collect();
+        let index_values: Vec<LaneValue> =
+            indices.iter().take(param.dims.len()).map(|&n| self.components(n)[0].clone()).collect();
         let bytes = self.l.kernel.bytes_of(param.ty) as i64;
         let steps: Option<Vec<i64>> = (index_values.iter())
             .map(|index| match index {
@@ -46,11 +47,11 @@ impl SimdLowering<'_, '_, '_> {
             let further = steps[n] * (self.count as i64 - 1);
             let address =
                 self.l.address(id, indices, &firsts, Reach { width, lanes: Some((n, further, self.count as i64 - 1)) });
-            return Places::Steps(address, steps[n] * stride * bytes);
+            return Addresses::Strided(address, steps[n] * stride * bytes);
         }
         if index_values.iter().all(|index| matches!(index, LaneValue::Uniform(_))) {
             let index_values: Vec<TypedValue> = index_values.iter().filter_map(LaneValue::first).collect();
-            return Places::One(self.l.address(id, indices, &index_values, Reach { width, lanes: None }));
+            return Addresses::Uniform(self.l.address(id, indices, &index_values, Reach { width, lanes: None }));
         }
         let addresses = (0..self.count)
             .map(|n| {
@@ -60,15 +61,16 @@ impl SimdLowering<'_, '_, '_> {
             })
             .collect();
         self.l.lane = 0;
-        Places::Many(addresses)
+        Addresses::PerLane(addresses)
     }
 
     /// How many neighbours an access to so many components takes; where each component lies from the first, and its type.
     fn offsets(&self, id: ParamId, indices: &Args, count: usize) -> (usize, Vec<(usize, Scalar)>) {
         let kernel = self.l.kernel;
         let layout = kernel.param(id).ty.layout(&kernel.structs);
-        let part = kernel.view(View::Param(id)).component_index(indices).map(|part| kernel.code.expr(part));
-        if let Some(Expr::Const(known)) = part {
+        let component =
+            kernel.view(View::Param(id)).component_index(indices).map(|component| kernel.code.expr(component));
+        if let Some(Expr::Const(known)) = component {
             return (1, vec![layout.offsets[known.as_i64() as usize]]);
         }
         let width = count / layout.offsets.len().max(1);
@@ -79,24 +81,24 @@ impl SimdLowering<'_, '_, '_> {
     /// The components of an element (or of neighbours) in all instances.
     pub(super) fn load(&mut self, view: View, indices: &Args, count: usize) -> Vec<LaneValue> {
         let View::Param(id) = view else { return vec![] }; // shared memory is refused before
-        let (width, parts) = self.offsets(id, indices, count);
-        let places = self.placed(id, indices, width);
-        (parts.into_iter())
-            .map(|(offset, scalar)| match &places {
-                Places::One(address) => LaneValue::Uniform(self.l.load_scalar(scalar, *address, offset as i32)),
-                Places::Steps(address, step) if *step == scalar.bytes() as i64 && offset == 0 => {
+        let (width, components) = self.offsets(id, indices, count);
+        let addresses = self.addresses(id, indices, width);
+        (components.into_iter())
+            .map(|(offset, scalar)| match &addresses {
+                Addresses::Uniform(address) => LaneValue::Uniform(self.l.load_scalar(scalar, *address, offset as i32)),
+                Addresses::Strided(address, step) if *step == scalar.bytes() as i64 && offset == 0 => {
                     self.load_vectors(scalar, *address)
                 }
-                Places::Steps(address, step) => {
+                Addresses::Strided(address, step) => {
                     let loads: Vec<TypedValue> = (0..self.count)
                         .map(|n| self.load_far(scalar, *address, n as i64 * step + offset as i64))
                         .collect();
-                    self.assembled(scalar, &loads)
+                    self.build_vectors(scalar, &loads)
                 }
-                Places::Many(addresses) => {
+                Addresses::PerLane(addresses) => {
                     let loads: Vec<TypedValue> =
                         addresses.iter().map(|&address| self.l.load_scalar(scalar, address, offset as i32)).collect();
-                    self.assembled(scalar, &loads)
+                    self.build_vectors(scalar, &loads)
                 }
             })
             .collect()
@@ -122,7 +124,7 @@ impl SimdLowering<'_, '_, '_> {
             _ if count == 1 => {
                 let four = self.l.b.ins().load(types::I32, unaligned(), address, 0);
                 let four = self.l.b.ins().scalar_to_vector(types::I32X4, four);
-                let bytes = self.seen_as(types::I8X16, four);
+                let bytes = self.bitcast_vector(types::I8X16, four);
                 vec![if signed {
                     let halves = self.l.b.ins().swiden_low(bytes);
                     self.l.b.ins().swiden_low(halves)
@@ -152,38 +154,38 @@ impl SimdLowering<'_, '_, '_> {
     }
 
     /// Writes the components of an element (or of neighbours) in all instances, the first instance first.
-    pub(super) fn store(&mut self, view: View, indices: &Args, parts: &[LaneValue]) {
+    pub(super) fn store(&mut self, view: View, indices: &Args, components: &[LaneValue]) {
         let View::Param(id) = view else { return };
-        let (width, offsets) = self.offsets(id, indices, parts.len());
-        let places = self.placed(id, indices, width);
+        let (width, offsets) = self.offsets(id, indices, components.len());
+        let addresses = self.addresses(id, indices, width);
         let offsets: Vec<i64> = offsets.into_iter().map(|(offset, _)| offset as i64).collect();
-        if let (Places::Steps(address, step), [part], [0]) = (&places, parts, &offsets[..])
-            && *step == part.scalar().bytes() as i64
+        if let (Addresses::Strided(address, step), [component], [0]) = (&addresses, components, &offsets[..])
+            && *step == component.scalar().bytes() as i64
         {
-            return self.store_vectors(part, *address);
+            return self.store_vectors(component, *address);
         }
         for n in 0..self.count {
-            for (part, &offset) in parts.iter().zip(&offsets) {
-                let (address, offset) = match &places {
-                    Places::One(address) => (*address, offset),
-                    Places::Steps(address, step) => (*address, offset + n as i64 * step),
-                    Places::Many(addresses) => (addresses[n], offset),
+            for (component, &offset) in components.iter().zip(&offsets) {
+                let (address, offset) = match &addresses {
+                    Addresses::Uniform(address) => (*address, offset),
+                    Addresses::Strided(address, step) => (*address, offset + n as i64 * step),
+                    Addresses::PerLane(addresses) => (addresses[n], offset),
                 };
-                let value = self.lane(part, n).value;
+                let value = self.lane(component, n).value;
                 let address = if offset == 0 { address } else { self.l.b.ins().iadd_imm_s(address, offset) };
                 self.l.b.ins().store(flags(), value, address, 0);
             }
         }
     }
 
-    fn store_vectors(&mut self, part: &LaneValue, address: ir::Value) {
-        let scalar = part.scalar();
+    fn store_vectors(&mut self, component: &LaneValue, address: ir::Value) {
+        let scalar = component.scalar();
         let mut vectors = match scalar {
-            Scalar::Bool => self.masks(part, 4),
-            _ => self.vectors(part),
+            Scalar::Bool => self.masks(component, 4),
+            _ => self.vectors(component),
         };
         if scalar == Scalar::Bool {
-            let one = self.known(Value::int(Scalar::I32, 1));
+            let one = self.constant_lanes(Value::int(Scalar::I32, 1));
             let one = self.vectors(&one)[0];
             vectors = vectors.into_iter().map(|mask| self.l.b.ins().band(mask, one)).collect();
         }
@@ -206,11 +208,11 @@ impl SimdLowering<'_, '_, '_> {
             let value = match bytes {
                 16 => packed,
                 8 => {
-                    let words = self.seen_as(types::I64X2, packed);
+                    let words = self.bitcast_vector(types::I64X2, packed);
                     self.l.b.ins().extractlane(words, 0)
                 }
                 _ => {
-                    let words = self.seen_as(types::I32X4, packed);
+                    let words = self.bitcast_vector(types::I32X4, packed);
                     self.l.b.ins().extractlane(words, 0)
                 }
             };

@@ -10,16 +10,16 @@ mod primitive;
 mod uniformity;
 mod value;
 
-use bornite_ir::{Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, OpKind, Op, Components, Scalar, Stmt};
+use bornite_ir::{Code, Components, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Op, OpKind, Scalar, Stmt};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder};
 use cranelift_frontend::Variable;
 
 use super::lower::{Lowering, TypedValue, ty};
 use super::range_analysis::RangeAnalysis;
+use uniformity::{Uniformity, UniformityInfo};
 pub(super) use value::ConstantPool;
 use value::{LaneValue, lane_bytes, vector};
-use uniformity::{Uniformity, UniformityInfo};
 
 /// How to run several instances at once.
 pub(super) struct Vectorization {
@@ -30,13 +30,13 @@ pub(super) struct Vectorization {
 
 /// How to run several instances of a kernel at once, if that is possible.
 pub(super) fn vectorize(kernel: &Kernel, ranges: &RangeAnalysis) -> Option<Vectorization> {
-    let count = count(kernel);
+    let count = lane_count(kernel);
     Some(Vectorization { count, uniformity: uniformity::uniformity(kernel, ranges, count as i64)? })
 }
 
 /// How many instances run side by side. A loop waits for the sum of its turn before, so several sums are under way at
 /// once; the body of a function keeps the CPU busy by itself, and its constants would not fit into registers twice.
-fn count(kernel: &Kernel) -> usize {
+fn lane_count(kernel: &Kernel) -> usize {
     let code = &kernel.code;
     let loops = code.any(&|stmt| matches!(stmt, Stmt::For { .. }));
     let long = |expr: &Expr| matches!(expr, Expr::Op(op, _) if op.row().kind == OpKind::Body && op.row().ulp.f32 > 0.0);
@@ -50,7 +50,7 @@ fn count(kernel: &Kernel) -> usize {
 
 /// The one instance that is looked at where not all go the same way.
 #[derive(Clone)]
-struct Single {
+struct CurrentLane {
     /// Its number among those that run side by side.
     number: ir::Value,
     /// What was taken out of which vectors.
@@ -59,8 +59,8 @@ struct Single {
 
 /// A variable of several instances.
 enum Local {
-    One(Variable),
-    Many(Vec<Variable>),
+    Uniform(Variable),
+    Vectors(Vec<Variable>),
 }
 
 /// The kernel or the function being lowered.
@@ -75,46 +75,66 @@ struct Frame<'s, 'k> {
 struct SimdLowering<'s, 'k, 'f> {
     l: &'s mut Lowering<'k, 'f>,
     count: usize,
-    single: Option<Single>,
+    current_lane: Option<CurrentLane>,
     frame: Frame<'s, 'k>,
     /// Runs these instances singly; only before anything is stored.
-    bail: Block,
+    scalar_fallback: Block,
     /// Constants that are loaded before the loop over instances, at `before`.
-    kept: Vec<(u128, ir::Value)>,
+    hoisted: Vec<(u128, ir::Value)>,
     before: ir::Inst,
     /// False for an operand that its instruction can load by itself.
-    keeps: bool,
+    hoist_constants: bool,
 }
 
 /// Lowers several instances, from the current one on, into the current block. The loop over instances begins at `before`.
-pub(super) fn lower(l: &mut Lowering<'_, '_>, vectorization: &Vectorization, bail: Block, before: ir::Inst) {
+pub(super) fn lower(l: &mut Lowering<'_, '_>, vectorization: &Vectorization, scalar_fallback: Block, before: ir::Inst) {
     let code = &l.kernel.code;
-    let arguments = l.frame.arguments.iter().map(|parts| parts.iter().map(|&part| LaneValue::Uniform(part)).collect()).collect();
-    let frame = Frame { code, uniformity: &vectorization.uniformity, arguments: vec![], locals: vec![], values: vec![] };
-    let mut lanes = SimdLowering { l, count: vectorization.count, single: None, frame, bail, kept: vec![], before, keeps: true };
-    lanes.enter(code, &vectorization.uniformity, arguments);
+    let arguments = l
+        .frame
+        .arguments
+        .iter()
+        .map(|components| components.iter().map(|&component| LaneValue::Uniform(component)).collect())
+        .collect();
+    let frame =
+        Frame { code, uniformity: &vectorization.uniformity, arguments: vec![], locals: vec![], values: vec![] };
+    let mut lanes = SimdLowering {
+        l,
+        count: vectorization.count,
+        current_lane: None,
+        frame,
+        scalar_fallback,
+        hoisted: vec![],
+        before,
+        hoist_constants: true,
+    };
+    lanes.enter_frame(code, &vectorization.uniformity, arguments);
     lanes.block(&code.body);
 }
 
 impl<'s, 'k> SimdLowering<'s, 'k, '_> {
     /// Makes a frame for some code the current one, its variables set; the frame from before.
-    fn enter(&mut self, code: &'k Code, uniformity: &'s UniformityInfo, arguments: Vec<Vec<LaneValue>>) -> Frame<'s, 'k> {
+    fn enter_frame(
+        &mut self,
+        code: &'k Code,
+        uniformity: &'s UniformityInfo,
+        arguments: Vec<Vec<LaneValue>>,
+    ) -> Frame<'s, 'k> {
         let locals = (code.locals.iter().zip(&uniformity.varying))
             .map(|(local, &varies)| {
-                let parts = local.init.iter().map(|&init| {
+                let components = local.init.iter().map(|&init| {
                     let scalar = init.scalar();
-                    let init = self.known(init);
+                    let init = self.constant_lanes(init);
                     let variable = match varies {
-                        false => Local::One(self.l.b.declare_var(ty(scalar))),
+                        false => Local::Uniform(self.l.b.declare_var(ty(scalar))),
                         true => {
                             let count = self.vector_count(lane_bytes(scalar));
-                            Local::Many((0..count).map(|_| self.l.b.declare_var(vector(scalar))).collect())
+                            Local::Vectors((0..count).map(|_| self.l.b.declare_var(vector(scalar))).collect())
                         }
                     };
                     self.assign(&variable, &init);
                     variable
                 });
-                parts.collect()
+                components.collect()
             })
             .collect();
         let values = vec![vec![]; code.exprs.len()];
@@ -124,11 +144,11 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
     fn assign(&mut self, local: &Local, value: &LaneValue) {
         match local {
             // The analysis has seen to it that such a value is the same in all instances.
-            Local::One(variable) => {
+            Local::Uniform(variable) => {
                 let value = self.lane(value, 0).value;
                 self.l.b.def_var(*variable, value);
             }
-            Local::Many(variables) => {
+            Local::Vectors(variables) => {
                 let vectors = match value.scalar() {
                     Scalar::Bool => self.masks(value, 4),
                     _ => self.vectors(value),
@@ -144,36 +164,36 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
         for stmt in block {
             match stmt {
                 Stmt::Let(id) => {
-                    let parts = self.evaluate(*id);
-                    self.frame.values[id.0 as usize] = parts;
+                    let components = self.evaluate(*id);
+                    self.frame.values[id.0 as usize] = components;
                 }
                 Stmt::Assign(local, value) => {
-                    let parts = self.parts(*value);
+                    let components = self.components(*value);
                     let locals = std::mem::take(&mut self.frame.locals[local.0 as usize]);
-                    for (local, part) in locals.iter().zip(&parts) {
-                        self.assign(local, part);
+                    for (local, component) in locals.iter().zip(&components) {
+                        self.assign(local, component);
                     }
                     self.frame.locals[local.0 as usize] = locals;
                 }
                 Stmt::Store { view, indices, value } => {
-                    let parts = self.parts(*value);
-                    self.store(*view, indices, &parts);
+                    let components = self.components(*value);
+                    self.store(*view, indices, &components);
                 }
                 Stmt::For { counter, end, body } => {
-                    let end = self.same(*end).value;
-                    let Local::One(counter) = self.frame.locals[counter.0 as usize][0] else { return };
-                    let [turn, done] = self.l.open_loop(counter, end);
+                    let end = self.uniform_value(*end).value;
+                    let Local::Uniform(counter) = self.frame.locals[counter.0 as usize][0] else { return };
+                    let [latch, done] = self.l.open_loop(counter, end);
                     self.block(body);
-                    self.l.b.ins().jump(turn, &[]);
-                    self.l.b.switch_to_block(turn);
+                    self.l.b.ins().jump(latch, &[]);
+                    self.l.b.switch_to_block(latch);
                     self.l.close_loop(counter);
                     self.l.b.switch_to_block(done);
                 }
                 Stmt::If { condition, then, otherwise } => {
-                    let condition = self.same(*condition).value;
+                    let condition = self.uniform_value(*condition).value;
                     if self.frame.uniformity.runs_scalar(then) {
                         let next = self.l.b.create_block();
-                        self.l.b.ins().brif(condition, self.bail, &[], next, &[]);
+                        self.l.b.ins().brif(condition, self.scalar_fallback, &[], next, &[]);
                         self.l.b.switch_to_block(next);
                         continue;
                     }
@@ -193,8 +213,8 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
     }
 
     /// A value that is the same in all instances.
-    fn same(&mut self, id: ExprId) -> TypedValue {
-        let pack = self.parts(id)[0].clone();
+    fn uniform_value(&mut self, id: ExprId) -> TypedValue {
+        let pack = self.components(id)[0].clone();
         self.lane(&pack, 0)
     }
 
@@ -206,10 +226,10 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
                 let scalars: Vec<Scalar> = code.local(*local).init.iter().map(|init| init.scalar()).collect();
                 (self.frame.locals[local.0 as usize].iter().zip(scalars))
                     .map(|(local, scalar)| match local {
-                        Local::One(variable) => {
+                        Local::Uniform(variable) => {
                             LaneValue::Uniform(TypedValue { value: self.l.b.use_var(*variable), scalar, known: None })
                         }
-                        Local::Many(variables) => {
+                        Local::Vectors(variables) => {
                             let vectors = variables.iter().map(|&variable| self.l.b.use_var(variable)).collect();
                             LaneValue::Vectors { scalar, vectors }
                         }
@@ -217,53 +237,56 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
                     .collect()
             }
             Expr::Op(op, args) => {
-                let args: Vec<Vec<LaneValue>> = args.iter().map(|&arg| self.parts(arg)).collect();
-                if let Some(counted) = self.counted(*op, &args, self.frame.uniformity.of(id)) {
+                let args: Vec<Vec<LaneValue>> = args.iter().map(|&arg| self.components(arg)).collect();
+                if let Some(counted) = self.linear_op(*op, &args, self.frame.uniformity.of(id)) {
                     return vec![counted];
                 }
                 (0..code.ty(id).component_count(structs))
                     .map(|n| {
                         // A condition may be one bool for all components.
-                        let parts: Vec<&LaneValue> = args.iter().map(|arg| arg.get(n).unwrap_or(&arg[0])).collect();
-                        self.op(*op, &parts)
+                        let components: Vec<&LaneValue> =
+                            args.iter().map(|arg| arg.get(n).unwrap_or(&arg[0])).collect();
+                        self.op(*op, &components)
                     })
                     .collect()
             }
             Expr::Algebra { op, component, args } => {
                 let args: Vec<Components<LaneValue>> =
-                    args.iter().map(|&arg| Components { ty: code.ty(arg), components: self.parts(arg) }).collect();
+                    args.iter().map(|&arg| Components { ty: code.ty(arg), components: self.components(arg) }).collect();
                 op.body(self, *component, code.ty(id), &args, structs)
             }
             Expr::Cast(to, from) => {
-                let parts = self.parts(*from);
-                match (&parts[..], self.frame.uniformity.of(id)) {
+                let components = self.components(*from);
+                match (&components[..], self.frame.uniformity.of(id)) {
                     ([LaneValue::Linear { first, step }], Uniformity::Linear(_)) => {
                         let first = self.l.cast(*to, first);
                         vec![LaneValue::Linear { first, step: *step }]
                     }
-                    _ => parts.iter().map(|part| self.cast(*to, part)).collect(),
+                    _ => components.iter().map(|component| self.cast(*to, component)).collect(),
                 }
             }
-            Expr::Bitcast(to, from) => self.parts(*from).iter().map(|part| self.bitcast(*to, part)).collect(),
+            Expr::Bitcast(to, from) => {
+                self.components(*from).iter().map(|component| self.bitcast(*to, component)).collect()
+            }
             Expr::Call(function, args) => self.call(id, *function, args),
             Expr::Load { view, indices, .. } => self.load(*view, indices, code.ty(id).component_count(structs)),
-            _ => self.parts(id),
+            _ => self.components(id),
         }
     }
 
     /// An operation on integers that count along with the instances, where the result is of that kind again.
-    fn counted(&mut self, op: Op, args: &[Vec<LaneValue>], shape: Uniformity) -> Option<LaneValue> {
+    fn linear_op(&mut self, op: Op, args: &[Vec<LaneValue>], shape: Uniformity) -> Option<LaneValue> {
         let counts = args.iter().any(|arg| matches!(arg[..], [LaneValue::Linear { .. }]));
         if !counts || shape == Uniformity::Varying {
             return None;
         }
         let firsts = args.iter().map(|arg| arg[0].first()).collect::<Option<Vec<TypedValue>>>()?;
         if matches!(op, Op::Div | Op::Rem) {
-            self.bail_between(&firsts[0], &firsts[1]);
+            self.fall_back_if_multiple_crossed(&firsts[0], &firsts[1]);
         }
         let first = self.l.op(op, &firsts.iter().collect::<Vec<_>>());
         if matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge) {
-            self.bail_unless_same(op, args, &first);
+            self.fall_back_unless_uniform(op, args, &first);
         }
         Some(match shape {
             Uniformity::Linear(step) => LaneValue::Linear { first, step },
@@ -272,24 +295,24 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
     }
 
     /// Gives the instances back if a multiple of `by` lies between their numbers, or they are negative.
-    fn bail_between(&mut self, first: &TypedValue, by: &TypedValue) {
+    fn fall_back_if_multiple_crossed(&mut self, first: &TypedValue, by: &TypedValue) {
         let rest = self.l.op(Op::Rem, &[first, by]);
         let last = self.l.b.ins().iadd_imm_s(by.value, -(self.count as i64));
         let signed = self.l.b.ins().icmp(IntCC::SignedLessThanOrEqual, rest.value, last);
         let positive = self.l.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, first.value, 0);
-        let fine = self.l.b.ins().band(signed, positive);
+        let ok = self.l.b.ins().band(signed, positive);
         let next = self.l.b.create_block();
-        self.l.b.ins().brif(fine, next, &[], self.bail, &[]);
+        self.l.b.ins().brif(ok, next, &[], self.scalar_fallback, &[]);
         self.l.b.switch_to_block(next);
     }
 
     /// Gives the instances back if the last of them compares otherwise than the first.
-    fn bail_unless_same(&mut self, op: Op, args: &[Vec<LaneValue>], first: &TypedValue) {
+    fn fall_back_unless_uniform(&mut self, op: Op, args: &[Vec<LaneValue>], first: &TypedValue) {
         let lasts: Vec<TypedValue> = args.iter().map(|arg| self.lane(&arg[0], self.count - 1)).collect();
         let last = self.l.op(op, &lasts.iter().collect::<Vec<_>>());
         let next = self.l.b.create_block();
         let differ = self.l.b.ins().bxor(first.value, last.value);
-        self.l.b.ins().brif(differ, self.bail, &[], next, &[]);
+        self.l.b.ins().brif(differ, self.scalar_fallback, &[], next, &[]);
         self.l.b.switch_to_block(next);
     }
 
@@ -298,18 +321,18 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
         let kernel: &'k Kernel = self.l.kernel;
         let uniformity: &'s UniformityInfo = &self.frame.uniformity.calls[&id];
         let code = &kernel.functions[n as usize].code;
-        let arguments = args.iter().map(|&arg| self.parts(arg)).collect();
-        let outer = self.enter(code, uniformity, arguments);
+        let arguments = args.iter().map(|&arg| self.components(arg)).collect();
+        let outer = self.enter_frame(code, uniformity, arguments);
         self.block(&code.body);
-        let result = uniformity.result.map(|result| self.parts(result)).unwrap_or_default();
+        let result = uniformity.result.map(|result| self.components(result)).unwrap_or_default();
         self.frame = outer;
         result
     }
 
     /// The components of an expression that is already evaluated or needs no evaluation.
-    fn parts(&mut self, id: ExprId) -> Vec<LaneValue> {
+    fn components(&mut self, id: ExprId) -> Vec<LaneValue> {
         match *self.frame.code.expr(id) {
-            Expr::Const(value) => vec![self.known(value)],
+            Expr::Const(value) => vec![self.constant_lanes(value)],
             Expr::Index => {
                 let first = TypedValue { value: self.l.index, scalar: self.l.kernel.index, known: None };
                 vec![LaneValue::Linear { first, step: 1 }]

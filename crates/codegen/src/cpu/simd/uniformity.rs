@@ -54,14 +54,15 @@ pub(super) fn uniformity(kernel: &Kernel, ranges: &RangeAnalysis, lanes: i64) ->
     if components > MAX_COMPONENTS {
         return None;
     }
-    let mut decides = HashSet::new();
-    deciding(&kernel.code, &kernel.code.body, &mut decides);
-    let mut walk = Walk { kernel, ranges: Some(ranges), decides: &decides, lanes, stored: false };
+    let mut branch_conditions = HashSet::new();
+    collect_branch_conditions(&kernel.code, &kernel.code.body, &mut branch_conditions);
+    let mut walk =
+        Analyzer { kernel, ranges: Some(ranges), branch_conditions: &branch_conditions, lanes, has_stored: false };
     walk.code(&kernel.code, &[])
 }
 
 /// The comparisons that branches depend on.
-fn deciding(code: &Code, block: &[Stmt], found: &mut HashSet<ExprId>) {
+fn collect_branch_conditions(code: &Code, block: &[Stmt], found: &mut HashSet<ExprId>) {
     for stmt in block {
         if let Stmt::If { condition, .. } = stmt {
             let mut stack = vec![*condition];
@@ -73,30 +74,30 @@ fn deciding(code: &Code, block: &[Stmt], found: &mut HashSet<ExprId>) {
                 }
             }
         }
-        stmt.blocks().into_iter().for_each(|block| deciding(code, block, found));
+        stmt.blocks().into_iter().for_each(|block| collect_branch_conditions(code, block, found));
     }
 }
 
-struct Walk<'a, 'k> {
+struct Analyzer<'a, 'k> {
     kernel: &'k Kernel,
     /// Of the kernel's own code; functions have none.
     ranges: Option<&'a RangeAnalysis>,
     /// Its comparisons that branches depend on.
-    decides: &'a HashSet<ExprId>,
+    branch_conditions: &'a HashSet<ExprId>,
     lanes: i64,
     /// True once something may be stored: from then on instances cannot be given back to the loop that runs them singly.
-    stored: bool,
+    has_stored: bool,
 }
 
-impl<'k> Walk<'_, 'k> {
+impl<'k> Analyzer<'_, 'k> {
     fn code(&mut self, code: &'k Code, arguments: &[Uniformity]) -> Option<UniformityInfo> {
         let mut uniformity = UniformityInfo { varying: vec![false; code.locals.len()], ..UniformityInfo::default() };
-        let stored = self.stored;
+        let has_stored = self.has_stored;
         // A variable that is found to vary can make others vary that were seen before.
         loop {
             let before = uniformity.varying.clone();
             uniformity.exprs = vec![None; code.exprs.len()];
-            self.stored = stored;
+            self.has_stored = has_stored;
             self.block(code, &code.body, arguments, &mut uniformity)?;
             if uniformity.varying == before {
                 return Some(uniformity);
@@ -104,7 +105,13 @@ impl<'k> Walk<'_, 'k> {
         }
     }
 
-    fn block(&mut self, code: &'k Code, block: &'k [Stmt], arguments: &[Uniformity], uniformity: &mut UniformityInfo) -> Option<()> {
+    fn block(
+        &mut self,
+        code: &'k Code,
+        block: &'k [Stmt],
+        arguments: &[Uniformity],
+        uniformity: &mut UniformityInfo,
+    ) -> Option<()> {
         let outermost = std::ptr::eq(block, &code.body[..]);
         for (n, stmt) in block.iter().enumerate() {
             match stmt {
@@ -113,28 +120,29 @@ impl<'k> Walk<'_, 'k> {
                     uniformity.exprs[id.0 as usize] = Some(shape);
                 }
                 Stmt::Assign(local, value) => {
-                    uniformity.varying[local.0 as usize] |= self.uniformity_of(code, *value, arguments, uniformity) != Uniformity::Uniform;
+                    uniformity.varying[local.0 as usize] |=
+                        self.uniformity_of(code, *value, arguments, uniformity) != Uniformity::Uniform;
                 }
-                Stmt::Store { view, indices, .. } if self.varies(code, *view, indices) => return None,
-                Stmt::Store { .. } => self.stored = true,
+                Stmt::Store { view, indices, .. } if self.has_dynamic_component(code, *view, indices) => return None,
+                Stmt::Store { .. } => self.has_stored = true,
                 Stmt::For { end, body, .. } => {
                     if self.uniformity_of(code, *end, arguments, uniformity) != Uniformity::Uniform {
                         return None;
                     }
-                    self.stored |= body.iter().any(|stmt| stmt.any(&|stmt| matches!(stmt, Stmt::Store { .. })));
+                    self.has_stored |= body.iter().any(|stmt| stmt.any(&|stmt| matches!(stmt, Stmt::Store { .. })));
                     self.block(code, body, arguments, uniformity)?;
                 }
                 Stmt::If { condition, then, otherwise } => {
                     if self.uniformity_of(code, *condition, arguments, uniformity) != Uniformity::Uniform {
                         return None;
                     }
-                    let stored = self.stored;
+                    let has_stored = self.has_stored;
                     if self.block(code, then, arguments, uniformity).is_none() {
                         // Such as the report of a bad index: rare, and nothing is stored yet.
-                        if stored || !otherwise.is_empty() {
+                        if has_stored || !otherwise.is_empty() {
                             return None;
                         }
-                        self.stored = false;
+                        self.has_stored = false;
                         uniformity.scalar_blocks.insert(then.as_ptr());
                     }
                     self.block(code, otherwise, arguments, uniformity)?;
@@ -147,12 +155,21 @@ impl<'k> Walk<'_, 'k> {
     }
 
     /// Whether an access is to a component that is not known.
-    fn varies(&self, code: &Code, view: View, indices: &Args) -> bool {
-        self.kernel.view(view).component_index(indices).is_some_and(|part| !matches!(code.expr(part), Expr::Const(_)))
+    fn has_dynamic_component(&self, code: &Code, view: View, indices: &Args) -> bool {
+        self.kernel
+            .view(view)
+            .component_index(indices)
+            .is_some_and(|component| !matches!(code.expr(component), Expr::Const(_)))
     }
 
     /// The shape of a value that is evaluated already, or needs no evaluation.
-    fn uniformity_of(&self, code: &Code, id: ExprId, arguments: &[Uniformity], uniformity: &UniformityInfo) -> Uniformity {
+    fn uniformity_of(
+        &self,
+        code: &Code,
+        id: ExprId,
+        arguments: &[Uniformity],
+        uniformity: &UniformityInfo,
+    ) -> Uniformity {
         match code.expr(id) {
             Expr::Const(_) => Uniformity::Uniform,
             Expr::Index => Uniformity::Linear(1),
@@ -161,24 +178,33 @@ impl<'k> Walk<'_, 'k> {
         }
     }
 
-    fn evaluate(&mut self, code: &'k Code, id: ExprId, arguments: &[Uniformity], uniformity: &mut UniformityInfo) -> Option<Uniformity> {
+    fn evaluate(
+        &mut self,
+        code: &'k Code,
+        id: ExprId,
+        arguments: &[Uniformity],
+        uniformity: &mut UniformityInfo,
+    ) -> Option<Uniformity> {
         let all = |ids: &[ExprId], uniformity: &UniformityInfo| {
-            let uniform = ids.iter().all(|&id| self.uniformity_of(code, id, arguments, uniformity) == Uniformity::Uniform);
+            let uniform =
+                ids.iter().all(|&id| self.uniformity_of(code, id, arguments, uniformity) == Uniformity::Uniform);
             if uniform { Uniformity::Uniform } else { Uniformity::Varying }
         };
         Some(match code.expr(id) {
             Expr::Const(_) | Expr::Index | Expr::Argument(_) => self.uniformity_of(code, id, arguments, uniformity),
             Expr::Read(local) if uniformity.varying[local.0 as usize] => Uniformity::Varying,
             Expr::Read(_) => Uniformity::Uniform,
-            Expr::Op(op, args) if self.decided(code, id, *op, args, arguments, uniformity) => Uniformity::Uniform,
-            Expr::Op(op, args) => match self.counting(code, *op, args, arguments, uniformity) {
+            Expr::Op(op, args) if self.is_branch_condition(code, id, *op, args, arguments, uniformity) => {
+                Uniformity::Uniform
+            }
+            Expr::Op(op, args) => match self.linear_result(code, *op, args, arguments, uniformity) {
                 Some(shape) if code.ty(id).as_scalar().is_some_and(is_counter) => shape,
                 _ => all(args, uniformity),
             },
             Expr::Algebra { args, .. } => all(args, uniformity),
             Expr::Cast(to, from) => match self.uniformity_of(code, *from, arguments, uniformity) {
                 // Across a wrap, a wider integer would not count on.
-                Uniformity::Linear(step) if is_counter(*to) && self.ranges.is_some_and(|r| r.is_known(id)) => {
+                Uniformity::Linear(step) if is_counter(*to) && self.ranges.is_some_and(|r| r.is_bounded(id)) => {
                     Uniformity::Linear(step)
                 }
                 Uniformity::Uniform => Uniformity::Uniform,
@@ -186,15 +212,16 @@ impl<'k> Walk<'_, 'k> {
             },
             Expr::Bitcast(_, from) => all(&[*from], uniformity),
             Expr::Call(function, args) => {
-                let given: Vec<Uniformity> = args.iter().map(|&arg| self.uniformity_of(code, arg, arguments, uniformity)).collect();
+                let given: Vec<Uniformity> =
+                    args.iter().map(|&arg| self.uniformity_of(code, arg, arguments, uniformity)).collect();
                 let inner = &self.kernel.functions[function.0 as usize].code;
-                let mut walk = Walk { ranges: None, ..*self };
+                let mut walk = Analyzer { ranges: None, ..*self };
                 let found = walk.code(inner, &given)?;
                 let result = walk.uniformity_of(inner, found.result?, &given, &found);
                 uniformity.calls.insert(id, found);
                 result
             }
-            Expr::Load { view, indices, .. } if self.varies(code, *view, indices) => return None,
+            Expr::Load { view, indices, .. } if self.has_dynamic_component(code, *view, indices) => return None,
             Expr::Load { view: View::Param(param), indices, .. } => {
                 // What an instance stores, only itself may load.
                 let own = self.kernel.param(*param).access != Access::Read;
@@ -208,11 +235,21 @@ impl<'k> Walk<'_, 'k> {
     }
 
     /// True if a branch depends on where instances are: mostly neighbours are on one side, and run singly where they are not.
-    fn decided(&self, code: &Code, id: ExprId, op: Op, args: &[ExprId], arguments: &[Uniformity], uniformity: &UniformityInfo) -> bool {
+    fn is_branch_condition(
+        &self,
+        code: &Code,
+        id: ExprId,
+        op: Op,
+        args: &[ExprId],
+        arguments: &[Uniformity],
+        uniformity: &UniformityInfo,
+    ) -> bool {
         let [a, b] = *args else { return false };
-        let Some(ranges) = self.ranges.filter(|_| !self.stored && self.decides.contains(&id)) else { return false };
+        let Some(ranges) = self.ranges.filter(|_| !self.has_stored && self.branch_conditions.contains(&id)) else {
+            return false;
+        };
         // What has not wrapped rises or falls.
-        let known = |id: ExprId| ranges.is_known(id) || matches!(code.expr(id), Expr::Index);
+        let known = |id: ExprId| ranges.is_bounded(id) || matches!(code.expr(id), Expr::Index);
         let counts = |id: ExprId| match self.uniformity_of(code, id, arguments, uniformity) {
             Uniformity::Uniform => true,
             Uniformity::Linear(_) => known(id),
@@ -224,7 +261,14 @@ impl<'k> Walk<'_, 'k> {
     }
 
     /// The shape of an operation on integers that count along, where it has a simple one.
-    fn counting(&self, code: &Code, op: Op, args: &[ExprId], arguments: &[Uniformity], uniformity: &UniformityInfo) -> Option<Uniformity> {
+    fn linear_result(
+        &self,
+        code: &Code,
+        op: Op,
+        args: &[ExprId],
+        arguments: &[Uniformity],
+        uniformity: &UniformityInfo,
+    ) -> Option<Uniformity> {
         let step = |id: ExprId| match self.uniformity_of(code, id, arguments, uniformity) {
             Uniformity::Uniform => Some(0),
             Uniformity::Linear(step) => Some(step),
@@ -242,7 +286,9 @@ impl<'k> Walk<'_, 'k> {
             Op::Mul if second == 0 => first.checked_mul(known(b)?)?,
             Op::Mul if first == 0 => second.checked_mul(known(a)?)?,
             // Neighbours mostly have the same quotient; where they do not, they run singly.
-            Op::Div | Op::Rem if first == 1 && !self.stored && known(b)? >= 2 * self.lanes => (op == Op::Rem) as i64,
+            Op::Div | Op::Rem if first == 1 && !self.has_stored && known(b)? >= 2 * self.lanes => {
+                (op == Op::Rem) as i64
+            }
             _ => return None,
         };
         Some(if step == 0 { Uniformity::Uniform } else { Uniformity::Linear(step) })

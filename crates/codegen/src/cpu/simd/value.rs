@@ -39,7 +39,7 @@ impl LaneValue {
 }
 
 /// Constants that stay in registers, of which there are sixteen.
-const KEPT: usize = 8;
+const MAX_HOISTED_CONSTANTS: usize = 8;
 
 /// Bytes that a value takes in a vector.
 pub(super) fn lane_bytes(scalar: Scalar) -> usize {
@@ -78,17 +78,17 @@ impl SimdLowering<'_, '_, '_> {
     }
 
     /// A vector's bits as another type of vector.
-    pub(super) fn seen_as(&mut self, ty: ir::Type, vector: ir::Value) -> ir::Value {
+    pub(super) fn bitcast_vector(&mut self, ty: ir::Type, vector: ir::Value) -> ir::Value {
         if self.l.b.func.dfg.value_type(vector) == ty { vector } else { self.l.b.ins().bitcast(ty, little(), vector) }
     }
 
     /// Sixteen bytes of two vectors, by number.
     pub(super) fn shuffle(&mut self, a: ir::Value, b: ir::Value, bytes: [u8; 16]) -> ir::Value {
         let ty = self.l.b.func.dfg.value_type(a);
-        let [a, b] = [a, b].map(|v| self.seen_as(types::I8X16, v));
+        let [a, b] = [a, b].map(|v| self.bitcast_vector(types::I8X16, v));
         let mask = self.l.b.func.dfg.immediates.push(ConstantData::from(&bytes[..]));
         let chosen = self.l.b.ins().shuffle(a, b, mask);
-        self.seen_as(ty, chosen)
+        self.bitcast_vector(ty, chosen)
     }
 
     /// The upper half of a vector, in the lower half.
@@ -97,14 +97,14 @@ impl SimdLowering<'_, '_, '_> {
     }
 
     /// The lower halves of two vectors.
-    pub(super) fn joined(&mut self, low: ir::Value, high: ir::Value) -> ir::Value {
+    pub(super) fn concat_low_halves(&mut self, low: ir::Value, high: ir::Value) -> ir::Value {
         self.shuffle(low, high, std::array::from_fn(|n| (n + n / 8 * 8) as u8))
     }
 
     /// The lower 32 bits of the 64-bit lanes of two vectors.
-    pub(super) fn evens(&mut self, low: ir::Value, high: ir::Value) -> ir::Value {
+    pub(super) fn low_words(&mut self, low: ir::Value, high: ir::Value) -> ir::Value {
         let chosen = self.shuffle(low, high, std::array::from_fn(|n| (n / 4 * 8 + n % 4) as u8));
-        self.seen_as(types::I32X4, chosen)
+        self.bitcast_vector(types::I32X4, chosen)
     }
 
     /// A vector with the same value in all lanes.
@@ -149,16 +149,18 @@ impl SimdLowering<'_, '_, '_> {
     fn constant_vector(&mut self, ty: ir::Type, bytes: [u8; 16]) -> ir::Value {
         let bits = u128::from_le_bytes(bytes);
         if bits != 0 && bits != u128::MAX {
-            if let Some(&(_, value)) =
-                self.kept.iter().find(|(kept, value)| *kept == bits && self.l.b.func.dfg.value_type(*value) == ty)
+            if let Some(&(_, value)) = self
+                .hoisted
+                .iter()
+                .find(|(hoisted, value)| *hoisted == bits && self.l.b.func.dfg.value_type(*value) == ty)
             {
                 return value;
             }
-            if let Some(offset) = self.l.constants.place(bits) {
-                let (at, stays) = (self.l.constants_at, flags().with_readonly());
-                if self.keeps && self.kept.len() < KEPT {
+            if let Some(offset) = self.l.constants.offset_of(bits) {
+                let (at, stays) = (self.l.constants_base, flags().with_readonly());
+                if self.hoist_constants && self.hoisted.len() < MAX_HOISTED_CONSTANTS {
                     let value = FuncCursor::new(self.l.b.func).at_inst(self.before).ins().load(ty, stays, at, offset);
-                    self.kept.push((bits, value));
+                    self.hoisted.push((bits, value));
                     return value;
                 }
                 // May move: else all loads would come first, and fill the registers after all.
@@ -203,7 +205,7 @@ impl SimdLowering<'_, '_, '_> {
             let halves = |&v: &ir::Value| [self.l.b.ins().swiden_low(v), self.l.b.ins().swiden_high(v)];
             return found.iter().flat_map(halves).collect();
         }
-        found.chunks(2).map(|pair| self.evens(pair[0], pair[1])).collect()
+        found.chunks(2).map(|pair| self.low_words(pair[0], pair[1])).collect()
     }
 
     /// The value of one instance.
@@ -233,7 +235,7 @@ impl SimdLowering<'_, '_, '_> {
     }
 
     /// Single values, one an instance, as vectors.
-    pub(super) fn assembled(&mut self, scalar: Scalar, values: &[TypedValue]) -> LaneValue {
+    pub(super) fn build_vectors(&mut self, scalar: Scalar, values: &[TypedValue]) -> LaneValue {
         let each = 16 / lane_bytes(scalar);
         let vectors = (values.chunks(each))
             .map(|values| {
@@ -250,17 +252,21 @@ impl SimdLowering<'_, '_, '_> {
     }
 
     /// What instances compute singly.
-    pub(super) fn scalarize(&mut self, args: &[&LaneValue], mut compute: impl FnMut(&mut Self, &[&TypedValue]) -> TypedValue) -> LaneValue {
+    pub(super) fn scalarize(
+        &mut self,
+        args: &[&LaneValue],
+        mut compute: impl FnMut(&mut Self, &[&TypedValue]) -> TypedValue,
+    ) -> LaneValue {
         let results: Vec<TypedValue> = (0..self.count)
             .map(|n| {
                 let args: Vec<TypedValue> = args.iter().map(|arg| self.lane(arg, n)).collect();
                 compute(self, &args.iter().collect::<Vec<_>>())
             })
             .collect();
-        self.assembled(results[0].scalar, &results)
+        self.build_vectors(results[0].scalar, &results)
     }
 
-    pub(super) fn known(&mut self, value: Value) -> LaneValue {
+    pub(super) fn constant_lanes(&mut self, value: Value) -> LaneValue {
         LaneValue::Uniform(self.l.constant(value))
     }
 }
@@ -283,7 +289,7 @@ impl ConstantPool {
     }
 
     /// The offset of one in bytes; `None` if there is no more room.
-    fn place(&mut self, bits: u128) -> Option<i32> {
+    fn offset_of(&mut self, bits: u128) -> Option<i32> {
         let found = self.vectors[..self.used].iter().position(|&other| other == bits);
         let at = found.unwrap_or(self.used);
         *self.vectors.get_mut(at)? = bits;
