@@ -1,16 +1,17 @@
-//! What a kernel is called with on the host, and what can go wrong while it runs. Shared by all host readers.
+//! Arguments of a kernel launch on the host, and the faults that a run can report. Shared by the
+//! interpreter and the CPU backend.
 
 use crate::{Kernel, Launch, Scalar, Value};
 
-/// What is passed for one parameter: memory in 64-bit words, so that every element type is aligned, or a value. All views
-/// come first, then all values, in the kernel's order.
+/// Argument for one parameter: a buffer of 64-bit words, so that every element type is aligned, or
+/// a value. All views come first, then all values, in the kernel's order.
 #[derive(Debug)]
 pub enum Arg<'a> {
-    /// For a parameter that is read.
+    /// Buffer for a read-only view.
     Read(&'a [u64]),
-    /// For a parameter that is written, or read and written.
+    /// Buffer for a view that is written, or read and written.
     Write(&'a mut [u64]),
-    /// For a value parameter, its components.
+    /// Components of a value parameter.
     Value(&'a [Value]),
 }
 
@@ -24,28 +25,29 @@ impl Arg<'_> {
     }
 }
 
-/// The scalar at a byte of memory; where a component of an element lies, [`crate::Layout`] says.
+/// Loads the scalar at byte offset `byte`; [`crate::Layout`] gives the offset of each component of
+/// an element.
 pub fn load_scalar(words: &[u64], byte: usize, scalar: Scalar) -> Value {
-    // Without the bytes after it: any of them would make a bool true.
+    // Mask off the following bytes: any nonzero one would make a bool true.
     let mask = u64::MAX >> (64 - scalar.bytes() * 8);
     Value::from_bits(scalar, words[byte / 8] >> (byte % 8 * 8) & mask)
 }
 
-/// Sets the scalar at a byte of memory.
+/// Stores a scalar at byte offset `byte`.
 pub fn store_scalar(words: &mut [u64], byte: usize, value: Value) {
     let (word, shift) = (&mut words[byte / 8], byte % 8 * 8);
     let mask = u64::MAX >> (64 - value.scalar().bytes() * 8);
     *word = *word & !(mask << shift) | value.bits() << shift;
 }
 
-/// A kernel stopped: what happened, and where in its text form if that is known.
+/// Fault of a kernel: the kind, and the line of the text form if known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The kernel's name.
     pub kernel: String,
-    /// What happened.
+    /// The kind of fault, with its details.
     pub kind: FaultKind,
-    /// The line of the kernel's text form, from 1.
+    /// Line of the kernel's text form, from 1.
     pub line: Option<usize>,
 }
 
@@ -58,113 +60,114 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// What can go wrong in a run. `by` names the instance, or the thread and block.
+/// Kind of fault. `thread` names the thread and block, or the instance of a `ParallelFor`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultKind {
-    /// An index outside its view.
+    /// Index out of bounds of its view.
     #[error("index {index} is outside '{view}' of {len} elements, in {thread}")]
     OutOfBounds {
-        /// The view's name.
+        /// Name of the view.
         view: String,
         /// The index.
         index: i64,
-        /// The view's number of elements.
+        /// Number of elements along the dimension.
         len: u64,
-        /// Who did it.
+        /// The faulting thread.
         thread: String,
     },
-    /// A wide access whose place is not a multiple of its width.
+    /// Vector access whose first element is not aligned to the vector's width.
     #[error(
         "{width} elements of '{view}' are accessed at once from {index}, which is no multiple of {width}, in {thread}"
     )]
     Misaligned {
-        /// The view's name.
+        /// Name of the view.
         view: String,
-        /// The place in memory of the first element, counted in elements.
+        /// Offset of the first element, in elements.
         index: i64,
-        /// How many at once.
+        /// Number of elements accessed at once.
         width: u8,
-        /// Who did it.
+        /// The faulting thread.
         thread: String,
     },
-    /// A read of shared memory that nobody wrote.
+    /// Read of shared memory that has not been written.
     #[error("'{view}[{index}]' is read before it is written, in {thread}")]
     Uninitialized {
-        /// The view's name.
+        /// Name of the array.
         view: String,
         /// The index.
         index: i64,
-        /// Who did it.
+        /// The faulting thread.
         thread: String,
     },
-    /// Two accesses to one element, one of them a write, that nothing orders.
+    /// Data race: two unordered accesses to one element, at least one of them a write.
     #[error("race on '{view}[{index}]': {first} and {second} are not ordered by a barrier")]
     Race {
-        /// The view's name.
+        /// Name of the view.
         view: String,
         /// The index.
         index: i64,
-        /// The earlier access: what, by whom, in which line.
+        /// The earlier access: its kind, thread and block.
         first: String,
         /// The later access.
         second: String,
     },
-    /// A barrier that only some threads of the block (or warp) reach.
+    /// Barrier that is reached by only some threads of the block or warp.
     #[error("a barrier is reached by {reached} of {expected} threads{scope}")]
     DivergentBarrier {
-        /// Threads that reach it.
+        /// Number of threads that reach the barrier.
         reached: usize,
-        /// Threads that have not ended.
+        /// Number of threads that have not returned.
         expected: usize,
-        /// Of which block or warp.
+        /// Block or warp, as a phrase such as " of warp 0".
         scope: String,
     },
-    /// A shuffle or vote in which only some threads of a warp take part.
+    /// Shuffle or vote in which only some threads of a warp participate.
     #[error("{reached} of {expected} threads of a warp take part in a {operation}, in {thread}")]
     PartialWarp {
-        /// Shuffle or vote.
+        /// "shuffle" or "vote".
         operation: &'static str,
-        /// Threads that take part.
+        /// Number of participating threads.
         reached: usize,
-        /// Threads of the warp.
+        /// Number of threads of the warp.
         expected: usize,
-        /// One that does.
+        /// A participating thread.
         thread: String,
     },
-    /// A quotient of integers that does not exist or does not fit its type.
+    /// Integer division by zero, or one whose quotient overflows.
     #[error("{a} is divided by {b}, in {thread}")]
     Division {
         /// The dividend.
         a: String,
         /// The divisor.
         b: String,
-        /// Who did it.
+        /// The faulting thread.
         thread: String,
     },
-    /// Something that the program claims is not so.
+    /// Failed assertion.
     #[error("'{message}' does not hold, in {thread}")]
     AssertionFailed {
-        /// The claim in words, or as it is written.
+        /// The assertion's message or source text.
         message: String,
-        /// Who did it.
+        /// The faulting thread.
         thread: String,
     },
-    /// The kernel ran longer than it was allowed to.
+    /// Statement limit exceeded.
     #[error("still running after {0} statements")]
     StatementLimit(u64),
-    /// The call does not fit the kernel's parameters.
+    /// Arguments that do not match the kernel's parameters, or a kernel that cannot be run.
     #[error("{0}")]
     InvalidCall(String),
 }
 
 impl Fault {
-    /// A call that does not fit.
+    /// Creates a fault for arguments that do not match the kernel.
     pub fn invalid_call(kernel: &Kernel, what: impl Into<String>) -> Fault {
         Fault { kernel: kernel.name.clone(), kind: FaultKind::InvalidCall(what.into()), line: None }
     }
 }
 
-/// Checks a call against a kernel's parameters; the first component of each value, which extents are resolved by.
+/// Validates arguments against a kernel's parameters. Returns the first component of each value,
+/// which resolves dynamic extents.
 pub fn check_args(kernel: &Kernel, args: &[Arg<'_>]) -> Result<Vec<Value>, Fault> {
     let fail = |what: String| Err(Fault::invalid_call(kernel, what));
     let expected = kernel.params.len() + kernel.values.len();

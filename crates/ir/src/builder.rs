@@ -1,4 +1,5 @@
-//! Builds kernels. Types are inferred as expressions are added; the first mistake is kept and reported by `finish`.
+//! Kernel builder. Types are inferred as expressions are added; the first error is reported by
+//! `finish`.
 
 use crate::verify::op_result;
 use crate::{
@@ -25,31 +26,31 @@ use crate::{
 /// ```
 pub struct Builder {
     kernel: Kernel,
-    /// The code being written: the kernel's, or that of a function.
+    /// Code under construction: the kernel's, or that of a function.
     code: Code,
-    /// Enclosing blocks not yet closed; the last is where statements go.
+    /// Open blocks, innermost last; statements are appended to the last.
     open: Vec<Vec<Stmt>>,
     error: Option<VerifyError>,
-    /// The source line that statements are written for; 0: none.
+    /// Source line of the statements being added; 0 if there is none.
     line: u32,
     lines: Lines,
 }
 
-/// Source lines of statements without blocks of their own, in the order they are written, which is the order of the text.
+/// Source lines of statements without nested blocks, in the order of the text form.
 #[derive(Default)]
 struct Lines {
     code: Vec<u32>,
     functions: Vec<Vec<u32>>,
 }
 
-/// The code around a function that is being written.
+/// Saved state of the code that encloses an open function.
 pub struct EnclosingCode {
     code: Code,
     open: Vec<Vec<Stmt>>,
     lines: Vec<u32>,
 }
 
-/// A point of the code being written.
+/// Position in the code under construction, for [`Builder::rollback`].
 pub struct Mark {
     exprs: usize,
     locals: usize,
@@ -58,12 +59,12 @@ pub struct Mark {
 }
 
 impl Builder {
-    /// Starts a kernel of `count` parallel instances with indices of type `index`.
+    /// Creates a `ParallelFor` kernel of `count` instances with indices of type `index`.
     pub fn new(name: impl Into<String>, count: u64, index: Scalar) -> Builder {
         Builder::with_launch(name, Launch::ParallelFor { count: count.into() }, index)
     }
 
-    /// Starts a kernel of `grid` blocks of `block` threads with indices of type `index`.
+    /// Creates a kernel launched with `grid` blocks of `block` threads and indices of type `index`.
     pub fn blocks(name: impl Into<String>, grid: [u32; 3], block: [u32; 3], index: Scalar) -> Builder {
         Builder::with_launch(name, Launch::Blocks { grid, block }, index)
     }
@@ -83,24 +84,24 @@ impl Builder {
         Builder { kernel, code: Code::default(), open: vec![vec![]], error: None, line: 0, lines: Lines::default() }
     }
 
-    /// Makes the number of parallel instances one that is known only when the kernel is called.
+    /// Sets the number of instances, which may be a value parameter.
     pub fn set_instance_count(&mut self, count: Extent) {
         self.kernel.launch = Launch::ParallelFor { count };
     }
 
-    /// Adds a struct whose fields have the alignment of their types.
+    /// Adds a struct type whose fields have their natural alignment.
     pub fn struct_type(&mut self, name: impl Into<String>, fields: &[(&str, Type)]) -> Type {
         let fields = fields.iter().map(|(name, ty)| Field { name: (*name).into(), ty: *ty, align: 1 }).collect();
         self.struct_from_fields(name, fields)
     }
 
-    /// Adds a struct.
+    /// Adds a struct type.
     pub fn struct_from_fields(&mut self, name: impl Into<String>, fields: Vec<Field>) -> Type {
         self.kernel.structs.push(Struct { name: name.into(), fields });
         Type::Struct(StructId(self.kernel.structs.len() as u32 - 1))
     }
 
-    /// Adds a view parameter of one dimension without gaps.
+    /// Adds a contiguous one-dimensional view parameter.
     pub fn param(&mut self, name: impl Into<String>, ty: impl Into<Type>, len: u64, access: Access) -> ParamId {
         self.view(name, ty, &contiguous(&[len.into()]), access)
     }
@@ -111,7 +112,7 @@ impl Builder {
         ParamId(self.kernel.params.len() as u32 - 1)
     }
 
-    /// Changes what the kernel may do with a parameter: once it is known what it does.
+    /// Changes the access mode of a view parameter, for callers that only learn it while building.
     pub fn set_access(&mut self, param: ParamId, access: Access) {
         match self.kernel.params.get_mut(param.0 as usize) {
             Some(param) => param.access = access,
@@ -119,26 +120,27 @@ impl Builder {
         }
     }
 
-    /// Adds a value parameter. As an extent it is `Extent::Value` of its number, in the order of these calls.
+    /// Adds a value parameter. The n-th one, from 0, can be used as an extent with
+    /// `Extent::Value(n)`.
     pub fn value(&mut self, name: impl Into<String>, ty: impl Into<Type>) -> ExprId {
         let ty = ty.into();
         self.kernel.values.push(ValueParam { name: name.into(), ty });
         self.push(Expr::Argument(self.kernel.values.len() as u32 - 1), ty)
     }
 
-    /// Adds an array that the threads of a block share.
+    /// Adds a one-dimensional array in shared memory.
     pub fn shared(&mut self, name: impl Into<String>, ty: impl Into<Type>, len: u64) -> SharedId {
         self.shared_array(name, ty, &[len])
     }
 
-    /// Adds an array of several dimensions that the threads of a block share.
+    /// Adds an array of several dimensions in shared memory.
     pub fn shared_array(&mut self, name: impl Into<String>, ty: impl Into<Type>, extents: &[u64]) -> SharedId {
         let extents: Vec<Extent> = extents.iter().map(|&n| n.into()).collect();
         self.kernel.shared.push(Shared { name: name.into(), ty: ty.into(), dims: contiguous(&extents) });
         SharedId(self.kernel.shared.len() as u32 - 1)
     }
 
-    /// Adds a function whose body is written by `body`, given its arguments; it returns what `body` gives.
+    /// Adds a function. `body` receives the arguments and returns the return value.
     pub fn function(
         &mut self,
         name: impl Into<String>,
@@ -152,8 +154,8 @@ impl Builder {
         self.close_function(outer, name, params, result, value)
     }
 
-    /// Opens a function: expressions and statements go into it until [`Builder::close_function`]. Its first expressions
-    /// are its arguments.
+    /// Opens a function: expressions and statements are added to it until
+    /// [`Builder::close_function`]. Its first expressions are its arguments.
     pub fn open_function(&mut self, params: &[(&str, Type)]) -> EnclosingCode {
         let outer = EnclosingCode {
             code: std::mem::take(&mut self.code),
@@ -166,7 +168,7 @@ impl Builder {
         outer
     }
 
-    /// Closes a function, which returns `value`.
+    /// Closes the open function, which returns `value`.
     pub fn close_function(
         &mut self,
         outer: EnclosingCode,
@@ -198,17 +200,18 @@ impl Builder {
         self.push_let(Expr::Call(function, args.into()), ty)
     }
 
-    /// The place of this instance of a block kernel.
+    /// Returns a thread or block index, or a block or grid size.
     pub fn builtin(&mut self, builtin: Builtin) -> ExprId {
         self.push(Expr::Builtin(builtin), self.kernel.index)
     }
 
-    /// Adds a variable.
+    /// Adds a local variable.
     pub fn local(&mut self, name: impl Into<String>, init: Value) -> LocalId {
         self.typed_local(name, init.scalar(), &[init])
     }
 
-    /// Adds a variable of any type, given the initial value of each component, or of all.
+    /// Adds a local variable of any type with the initial value of each component; a single value
+    /// initializes all components.
     pub fn typed_local(&mut self, name: impl Into<String>, ty: impl Into<Type>, init: &[Value]) -> LocalId {
         let ty = ty.into();
         let mut init = match init {
@@ -220,17 +223,17 @@ impl Builder {
         LocalId(self.code.locals.len() as u32 - 1)
     }
 
-    /// The instance's index.
+    /// Returns the index of this instance.
     pub fn index(&mut self) -> ExprId {
         self.push(Expr::Index, self.kernel.index)
     }
 
-    /// A constant of the kernel's index type.
+    /// Creates a constant of the kernel's index type.
     pub fn index_constant(&mut self, value: u64) -> ExprId {
         self.constant(Value::int(self.kernel.index, value as i64))
     }
 
-    /// The value of an expression if it is a constant.
+    /// Returns the value of an expression if it is a constant.
     pub fn constant_value(&self, id: ExprId) -> Option<Value> {
         match self.code.exprs.get(id.0 as usize) {
             Some(Expr::Const(value)) => Some(*value),
@@ -247,33 +250,33 @@ impl Builder {
         self.push_let(Expr::Read(local), ty)
     }
 
-    /// Loads an element, or a component of one.
+    /// Loads an element or one of its components.
     pub fn load(&mut self, view: impl Into<View>, indices: impl Into<Args>) -> ExprId {
         let (view, indices) = (view.into(), indices.into());
         let ty = self.accessed_type(view, &indices);
         self.push_let(Expr::Load { view, indices, width: 1 }, ty)
     }
 
-    /// Loads `width` neighbours as a vector.
+    /// Loads `width` adjacent elements as a vector.
     pub fn load_wide(&mut self, view: impl Into<View>, indices: impl Into<Args>, width: u8) -> ExprId {
         let view = view.into();
         let scalar = self.element_type(view).element().unwrap_or(self.kernel.index);
         self.push_let(Expr::Load { view, indices: indices.into(), width }, Type::Vector(scalar, width))
     }
 
-    /// Stores an element, or neighbours from a vector.
+    /// Stores an element, or adjacent elements from a vector.
     pub fn store(&mut self, view: impl Into<View>, indices: impl Into<Args>, value: ExprId) {
         self.push_stmt(Stmt::Store { view: view.into(), indices: indices.into(), value });
     }
 
-    /// Updates an element atomically; its value from before.
+    /// Updates an element atomically; returns its old value.
     pub fn atomic(&mut self, atomic: Atomic, view: impl Into<View>, indices: impl Into<Args>, value: ExprId) -> ExprId {
         let (view, indices) = (view.into(), indices.into());
         let ty = self.accessed_type(view, &indices);
         self.push_let(Expr::Atomic { atomic, view, indices, value }, ty)
     }
 
-    /// Stores `value` if the element equals `expected`; its value from before.
+    /// Stores `value` if the element equals `expected`; returns its old value.
     pub fn compare_exchange(
         &mut self,
         view: impl Into<View>,
@@ -286,34 +289,35 @@ impl Builder {
         self.push_let(Expr::CompareExchange { view, indices, expected, value }, ty)
     }
 
-    /// A value of another thread of the warp.
+    /// Warp shuffle: returns a value of another thread of the warp.
     pub fn shuffle(&mut self, shuffle: Shuffle, value: ExprId, lane: ExprId) -> ExprId {
         let ty = self.type_of(value);
         self.push_let(Expr::Shuffle { shuffle, value, lane }, ty)
     }
 
-    /// A vote of the warp.
+    /// Warp vote.
     pub fn vote(&mut self, vote: Vote, value: ExprId) -> ExprId {
         let scalar = if vote == Vote::Ballot { Scalar::U32 } else { Scalar::Bool };
         self.push_let(Expr::Vote { vote, value }, scalar)
     }
 
-    /// A row of the table of vectors and matrices.
+    /// Applies an operation on whole vectors or matrices.
     pub fn algebra(&mut self, op: AlgebraOp, args: &[ExprId]) -> ExprId {
         self.algebra_expr(op, 0, Type::Scalar(Scalar::Bool), args)
     }
 
-    /// A vector, matrix or struct of its components or fields, or of one scalar in every component.
+    /// Constructs a vector, matrix or struct from its components or fields; a single scalar fills
+    /// all components.
     pub fn construct(&mut self, ty: Type, parts: &[ExprId]) -> ExprId {
         self.algebra_expr(AlgebraOp::Construct, 0, ty, parts)
     }
 
-    /// A component or field.
+    /// Extracts a component or field.
     pub fn extract(&mut self, whole: ExprId, component: u32) -> ExprId {
         self.algebra_expr(AlgebraOp::Extract, component, Type::Scalar(Scalar::Bool), &[whole])
     }
 
-    /// The whole with one component or field replaced.
+    /// Returns `whole` with one component or field replaced.
     pub fn insert(&mut self, whole: ExprId, component: u32, value: ExprId) -> ExprId {
         self.algebra_expr(AlgebraOp::Insert, component, Type::Scalar(Scalar::Bool), &[whole, value])
     }
@@ -335,12 +339,12 @@ impl Builder {
         types.iter().map(|ty| ty.name(&self.kernel.structs).to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Writes a line for debugging; each `{}` stands for the next scalar.
+    /// Prints a line for debugging; each `{}` is replaced by the next scalar.
     pub fn print(&mut self, format: impl Into<String>, args: &[ExprId]) {
         self.push_stmt(Stmt::Print { format: format.into(), args: args.into() });
     }
 
-    /// A loop without end of its own, whose body is written by `body`.
+    /// Adds an infinite loop; `body` adds its statements.
     pub fn infinite_loop(&mut self, body: impl FnOnce(&mut Builder)) {
         self.open.push(vec![]);
         body(self);
@@ -348,7 +352,7 @@ impl Builder {
         self.push_stmt(Stmt::Loop { body });
     }
 
-    /// The element type of a view; a foreign handle is a mistake.
+    /// Returns the element type of a view; records an error for an unknown view.
     fn element_type(&mut self, view: View) -> Type {
         let found = match view {
             View::Param(ParamId(n)) => self.kernel.params.get(n as usize).map(|p| p.ty),
@@ -360,7 +364,8 @@ impl Builder {
         })
     }
 
-    /// The type of what is named: an element, or a component where there is one index more.
+    /// Returns the type that an access loads: the element's, or a component's if there is one more
+    /// index.
     fn accessed_type(&mut self, view: View, indices: &Args) -> Type {
         let ty = self.element_type(view);
         let rank = match view {
@@ -377,35 +382,36 @@ impl Builder {
         }
     }
 
-    /// Sets a variable.
+    /// Assigns to a variable.
     pub fn assign(&mut self, local: LocalId, value: ExprId) {
         self.push_stmt(Stmt::Assign(local, value));
     }
 
-    /// Opens a loop; statements go into its body until [`Builder::close_loop`]. Returns its counter.
+    /// Opens a counted loop: statements are added to its body until [`Builder::close_loop`].
+    /// Returns its counter.
     pub fn open_loop(&mut self, name: &str) -> LocalId {
         let counter = self.local(name, Value::int(self.kernel.index, 0));
         self.open.push(vec![]);
         counter
     }
 
-    /// Closes the innermost open loop, which runs below `end` (evaluated before it).
+    /// Closes the innermost open loop; `end` is the exclusive bound, evaluated before the loop.
     pub fn close_loop(&mut self, counter: LocalId, end: ExprId) {
         let body = self.close();
         self.push_stmt(Stmt::For { counter, end, body });
     }
 
-    /// Opens a block; statements go into it until [`Builder::close_block`].
+    /// Opens a block: statements are added to it until [`Builder::close_block`].
     pub fn open_block(&mut self) {
         self.open.push(vec![]);
     }
 
-    /// Closes the innermost open block and gives its statements, for a statement of the caller's own.
+    /// Closes the innermost open block and returns its statements, to be used in a [`Stmt`].
     pub fn close_block(&mut self) -> Vec<Stmt> {
         self.close()
     }
 
-    /// A branch.
+    /// Adds a conditional.
     pub fn if_else(
         &mut self,
         condition: ExprId,
@@ -421,12 +427,12 @@ impl Builder {
         self.push_stmt(Stmt::If { condition, then, otherwise });
     }
 
-    /// Says for which line of a source text the next statements are written. See [`Builder::finish_with_lines`].
+    /// Sets the source line of the statements that follow. See [`Builder::finish_with_lines`].
     pub fn source_line(&mut self, line: u32) {
         self.line = line;
     }
 
-    /// Where the code being written stands, for [`Builder::rollback`].
+    /// Returns the current position in the code, for [`Builder::rollback`].
     pub fn mark(&self) -> Mark {
         Mark {
             exprs: self.code.exprs.len(),
@@ -436,7 +442,7 @@ impl Builder {
         }
     }
 
-    /// Takes back all that was written since a mark in the same block.
+    /// Removes everything added since `mark`, which must be in the same block.
     pub fn rollback(&mut self, mark: &Mark) {
         self.code.exprs.truncate(mark.exprs);
         self.code.types.truncate(mark.exprs);
@@ -447,27 +453,28 @@ impl Builder {
         }
     }
 
-    /// How many expressions the code being written has: the number of the next one.
+    /// Returns the number of expressions so far, which is the index of the next one.
     pub fn next_expr(&self) -> u32 {
         self.code.exprs.len() as u32
     }
 
-    /// The structs so far.
+    /// Returns the struct types added so far.
     pub fn structs(&self) -> &[Struct] {
         &self.kernel.structs
     }
 
-    /// The kernel so far, without its code.
+    /// Returns the kernel so far, without its code.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// The name of a view.
+    /// Returns the name of a view.
     pub fn view_name(&self, view: View) -> &str {
         self.kernel.view(view).name
     }
 
-    /// The finished kernel, verified, and the source line of each line of its text form (0 where there is none).
+    /// Verifies and returns the kernel, with the source line of each line of its text form (0 if
+    /// there is none).
     pub fn finish_with_lines(mut self) -> Result<(Kernel, Vec<u32>), VerifyError> {
         let lines = std::mem::take(&mut self.lines);
         let kernel = self.finish()?;
@@ -475,7 +482,7 @@ impl Builder {
         Ok((kernel, lines))
     }
 
-    /// The finished kernel, verified.
+    /// Verifies and returns the kernel.
     pub fn finish(mut self) -> Result<Kernel, VerifyError> {
         if self.open.len() != 1 {
             self.record_error("a loop was opened and not closed, or closed and not opened".into());
@@ -496,13 +503,13 @@ impl Builder {
         self.open.pop().unwrap_or_default()
     }
 
-    /// Notes a mistake; the first is what [`Builder::finish`] returns.
+    /// Records an error; [`Builder::finish`] returns the first one.
     pub fn record_error(&mut self, what: String) {
         let error = VerifyError::new(&self.kernel.name, what);
         self.error.get_or_insert(error);
     }
 
-    /// The type of an expression; a foreign handle is a mistake.
+    /// Returns the type of an expression; records an error for an unknown expression.
     pub fn type_of(&mut self, id: ExprId) -> Type {
         match self.code.types.get(id.0 as usize) {
             Some(ty) => *ty,
@@ -513,8 +520,8 @@ impl Builder {
         }
     }
 
-    /// Appends a statement to the innermost open block: a barrier, a fence, `Break`, `Continue`, `Return`, or one whose
-    /// nested blocks are already built.
+    /// Appends a statement to the innermost open block: a barrier, a fence, `Break`, `Continue`,
+    /// `Return`, or one whose nested blocks are already built.
     pub fn push_stmt(&mut self, stmt: Stmt) {
         if !matches!(stmt, Stmt::If { .. } | Stmt::For { .. } | Stmt::Loop { .. }) {
             self.lines.code.push(self.line);
@@ -573,7 +580,7 @@ impl EmitBits for Builder {
         self.code.types.get(v.0 as usize).and_then(|ty| ty.element()).unwrap_or(self.kernel.index)
     }
 
-    /// All NaNs are one: what is written reads back the same.
+    /// NaNs are canonicalized, so that constants survive a round trip through text.
     fn constant(&mut self, value: Value) -> ExprId {
         let value = value.canonicalize_nan();
         self.push(Expr::Const(value), value.scalar())
@@ -583,7 +590,7 @@ impl EmitBits for Builder {
         self.cast(to, v)
     }
 
-    /// One expression: readers take conversions apart.
+    /// A single expression; backends expand conversions.
     fn cast(&mut self, to: Scalar, v: &ExprId) -> ExprId {
         let ty = self.type_of(*v);
         if ty.element() == Some(to) { *v } else { self.push_let(Expr::Cast(to, *v), ty.with_element(to)) }

@@ -1,18 +1,19 @@
 //! Elementwise kernels from an expression such as `gelu(x) * y + 1`.
 //!
-//! Names are inputs, in the order in which they first appear; numbers are of the kernel's type. Rows of the op table and
-//! the [formulas](crate::FORMULAS) are functions; `+ - * / %`, comparisons and `c ? a : b` have C's meaning and precedence.
+//! Names are inputs, in order of first appearance; numbers have the kernel's element type. Ops and
+//! [formulas](crate::FORMULAS) are functions; `+ - * / %`, comparisons and `c ? a : b` have C's
+//! meaning and precedence.
 
 use std::fmt;
 
 use crate::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op, Scalar, Type, Value, formula};
 
-/// Why an expression cannot be made a kernel, and where.
+/// Error in an expression, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementwiseError {
     /// The expression.
     pub text: String,
-    /// The byte at which it goes wrong.
+    /// Byte offset of the error.
     pub offset: usize,
     /// What is wrong.
     pub message: String,
@@ -27,12 +28,12 @@ impl fmt::Display for ElementwiseError {
     }
 }
 
-/// Parentheses within parentheses; more are refused, so that no text overflows the stack.
+/// Maximum nesting of parentheses, so that parsing cannot overflow the stack.
 const MAX_DEPTH: usize = 64;
-/// More inputs than any launch takes.
+/// Maximum number of inputs.
 const MAX_INPUTS: usize = 32;
 
-/// `out[i] = text`, over `n` elements of type `scalar`.
+/// Builds the kernel `out[i] = text` over `n` elements of type `scalar`.
 pub fn elementwise(name: &str, text: &str, scalar: Scalar, n: u64) -> Result<Kernel, ElementwiseError> {
     let index = if n > i32::MAX as u64 { Scalar::I64 } else { Scalar::I32 };
     let mut b = Builder::new(name, n, index);
@@ -92,7 +93,7 @@ impl<'t> Parser<'t> {
         Ok(value)
     }
 
-    /// An op whose operands must fit; errors point behind them.
+    /// Applies an op after checking its operand types; errors point after the operands.
     fn apply(&mut self, op: Op, args: &[ExprId]) -> Parsed {
         let types: Vec<Scalar> = args.iter().map(|arg| self.b.scalar(arg)).collect();
         if let Err(expected) = op.row().rule.result(&types) {
@@ -210,7 +211,8 @@ impl<'t> Parser<'t> {
         Ok(value)
     }
 
-    /// A function's arguments and value; the cursor is behind its parenthesis.
+    /// Parses a call's arguments and applies the function; the cursor is after the opening
+    /// parenthesis.
     fn call(&mut self, name: &str, start: usize) -> Parsed {
         let mut args = vec![];
         while !self.take(")") {
@@ -247,7 +249,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// How many letters must be put in, taken out or exchanged to make one word the other.
+/// Levenshtein distance.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(40).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,16 +1,17 @@
-//! Functions that are not rows of the op table but short formulas over rows; their derivatives come from the rows.
+//! Short formulas over op-table rows, such as activation functions; their derivatives follow from
+//! the rows.
 
 use crate::{Emit, Op};
 
-/// A formula of one argument, and what it is.
+/// Formula of one argument.
 pub struct Formula {
-    /// The name in expressions.
+    /// Name in expressions.
     pub name: &'static str,
     /// One line of documentation.
     pub doc: &'static str,
 }
 
-/// Every formula.
+/// All formulas.
 pub const FORMULAS: &[Formula] = &[
     Formula { name: "relu", doc: "max(x, 0)" },
     Formula { name: "sigmoid", doc: "1 / (1 + exp(-x))" },
@@ -23,7 +24,7 @@ pub const FORMULAS: &[Formula] = &[
     Formula { name: "reciprocal", doc: "1 / x" },
 ];
 
-/// Emits the formula of that name; `None` if there is none.
+/// Emits the formula called `name`; returns `None` if there is none.
 pub fn formula<E: Emit>(e: &mut E, name: &str, x: &E::V) -> Option<E::V> {
     let one = e.constant_like(x, 1.0);
     Some(match name {

@@ -1,8 +1,50 @@
-//! The kernel IR of Bornite: scalar types, the op table, kernels, a builder, a verifier, a text form, an interpreter.
+//! Kernel IR: scalar types, op table, kernels, builder, verifier, text form and a checking
+//! interpreter.
 //!
-//! Everything that computes anywhere in Bornite becomes a [`Kernel`]; four readers take it from there: the CUDA
-//! printer and the CPU compiler (crate `bornite-codegen`), the [interpreter](interp), and the text form (`Display`).
-//! This crate must not know of GPUs, tensors or files. Start reading at [`Op`] (what can be computed) and [`Kernel`].
+//! Every computation in Bornite becomes a [`Kernel`]. Four backends consume it: CUDA C++ and CPU
+//! machine code (crate `bornite-codegen`), the [interpreter](interp), and the text form (`Display`
+//! and `FromStr`). This crate knows nothing of GPUs, tensors or files. Start reading at [`Op`] (the
+//! operations) and [`Kernel`].
+//!
+//! # Example
+//!
+//! Build a kernel, print it, and run it in the interpreter, which reports races, out-of-bounds
+//! accesses, uninitialized reads and divergent barriers:
+//!
+//! ```
+//! use bornite_ir::{Access, Arg, Builder, Emit, FaultKind, Scalar, interp, verify};
+//!
+//! // out[i] = x[i] * x[i]
+//! let mut b = Builder::new("square", 4, Scalar::I32);
+//! let x = b.param("x", Scalar::F64, 4, Access::Read);
+//! let out = b.param("out", Scalar::F64, 4, Access::Write);
+//! let i = b.index();
+//! let value = b.load(x, i);
+//! let square = b.mul(&value, &value);
+//! b.store(out, i, square);
+//! let kernel = b.finish()?; // verified
+//! assert!(verify(&kernel).is_ok());
+//! assert!(kernel.to_string().contains("mul(%1, %1)"));
+//!
+//! // Arguments are memory in 64-bit words.
+//! let input = [1.0f64, 2.0, 3.0, 4.0].map(f64::to_bits);
+//! let mut output = [0u64; 4];
+//! interp::run(&kernel, &mut [Arg::Read(&input), Arg::Write(&mut output)])?;
+//! assert_eq!(output.map(f64::from_bits), [1.0, 4.0, 9.0, 16.0]);
+//!
+//! // A kernel that reads one element too far.
+//! let mut b = Builder::new("shift", 4, Scalar::I32);
+//! let x = b.param("x", Scalar::F64, 4, Access::Read);
+//! let out = b.param("out", Scalar::F64, 4, Access::Write);
+//! let (i, one) = (b.index(), b.index_constant(1));
+//! let next = b.add(&i, &one);
+//! let value = b.load(x, next);
+//! b.store(out, i, value);
+//! let mut args = [Arg::Read(&input), Arg::Write(&mut output)];
+//! let fault = interp::run(&b.finish()?, &mut args).unwrap_err();
+//! assert!(matches!(fault.kind, FaultKind::OutOfBounds { index: 4, len: 4, .. }));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod algebra;
 mod arg;

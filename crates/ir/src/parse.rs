@@ -1,4 +1,5 @@
-//! Reads the text form back. Whatever `text.rs` prints parses to a kernel that prints the same.
+//! Parses the text form. Everything that `text.rs` prints parses to a kernel that prints the same
+//! text.
 
 mod cursor;
 mod header;
@@ -14,7 +15,7 @@ use crate::{
 pub use cursor::ParseError;
 use cursor::{Cursor, Result};
 
-/// Blocks within blocks; more are refused, so that no text overflows the stack.
+/// Maximum nesting of blocks, so that parsing cannot overflow the stack.
 const MAX_DEPTH: usize = 64;
 
 impl std::str::FromStr for Kernel {
@@ -43,12 +44,14 @@ impl std::str::FromStr for Kernel {
 struct Parser<'t> {
     cursor: Cursor<'t>,
     kernel: Kernel,
-    /// The code being read, what it may name as arguments, and its numbering.
+    /// The code being parsed and the arguments it can name.
     code: Code,
     arguments: Vec<ValueParam>,
-    /// For each number that the code may use, whether a `Let` has it and whether that was reached.
+    /// For each expression number, whether a `Let` defines it and whether that `Let` has been
+    /// parsed.
     lets: Vec<LetState>,
-    /// Constants, arguments and places, which have no number in the text: they follow all that have.
+    /// Constants, arguments and built-in variables, which have no number in the text. They follow
+    /// the numbered expressions.
     leaves: HashMap<Expr, ExprId>,
 }
 
@@ -107,7 +110,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Variables and a block of statements; leaves the cursor behind the closing brace.
+    /// Parses variables and a block of statements; leaves the cursor after the closing brace.
     fn code(&mut self) -> Result<Code> {
         self.code = Code::default();
         self.leaves.clear();
@@ -144,7 +147,7 @@ impl Parser<'_> {
         Ok(std::mem::take(&mut self.code))
     }
 
-    /// Statements up to, not including, the closing brace.
+    /// Parses statements up to, but not including, the closing brace.
     fn block(&mut self, depth: usize) -> Result<Vec<Stmt>> {
         if depth > MAX_DEPTH {
             return self.fail(format!("blocks are nested more than {MAX_DEPTH} deep"));
@@ -161,7 +164,7 @@ impl Parser<'_> {
         Ok(block)
     }
 
-    /// An indented block after an opening brace; leaves the cursor behind the closing one.
+    /// Parses a block in braces; leaves the cursor after the closing one.
     fn nested(&mut self, depth: usize) -> Result<Vec<Stmt>> {
         self.expect("{")?;
         self.next_line()?;
@@ -171,7 +174,7 @@ impl Parser<'_> {
     }
 
     fn statement(&mut self, depth: usize) -> Result<Stmt> {
-        // A view may have the name of a statement.
+        // A view may be named like a statement.
         let rest = self.rest();
         let word = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
         if word > 0 && rest[word..].starts_with('[') {
@@ -254,7 +257,7 @@ impl Parser<'_> {
         self.store()
     }
 
-    /// A text in quotes.
+    /// Parses a string in quotes.
     fn quoted(&mut self) -> Result<String> {
         self.expect("\"")?;
         let Some(len) = self.rest().find('"') else { return self.fail("expected '\"' at the end of the line") };
@@ -269,8 +272,8 @@ impl Parser<'_> {
         Ok(Stmt::Store { view, indices, value: self.operand()? })
     }
 
-    /// Makes room for every expression that a `Let` of the coming block numbers. Numbers beyond the block's length
-    /// are left to fail later.
+    /// Reserves every expression that a `Let` of the following block numbers. Numbers greater than
+    /// the block's length in bytes are not reserved and fail later.
     fn reserve_numbers(&mut self) {
         self.lets.clear();
         let (mut depth, mut bytes, mut numbers) = (0i64, 0, vec![]);
@@ -295,7 +298,7 @@ impl Parser<'_> {
         self.code.types = vec![Scalar::Bool.into(); self.lets.len()];
     }
 
-    /// The number after a `%`.
+    /// Parses the number after a `%`.
     fn expr_number(&mut self) -> Result<ExprId> {
         let id: u32 = self.number("the expression's number")?;
         match self.lets.get(id as usize) {
@@ -304,7 +307,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A constant, an argument or a place.
+    /// Adds a constant, argument or built-in variable.
     fn leaf(&mut self, expr: Expr, ty: impl Into<Type>) -> ExprId {
         let Code { exprs, types, .. } = &mut self.code;
         *self.leaves.entry(expr).or_insert_with_key(|expr| {
@@ -350,7 +353,7 @@ impl Parser<'_> {
         Ok(self.leaf(Expr::Const(value), value.scalar()))
     }
 
-    /// Operands with commas between, in parentheses.
+    /// Parses operands in parentheses, separated by commas.
     fn operands(&mut self) -> Result<Vec<ExprId>> {
         self.expect("(")?;
         let mut args = vec![];
@@ -363,7 +366,7 @@ impl Parser<'_> {
         Ok(args)
     }
 
-    /// `view[index, index]`.
+    /// Parses `view[index, index]`.
     fn element(&mut self) -> Result<(View, Args)> {
         let start = self.at;
         let name = self.word("a statement")?;
@@ -386,7 +389,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The right-hand side of a `Let`.
+    /// Parses the right-hand side of a `Let`.
     fn let_value(&mut self) -> Result<Expr> {
         if self.take("$") {
             return Ok(Expr::Read(LocalId(self.number("the variable's number")?)));

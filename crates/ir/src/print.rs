@@ -1,17 +1,19 @@
-//! Debug prints: how values are written, the same on every reader.
+//! Formatting of debug prints, identical on every backend.
 
 use crate::{Scalar, Value};
 
-/// A piece of a format.
+/// Piece of a format string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PrintPiece<'a> {
-    /// Printed as it is.
+    /// Literal text.
     Text(&'a str),
-    /// A place for the next value, and how C would convert it, such as `5d`; by default all that tells values apart.
+    /// Placeholder for the next value, with a `printf` conversion such as `5d`. By default a value
+    /// is printed with enough digits to be unique.
     Value(Option<&'a str>),
 }
 
-/// The pieces of a format: `{}` and `{%5d}` are places for values, `{%{}` is a brace, all else is text.
+/// Splits a format string: `{}` and `{%5d}` are placeholders, `{%{}` is a literal brace, everything
+/// else is text.
 pub fn print_format_pieces(format: &str) -> Vec<PrintPiece<'_>> {
     let mut all = vec![];
     let (mut from, mut at) = (0, 0);
@@ -40,7 +42,8 @@ pub fn print_format_pieces(format: &str) -> Vec<PrintPiece<'_>> {
     all
 }
 
-/// A format of C's `printf` as one of these, for values of so many types; or what is wrong with it.
+/// Converts a C `printf` format for values of the given types; on failure, returns a description of
+/// the error.
 pub fn print_format_from_printf(text: &str, types: &[Scalar]) -> Result<String, String> {
     let mut format = String::new();
     let mut types = types.iter();
@@ -83,7 +86,7 @@ pub fn print_format_from_printf(text: &str, types: &[Scalar]) -> Result<String, 
     Ok(format)
 }
 
-/// How C converts a value.
+/// A `printf` conversion specification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Conversion {
     left: bool,
@@ -96,10 +99,10 @@ struct Conversion {
 }
 
 impl Conversion {
-    /// Of what stands behind the `%`, without lengths.
+    /// Parses the characters after the `%`, without length modifiers.
     fn of(spec: &str) -> Option<Conversion> {
         let letter = spec.chars().last().filter(|c| "duxXocfFeEgG".contains(*c))?;
-        // Elsewhere it keeps points and zeros in ways of its own.
+        // For other conversions, `#` changes decimal points and trailing zeros; not supported.
         if spec.contains('#') && !"xX".contains(letter) {
             return None;
         }
@@ -109,7 +112,7 @@ impl Conversion {
             Some((width, precision)) => (width, Some(precision)),
             None => (numbers, None),
         };
-        // Wide enough for all that a line holds.
+        // Limit on width and precision.
         let number = |text: &str| match text {
             "" => Some(0),
             text => text.parse().ok().filter(|n| *n <= 100 && text.bytes().all(|b| b.is_ascii_digit())),
@@ -133,7 +136,7 @@ impl Conversion {
     fn text(self, value: Value) -> String {
         let (sign, digits) = if self.is_float() { self.float(value.as_f64()) } else { self.int(value) };
         let missing = self.width.saturating_sub(sign.len() + digits.chars().count());
-        // A precision says how many digits an integer has, and infinity has none.
+        // With a precision, integers are not zero-padded; neither are infinity and NaN.
         let zeros = self.zeros
             && !self.left
             && digits.ends_with(|c: char| c.is_ascii_hexdigit())
@@ -152,7 +155,7 @@ impl Conversion {
     }
 
     fn int(self, value: Value) -> (String, String) {
-        // As C promotes it.
+        // Integer promotion as in C.
         let wide = value.scalar().bytes() == 8;
         let bits = if wide { value.bits() } else { value.as_i64() as u32 as u64 };
         let signed = if wide { bits as i64 } else { bits as u32 as i32 as i64 };
@@ -195,7 +198,7 @@ impl Conversion {
     }
 }
 
-/// What is wrong with a format for values of these types, if anything is.
+/// Checks a format string against the types of its values; returns a description of the error.
 pub fn check_print_format(format: &str, types: &[Scalar]) -> Option<String> {
     let holes: Vec<Option<&str>> = print_format_pieces(format)
         .into_iter()
@@ -213,8 +216,8 @@ pub fn check_print_format(format: &str, types: &[Scalar]) -> Option<String> {
     })
 }
 
-/// A printed line: each place of the format filled by the next value. Floats have as many digits as tell them apart, in the
-/// manner of C's `%.9g` and `%.17g`, unless the format says how they are converted.
+/// Formats a line: each placeholder is replaced by the next value. By default, floats are printed
+/// like C's `%.9g` (f32) or `%.17g` (f64), which round-trip.
 pub fn format_print_line(format: &str, values: &[Value]) -> String {
     let mut values = values.iter();
     let mut out = String::new();
@@ -294,7 +297,7 @@ mod tests {
     fn values_are_converted_as_c_does() {
         let int = |n: i64| Value::int(Scalar::I32, n);
         let float = |x: f64| Value::from_f64(Scalar::F64, x);
-        // What glibc's printf writes.
+        // Expected output of glibc's printf.
         for (c, value, expected) in [
             ("%5d|", int(-42), "  -42|"),
             ("%-5d|", int(42), "42   |"),

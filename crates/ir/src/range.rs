@@ -1,9 +1,10 @@
-//! Intervals of integers: shows where arithmetic cannot overflow. The CUDA and C++ printers write such sums as people do, the
-//! CUDA front end leaves such indices in 32 bits, and the CPU backend omits the bounds checks of such indices.
+//! Integer interval analysis: shows where arithmetic cannot overflow. The CUDA and C++ printers
+//! then print plain arithmetic, the CUDA front end keeps such indices in 32 bits, and the CPU
+//! backend omits their bounds checks.
 
 use crate::{Builtin, Launch, Op, Scalar, Value};
 
-/// The smallest and the largest value that an integer can have.
+/// Inclusive interval of the values that an integer can have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IntRange {
     /// The smallest value.
@@ -13,29 +14,29 @@ pub struct IntRange {
 }
 
 impl IntRange {
-    /// One value.
+    /// Returns the range of a constant.
     pub fn exactly(value: Value) -> IntRange {
         let value = if value.scalar() == Scalar::U64 { value.bits() as i128 } else { value.as_i64() as i128 };
         IntRange { low: value, high: value }
     }
 
-    /// All values of an integer type.
+    /// Returns the range of all values of an integer type.
     pub fn of_type(scalar: Scalar) -> IntRange {
         let (low, high) = scalar.int_range();
         IntRange { low, high }
     }
 
-    /// From 0 to a number.
+    /// Returns the range from 0 to `high`.
     pub fn up_to(high: i64) -> IntRange {
         IntRange { low: 0, high: high.max(0) as i128 }
     }
 
-    /// The values of a loop counter that starts at 0 and stays below a number of this range.
+    /// Returns the range of a loop counter that starts at 0 and stays below a bound in this range.
     pub fn below(self) -> IntRange {
         IntRange { low: 0, high: (self.high - 1).max(0) }
     }
 
-    /// The values of a grid coordinate or grid size in a launch.
+    /// Returns the range of a thread or block index, or of a block or grid size, in a launch.
     pub fn of_builtin(launch: Launch, builtin: Builtin) -> Option<IntRange> {
         let Launch::Blocks { grid, block } = launch else { return None };
         let (sizes, axis, size) = match builtin {
@@ -48,39 +49,39 @@ impl IntRange {
         Some(if size { IntRange { low: n, high: n } } else { IntRange { low: 0, high: (n - 1).max(0) } })
     }
 
-    /// True if an integer type holds all values.
+    /// Returns true if all values fit in the integer type.
     pub fn fits(self, scalar: Scalar) -> bool {
         let (low, high) = scalar.int_range();
         low <= self.low && self.high <= high
     }
 
-    /// The value, if there is only one.
+    /// Returns the value if the range has only one.
     pub fn single_value(self) -> Option<i128> {
         (self.low == self.high).then_some(self.low)
     }
 
-    /// The sum of a value of this range and one of another.
+    /// Returns the range of sums of a value of this range and one of `other`.
     pub fn plus(self, other: IntRange) -> IntRange {
         IntRange { low: self.low.saturating_add(other.low), high: self.high.saturating_add(other.high) }
     }
 
-    /// A value of this range with the other sign.
+    /// Returns the range of negated values.
     pub fn negated(self) -> IntRange {
         IntRange { low: self.high.saturating_neg(), high: self.low.saturating_neg() }
     }
 
-    /// A value of this range times a factor of at least 0.
+    /// Returns the range of values times a non-negative factor.
     pub fn times(self, factor: u64) -> IntRange {
         IntRange { low: self.low.saturating_mul(factor as i128), high: self.high.saturating_mul(factor as i128) }
     }
 
-    /// The smallest range that contains both.
+    /// Returns the smallest range that contains both.
     pub fn union(self, other: IntRange) -> IntRange {
         IntRange { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 
-    /// The exact result of an op on operands of an integer type, if it fits that type; `None` if it may overflow or is not
-    /// known. Operands without a range have any value of the type.
+    /// Returns the range of an op's exact result on operands of an integer type; `None` if it may
+    /// overflow the type or is unknown. Operands without a range may have any value of the type.
     pub fn of_op(op: Op, scalar: Scalar, args: &[Option<IntRange>]) -> Option<IntRange> {
         if !scalar.is_int() {
             return None;
@@ -105,7 +106,7 @@ impl IntRange {
             }
             Op::Min => Some(IntRange { low: of(0)?.low.min(of(1)?.low), high: of(0)?.high.min(of(1)?.high) }),
             Op::Max => Some(IntRange { low: of(0)?.low.max(of(1)?.low), high: of(0)?.high.max(of(1)?.high) }),
-            // The upper bound wins where the bounds are in the wrong order.
+            // The upper bound wins if the bounds are in the wrong order.
             Op::Clamp => Some(IntRange { low: of(1)?.low.min(of(2)?.low), high: of(2)?.high }),
             Op::Select => Some(of(1)?.union(of(2)?)),
             _ => None,

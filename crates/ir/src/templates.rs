@@ -1,4 +1,4 @@
-//! Kernels built with the [`Builder`], as examples of it and as tests of every reader.
+//! Example kernels built with the [`Builder`]; also tests for every backend.
 
 mod rows;
 mod tiles;
@@ -10,7 +10,7 @@ use crate::{
 pub use rows::{layer_norm, softmax};
 pub use tiles::{matmul, transpose};
 
-/// A kernel or why it could not be built.
+/// A kernel, or the reason it is not valid.
 pub type KernelResult = Result<Kernel, VerifyError>;
 
 const I32: Scalar = Scalar::I32;
@@ -19,13 +19,13 @@ fn grid_for(n: u64, threads: u32) -> [u32; 3] {
     [n.div_ceil(threads.max(1) as u64).max(1) as u32, 1, 1]
 }
 
-/// The dimensions of a matrix without gaps.
+/// Dimensions of a contiguous matrix.
 fn matrix(rows: u64, columns: u64) -> [Dim; 2] {
     let dims = contiguous(&[rows.into(), columns.into()]);
     [dims[0], dims[1]]
 }
 
-/// thread, block and global index along x.
+/// Thread, block and global index along x.
 struct ThreadIndices {
     thread: ExprId,
     block: ExprId,
@@ -40,7 +40,7 @@ fn thread_indices(b: &mut Builder) -> ThreadIndices {
     ThreadIndices { thread, block, global }
 }
 
-/// `a · n + c` in indices.
+/// Returns the index `a · n + c`.
 fn mul_add_index(b: &mut Builder, a: ExprId, n: u64, c: ExprId) -> ExprId {
     let n = b.index_constant(n);
     let product = b.mul(&a, &n);
@@ -76,8 +76,8 @@ pub fn axpy(scalar: Scalar, n: u64, a: f64) -> KernelResult {
     b.finish()
 }
 
-/// Combines one value a thread into the tile's first element, each step taking the upper half to the lower: every step
-/// ends with a barrier. Any number of threads will do.
+/// Tree reduction of one value per thread into the tile's first element. Each step adds the upper
+/// half to the lower and ends with a barrier. The number of threads need not be a power of 2.
 fn reduce_tile(b: &mut Builder, tile: SharedId, thread: ExprId, threads: u32, op: Op) {
     let mut width = threads as u64;
     while width > 1 {
@@ -99,7 +99,8 @@ fn reduce_tile(b: &mut Builder, tile: SharedId, thread: ExprId, threads: u32, op
     }
 }
 
-/// `out[block]` = sum of the block's elements of x, in shared memory. Twice, it sums anything.
+/// `out[block]` = sum of the block's elements of x, reduced in shared memory. Two passes sum any
+/// length up to the square of the block size.
 pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> KernelResult {
     let grid = grid_for(n, threads);
     let mut b = Builder::blocks("block_sum", grid, [threads, 1, 1], I32);
@@ -148,7 +149,8 @@ pub fn warp_sum(scalar: Scalar, n: u64) -> KernelResult {
     b.finish()
 }
 
-/// `counts[x[i]] += 1`, first in shared memory, then once a block and bin in the result (which starts as it is).
+/// `counts[x[i]] += 1`, first in shared memory, then one atomic add per block and bin into
+/// `counts`, which is not cleared first.
 pub fn histogram(n: u64, bins: u64, threads: u32) -> KernelResult {
     let mut b = Builder::blocks("histogram", grid_for(n, threads), [threads, 1, 1], I32);
     let x = b.param("x", I32, n, Access::Read);
@@ -156,7 +158,7 @@ pub fn histogram(n: u64, bins: u64, threads: u32) -> KernelResult {
     let local = b.shared("local", I32, bins);
     let ThreadIndices { thread, global, .. } = thread_indices(&mut b);
     let (zero, one) = (b.index_constant(0), b.index_constant(1));
-    // Every thread takes each `threads`-th bin.
+    // Strided loop over bins: thread `t` handles bins `t`, `t + threads`, …
     let per_bin = |b: &mut Builder, body: &dyn Fn(&mut Builder, ExprId)| {
         let iterations = b.index_constant(bins.div_ceil(threads.max(1) as u64));
         let counter = b.open_loop("turn");
@@ -185,7 +187,8 @@ pub fn histogram(n: u64, bins: u64, threads: u32) -> KernelResult {
     b.finish()
 }
 
-/// Inclusive sums of each block of `threads` elements, by doubling distances between two buffers.
+/// Inclusive prefix sums of each block of `threads` elements: a Hillis-Steele scan with double
+/// buffering.
 pub fn block_scan(scalar: Scalar, n: u64, threads: u32) -> KernelResult {
     let mut b = Builder::blocks("block_scan", grid_for(n, threads), [threads, 1, 1], I32);
     let x = b.param("x", scalar, n, Access::Read);
@@ -231,7 +234,8 @@ pub fn block_scan(scalar: Scalar, n: u64, threads: u32) -> KernelResult {
     b.finish()
 }
 
-/// out = the mean of each element's neighbours above, below, left and right; the border is copied.
+/// Four-point stencil: out is the mean of each element's neighbours above, below, left and right;
+/// the border is copied.
 pub fn stencil(scalar: Scalar, rows: u64, columns: u64) -> KernelResult {
     let mut b = Builder::new("stencil", rows * columns, I32);
     let x = b.param("x", scalar, rows * columns, Access::Read);
@@ -266,7 +270,8 @@ pub fn stencil(scalar: Scalar, rows: u64, columns: u64) -> KernelResult {
     b.finish()
 }
 
-/// Convolution without padding: one instance an output element, `out[c, i, j] = Σ x[d, i+p, j+q] w[c, d, p, q]`.
+/// Convolution without padding, one instance per output element: `out[c, i, j] = Σ x[d, i+p, j+q]
+/// w[c, d, p, q]`.
 pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u64, size: u64) -> KernelResult {
     let (rows, columns) = ((height + 1).saturating_sub(size), (width + 1).saturating_sub(size));
     let n = filters * rows * columns;
@@ -306,8 +311,8 @@ pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u
     b.finish()
 }
 
-/// A step of `n` particles that fall and bounce off the floor y = 0, with `n`, the time step and gravity passed by value:
-/// structs, vectors and a function.
+/// One time step of `n` particles that fall and bounce off the floor y = 0; `n`, the time step and
+/// gravity are passed by value. Uses structs, vectors and a function.
 pub fn particles() -> KernelResult {
     let vector = Type::Vector(Scalar::F32, 3);
     let mut b = Builder::new("particles", 0, I32);

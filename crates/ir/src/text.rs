@@ -1,4 +1,5 @@
-//! The text form of a kernel, for people, golden tests and datasets.
+//! Prints the text form of a kernel, for debugging, golden tests and datasets. `parse.rs` reads it
+//! back.
 
 use std::fmt;
 
@@ -8,7 +9,7 @@ use crate::{
 };
 use crate::{ValueParam, contiguous};
 
-/// Version of the text form, in its first line.
+/// Version of the text form, printed in its first line.
 pub const TEXT_FORMAT_VERSION: u32 = 2;
 
 impl fmt::Display for Kernel {
@@ -50,7 +51,7 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// A number or the name of the value parameter that gives it.
+/// Displays an extent: a number, or `@` and the name of a value parameter.
 struct ExtentText<'a>(&'a Kernel, Extent);
 
 impl fmt::Display for ExtentText<'_> {
@@ -65,7 +66,7 @@ impl fmt::Display for ExtentText<'_> {
     }
 }
 
-/// `[4, 5]`, with strides where elements do not lie row by row without gaps.
+/// Displays dimensions such as `[4, 5]`, with strides if they are not contiguous.
 struct DimsText<'a>(&'a Kernel, &'a [Dim]);
 
 impl fmt::Display for DimsText<'_> {
@@ -84,7 +85,7 @@ impl fmt::Display for DimsText<'_> {
 }
 
 impl Kernel {
-    /// The line of the text form that a statement of this kernel stands in, from 1.
+    /// Returns the line of the text form, from 1, that contains a statement of this kernel.
     pub fn line_of(&self, stmt: &Stmt) -> Option<usize> {
         fn find(block: &[Stmt], wanted: &Stmt, line: &mut usize) -> bool {
             for stmt in block {
@@ -109,7 +110,7 @@ impl Kernel {
             }
             false
         }
-        // Each function has its first line, its variables and two braces.
+        // Each function has a header line, its variables and two braces.
         let mut line = 1 + self.structs.len();
         for function in &self.functions {
             line += 2 + function.code.locals.len();
@@ -124,7 +125,8 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// The source line of each line of the text form, given those of the statements without blocks of their own, in order.
+    /// Returns the source line of each line of the text form, given the source lines of all
+    /// statements without nested blocks, in order.
     pub(crate) fn source_lines(&self, functions: &[Vec<u32>], code: &[u32]) -> Vec<u32> {
         fn walk(block: &[Stmt], lines: &mut dyn Iterator<Item = u32>, out: &mut Vec<u32>) {
             for stmt in block {
@@ -178,7 +180,7 @@ impl fmt::Display for Builtin {
     }
 }
 
-/// Writes code.
+/// Prints code.
 struct Writer<'a> {
     kernel: &'a Kernel,
     code: &'a Code,
@@ -186,7 +188,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Variables and statements.
+    /// Prints variables and statements.
     fn code(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, local) in self.code.locals.iter().enumerate() {
             write!(f, "  var ${n} {}: {} = ", local.name, local.ty.name(&self.kernel.structs))?;
@@ -253,7 +255,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A variable.
+/// Displays a variable.
 struct Var(LocalId);
 
 impl fmt::Display for Var {
@@ -262,7 +264,7 @@ impl fmt::Display for Var {
     }
 }
 
-/// An operand: what needs no `Let` in place, anything else by number.
+/// Displays an operand: leaves in place, other expressions by number.
 struct Operand<'a>(&'a Writer<'a>, ExprId);
 
 impl fmt::Display for Operand<'_> {
@@ -280,7 +282,7 @@ impl fmt::Display for Operand<'_> {
     }
 }
 
-/// Operands with commas between.
+/// Displays operands separated by commas.
 struct List<'a>(&'a Writer<'a>, &'a [ExprId]);
 
 impl fmt::Display for List<'_> {
@@ -292,7 +294,7 @@ impl fmt::Display for List<'_> {
     }
 }
 
-/// An element of a view.
+/// Displays an element access.
 struct Element<'a>(&'a Writer<'a>, View, &'a Args);
 
 impl fmt::Display for Element<'_> {
@@ -301,7 +303,7 @@ impl fmt::Display for Element<'_> {
     }
 }
 
-/// The right-hand side of a `Let`.
+/// Displays the right-hand side of a `Let`.
 struct LetValue<'a>(&'a Writer<'a>, ExprId);
 
 impl fmt::Display for LetValue<'_> {

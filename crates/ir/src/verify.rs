@@ -1,4 +1,5 @@
-//! The executable statement of what a valid kernel is. Readers rely on it and check nothing of this again.
+//! Kernel verifier: the executable definition of a valid kernel. Backends rely on it and repeat
+//! none of its checks. Statements and expressions are checked in `verify/code.rs`.
 
 mod code;
 
@@ -6,13 +7,13 @@ use crate::{Dim, Expr, Extent, FunctionId, Kernel, Launch, MAX_ALIGN, MAX_COMPON
 use code::check_code;
 pub(crate) use code::op_result;
 
-/// Why a kernel is not valid.
+/// Reason why a kernel is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("kernel '{kernel}' is not valid: {message}")]
 pub struct VerifyError {
     /// The kernel's name.
     pub kernel: String,
-    /// What is wrong, naming the expression or statement.
+    /// What is wrong, with the expression or statement.
     pub message: String,
 }
 
@@ -22,7 +23,7 @@ impl VerifyError {
     }
 }
 
-/// Checks types, scopes, access directions and sizes.
+/// Checks types, scopes, access modes and sizes.
 pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
     if !is_name(&kernel.name) {
         return Err(VerifyError::new(
@@ -39,7 +40,7 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
     check_code(kernel, None).map_err(|what| VerifyError::new(&kernel.name, what))
 }
 
-/// Everything but code.
+/// Checks everything except code.
 fn check_signature(kernel: &Kernel) -> Result<(), String> {
     if !matches!(kernel.index, Scalar::I32 | Scalar::I64) {
         return Err(format!("indices are {}, not i32 or i64", kernel.index));
@@ -87,13 +88,15 @@ fn check_signature(kernel: &Kernel) -> Result<(), String> {
     Ok(())
 }
 
-/// What a block can have on the GPUs that have most; past 48 KB a launch asks the device, which may have less.
+/// Maximum shared memory per block of current GPUs. A launch with more than 48 KiB queries the
+/// device, which may have less.
 const MAX_SHARED_BYTES: u64 = 227 << 10;
 
-/// Statements of a kernel with all its calls written out, and calls within calls: some readers write them out.
+/// Maximum number of statements after inlining all calls, and maximum call depth: some backends
+/// inline.
 const MAX_INLINED_STATEMENTS: usize = 1 << 16;
 const MAX_CALL_DEPTH: usize = 64;
-/// Structs within structs.
+/// Maximum nesting of structs.
 const MAX_STRUCT_DEPTH: usize = 16;
 
 fn check_inlined_size(kernel: &Kernel) -> Result<(), String> {
@@ -123,7 +126,7 @@ fn check_inlined_size(kernel: &Kernel) -> Result<(), String> {
     Ok(())
 }
 
-/// The largest index.
+/// Returns the largest value of the index type.
 fn max_index(kernel: &Kernel) -> u64 {
     if kernel.index == Scalar::I32 { i32::MAX as u64 } else { i64::MAX as u64 }
 }
@@ -223,7 +226,7 @@ fn check_structs(kernel: &Kernel) -> Result<(), String> {
     Ok(())
 }
 
-/// A type that exists and is not too large.
+/// Checks that a type exists and is not too large.
 fn check_type(kernel: &Kernel, ty: Type, of: &str) -> Result<(), String> {
     if let Type::Struct(StructId(n)) = ty
         && n as usize >= kernel.structs.len()
@@ -244,7 +247,7 @@ fn check_name<'a>(name: &'a String, taken: &mut Vec<&'a String>, what: impl Fn()
     Ok(())
 }
 
-/// Letters, digits and `_`, not starting with a digit.
+/// Returns true for identifiers: letters, digits and `_`, not starting with a digit.
 fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

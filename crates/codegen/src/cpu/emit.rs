@@ -97,13 +97,13 @@ impl EmitBits for Lowering<'_, '_> {
     fn select_unlikely<const N: usize>(
         &mut self,
         condition: &TypedValue,
-        usual: [TypedValue; N],
+        common: [TypedValue; N],
         rare: impl FnOnce(&mut Self) -> [TypedValue; N],
     ) -> [TypedValue; N] {
         let [aside, after] = std::array::from_fn(|_| self.b.create_block());
         let chosen =
-            usual.map(|v| TypedValue { value: self.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
-        self.b.ins().brif(condition.value, aside, &[], after, &usual.map(|v| v.value.into()));
+            common.map(|v| TypedValue { value: self.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
+        self.b.ins().brif(condition.value, aside, &[], after, &common.map(|v| v.value.into()));
         self.b.switch_to_block(aside);
         self.b.set_cold_block(aside);
         let rare = rare(self).map(|v| v.value.into());

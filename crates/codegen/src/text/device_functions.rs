@@ -142,10 +142,10 @@ impl EmitBits for Body<'_, '_> {
     fn select_unlikely<const N: usize>(
         &mut self,
         condition: &Term,
-        usual: [Term; N],
+        common: [Term; N],
         rare: impl FnOnce(&mut Self) -> [Term; N],
     ) -> [Term; N] {
-        let chosen = usual.map(|v| {
+        let chosen = common.map(|v| {
             let text = format!("t{}", self.lines.len());
             self.lines.push(format!("{} {text} = {};", c_type(v.scalar()), v.text));
             Term { text, range: None, ..v }

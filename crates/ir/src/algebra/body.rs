@@ -1,9 +1,9 @@
-//! What the rows compute, over components of wide types.
+//! Bodies of the algebra ops, over components of compute types.
 
 use super::{AlgebraOp, Components};
 use crate::{EmitBits, Op, Scalar, Type, Value};
 
-/// Rows and columns; a vector is one column.
+/// Returns rows and columns; a vector is one column.
 pub(super) fn shape(ty: Type) -> (usize, usize) {
     match ty {
         Type::Matrix(_, rows, columns) => (rows as usize, columns as usize),
@@ -20,7 +20,7 @@ pub(super) fn transpose<V: Clone>(a: &Components<V>) -> Vec<V> {
         .collect()
 }
 
-/// a b + c, fused where there are floats.
+/// a b + c, fused for floats.
 fn accumulate<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V, c: &E::V) -> E::V {
     if e.scalar(a).is_float() {
         return e.fma(a, b, c);
@@ -29,7 +29,7 @@ fn accumulate<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V, c: &E::V) -> E::V {
     e.add(&product, c)
 }
 
-/// a b - c d, not fused: so that it is 0 where the products are the same.
+/// a b - c d, not fused, so that it is 0 if the products are equal.
 fn difference<E: EmitBits>(e: &mut E, [a, b, c, d]: [&E::V; 4]) -> E::V {
     let (left, right) = (e.mul(a, b), e.mul(c, d));
     e.sub(&left, &right)
@@ -84,7 +84,7 @@ fn length<E: EmitBits>(e: &mut E, a: &[E::V]) -> Option<E::V> {
     Some(e.op(Op::Sqrt, &[&square]))
 }
 
-/// The 2 × 2 determinants of rows `i` and `j` of a 4 × 4 matrix, for the column pairs 01, 02, 03, 12, 13, 23.
+/// 2 × 2 minors of rows `i` and `j` of a 4 × 4 matrix, for the column pairs 01, 02, 03, 12, 13, 23.
 fn minors<E: EmitBits>(e: &mut E, m: &[E::V], i: usize, j: usize) -> [E::V; 6] {
     [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
         .map(|(p, q)| difference(e, [&m[i * 4 + p], &m[j * 4 + q], &m[i * 4 + q], &m[j * 4 + p]]))
@@ -115,7 +115,7 @@ fn minor_of_three<E: EmitBits>(e: &mut E, m: &[E::V], (i, j): (usize, usize), (p
     difference(e, [&m[i * 3 + p], &m[j * 3 + q], &m[i * 3 + q], &m[j * 3 + p]])
 }
 
-/// The determinant of a 4 × 4 matrix from the minors of its upper and lower rows.
+/// Determinant of a 4 × 4 matrix by Laplace expansion over the minors of its upper and lower rows.
 fn laplace<E: EmitBits>(e: &mut E, s: &[E::V; 6], c: &[E::V; 6]) -> E::V {
     let first = difference(e, [&s[0], &c[5], &s[1], &c[4]]);
     let second = accumulate(e, &s[2], &c[3], &first);
@@ -145,7 +145,8 @@ fn inverse<E: EmitBits>(e: &mut E, n: usize, m: &[E::V]) -> Vec<E::V> {
         (4, m) => {
             let (s, c) = (minors(e, m, 0, 1), minors(e, m, 2, 3));
             let whole = laplace(e, &s, &c);
-            // Row i of the adjugate: minors of the other column triple, of the lower rows, then of the upper ones.
+            // Row i of the adjugate: minors of the other three columns, of the lower rows, then of
+            // the upper ones.
             let triples = [(1, 2, 3, [5, 4, 3]), (0, 2, 3, [5, 2, 1]), (0, 1, 3, [4, 2, 0]), (0, 1, 2, [3, 1, 0])];
             let mut components = vec![];
             for (i, (p, q, r, pairs)) in triples.into_iter().enumerate() {
@@ -166,7 +167,8 @@ fn inverse<E: EmitBits>(e: &mut E, n: usize, m: &[E::V]) -> Vec<E::V> {
     quotients.iter().map(|part| e.select(&singular, &zero, part)).collect()
 }
 
-/// Ten rounds of Philox 4×32: two products of 32 by 32 bits a round, the key stepped between rounds.
+/// Ten rounds of Philox 4×32: two 32 × 32-bit products per round, with the key incremented between
+/// rounds.
 pub(super) fn philox<E: EmitBits>(e: &mut E, counter: &[E::V], key: &[E::V]) -> Vec<E::V> {
     let (mut c, mut k) = (counter.to_vec(), key.to_vec());
     let [half, low] = [32, u32::MAX as u64].map(|bits| e.constant(Value::from_bits(Scalar::U64, bits)));

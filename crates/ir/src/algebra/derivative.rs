@@ -1,4 +1,4 @@
-//! Derivatives of the rows, over [`Emit`] alone.
+//! Derivatives of the algebra ops, over [`Emit`].
 
 use super::body::shape;
 use super::{AlgebraOp, Components};
@@ -18,7 +18,7 @@ fn sum<E: Emit>(e: &mut E, pairs: impl Iterator<Item = (E::V, E::V)>, like: &E::
     total.unwrap_or_else(|| zero(e, like))
 }
 
-/// left (rows × inner) times right (inner × columns), given by element.
+/// Product of left (rows × inner) and right (inner × columns), both passed as element functions.
 fn product<E: Emit>(
     e: &mut E,
     (rows, inner, columns): (usize, usize, usize),
@@ -97,7 +97,7 @@ pub(super) fn derivative<E: Emit>(
             ]
         }
         (AlgebraOp::Normalize, [a]) => {
-            // (g - n (n · g)) / |a|, with |a| = a · n; 0 where a is.
+            // (g - n (n · g)) / |a|, with |a| = a · n; 0 where |a| is 0.
             let n = &out.components;
             let along = sum(e, n.iter().cloned().zip(g.iter().cloned()), like);
             let length = sum(e, a.components.iter().cloned().zip(n.iter().cloned()), like);
@@ -150,7 +150,7 @@ pub(super) fn derivative<E: Emit>(
     })
 }
 
-/// The derivative of a determinant by component (i, j): its cofactor.
+/// Derivative of a determinant with respect to component (i, j): its cofactor.
 fn cofactor<E: Emit>(e: &mut E, n: usize, m: &[E::V], i: usize, j: usize) -> E::V {
     let rest: Vec<E::V> = (0..n * n).filter(|at| at / n != i && at % n != j).map(|at| m[at].clone()).collect();
     let minor = plain_determinant(e, n - 1, &rest);

@@ -1,34 +1,35 @@
-//! The table of vectors and matrices: every operation on whole ones is a row, beside the op table of scalars.
+//! The algebra table: operations on whole vectors, matrices and structs, one row each.
 //!
-//! A row is a function over the components of its operands, written once with scalar rows through [`EmitBits`]; so all
-//! readers give the same bits. 16-bit floats are widened, computed in f32 and rounded once, as in the op table.
-//! Componentwise arithmetic needs no rows here: an [`Op`](crate::Op) takes vectors and matrices as they are.
+//! A row is a function over the components of its operands, written once over scalar ops through
+//! [`EmitBits`], so all backends give identical bits. 16-bit floats are computed in f32 and rounded
+//! once, as in the op table. Elementwise arithmetic needs no rows here: an [`Op`](crate::Op)
+//! applies to vectors and matrices directly.
 
 mod body;
 mod derivative;
 
 use crate::{Emit, EmitBits, Scalar, Struct, StructId, Type};
 
-/// A value by its components, row by row.
+/// Value as its components, row-major.
 #[derive(Clone, Debug)]
 pub struct Components<V> {
-    /// The whole's type.
+    /// Type of the whole value.
     pub ty: Type,
     /// The components.
     pub components: Vec<V>,
 }
 
-/// What the table says of one row.
+/// Row of the algebra table.
 #[derive(Debug)]
 pub struct AlgebraOpRow {
-    /// The name in the text form.
+    /// Name in the text form.
     pub name: &'static str,
-    /// What it takes and gives.
+    /// Operand and result types.
     pub signature: &'static str,
-    /// How far each component may be from the true one, in units of 2⁻²⁴ (f32) or 2⁻⁵³ (f64) of `scale`, for operands of
-    /// up to four rows and columns; 0 means exact.
+    /// Error bound of each component, in units of 2⁻²⁴ (f32) or 2⁻⁵³ (f64) of `scale`, for operands
+    /// of up to four rows and columns; 0 means exact.
     pub error: f64,
-    /// What the error is relative to.
+    /// Quantity that the error is relative to.
     pub scale: &'static str,
     /// One line of documentation.
     pub doc: &'static str,
@@ -36,15 +37,15 @@ pub struct AlgebraOpRow {
 
 macro_rules! algebra {
     ($( #[doc = $doc:literal] $row:ident $name:literal $signature:literal, error $error:literal of $scale:literal; )+) => {
-        /// An operation on vectors, matrices or structs.
+        /// Operation on whole vectors, matrices or structs.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum AlgebraOp { $( #[doc = $doc] $row, )+ }
 
         impl AlgebraOp {
-            /// Every row, in table order.
+            /// All operations, in table order.
             pub const ALL: &[AlgebraOp] = &[$(AlgebraOp::$row),+];
 
-            /// The row.
+            /// Returns the operation's row.
             pub const fn row(self) -> &'static AlgebraOpRow {
                 match self { $(
                     AlgebraOp::$row => const { &AlgebraOpRow {
@@ -57,23 +58,23 @@ macro_rules! algebra {
 }
 
 algebra! {
-    /// A vector, matrix or struct of its components or fields; of one scalar, that in every component.
+    /// Vector, matrix or struct from its components or fields; a single scalar fills all components.
     Construct "construct" "components → whole", error 0 of "itself";
-    /// A component of a vector or matrix (row by row), or a field of a struct.
+    /// Component of a vector or matrix (row-major), or field of a struct.
     Extract "extract" "whole → component", error 0 of "itself";
-    /// The whole with one component or field replaced.
+    /// The value with one component or field replaced.
     Insert "insert" "whole, component → whole", error 0 of "itself";
-    /// Sum of products of components; floats by fused steps from the first.
+    /// Dot product; floats accumulate with fma, first component first.
     Dot "dot" "vector, vector → scalar", error 4 of "Σ |a b|";
-    /// Cross product of vectors of three.
+    /// Cross product of three-component vectors.
     Cross "cross" "vector, vector → vector", error 2 of "Σ |a b|";
-    /// √(a · a); not guarded against overflow on the way.
+    /// √(a · a); intermediate results may overflow.
     Length "length" "vector → scalar", error 4 of "itself";
     /// a / length(a); 0 where the length is 0.
     Normalize "normalize" "vector → vector", error 6 of "itself";
-    /// Products of every component of `a` (rows) with every one of `b` (columns).
+    /// Outer product: components of `a` are rows, those of `b` columns.
     Outer "outer" "vector, vector → matrix", error 1 of "itself";
-    /// Rows become columns.
+    /// Transpose.
     Transpose "transpose" "matrix → matrix", error 0 of "itself";
     /// Determinant of a square matrix of 2 to 4 rows.
     Determinant "determinant" "matrix → scalar", error 12 of "Σ |products|";
@@ -88,17 +89,17 @@ algebra! {
 }
 
 impl AlgebraOp {
-    /// The row of that name.
+    /// Looks an operation up by name.
     pub fn by_name(name: &str) -> Option<AlgebraOp> {
         AlgebraOp::ALL.iter().copied().find(|row| row.row().name == name)
     }
 
-    /// True if the row asks for a component or field.
+    /// Returns true if the operation takes a component or field index.
     pub fn has_component(self) -> bool {
         matches!(self, AlgebraOp::Extract | AlgebraOp::Insert)
     }
 
-    /// The type that the row gives, or what was expected instead. `wanted` is what a `construct` is to give.
+    /// Returns the result type, or a description of the expected operands. `wanted` is the type that a `Construct` constructs.
     pub fn result(self, component: u32, wanted: Type, args: &[Type], structs: &[Struct]) -> Result<Type, &'static str> {
         use Type::{Matrix, Scalar as One, Vector};
         let float = |scalar: Scalar, ty: Type| if scalar.is_float() { Ok(ty) } else { Err("floats") };
@@ -148,7 +149,7 @@ impl AlgebraOp {
         }
     }
 
-    /// Emits the row over components. The types must be such that [`AlgebraOp::result`] takes them and gives `wanted`.
+    /// Emits the operation over components. The operand types must be accepted by [`AlgebraOp::result`], with result type `wanted`.
     pub fn body<E: EmitBits>(
         self,
         e: &mut E,
@@ -188,7 +189,7 @@ impl AlgebraOp {
         }
     }
 
-    /// Emits, for each operand, `grad` times the derivative by each of its components; `None` where there is none.
+    /// Emits the vector-Jacobian product: for each operand, `grad` times the derivative with respect to each component. Returns `None` if the operation is not differentiable.
     pub fn derivative<E: Emit>(
         self,
         e: &mut E,
@@ -202,7 +203,7 @@ impl AlgebraOp {
     }
 }
 
-/// The type of a component or field.
+/// Returns the type of a component or field.
 fn component_type(whole: Type, component: u32, structs: &[Struct]) -> Option<Type> {
     match whole {
         Type::Struct(StructId(n)) => structs.get(n as usize)?.fields.get(component as usize).map(|field| field.ty),
@@ -211,7 +212,7 @@ fn component_type(whole: Type, component: u32, structs: &[Struct]) -> Option<Typ
     }
 }
 
-/// The number of the first component of a part.
+/// Returns the index of the first flattened component of a component or field.
 fn first_component(whole: Type, component: u32, structs: &[Struct]) -> usize {
     match whole {
         Type::Struct(StructId(n)) => structs.get(n as usize).map_or(0, |s| {

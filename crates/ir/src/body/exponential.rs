@@ -3,7 +3,7 @@
 use super::{Ln2, Nearest, equal, float, int, integer, ln2, nearest, polynomial, power_of_two, via_f64};
 use crate::{EmitBits, Op, Scalar};
 
-/// 1/0!, 1/1!, …: enough of them that the remainder on |r| ≤ ln 2 / 2 is below a tenth of an ulp.
+/// 1/0!, 1/1!, …: enough terms that the remainder on |r| ≤ ln 2 / 2 is below a tenth of an ULP.
 const EXP: [f64; 14] = [
     1.0,
     1.0,
@@ -25,9 +25,10 @@ const EXP: [f64; 14] = [
 pub(crate) fn exp<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let x = args[0];
     let scalar = e.scalar(x);
-    // Beyond these the result is 0 or infinite whatever x; within, both halves of 2ⁿ below are normal numbers.
+    // Outside this range the result is 0 or infinite; inside, both halves of 2ⁿ below are normal
+    // numbers.
     let (low, high, terms) = if scalar == Scalar::F64 { (-746.0, 710.0, 14) } else { (-104.5, 89.0, 8) };
-    let x = within(e, x, low, high);
+    let x = clamp_range(e, x, low, high);
 
     let n = nearest(e, &x, std::f64::consts::LOG2_E);
     let Ln2 { high, low } = ln2(scalar);
@@ -39,7 +40,7 @@ pub(crate) fn exp<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     scaled(e, &p, &n)
 }
 
-/// p · 2ⁿ in two factors: one could overflow or be denormal where the product is not.
+/// p · 2ⁿ as two multiplications: 2ⁿ could overflow or be denormal where the product is not.
 fn scaled<E: EmitBits>(e: &mut E, p: &E::V, n: &Nearest<E::V>) -> E::V {
     let n = integer(e, n);
     let one = int(e, p, 1);
@@ -50,8 +51,8 @@ fn scaled<E: EmitBits>(e: &mut E, p: &E::V, n: &Nearest<E::V>) -> E::V {
     e.mul(&p, &rest)
 }
 
-/// `x` kept within [low, high]; NaN stays.
-fn within<E: EmitBits>(e: &mut E, x: &E::V, low: f64, high: f64) -> E::V {
+/// Clamps `x` to [low, high]; NaN propagates.
+fn clamp_range<E: EmitBits>(e: &mut E, x: &E::V, low: f64, high: f64) -> E::V {
     let (low, high) = (float(e, x, low), float(e, x, high));
     let above = e.lt(&high, x);
     let x = e.select(&above, &high, x);
@@ -64,7 +65,7 @@ pub(crate) fn exp2<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     if let Some(result) = via_f64(e, Op::Exp2, args) {
         return result;
     }
-    let x = within(e, args[0], -1076.0, 1025.0);
+    let x = clamp_range(e, args[0], -1076.0, 1025.0);
     let n = nearest(e, &x, 1.0);
     let r = e.sub(&x, &n.float);
     let r = e.scale(&r, std::f64::consts::LN_2);
@@ -72,13 +73,13 @@ pub(crate) fn exp2<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     scaled(e, &p, &n)
 }
 
-/// 2ⁿ · expm1(r) + (2ⁿ - 1), which keeps what exp(x) - 1 loses near 0.
+/// 2ⁿ · expm1(r) + (2ⁿ - 1), which avoids the cancellation of exp(x) - 1 near 0.
 pub(crate) fn expm1<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     if let Some(result) = via_f64(e, Op::Expm1, args) {
         return result;
     }
-    // Beyond 60 the 1 is below a hundredth of an ulp, below -60 the result is -1.
-    let x = within(e, args[0], -60.0, 60.0);
+    // Above 60 the 1 is below a hundredth of an ULP, below -60 the result is -1.
+    let x = clamp_range(e, args[0], -60.0, 60.0);
     let n = nearest(e, &x, std::f64::consts::LOG2_E);
     let Ln2 { high, low } = ln2(Scalar::F64);
     let (high, low) = (float(e, &x, -high), float(e, &x, -low));

@@ -19,16 +19,17 @@ pub(super) const ATANH: [f64; 12] = [
     2.0 / 25.0,
 ];
 
-/// x = 2ᵏ (1 + f) with 1 + f in [√½, √2), and log(1 + f) = f - s (f - R), s = f / (2 + f), R = 2 s²/3 + 2 s⁴/5 + …
+/// x = 2ᵏ (1 + f) with 1 + f in [√½, √2), and log(1 + f) = f - s (f - R), s = f / (2 + f), R = 2
+/// s²/3 + 2 s⁴/5 + …
 pub(super) struct Split<V> {
     /// k, as a float.
     pub exponent: V,
     pub f: V,
-    /// s (f - R): what f exceeds log(1 + f) by.
+    /// s (f - R): f - log(1 + f).
     pub excess: V,
 }
 
-/// Splits a positive finite number, denormals too.
+/// Splits a positive finite number; denormals are supported.
 pub(super) fn split<E: EmitBits>(e: &mut E, x: &E::V) -> Split<E::V> {
     let scalar = e.scalar(x);
     let integer = scalar.same_width_int();
@@ -38,7 +39,7 @@ pub(super) fn split<E: EmitBits>(e: &mut E, x: &E::V) -> Split<E::V> {
     } else {
         (0x3f35_04f3, 23, f32::MIN_POSITIVE as f64, 5)
     };
-    // Denormals are scaled up by 2^width first.
+    // Denormals are first scaled up by 2^width.
     let tiny = float(e, x, tiny);
     let denormal = e.lt(x, &tiny);
     let scaled = e.scale(x, f64::exp2(width as f64));
@@ -70,7 +71,7 @@ pub(super) fn split<E: EmitBits>(e: &mut E, x: &E::V) -> Split<E::V> {
     Split { exponent, f, excess }
 }
 
-/// What all logarithms give at 0, below it, at infinity and for NaN.
+/// Special values shared by all logarithms: at 0, below 0, at infinity and for NaN.
 fn select_log_special_values<E: EmitBits>(e: &mut E, x: &E::V, result: &E::V) -> E::V {
     let result = select_special(e, x, f64::INFINITY, f64::INFINITY, result);
     let result = select_special(e, x, 0.0, f64::NEG_INFINITY, &result);
@@ -93,7 +94,7 @@ pub(crate) fn log<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     select_log_special_values(e, x, &result)
 }
 
-/// k log_b 2 + log(1 + f) log_b e, the constants in two parts.
+/// k log_b 2 + log(1 + f) log_b e, with each constant split into a high and a low part.
 fn log_base<E: EmitBits>(e: &mut E, x: &E::V, two: [f64; 2], euler: [f64; 2]) -> E::V {
     let Split { exponent, f, excess } = split(e, x);
     let natural = e.sub(&f, &excess);
@@ -123,7 +124,7 @@ pub(crate) fn log10<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     log_base(e, args[0], two, [std::f64::consts::LOG10_E, 1.098_319_650_216_765e-17])
 }
 
-/// log(u) + c / u with u = 1 + x rounded and c what the rounding lost.
+/// log(u) + c / u, with u = 1 + x rounded and c the rounding error.
 pub(crate) fn log1p<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     if let Some(result) = via_f64(e, Op::Log1p, args) {
         return result;

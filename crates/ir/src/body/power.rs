@@ -11,21 +11,21 @@ pub(crate) fn rsqrt<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     e.div(&one, &root)
 }
 
-/// exp(log |x| / 3), one step of Newton's method better, with the sign of x.
+/// exp(log |x| / 3), refined by one step of Newton's method, with the sign of x.
 pub(crate) fn cbrt<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     if let Some(result) = via_f64(e, Op::Cbrt, args) {
         return result;
     }
-    let size = abs(e, args[0]);
+    let magnitude = abs(e, args[0]);
     // Small numbers are scaled by 2¹⁰⁸, so that the cube of the root is not denormal.
-    let tiny = float(e, &size, 1e-200);
-    let small = e.lt(&size, &tiny);
-    let up = e.scale(&size, f64::exp2(108.0));
-    let x = e.select(&small, &up, &size);
+    let tiny = float(e, &magnitude, 1e-200);
+    let small = e.lt(&magnitude, &tiny);
+    let up = e.scale(&magnitude, f64::exp2(108.0));
+    let x = e.select(&small, &up, &magnitude);
     let log = e.op(Op::Log, &[&x]);
     let third = e.scale(&log, 1.0 / 3.0);
     let root = e.op(Op::Exp, &[&third]);
-    // root - (root³ - x) / (3 root²), with root² in two parts so that the difference is exact enough.
+    // root - (root³ - x) / (3 root²), with root² split into two parts for an accurate residual.
     let square = e.mul(&root, &root);
     let minus = e.neg(&square);
     let square_lost = e.fma(&root, &root, &minus);
@@ -38,16 +38,16 @@ pub(crate) fn cbrt<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let down = e.scale(&root, f64::exp2(-36.0));
     let root = e.select(&small, &down, &root);
     let root = e.op(Op::Copysign, &[&root, args[0]]);
-    // 0, infinity and NaN are their own cube roots.
-    let zero = float(e, &size, 0.0);
-    let is_zero = equal(e, &size, &zero);
+    // The cube roots of 0, infinity and NaN are the arguments themselves.
+    let zero = float(e, &magnitude, 0.0);
+    let is_zero = equal(e, &magnitude, &zero);
     let root = e.select(&is_zero, args[0], &root);
-    let infinity = float(e, &size, f64::INFINITY);
-    let finite = e.lt(&size, &infinity);
+    let infinity = float(e, &magnitude, f64::INFINITY);
+    let finite = e.lt(&magnitude, &infinity);
     e.select(&finite, &root, args[0])
 }
 
-/// a √(1 + (b/a)²), a the larger: never overflows on the way.
+/// a √(1 + (b/a)²), a the larger: no intermediate overflow.
 pub(crate) fn hypot<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     if let Some(result) = via_f64(e, Op::Hypot, args) {
         return result;
@@ -62,38 +62,40 @@ pub(crate) fn hypot<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let zero = float(e, &a, 0.0);
     let flat = equal(e, &large, &zero);
     let result = e.select(&flat, &zero, &result);
-    // Infinite where either is, whatever the other.
+    // Infinite if either argument is.
     let result = select_special(e, &a, f64::INFINITY, f64::INFINITY, &result);
     select_special(e, &b, f64::INFINITY, f64::INFINITY, &result)
 }
 
-/// A number as an unrounded sum, the second part below half an ulp of the first.
-struct Double<V> {
+/// Double-double number: an unevaluated sum, with `low` below half an ULP of `high`.
+struct DoubleDouble<V> {
     high: V,
     low: V,
 }
 
-fn two_sum<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V) -> Double<E::V> {
+fn two_sum<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V) -> DoubleDouble<E::V> {
     let high = e.add(a, b);
     let b_part = e.sub(&high, a);
     let a_part = e.sub(&high, &b_part);
     let (lost_a, lost_b) = (e.sub(a, &a_part), e.sub(b, &b_part));
     let low = e.add(&lost_a, &lost_b);
-    Double { high, low }
+    DoubleDouble { high, low }
 }
 
-fn two_product<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V) -> Double<E::V> {
+fn two_product<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V) -> DoubleDouble<E::V> {
     let high = e.mul(a, b);
     let minus = e.neg(&high);
     let low = e.fma(a, b, &minus);
-    Double { high, low }
+    DoubleDouble { high, low }
 }
 
-/// log x to about 2⁻⁶⁵ of itself, for x positive and finite: 2s + (2/3) s³ + …, the first two terms in two parts each.
-fn precise_log<E: EmitBits>(e: &mut E, x: &E::V) -> Double<E::V> {
+/// log x with a relative error of about 2⁻⁶⁵, for x positive and finite: 2s + (2/3) s³ + …, the
+/// first two terms in double-double.
+fn precise_log<E: EmitBits>(e: &mut E, x: &E::V) -> DoubleDouble<E::V> {
     let parts = split(e, x);
     let (exponent, f) = (parts.exponent, parts.f);
-    // s = f / (2 + f) in two parts. 2 + f is in [1.7, 2.42]: it may round, and what it lost counts.
+    // s = f / (2 + f) in two parts. 2 + f is in [1.7, 2.42] and may round; the rounding error is
+    // included.
     let two = float(e, x, 2.0);
     let sum = two_sum(e, &two, &f);
     let s = e.div(&f, &sum.high);
@@ -132,41 +134,42 @@ fn precise_log<E: EmitBits>(e: &mut E, x: &E::V) -> Double<E::V> {
     two_sum(e, &sum.high, &low)
 }
 
-/// exp(y log |x|) with the logarithm in two parts, then the many special cases of IEEE 754.
+/// exp(y log |x|) with a double-double logarithm, then the special cases of IEEE 754.
 pub(crate) fn pow<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     if let Some(result) = via_f64(e, Op::Pow, args) {
         return result;
     }
     let (x, y) = (args[0], args[1]);
     let (zero, one, infinity) = (float(e, x, 0.0), float(e, x, 1.0), float(e, x, f64::INFINITY));
-    let size = abs(e, x);
-    let log = precise_log(e, &size);
+    let magnitude = abs(e, x);
+    let log = precise_log(e, &magnitude);
     let product = two_product(e, y, &log.high);
     let low = e.fma(y, &log.low, &product.low);
     let power = e.op(Op::Exp, &[&product.high]);
     let corrected = e.fma(&power, &low, &power);
-    // Where the power is 0 or infinite there is nothing to correct (and the correction may be NaN).
+    // Where the result is 0 or infinite there is nothing to correct (and the correction may be
+    // NaN).
     let finite = e.lt(&power, &infinity);
     let positive = e.lt(&zero, &power);
     let sound = e.op(Op::And, &[&finite, &positive]);
     let result = e.select(&sound, &corrected, &power);
 
-    // |x| = 0 or infinite: 0 or infinite by the sign of y.
+    // |x| = 0 or infinite: the result is 0 or infinite, depending on the sign of y.
     let rising = e.lt(&zero, y);
     let (at_zero, at_infinity) = (e.select(&rising, &zero, &infinity), e.select(&rising, &infinity, &zero));
-    let is_zero = equal(e, &size, &zero);
+    let is_zero = equal(e, &magnitude, &zero);
     let result = e.select(&is_zero, &at_zero, &result);
-    let is_infinite = equal(e, &size, &infinity);
+    let is_infinite = equal(e, &magnitude, &infinity);
     let result = e.select(&is_infinite, &at_infinity, &result);
-    // y infinite: by whether |x| is above or below 1.
-    let large = e.lt(&one, &size);
+    // y infinite: the result depends on whether |x| is above or below 1.
+    let large = e.lt(&one, &magnitude);
     let grows = e.op(Op::Eq, &[&large, &rising]);
     let limit = e.select(&grows, &infinity, &zero);
     let y_size = abs(e, y);
     let y_infinite = equal(e, &y_size, &infinity);
     let result = e.select(&y_infinite, &limit, &result);
 
-    // x negative: y must be whole, and odd y give the sign of x.
+    // x negative: y must be an integer; odd y gives the sign of x.
     let whole = e.op(Op::Trunc, &[y]);
     let is_whole = equal(e, &whole, y);
     let half = e.scale(y, 0.5);
@@ -179,15 +182,15 @@ pub(crate) fn pow<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let negative = e.lt(x, &zero);
     let not_whole = e.op(Op::Not, &[&is_whole]);
     let undefined = e.op(Op::And, &[&negative, &not_whole]);
-    let finite_x = e.lt(&size, &infinity);
+    let finite_x = e.lt(&magnitude, &infinity);
     let undefined = e.op(Op::And, &[&undefined, &finite_x]);
     let nan = float(e, x, f64::NAN);
     let result = e.select(&undefined, &nan, &result);
     // (-1) to ±infinity is 1.
-    let unit = equal(e, &size, &one);
+    let unit = equal(e, &magnitude, &one);
     let unit = e.op(Op::And, &[&unit, &y_infinite]);
     let result = e.select(&unit, &one, &result);
-    // NaN in, NaN out, but for 1 to anything and anything to 0.
+    // NaN propagates, except for 1 to any power and any base to the power 0.
     let sum = e.add(x, y);
     let (x_is, y_is) = (equal(e, x, x), equal(e, y, y));
     let numbers = e.op(Op::And, &[&x_is, &y_is]);

@@ -29,7 +29,7 @@ const COS: [f64; 8] = [
     -1.0 / 6_402_373_705_728_000.0,
 ];
 
-/// sine and cosine of x - n π/2, and n, of which the last two bits are meant.
+/// Sine and cosine of x - n π/2, and n, of which only the last two bits are significant.
 struct ReducedSinCos<V> {
     sin: V,
     cos: V,
@@ -62,19 +62,20 @@ fn reduced_sin_cos<E: EmitBits>(e: &mut E, x: &E::V) -> ReducedSinCos<E::V> {
 }
 
 /// True where `quadrant` has the bit `bit`.
-fn has<E: EmitBits>(e: &mut E, quadrant: &E::V, bit: i64) -> E::V {
+fn has_bit<E: EmitBits>(e: &mut E, quadrant: &E::V, bit: i64) -> E::V {
     let [bit, zero] = [bit, 0].map(|v| e.constant(Value::int(Scalar::I64, v)));
     let kept = e.op(Op::And, &[quadrant, &bit]);
     e.op(Op::Ne, &[&kept, &zero])
 }
 
-/// NaN where x is infinite (and where it is NaN, the arithmetic has seen to it).
+/// NaN where x is infinite. (For NaN the arithmetic already gives NaN.)
 fn nan_unless_finite<E: EmitBits>(e: &mut E, x: &E::V, result: &E::V) -> E::V {
-    let size = abs(e, x);
-    select_special(e, &size, f64::INFINITY, f64::NAN, result)
+    let magnitude = abs(e, x);
+    select_special(e, &magnitude, f64::INFINITY, f64::NAN, result)
 }
 
-/// sin, or cos by a quadrant more, in f32 all the way; from [`MAX_CODY_WAITE_F32`] on, as f64 has it.
+/// sin, or cos as sin in the next quadrant, entirely in f32; from [`MAX_CODY_WAITE_F32`] on, via
+/// f64.
 fn sin_cos_f32<E: EmitBits>(e: &mut E, op: Op, x: &E::V) -> E::V {
     let Reduced { r, low, quadrant } = reduce_f32(e, x);
     let z = e.mul(&r, &r);
@@ -83,7 +84,7 @@ fn sin_cos_f32<E: EmitBits>(e: &mut E, op: Op, x: &E::V) -> E::V {
     let tail = e.fma(&cube, &series, &low);
     let sin = e.add(&r, &tail);
 
-    // 1 - z/2, and what its rounding lost.
+    // 1 - z/2 and its rounding error.
     let (one, half) = (float(e, x, 1.0), float(e, x, -0.5));
     let cos_head = e.fma(&z, &half, &one);
     let lost = e.sub(&one, &cos_head);
@@ -111,13 +112,13 @@ fn sin_cos_f32<E: EmitBits>(e: &mut E, op: Op, x: &E::V) -> E::V {
         // sin(-0) is -0.
         value = preserve_zero(e, x, &value);
     }
-    let (size, edge) = (abs(e, x), float(e, x, MAX_CODY_WAITE_F32));
-    let large = e.op(Op::Ge, &[&size, &edge]);
+    let (magnitude, edge) = (abs(e, x), float(e, x, MAX_CODY_WAITE_F32));
+    let large = e.op(Op::Ge, &[&magnitude, &edge]);
     let [value] = e.select_unlikely(&large, [value.clone()], |e| [via_f64(e, op, &[x]).unwrap_or(value)]);
     value
 }
 
-/// x itself where it is 0, of either sign.
+/// x itself where it is 0, so that the sign of zero is preserved.
 fn preserve_zero<E: EmitBits>(e: &mut E, x: &E::V, value: &E::V) -> E::V {
     let zero = float(e, x, 0.0);
     let is_zero = super::equal(e, x, &zero);
@@ -129,9 +130,9 @@ pub(crate) fn sin<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
         return sin_cos_f32(e, Op::Sin, args[0]);
     }
     let ReducedSinCos { sin, cos, quadrant } = reduced_sin_cos(e, args[0]);
-    let odd = has(e, &quadrant, 1);
+    let odd = has_bit(e, &quadrant, 1);
     let value = e.select(&odd, &cos, &sin);
-    let negative = has(e, &quadrant, 2);
+    let negative = has_bit(e, &quadrant, 2);
     let minus = e.neg(&value);
     let value = e.select(&negative, &minus, &value);
     // sin(-0) is -0.
@@ -146,9 +147,9 @@ pub(crate) fn cos<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let ReducedSinCos { sin, cos, quadrant } = reduced_sin_cos(e, args[0]);
     let one = e.constant(Value::int(Scalar::I64, 1));
     let shifted = e.add(&quadrant, &one);
-    let odd = has(e, &quadrant, 1);
+    let odd = has_bit(e, &quadrant, 1);
     let value = e.select(&odd, &sin, &cos);
-    let negative = has(e, &shifted, 2);
+    let negative = has_bit(e, &shifted, 2);
     let minus = e.neg(&value);
     let value = e.select(&negative, &minus, &value);
     nan_unless_finite(e, args[0], &value)
@@ -159,7 +160,7 @@ pub(crate) fn tan<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
         return result;
     }
     let ReducedSinCos { sin, cos, quadrant } = reduced_sin_cos(e, args[0]);
-    let odd = has(e, &quadrant, 1);
+    let odd = has_bit(e, &quadrant, 1);
     let minus = e.neg(&cos);
     let (above, below) = (e.select(&odd, &minus, &sin), e.select(&odd, &sin, &cos));
     let value = e.div(&above, &below);
@@ -181,16 +182,16 @@ const ATAN: [f64; 10] = [
     0.034548359238821325,
 ];
 
-/// Above 1 it is π/2 - atan(1/x); within 1, atan(c) + atan((x - c) / (1 + c x)) with c near tan(π/6).
+/// π/2 - atan(1/x) above 1; otherwise atan(c) + atan((x - c) / (1 + c x)) with c near tan(π/6).
 pub(crate) fn atan<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     if let Some(result) = via_f64(e, Op::Atan, args) {
         return result;
     }
-    let size = abs(e, args[0]);
-    let one = float(e, &size, 1.0);
-    let inverted = e.lt(&one, &size);
-    let inverse = e.div(&one, &size);
-    let x = e.select(&inverted, &inverse, &size);
+    let magnitude = abs(e, args[0]);
+    let one = float(e, &magnitude, 1.0);
+    let inverted = e.lt(&one, &magnitude);
+    let inverse = e.div(&one, &magnitude);
+    let x = e.select(&inverted, &inverse, &magnitude);
 
     let c = float(e, &x, 0.577_350_269_189_625_7);
     let above = e.sub(&x, &c);
@@ -220,7 +221,7 @@ pub(crate) fn atan<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     e.op(Op::Copysign, &[&result, args[0]])
 }
 
-/// The angle of (x, y): atan(|y| / |x|), mirrored to the half-plane of x and given the sign of y.
+/// Angle of (x, y): atan(|y| / |x|), mirrored to the half-plane of x, with the sign of y.
 pub(crate) fn atan2<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     if let Some(result) = via_f64(e, Op::Atan2, args) {
         return result;
@@ -245,7 +246,7 @@ pub(crate) fn atan2<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let left = e.lt(&direction, &zero);
     let angle = e.select(&left, &mirrored, &angle);
     let result = e.op(Op::Copysign, &[&angle, y]);
-    // NaN in, NaN out.
+    // NaN propagates.
     let sum = e.add(x, y);
     let (x_is, y_is) = (super::equal(e, x, x), super::equal(e, y, y));
     let numbers = e.op(Op::And, &[&x_is, &y_is]);
@@ -271,28 +272,28 @@ const ASIN: [f64; 15] = [
     0.030744526924322193,
 ];
 
-/// asin on [0, 1] in the form both inverses want.
-struct Arc<V> {
+/// asin on [0, 1], in the form shared by asin and acos.
+struct AsinParts<V> {
     /// True where |x| > 1/2.
-    steep: V,
-    /// asin |x| where not steep.
-    gentle: V,
-    /// 2 asin √((1 - |x|) / 2) = π/2 - asin |x| where steep.
+    above_half: V,
+    /// asin |x| where |x| ≤ 1/2.
+    direct: V,
+    /// 2 asin √((1 - |x|) / 2) = π/2 - asin |x| where |x| > 1/2.
     rest: V,
 }
 
-fn arc<E: EmitBits>(e: &mut E, x: &E::V) -> Arc<E::V> {
-    let size = abs(e, x);
+fn asin_parts<E: EmitBits>(e: &mut E, x: &E::V) -> AsinParts<E::V> {
+    let magnitude = abs(e, x);
     let (half, one) = (float(e, x, 0.5), float(e, x, 1.0));
-    let square = e.mul(&size, &size);
+    let square = e.mul(&magnitude, &magnitude);
     let series = polynomial(e, &square, &ASIN);
-    let cube = e.mul(&square, &size);
-    let gentle = e.fma(&cube, &series, &size);
+    let cube = e.mul(&square, &magnitude);
+    let direct = e.fma(&cube, &series, &magnitude);
 
-    let complement = e.sub(&one, &size);
+    let complement = e.sub(&one, &magnitude);
     let z = e.mul(&complement, &half);
     let root = e.op(Op::Sqrt, &[&z]);
-    // What rounding the root lost: (z - root²) / (2 root), nothing at 0.
+    // Rounding error of the root: (z - root²) / (2 root), or 0 at 0.
     let minus = e.neg(&root);
     let residue = e.fma(&minus, &root, &z);
     let twice = e.add(&root, &root);
@@ -305,19 +306,19 @@ fn arc<E: EmitBits>(e: &mut E, x: &E::V) -> Arc<E::V> {
     let tail = e.fma(&cube, &series, &lost);
     let sum = e.add(&root, &tail);
     let rest = e.add(&sum, &sum);
-    let steep = e.lt(&half, &size);
-    Arc { steep, gentle, rest }
+    let above_half = e.lt(&half, &magnitude);
+    AsinParts { above_half, direct, rest }
 }
 
 pub(crate) fn asin<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     if let Some(result) = via_f64(e, Op::Asin, args) {
         return result;
     }
-    let Arc { steep, gentle, rest } = arc(e, args[0]);
+    let AsinParts { above_half, direct, rest } = asin_parts(e, args[0]);
     let [right, right_low] = [HALF_PI[0], HALF_PI[1]].map(|c| float(e, args[0], c));
     let less = e.sub(&rest, &right_low);
     let reflected = e.sub(&right, &less);
-    let result = e.select(&steep, &reflected, &gentle);
+    let result = e.select(&above_half, &reflected, &direct);
     e.op(Op::Copysign, &[&result, args[0]])
 }
 
@@ -326,9 +327,9 @@ pub(crate) fn acos<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
         return result;
     }
     let x = args[0];
-    let Arc { steep, gentle, rest } = arc(e, x);
+    let AsinParts { above_half, direct, rest } = asin_parts(e, x);
     let [right, right_low] = [HALF_PI[0], HALF_PI[1]].map(|c| float(e, x, c));
-    let signed = e.op(Op::Copysign, &[&gentle, x]);
+    let signed = e.op(Op::Copysign, &[&direct, x]);
     let less = e.sub(&signed, &right_low);
     let middle = e.sub(&right, &less);
     let [straight, straight_low] = [std::f64::consts::PI, 1.224_646_799_147_353_2e-16].map(|c| float(e, x, c));
@@ -337,5 +338,5 @@ pub(crate) fn acos<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let zero = float(e, x, 0.0);
     let negative = e.lt(x, &zero);
     let outer = e.select(&negative, &obtuse, &rest);
-    e.select(&steep, &outer, &middle)
+    e.select(&above_half, &outer, &middle)
 }

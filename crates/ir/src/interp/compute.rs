@@ -1,4 +1,4 @@
-//! [`Emit`] by computing: what lets op-table bodies run here as they are.
+//! Implements [`Emit`] by computing, so that op-table bodies run in the interpreter unchanged.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ pub(super) fn single_lane(scalar: Scalar, bits: u64) -> Rc<Register> {
     Rc::new(Register { scalar, bits: vec![bits] })
 }
 
-/// Computes on registers of so many lanes.
+/// Computes on registers of `lanes` lanes.
 pub(super) struct Compute {
     pub lanes: usize,
 }
@@ -54,18 +54,19 @@ impl EmitBits for Compute {
     fn select_unlikely<const N: usize>(
         &mut self,
         condition: &Rc<Register>,
-        usual: [Rc<Register>; N],
+        common: [Rc<Register>; N],
         rare: impl FnOnce(&mut Self) -> [Rc<Register>; N],
     ) -> [Rc<Register>; N] {
         if condition.bits.iter().all(|&bit| bit == 0) {
-            return usual;
+            return common;
         }
         let rare = rare(self);
-        std::array::from_fn(|n| self.select(condition, &rare[n], &usual[n]))
+        std::array::from_fn(|n| self.select(condition, &rare[n], &common[n]))
     }
 }
 
-/// Applies one op-table row to constants: the meaning of an op. Fails, with what was expected, on other types.
+/// Evaluates an op on constants; the reference semantics of an op. On a type error, returns a
+/// description of the expected arguments.
 pub fn evaluate(op: Op, args: &[Value]) -> Result<Value, &'static str> {
     if args.len() != op.arity() {
         return Err("as many arguments as the op takes");
@@ -76,7 +77,7 @@ pub fn evaluate(op: Op, args: &[Value]) -> Result<Value, &'static str> {
     Ok(Value::from_bits(result.scalar, result.bits[0]))
 }
 
-/// Applies one row of the table of vectors and matrices to constants. `wanted` is what a `construct` is to give.
+/// Evaluates an algebra op on constants. `wanted` is the type that a `Construct` constructs.
 pub fn evaluate_algebra(
     row: AlgebraOp,
     at: u32,

@@ -1,43 +1,44 @@
-//! Warp barriers in both branches of an `if` that splits a warp.
+//! Divergent execution: warp barriers in both branches of an `if` that splits a warp.
 //!
-//! `__syncwarp()` waits for all threads of a warp, but since Volta not at one instruction: the threads of either branch may
-//! arrive at a barrier of their own. Such branches run as strands, in turns, each up to its next warp barrier, and go on when
-//! every live thread of their warps has arrived. All other code runs branch after branch ([`Machine::execute`]).
+//! `__syncwarp()` waits for all threads of a warp, but since Volta not at the same instruction:
+//! each branch may have its own barrier. Such branches run as separate thread groups, each up to
+//! its next warp barrier, and continue once every live thread of their warps has arrived. All other
+//! code runs one branch after the other ([`Machine::execute`]).
 
 use super::lanes::Mask;
 use super::{Component, LoopMasks, Machine};
 use crate::{Fault, FaultKind, Stmt, WARP_SIZE};
 
-/// Threads that execute the same statements, and where they continue.
+/// Threads that execute the same statements, with their continuation.
 struct ThreadGroup<'k> {
     mask: Mask,
     /// Code left to execute, innermost last.
     rest: Vec<Level<'k>>,
-    /// The innermost loop that runs as part of a strand, by its index in [`DivergentExecution::loops`].
+    /// Innermost loop that this group executes, as an index into [`DivergentExecution::loops`].
     innermost: Option<usize>,
 }
 
 enum Level<'k> {
     Block(&'k [Stmt]),
-    /// The end of a branch, by its index in [`DivergentExecution::joins`].
+    /// End of a branch, as an index into [`DivergentExecution::joins`].
     Join(usize),
-    /// The end of a loop's body (or, before the first iteration, its beginning).
+    /// End of a loop's body, or its beginning before the first iteration.
     Loop(Loop<'k>),
 }
 
 struct Loop<'k> {
     stmt: &'k Stmt,
-    /// The threads that entered the loop.
+    /// Threads that entered the loop.
     entered: Mask,
-    /// The bound of a `for`.
+    /// Bound of a `for` loop.
     end: Option<Component>,
     iteration: i64,
-    /// Index in [`DivergentExecution::loops`], and that of the loop around it.
+    /// Index in [`DivergentExecution::loops`], and that of the enclosing loop.
     index: usize,
     outer: Option<usize>,
 }
 
-/// The end of an `if`, where its branches become one strand again.
+/// Reconvergence point: the end of an `if`, where its branches become one group again.
 struct Join<'k> {
     branches_left: usize,
     group: ThreadGroup<'k>,
@@ -46,19 +47,20 @@ struct Join<'k> {
 #[derive(Default)]
 struct DivergentExecution<'k> {
     ready: Vec<ThreadGroup<'k>>,
-    /// Strands at a warp barrier.
+    /// Groups waiting at a warp barrier.
     waiting: Vec<(ThreadGroup<'k>, &'k Stmt)>,
     joins: Vec<Join<'k>>,
     loops: Vec<LoopMasks>,
 }
 
-/// True if a statement is, or contains, a warp barrier.
+/// Returns true if a statement is or contains a warp barrier.
 pub(super) fn has_warp_barrier(stmt: &Stmt) -> bool {
     stmt.any(&|stmt| matches!(stmt, Stmt::WarpBarrier))
 }
 
 impl<'k> Machine<'k, '_, '_> {
-    /// Executes an `if` whose branches both have warp barriers; the lanes that reach its end.
+    /// Executes an `if` whose branches both have warp barriers; returns the lanes that reach its
+    /// end.
     pub(super) fn execute_divergent(&mut self, stmt: &'k Stmt, mask: Mask) -> Result<Mask, Fault> {
         let mut groups = DivergentExecution::default();
         let block = Level::Block(std::slice::from_ref(stmt));
@@ -73,7 +75,8 @@ impl<'k> Machine<'k, '_, '_> {
         }
     }
 
-    /// Runs a strand to its next warp barrier or join; the lanes that reach the end of all code.
+    /// Runs a group to its next warp barrier or join; returns the lanes that reach the end of all
+    /// code.
     fn advance(
         &mut self,
         groups: &mut DivergentExecution<'k>,
@@ -123,7 +126,8 @@ impl<'k> Machine<'k, '_, '_> {
         }
     }
 
-    /// Executes statements without warp barriers; `break` and `continue` mean the innermost loop of the strand.
+    /// Executes statements without warp barriers; `break` and `continue` refer to the group's
+    /// innermost loop.
     fn execute_without_barriers(
         &mut self,
         groups: &mut DivergentExecution<'k>,
@@ -143,7 +147,7 @@ impl<'k> Machine<'k, '_, '_> {
         Ok(())
     }
 
-    /// Begins the next iteration of a loop with the lanes that go on, or leaves the loop.
+    /// Begins the next iteration of a loop with the lanes that continue, or leaves the loop.
     fn next_iteration(
         &mut self,
         groups: &mut DivergentExecution<'k>,
@@ -175,7 +179,7 @@ impl<'k> Machine<'k, '_, '_> {
         Ok(())
     }
 
-    /// Lets the strands go on whose warps have all arrived at a barrier.
+    /// Releases the groups whose warps have all arrived at a barrier.
     fn release(&mut self, groups: &mut DivergentExecution<'k>) -> Result<(), Fault> {
         let mut arrived = Mask::none(self.lanes);
         groups.waiting.iter().for_each(|(group, _)| arrived.add(&group.mask));

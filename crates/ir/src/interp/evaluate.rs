@@ -1,4 +1,4 @@
-//! What each expression means.
+//! Evaluation of expressions.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Machine<'_, '_, '_> {
-    /// Evaluates an expression and keeps its components.
+    /// Evaluates an expression and stores its components in registers.
     pub(super) fn evaluate(&mut self, id: ExprId, mask: &Mask) -> Result<(), Fault> {
         let compute = &mut Compute { lanes: self.lanes };
         let code = self.frame.code;
@@ -92,7 +92,7 @@ impl Machine<'_, '_, '_> {
         Ok(())
     }
 
-    /// Reports a quotient of integers that mathematics does not have, or that does not fit.
+    /// Reports integer division by zero, and quotients that overflow.
     fn check_division(&self, a: &Register, b: &Register, mask: &Mask) -> Result<(), Fault> {
         let scalar = a.scalar;
         if !scalar.is_int() {
@@ -114,7 +114,7 @@ impl Machine<'_, '_, '_> {
         let mut out = value.clone();
         for lane in mask.lanes() {
             let (base, own) = (lane / WARP_SIZE * WARP_SIZE, lane % WARP_SIZE);
-            // The hardware looks at five bits.
+            // The hardware uses only five bits.
             let distance = from.int(lane) & (WARP_SIZE as i64 - 1);
             let source = match shuffle {
                 Shuffle::Index => distance,
@@ -176,22 +176,24 @@ impl Machine<'_, '_, '_> {
         self.frame.code.ty(id).component_count(&self.kernel.structs)
     }
 
-    /// All components of a value.
+    /// Returns all components of a value.
     pub(super) fn components(&self, id: ExprId) -> Vec<Component> {
         (0..self.component_count_of(id)).map(|component| self.component(id, component)).collect()
     }
 
-    /// The values of scalar operands.
+    /// Returns the values of scalar operands.
     pub(super) fn scalars(&self, ids: &[ExprId]) -> Vec<Component> {
         ids.iter().map(|&id| self.component(id, 0)).collect()
     }
 
-    /// A component, or the only one: a condition that stands for all components.
+    /// Returns a component; for scalars, such as a condition shared by all components, the only
+    /// one.
     fn component_or_scalar(&self, id: ExprId, component: usize) -> Component {
         self.component(id, if self.frame.code.ty(id).as_scalar().is_some() { 0 } else { component })
     }
 
-    /// A component of an expression that is already evaluated (the verifier has seen to it) or needs no evaluation.
+    /// Returns a component of an expression that is already evaluated (guaranteed by the verifier)
+    /// or needs no evaluation.
     pub(super) fn component(&self, id: ExprId, component: usize) -> Component {
         let index = self.kernel.index;
         match self.frame.code.expr(id) {
@@ -203,7 +205,7 @@ impl Machine<'_, '_, '_> {
                 let slot = self.frame.slots.exprs[id.0 as usize] as usize + component;
                 match &self.frame.registers[slot] {
                     Some(register) => register.clone(),
-                    // Evaluated only where no lane went.
+                    // Evaluated only in a branch that no lane took.
                     None => {
                         let scalar = self.frame.code.ty(id).components(&self.kernel.structs)[component];
                         Rc::new(Register::splat(Value::int(scalar, 0), self.lanes))

@@ -1,4 +1,5 @@
-//! Loads, stores and atomic updates: each checked for its bounds, and where it matters for races.
+//! Loads, stores and atomic updates, with bounds checks and, where threads can conflict, race
+//! detection.
 
 use std::rc::Rc;
 
@@ -10,16 +11,17 @@ use crate::{
     load_scalar, store_scalar,
 };
 
-/// A view in a call: where its elements lie.
+/// A view bound to its argument: extents, strides and layout in this launch.
 pub(super) struct BoundView {
     /// Extent and stride of each dimension.
     dims: Vec<(i64, i64)>,
-    /// The place of the element with all indices 0.
+    /// Offset of the element with all indices 0, in elements.
     origin: i64,
-    /// From the lowest place to the highest.
+    /// Number of elements from the lowest offset to the highest.
     pub elements: u64,
     pub layout: Layout,
-    /// What accesses are remembered of: 1 for a whole element, or how many components it has where some are accessed alone.
+    /// Tracked cells per element: 1, or one per component if the kernel accesses components
+    /// individually.
     pub cells: usize,
 }
 
@@ -48,13 +50,13 @@ impl BoundView {
 }
 
 impl BoundView {
-    /// Cells whose accesses are remembered.
+    /// Returns the number of tracked cells.
     pub fn cell_count(&self) -> u64 {
         self.elements * self.cells as u64
     }
 }
 
-/// Runs `$body` with `$all` the memory seen as elements of `$bytes` bytes.
+/// Runs `$body` with `$all` bound to the memory as elements of `$bytes` bytes.
 macro_rules! as_elements {
     ($bytes:expr, $cast:ident, $words:expr, $all:ident => $body:expr) => {
         match $bytes {
@@ -147,7 +149,7 @@ impl Machine<'_, '_, '_> {
         Ok(())
     }
 
-    /// The place of what each lane accesses; of lanes that do not take part, anything.
+    /// Returns the element offset that each lane accesses; unspecified for inactive lanes.
     fn element_positions(
         &self,
         view: View,
@@ -162,7 +164,7 @@ impl Machine<'_, '_, '_> {
             let reach = if n + 1 == indices.len() { width as i64 - 1 } else { 0 };
             let limit = extent.saturating_sub(reach).max(0) as u64;
             let lanes = positions.iter_mut().zip(&index.bits).zip(&mask.0);
-            // One loop for each of the two types that an index has, so that neither decides anything within.
+            // One loop per index type, so that the inner loops are branch-free.
             if self.kernel.index == Scalar::I32 {
                 for ((position, &bits), &on) in lanes {
                     let index = bits as u32 as i32 as i64 as u64;
@@ -203,7 +205,8 @@ impl Machine<'_, '_, '_> {
         Ok(())
     }
 
-    /// Which component each lane accesses, where indices say; of lanes that do not take part, anything.
+    /// Returns the component that each lane accesses, if the indices select one; unspecified for
+    /// inactive lanes.
     fn component_indices(&self, view: View, indices: &[Component], mask: &Mask) -> Result<Option<Vec<usize>>, Fault> {
         let bound = self.bound_view(view);
         let Some(component) = indices.get(bound.dims.len()) else { return Ok(None) };
@@ -294,7 +297,8 @@ impl Machine<'_, '_, '_> {
         }
     }
 
-    /// Replaces elements by what `new` makes of each component, lane after lane; the values from before.
+    /// Replaces each component by `new(component, lane, old)`, one lane after the other; returns
+    /// the old values.
     pub(super) fn atomic_update(
         &mut self,
         view: View,
@@ -304,7 +308,7 @@ impl Machine<'_, '_, '_> {
     ) -> Result<Vec<Component>, Fault> {
         let (layout, cells) = (self.bound_view(view).layout.clone(), self.bound_view(view).cells);
         let component_indices = self.component_indices(view, indices, mask)?;
-        // The components that a lane updates.
+        // Components that a lane updates.
         let components_of = |lane: usize| match &component_indices {
             Some(component) => component[lane]..component[lane] + 1,
             None => 0..layout.offsets.len(),
@@ -338,7 +342,8 @@ impl Machine<'_, '_, '_> {
         }
     }
 
-    /// True if accesses to a view are remembered: shared memory, and what a block kernel writes.
+    /// Returns true if accesses to a view are tracked: shared memory, and views that a block kernel
+    /// writes.
     fn is_tracked(&self, view: View) -> bool {
         match view {
             View::Shared(_) => true,
@@ -346,7 +351,8 @@ impl Machine<'_, '_, '_> {
         }
     }
 
-    /// The place of an element, or of the first of `width` neighbours.
+    /// Returns the offset of an element, or of the first of `width` adjacent ones, after a bounds
+    /// check.
     fn checked_position(&self, view: View, indices: &[Component], width: usize, lane: usize) -> Result<usize, Fault> {
         let bound = self.bound_view(view);
         let mut position = bound.origin;
@@ -373,7 +379,7 @@ impl Machine<'_, '_, '_> {
         Ok(position as usize)
     }
 
-    /// Notes an access to a cell in the view's history, and reports a race or a read of what nobody wrote.
+    /// Records an access to a cell; reports a race or a read of uninitialized memory.
     fn record_access(&mut self, view: View, cell: usize, lane: usize, kind: AccessKind) -> Result<(), Fault> {
         let event = AccessEvent {
             block: self.block as u32,
@@ -418,7 +424,7 @@ impl Machine<'_, '_, '_> {
     }
 }
 
-/// Active lanes in the order in which they take their turns.
+/// Returns the active lanes in execution order.
 pub(super) fn in_order(order: ExecutionOrder, mask: &Mask) -> impl Iterator<Item = usize> + '_ {
     let last = mask.0.len().saturating_sub(1);
     let turn = move |n| if order == ExecutionOrder::Forward { n } else { last - n };

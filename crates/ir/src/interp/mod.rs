@@ -1,10 +1,11 @@
-//! The interpreter: executes a kernel statement by statement over all threads of a block, checking every access.
+//! The interpreter: executes a kernel statement by statement over all threads of a block, checking
+//! every access.
 //!
-//! It is the judge of the other readers, so it is written for plainness: each expression is a register with a lane for
-//! each thread (several registers if it has several components), each statement runs over all lanes under a mask, and
-//! nothing is shared with generated code but the tables of operations. Block kernels are checked for races, divergent
-//! barriers, partial warps and reads of what nobody wrote; every kernel is checked for indices outside their views. The
-//! first finding ends the run.
+//! It is the reference for the other backends, so it is written for clarity: each expression is a
+//! register with one lane per thread (several registers for several components), each statement
+//! runs over all lanes under a mask, and only the op tables are shared with generated code. Block
+//! kernels are checked for races, divergent barriers, partial warps and uninitialized reads; every
+//! kernel is checked for out-of-bounds indices. The first fault ends the run.
 
 mod compute;
 mod divergence;
@@ -24,31 +25,32 @@ use lanes::{Mask, Register};
 use memory::BoundView;
 use races::AccessHistory;
 
-/// Instances of a `ParallelFor` that are executed side by side.
+/// Instances of a `ParallelFor` that are executed together.
 const CHUNK: u64 = 256;
 
-/// In which order threads and blocks take their turns where the kernel leaves it open. A kernel whose results differ
-/// between the two depends on an order that a GPU does not promise.
+/// Execution order of threads and blocks where the kernel leaves it open. A kernel whose results
+/// differ between the two depends on an order that a GPU does not guarantee.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ExecutionOrder {
-    /// First thread and first block first.
+    /// First thread and block first.
     #[default]
     Forward,
-    /// Last thread and last block first.
+    /// Last thread and block first.
     Reverse,
 }
 
-/// How to run.
+/// Options of an interpreter run.
 #[derive(Clone, Copy, Debug)]
 pub struct InterpreterOptions {
-    /// Order of threads and blocks.
+    /// Execution order of threads and blocks.
     pub order: ExecutionOrder,
-    /// Statements (of a whole block each) after which the run is given up; `None`: never.
+    /// Maximum number of statements, each counted once per block; `None` for no limit.
     pub max_statements: Option<u64>,
-    /// Whether instances of a `ParallelFor` that touch one element are reported too. It costs memory for every element
-    /// that is written.
+    /// If set, races between instances of a `ParallelFor` are reported too. Costs memory for every
+    /// element that is written.
     pub check_instance_races: bool,
-    /// Whether integer division by 0, and of the smallest integer by -1, are reported. Both have a value.
+    /// If set, integer division by zero, and of the smallest integer by -1, are faults. Otherwise
+    /// both have a defined result.
     pub check_division: bool,
 }
 
@@ -63,20 +65,20 @@ impl Default for InterpreterOptions {
     }
 }
 
-/// Memory that the registers of a block may take.
+/// Maximum size of a block's registers.
 const MAX_REGISTER_BYTES: usize = 1 << 30;
 
-/// Runs a kernel over `args`. What it prints goes to stdout.
+/// Runs a kernel on `args`. Debug prints go to stdout.
 pub fn run(kernel: &Kernel, args: &mut [Arg<'_>]) -> Result<(), Fault> {
     run_with(kernel, args, InterpreterOptions::default())
 }
 
-/// Runs a kernel over `args` in a given way. What it prints goes to stdout.
+/// Runs a kernel on `args` with the given options. Debug prints go to stdout.
 pub fn run_with(kernel: &Kernel, args: &mut [Arg<'_>], options: InterpreterOptions) -> Result<(), Fault> {
     run_printing(kernel, args, options, &mut |line| println!("{line}"))
 }
 
-/// Runs a kernel over `args` in a given way, and hands each line that it prints to `print`.
+/// Runs a kernel on `args` with the given options; passes each line of debug output to `print`.
 pub fn run_printing(
     kernel: &Kernel,
     args: &mut [Arg<'_>],
@@ -136,14 +138,14 @@ pub fn run_printing(
     Ok(())
 }
 
-/// Memory of a block.
+/// Shared memory of a block: one array.
 struct SharedMemory {
     words: Vec<u64>,
     written: Vec<bool>,
     history: AccessHistory,
 }
 
-/// A loop being executed.
+/// Lanes that left a running loop, or its current iteration.
 struct LoopMasks {
     broken: Mask,
     continued: Mask,
@@ -155,11 +157,11 @@ impl LoopMasks {
     }
 }
 
-/// Where the components of each expression and variable of some code are kept.
+/// First register of each expression and variable.
 struct Slots {
     exprs: Vec<u32>,
     locals: Vec<u32>,
-    /// Registers that expressions need in all.
+    /// Total number of registers that expressions need.
     count: usize,
 }
 
@@ -180,10 +182,10 @@ impl Slots {
     }
 }
 
-/// A component of a value.
+/// Register of one component of a value.
 type Component = Rc<Register>;
 
-/// The kernel or a function being executed.
+/// Stack frame of the kernel or of a function.
 struct Frame<'k> {
     code: &'k Code,
     slots: Rc<Slots>,
@@ -191,7 +193,7 @@ struct Frame<'k> {
     registers: Vec<Option<Component>>,
     locals: Vec<Register>,
     returned: Mask,
-    /// What the lanes that returned have given.
+    /// Return values of the lanes that have returned.
     result: Vec<Register>,
     loops: Vec<LoopMasks>,
 }
@@ -219,14 +221,14 @@ struct Machine<'k, 'a, 'b> {
     print: &'a mut dyn FnMut(&str),
     /// Threads of a block, or instances of a chunk.
     lanes: usize,
-    /// Instances in all.
+    /// Total number of instances.
     count: u64,
     params: Vec<BoundView>,
     shared_views: Vec<BoundView>,
-    /// Of each function, then of the kernel.
+    /// Register slots of each function, then of the kernel.
     slots: Vec<Rc<Slots>>,
     statements: u64,
-    /// Whether the kernel has warp barriers.
+    /// True if the kernel has warp barriers.
     warp_barriers: bool,
     param_histories: Vec<Option<AccessHistory>>,
     /// The block (or chunk) being executed, and its state.
@@ -265,7 +267,7 @@ impl<'k> Machine<'k, '_, '_> {
         self.execute(&kernel.code.body, all).map(drop)
     }
 
-    /// Runs a function over the lanes of a mask; the components of its value.
+    /// Calls a function for the lanes of a mask; returns the components of its value.
     fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId], mask: &Mask) -> Result<Vec<Component>, Fault> {
         let function = &self.kernel.functions[n as usize];
         let arguments = args.iter().map(|&arg| self.components(arg)).collect();
@@ -283,12 +285,12 @@ impl<'k> Machine<'k, '_, '_> {
         Fault { kernel: self.kernel.name.clone(), kind, line: None }
     }
 
-    /// The name of a lane of the current block in messages.
+    /// Returns the name of a lane of the current block, for messages.
     fn lane_name(&self, lane: usize) -> String {
         self.thread_name(self.block, lane)
     }
 
-    /// The name of a thread, or of an instance, in messages.
+    /// Returns the name of a thread or instance, for messages.
     fn thread_name(&self, block_index: u64, lane: usize) -> String {
         match self.kernel.launch {
             Launch::ParallelFor { .. } => format!("instance {}", block_index * CHUNK + lane as u64),
@@ -298,7 +300,7 @@ impl<'k> Machine<'k, '_, '_> {
         }
     }
 
-    /// Runs a block of statements; the lanes that reach its end.
+    /// Executes a block of statements; returns the lanes that reach its end.
     fn execute(&mut self, block: &'k [Stmt], mut mask: Mask) -> Result<Mask, Fault> {
         for stmt in block {
             if mask.is_empty() {
@@ -389,7 +391,7 @@ impl<'k> Machine<'k, '_, '_> {
         Ok(mask)
     }
 
-    /// Ends the run with the first active lane for which something does not hold.
+    /// Reports the first active lane for which a check fails.
     fn check(&self, check: &Check, mask: &Mask) -> Result<(), Fault> {
         let value = match check {
             Check::Assert { condition, .. } => self.component(*condition, 0),
@@ -409,7 +411,8 @@ impl<'k> Machine<'k, '_, '_> {
         }))
     }
 
-    /// Gives up after as many statements as the caller allows; a loop's turn and a block count as one too.
+    /// Counts a statement and reports a fault if the limit is exceeded. Loop iterations and blocks
+    /// count as statements too.
     fn count_statement(&mut self, stmt: Option<&Stmt>) -> Result<(), Fault> {
         self.statements += 1;
         match self.options.max_statements {
@@ -422,7 +425,7 @@ impl<'k> Machine<'k, '_, '_> {
         }
     }
 
-    /// True if both branches of an `if` have warp barriers and some warp has lanes in both.
+    /// Returns true if both branches of an `if` have warp barriers and some warp has lanes in both.
     fn diverges_at_warp_barriers(&self, yes: &Mask, then: &[Stmt], no: &Mask, otherwise: &[Stmt]) -> bool {
         let splits =
             yes.0.chunks(WARP_SIZE).zip(no.0.chunks(WARP_SIZE)).any(|(a, b)| a.contains(&true) && b.contains(&true));
@@ -442,7 +445,8 @@ impl<'k> Machine<'k, '_, '_> {
         }
     }
 
-    /// Runs a loop's body until no lane is left; `begin` says which lanes go on with a turn.
+    /// Runs a loop's body until no lane is left; `begin` returns the lanes that execute the next
+    /// iteration.
     fn run_loop(
         &mut self,
         body: &'k [Stmt],
@@ -471,12 +475,13 @@ impl<'k> Machine<'k, '_, '_> {
     }
 
     fn locate(&self, mut fault: Fault, stmt: &Stmt) -> Fault {
-        // A fault within a called function knows its line already.
+        // A fault in a called function already has its line.
         fault.line = fault.line.or_else(|| self.kernel.line_of(stmt));
         fault
     }
 
-    /// Warps with an active lane: number, active lanes, lanes that have not ended.
+    /// Returns the warps with an active lane: index, number of active lanes, number of lanes that
+    /// have not returned.
     fn partial_warps(&self, mask: &Mask) -> Vec<(usize, usize, usize)> {
         (0..self.lanes.div_ceil(WARP_SIZE))
             .filter_map(|warp| {
@@ -489,7 +494,7 @@ impl<'k> Machine<'k, '_, '_> {
     }
 }
 
-/// The coordinates of the n-th place of a grid, x fastest.
+/// Returns the coordinates of linear index `n` in a grid of extents `of`, x fastest.
 fn coordinates(n: u64, of: [u32; 3]) -> [u64; 3] {
     let [x, y, _] = of.map(|n| n.max(1) as u64);
     [n % x, n / x % y, n / (x * y)]

@@ -1,16 +1,18 @@
 //! Race detection: the access history of every element of a view.
 //!
-//! Two accesses by different threads race if at least one is a write, they are not both atomic, and nothing orders them: a
-//! barrier of the block that they share, or of the warp that they share (a thread that has returned counts as arrived). Blocks,
-//! and instances of a `ParallelFor`, are never ordered. Fences and atomics do not order other accesses: a hand-over through a flag is reported.
+//! Two accesses by different threads race if at least one is a write, they are not both atomic, and
+//! no barrier of their block or warp orders them (a thread that has returned counts as arrived).
+//! Blocks, and instances of a `ParallelFor`, are never ordered. Fences and atomics do not order
+//! other accesses: message passing through a flag is reported.
 //!
-//! The history is exact and of constant size, because the first race ends the run and blocks run one after the other:
-//! - Every access so far happens before a plain write that raced with none of them. Happens-before is transitive, so such a
-//!   write replaces all that came before it.
-//! - Of the reads since then (and likewise of the atomic updates) the later ones of a thread, of a warp behind its barrier and
-//!   of a block behind its barrier stand for the earlier ones. Within one barrier interval of a block two accesses from
-//!   different warps are enough: a conflicting access by any thread is unordered with at least one of them. Among finished
-//!   blocks any one is enough.
+//! The history is exact and of constant size, because the first race ends the run and blocks run
+//! one after the other:
+//! - Every access so far happens before a plain write that raced with none of them. Happens-before
+//!   is transitive, so such a write replaces the whole history.
+//! - Among the reads since then (and likewise the atomic updates), later ones of a thread, of a
+//!   warp after its barrier and of a block after its barrier subsume earlier ones. Within one
+//!   barrier interval of a block, two accesses from different warps suffice: a conflicting access
+//!   by any thread is unordered with at least one of them. Among finished blocks, any one suffices.
 
 use crate::WARP_SIZE;
 
@@ -18,11 +20,11 @@ use crate::WARP_SIZE;
 #[derive(Clone, Copy)]
 pub(super) struct AccessEvent {
     pub block: u32,
-    /// Below 1024. Narrow, so that the history of an element fits a cache line.
+    /// Below 1024; narrow, so that the history of an element fits in a cache line.
     pub thread: u16,
-    /// Block barriers that the block has passed.
+    /// Number of block barriers that the block has passed.
     pub epoch: u32,
-    /// Warp barriers that the warp has passed.
+    /// Number of warp barriers that the warp has passed.
     pub warp_epoch: u32,
 }
 
@@ -31,7 +33,7 @@ impl AccessEvent {
         self.thread / WARP_SIZE as u16
     }
 
-    /// The thread as a bit of its warp.
+    /// Returns the thread's bit within its warp.
     fn bit(&self) -> u32 {
         1 << (self.thread % WARP_SIZE as u16)
     }
@@ -44,7 +46,7 @@ impl AccessEvent {
     }
 }
 
-/// The kind of an access.
+/// Kind of access.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessKind {
     Read,
@@ -52,29 +54,31 @@ pub(super) enum AccessKind {
     Atomic,
 }
 
-/// An earlier access that a later one races with.
+/// Earlier access that a later one races with.
 pub(super) struct Conflict {
     pub kind: AccessKind,
     pub block: u32,
     pub thread: u16,
 }
 
-/// Stands for no thread.
+/// Marks the absence of a thread.
 const NONE: u16 = u16::MAX;
 
-/// The accesses of one kind since the last plain write, as far as a later access can race with them.
+/// Accesses of one kind since the last plain write, as far as later accesses can race with them.
 #[derive(Clone)]
 struct Accesses {
-    /// Barrier interval of the latest access: only accesses of this one can race within its block.
+    /// Barrier interval of the latest access: only accesses of this interval can race within its
+    /// block.
     block: u32,
     epoch: u32,
-    /// Threads of one warp, since that warp's last barrier, as bits; 0 if there was no access at all.
+    /// Bit set of threads of one warp since that warp's last barrier; 0 if there was no access at
+    /// all.
     threads: u32,
     warp: u16,
     warp_epoch: u32,
-    /// A thread of another warp, in the same barrier interval.
+    /// Thread of another warp in the same barrier interval.
     other_warp: u16,
-    /// A thread of a block that ran before.
+    /// Thread of an earlier block.
     other_block: (u32, u16),
 }
 
@@ -85,7 +89,7 @@ impl Default for Accesses {
 }
 
 impl Accesses {
-    /// Adds an access that races with nothing.
+    /// Adds an access that does not race.
     fn add(&mut self, event: &AccessEvent) {
         if (self.block, self.epoch) != (event.block, event.epoch) || self.threads == 0 {
             if self.block != event.block && self.threads != 0 {
@@ -103,7 +107,7 @@ impl Accesses {
         }
     }
 
-    /// The block and thread of an access that nothing orders before a later one by another thread.
+    /// Returns block and thread of an access that is unordered with a later one by another thread.
     fn unordered(&self, later: &AccessEvent) -> Option<(u32, u16)> {
         if self.threads == 0 {
             return None;
@@ -129,7 +133,7 @@ impl Accesses {
         (threads != 0).then(|| (self.block, self.first(threads)))
     }
 
-    /// The first thread of a set of bits.
+    /// Returns the first thread of a bit set.
     fn first(&self, threads: u32) -> u16 {
         self.warp * WARP_SIZE as u16 + threads.trailing_zeros() as u16
     }
@@ -141,10 +145,10 @@ struct Cell {
     reads: Accesses,
 }
 
-/// The history of the elements of one view.
+/// Access history of the elements of one view.
 pub(super) struct AccessHistory {
     cells: Vec<Cell>,
-    /// Atomic updates of each cell; empty until the first one.
+    /// Atomic updates per cell; empty until the first one.
     atomics: Vec<Accesses>,
 }
 
@@ -153,7 +157,7 @@ impl AccessHistory {
         AccessHistory { cells: vec![Cell::default(); len as usize], atomics: vec![] }
     }
 
-    /// Records an access; the earlier one that it races with, if any.
+    /// Records an access; returns the earlier access that it races with, if any.
     pub fn record(&mut self, at: usize, kind: AccessKind, event: AccessEvent) -> Option<Conflict> {
         let cell = &mut self.cells[at];
         if let Some(written) = cell.written.filter(|written| !written.happens_before(&event)) {

@@ -1,10 +1,10 @@
-//! A place in a text and what is read there: words, numbers, values, and errors that point at them.
+//! Parser cursor: reads words, numbers and literals, and reports errors at the current position.
 
 use std::fmt;
 
 use crate::{Scalar, Value};
 
-/// Why a text is not a kernel, and where.
+/// Syntax error in the text form, or a kernel that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// The line, from 1.
@@ -30,7 +30,7 @@ impl fmt::Display for ParseError {
 
 pub(super) type Result<T> = std::result::Result<T, ParseError>;
 
-/// The line and byte of a text being looked at.
+/// Current line and byte offset.
 pub(super) struct Cursor<'t> {
     pub lines: Vec<&'t str>,
     pub line: usize,
@@ -53,7 +53,7 @@ impl<'t> Cursor<'t> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    /// Goes on to the next line that is not empty.
+    /// Moves to the next line that is not empty.
     pub fn next_line(&mut self) -> Result<()> {
         self.skip_whitespace();
         if !self.rest().is_empty() {
@@ -71,7 +71,8 @@ impl<'t> Cursor<'t> {
         self.skip_whitespace();
     }
 
-    /// Takes `token` if it comes next; words end where letters, digits and `_` do.
+    /// Consumes `token` if it comes next; a word must not be followed by further letters, digits or
+    /// `_`.
     pub fn take(&mut self, token: &str) -> bool {
         self.skip_whitespace();
         let Some(after) = self.rest().strip_prefix(token) else { return false };
@@ -87,7 +88,7 @@ impl<'t> Cursor<'t> {
         if self.take(token) { Ok(()) } else { self.fail(format!("expected '{token}'")) }
     }
 
-    /// Letters, digits and `_`.
+    /// Parses a word of letters, digits and `_`.
     pub fn word(&mut self, what: &str) -> Result<&'t str> {
         self.skip_whitespace();
         let rest = self.rest();
@@ -123,7 +124,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// A value with its type behind it: `1.5f32`, `-3i64`, `true`.
+    /// Parses a literal with its type suffix: `1.5f32`, `-3i64`, `true`.
     pub fn literal(&mut self) -> Result<Value> {
         for (word, value) in [("true", 1), ("false", 0)] {
             if self.take(word) {
@@ -134,7 +135,7 @@ impl<'t> Cursor<'t> {
         let rest = self.rest();
         let len = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "+-._".contains(c))).unwrap_or(rest.len());
         let text = &rest[..len];
-        // The longest type name that the text ends with, so that bf16 is not taken for f16.
+        // The longest type name that is a suffix, so that bf16 is not taken for f16.
         let scalar = (Scalar::ALL.into_iter()).filter(|s| text.ends_with(s.name())).max_by_key(|s| s.name().len());
         let Some(scalar) = scalar else { return self.fail("expected a value with its type, such as 1.5f32") };
         let digits = &text[..text.len() - scalar.name().len()];

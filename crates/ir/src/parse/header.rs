@@ -1,4 +1,5 @@
-//! What comes before code: structs, functions, the kernel's line, its values and views.
+//! Parses declarations: structs, functions, the kernel's header line, its parameters and shared
+//! arrays.
 
 use super::Parser;
 use super::cursor::Result;
@@ -22,7 +23,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `name: type`.
+    /// Parses `name: type`.
     pub(super) fn typed_name(&mut self) -> Result<(String, Type)> {
         let name = self.word("a name")?.into();
         self.expect(":")?;
@@ -80,7 +81,7 @@ impl Parser<'_> {
 
     pub(super) fn header(&mut self) -> Result<()> {
         self.kernel.name = self.word("a name")?.into();
-        // The number of instances may be a value parameter, which comes below.
+        // The number of instances may be a value parameter, which is declared below.
         let mut counted_by = None;
         if self.take("parallel_for") {
             if self.take("@") {
@@ -130,7 +131,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `[4, @n]` or `[4 by @s, 5 by 1]`.
+    /// Parses `[4, @n]` or `[4 by @s, 5 by 1]`.
     fn dims(&mut self) -> Result<Vec<Dim>> {
         self.expect("[")?;
         let (mut extents, mut strides) = (vec![], vec![]);

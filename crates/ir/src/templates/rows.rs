@@ -1,9 +1,10 @@
-//! Reductions of rows, a block a row: every thread takes each `threads`-th element, then all combine in shared memory.
+//! Row reductions, one block per row: each thread reduces a strided part of the row, then the block
+//! combines the partial results in shared memory.
 
 use super::{I32, KernelResult, ThreadIndices, less_than, matrix, mul_add_index, reduce_tile, thread_indices};
 use crate::{Access, Builder, Emit, EmitBits, ExprId, Op, ParamId, Scalar, SharedId, Stmt, Value};
 
-/// A block at work on a row.
+/// Reduction of one row by one block.
 struct RowReduction {
     columns: u64,
     threads: u32,
@@ -11,7 +12,7 @@ struct RowReduction {
     block: ExprId,
     iterations: ExprId,
     tile: SharedId,
-    /// What is summed: f32 for 16-bit floats.
+    /// Type of accumulators: f32 for 16-bit floats.
     compute_type: Scalar,
 }
 
@@ -24,7 +25,7 @@ impl RowReduction {
         RowReduction { columns, threads, thread, block, iterations, tile, compute_type }
     }
 
-    /// Runs `body` for the columns of this thread.
+    /// Emits a strided loop that runs `body` for each column of this thread.
     fn each(&self, b: &mut Builder, name: &str, body: &dyn Fn(&mut Builder, ExprId)) {
         let counter = b.open_loop(name);
         let n = b.read(counter);
@@ -34,13 +35,13 @@ impl RowReduction {
         b.close_loop(counter, self.iterations);
     }
 
-    /// An element of the row, as it is computed with.
+    /// Loads an element of the row, converted to the accumulator type.
     fn load(&self, b: &mut Builder, x: ParamId, column: ExprId) -> ExprId {
         let value = b.load(x, [self.block, column]);
         b.cast(self.compute_type, &value)
     }
 
-    /// `op` over the row of what `part` makes of each column.
+    /// Reduces `part(column)` over the row with `op`.
     fn reduce(
         &self,
         b: &mut Builder,
@@ -65,7 +66,7 @@ impl RowReduction {
     }
 }
 
-/// Softmax of each row: largest, sum of exponentials, quotients.
+/// Softmax of each row: maximum, sum of exponentials, quotients.
 pub fn softmax(scalar: Scalar, rows: u64, columns: u64, threads: u32) -> KernelResult {
     let mut b = Builder::blocks("softmax", [rows.max(1) as u32, 1, 1], [threads, 1, 1], I32);
     let x = b.view("x", scalar, &matrix(rows, columns), Access::Read);
@@ -87,8 +88,8 @@ pub fn softmax(scalar: Scalar, rows: u64, columns: u64, threads: u32) -> KernelR
     b.finish()
 }
 
-/// Layer norm of each row: (x - mean) / √(variance + eps) · weight + bias. The variance is that of differences from the
-/// mean, not of squares, so it loses nothing far from 0.
+/// Layer norm of each row: (x - mean) / √(variance + eps) · weight + bias. The variance is computed
+/// from differences from the mean, not from squares, so it does not cancel far from 0.
 pub fn layer_norm(scalar: Scalar, rows: u64, columns: u64, threads: u32, eps: f64) -> KernelResult {
     let mut b = Builder::blocks("layer_norm", [rows.max(1) as u32, 1, 1], [threads, 1, 1], I32);
     let x = b.view("x", scalar, &matrix(rows, columns), Access::Read);

@@ -1,9 +1,9 @@
-//! Kernels that move square tiles through shared memory.
+//! Tiled kernels: square tiles in shared memory.
 
 use super::{I32, KernelResult, less_than, matrix, mul_add_index};
 use crate::{Access, Axis, Builder, Builtin, Emit, EmitBits, Op, Scalar, Stmt, Value};
 
-/// `out[j, i] = x[i, j]` through tiles of 32 × 33: the odd row length keeps columns out of one bank.
+/// `out[j, i] = x[i, j]` through tiles of 32 × 33; the padding avoids shared-memory bank conflicts.
 pub fn transpose(scalar: Scalar, rows: u64, columns: u64) -> KernelResult {
     const TILE: u64 = 32;
     let grid = [columns.div_ceil(TILE).max(1) as u32, rows.div_ceil(TILE).max(1) as u32, 1];
@@ -41,7 +41,7 @@ pub fn transpose(scalar: Scalar, rows: u64, columns: u64) -> KernelResult {
     b.finish()
 }
 
-/// out = a · b for a of m × k and b of k × n, through square tiles in shared memory.
+/// out = a · b for a of m × k and b of k × n, with square tiles in shared memory.
 pub fn matmul(scalar: Scalar, m: u64, k: u64, n: u64, tile: u64) -> KernelResult {
     let grid = [n.div_ceil(tile.max(1)).max(1) as u32, m.div_ceil(tile.max(1)).max(1) as u32, 1];
     let mut b = Builder::blocks("matmul", grid, [tile as u32, tile as u32, 1], I32);

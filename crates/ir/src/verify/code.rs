@@ -1,4 +1,4 @@
-//! Checks the code of a kernel or function: scopes and types.
+//! Verifies the code of a kernel or function: scopes and types.
 
 use super::is_name;
 use crate::{
@@ -6,10 +6,10 @@ use crate::{
     SharedId, Stmt, Type, View, Vote,
 };
 
-/// Blocks within blocks; readers walk them by recursion.
+/// Maximum nesting of blocks; backends recurse over them.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// How deep blocks are nested, counted no further than is allowed.
+/// Returns the nesting depth of blocks, counted up to just above the maximum.
 fn nesting(block: &[Stmt], depth: usize) -> usize {
     if depth > MAX_DEPTH {
         return depth;
@@ -20,7 +20,7 @@ fn nesting(block: &[Stmt], depth: usize) -> usize {
 
 type Checked<T = ()> = Result<T, String>;
 
-/// Checks the code of the kernel (`None`) or of a function of it.
+/// Checks the code of the kernel (`None`) or of one of its functions.
 pub(super) fn check_code(kernel: &Kernel, function: Option<usize>) -> Checked {
     let code = function.map_or(&kernel.code, |n| &kernel.functions[n].code);
     if code.exprs.len() != code.types.len() {
@@ -67,17 +67,18 @@ pub(super) fn check_code(kernel: &Kernel, function: Option<usize>) -> Checked {
 struct CodeChecker<'a> {
     kernel: &'a Kernel,
     code: &'a Code,
-    /// The function that the code is of; `None`: the kernel.
+    /// Index of the function being checked; `None` for the kernel.
     function: Option<usize>,
-    /// Evaluated before the current statement in this block or one around it.
+    /// Per expression: evaluated before the current statement, in this block or an enclosing one.
     visible: Vec<bool>,
-    /// Named by some `Let` already.
+    /// Per expression: evaluated by a `Let` so far.
     evaluated: Vec<bool>,
-    /// For each variable, whether some loop counts with it: only that loop sets it, only its body reads it.
+    /// Per variable: true if it is a loop counter. Only its loop assigns it, and only the loop's
+    /// body reads it.
     is_counter: Vec<bool>,
-    /// Counters of the loops around the current statement.
+    /// Counters of the enclosing loops.
     counters: Vec<LocalId>,
-    /// How many loops are around the current statement.
+    /// Number of enclosing loops.
     loops: usize,
 }
 
@@ -197,7 +198,7 @@ impl<'a> CodeChecker<'a> {
         Ok(())
     }
 
-    /// Checks that an expression's operands are visible and its recorded type is right.
+    /// Checks that an expression's operands are visible and its recorded type is correct.
     fn check_expr(&self, id: ExprId) -> Checked {
         let structs = &self.kernel.structs;
         let name = |ty: Type| ty.name(structs).to_string();
@@ -332,7 +333,7 @@ impl<'a> CodeChecker<'a> {
         if (id.0 as usize) < self.code.exprs.len() { Ok(()) } else { Err(format!("%{} does not exist", id.0)) }
     }
 
-    /// The type of an operand, which must be visible here.
+    /// Returns the type of an operand, which must be visible here.
     fn value(&self, id: ExprId) -> Checked<Type> {
         self.exists(id)?;
         if !self.visible[id.0 as usize] {
@@ -361,7 +362,7 @@ impl<'a> CodeChecker<'a> {
         }
     }
 
-    /// The element type of a view that must allow being read, written or both, at those indices.
+    /// Checks access mode and indices of an access; returns the type of the element or component.
     fn check_access(&self, view: View, indices: &Args, read: bool, write: bool) -> Checked<Type> {
         self.kernel_only("memory")?;
         let (ty, rank) = match view {
@@ -394,7 +395,7 @@ impl<'a> CodeChecker<'a> {
         }
     }
 
-    /// Checks an access of several neighbours.
+    /// Checks an access to several adjacent elements.
     fn check_wide_access(&self, view: View, scalar: Scalar, width: u8) -> Checked {
         let adjacent = self.kernel.view(view).dims.last().is_some_and(|dim| dim.stride == crate::Extent::Const(1));
         if !matches!(width, 2 | 4 | 8 | 16) || width as usize * scalar.bytes() > 16 || scalar == Scalar::Bool {
@@ -407,7 +408,8 @@ impl<'a> CodeChecker<'a> {
     }
 }
 
-/// The type of a row of the op table on scalars, or on vectors or matrices of one shape.
+/// Returns the result type of an op on scalars, or on vectors or matrices of one shape; otherwise a
+/// description of the expected operands.
 pub(crate) fn op_result(op: Op, types: &[Type]) -> Result<Type, &'static str> {
     let Some(&whole) = types.last().filter(|_| types.len() == op.arity()) else {
         return Err("as many arguments as the op takes");
@@ -422,7 +424,7 @@ pub(crate) fn op_result(op: Op, types: &[Type]) -> Result<Type, &'static str> {
     Ok(whole.with_element(result))
 }
 
-/// Whether a text can be written between quotes as it is.
+/// Checks that a string can be printed between quotes without escaping.
 fn check_quotable(text: &str) -> Checked {
     if text.chars().any(|c| c.is_control() || c == '"' || c == '\\') || text.len() > 200 {
         return Err("quotes, backslashes, control characters or more than 200 bytes".into());

@@ -63,14 +63,14 @@ impl EmitBits for SimdLowering<'_, '_, '_> {
     fn select_unlikely<const N: usize>(
         &mut self,
         condition: &LaneValue,
-        usual: [LaneValue; N],
+        common: [LaneValue; N],
         rare: impl FnOnce(&mut Self) -> [LaneValue; N],
     ) -> [LaneValue; N] {
         let [aside, after] = std::array::from_fn(|_| self.l.b.create_block());
         if self.current_lane.is_some() {
-            return self.select_unlikely_single(condition, usual, rare, [aside, after]);
+            return self.select_unlikely_single(condition, common, rare, [aside, after]);
         }
-        let usual = usual.map(|pack| {
+        let common = common.map(|pack| {
             let scalar = pack.scalar();
             let vectors = if scalar == Scalar::Bool { self.masks(&pack, 4) } else { self.vectors(&pack) };
             LaneValue::Vectors { scalar, vectors }
@@ -78,9 +78,9 @@ impl EmitBits for SimdLowering<'_, '_, '_> {
         let masks = self.vectors(condition);
         let any = masks.iter().copied().reduce(|a, b| self.l.b.ins().bor(a, b)).unwrap_or(masks[0]);
         let any = self.l.b.ins().vany_true(any);
-        let plain: Vec<ir::BlockArg> = usual.iter().flat_map(|pack| self.vectors(pack)).map(Into::into).collect();
+        let plain: Vec<ir::BlockArg> = common.iter().flat_map(|pack| self.vectors(pack)).map(Into::into).collect();
         let chosen: [LaneValue; N] = std::array::from_fn(|n| {
-            let scalar = usual[n].scalar();
+            let scalar = common[n].scalar();
             let count = self.vector_count(lane_bytes(scalar));
             let vectors = (0..count).map(|_| self.l.b.append_block_param(after, vector(scalar))).collect();
             LaneValue::Vectors { scalar, vectors }
@@ -88,7 +88,7 @@ impl EmitBits for SimdLowering<'_, '_, '_> {
         self.l.b.ins().brif(any, aside, &[], after, &plain);
         self.l.b.switch_to_block(aside);
         self.l.b.set_cold_block(aside);
-        let slots: [ir::StackSlot; N] = std::array::from_fn(|n| self.spill(&usual[n]));
+        let slots: [ir::StackSlot; N] = std::array::from_fn(|n| self.spill(&common[n]));
 
         let [header, look, rare_body, next, done] = std::array::from_fn(|_| self.l.b.create_block());
         let number = self.l.b.append_block_param(header, types::I64);
@@ -202,15 +202,15 @@ impl SimdLowering<'_, '_, '_> {
     fn select_unlikely_single<const N: usize>(
         &mut self,
         condition: &LaneValue,
-        usual: [LaneValue; N],
+        common: [LaneValue; N],
         rare: impl FnOnce(&mut Self) -> [LaneValue; N],
         [aside, after]: [ir::Block; 2],
     ) -> [LaneValue; N] {
         let condition = self.current(condition);
-        let usual = usual.map(|pack| self.current(&pack));
+        let common = common.map(|pack| self.current(&pack));
         let chosen =
-            usual.map(|v| TypedValue { value: self.l.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
-        self.l.b.ins().brif(condition.value, aside, &[], after, &usual.map(|v| v.value.into()));
+            common.map(|v| TypedValue { value: self.l.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
+        self.l.b.ins().brif(condition.value, aside, &[], after, &common.map(|v| v.value.into()));
         self.l.b.switch_to_block(aside);
         // What is taken out of vectors in the branch is not there after it.
         let kept = self.current_lane.clone();

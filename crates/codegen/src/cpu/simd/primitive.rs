@@ -232,8 +232,8 @@ impl SimdLowering<'_, '_, '_> {
         let sum = self.op(Op::Add, &[&whole, &magic]);
         let bits = self.bitcast(Scalar::I64, &sum);
         let base = self.bitcast(Scalar::I64, &magic);
-        let usual = self.op(Op::Sub, &[&bits, &base]);
-        let [chosen] = self.select_unlikely(&beyond, [usual], |s| [s.cast_step(Scalar::I64, x)]);
+        let common = self.op(Op::Sub, &[&bits, &base]);
+        let [chosen] = self.select_unlikely(&beyond, [common], |s| [s.cast_step(Scalar::I64, x)]);
         chosen
     }
 }
