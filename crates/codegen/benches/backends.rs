@@ -37,7 +37,7 @@ fn main() {
         )
         .unwrap_or_else(|e| match e {});
         let rate = per_call / measured.median_ms * 1e3;
-        report.rows.push(Row::new(name, "cpu", measured).with_note(format!("{name}: {rate:.3e} {unit} a second")));
+        report.rows.push(Row::new(name, "cpu", measured).with_note(format!("{name}: {rate:.3e} {unit} per second")));
     };
     let axpy = templates::axpy(Scalar::F32, 1000, 2.0).expect("axpy");
     let text = axpy.to_string();

@@ -9,7 +9,7 @@ use crate::text::{self, Dialect, PrintOptions};
 
 /// A kernel whose threads depend on each other has no form in which they run one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("kernel '{0}' has shared memory, barriers, shuffles or votes: there is no C++ loop of it; print it as CUDA")]
+#[error("kernel '{0}' uses shared memory, barriers, shuffles or votes and cannot be printed as a C++ loop; print it as CUDA")]
 pub struct CooperativeKernelError(pub String);
 
 /// The name of a kernel's function in its text.

@@ -56,7 +56,7 @@ impl std::error::Error for Fault {}
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "kernel '{}': {}", self.kernel, self.kind)?;
-        self.line.map_or(Ok(()), |line| write!(f, " (line {line} of its text)"))
+        self.line.map_or(Ok(()), |line| write!(f, " (line {line} of the IR text)"))
     }
 }
 
@@ -77,7 +77,7 @@ pub enum FaultKind {
     },
     /// Vector access whose first element is not aligned to the vector's width.
     #[error(
-        "{width} elements of '{view}' are accessed at once from {index}, which is no multiple of {width}, in {thread}"
+        "misaligned access to '{view}': a vector of {width} elements starts at element {index}, which is not a multiple of {width}, in {thread}"
     )]
     Misaligned {
         /// Name of the view.
@@ -112,7 +112,7 @@ pub enum FaultKind {
         second: String,
     },
     /// Barrier that is reached by only some threads of the block or warp.
-    #[error("a barrier is reached by {reached} of {expected} threads{scope}")]
+    #[error("divergent barrier: reached by {reached} of {expected} threads{scope}")]
     DivergentBarrier {
         /// Number of threads that reach the barrier.
         reached: usize,
@@ -134,7 +134,7 @@ pub enum FaultKind {
         thread: String,
     },
     /// Integer division by zero, or one whose quotient overflows.
-    #[error("{a} is divided by {b}, in {thread}")]
+    #[error("undefined integer division: {a} / {b}, in {thread}")]
     Division {
         /// The dividend.
         a: String,
@@ -172,17 +172,18 @@ pub fn check_args(kernel: &Kernel, args: &[Arg<'_>]) -> Result<Vec<Value>, Fault
     let fail = |what: String| Err(Fault::invalid_call(kernel, what));
     let expected = kernel.params.len() + kernel.values.len();
     if args.len() != expected {
-        return fail(format!("called with {} arguments, has {expected} parameters", args.len()));
+        return fail(format!("expected {}, found {}", counted(expected, "argument"), args.len()));
     }
     let (views, values) = args.split_at(kernel.params.len());
     let mut firsts = vec![];
     for (param, arg) in kernel.values.iter().zip(values) {
         let Arg::Value(components) = arg else {
-            return fail(format!("'{}' is a value, the argument is not", param.name));
+            return fail(format!("'{}' is passed by value; expected an Arg::Value", param.name));
         };
         let found: Vec<Scalar> = components.iter().map(|value| value.scalar()).collect();
         if found != param.ty.components(&kernel.structs) {
-            return fail(format!("'{}' is {}, the argument is not", param.name, param.ty.name(&kernel.structs)));
+            let (ty, name) = (param.ty.name(&kernel.structs), &param.name);
+            return fail(format!("'{name}' has type {ty}; the argument has components {found:?}"));
         }
         firsts.extend(components.first());
     }
@@ -190,11 +191,12 @@ pub fn check_args(kernel: &Kernel, args: &[Arg<'_>]) -> Result<Vec<Value>, Fault
     if let Launch::ParallelFor { count } = kernel.launch
         && (count.resolve(&firsts) < 0 || count.resolve(&firsts) as u64 > largest)
     {
-        return fail(format!("{} instances are not a number of instances", count.resolve(&firsts)));
+        return fail(format!("instance count {} is not in the range 0 to {largest}", count.resolve(&firsts)));
     }
     for (param, arg) in kernel.params.iter().zip(views) {
         if matches!(arg, Arg::Value(_)) || param.access.writes() != matches!(arg, Arg::Write(_)) {
-            return fail(format!("'{}' is for {:?}, the argument is not", param.name, param.access));
+            let expected = if param.access.writes() { "Arg::Write" } else { "Arg::Read" };
+            return fail(format!("'{}' has access mode {:?}; expected an {expected}", param.name, param.access));
         }
         if param.dims.iter().any(|dim| dim.extent.resolve(&firsts) < 0) {
             return fail(format!("'{}' has a negative extent", param.name));
@@ -203,12 +205,22 @@ pub fn check_args(kernel: &Kernel, args: &[Arg<'_>]) -> Result<Vec<Value>, Fault
         match kernel.view_bytes(param, &firsts) {
             Some(needed) if fits && needed <= arg.bytes() => {}
             Some(needed) if fits => {
-                return fail(format!("'{}' needs {needed} bytes, the argument has {}", param.name, arg.bytes()));
+                return fail(format!("'{}' needs {needed} bytes; the argument has {}", param.name, arg.bytes()));
             }
-            _ => return fail(format!("'{}' has more elements than {} holds", param.name, kernel.index)),
+            _ => {
+                return fail(format!(
+                    "'{}' has more elements than the index type {} can address",
+                    param.name, kernel.index
+                ));
+            }
         }
     }
     Ok(firsts)
+}
+
+/// Formats a count with its noun: `1 argument`, `2 arguments`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -216,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scalar_is_its_own_bytes() {
+    fn scalars_are_stored_and_loaded_at_any_offset() {
         for scalar in Scalar::ALL {
             for byte in (0..16).step_by(scalar.bytes()) {
                 let mut words = [u64::MAX; 2];

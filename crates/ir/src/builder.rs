@@ -1,6 +1,7 @@
 //! Kernel builder. Types are inferred as expressions are added; the first error is reported by
 //! `finish`.
 
+use crate::arg::counted;
 use crate::verify::op_result;
 use crate::{
     Access, AlgebraOp, Args, Atomic, Builtin, Code, Dim, Emit, EmitBits, Expr, ExprId, Extent, Field, Function,
@@ -558,7 +559,12 @@ impl Emit for Builder {
         match Args::new(&ids) {
             Some(args) => self.push_let(Expr::Op(op, args), ty),
             None => {
-                self.record_error(format!("{} given {} arguments", op.row().name, ids.len()));
+                self.record_error(format!(
+                    "{} takes {}, found {}",
+                    op.row().name,
+                    counted(op.arity(), "argument"),
+                    ids.len()
+                ));
                 ids[0]
             }
         }

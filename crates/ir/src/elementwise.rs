@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use crate::arg::counted;
 use crate::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op, Scalar, Type, Value, formula};
 
 /// Error in an expression, with its position.
@@ -42,7 +43,7 @@ pub fn elementwise(name: &str, text: &str, scalar: Scalar, n: u64) -> Result<Ker
     let value = p.ternary()?;
     p.skip_whitespace();
     if p.at < text.len() {
-        return p.fail("expected an operator or the end");
+        return p.fail("expected an operator or the end of the expression");
     }
     let ty = p.b.type_of(value);
     let out = p.b.param("out", ty, n, Access::Write);
@@ -85,7 +86,7 @@ impl<'t> Parser<'t> {
 
     fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == MAX_DEPTH {
-            return self.fail(format!("nested more than {MAX_DEPTH} deep"));
+            return self.fail(format!("expression is nested more than {MAX_DEPTH} deep"));
         }
         self.depth += 1;
         let value = inner(self)?;
@@ -202,8 +203,10 @@ impl<'t> Parser<'t> {
         }
         if name == "out" || self.inputs.len() == MAX_INPUTS {
             self.at = start;
-            return self
-                .fail(format!("'{name}' cannot be an input: 'out' is the result, and {MAX_INPUTS} are the most"));
+            return self.fail(match name {
+                "out" => "'out' cannot be an input: it is the name of the result".into(),
+                _ => format!("an expression has at most {MAX_INPUTS} inputs; '{name}' is one more"),
+            });
         }
         let view = self.b.param(name, self.scalar, self.n, Access::Read);
         let value = self.b.load(view, self.index);
@@ -221,7 +224,7 @@ impl<'t> Parser<'t> {
             }
             args.push(self.nested(Self::ternary)?);
         }
-        let wrong_count = |takes: usize| format!("'{name}' takes {takes} arguments, {} are given", args.len());
+        let wrong_count = |takes: usize| format!("'{name}' takes {}, found {}", counted(takes, "argument"), args.len());
         if let Some(op) = Op::by_name(name) {
             if args.len() != op.arity() {
                 self.at = start;
@@ -245,7 +248,7 @@ impl<'t> Parser<'t> {
         let near = Op::ALL.iter().map(|op| op.row().name).chain(crate::FORMULAS.iter().map(|f| f.name));
         let near =
             near.min_by_key(|known| (edit_distance(known, name), known.len().abs_diff(name.len()))).unwrap_or_default();
-        self.fail(format!("there is no function '{name}'; did you mean '{near}'?"))
+        self.fail(format!("unknown function '{name}'; did you mean '{near}'?"))
     }
 }
 

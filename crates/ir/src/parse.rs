@@ -7,6 +7,7 @@ mod header;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
+use crate::arg::counted;
 use crate::{
     AlgebraOp, Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Launch, Local,
     LocalId, Op, ParamId, Scalar, Scope, SharedId, Shuffle, Stmt, TEXT_FORMAT_VERSION, Type, Value, ValueParam, View,
@@ -82,7 +83,7 @@ impl Parser<'_> {
         let version: u32 = self.number("a version")?;
         if version > TEXT_FORMAT_VERSION {
             return self.fail(format!(
-                "the text is of version {version}, this program reads up to {TEXT_FORMAT_VERSION}: update it"
+                "text format version {version} is not supported; this program reads up to {TEXT_FORMAT_VERSION}: update it"
             ));
         }
         self.next_line()?;
@@ -101,7 +102,7 @@ impl Parser<'_> {
         self.skip_whitespace();
         let after = (self.line + 1).min(self.lines.len());
         if !self.rest().is_empty() || self.lines[after..].iter().any(|line| !line.trim().is_empty()) {
-            return self.fail("expected nothing after the kernel");
+            return self.fail("expected the end of the text after the kernel");
         }
         if let Err(error) = verify(&self.kernel) {
             (self.cursor.line, self.cursor.at) = (0, 0);
@@ -385,7 +386,7 @@ impl Parser<'_> {
         self.expect("]")?;
         match Args::new(&indices) {
             Some(indices) => Ok((view, indices)),
-            None => self.fail("expected at most four indices, and one of a component"),
+            None => self.fail("expected at most four indices and a component index"),
         }
     }
 
@@ -418,7 +419,7 @@ impl Parser<'_> {
             let args = self.operands()?;
             return match Args::new(&args) {
                 Some(args) => Ok(Expr::Op(op, args)),
-                None => self.fail(format!("{word} takes {} arguments", op.arity())),
+                None => self.fail(format!("{word} takes {}", counted(op.arity(), "argument"))),
             };
         }
         self.cursor.at += len;
@@ -433,7 +434,7 @@ impl Parser<'_> {
                 Ok(Expr::Call(FunctionId(n as u32), self.operands()?.into()))
             }
             "wide" => {
-                let width = self.number("how many elements")?;
+                let width = self.number("the number of elements")?;
                 let (view, indices) = self.element()?;
                 Ok(Expr::Load { view, indices, width })
             }

@@ -62,11 +62,13 @@ pub fn print_format_from_printf(text: &str, types: &[Scalar]) -> Result<String, 
                 rest = &rest[length..];
                 let spec = written.replace(['h', 'l', 'z', 'j', 't'], "").replace('i', "d");
                 let Some(conversion) = Conversion::of(&spec) else {
-                    return Err(format!("the conversion '%{written}' is not known; there are %d %u %x %o %c %f %e %g"));
+                    return Err(format!(
+                        "conversion '%{written}' is not supported; expected one of %d %u %x %o %c %f %e %g"
+                    ));
                 };
                 let Some(&scalar) = types.next() else { return Err("there are fewer values than conversions".into()) };
                 if conversion.is_float() != scalar.is_float() {
-                    return Err(format!("'%{written}' is given a value of type {}", scalar.name()));
+                    return Err(format!("'%{written}' does not match a value of type {}", scalar.name()));
                 }
                 let usual = match scalar {
                     Scalar::F64 => ".17g",
@@ -205,14 +207,20 @@ pub fn check_print_format(format: &str, types: &[Scalar]) -> Option<String> {
         .filter_map(|piece| if let PrintPiece::Value(spec) = piece { Some(spec) } else { None })
         .collect();
     if holes.len() != types.len() || types.len() > 16 {
-        return Some(format!("a print of {} values with {} places; at most 16", types.len(), holes.len()));
+        return Some(format!(
+            "a print has {} values for {} placeholders; at most 16 are supported",
+            types.len(),
+            holes.len()
+        ));
     }
     if format.chars().any(|c| c.is_control() || c == '"' || c == '\\') || format.len() > 200 {
-        return Some("a print of quotes, backslashes, control characters or more than 200 bytes".into());
+        return Some(
+            "a print format cannot contain quotes, backslashes or control characters, or exceed 200 bytes".into(),
+        );
     }
     holes.iter().zip(types).find_map(|(spec, scalar)| {
         let wrong = spec.filter(|spec| Conversion::of(spec).is_none_or(|of| of.is_float() != scalar.is_float()));
-        wrong.map(|spec| format!("a print of {} by '%{spec}'", scalar.name()))
+        wrong.map(|spec| format!("'%{spec}' does not match a value of type {}", scalar.name()))
     })
 }
 

@@ -28,7 +28,7 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
     if !is_name(&kernel.name) {
         return Err(VerifyError::new(
             &kernel.name,
-            format!("the name {:?} is not letters, digits and '_'", kernel.name),
+            format!("the name {:?} is not an identifier (letters, digits and '_')", kernel.name),
         ));
     }
     check_signature(kernel).map_err(|what| VerifyError::new(&kernel.name, what))?;
@@ -43,7 +43,7 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
 /// Checks everything except code.
 fn check_signature(kernel: &Kernel) -> Result<(), String> {
     if !matches!(kernel.index, Scalar::I32 | Scalar::I64) {
-        return Err(format!("indices are {}, not i32 or i64", kernel.index));
+        return Err(format!("the index type is {}; expected i32 or i64", kernel.index));
     }
     check_structs(kernel)?;
     let mut names = vec![];
@@ -72,7 +72,7 @@ fn check_signature(kernel: &Kernel) -> Result<(), String> {
         check_dims(kernel, &shared.name, &shared.dims)?;
         let extents: Vec<Extent> = shared.dims.iter().map(|dim| dim.extent).collect();
         if extents.iter().any(|extent| extent.known().is_none()) || shared.dims != crate::contiguous(&extents) {
-            return Err(format!("shared '{}' needs known dimensions without gaps", shared.name));
+            return Err(format!("shared array '{}' must have constant, contiguous dimensions", shared.name));
         }
         // An extent of 0 is printed as 1: C++ has no empty arrays.
         let elements = extents.iter().try_fold(1u64, |n, extent| n.checked_mul(extent.resolve(&[]).max(1) as u64));
@@ -80,10 +80,10 @@ fn check_signature(kernel: &Kernel) -> Result<(), String> {
         shared_bytes = shared_bytes.saturating_add(bytes);
     }
     if shared_bytes > MAX_SHARED_BYTES {
-        return Err(format!("{shared_bytes} bytes of shared memory; at most {MAX_SHARED_BYTES} are possible"));
+        return Err(format!("{shared_bytes} bytes of shared memory per block; the maximum is {MAX_SHARED_BYTES}"));
     }
     if matches!(kernel.launch, Launch::ParallelFor { .. }) && kernel.is_cooperative() {
-        return Err("shared memory, barriers, shuffles and votes need blocks".into());
+        return Err("shared memory, barriers, shuffles and votes need blocks: launch a grid, not a parallel_for".into());
     }
     Ok(())
 }
@@ -117,8 +117,8 @@ fn check_inlined_size(kernel: &Kernel) -> Result<(), String> {
         }
         if size > MAX_INLINED_STATEMENTS || depth > MAX_CALL_DEPTH {
             return Err(format!(
-                "'{name}' is {size} statements with its calls written out, {depth} calls deep; \
-                 {MAX_INLINED_STATEMENTS} and {MAX_CALL_DEPTH} are the most"
+                "'{name}' has {size} statements after inlining and a call depth of {depth}; \
+                 the maximum is {MAX_INLINED_STATEMENTS} statements and a depth of {MAX_CALL_DEPTH}"
             ));
         }
         sizes.push((size, depth));
@@ -142,10 +142,10 @@ fn check_launch(kernel: &Kernel) -> Result<(), String> {
         Launch::Blocks { grid, block } => {
             let threads = block.iter().try_fold(1u64, |n, &size| n.checked_mul(size as u64)).unwrap_or(u64::MAX);
             if threads == 0 || threads > 1024 || block[2] > 64 {
-                return Err(format!("a block of {block:?} threads; 1 to 1024 are possible, 64 of them along z"));
+                return Err(format!("a block of {block:?} threads; a block has 1 to 1024 threads, at most 64 along z"));
             }
             if grid[0] > i32::MAX as u32 || grid[1] > 65_535 || grid[2] > 65_535 {
-                return Err(format!("a grid of {grid:?} blocks; at most [2147483647, 65535, 65535] are possible"));
+                return Err(format!("a grid of {grid:?} blocks; the maximum is [2147483647, 65535, 65535]"));
             }
             if kernel.launch.count(&[]) > max_index(kernel) {
                 let count = kernel.launch.count(&[]);
@@ -161,7 +161,9 @@ fn check_extent(kernel: &Kernel, extent: Extent, of: &str) -> Result<(), String>
         Extent::Const(_) => Ok(()),
         Extent::Value(n) => match kernel.values.get(n as usize) {
             Some(value) if value.ty == kernel.index.into() => Ok(()),
-            Some(value) => Err(format!("{of}: '{}' is not {}", value.name, kernel.index)),
+            Some(value) => {
+                Err(format!("{of}: value parameter '{}' must have the index type {}", value.name, kernel.index))
+            }
             None => Err(format!("{of}: value parameter {n} does not exist")),
         },
     }
@@ -169,7 +171,7 @@ fn check_extent(kernel: &Kernel, extent: Extent, of: &str) -> Result<(), String>
 
 fn check_dims(kernel: &Kernel, name: &str, dims: &[Dim]) -> Result<(), String> {
     if !(1..=4).contains(&dims.len()) {
-        return Err(format!("view '{name}' has {} dimensions; 1 to 4 are possible", dims.len()));
+        return Err(format!("view '{name}' has {} dimensions; expected 1 to 4", dims.len()));
     }
     for dim in dims {
         check_extent(kernel, dim.extent, name)?;
@@ -183,8 +185,11 @@ fn check_dims(kernel: &Kernel, name: &str, dims: &[Dim]) -> Result<(), String> {
     match kernel.memory_span(dims, &[]) {
         _ if !known => Ok(()),
         Some(span) if fits(span.elements) => Ok(()),
-        Some(span) => Err(format!("view '{name}' has {} elements, more than {} holds", span.elements, kernel.index)),
-        None => Err(format!("view '{name}' has more elements than {} holds", kernel.index)),
+        Some(span) => Err(format!(
+            "view '{name}' has {} elements, more than the index type {} can address",
+            span.elements, kernel.index
+        )),
+        None => Err(format!("view '{name}' has more elements than the index type {} can address", kernel.index)),
     }
 }
 
@@ -198,12 +203,15 @@ fn check_structs(kernel: &Kernel) -> Result<(), String> {
         };
         let depth = found.fields.iter().map(|field| depth_of(field.ty)).max().unwrap_or(0);
         if depth > MAX_STRUCT_DEPTH {
-            return Err(format!("struct '{}' is {depth} structs deep; {MAX_STRUCT_DEPTH} are the most", found.name));
+            return Err(format!(
+                "struct '{}' is nested {depth} structs deep; the maximum is {MAX_STRUCT_DEPTH}",
+                found.name
+            ));
         }
         depths.push(depth);
         check_name(&found.name, &mut names, || format!("struct {n}"))?;
         if crate::ty::parse_plain(&found.name).is_some() {
-            return Err(format!("struct {n}: '{}' is the name of another type", found.name));
+            return Err(format!("struct {n}: '{}' is the name of a built-in type", found.name));
         }
         if found.fields.is_empty() {
             return Err(format!("struct '{}' has no fields", found.name));
@@ -212,13 +220,16 @@ fn check_structs(kernel: &Kernel) -> Result<(), String> {
         for field in &found.fields {
             check_name(&field.name, &mut fields, || format!("a field of '{}'", found.name))?;
             if matches!(field.ty, Type::Struct(StructId(inner)) if inner as usize >= n) {
-                return Err(format!("field '{}' of '{}' is of a struct that comes later", field.name, found.name));
+                return Err(format!(
+                    "field '{}' of '{}' has a struct type that is declared later",
+                    field.name, found.name
+                ));
             }
             check_type(kernel, field.ty, &field.name)?;
             let (align, natural) = (field.align, field.ty.layout(&kernel.structs).align as u32);
             if !align.is_power_of_two() || align > MAX_ALIGN || align > 1 && align < natural {
-                let most = format!("1 or powers of 2 from {natural} to {MAX_ALIGN} are possible");
-                return Err(format!("'{}' is aligned to {align}; {most}", field.name));
+                let expected = format!("1 or a power of 2 from {natural} to {MAX_ALIGN}");
+                return Err(format!("'{}' has alignment {align}; expected {expected}", field.name));
             }
         }
         check_type(kernel, Type::Struct(StructId(n as u32)), &found.name)?;
@@ -235,13 +246,13 @@ fn check_type(kernel: &Kernel, ty: Type, of: &str) -> Result<(), String> {
     }
     match ty.component_count(&kernel.structs) {
         1..=MAX_COMPONENTS => Ok(()),
-        n => Err(format!("'{of}' has {n} components; 1 to {MAX_COMPONENTS} are possible")),
+        n => Err(format!("'{of}' has {n} components; expected 1 to {MAX_COMPONENTS}")),
     }
 }
 
 fn check_name<'a>(name: &'a String, taken: &mut Vec<&'a String>, what: impl Fn() -> String) -> Result<(), String> {
     if !is_name(name) || taken.contains(&name) {
-        return Err(format!("{} needs a name of its own, found {name:?}", what()));
+        return Err(format!("{} needs a unique identifier as its name, found {name:?}", what()));
     }
     taken.push(name);
     Ok(())

@@ -22,7 +22,7 @@ fn numbers_that_overflow_are_refused() {
             "bytes of shared memory",
         ),
         ("parallel_for 1 index i64", "  param x: read f32[1 by -9223372036854775808]\n", ""),
-        ("parallel_for 1 index i64", "  param x: read f32[1 by -9223372036854775809]\n", "a number of 64 bits"),
+        ("parallel_for 1 index i64", "  param x: read f32[1 by -9223372036854775809]\n", "a 64-bit integer"),
     ] {
         match text(launch, views, "").parse::<Kernel>() {
             Ok(kernel) => assert!(expected.is_empty() && kernel.to_string().parse::<Kernel>().is_ok()),
@@ -52,7 +52,7 @@ fn what_does_not_end_is_given_up() {
 #[test]
 fn calls_and_structs_within_each_other_are_bounded() {
     // Each function calls the one before: twice, which doubles, or once, many times over.
-    for (count, twice, expected) in [(20, true, "statements with its calls written out"), (200, false, "calls deep")] {
+    for (count, twice, expected) in [(20, true, "statements after inlining"), (200, false, "a call depth of")] {
         let mut b = Builder::new("k", 1, Scalar::I32);
         let mut last = None;
         for n in 0..count {
@@ -100,7 +100,7 @@ fn numbers_do_not_make_memory() {
         value = b.add(&value, &value);
     }
     let fault = run_with(&b.finish().unwrap(), &mut [], InterpreterOptions::default()).unwrap_err();
-    assert!(fault.to_string().contains("more than the interpreter keeps"), "{fault}");
+    assert!(fault.to_string().contains("exceed the interpreter's limit"), "{fault}");
 }
 
 #[test]

@@ -62,14 +62,14 @@ fn what_is_found() {
 #[test]
 fn what_is_no_component_is_refused() {
     let cases = [
-        ("  v[0i32, 3i32] = 9f32\n", "'v' has 3 components, 3i32 is none of them"),
-        ("  v[0i32, -1i32] = 9f32\n", "'v' has 3 components, -1i32 is none of them"),
-        ("  v[0i32, 1i32, 1i32] = 9f32\n", "'v' has 1 dimensions, 3 indices are given"),
+        ("  v[0i32, 3i32] = 9f32\n", "component 3i32 of 'v' does not exist: it has 3 components"),
+        ("  v[0i32, -1i32] = 9f32\n", "component -1i32 of 'v' does not exist: it has 3 components"),
+        ("  v[0i32, 1i32, 1i32] = 9f32\n", "'v' has 1 dimension, found 3 indices"),
         ("  v[0i32, 1i32] = 9i32\n", "a store needs f32"),
-        ("  p[0i32, %2] = 9i32\n", "which component of 'p' must be a constant"),
+        ("  p[0i32, %2] = 9i32\n", "the component index of 'p' must be a constant"),
         ("  p[0i32, 1i32] = 9i32\n", "a store needs f32"),
         ("  %3: f32x2 = wide 2 v[0i32, 1i32]\n", "a load of several elements that are not scalars"),
-        ("  %3: i32 = atomic and v[0i32, 1i32], 1i32\n", "no atomic and of f32"),
+        ("  %3: i32 = atomic and v[0i32, 1i32], 1i32\n", "atomic and is not supported for f32"),
     ];
     for (body, expected) in cases {
         let error = text(&format!("{PLACE}{body}")).parse::<Kernel>().expect_err(body).to_string();

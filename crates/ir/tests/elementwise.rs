@@ -71,11 +71,11 @@ fn mistakes_are_shown() {
     for (text, at, what) in [
         ("", 0, "expected a number, a name, a function or '('"),
         ("x +", 3, "expected a number"),
-        ("x y", 2, "expected an operator or the end"),
+        ("x y", 2, "expected an operator or the end of the expression"),
         ("(x", 2, "expected ')'"),
-        ("glue(x)", 0, "there is no function 'glue'; did you mean 'gelu'?"),
-        ("exp(x, y)", 0, "'exp' takes 1 arguments, 2 are given"),
-        ("gelu()", 0, "'gelu' takes 1 arguments, 0 are given"),
+        ("glue(x)", 0, "unknown function 'glue'; did you mean 'gelu'?"),
+        ("exp(x, y)", 0, "'exp' takes 1 argument, found 2"),
+        ("gelu()", 0, "'gelu' takes 1 argument, found 0"),
         ("x ? y : z", 9, "select expects a bool condition"),
         ("(x < y) + 1", 11, "add expects"),
         ("out + 1", 0, "'out' cannot be an input"),
@@ -95,5 +95,5 @@ fn mistakes_are_shown() {
     }
     let many: Vec<String> = (0..40).map(|n| format!("x{n}")).collect();
     let error = elementwise("e", &many.join(" + "), Scalar::F32, 10).expect_err("many");
-    assert!(error.message.contains("32 are the most"), "{}", error.message);
+    assert!(error.message.contains("at most 32 inputs"), "{}", error.message);
 }

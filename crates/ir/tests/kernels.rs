@@ -98,7 +98,7 @@ fn an_index_outside_is_a_fault() {
     );
     assert_eq!(
         fault.to_string(),
-        "kernel 'shift': index 10 is outside 'x' of 10 elements, in instance 9 (line 7 of its text)"
+        "kernel 'shift': index 10 is outside 'x' of 10 elements, in instance 9 (line 7 of the IR text)"
     );
 }
 
@@ -107,9 +107,9 @@ fn calls_that_do_not_fit_are_faults() {
     let kernel = sample(10);
     let x = words(&[0.0; 10]);
     for (args, expected) in [
-        (vec![Arg::Read(&x)], "called with 1 arguments, has 2 parameters"),
-        (vec![Arg::Read(&x), Arg::Read(&x)], "'out' is for Write, the argument is not"),
-        (vec![Arg::Read(&x), Arg::Write(&mut [0; 4])], "'out' needs 40 bytes, the argument has 32"),
+        (vec![Arg::Read(&x)], "expected 2 arguments, found 1"),
+        (vec![Arg::Read(&x), Arg::Read(&x)], "'out' has access mode Write; expected an Arg::Write"),
+        (vec![Arg::Read(&x), Arg::Write(&mut [0; 4])], "'out' needs 40 bytes; the argument has 32"),
     ] {
         let mut args = args;
         let fault = interp::run(&kernel, &mut args).unwrap_err();
@@ -157,18 +157,20 @@ fn what_the_verifier_refuses() {
             k.code.types[11] = Scalar::I32.into();
         }),
         ("loop counter $1 is assigned", |k| k.code.body.insert(0, Stmt::Assign(bornite_ir::LocalId(1), ExprId(0)))),
-        ("$1 counts two loops", |k| {
+        ("$1 is the counter of two loops", |k| {
             k.code.body.push(Stmt::For { counter: bornite_ir::LocalId(1), end: ExprId(0), body: vec![] })
         }),
         ("variable $0 has the name", |k| k.code.locals[0].name = "a; */ b".into()),
-        ("has no value", |k| k.code.body.rotate_left(1)),
+        ("has not been evaluated", |k| k.code.body.rotate_left(1)),
         ("%1 is evaluated twice", |k| k.code.body.insert(1, k.code.body[0].clone())),
         ("%1 is f32 but recorded as f64", |k| k.code.types[1] = Scalar::F64.into()),
-        ("is not letters, digits and '_'", |k| k.name = "9 lives".into()),
-        ("needs a name of its own", |k| k.params[1].name = "x".into()),
-        ("indices are f32", |k| k.index = Scalar::F32),
-        ("more than i32 holds", |k| k.params[0].dims = bornite_ir::contiguous(&[(1u64 << 31).into()])),
-        ("'x' is for Read only", |k| {
+        ("is not an identifier", |k| k.name = "9 lives".into()),
+        ("needs a unique identifier as its name", |k| k.params[1].name = "x".into()),
+        ("the index type is f32", |k| k.index = Scalar::F32),
+        ("more than the index type i32 can address", |k| {
+            k.params[0].dims = bornite_ir::contiguous(&[(1u64 << 31).into()])
+        }),
+        ("'x' is read-only", |k| {
             k.code.body.push(Stmt::Store {
                 view: bornite_ir::ParamId(0).into(),
                 indices: ExprId(0).into(),

@@ -35,9 +35,9 @@ fn mistakes_are_shown() {
         ("%1: f32 = x[index]", "%1: f32 = x[index] now", 7, 22, "expected the end of the line"),
         ("%1: f32 = x[index]", "%1: f64 = x[index]", 1, 1, "%1 is f32 but recorded as f64"),
         ("out[index] = %4", "out[index] = %77", 10, 19, "%77 is never evaluated"),
-        ("out[index] = %4", "x[index] = %4", 1, 1, "'x' is for Read only"),
+        ("out[index] = %4", "x[index] = %4", 1, 1, "'x' is read-only"),
         ("}\n", "", 11, 1, "expected '}'"),
-        ("}\n", "}\nmore\n", 11, 2, "expected nothing after the kernel"),
+        ("}\n", "}\nmore\n", 11, 2, "expected the end of the text after the kernel"),
     ];
     for (from, to, line, column, what) in cases {
         assert!(text.contains(from), "{from} is not in\n{text}");
@@ -60,22 +60,22 @@ fn mistakes_are_shown() {
 fn mistakes_with_composites_are_shown() {
     let text = samples::composites().to_string();
     for (from, to, what) in [
-        ("matrix: f64x2x2", "matrix: f64x9x9", "'matrix' has 81 components; 1 to 64 are possible"),
+        ("matrix: f64x2x2", "matrix: f64x9x9", "'matrix' has 81 components; expected 1 to 64"),
         ("inner: Inner", "inner: Missing", "expected a type: bool"),
-        ("bornite-ir 2", "bornite-ir 2\nstruct f32x3 { a: i8 }", "'f32x3' is the name of another type"),
+        ("bornite-ir 2", "bornite-ir 2\nstruct f32x3 { a: i8 }", "'f32x3' is the name of a built-in type"),
         ("parallel_for @n", "parallel_for @m", "there is no value parameter 'm' to count instances"),
         ("x: read f32[@n, 8]", "x: read f32[@m, 8]", "there is no value parameter 'm' above"),
-        ("x: read f32[@n, 8]", "x: read f32[@scale, 8]", "'scale' is not i32"),
-        ("x: read f32[@n, 8]", "x: read f32[@n]", "'x' has 1 dimensions, 2 indices are given"),
+        ("x: read f32[@n, 8]", "x: read f32[@scale, 8]", "value parameter 'scale' must have the index type i32"),
+        ("x: read f32[@n, 8]", "x: read f32[@n]", "'x' has 1 dimension, found 2 indices"),
         ("2 by -1, 3 by 0", "2 by -1, 3", "a stride for every dimension or for none"),
-        ("wide 4 x[", "wide 3 x[", "3 × f32; 2, 4, 8 or 16 numbers of at most 16 bytes are possible"),
-        ("wide 4 x[", "wide 8 x[", "8 × f32; 2, 4, 8 or 16 numbers of at most 16 bytes are possible"),
+        ("wide 4 x[", "wide 3 x[", "3 × f32 is not supported: expected 2, 4, 8 or 16 numbers of at most 16 bytes"),
+        ("wide 4 x[", "wide 8 x[", "8 × f32 is not supported: expected 2, 4, 8 or 16 numbers of at most 16 bytes"),
         ("call square(", "call cube(", "there is no function 'cube' above"),
-        ("extract.0(", "extract.7(", "expects a component or field that is there"),
+        ("extract.0(", "extract.7(", "expects an existing component or field"),
         ("  return %", "  $0 = %", "a return"),
-        ("kernel composites", "kernel square", "a function needs a name of its own"),
+        ("kernel composites", "kernel square", "a function needs a unique identifier as its name"),
         ("fence system", "fence\n  barrier", "need blocks"),
-        ("of {%-5d}: {%.3f}", "of : {}", "a print of 4 values with 3 places"),
+        ("of {%-5d}: {%.3f}", "of : {}", "a print has 4 values for 3 placeholders"),
         ("determinant(%", "determinant(@scale, %", "expects matrix → scalar"),
     ] {
         assert!(text.contains(from), "{from} is not in\n{text}");

@@ -46,10 +46,10 @@ pub enum CompileError {
     #[error(transparent)]
     Invalid(#[from] VerifyError),
     /// Threads of the kernel depend on each other, which code that runs one after the other cannot do.
-    #[error("kernel '{0}' has shared memory, barriers, shuffles or votes; run it on the device 'interpreter'")]
+    #[error("kernel '{0}' uses shared memory, barriers, shuffles or votes, which are not supported on the CPU; run it on the device 'interpreter'")]
     Cooperative(String),
     /// This CPU or operating system is not one Cranelift makes code for.
-    #[error("no code can be made for this CPU ({0}); use the device 'interpreter' instead")]
+    #[error("compilation is not supported for this CPU ({0}); use the device 'interpreter'")]
     UnsupportedHost(String),
     /// The compiler refused: a bug worth reporting.
     #[error("failed to compile kernel '{kernel}' for the CPU: {what}")]

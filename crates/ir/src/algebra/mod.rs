@@ -105,7 +105,7 @@ impl AlgebraOp {
         let float = |scalar: Scalar, ty: Type| if scalar.is_float() { Ok(ty) } else { Err("floats") };
         let number = |scalar: Scalar, ty: Type| if scalar != Scalar::Bool { Ok(ty) } else { Err("numbers") };
         if !self.has_component() && component != 0 {
-            return Err("no component");
+            return Err("no component index");
         }
         match (self, args) {
             (AlgebraOp::Construct, args) => {
@@ -124,11 +124,11 @@ impl AlgebraOp {
                 if fits { Ok(wanted) } else { Err("one scalar, or as many components or fields as the type has") }
             }
             (AlgebraOp::Extract, &[whole]) => {
-                component_type(whole, component, structs).ok_or("a component or field that is there")
+                component_type(whole, component, structs).ok_or("an existing component or field")
             }
             (AlgebraOp::Insert, &[whole, part]) => match component_type(whole, component, structs) {
                 Some(ty) if ty == part => Ok(whole),
-                _ => Err("a component or field that is there, and a value of its type"),
+                _ => Err("an existing component or field, and a value of its type"),
             },
             (AlgebraOp::Dot, &[Vector(s, n), Vector(t, m)]) if (s, n) == (t, m) => number(s, One(s)),
             (AlgebraOp::Cross, &[Vector(s, 3), Vector(t, 3)]) if s == t => number(s, Vector(s, 3)),

@@ -109,7 +109,9 @@ pub fn run_printing(
     let codes = kernel.functions.iter().map(|function| &function.code).chain([&kernel.code]);
     let registers: usize = codes.map(|code| slots(code).count).sum();
     if registers.saturating_mul(lanes * 8) > MAX_REGISTER_BYTES {
-        let what = format!("its {registers} values for each of {lanes} threads are more than the interpreter keeps");
+        let what = format!(
+            "{registers} values for each of {lanes} threads exceed the interpreter's limit of {MAX_REGISTER_BYTES} bytes"
+        );
         return Err(Fault::invalid_call(kernel, what));
     }
     let mut machine = Machine {

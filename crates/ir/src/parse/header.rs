@@ -163,7 +163,7 @@ impl Parser<'_> {
         let number: i128 = self.number("a number")?;
         match i64::try_from(if negative { -number } else { number }) {
             Ok(number) => Ok(Extent::Const(number)),
-            Err(_) => self.fail("expected a number of 64 bits"),
+            Err(_) => self.fail("expected a 64-bit integer"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Verifies the code of a kernel or function: scopes and types.
 
 use super::is_name;
+use crate::arg::counted;
 use crate::{
     Args, Atomic, Check, Code, Expr, ExprId, Function, FunctionId, Kernel, Launch, LocalId, Op, ParamId, Scalar,
     SharedId, Stmt, Type, View, Vote,
@@ -31,12 +32,12 @@ pub(super) fn check_code(kernel: &Kernel, function: Option<usize>) -> Checked {
     }
     for (n, local) in code.locals.iter().enumerate() {
         if !is_name(&local.name) {
-            return Err(format!("variable ${n} has the name {:?}, not letters, digits and '_'", local.name));
+            return Err(format!("variable ${n} has the name {:?}, which is not an identifier", local.name));
         }
         super::check_type(kernel, local.ty, &local.name)?;
         let init: Vec<Scalar> = local.init.iter().map(|value| value.scalar()).collect();
         if init != local.ty.components(&kernel.structs) {
-            return Err(format!("variable ${n} is not initialised by the components of its type"));
+            return Err(format!("variable ${n}: the types of its initial values do not match its type"));
         }
     }
     let mut checker = CodeChecker {
@@ -92,7 +93,7 @@ impl<'a> CodeChecker<'a> {
             if let Stmt::For { counter, .. } = stmt {
                 self.local(*counter)?;
                 if std::mem::replace(&mut self.is_counter[counter.0 as usize], true) {
-                    return Err(format!("${} counts two loops", counter.0));
+                    return Err(format!("${} is the counter of two loops", counter.0));
                 }
             }
             for inner in stmt.blocks() {
@@ -109,7 +110,7 @@ impl<'a> CodeChecker<'a> {
                 Stmt::Let(id) => {
                     self.exists(*id)?;
                     if self.code.expr(*id).is_leaf() {
-                        return Err(format!("%{} needs no evaluation", id.0));
+                        return Err(format!("%{} is a constant, index or argument and needs no Let", id.0));
                     }
                     if self.evaluated[id.0 as usize] {
                         return Err(format!("%{} is evaluated twice", id.0));
@@ -139,7 +140,10 @@ impl<'a> CodeChecker<'a> {
                 }
                 Stmt::For { counter, end, body } => {
                     if self.local(*counter)? != self.kernel.index.into() {
-                        return Err(format!("counter ${} is not {}", counter.0, self.kernel.index));
+                        return Err(format!(
+                            "loop counter ${} must have the index type {}",
+                            counter.0, self.kernel.index
+                        ));
                     }
                     self.expect(*end, self.kernel.index.into(), "a loop's end")?;
                     self.counters.push(*counter);
@@ -158,8 +162,8 @@ impl<'a> CodeChecker<'a> {
                 Stmt::Return(value) => match (self.current_function(), value) {
                     (None, None) => {}
                     (Some(function), Some(value)) => self.expect(*value, function.result, "a return")?,
-                    (None, Some(_)) => return Err("a kernel returns nothing".into()),
-                    (Some(_), None) => return Err("a function returns a value".into()),
+                    (None, Some(_)) => return Err("a kernel cannot return a value".into()),
+                    (Some(_), None) => return Err("a function must return a value".into()),
                 },
                 Stmt::Barrier | Stmt::WarpBarrier | Stmt::Fence(_) => self.kernel_only("a barrier or fence")?,
                 Stmt::If { condition, then, otherwise } => {
@@ -176,12 +180,12 @@ impl<'a> CodeChecker<'a> {
                         Check::InBounds { index, len, array } => {
                             self.expect(*index, self.kernel.index.into(), "an index")?;
                             if *len > i64::MAX as u64 {
-                                return Err(format!("an array of {len} elements"));
+                                return Err(format!("an array of {len} elements is too large"));
                             }
                             array
                         }
                     };
-                    check_quotable(text).map_err(|what| format!("a check with {what}"))?;
+                    check_quotable(text).map_err(|what| format!("the text of a check {what}"))?;
                 }
                 Stmt::Print { format, args } => {
                     let types: Result<Vec<Scalar>, String> =
@@ -219,11 +223,13 @@ impl<'a> CodeChecker<'a> {
                 self.kernel_only("the index")?;
                 match self.kernel.launch {
                     Launch::ParallelFor { .. } => index,
-                    Launch::Blocks { .. } => return Err("a block kernel has no single index".into()),
+                    Launch::Blocks { .. } => {
+                        return Err("a block kernel has no instance index; use thread and block indices".into());
+                    }
                 }
             }
             Expr::Builtin(builtin) => {
-                self.kernel_only("a place in the grid")?;
+                self.kernel_only("a thread or block index")?;
                 match self.kernel.launch {
                     Launch::Blocks { .. } => index,
                     Launch::ParallelFor { .. } => return Err(format!("{builtin:?} needs blocks")),
@@ -265,18 +271,18 @@ impl<'a> CodeChecker<'a> {
                 let whole = self.value(*from)?;
                 let from = whole.element().ok_or("a struct cannot be converted")?;
                 if from.bytes() != to.bytes() || (from == Scalar::Bool) != (*to == Scalar::Bool) {
-                    return Err(format!("{from} and {to} are not of one width"));
+                    return Err(format!("a bitcast from {from} to {to}: the widths differ"));
                 }
                 whole.with_element(*to)
             }
             Expr::Call(FunctionId(n), args) => {
                 let callable = self.function.unwrap_or(self.kernel.functions.len());
                 let Some(function) = self.kernel.functions[..callable].get(*n as usize) else {
-                    return Err(format!("function {n} does not exist or comes later"));
+                    return Err(format!("function {n} does not exist or is declared later"));
                 };
                 if args.len() != function.params.len() {
-                    let (found, expected) = (args.len(), function.params.len());
-                    return Err(format!("'{}' given {found} arguments, takes {expected}", function.name));
+                    let expected = counted(function.params.len(), "argument");
+                    return Err(format!("'{}' takes {expected}, found {}", function.name, args.len()));
                 }
                 for (arg, param) in args.iter().zip(&function.params) {
                     self.expect(*arg, param.ty, &format!("'{}' of '{}'", param.name, function.name))?;
@@ -294,7 +300,7 @@ impl<'a> CodeChecker<'a> {
             Expr::Atomic { atomic, view, indices, value } => {
                 let element = self.check_access(*view, indices, true, true)?;
                 if !element.element().is_some_and(|scalar| atomic.supports(scalar)) {
-                    return Err(format!("no atomic {} of {}", atomic.name(), element.name(structs)));
+                    return Err(format!("atomic {} is not supported for {}", atomic.name(), element.name(structs)));
                 }
                 self.expect(*value, element, "an atomic")?;
                 element
@@ -302,7 +308,7 @@ impl<'a> CodeChecker<'a> {
             Expr::CompareExchange { view, indices, expected, value } => {
                 let element = self.check_access(*view, indices, true, true)?;
                 if !element.as_scalar().is_some_and(|scalar| Atomic::Exchange.supports(scalar)) {
-                    return Err(format!("no compare-exchange of {}", element.name(structs)));
+                    return Err(format!("compare-exchange is not supported for {}", element.name(structs)));
                 }
                 self.expect(*expected, element, "a compare-exchange")?;
                 self.expect(*value, element, "a compare-exchange")?;
@@ -326,7 +332,11 @@ impl<'a> CodeChecker<'a> {
     }
 
     fn kernel_only(&self, what: &str) -> Checked {
-        if self.function.is_none() { Ok(()) } else { Err(format!("{what} is for kernels, not functions")) }
+        if self.function.is_none() {
+            Ok(())
+        } else {
+            Err(format!("{what} is allowed in kernels only, not in functions"))
+        }
     }
 
     fn exists(&self, id: ExprId) -> Checked {
@@ -337,7 +347,7 @@ impl<'a> CodeChecker<'a> {
     fn value(&self, id: ExprId) -> Checked<Type> {
         self.exists(id)?;
         if !self.visible[id.0 as usize] {
-            return Err(format!("%{} is used where it has no value", id.0));
+            return Err(format!("%{} is used where it has not been evaluated", id.0));
         }
         Ok(self.code.ty(id))
     }
@@ -352,7 +362,9 @@ impl<'a> CodeChecker<'a> {
     }
 
     fn scalar(&self, id: ExprId, role: &str) -> Checked<Scalar> {
-        self.value(id)?.as_scalar().ok_or_else(|| format!("{role} needs a scalar, %{} is not", id.0))
+        let found = self.value(id)?;
+        let name = found.name(&self.kernel.structs);
+        found.as_scalar().ok_or_else(|| format!("{role} needs a scalar, %{} is {name}", id.0))
     }
 
     fn local(&self, id: LocalId) -> Checked<Type> {
@@ -368,7 +380,13 @@ impl<'a> CodeChecker<'a> {
         let (ty, rank) = match view {
             View::Param(ParamId(n)) => match self.kernel.params.get(n as usize) {
                 Some(p) if (!read || p.access.reads()) && (!write || p.access.writes()) => (p.ty, p.dims.len()),
-                Some(p) => return Err(format!("'{}' is for {:?} only", p.name, p.access)),
+                Some(p) => {
+                    return Err(format!(
+                        "'{}' is {}",
+                        p.name,
+                        if p.access.reads() { "read-only" } else { "write-only" }
+                    ));
+                }
                 None => return Err(format!("{view:?} does not exist")),
             },
             View::Shared(SharedId(n)) => match self.kernel.shared.get(n as usize) {
@@ -378,7 +396,8 @@ impl<'a> CodeChecker<'a> {
         };
         let name = self.kernel.view(view).name;
         if indices.len() != rank && (indices.len() != rank + 1 || ty.as_scalar().is_some()) {
-            return Err(format!("'{name}' has {rank} dimensions, {} indices are given", indices.len()));
+            let found = if indices.len() == 1 { "1 index".into() } else { format!("{} indices", indices.len()) };
+            return Err(format!("'{name}' has {}, found {found}", counted(rank, "dimension")));
         }
         for index in indices.iter() {
             self.expect(*index, self.kernel.index.into(), "an index")?;
@@ -388,10 +407,15 @@ impl<'a> CodeChecker<'a> {
         match (self.code.expr(part), ty.element()) {
             (Expr::Const(known), _) => match usize::try_from(known.as_i64()).ok().and_then(|n| scalars.get(n)) {
                 Some(scalar) => Ok((*scalar).into()),
-                None => Err(format!("'{name}' has {} components, {known} is none of them", scalars.len())),
+                None => Err(format!(
+                    "component {known} of '{name}' does not exist: it has {}",
+                    counted(scalars.len(), "component")
+                )),
             },
             (_, Some(scalar)) => Ok(scalar.into()),
-            (_, None) => Err(format!("which component of '{name}' must be a constant: its types differ")),
+            (_, None) => {
+                Err(format!("the component index of '{name}' must be a constant: its components differ in type"))
+            }
         }
     }
 
@@ -399,10 +423,12 @@ impl<'a> CodeChecker<'a> {
     fn check_wide_access(&self, view: View, scalar: Scalar, width: u8) -> Checked {
         let adjacent = self.kernel.view(view).dims.last().is_some_and(|dim| dim.stride == crate::Extent::Const(1));
         if !matches!(width, 2 | 4 | 8 | 16) || width as usize * scalar.bytes() > 16 || scalar == Scalar::Bool {
-            return Err(format!("{width} × {scalar}; 2, 4, 8 or 16 numbers of at most 16 bytes are possible"));
+            return Err(format!(
+                "{width} × {scalar} is not supported: expected 2, 4, 8 or 16 numbers of at most 16 bytes in total"
+            ));
         }
         if !adjacent {
-            return Err("several elements along a dimension whose stride is not 1".into());
+            return Err("several elements needs a last dimension of stride 1".into());
         }
         Ok(())
     }
@@ -414,7 +440,7 @@ pub(crate) fn op_result(op: Op, types: &[Type]) -> Result<Type, &'static str> {
     let Some(&whole) = types.last().filter(|_| types.len() == op.arity()) else {
         return Err("as many arguments as the op takes");
     };
-    let scalars = types.iter().map(|ty| ty.element()).collect::<Option<Vec<_>>>().ok_or("no struct")?;
+    let scalars = types.iter().map(|ty| ty.element()).collect::<Option<Vec<_>>>().ok_or("no structs")?;
     let result = op.row().rule.result(&scalars)?;
     // The condition of a select may be one bool for all components.
     let shaped = if op == Op::Select && types[0].as_scalar().is_some() { &types[1..] } else { types };
@@ -427,7 +453,7 @@ pub(crate) fn op_result(op: Op, types: &[Type]) -> Result<Type, &'static str> {
 /// Checks that a string can be printed between quotes without escaping.
 fn check_quotable(text: &str) -> Checked {
     if text.chars().any(|c| c.is_control() || c == '"' || c == '\\') || text.len() > 200 {
-        return Err("quotes, backslashes, control characters or more than 200 bytes".into());
+        return Err("contains quotes, backslashes or control characters, or is longer than 200 bytes".into());
     }
     Ok(())
 }
