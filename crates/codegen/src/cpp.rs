@@ -1,18 +1,21 @@
-//! Kernel IR to C++ for a CPU: the same text as for a GPU, in a loop over `task_index`.
+//! Kernel IR to C++ for a CPU: the same source as for a GPU, in a loop over `task_index`.
 //!
-//! The text is a translation unit of its own for any compiler of C++17 on a little-endian machine, and gives the
-//! interpreter's bits if products are not contracted (`-ffp-contract=off`).
+//! The output is a self-contained translation unit for any C++17 compiler on a little-endian
+//! machine. It gives bit-identical results to the interpreter if products are not contracted
+//! (`-ffp-contract=off`).
 
 use bornite_ir::Kernel;
 
 use crate::text::{self, Dialect, PrintOptions};
 
-/// A kernel whose threads depend on each other has no form in which they run one after the other.
+/// Error for kernels whose threads communicate: they cannot run one after the other in a loop.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("kernel '{0}' uses shared memory, barriers, shuffles or votes and cannot be printed as a C++ loop; print it as CUDA")]
+#[error(
+    "kernel '{0}' uses shared memory, barriers, shuffles or votes and cannot be printed as a C++ loop; print it as CUDA"
+)]
 pub struct CooperativeKernelError(pub String);
 
-/// The name of a kernel's function in its text.
+/// Returns the name of the kernel's function in the generated source.
 pub fn symbol(kernel: &Kernel) -> String {
     text::names::kernel(kernel)
 }

@@ -1,7 +1,8 @@
-//! Writes a kernel the way NVIDIA Warp writes the CUDA C++ that it compiles: one function with Warp's name and parameters, a
-//! loop over `_idx`, a variable for each value, and calls of Warp's native functions.
+//! Prints a kernel in the style of the CUDA C++ that NVIDIA Warp generates: one function with
+//! Warp's name and parameters, a loop over `_idx`, a variable per value, and calls of Warp's native
+//! functions.
 //!
-//! It is for reading and comparing, and for programs that learn from such text; what Bornite runs is printed elsewhere.
+//! For reading, comparison and datasets; the source that Bornite compiles is printed by `cuda.rs`.
 
 use std::fmt::Write;
 
@@ -10,17 +11,18 @@ use bornite_ir::{
     View, print_format_pieces,
 };
 
-/// A kernel that was lowered from Python source, for [`warp_style`].
+/// Kernel lowered from Python source, for [`warp_style`].
 pub struct WarpSource<'a> {
-    /// The kernel, made for sizes that the call gives.
+    /// The kernel, specialized for the sizes of a launch.
     pub kernel: &'a Kernel,
-    /// Parameters in the order of the source, by name.
+    /// Parameters in source order, with their names.
     pub params: &'a [(String, ParamRef)],
-    /// The source line of each line of the kernel's text form; 0 where there is none.
+    /// Source line of each line of the kernel's text form; 0 if there is none.
     pub lines: &'a [u32],
 }
 
-/// The kernel in the style of Warp's generated code. `line` gives a line of the source, for the comments.
+/// Prints the kernel in the style of Warp's generated code. `line` returns a line of the source,
+/// for comments.
 pub fn warp_style(lowered: &WarpSource<'_>, line: &dyn Fn(u32) -> String) -> String {
     let kernel = lowered.kernel;
     let mut out = String::new();
@@ -79,7 +81,8 @@ fn parameter(kernel: &Kernel, name: &str, param: &ParamRef) -> String {
     }
 }
 
-/// What a value of the call is called: a parameter, or a size of an array or of the launch.
+/// Returns the expression for a value parameter: a parameter, or a size of an array or of the
+/// launch.
 fn argument(lowered: &WarpSource<'_>, n: u32, name: &str) -> String {
     if let Some((name, _)) = lowered.params.iter().find(|(_, param)| *param == ParamRef::Value(n)) {
         return format!("var_{}", name.replace('.', "_"));
@@ -113,23 +116,23 @@ fn type_name(kernel: &Kernel, ty: Type) -> String {
     }
 }
 
-/// Writes the code of the kernel or of a function.
+/// Prints the code of the kernel or of a function.
 struct Printer<'a> {
     kernel: &'a Kernel,
     code: &'a Code,
-    /// What arguments are called.
+    /// Names of the arguments.
     args: Vec<String>,
     out: &'a mut String,
     depth: usize,
-    /// Source lines of the lines of the text form, and the source.
+    /// Source line of each line of the text form, and the source.
     lines: Option<(&'a [u32], &'a dyn Fn(u32) -> String)>,
-    /// The line of the text form that is being written, and the source line that was told last.
+    /// Current line of the text form, and the source line last printed as a comment.
     at: usize,
     last: u32,
 }
 
 impl Printer<'_> {
-    /// The first line of the kernel's own code in its text form.
+    /// Returns the first line of the kernel's code in its text form.
     fn first_line(&self) -> usize {
         let text = self.kernel.to_string();
         text.lines().count() - statement_lines(&self.code.body) - 1
@@ -170,7 +173,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The source line, where it is another than before.
+    /// Prints the source line as a comment if it changed.
     fn comment(&mut self) {
         let Some((lines, source)) = self.lines else { return };
         let line = lines.get(self.at).copied().unwrap_or(0);
@@ -265,7 +268,7 @@ impl Printer<'_> {
         format!("{}_{}", local.name, id.0)
     }
 
-    /// An operand: constants are written where they stand.
+    /// Prints an operand; constants are printed in place.
     fn name(&self, id: ExprId) -> String {
         match self.code.expr(id) {
             Expr::Const(value) => number(*value),
@@ -284,7 +287,7 @@ impl Printer<'_> {
         format!("var_{}, {}", viewed.name, self.names(&indices[..viewed.dims.len().min(indices.len())]))
     }
 
-    /// How a component of an element is reached, where one is named.
+    /// Returns the member access of a component, if the indices select one.
     fn slot(&self, view: View, indices: &Args) -> Option<String> {
         let viewed = self.kernel.view(view);
         let part = viewed.component_index(indices)?;
@@ -295,7 +298,7 @@ impl Printer<'_> {
         Some(component(self.kernel, viewed.ty, known, &self.name(part)))
     }
 
-    /// An expression, or whole lines where one does not do.
+    /// Prints an expression; returns complete lines (`Err`) if one expression is not enough.
     fn expr(&self, id: ExprId) -> Result<String, Vec<String>> {
         let ty = || type_name(self.kernel, self.code.ty(id));
         Ok(match self.code.expr(id) {
@@ -448,7 +451,7 @@ fn lets(block: &[Stmt], out: &mut Vec<ExprId>) {
     }
 }
 
-/// Lines of a block in the text form.
+/// Returns the number of lines of a block in the text form.
 fn statement_lines(block: &[Stmt]) -> usize {
     let lines = |stmt: &Stmt| match stmt {
         Stmt::If { then, otherwise, .. } => {
@@ -461,7 +464,8 @@ fn statement_lines(block: &[Stmt]) -> usize {
     block.iter().map(lines).sum()
 }
 
-/// How a component is reached, counted through all fields; one that only a run tells is called by its name.
+/// Returns the member access of a flattened component; `name` is the index expression if the
+/// component is not constant.
 fn component(kernel: &Kernel, ty: Type, known: Option<usize>, name: &str) -> String {
     match (ty, known) {
         (Type::Scalar(_), _) => String::new(),

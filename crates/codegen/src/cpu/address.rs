@@ -1,4 +1,4 @@
-//! Where elements lie: addresses, each after a check that it is one, unless that is known.
+//! Element addresses, with bounds checks unless an index is known to be in bounds.
 
 use bornite_ir::{Args, Check, Expr, ExprId, Extent, Layout, ParamId, Scalar, View};
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -7,17 +7,17 @@ use cranelift_codegen::ir::{self, InstBuilder, types};
 use super::lower::{Lowering, TypedValue, flags, ty};
 use super::{ASSERTION, COMPONENT, DIVISION, MISALIGNED};
 
-/// What an access touches beside the element that it names.
+/// Elements that an access touches in addition to the indexed one.
 #[derive(Clone, Copy)]
 pub(super) struct Reach {
-    /// Neighbours along the last dimension.
+    /// Number of adjacent elements along the last dimension.
     pub width: usize,
-    /// Other instances: along which dimension, how far the last one is, and its number.
+    /// Other instances of a vector: dimension, index distance of the last instance, and its lane.
     pub lanes: Option<(usize, i64, i64)>,
 }
 
 impl Lowering<'_, '_> {
-    /// A dimension's number as 64 bits.
+    /// Returns an extent or stride as a 64-bit value.
     pub(super) fn extent(&mut self, extent: Extent) -> ir::Value {
         match extent {
             Extent::Const(n) => self.b.ins().iconst(types::I64, n),
@@ -32,7 +32,8 @@ impl Lowering<'_, '_> {
         if index.scalar == Scalar::I32 { self.b.ins().sextend(types::I64, index.value) } else { index.value }
     }
 
-    /// Address, offset and type of each component of an element (or of neighbours), after a check that it is there.
+    /// Returns address, offset and type of each component of an element (or of adjacent elements),
+    /// after a bounds check.
     pub(super) fn component_addresses(
         &mut self,
         view: View,
@@ -51,7 +52,7 @@ impl Lowering<'_, '_> {
         offsets.map(|(n, &(offset, scalar))| (address, (n * layout.bytes + offset) as i32, scalar)).collect()
     }
 
-    /// Address, offset and type of one component of an element.
+    /// Returns address, offset and type of one component of an element.
     fn component_address(
         &mut self,
         id: ParamId,
@@ -69,13 +70,13 @@ impl Lowering<'_, '_> {
         let index = self.wide_index(index_values[rank]);
         let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, index, layout.offsets.len() as i64);
         self.guard(inside, id.0 as i64, COMPONENT, index, 0);
-        // All components of what is indexed so are of one type.
+        // A dynamic component index implies that all components have the same type.
         let scalar = layout.offsets[0].1;
         let further = self.b.ins().imul_imm_s(index, scalar.bytes() as i64);
         (self.b.ins().iadd(address, further), 0, scalar)
     }
 
-    /// The address of an element, after a check that it and all within reach are there.
+    /// Returns the address of an element, after a bounds check of it and of all elements in reach.
     pub(super) fn address(
         &mut self,
         id: ParamId,
@@ -124,7 +125,8 @@ impl Lowering<'_, '_> {
         address
     }
 
-    /// Checks an index, its neighbours and those of other instances, of which `last` is the number of the furthest.
+    /// Emits the bounds check of an index, of adjacent elements and of other instances; `last` is
+    /// the lane of the furthest.
     fn check(
         &mut self,
         id: ParamId,
@@ -148,7 +150,8 @@ impl Lowering<'_, '_> {
         self.guard(below, view, dimension, highest, high_lane);
     }
 
-    /// Ends the run unless `ok`; `lane` is added to the number of the instance that is to blame.
+    /// Emits a branch to the fault handler unless `ok`; `lane` is added to the number of the
+    /// reported instance.
     pub(super) fn guard(&mut self, ok: ir::Value, view: i64, dimension: i64, index: ir::Value, lane: i64) {
         let [next, failed] = std::array::from_fn(|_| self.b.create_block());
         self.b.ins().brif(ok, next, &[], failed, &[]);
@@ -161,7 +164,7 @@ impl Lowering<'_, '_> {
         self.b.switch_to_block(next);
     }
 
-    /// Ends the run where something does not hold.
+    /// Emits the check of an assertion or of a table index.
     pub(super) fn check_assertion(&mut self, check: &Check) {
         let number = super::checks(self.kernel).iter().position(|found| std::ptr::eq(*found, check)).unwrap_or(0);
         let (ok, index) = match check {
@@ -181,7 +184,7 @@ impl Lowering<'_, '_> {
         self.guard(ok, number as i64, ASSERTION, index, 0);
     }
 
-    /// Ends the run where an integer quotient does not exist or does not fit.
+    /// Emits a fault for integer division by zero and for quotients that overflow.
     pub(super) fn guard_division(&mut self, a: TypedValue, b: TypedValue) {
         let scalar = a.scalar;
         let (smallest, minus) = (scalar.int_range().0 as i64, -1);
@@ -207,10 +210,10 @@ impl Lowering<'_, '_> {
         self.b.switch_to_block(next);
     }
 
-    /// A scalar in memory.
+    /// Loads a scalar.
     pub(super) fn load_scalar(&mut self, scalar: Scalar, address: ir::Value, offset: i32) -> TypedValue {
         let mut value = self.b.ins().load(ty(scalar), flags(), address, offset);
-        // Memory may hold any byte; a bool is 0 or 1.
+        // Memory may hold any byte; normalize bools to 0 or 1.
         if scalar == Scalar::Bool {
             value = self.b.ins().icmp_imm_s(IntCC::NotEqual, value, 0);
         }

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::{self, AtomicRmwOp, InstBuilder};
 use super::lower::{Lowering, TypedValue, flags, ty};
 
 impl Lowering<'_, '_> {
-    /// An atomic update; the value from before.
+    /// Emits an atomic update; returns the old value.
     pub(super) fn atomic(&mut self, atomic: Atomic, address: ir::Value, operand: TypedValue) -> TypedValue {
         let scalar = operand.scalar;
         if scalar.is_int() {
@@ -27,7 +27,7 @@ impl Lowering<'_, '_> {
             let value = self.b.ins().atomic_rmw(ty(scalar), flags(), op, address, operand.value);
             return TypedValue { value, scalar, known: None };
         }
-        // Floats: compare and exchange until nobody came between.
+        // Floats: compare-and-swap loop.
         let word = scalar.same_width_int();
         let [retry, done] = std::array::from_fn(|_| self.b.create_block());
         self.b.append_block_param(retry, ty(word));

@@ -1,4 +1,5 @@
-//! [`Emit`] by appending machine instructions: what lets op-table bodies be lowered as they are.
+//! Implements [`Emit`] by appending machine instructions, so that op-table bodies are lowered
+//! unchanged.
 
 use bornite_ir::{Emit, EmitBits, LookupTable, Op, Scalar, Value};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
@@ -35,7 +36,7 @@ impl EmitBits for Lowering<'_, '_> {
         let value = match scalar {
             Scalar::F32 => ins.f32const(f32::from_bits(constant.bits() as u32)),
             Scalar::F64 => ins.f64const(f64::from_bits(constant.bits())),
-            // The compiler wants constants zero-extended, which their bits are.
+            // Cranelift expects zero-extended constants, which `bits` is.
             _ => ins.iconst(ty(scalar), constant.bits() as i64),
         };
         TypedValue { value, scalar, known: Some(constant) }
@@ -85,7 +86,7 @@ impl EmitBits for Lowering<'_, '_> {
         TypedValue { value, scalar: to, known: None }
     }
 
-    /// A plain load: the table is a static, and the body has seen to the index.
+    /// Unchecked load: the table is static, and the body guarantees that the index is in bounds.
     fn lookup(&mut self, table: &'static LookupTable, index: &TypedValue) -> TypedValue {
         let base = self.b.ins().iconst(types::I64, table.words.as_ptr() as i64);
         let offset = self.b.ins().ishl_imm_u(index.value, 3);

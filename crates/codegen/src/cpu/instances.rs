@@ -1,5 +1,5 @@
-//! One kernel to one Cranelift function: a loop over instances, several at once where that is possible, with the
-//! kernel's statements inside.
+//! Lowers one kernel to one Cranelift function: a loop over instances, vectorized if possible,
+//! around the kernel's statements.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::lower::{Frame, Lowering, TypedValue, flags, statements, ty};
-use super::print::Record;
+use super::print::PrintRecord;
 use super::range_analysis::RangeAnalysis;
 use super::simd::{self, ConstantPool};
 use super::{CompileOptions, FaultRecord};
 
-/// What a lowered function leaves beside its code.
+/// Results of lowering besides the code itself.
 pub(super) struct Lowered {
-    /// What it prints, to be kept as long as the code.
-    pub prints: Vec<Arc<Record>>,
-    /// What it loads, to be kept as long as the code.
+    /// Print records that the code refers to.
+    pub prints: Vec<Arc<PrintRecord>>,
+    /// Constants that the code loads.
     pub constants: ConstantPool,
-    /// True if several instances run at once.
+    /// True if the loop is vectorized.
     pub vectors: bool,
-    /// Indices that are checked.
+    /// Number of bounds-checked indices.
     pub bounds_checks: usize,
 }
 
-/// Fills `function` with `(views, values, first, end, fault) -> faulted`.
+/// Builds `function` as `(views, values, first, end, fault) -> faulted`.
 pub(super) fn lower(
     kernel: &Kernel,
     options: CompileOptions,
@@ -56,7 +56,8 @@ pub(super) fn lower(
     b.switch_to_block(entry);
     let &[views, values, first, end, record] = b.block_params(entry) else { return lowered };
     let bases = (0..kernel.params.len() as i32).map(|n| b.ins().load(pointer, flags(), views, n * 8)).collect();
-    // Every component of a value parameter is passed as a 64-bit word; the origins of all views follow.
+    // Every component of a value parameter is passed as a 64-bit word; the origins of all views
+    // follow.
     let mut arguments: Vec<Vec<TypedValue>> = vec![];
     let mut word = 0;
     for value in &kernel.values {
@@ -72,11 +73,12 @@ pub(super) fn lower(
     }
     let origins =
         (0..kernel.params.len() as i32).map(|n| b.ins().load(types::I64, flags(), values, (word + n) * 8)).collect();
-    // And last, where the constants of vectors are: as an address in the code it would be loaded again and again.
+    // The last word is the address of the constant pool; as an immediate it would be materialized
+    // at every use.
     let constants_base = b.ins().load(pointer, flags(), values, (word + kernel.params.len() as i32) * 8);
     let instance = b.declare_var(types::I64);
     b.def_var(instance, first);
-    // Where the loop over single instances ends, for now.
+    // Current end of the scalar loop.
     let stop = b.declare_var(types::I64);
     b.def_var(stop, end);
     let next = b.create_block();
@@ -161,7 +163,7 @@ pub(super) fn lower(
     let Lowering { mut b, prints, constants, .. } = l;
     (lowered.prints, lowered.constants) = (prints, constants);
     if vectorization.is_none() {
-        // Nobody goes there, but every block must end.
+        // Unreachable, but every block needs a terminator.
         b.switch_to_block(left);
         b.ins().jump(done, &[]);
     }
@@ -183,7 +185,7 @@ pub(super) fn lower(
 }
 
 impl Lowering<'_, '_> {
-    /// Goes on with another instance.
+    /// Makes `instance` the current instance.
     fn set_instance(&mut self, instance: ir::Value) {
         self.instance = instance;
         let narrow = self.kernel.index == Scalar::I32;

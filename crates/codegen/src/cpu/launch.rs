@@ -1,7 +1,8 @@
-//! A launch: the instances of a kernel split over cores.
+//! Launches: splits the instances of a kernel over cores.
 //!
-//! Results do not depend on how: instances do not depend on each other. How long an instance takes is measured when it
-//! first runs, and again whenever it does; what is too short to wake another core for stays on the caller's.
+//! Instances are independent, so results do not depend on the split. The cost of an instance is
+//! measured at the first run and updated at every run; launches too short to be worth waking
+//! another core stay on the calling thread.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,47 +12,50 @@ use bornite_ir::{Arg, Fault, Param, check_args};
 
 use super::{CpuKernel, Entry, FaultRecord, Interrupt, TOO_LONG, is_interrupted, pool};
 
-/// Work below this stays on one core: to wake another takes about ten microseconds.
+/// Shorter launches stay on one core: waking another takes about ten microseconds.
 const MIN_PARALLEL_PS: u64 = 30_000_000;
 
-/// A chunk takes at least this long, so that taking the next one costs nothing beside it.
+/// Minimum duration of a chunk, so that the cost of fetching the next one is negligible.
 const MIN_CHUNK_PS: u64 = 20_000_000;
 
-/// Chunks are multiples of this, so that no two cores write to one cache line.
+/// Chunks are multiples of this number of instances, so that no two cores write to one cache line.
 const CHUNK_ALIGNMENT: u64 = 64;
 
-/// Instances that are timed while nothing is known of a kernel.
+/// Instances timed in the first run of a kernel.
 const PROBE_INSTANCES: u64 = 512;
 
-/// Instances that a thread takes at a time; 0: found by measuring.
+/// Instances per chunk; 0 to derive it from measurements.
 static CHUNK_SIZE: AtomicU64 = AtomicU64::new(0);
 
-/// Has every launch of more instances than this split into chunks of so many from now on; 0: as measured times advise.
+/// Sets the number of instances per chunk for all later launches with more instances than that; 0
+/// derives it from measurements.
 pub fn set_chunk_size(instances: u64) {
     CHUNK_SIZE.store(instances, Ordering::Relaxed);
 }
 
-/// One run, perhaps over several threads.
+/// One launch, possibly over several threads.
 struct LaunchJob {
     entry: Entry,
-    /// View addresses as compiled code takes them.
+    /// View addresses, as compiled code expects them.
     views: Vec<*mut u8>,
-    /// Components of value parameters, origins of views and where constants are, a word each.
+    /// Components of value parameters, origins of views, and the address of the constant pool, one
+    /// word each.
     values: Vec<u64>,
     count: u64,
-    /// True once an instance faulted: no others begin.
+    /// Set once an instance faulted: no further instances start.
     stopped: AtomicBool,
-    /// Statements that all instances together may execute, and those left; 0 where each has a limit, or none.
+    /// Statement limit over all instances, and statements left; 0 if there is no limit or a limit
+    /// per instance.
     statement_limit: i64,
     statements_left: AtomicI64,
-    /// What the first instance to fault left behind.
+    /// Record of the first fault.
     fault: Mutex<Option<FaultRecord>>,
 }
 
-// SAFETY: the pointers are only passed to compiled code. It reads views lent as `&[u64]` and writes views lent as
-// `&mut [u64]`, within their checked bounds, while `run` holds those borrows: it does not return before every thread is
-// done. Two instances that write one element would race; kernels are data-parallel by contract, and the interpreter is
-// the judge of that.
+// SAFETY: the pointers are only passed to compiled code. It reads views lent as `&[u64]` and writes
+// views lent as `&mut [u64]`, within their checked bounds, while `run` holds those borrows: it does
+// not return before every thread is done. Two instances that write one element would race; kernels
+// are data-parallel by contract, which the interpreter checks.
 #[allow(unsafe_code)]
 unsafe impl Send for LaunchJob {}
 // SAFETY: as above.
@@ -59,20 +63,21 @@ unsafe impl Send for LaunchJob {}
 unsafe impl Sync for LaunchJob {}
 
 impl LaunchJob {
-    /// What the first fault left behind.
+    /// Returns the record of the first fault.
     fn fault(&self) -> Option<FaultRecord> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Runs some instances.
+    /// Runs the instances `first..end`.
     fn run_range(&self, first: u64, end: u64) {
         if self.stopped.load(Ordering::Relaxed) {
             return;
         }
         let mut record = FaultRecord { statements_left: self.statement_limit, ..FaultRecord::default() };
-        // SAFETY: `views` holds one valid address a parameter, checked by `check_args` to be as long as the kernel says;
-        // compiled code checks every index against that length, or was proven to stay below it; `record` outlives the
-        // call. The code itself lives as long as the `CpuKernel` that `run` borrows.
+        // SAFETY: `views` holds one valid address per parameter, checked by `check_args` to be as
+        // long as the kernel requires; compiled code checks every index against that length, or was
+        // proven to stay below it; `record` outlives the call. The code itself lives as long as the
+        // `CpuKernel` that `run` borrows.
         #[allow(unsafe_code)]
         let faulted = unsafe { (self.entry)(self.views.as_ptr(), self.values.as_ptr(), first, end, &mut record) };
         let spent = self.statement_limit - record.statements_left;
@@ -88,7 +93,7 @@ impl LaunchJob {
 }
 
 impl CpuKernel {
-    /// Runs all instances, over this thread and its helpers ([`pool::num_threads`] in all).
+    /// Runs all instances on this thread and the thread pool ([`pool::num_threads`] in total).
     pub fn run(&self, args: &mut [Arg<'_>]) -> Result<(), Fault> {
         let firsts = check_args(&self.kernel, args)?;
         let (views, values) = args.split_at_mut(self.kernel.params.len());
@@ -130,7 +135,7 @@ impl CpuKernel {
         fault.map_or(Ok(()), |record| Err(self.fault(&record, &firsts)))
     }
 
-    /// Runs a job on as many of `threads` as it is worth.
+    /// Runs a launch on up to `threads` threads, depending on its cost.
     fn split(&self, job: LaunchJob, threads: usize) -> Option<FaultRecord> {
         let mut begun = Instant::now();
         let (mut first, chunk) = (0, CHUNK_SIZE.load(Ordering::Relaxed));
@@ -145,7 +150,7 @@ impl CpuKernel {
             begun = Instant::now();
         }
         let (cost, count) = (self.cost_ps.load(Ordering::Relaxed).max(1), job.count - first);
-        // Several chunks a thread even out cores of unequal speed.
+        // Several chunks per thread balance cores of unequal speed.
         let measured = count.div_ceil(threads as u64 * 8).max(MIN_CHUNK_PS / cost).next_multiple_of(CHUNK_ALIGNMENT);
         let single_thread = if chunk == 0 { cost.saturating_mul(count) < MIN_PARALLEL_PS } else { count <= chunk };
         let chunk = match (single_thread, chunk) {
@@ -158,14 +163,14 @@ impl CpuKernel {
             let start = first + part as u64 * chunk;
             job.run_range(start, (start + chunk).min(job.count));
         });
-        // The time of an interrupted run tells nothing.
+        // The duration of an interrupted run is not representative.
         if !is_interrupted() {
             self.record_cost(begun, count, (threads as u64).min(chunks));
         }
         job.fault()
     }
 
-    /// Notes how long instances took; a quarter of each new measurement counts.
+    /// Updates the measured cost per instance; a new measurement has a weight of one quarter.
     fn record_cost(&self, begun: Instant, instances: u64, threads: u64) {
         let ps = begun.elapsed().as_nanos() as u64 * 1000 * threads / instances.max(1);
         let before = self.cost_ps.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The statements of one instance as machine instructions.
+//! Lowers the statements of one instance to machine instructions.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 
-use super::print::{Record, print};
+use super::print::{PrintRecord, print};
 use super::range_analysis::RangeAnalysis;
 use super::simd::ConstantPool;
 use super::{CompileOptions, FaultRecord, TOO_LONG};
@@ -24,7 +24,8 @@ pub(super) fn flags() -> MemFlagsData {
 pub(super) fn ty(scalar: Scalar) -> ir::Type {
     match scalar {
         Scalar::Bool | Scalar::I8 | Scalar::U8 => types::I8,
-        // 16-bit floats are held as their bits: they are only ever loaded, stored, chosen and converted.
+        // 16-bit floats are stored as bits, since they are only loaded, stored, selected and
+        // converted.
         Scalar::I16 | Scalar::U16 | Scalar::F16 | Scalar::BF16 => types::I16,
         Scalar::I32 | Scalar::U32 => types::I32,
         Scalar::I64 | Scalar::U64 => types::I64,
@@ -33,31 +34,31 @@ pub(super) fn ty(scalar: Scalar) -> ir::Type {
     }
 }
 
-/// A machine value and what is known of it.
+/// Cranelift value with its scalar type.
 #[derive(Clone, Copy)]
 pub(super) struct TypedValue {
     pub(super) value: ir::Value,
     pub(super) scalar: Scalar,
-    /// The value, if it is a constant: lets division by it skip its guards.
+    /// Value of a constant: division by it can omit its guards.
     pub(super) known: Option<Value>,
 }
 
-/// Where `Break` and `Continue` go.
+/// Targets of `Break` and `Continue`.
 struct Loop {
     done: Block,
     latch: Block,
 }
 
-/// The kernel or the function being lowered.
+/// State of the kernel or function being lowered.
 pub(super) struct Frame<'k> {
     code: &'k Code,
     pub(super) arguments: Vec<Vec<TypedValue>>,
-    /// A variable for each component.
+    /// Cranelift variables, one per component.
     locals: Vec<Vec<Variable>>,
-    /// The components of each expression that is evaluated.
+    /// Components of each evaluated expression.
     values: Vec<Vec<TypedValue>>,
     loops: Vec<Loop>,
-    /// Where a `Return` goes; takes the components of a function's value.
+    /// Target of `Return`; its block parameters are the components of the return value.
     next: Block,
 }
 
@@ -76,26 +77,26 @@ pub(super) struct Lowering<'k, 'f> {
     pub(super) pointer: ir::Type,
     pub(super) call_conv: CallConv,
     pub(super) index: ir::Value,
-    /// The number of this instance, 64 bits.
+    /// Number of this instance, 64 bits.
     pub(super) instance: ir::Value,
-    /// Where several instances run at once, which of them is looked at.
+    /// Lane of the current instance in vectorized code.
     pub(super) lane: i64,
-    /// The [`super::FaultRecord`].
+    /// Pointer to the [`super::FaultRecord`].
     pub(super) record: ir::Value,
     pub(super) bases: Vec<ir::Value>,
-    /// The place of each view's first element, which its base points at.
+    /// Offset of the element that each view's base points at, in elements.
     pub(super) origins: Vec<ir::Value>,
     pub(super) fault: Block,
-    /// Of the counted loops around.
+    /// Headers of the enclosing counted loops.
     pub(super) headers: Vec<Block>,
     pub(super) frame: Frame<'k>,
-    pub(super) prints: Vec<Arc<Record>>,
+    pub(super) prints: Vec<Arc<PrintRecord>>,
     pub(super) constants: ConstantPool,
     pub(super) constants_base: ir::Value,
 }
 
 impl<'k> Lowering<'k, '_> {
-    /// Makes a frame for some code the current one, its variables set; the frame from before.
+    /// Enters a new frame and initializes its variables; returns the previous frame.
     pub(super) fn enter_frame(&mut self, code: &'k Code, arguments: Vec<Vec<TypedValue>>, next: Block) -> Frame<'k> {
         let locals = (code.locals.iter())
             .map(|local| {
@@ -111,7 +112,7 @@ impl<'k> Lowering<'k, '_> {
         std::mem::replace(&mut self.frame, Frame { locals, ..Frame::new(code, arguments, next) })
     }
 
-    /// A call, by lowering the function's code here.
+    /// Lowers a call by inlining the function's code.
     fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId]) -> Vec<TypedValue> {
         let function = &self.kernel.functions[n as usize];
         let arguments = args.iter().map(|&arg| self.components(arg)).collect();
@@ -123,7 +124,7 @@ impl<'k> Lowering<'k, '_> {
         let outer = self.enter_frame(&function.code, arguments, next);
         self.block(&function.code.body);
         self.frame = outer;
-        // The last statement was a return: this block cannot be reached.
+        // The last statement was a return: this block is unreachable.
         self.b.ins().trap(TrapCode::unwrap_user(1));
         self.b.switch_to_block(next);
         let values = self.b.block_params(next).to_vec();
@@ -196,11 +197,12 @@ impl<'k> Lowering<'k, '_> {
                         _ => self.frame.next,
                     };
                     self.b.ins().jump(target, &result);
-                    // What follows is never reached, but must be somewhere.
+                    // Unreachable code still needs a block.
                     let unreached = self.b.create_block();
                     self.b.switch_to_block(unreached);
                 }
-                // Instances run one after the other on a thread, and cooperative kernels are refused.
+                // Instances run one after the other on a thread, and cooperative kernels are
+                // rejected.
                 Stmt::Barrier | Stmt::WarpBarrier => {}
                 Stmt::Fence(_) => {
                     self.b.ins().fence();
@@ -211,7 +213,8 @@ impl<'k> Lowering<'k, '_> {
         }
     }
 
-    /// Opens a loop that counts to `end`, and stays in its body; where its turns end, and what comes after it.
+    /// Opens a loop that counts to `end` and continues in its body; returns the latch and exit
+    /// blocks.
     pub(super) fn open_loop(&mut self, counter: Variable, end: ir::Value) -> [Block; 2] {
         let zero = self.constant(Value::int(self.kernel.index, 0)).value;
         self.b.def_var(counter, zero);
@@ -226,7 +229,7 @@ impl<'k> Lowering<'k, '_> {
         [latch, done]
     }
 
-    /// Ends a turn of the loop that was opened last.
+    /// Closes the innermost open loop.
     pub(super) fn close_loop(&mut self, counter: Variable) {
         let at = self.b.use_var(counter);
         let next = self.b.ins().iadd_imm_s(at, 1);
@@ -236,7 +239,7 @@ impl<'k> Lowering<'k, '_> {
         }
     }
 
-    /// Starts to count the statements of an instance, where each has a limit.
+    /// Resets the statement counter if there is a limit per instance.
     pub(super) fn restart_count(&mut self) {
         if let (true, Some(limit)) = (self.options.limit_per_instance, self.options.max_statements) {
             let limit = self.b.ins().iconst(types::I64, i64::try_from(limit).unwrap_or(i64::MAX));
@@ -244,7 +247,7 @@ impl<'k> Lowering<'k, '_> {
         }
     }
 
-    /// Counts statements, where there is a limit to them.
+    /// Counts statements if there is a limit.
     pub(super) fn count_statements(&mut self, statements: i64) {
         if self.options.max_statements.is_none() {
             return;
@@ -256,7 +259,7 @@ impl<'k> Lowering<'k, '_> {
         self.guard(ok, 0, TOO_LONG, left, 0);
     }
 
-    /// A call of [`super::print::print`] with the values as 64-bit words.
+    /// Emits a call of [`super::print::print`] with the values as 64-bit words.
     fn print(&mut self, format: &str, args: &[ExprId]) {
         let components: Vec<TypedValue> = args.iter().map(|&arg| self.scalar_value(arg)).collect();
         let data = StackSlotData::new(StackSlotKind::ExplicitSlot, (components.len().max(1) * 8) as u32, 3);
@@ -271,7 +274,7 @@ impl<'k> Lowering<'k, '_> {
             let word = if is_word { bits.value } else { self.b.ins().uextend(types::I64, bits.value) };
             self.b.ins().stack_store(self.pointer, word, slot, n as i32 * 8);
         }
-        let record = Arc::new(Record {
+        let record = Arc::new(PrintRecord {
             format: format.into(),
             scalars: components.iter().map(|component| component.scalar).collect(),
         });
@@ -286,7 +289,7 @@ impl<'k> Lowering<'k, '_> {
         self.b.ins().call_indirect(signature, entry, &[record, words]);
     }
 
-    /// The components of an expression.
+    /// Evaluates an expression; returns its components.
     fn evaluate(&mut self, id: ExprId) -> Vec<TypedValue> {
         let code = self.frame.code;
         let structs = &self.kernel.structs;
@@ -357,12 +360,13 @@ impl<'k> Lowering<'k, '_> {
                 let old = self.b.ins().atomic_cas(flags(), address, expected, value);
                 vec![self.bitcast(scalar, &TypedValue { value: old, scalar: word, known: None })]
             }
-            // Refused before: threads of a warp would have to run side by side.
+            // Rejected earlier: threads of a warp would have to run concurrently.
             Expr::Shuffle { value, .. } | Expr::Vote { value, .. } => self.components(*value),
         }
     }
 
-    /// The place of an instance of a block kernel: threads of a block follow each other, x fastest.
+    /// Returns a built-in variable of a block kernel; instances are numbered thread by thread, x
+    /// fastest.
     fn builtin(&mut self, builtin: Builtin) -> ir::Value {
         let Launch::Blocks { grid, block } = self.kernel.launch else { return self.index };
         let threads: i64 = block.iter().map(|&n| n as i64).product();
@@ -390,7 +394,8 @@ impl<'k> Lowering<'k, '_> {
         if self.kernel.index == Scalar::I32 { self.b.ins().ireduce(types::I32, place) } else { place }
     }
 
-    /// The components of an expression that is already evaluated (the verifier has seen to it) or needs no evaluation.
+    /// Returns the components of an expression that is already evaluated (guaranteed by the
+    /// verifier) or needs no evaluation.
     fn components(&mut self, id: ExprId) -> Vec<TypedValue> {
         match *self.frame.code.expr(id) {
             Expr::Const(value) => vec![self.constant(value)],
@@ -404,13 +409,14 @@ impl<'k> Lowering<'k, '_> {
         }
     }
 
-    /// The value of a scalar.
+    /// Returns the value of a scalar.
     pub(super) fn scalar_value(&mut self, id: ExprId) -> TypedValue {
         self.components(id)[0]
     }
 }
 
-/// Statements that one turn of a loop over `block` executes, but for those of loops within.
+/// Returns the number of statements that one iteration over `block` executes, excluding those of
+/// nested loops.
 pub(super) fn statements(block: &[Stmt]) -> i64 {
     let of = |stmt: &Stmt| match stmt {
         Stmt::If { then, otherwise, .. } => 1 + statements(then).max(statements(otherwise)),

@@ -1,7 +1,7 @@
-//! Work of other crates shared out over the threads that run kernels: this one and the helpers.
+//! Thread pool for kernels and for CPU work of other crates.
 //!
-//! Which thread does which part is left to chance; a caller whose parts do not depend on the number of threads gets the same
-//! bits for any. Parts must not wait for each other.
+//! Tasks are assigned to threads dynamically; a caller whose tasks do not depend on the number of
+//! threads gets bit-identical results for any number. Tasks must not wait for each other.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,16 +10,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::Interrupt;
 
-/// Threads that work together; 0: `RAYON_NUM_THREADS`, or one a core.
+/// Number of threads; 0 for `RAYON_NUM_THREADS`, or one per core.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Has so many threads work together from now on, the calling one among them; 0: `RAYON_NUM_THREADS`, or one a core.
-/// Results are the same whatever the number.
+/// Sets the number of threads, including the calling one; 0 selects `RAYON_NUM_THREADS`, or one per
+/// core. Results do not depend on it.
 pub fn set_num_threads(threads: usize) {
     THREADS.store(threads, Ordering::Relaxed);
 }
 
-/// How many threads work together.
+/// Returns the number of threads.
 pub fn num_threads() -> usize {
     static DEFAULT: OnceLock<usize> = OnceLock::new();
     match THREADS.load(Ordering::Relaxed) {
@@ -31,9 +31,10 @@ pub fn num_threads() -> usize {
     }
 }
 
-/// So many threads beside the calling one, or as many as there are if that is more; none if they cannot be had. Not rayon's
-/// global pool, and waited for by blocking: a caller that waited inside a pool of its own could be handed other work there,
-/// which may want a lock that it holds.
+/// Returns a pool of at least `count` threads besides the calling one; `None` if it cannot be
+/// created. It is not rayon's global pool, and callers wait by blocking: a caller that waited
+/// inside its own rayon pool could be handed other tasks there, which may need a lock that it
+/// holds.
 fn helper_pool(count: usize) -> Option<Arc<rayon::ThreadPool>> {
     static POOL: Mutex<Option<Arc<rayon::ThreadPool>>> = Mutex::new(None);
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,15 +46,15 @@ fn helper_pool(count: usize) -> Option<Arc<rayon::ThreadPool>> {
     pool.clone()
 }
 
-/// Whatever somebody asks for, no more threads than this.
+/// Maximum number of helper threads.
 const MAX_HELPERS: usize = 255;
 
-/// Calls `work` for each of `0..tasks`, on at most `threads` threads, and returns when all are done. A panic of `work`
-/// comes out here. Parts are skipped if the work is interrupted and the caller discards its results
-/// ([`discardable`](super::discardable)).
+/// Calls `work` for each of `0..tasks` on at most `threads` threads, and returns when all are done.
+/// Panics of `work` are propagated. If the work is interrupted and the caller discards its results
+/// ([`discardable`](super::discardable)), remaining tasks are skipped.
 ///
-/// Parts are taken in turn, by this thread too, which then waits only for helpers that have begun: where they are busy
-/// with others' work, or this is one of them, it does everything itself.
+/// The calling thread executes tasks too and then waits only for helpers that have started: if all
+/// helpers are busy, or the caller is one of them, it does everything itself.
 pub fn parallel_for(tasks: usize, threads: usize, work: &(dyn Fn(usize) + Sync)) {
     let wanted = threads.min(self::num_threads()).min(tasks).saturating_sub(1);
     let Some(pool) = (if wanted > 0 { helper_pool(wanted) } else { None }) else {
@@ -62,9 +63,10 @@ pub fn parallel_for(tasks: usize, threads: usize, work: &(dyn Fn(usize) + Sync))
         (0..tasks).take_while(goes_on).for_each(work);
         return;
     };
-    // SAFETY: only the lifetime changes. `work` is called in `Job::work` alone: by this thread, and by helpers that are
-    // counted as inside. `JoinGuard` lets none in any more and waits for those inside, before this function returns or
-    // unwinds; so no call outlives the borrow.
+    // SAFETY: only the lifetime changes. `work` is called only in `Job::work`: by this thread, and
+    // by helpers that are counted in `active_helpers`. `JoinGuard` admits no further helpers and
+    // waits for the active ones before this function returns or unwinds; so no call outlives the
+    // borrow.
     #[allow(unsafe_code)]
     let work = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(work) };
     let job = Arc::new(Job {
@@ -101,7 +103,7 @@ struct Job {
 
 #[derive(Default)]
 struct State {
-    /// Helpers inside.
+    /// Number of helpers that are executing tasks.
     active_helpers: usize,
     closed: bool,
     panic: Option<Box<dyn Any + Send>>,
@@ -112,7 +114,7 @@ impl Job {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does parts until none is left.
+    /// Executes tasks until none is left.
     fn work(&self) {
         loop {
             let task = self.next.fetch_add(1, Ordering::Relaxed);
@@ -131,7 +133,7 @@ impl Job {
             }
             state.active_helpers += 1;
         }
-        // A panic would otherwise end the process: rayon has nobody to give it to.
+        // Rayon would abort the process on a panic.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.work()));
         let mut state = self.state();
         if let Err(panic) = outcome {
@@ -143,7 +145,7 @@ impl Job {
     }
 }
 
-/// Ends a job when dropped, also by a panic of the calling thread.
+/// Closes a job when dropped, also if the calling thread panics.
 struct JoinGuard<'a>(&'a Job);
 
 impl Drop for JoinGuard<'_> {
@@ -187,7 +189,8 @@ mod tests {
 
     #[test]
     fn callers_in_another_pool_are_not_given_its_work() {
-        // Each caller holds a lock while it waits. One that took up its neighbour's work meanwhile would want it again.
+        // Each caller holds a lock while it waits. If it executed its neighbour's task meanwhile,
+        // that task would need the lock again.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
         let lock = Mutex::new(0);
         pool.scope(|scope| {

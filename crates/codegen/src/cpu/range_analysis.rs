@@ -1,20 +1,21 @@
-//! The values that a kernel's integers can have: lets accesses skip the check of an index that is always inside.
+//! Range analysis of a kernel's integers: omits bounds checks of indices that are always in bounds.
 //!
-//! A walk over the statements, with the arithmetic of [`bornite_ir::IntRange`]: each expression by its operands, constants and
-//! loop bounds; within an `if`, also by its condition. That is enough for the indices of lowered tensors, whose sizes are
-//! known. An operand without a range may have wrapped here, whereas for [`IntRange::of_op`] it has any value of its type.
+//! Walks the statements with the arithmetic of [`bornite_ir::IntRange`]: the range of an expression
+//! follows from its operands, constants and loop bounds and, inside an `if`, from its condition.
+//! This suffices for the indices of lowered tensors, whose sizes are constant. An operand without a
+//! range may have wrapped, whereas [`IntRange::of_op`] lets it have any value of its type.
 
 use std::collections::{HashMap, HashSet};
 
 use bornite_ir::{Args, Dim, Expr, ExprId, Extent, IntRange, Kernel, Launch, Op, Scalar, Stmt, View};
 
-/// What is known of a kernel's integers.
+/// Result of the analysis.
 pub(super) struct RangeAnalysis {
-    /// By expression; `None` where the type says all there is to say (or it may have wrapped).
+    /// Range of each expression; `None` if it is only known from the type, or may have wrapped.
     exprs: Vec<Option<IntRange>>,
-    /// Indices that are always inside, by access and dimension.
+    /// Indices that are always in bounds, by access and dimension.
     in_bounds: HashSet<(*const Args, usize)>,
-    /// How many indices there are.
+    /// Number of indices.
     pub accesses: usize,
 }
 
@@ -30,23 +31,23 @@ impl RangeAnalysis {
         walk.ranges
     }
 
-    /// Knows nothing: every access is checked.
+    /// Creates a result without ranges: every access is checked.
     pub fn unknown(kernel: &Kernel) -> RangeAnalysis {
         let RangeAnalysis { accesses, .. } = RangeAnalysis::of(kernel);
         RangeAnalysis { exprs: vec![None; kernel.code.exprs.len()], in_bounds: HashSet::new(), accesses }
     }
 
-    /// True if an integer is known to be within bounds of its own, and so has not wrapped.
+    /// Returns true if an integer has a known range, and so has not wrapped.
     pub fn is_bounded(&self, id: ExprId) -> bool {
         self.exprs[id.0 as usize].is_some()
     }
 
-    /// True if the index of an access along a dimension is always inside.
+    /// Returns true if the index of an access along a dimension is always in bounds.
     pub fn is_in_bounds(&self, indices: &Args, dimension: usize) -> bool {
         self.in_bounds.contains(&(std::ptr::from_ref(indices), dimension))
     }
 
-    /// How many indices need a check.
+    /// Returns the number of indices that need a check.
     pub fn bounds_checks(&self) -> usize {
         self.accesses - self.in_bounds.len()
     }
@@ -54,7 +55,7 @@ impl RangeAnalysis {
 
 struct Analyzer<'k> {
     kernel: &'k Kernel,
-    /// Ends of the loops around, by counter.
+    /// Ranges of the counters of enclosing loops.
     counters: HashMap<u32, Option<IntRange>>,
     ranges: RangeAnalysis,
 }
@@ -87,7 +88,8 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Narrows the values that a condition speaks of; what they were before goes to `before`.
+    /// Narrows the ranges of values that a condition compares; saves the previous ranges in
+    /// `before`.
     fn assume(&mut self, condition: ExprId, before: &mut Vec<(usize, Option<IntRange>)>) {
         let Expr::Op(op, args) = self.kernel.code.expr(condition) else { return };
         let [a, b] = args[..] else { return };
@@ -141,7 +143,7 @@ impl Analyzer<'_> {
             Expr::Cast(_, from) => match code.ty(*from).as_scalar() {
                 Some(Scalar::Bool) => Some(IntRange::up_to(1)),
                 Some(from_scalar) if from_scalar.is_int() => {
-                    // A narrower type bounds what it is cast to.
+                    // A narrower source type bounds the result.
                     self.range(*from)
                         .or_else(|| (from_scalar.bytes() < scalar.bytes()).then(|| IntRange::of_type(from_scalar)))
                 }
@@ -152,16 +154,16 @@ impl Analyzer<'_> {
         self.ranges.exprs[id.0 as usize] = found.filter(|range| range.fits(scalar));
     }
 
-    /// The result of an op on operands that have not wrapped.
+    /// Returns the range of an op on operands that have not wrapped.
     fn op(&self, op: Op, args: &[ExprId], scalar: Scalar) -> Option<IntRange> {
         let ranges: Vec<Option<IntRange>> = args.iter().map(|&arg| self.range(arg)).collect();
-        // The others bound the result whatever the first one is.
+        // For these ops the other operands alone bound the result.
         let first = usize::from(matches!(op, Op::Rem | Op::Clamp | Op::Select));
         let known = ranges.iter().skip(first).all(Option::is_some);
         known.then(|| IntRange::of_op(op, scalar, &ranges)).flatten()
     }
 
-    /// Notes which indices of an access to `count` components are always inside.
+    /// Records which indices of an access to `count` components are always in bounds.
     fn access(&mut self, view: View, indices: &Args, count: usize) {
         let viewed = self.kernel.view(view);
         let width = (count / viewed.ty.component_count(&self.kernel.structs).max(1)).max(1);
@@ -175,7 +177,7 @@ impl Analyzer<'_> {
     }
 
     fn is_in_bounds(&self, index: ExprId, dim: &Dim, reach: i128) -> bool {
-        // A view as long as there are instances, at the instance's own index.
+        // The instance's own index into a view with one element per instance.
         let Launch::ParallelFor { count } = self.kernel.launch else { return self.is_within(index, dim, reach) };
         let own = matches!(self.kernel.code.expr(index), Expr::Index) && reach == 0;
         own && dim.extent == count || self.is_within(index, dim, reach)

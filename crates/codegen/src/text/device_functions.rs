@@ -1,4 +1,4 @@
-//! Device functions of ours: bodies of the tables of operations, printed a line a value.
+//! Device functions for op-table and algebra-table bodies, printed one line per value.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::syntax::{bitcast, c_type, call, cast_step};
 use super::{DeviceFunction, Dialect, Printer, Term};
 
 impl Printer<'_> {
-    /// A row of the table of vectors and matrices.
+    /// Prints an algebra operation.
     pub(super) fn algebra(&mut self, row: AlgebraOp, at: u32, ty: Type, args: &[Term]) -> String {
         let kernel = self.kernel;
         match (row, args) {
@@ -41,7 +41,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Defines a function of an op-table row.
+    /// Defines the device function of an op.
     pub(super) fn define_op(&mut self, name: &str, op: Op, scalar: Scalar) {
         let params: Vec<Term> = op.row().args.iter().map(|name| Term::new(*name, scalar)).collect();
         let types = vec![scalar; params.len()];
@@ -52,13 +52,13 @@ impl Printer<'_> {
         });
     }
 
-    /// Defines a function of a conversion.
+    /// Defines the device function of a conversion.
     pub(super) fn define_cast(&mut self, name: &str, from: Scalar, to: Scalar) {
         let param = Term::new("a", from);
         self.define(name, std::slice::from_ref(&param), to.into(), |body| vec![body.cast(to, &param)]);
     }
 
-    /// Prints a device function unless it is there already.
+    /// Defines a device function unless it exists already.
     fn define(&mut self, name: &str, params: &[Term], ty: Type, emit: impl FnOnce(&mut Body<'_, '_>) -> Vec<Term>) {
         if self.device_functions.iter().any(|f| f.name == name) {
             return;
@@ -80,7 +80,7 @@ impl Printer<'_> {
     }
 }
 
-/// [`Emit`] by printing: one line a value.
+/// Implements [`Emit`] by printing one line per value.
 struct Body<'p, 'k> {
     printer: &'p mut Printer<'k>,
     lines: Vec<String>,

@@ -1,4 +1,4 @@
-//! What stands around code: signatures, loops over instances, shared arrays.
+//! Function signatures, the loop over instances, and shared-memory declarations.
 
 use std::fmt::Write;
 
@@ -8,10 +8,11 @@ use super::syntax::c_type;
 use super::{Dialect, Printer, names};
 use crate::cuda::THREADS_PER_BLOCK;
 
-/// Bytes of shared memory that a kernel may declare. What is more, a launch has to give.
+/// Maximum statically declared shared memory. Beyond it, arrays use dynamic shared memory.
 const DECLARED_SHARED_BYTES: usize = 48 << 10;
 
-/// Where each shared array starts in the memory that a launch gives, and how much that is; `None` if arrays are declared.
+/// Returns the offset of each shared array in dynamic shared memory and its total size; `None` if
+/// arrays are declared statically.
 pub(crate) fn dynamic_shared_memory(kernel: &Kernel) -> Option<(Vec<usize>, usize)> {
     let mut total: usize = 0;
     let mut starts = vec![];
@@ -24,7 +25,8 @@ pub(crate) fn dynamic_shared_memory(kernel: &Kernel) -> Option<(Vec<usize>, usiz
     (total > DECLARED_SHARED_BYTES).then_some((starts, total))
 }
 
-/// The alignment of a shared array in the memory that a launch gives: at least 16, so that all may be accessed 16 bytes at a time.
+/// Returns the alignment of a shared array in dynamic shared memory: at least 16, to allow 16-byte
+/// accesses.
 fn shared_align(kernel: &Kernel, ty: Type) -> usize {
     ty.layout(&kernel.structs).align.max(16)
 }
@@ -44,7 +46,7 @@ impl<'k> Printer<'k> {
         format!("{} {result} {name}({params}) {{\n{body}}}\n", self.device())
     }
 
-    /// The kernel's own function.
+    /// Prints the kernel's entry function.
     pub(super) fn kernel(&mut self) -> String {
         let kernel = self.kernel;
         let name = names::kernel(kernel);
@@ -71,7 +73,8 @@ impl<'k> Printer<'k> {
         };
         let mut text = format!("extern \"C\" __global__ void __launch_bounds__({threads})\n{name}({params}) {{\n");
         if let Launch::ParallelFor { count } = kernel.launch {
-            // Unsigned, so that stepping past the end cannot overflow: the grid never exceeds the count by a block.
+            // Unsigned, so that incrementing past the end cannot overflow: the grid exceeds the
+            // count by less than one block.
             let (counter, suffix) =
                 if kernel.index == Scalar::I32 { ("unsigned", "u") } else { ("unsigned long long", "ull") };
             let count = match count {
@@ -80,7 +83,8 @@ impl<'k> Printer<'k> {
             };
             let first = format!("{counter} i_ = ({counter})blockIdx.x * blockDim.x + threadIdx.x");
             if kernel.code.any(&|stmt| matches!(stmt, Stmt::Return(_))) {
-                // An instance that ends early must not end those that would follow in a loop.
+                // A `return` must not skip the following instances of a grid-stride loop, so there
+                // is none.
                 let _ = writeln!(text, "    const {first};\n    if (i_ < {count}) {{");
             } else {
                 let step = format!("i_ += ({counter})gridDim.x * blockDim.x");
@@ -95,7 +99,8 @@ impl<'k> Printer<'k> {
         text + "}\n"
     }
 
-    /// The declarations of what a block shares: arrays, or places in what the launch gives, where arrays have no room.
+    /// Prints the shared-memory declarations: static arrays, or references into dynamic shared
+    /// memory if they do not fit.
     fn shared_arrays(&self) -> String {
         let (kernel, mut text) = (self.kernel, String::new());
         let dynamic = dynamic_shared_memory(kernel);
@@ -106,7 +111,7 @@ impl<'k> Printer<'k> {
         for (n, shared) in kernel.shared.iter().enumerate() {
             let sizes: String = shared.dims.iter().map(|dim| format!("[{}]", dim.extent.resolve(&[]).max(1))).collect();
             let (ty, name) = (self.names.of_type(kernel, shared.ty), &self.names.shared[n]);
-            // An array of floats is aligned for one float only.
+            // A float array is aligned to one float only.
             let align = if self.is_wide(SharedId(n as u32)) { "__align__(16) " } else { "" };
             let _ = match &dynamic {
                 Some((starts, _)) => {
@@ -118,7 +123,7 @@ impl<'k> Printer<'k> {
         text
     }
 
-    /// True if several elements of a shared array are accessed at once.
+    /// Returns true if the kernel accesses several elements of a shared array at once.
     fn is_wide(&self, id: SharedId) -> bool {
         let code = &self.kernel.code;
         let own = |view: &View| *view == View::Shared(id);
@@ -133,7 +138,7 @@ impl<'k> Printer<'k> {
         code.exprs.iter().any(loads) || code.any(&stores)
     }
 
-    /// All instances one after the other.
+    /// Prints the kernel as a loop over all instances.
     fn print_loop_kernel(&mut self, name: &str, params: &str) -> String {
         let kernel = self.kernel;
         let mut text = format!("extern \"C\" void {name}({params}) {{\n");

@@ -1,4 +1,4 @@
-//! The printer of CUDA C++ and of C++ for a CPU: one text in two dialects.
+//! Printer of CUDA C++ and of C++ for a CPU: one printer with two dialects.
 
 mod cpp_prelude;
 mod cuda_prelude;
@@ -22,7 +22,7 @@ use syntax::{
     print_call,
 };
 
-/// Prints a kernel as a translation unit of its own.
+/// Prints a kernel as a self-contained translation unit.
 pub(crate) fn print(kernel: &Kernel, options: PrintOptions) -> String {
     let names = Names::new(kernel);
     let PrintOptions { dialect, checked, restrict } = options;
@@ -43,7 +43,7 @@ pub(crate) fn print(kernel: &Kernel, options: PrintOptions) -> String {
     let kernel_text = p.kernel();
     let device_functions: String = p.device_functions.iter().map(|f| f.text.as_str()).collect();
     let declarations = names::declarations(kernel, &p.names);
-    // A helper may call those above it, so the last are looked at first.
+    // A definition may call earlier ones, so search from the last.
     let mut needed: Vec<&str> = vec![];
     let table = if dialect == Dialect::Cpp { cpp_prelude::PRELUDE } else { PRELUDE };
     for (called, definition) in table.iter().rev() {
@@ -63,12 +63,12 @@ pub(crate) fn print(kernel: &Kernel, options: PrintOptions) -> String {
     text + &declarations + &device_functions + &functions + &kernel_text
 }
 
-/// A printed operand.
+/// Printed operand.
 #[derive(Clone)]
 struct Term {
     text: String,
     ty: Type,
-    /// Where an integer lies, if that is known: lets arithmetic that cannot overflow be printed plainly.
+    /// Range of an integer, if known: arithmetic that cannot overflow is printed without casts.
     range: Option<IntRange>,
 }
 
@@ -86,14 +86,14 @@ impl Term {
         Term::new(literal(value), value.scalar()).within(range)
     }
 
-    /// The type of a scalar, or of the components of a vector or matrix.
+    /// Returns the type of a scalar, or of the components of a vector or matrix.
     fn scalar(&self) -> Scalar {
         self.ty.element().unwrap_or(Scalar::Bool)
     }
 }
 
-/// A device function of ours (an op-table body, an op on a narrow type, a conversion of several steps, a row of algebra)
-/// or a table of one.
+/// Generated device function (an op-table body, an op on a narrow type, a multi-step conversion, an
+/// algebra operation), or a lookup table.
 struct DeviceFunction {
     name: String,
     text: String,
@@ -105,13 +105,13 @@ struct Printer<'k> {
     dialect: Dialect,
     checked: bool,
     restrict: bool,
-    /// The code being printed: the kernel's or a function's.
+    /// Code being printed: the kernel's or a function's.
     code: &'k Code,
     terms: Vec<Option<Term>>,
     device_functions: Vec<DeviceFunction>,
     lines: Vec<String>,
     depth: usize,
-    /// Counters of the loops around, and where they lie.
+    /// Counters of the enclosing loops, with their ranges.
     counters: Vec<(LocalId, Option<IntRange>)>,
 }
 
@@ -124,7 +124,7 @@ impl<'k> Printer<'k> {
         if self.dialect == Dialect::Cpp { "static inline" } else { "__device__ __forceinline__" }
     }
 
-    /// Variables and statements of some code, as lines.
+    /// Prints variables and statements.
     fn print_code(&mut self, code: &'k Code, depth: usize) -> String {
         (self.code, self.depth) = (code, depth);
         self.terms = vec![None; code.exprs.len()];
@@ -248,7 +248,7 @@ impl<'k> Printer<'k> {
         self.terms[id.0 as usize] = Some(Term::new(name, ty).within(range));
     }
 
-    /// An element of a view, or the first of `width` that are accessed at once.
+    /// Prints an element access, or that of the first of `width` elements accessed at once.
     fn element(&self, view: View, indices: &Args, width: usize) -> String {
         let whole = self.element_expr(view, indices, width);
         let viewed = self.kernel.view(view);
@@ -286,7 +286,7 @@ impl<'k> Printer<'k> {
             return name + &indices.map(|index| format!("[{index}]")).collect::<String>();
         }
         let places = indices.zip(viewed.dims).filter_map(|(index, dim)| match dim.stride {
-            // A checked index is wanted for its check alone.
+            // A checked index is printed even if its stride is 0.
             Extent::Const(0) if !self.checked => None,
             Extent::Const(1) => Some(index),
             stride => Some(format!("{index} * {}", self.extent(stride))),
@@ -322,7 +322,7 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// Where an integer that a `Let` evaluates lies, if that is known.
+    /// Returns the range of an integer that a `Let` evaluates, if known.
     fn range(&self, id: ExprId) -> Option<IntRange> {
         match self.code.expr(id) {
             Expr::Read(local) => self.counters.iter().find(|(counter, _)| counter == local)?.1,
@@ -339,7 +339,7 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// A component of a term.
+    /// Returns a component of a term.
     fn component(&self, whole: &Term, at: usize) -> Term {
         match whole.ty.element() {
             Some(scalar) if whole.ty.as_scalar().is_none() => {
@@ -349,10 +349,10 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// A vector or matrix whose components are printed by `part`; a scalar is its own component.
+    /// Prints a vector or matrix component by component with `part`; a scalar has one component.
     fn componentwise(&mut self, ty: Type, part: impl Fn(&mut Self, usize) -> String) -> String {
         let Some(scalar) = ty.element().filter(|_| ty.as_scalar().is_none()) else { return part(self, 0) };
-        // Braces take no component that C++ has promoted to int.
+        // Braced initializers reject components that C++ has promoted to int.
         let narrow = scalar == Scalar::Bool || scalar != scalar.compute_type();
         let parts: Vec<String> = (0..ty.component_count(&self.kernel.structs))
             .map(|n| {
@@ -363,7 +363,7 @@ impl<'k> Printer<'k> {
         format!("{{{}}}", parts.join(", "))
     }
 
-    /// The right-hand side of a `Let`.
+    /// Prints the right-hand side of a `Let`.
     fn let_value(&mut self, id: ExprId) -> String {
         let ty = self.code.ty(id);
         let code = self.code;
@@ -436,7 +436,7 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// An op-table row over printed scalars.
+    /// Prints an op on scalars.
     fn op_expr(&mut self, op: Op, args: &[Term]) -> String {
         let row = op.row();
         let scalar = args[args.len() - 1].scalar();
@@ -455,7 +455,7 @@ impl<'k> Printer<'k> {
         call(&name, args)
     }
 
-    /// A conversion, as a function where it takes several steps.
+    /// Prints a conversion, as a function call if it takes several steps.
     fn convert(&mut self, to: Scalar, from: &Term) -> String {
         let wide = |scalar: Scalar| scalar == scalar.compute_type();
         let source = from.scalar();
@@ -469,8 +469,8 @@ impl<'k> Printer<'k> {
     }
 }
 
-/// What checked text adds to its code where an index along a dimension of a view is bad: 1 and up, in order of views.
-/// (0 is a wide access at a bad place.)
+/// Returns the relative status code of an out-of-bounds index; see
+/// [`crate::cuda::out_of_bounds_code`].
 pub(crate) fn out_of_bounds_code(kernel: &Kernel, view: View, dimension: usize) -> usize {
     let dims = |views: &[&[bornite_ir::Dim]]| views.iter().map(|dims| dims.len()).sum::<usize>();
     let params: Vec<&[bornite_ir::Dim]> = kernel.params.iter().map(|p| &p.dims[..]).collect();
@@ -482,7 +482,7 @@ pub(crate) fn out_of_bounds_code(kernel: &Kernel, view: View, dimension: usize) 
         }
 }
 
-/// CUDA's names of the axes.
+/// Returns CUDA's name of an axis.
 fn axis(axis: Axis) -> &'static str {
     match axis {
         Axis::X => "x",

@@ -1,4 +1,4 @@
-//! How values, primitives, conversions and atomics are spelled in CUDA C++.
+//! CUDA C++ syntax of values, primitives, conversions and atomics.
 
 use bornite_ir::{Atomic, Builtin, IntRange, Op, PrintPiece, Scalar, Value, print_format_pieces};
 
@@ -15,8 +15,8 @@ pub(super) fn c_type(scalar: Scalar) -> &'static str {
         Scalar::U32 => "unsigned",
         Scalar::U64 => "unsigned long long",
         Scalar::U16 => "unsigned short",
-        // 16-bit floats are held as their bits: they are only ever loaded, stored, chosen and converted. The names are
-        // other names of `unsigned short`, by which the text still says what the bits are.
+        // 16-bit floats are stored as bits, since they are only loaded, stored, selected and
+        // converted. The type names are aliases of `unsigned short` that document the format.
         Scalar::F16 => "bn_f16",
         Scalar::BF16 => "bn_bf16",
         Scalar::F32 => "float",
@@ -34,7 +34,7 @@ pub(super) fn literal(value: Value) -> String {
         Scalar::U32 => format!("{}u", value.bits()),
         Scalar::U64 => format!("{}ull", value.bits()),
         scalar @ (Scalar::F16 | Scalar::BF16) => format!("bn_{scalar}_of({:#06x})", value.bits()),
-        // Shortest decimal that reads back as the same float.
+        // Shortest decimal that parses to the same float.
         Scalar::F32 if x.is_finite() => format!("{:?}f", x as f32),
         Scalar::F32 => format!("__int_as_float({:#x})", value.bits()),
         Scalar::F64 if x.is_finite() => format!("{x:?}"),
@@ -43,7 +43,7 @@ pub(super) fn literal(value: Value) -> String {
     }
 }
 
-/// CUDA's name for a place in the grid.
+/// Returns CUDA's name of a built-in variable.
 pub(super) fn builtin_name(builtin: Builtin) -> String {
     let (name, along) = match builtin {
         Builtin::Thread(along) => ("threadIdx", along),
@@ -56,7 +56,8 @@ pub(super) fn builtin_name(builtin: Builtin) -> String {
 
 const WORD_64: &str = "unsigned long long";
 
-/// An atomic update. CUDA has 64-bit ones for unsigned integers; sums of those are sums of the signed ones.
+/// Prints an atomic update. CUDA has 64-bit atomics for unsigned integers only; signed addition is
+/// the same operation.
 pub(super) fn atomic_call(atomic: Atomic, scalar: Scalar, element: &str, value: &str) -> String {
     let word = |function: &str, value: String| {
         format!("({})atomic{function}(({WORD_64}*)&{element}, {value})", c_type(scalar))
@@ -97,7 +98,7 @@ pub(super) fn call(name: &str, args: &[Term]) -> String {
     format!("{name}({})", args.iter().map(|a| a.text.as_str()).collect::<Vec<_>>().join(", "))
 }
 
-/// A debug print, with formats that write what the interpreter writes.
+/// Prints a call of `printf` whose output matches the interpreter's.
 pub(super) fn print_call(format: &str, args: &[Term]) -> String {
     let mut text = String::new();
     let mut values = String::new();
@@ -131,13 +132,13 @@ pub(super) fn print_call(format: &str, args: &[Term]) -> String {
     format!("printf(\"{text}\\n\"{values});")
 }
 
-/// The exact result of an op on integers, if it is known to fit their type.
+/// Returns the range of an op's exact result on integers, if it is known to fit their type.
 pub(super) fn op_range(op: Op, args: &[Term]) -> Option<IntRange> {
     let ranges: Vec<Option<IntRange>> = args.iter().map(|arg| arg.range).collect();
     IntRange::of_op(op, args.last()?.ty.as_scalar()?, &ranges)
 }
 
-/// A primitive row on wide types (and a select on any).
+/// Prints a primitive op on compute types (and a select on any type).
 pub(super) fn primitive(op: Op, args: &[Term]) -> String {
     let scalar = args[0].scalar();
     let t = |n: usize| args[n].text.as_str();
@@ -213,12 +214,12 @@ pub(super) fn primitive(op: Op, args: &[Term]) -> String {
     }
 }
 
-/// `- -1.0f` must not become `--1.0f`.
+/// Parenthesizes negative operands: `- -1.0f` must not become `--1.0f`.
 pub(super) fn parenthesize(text: &str) -> String {
     if text.starts_with('-') { format!("({text})") } else { text.into() }
 }
 
-/// One step of a conversion, as [`EmitBits::cast_step`] has it.
+/// Prints one step of a conversion; see [`EmitBits::cast_step`].
 pub(super) fn cast_step(to: Scalar, from: &Term) -> String {
     let text = &from.text;
     match (from.scalar(), to) {

@@ -1,4 +1,4 @@
-//! [`Emit`] over several instances at once: the bodies of the op table, as they are.
+//! Implements [`Emit`] over vectors of instances, so that op-table bodies are vectorized unchanged.
 
 use bornite_ir::{Emit, EmitBits, LookupTable, Op, Scalar, Value};
 use cranelift_codegen::ir::{self, InstBuilder, StackSlotData, StackSlotKind, types};
@@ -59,7 +59,7 @@ impl EmitBits for SimdLowering<'_, '_, '_> {
         }
     }
 
-    /// One test for all instances; where one of them wants it, a loop over those that do.
+    /// One test for all lanes; if any lane needs it, a loop over those lanes.
     fn select_unlikely<const N: usize>(
         &mut self,
         condition: &LaneValue,
@@ -129,7 +129,7 @@ impl EmitBits for SimdLowering<'_, '_, '_> {
 }
 
 impl SimdLowering<'_, '_, '_> {
-    /// Values as single ones, if all are or if one instance is looked at.
+    /// Returns the operands as scalars, if all are uniform or a single lane is being computed.
     pub(super) fn scalar_args(&mut self, packs: &[&LaneValue]) -> Option<Vec<TypedValue>> {
         if self.current_lane.is_some() {
             return Some(packs.iter().map(|pack| self.current(pack)).collect());
@@ -137,7 +137,7 @@ impl SimdLowering<'_, '_, '_> {
         packs.iter().map(|pack| if let LaneValue::Uniform(typed) = pack { Some(*typed) } else { None }).collect()
     }
 
-    /// The value of the instance that is looked at.
+    /// Returns the value of the current lane.
     fn current(&mut self, pack: &LaneValue) -> TypedValue {
         let Some(CurrentLane { number, values }) = &self.current_lane else { return self.lane(pack, 0) };
         let number = *number;
@@ -170,7 +170,7 @@ impl SimdLowering<'_, '_, '_> {
         }
     }
 
-    /// Vectors on the stack.
+    /// Spills vectors to the stack.
     fn spill(&mut self, pack: &LaneValue) -> ir::StackSlot {
         let vectors = self.vectors(pack);
         let data = StackSlotData::new(StackSlotKind::ExplicitSlot, vectors.len() as u32 * 16, 4);
@@ -188,7 +188,7 @@ impl SimdLowering<'_, '_, '_> {
         self.l.b.ins().iadd(base, offset)
     }
 
-    /// Sets the lane of an instance.
+    /// Stores the lane of an instance.
     fn store_lane(&mut self, slot: ir::StackSlot, number: ir::Value, typed: &TypedValue) {
         let mut value = self.widened(typed);
         if typed.scalar == Scalar::Bool {
@@ -198,7 +198,7 @@ impl SimdLowering<'_, '_, '_> {
         self.l.b.ins().store(super::memory::unaligned(), value, address, 0);
     }
 
-    /// A branch of the instance that is looked at.
+    /// Branch of the current lane.
     fn select_unlikely_single<const N: usize>(
         &mut self,
         condition: &LaneValue,
@@ -212,7 +212,7 @@ impl SimdLowering<'_, '_, '_> {
             common.map(|v| TypedValue { value: self.l.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
         self.l.b.ins().brif(condition.value, aside, &[], after, &common.map(|v| v.value.into()));
         self.l.b.switch_to_block(aside);
-        // What is taken out of vectors in the branch is not there after it.
+        // Lanes extracted in the branch are not available after it.
         let kept = self.current_lane.clone();
         let rare = rare(self).map(|pack| self.current(&pack).value.into());
         self.current_lane = kept;

@@ -1,4 +1,4 @@
-//! Loads and stores of several instances at once: neighbours as vectors, all others singly.
+//! Vectorized loads and stores: adjacent elements as vectors, others lane by lane.
 
 use bornite_ir::{Args, Expr, Extent, ParamId, Scalar, Value, View};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
@@ -8,23 +8,23 @@ use super::value::{LaneValue, lane_bytes, vector};
 use crate::cpu::address::Reach;
 use crate::cpu::lower::{TypedValue, flags};
 
-/// How vectors are accessed: elements are aligned, vectors of them need not be.
+/// Access flags of vectors: elements are aligned, vectors need not be.
 pub(super) fn unaligned() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 
-/// Where the elements of all instances lie.
+/// Addresses of the elements of all lanes.
 enum Addresses {
-    /// All in one place.
+    /// The same address in all lanes.
     Uniform(ir::Value),
-    /// The first here, the others so many bytes further each.
+    /// Address of the first lane, and the byte distance between lanes.
     Strided(ir::Value, i64),
-    /// Anywhere.
+    /// One address per lane.
     PerLane(Vec<ir::Value>),
 }
 
 impl SimdLowering<'_, '_, '_> {
-    /// Addresses of the elements, after a check that they are there.
+    /// Returns the addresses of the elements, after bounds checks.
     fn addresses(&mut self, id: ParamId, indices: &Args, width: usize) -> Addresses {
         let param = self.l.kernel.param(id);
         let index_values: Vec<LaneValue> =
@@ -64,7 +64,8 @@ impl SimdLowering<'_, '_, '_> {
         Addresses::PerLane(addresses)
     }
 
-    /// How many neighbours an access to so many components takes; where each component lies from the first, and its type.
+    /// Returns how many adjacent elements an access to `count` components spans, and offset and
+    /// type of each component.
     fn offsets(&self, id: ParamId, indices: &Args, count: usize) -> (usize, Vec<(usize, Scalar)>) {
         let kernel = self.l.kernel;
         let layout = kernel.param(id).ty.layout(&kernel.structs);
@@ -78,7 +79,7 @@ impl SimdLowering<'_, '_, '_> {
         (width, (0..width).flat_map(all).collect())
     }
 
-    /// The components of an element (or of neighbours) in all instances.
+    /// Loads the components of an element (or of adjacent elements) in all lanes.
     pub(super) fn load(&mut self, view: View, indices: &Args, count: usize) -> Vec<LaneValue> {
         let View::Param(id) = view else { return vec![] }; // shared memory is refused before
         let (width, components) = self.offsets(id, indices, count);
@@ -145,7 +146,7 @@ impl SimdLowering<'_, '_, '_> {
                 })
                 .collect(),
         };
-        // Memory may hold any byte; a mask is all ones or none.
+        // Memory may hold any byte; a mask is all ones or all zeros.
         let vectors = match scalar {
             Scalar::Bool => vectors.into_iter().map(|v| self.is_true(v)).collect(),
             _ => vectors,
@@ -153,7 +154,8 @@ impl SimdLowering<'_, '_, '_> {
         LaneValue::Vectors { scalar, vectors }
     }
 
-    /// Writes the components of an element (or of neighbours) in all instances, the first instance first.
+    /// Stores the components of an element (or of adjacent elements) in all lanes, first lane
+    /// first.
     pub(super) fn store(&mut self, view: View, indices: &Args, components: &[LaneValue]) {
         let View::Param(id) = view else { return };
         let (width, offsets) = self.offsets(id, indices, components.len());
@@ -195,7 +197,7 @@ impl SimdLowering<'_, '_, '_> {
             }
             return;
         }
-        // Values are within their type, so that saturation never happens.
+        // Values are in the range of their type, so saturation never occurs.
         let narrow = |s: &mut Self, a: ir::Value, b: ir::Value| match scalar.is_signed() {
             true => s.l.b.ins().snarrow(a, b),
             false => s.l.b.ins().unarrow(a, b),
@@ -203,7 +205,7 @@ impl SimdLowering<'_, '_, '_> {
         let pairs = vectors.chunks(2).map(|pair| narrow(self, pair[0], pair[pair.len() - 1])).collect::<Vec<_>>();
         for (n, &eight) in pairs.iter().enumerate() {
             let packed = if scalar.bytes() == 1 { narrow(self, eight, eight) } else { eight };
-            // Eight instances in 16 or 8 bytes, or four in half of that.
+            // Eight lanes in 16 or 8 bytes, or four in half of that.
             let bytes = scalar.bytes() * self.count.min(8);
             let value = match bytes {
                 16 => packed,

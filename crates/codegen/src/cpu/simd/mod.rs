@@ -1,8 +1,9 @@
-//! Several instances of a kernel at once, in vectors of 128 bits.
+//! Vectorization: several instances of a kernel at once, in 128-bit vectors.
 //!
-//! Which kernels, `shape.rs` decides: those whose instances take the same way through the code. Each value is then either
-//! the same in all of them (and computed once), counts along with them (an address), or lies in vectors. The bodies of the
-//! op table are emitted over vectors as they are, so the bits are those of single instances: nothing is reordered.
+//! `uniformity.rs` decides which kernels are vectorized: those whose instances all take the same
+//! path. Each value is then either uniform (computed once), linear in the instance number (such as
+//! an address), or held in vectors. Op-table bodies are emitted over vectors unchanged and nothing
+//! is reordered, so results are bit-identical to scalar code.
 
 mod emit;
 mod memory;
@@ -21,21 +22,22 @@ use uniformity::{Uniformity, UniformityInfo};
 pub(super) use value::ConstantPool;
 use value::{LaneValue, lane_bytes, vector};
 
-/// How to run several instances at once.
+/// Vectorization of a kernel.
 pub(super) struct Vectorization {
-    /// How many.
+    /// Instances per iteration.
     pub count: usize,
     uniformity: UniformityInfo,
 }
 
-/// How to run several instances of a kernel at once, if that is possible.
+/// Analyzes a kernel; returns `None` if it cannot be vectorized.
 pub(super) fn vectorize(kernel: &Kernel, ranges: &RangeAnalysis) -> Option<Vectorization> {
     let count = lane_count(kernel);
     Some(Vectorization { count, uniformity: uniformity::uniformity(kernel, ranges, count as i64)? })
 }
 
-/// How many instances run side by side. A loop waits for the sum of its turn before, so several sums are under way at
-/// once; the body of a function keeps the CPU busy by itself, and its constants would not fit into registers twice.
+/// Returns the number of instances per iteration. Loops carry a dependency through their
+/// accumulators, so several accumulators are kept in flight. The body of a math function keeps the
+/// CPU busy by itself, and its constants would not fit into registers twice.
 fn lane_count(kernel: &Kernel) -> usize {
     let code = &kernel.code;
     let loops = code.any(&|stmt| matches!(stmt, Stmt::For { .. }));
@@ -48,22 +50,22 @@ fn lane_count(kernel: &Kernel) -> usize {
     }
 }
 
-/// The one instance that is looked at where not all go the same way.
+/// The lane being computed where lanes diverge.
 #[derive(Clone)]
 struct CurrentLane {
-    /// Its number among those that run side by side.
+    /// Its lane number.
     number: ir::Value,
-    /// What was taken out of which vectors.
+    /// Lanes already extracted, by vector.
     values: Vec<(ir::Value, TypedValue)>,
 }
 
-/// A variable of several instances.
+/// Variable of all lanes.
 enum Local {
     Uniform(Variable),
     Vectors(Vec<Variable>),
 }
 
-/// The kernel or the function being lowered.
+/// State of the kernel or function being lowered.
 struct Frame<'s, 'k> {
     code: &'k Code,
     uniformity: &'s UniformityInfo,
@@ -77,16 +79,18 @@ struct SimdLowering<'s, 'k, 'f> {
     count: usize,
     current_lane: Option<CurrentLane>,
     frame: Frame<'s, 'k>,
-    /// Runs these instances singly; only before anything is stored.
+    /// Block that runs these instances without vectors; may only be entered before anything is
+    /// stored.
     scalar_fallback: Block,
-    /// Constants that are loaded before the loop over instances, at `before`.
+    /// Constants loaded before the loop over instances, at `before`.
     hoisted: Vec<(u128, ir::Value)>,
     before: ir::Inst,
-    /// False for an operand that its instruction can load by itself.
+    /// False for an operand that its instruction can load from memory.
     hoist_constants: bool,
 }
 
-/// Lowers several instances, from the current one on, into the current block. The loop over instances begins at `before`.
+/// Lowers `count` instances, starting with the current one, into the current block. The loop over
+/// instances begins at `before`.
 pub(super) fn lower(l: &mut Lowering<'_, '_>, vectorization: &Vectorization, scalar_fallback: Block, before: ir::Inst) {
     let code = &l.kernel.code;
     let arguments = l
@@ -112,7 +116,7 @@ pub(super) fn lower(l: &mut Lowering<'_, '_>, vectorization: &Vectorization, sca
 }
 
 impl<'s, 'k> SimdLowering<'s, 'k, '_> {
-    /// Makes a frame for some code the current one, its variables set; the frame from before.
+    /// Enters a new frame and initializes its variables; returns the previous frame.
     fn enter_frame(
         &mut self,
         code: &'k Code,
@@ -143,7 +147,7 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
 
     fn assign(&mut self, local: &Local, value: &LaneValue) {
         match local {
-            // The analysis has seen to it that such a value is the same in all instances.
+            // The analysis guarantees that the value is uniform.
             Local::Uniform(variable) => {
                 let value = self.lane(value, 0).value;
                 self.l.b.def_var(*variable, value);
@@ -206,13 +210,14 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
                     }
                     self.l.b.switch_to_block(done);
                 }
-                // A function's last statement, whose value the call takes; all else the analysis refuses.
+                // A function's last statement, whose value the call uses; the analysis rejects all
+                // others.
                 _ => {}
             }
         }
     }
 
-    /// A value that is the same in all instances.
+    /// Returns a uniform value.
     fn uniform_value(&mut self, id: ExprId) -> TypedValue {
         let pack = self.components(id)[0].clone();
         self.lane(&pack, 0)
@@ -274,7 +279,7 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
         }
     }
 
-    /// An operation on integers that count along with the instances, where the result is of that kind again.
+    /// Applies an op to linear integers if the result is linear or uniform.
     fn linear_op(&mut self, op: Op, args: &[Vec<LaneValue>], shape: Uniformity) -> Option<LaneValue> {
         let counts = args.iter().any(|arg| matches!(arg[..], [LaneValue::Linear { .. }]));
         if !counts || shape == Uniformity::Varying {
@@ -294,7 +299,7 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
         })
     }
 
-    /// Gives the instances back if a multiple of `by` lies between their numbers, or they are negative.
+    /// Falls back to scalar code if the instances cross a multiple of `by`, or are negative.
     fn fall_back_if_multiple_crossed(&mut self, first: &TypedValue, by: &TypedValue) {
         let rest = self.l.op(Op::Rem, &[first, by]);
         let last = self.l.b.ins().iadd_imm_s(by.value, -(self.count as i64));
@@ -306,7 +311,7 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
         self.l.b.switch_to_block(next);
     }
 
-    /// Gives the instances back if the last of them compares otherwise than the first.
+    /// Falls back to scalar code if the last instance compares differently from the first.
     fn fall_back_unless_uniform(&mut self, op: Op, args: &[Vec<LaneValue>], first: &TypedValue) {
         let lasts: Vec<TypedValue> = args.iter().map(|arg| self.lane(&arg[0], self.count - 1)).collect();
         let last = self.l.op(op, &lasts.iter().collect::<Vec<_>>());
@@ -316,7 +321,7 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
         self.l.b.switch_to_block(next);
     }
 
-    /// A call, by lowering the function's code here.
+    /// Lowers a call by inlining the function's code.
     fn call(&mut self, id: ExprId, FunctionId(n): FunctionId, args: &[ExprId]) -> Vec<LaneValue> {
         let kernel: &'k Kernel = self.l.kernel;
         let uniformity: &'s UniformityInfo = &self.frame.uniformity.calls[&id];
@@ -329,7 +334,7 @@ impl<'s, 'k> SimdLowering<'s, 'k, '_> {
         result
     }
 
-    /// The components of an expression that is already evaluated or needs no evaluation.
+    /// Returns the components of an expression that is already evaluated or needs no evaluation.
     fn components(&mut self, id: ExprId) -> Vec<LaneValue> {
         match *self.frame.code.expr(id) {
             Expr::Const(value) => vec![self.constant_lanes(value)],

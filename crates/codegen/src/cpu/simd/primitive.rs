@@ -1,4 +1,4 @@
-//! The op table's primitives over vectors; what no vector instruction computes is computed singly.
+//! Primitives of the op table over vectors; those without a vector instruction are scalarized.
 
 use bornite_ir::{Emit, EmitBits, Op, Scalar, Value};
 use cranelift_codegen::ir::{self, InstBuilder, Opcode, ValueDef, types};
@@ -9,7 +9,8 @@ use crate::cpu::half;
 use crate::cpu::primitive::{float_condition, int_condition};
 
 impl SimdLowering<'_, '_, '_> {
-    /// A primitive row on wide types (and a select on any) of which an argument is no single value.
+    /// Lowers a primitive op on compute types (and a select on any type) with at least one operand
+    /// that is not uniform.
     pub(super) fn primitive(&mut self, op: Op, args: &[&LaneValue]) -> LaneValue {
         let scalar = args[args.len() - 1].scalar();
         let (float, signed) = (scalar.is_float(), scalar.is_signed());
@@ -67,7 +68,7 @@ impl SimdLowering<'_, '_, '_> {
         self.scalarize(args, |s, args| s.l.op(op, args))
     }
 
-    /// An instruction for each vector.
+    /// Emits an instruction per vector.
     fn per_vector(
         &mut self,
         scalar: Scalar,
@@ -109,8 +110,8 @@ impl SimdLowering<'_, '_, '_> {
         };
         let vectors = (masks.iter().zip(a).zip(b))
             .map(|((&mask, a), b)| {
-                // As floats after a comparison of floats, where one instruction may do both; else as integers, where the
-                // code generator knows a mask when it sees one.
+                // As floats after a float comparison, where one instruction may do both; otherwise
+                // as integers, where Cranelift recognizes a mask.
                 let of_floats = matches!(
                     self.l.b.func.dfg.value_def(mask),
                     ValueDef::Result(inst, _) if self.l.b.func.dfg.insts[inst].opcode() == Opcode::Fcmp
@@ -125,7 +126,7 @@ impl SimdLowering<'_, '_, '_> {
         LaneValue::Vectors { scalar, vectors }
     }
 
-    /// One step of a conversion of vectors.
+    /// One step of a vector conversion.
     pub(super) fn convert(&mut self, to: Scalar, pack: &LaneValue) -> LaneValue {
         use Scalar::*;
         let from = pack.scalar();
@@ -219,8 +220,8 @@ impl SimdLowering<'_, '_, '_> {
         LaneValue::Vectors { scalar: to, vectors }
     }
 
-    /// f64 to i64, for which there is no vector instruction before AVX-512: below 2⁵¹ the integer part is read off a sum
-    /// with 1.5 · 2⁵², in whose last bits it stands; beyond, instances go singly.
+    /// f64 to i64, which has no vector instruction before AVX-512. Below 2⁵¹, adding 1.5 · 2⁵²
+    /// leaves the integer part in the low bits; larger values are scalarized.
     fn f64_to_i64(&mut self, x: &LaneValue) -> LaneValue {
         let magic = f64::from_bits(0x4338_0000_0000_0000);
         let size = self.op(Op::Abs, &[x]);

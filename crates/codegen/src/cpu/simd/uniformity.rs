@@ -1,5 +1,5 @@
-//! How values differ between neighbouring instances: decides which kernels run several instances at once, and which of
-//! their values need a vector for it.
+//! Uniformity analysis: how values differ between neighbouring instances. Decides which kernels are
+//! vectorized, and which of their values need vectors.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,28 +7,29 @@ use bornite_ir::{Access, Args, Code, Expr, ExprId, Kernel, Launch, Op, Scalar, S
 
 use crate::cpu::range_analysis::RangeAnalysis;
 
-/// What a value is in one instance, seen from the instance before.
+/// A value in one instance, relative to the previous instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Uniformity {
     /// The same.
     Uniform,
-    /// So much more: an integer that counts along with the instances.
+    /// Larger by this step: an integer that is linear in the instance number.
     Linear(i64),
-    /// Anything.
+    /// Unrelated.
     Varying,
 }
 
-/// The shapes of all values of some code.
+/// Uniformity of all values of some code.
 #[derive(Default)]
 pub(super) struct UniformityInfo {
     exprs: Vec<Option<Uniformity>>,
-    /// Which variables differ between instances.
+    /// Variables that differ between instances.
     pub varying: Vec<bool>,
-    /// The code of called functions, by the call: arguments differ between calls.
+    /// Uniformity in called functions, per call: arguments differ between calls.
     pub calls: HashMap<ExprId, UniformityInfo>,
-    /// What a function gives.
+    /// The function's return value.
     pub result: Option<ExprId>,
-    /// Blocks of an `if` that instances do not enter side by side: where they would, they run singly.
+    /// Blocks of an `if` that are not vectorized: instances that enter them fall back to scalar
+    /// code.
     scalar_blocks: HashSet<*const Stmt>,
 }
 
@@ -37,16 +38,16 @@ impl UniformityInfo {
         self.exprs[id.0 as usize].unwrap_or(Uniformity::Varying)
     }
 
-    /// True if instances that enter this block do so singly.
+    /// Returns true if instances that enter this block run as scalar code.
     pub fn runs_scalar(&self, block: &[Stmt]) -> bool {
         self.scalar_blocks.contains(&block.as_ptr())
     }
 }
 
-/// Components of all expressions together, above which vectors would only fill the stack.
+/// Maximum number of components of all expressions; with more, vectors would only be spilled.
 const MAX_COMPONENTS: usize = 400;
 
-/// The shapes of a kernel whose instances can run side by side, `lanes` at a time; `None` if it has to go one by one:
+/// Analyzes a kernel for `lanes` instances at a time; returns `None` if it cannot be vectorized:
 /// branches and loops that differ between instances, atomics, prints.
 pub(super) fn uniformity(kernel: &Kernel, ranges: &RangeAnalysis, lanes: i64) -> Option<UniformityInfo> {
     let Launch::ParallelFor { .. } = kernel.launch else { return None };
@@ -61,7 +62,7 @@ pub(super) fn uniformity(kernel: &Kernel, ranges: &RangeAnalysis, lanes: i64) ->
     walk.code(&kernel.code, &[])
 }
 
-/// The comparisons that branches depend on.
+/// Collects the comparisons that branches depend on.
 fn collect_branch_conditions(code: &Code, block: &[Stmt], found: &mut HashSet<ExprId>) {
     for stmt in block {
         if let Stmt::If { condition, .. } = stmt {
@@ -80,12 +81,13 @@ fn collect_branch_conditions(code: &Code, block: &[Stmt], found: &mut HashSet<Ex
 
 struct Analyzer<'a, 'k> {
     kernel: &'k Kernel,
-    /// Of the kernel's own code; functions have none.
+    /// Ranges of the kernel's integers; `None` in functions.
     ranges: Option<&'a RangeAnalysis>,
-    /// Its comparisons that branches depend on.
+    /// Comparisons of the kernel that branches depend on.
     branch_conditions: &'a HashSet<ExprId>,
     lanes: i64,
-    /// True once something may be stored: from then on instances cannot be given back to the loop that runs them singly.
+    /// True once something may have been stored: from then on, instances cannot fall back to scalar
+    /// code.
     has_stored: bool,
 }
 
@@ -93,7 +95,7 @@ impl<'k> Analyzer<'_, 'k> {
     fn code(&mut self, code: &'k Code, arguments: &[Uniformity]) -> Option<UniformityInfo> {
         let mut uniformity = UniformityInfo { varying: vec![false; code.locals.len()], ..UniformityInfo::default() };
         let has_stored = self.has_stored;
-        // A variable that is found to vary can make others vary that were seen before.
+        // A variable found to vary can make earlier ones vary: iterate to a fixed point.
         loop {
             let before = uniformity.varying.clone();
             uniformity.exprs = vec![None; code.exprs.len()];
@@ -138,7 +140,7 @@ impl<'k> Analyzer<'_, 'k> {
                     }
                     let has_stored = self.has_stored;
                     if self.block(code, then, arguments, uniformity).is_none() {
-                        // Such as the report of a bad index: rare, and nothing is stored yet.
+                        // For example the report of a bad index: rare, and nothing is stored yet.
                         if has_stored || !otherwise.is_empty() {
                             return None;
                         }
@@ -154,7 +156,7 @@ impl<'k> Analyzer<'_, 'k> {
         Some(())
     }
 
-    /// Whether an access is to a component that is not known.
+    /// Returns true if an access has a component index that is not constant.
     fn has_dynamic_component(&self, code: &Code, view: View, indices: &Args) -> bool {
         self.kernel
             .view(view)
@@ -162,7 +164,7 @@ impl<'k> Analyzer<'_, 'k> {
             .is_some_and(|component| !matches!(code.expr(component), Expr::Const(_)))
     }
 
-    /// The shape of a value that is evaluated already, or needs no evaluation.
+    /// Returns the uniformity of a value that is already evaluated or needs no evaluation.
     fn uniformity_of(
         &self,
         code: &Code,
@@ -203,7 +205,7 @@ impl<'k> Analyzer<'_, 'k> {
             },
             Expr::Algebra { args, .. } => all(args, uniformity),
             Expr::Cast(to, from) => match self.uniformity_of(code, *from, arguments, uniformity) {
-                // Across a wrap, a wider integer would not count on.
+                // After a wrap, a wider integer would no longer be linear.
                 Uniformity::Linear(step) if is_counter(*to) && self.ranges.is_some_and(|r| r.is_bounded(id)) => {
                     Uniformity::Linear(step)
                 }
@@ -223,7 +225,7 @@ impl<'k> Analyzer<'_, 'k> {
             }
             Expr::Load { view, indices, .. } if self.has_dynamic_component(code, *view, indices) => return None,
             Expr::Load { view: View::Param(param), indices, .. } => {
-                // What an instance stores, only itself may load.
+                // An instance may load only what it stored itself.
                 let own = self.kernel.param(*param).access != Access::Read;
                 match all(indices, uniformity) {
                     Uniformity::Uniform if !own => Uniformity::Uniform,
@@ -234,7 +236,8 @@ impl<'k> Analyzer<'_, 'k> {
         })
     }
 
-    /// True if a branch depends on where instances are: mostly neighbours are on one side, and run singly where they are not.
+    /// Returns true for a branch condition that is monotonic in the instance number: neighbours
+    /// usually agree, and fall back to scalar code if they do not.
     fn is_branch_condition(
         &self,
         code: &Code,
@@ -248,7 +251,7 @@ impl<'k> Analyzer<'_, 'k> {
         let Some(ranges) = self.ranges.filter(|_| !self.has_stored && self.branch_conditions.contains(&id)) else {
             return false;
         };
-        // What has not wrapped rises or falls.
+        // A linear value that has not wrapped is monotonic.
         let known = |id: ExprId| ranges.is_bounded(id) || matches!(code.expr(id), Expr::Index);
         let counts = |id: ExprId| match self.uniformity_of(code, id, arguments, uniformity) {
             Uniformity::Uniform => true,
@@ -260,7 +263,7 @@ impl<'k> Analyzer<'_, 'k> {
         compares && counts(a) && counts(b) && (uniform(a) || uniform(b))
     }
 
-    /// The shape of an operation on integers that count along, where it has a simple one.
+    /// Returns the uniformity of an op on linear integers, if it is uniform or linear.
     fn linear_result(
         &self,
         code: &Code,
@@ -285,7 +288,8 @@ impl<'k> Analyzer<'_, 'k> {
             Op::Sub => first.checked_sub(second)?,
             Op::Mul if second == 0 => first.checked_mul(known(b)?)?,
             Op::Mul if first == 0 => second.checked_mul(known(a)?)?,
-            // Neighbours mostly have the same quotient; where they do not, they run singly.
+            // Neighbours usually have the same quotient, and fall back to scalar code if they do
+            // not.
             Op::Div | Op::Rem if first == 1 && !self.has_stored && known(b)? >= 2 * self.lanes => {
                 (op == Op::Rem) as i64
             }

@@ -1,4 +1,4 @@
-//! A value in several instances at once, and the ways between it and single values.
+//! Values of several instances, and conversions to and from scalars.
 
 use bornite_ir::{EmitBits, Scalar, Value};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -8,15 +8,15 @@ use cranelift_codegen::ir::{self, ConstantData, Endianness, InstBuilder, MemFlag
 use super::SimdLowering;
 use crate::cpu::lower::{TypedValue, flags, ty};
 
-/// A value of [`SimdLowering::count`] neighbouring instances.
+/// Value of [`SimdLowering::count`] neighbouring instances.
 #[derive(Clone)]
 pub(super) enum LaneValue {
-    /// The same in all.
+    /// The same in all lanes.
     Uniform(TypedValue),
-    /// This in the first, and `step` more in each further one; wraps.
+    /// `first` in the first lane, larger by `step` in each following one; wraps.
     Linear { first: TypedValue, step: i64 },
-    /// 128-bit vectors, the first instances first. Types below 32 bits lie in lanes of 32, signed ones with their sign. A
-    /// bool is a mask in lanes of 32 or of 64 bits; the number of vectors tells which.
+    /// 128-bit vectors, first lanes first. Types below 32 bits use 32-bit lanes, sign-extended if
+    /// signed. A bool is a mask of 32- or 64-bit lanes; the number of vectors tells which.
     Vectors { scalar: Scalar, vectors: Vec<ir::Value> },
 }
 
@@ -28,7 +28,7 @@ impl LaneValue {
         }
     }
 
-    /// The value of the first instance, if it is at hand.
+    /// Returns the value of the first lane unless it is in a vector.
     pub fn first(&self) -> Option<TypedValue> {
         match self {
             LaneValue::Uniform(typed) => Some(*typed),
@@ -38,15 +38,15 @@ impl LaneValue {
     }
 }
 
-/// Constants that stay in registers, of which there are sixteen.
+/// Maximum number of constants kept in registers, of which there are sixteen.
 const MAX_HOISTED_CONSTANTS: usize = 8;
 
-/// Bytes that a value takes in a vector.
+/// Returns the size of a lane.
 pub(super) fn lane_bytes(scalar: Scalar) -> usize {
     scalar.bytes().max(4)
 }
 
-/// The type of a lane.
+/// Returns the type of a lane.
 pub(super) fn lane(scalar: Scalar) -> ir::Type {
     match scalar {
         Scalar::F32 => types::F32,
@@ -56,7 +56,7 @@ pub(super) fn lane(scalar: Scalar) -> ir::Type {
     }
 }
 
-/// The vectors that hold values of a type.
+/// Returns the vector type for a scalar type.
 pub(super) fn vector(scalar: Scalar) -> ir::Type {
     match lane(scalar) {
         types::F32 => types::F32X4,
@@ -66,23 +66,23 @@ pub(super) fn vector(scalar: Scalar) -> ir::Type {
     }
 }
 
-/// How `bitcast` between vectors is to see their bytes.
+/// Byte order for `bitcast` between vectors.
 fn little() -> MemFlagsData {
     MemFlagsData::new().with_endianness(Endianness::Little)
 }
 
 impl SimdLowering<'_, '_, '_> {
-    /// How many vectors hold lanes of so many bytes.
+    /// Returns the number of vectors for lanes of `lane_bytes` bytes.
     pub(super) fn vector_count(&self, lane_bytes: usize) -> usize {
         self.count * lane_bytes / 16
     }
 
-    /// A vector's bits as another type of vector.
+    /// Reinterprets a vector as another vector type.
     pub(super) fn bitcast_vector(&mut self, ty: ir::Type, vector: ir::Value) -> ir::Value {
         if self.l.b.func.dfg.value_type(vector) == ty { vector } else { self.l.b.ins().bitcast(ty, little(), vector) }
     }
 
-    /// Sixteen bytes of two vectors, by number.
+    /// Selects sixteen bytes of two vectors.
     pub(super) fn shuffle(&mut self, a: ir::Value, b: ir::Value, bytes: [u8; 16]) -> ir::Value {
         let ty = self.l.b.func.dfg.value_type(a);
         let [a, b] = [a, b].map(|v| self.bitcast_vector(types::I8X16, v));
@@ -91,23 +91,23 @@ impl SimdLowering<'_, '_, '_> {
         self.bitcast_vector(ty, chosen)
     }
 
-    /// The upper half of a vector, in the lower half.
+    /// Moves the upper half of a vector to the lower half.
     pub(super) fn upper(&mut self, v: ir::Value) -> ir::Value {
         self.shuffle(v, v, std::array::from_fn(|n| 8 + n as u8 % 8))
     }
 
-    /// The lower halves of two vectors.
+    /// Concatenates the lower halves of two vectors.
     pub(super) fn concat_low_halves(&mut self, low: ir::Value, high: ir::Value) -> ir::Value {
         self.shuffle(low, high, std::array::from_fn(|n| (n + n / 8 * 8) as u8))
     }
 
-    /// The lower 32 bits of the 64-bit lanes of two vectors.
+    /// Concatenates the lower 32 bits of the 64-bit lanes of two vectors.
     pub(super) fn low_words(&mut self, low: ir::Value, high: ir::Value) -> ir::Value {
         let chosen = self.shuffle(low, high, std::array::from_fn(|n| (n / 4 * 8 + n % 4) as u8));
         self.bitcast_vector(types::I32X4, chosen)
     }
 
-    /// A vector with the same value in all lanes.
+    /// Broadcasts a scalar to all lanes.
     fn splat(&mut self, typed: &TypedValue) -> ir::Value {
         let scalar = typed.scalar;
         if let Some(value) = typed.known {
@@ -125,7 +125,7 @@ impl SimdLowering<'_, '_, '_> {
         if scalar == Scalar::Bool { self.is_true(splat) } else { splat }
     }
 
-    /// A single value as wide as its lane; a bool is 0 or 1.
+    /// Extends a scalar to the width of its lane; a bool becomes 0 or 1.
     pub(super) fn widened(&mut self, typed: &TypedValue) -> ir::Value {
         match typed.scalar {
             scalar if ty(scalar) == lane(scalar) => typed.value,
@@ -134,7 +134,7 @@ impl SimdLowering<'_, '_, '_> {
         }
     }
 
-    /// Masks where 32-bit lanes are not 0.
+    /// Returns masks of the 32-bit lanes that are not 0.
     pub(super) fn is_true(&mut self, lanes: ir::Value) -> ir::Value {
         let zero = self.zero();
         self.l.b.ins().icmp(IntCC::NotEqual, lanes, zero)
@@ -144,8 +144,9 @@ impl SimdLowering<'_, '_, '_> {
         self.constant_vector(types::I32X4, [0; 16])
     }
 
-    /// A constant: one of the few that stay in registers, or a load, since instructions take an operand from memory but not
-    /// from the code generator's own pool, out of which it would take an instruction more.
+    /// Loads a constant: one of the few kept in registers, or from the constant pool in memory.
+    /// Instructions can take an operand from there, but not from Cranelift's own pool, which would
+    /// cost an extra instruction.
     fn constant_vector(&mut self, ty: ir::Type, bytes: [u8; 16]) -> ir::Value {
         let bits = u128::from_le_bytes(bytes);
         if bits != 0 && bits != u128::MAX {
@@ -163,7 +164,8 @@ impl SimdLowering<'_, '_, '_> {
                     self.hoisted.push((bits, value));
                     return value;
                 }
-                // May move: else all loads would come first, and fill the registers after all.
+                // Allow moving the load: otherwise all loads are scheduled first and fill the
+                // registers.
                 return self.l.b.ins().load(ty, stays.with_can_move(), at, offset);
             }
         }
@@ -171,7 +173,7 @@ impl SimdLowering<'_, '_, '_> {
         self.l.b.ins().vconst(ty, constant)
     }
 
-    /// A value as vectors; of a bool, masks of whichever width is at hand.
+    /// Returns a value as vectors; for a bool, masks of either width.
     pub(super) fn vectors(&mut self, pack: &LaneValue) -> Vec<ir::Value> {
         match pack {
             LaneValue::Vectors { vectors, .. } => vectors.clone(),
@@ -194,7 +196,7 @@ impl SimdLowering<'_, '_, '_> {
         }
     }
 
-    /// A bool as masks in lanes of so many bytes, 4 or 8.
+    /// Returns a bool as masks with lanes of `bytes` bytes, 4 or 8.
     pub(super) fn masks(&mut self, pack: &LaneValue, bytes: usize) -> Vec<ir::Value> {
         let found = self.vectors(pack);
         let (have, want) = (found.len(), self.vector_count(bytes));
@@ -208,7 +210,7 @@ impl SimdLowering<'_, '_, '_> {
         found.chunks(2).map(|pair| self.low_words(pair[0], pair[1])).collect()
     }
 
-    /// The value of one instance.
+    /// Returns the value of one lane.
     pub(super) fn lane(&mut self, pack: &LaneValue, n: usize) -> TypedValue {
         match pack {
             LaneValue::Uniform(typed) => *typed,
@@ -224,7 +226,7 @@ impl SimdLowering<'_, '_, '_> {
         }
     }
 
-    /// A single value out of its lane.
+    /// Converts a lane to its scalar type.
     pub(super) fn narrowed(&mut self, scalar: Scalar, value: ir::Value) -> TypedValue {
         let value = match scalar {
             Scalar::Bool => self.l.b.ins().icmp_imm_s(IntCC::NotEqual, value, 0),
@@ -234,7 +236,7 @@ impl SimdLowering<'_, '_, '_> {
         TypedValue { value, scalar, known: None }
     }
 
-    /// Single values, one an instance, as vectors.
+    /// Builds vectors from one scalar per lane.
     pub(super) fn build_vectors(&mut self, scalar: Scalar, values: &[TypedValue]) -> LaneValue {
         let each = 16 / lane_bytes(scalar);
         let vectors = (values.chunks(each))
@@ -251,7 +253,7 @@ impl SimdLowering<'_, '_, '_> {
         LaneValue::Vectors { scalar, vectors }
     }
 
-    /// What instances compute singly.
+    /// Computes each lane separately.
     pub(super) fn scalarize(
         &mut self,
         args: &[&LaneValue],
@@ -271,24 +273,24 @@ impl SimdLowering<'_, '_, '_> {
     }
 }
 
-/// Constants of compiled code, in memory that stays where it is.
+/// Constants of compiled code, at a fixed address.
 pub(in crate::cpu) struct ConstantPool {
     vectors: Box<[u128]>,
     used: usize,
 }
 
 impl ConstantPool {
-    /// Room for as many as a kernel of some bodies has.
+    /// Allocates room for `room` vectors.
     pub fn new(room: usize) -> ConstantPool {
         ConstantPool { vectors: vec![0; room].into(), used: 0 }
     }
 
-    /// Where they are.
+    /// Returns the address of the pool.
     pub fn address(&self) -> u64 {
         self.vectors.as_ptr() as u64
     }
 
-    /// The offset of one in bytes; `None` if there is no more room.
+    /// Returns the byte offset of a constant; `None` if the pool is full.
     fn offset_of(&mut self, bits: u128) -> Option<i32> {
         let found = self.vectors[..self.used].iter().position(|&other| other == bits);
         let at = found.unwrap_or(self.used);
