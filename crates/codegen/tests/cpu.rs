@@ -1,5 +1,5 @@
-//! Machine code for the CPU beyond what random kernels reach: hostile kernels, proven indices, faults in vectors, and
-//! launches over several threads.
+//! CPU code beyond the reach of random kernels: adversarial kernels, proven indices, faults in
+//! vectorized code, multi-threaded launches.
 
 use bornite_codegen::cpu::{self, CompileOptions};
 use bornite_ir::{
@@ -27,7 +27,7 @@ fn run(kernel: &Kernel, options: CompileOptions, words: usize) -> Result<Vec<u64
 }
 
 #[test]
-fn bad_indices_end_in_an_error() {
+fn out_of_bounds_indices_are_faults() {
     for simd in [true, false] {
         for index in [Scalar::I32, Scalar::I64] {
             for (count, offset) in [(64, 1), (64, -1), (64, 40), (67, -3), (67, i32::MAX as i64), (9, -100), (1000, 1)]
@@ -37,14 +37,14 @@ fn bad_indices_end_in_an_error() {
                 let fault = run(&kernel, CompileOptions { simd, ..CompileOptions::default() }, words).unwrap_err();
                 let FaultKind::OutOfBounds { view, index: found, len, thread } = &fault.kind else { panic!("{fault}") };
                 assert_eq!((view.as_str(), *len), ("x", count));
-                // The instance that is blamed does what it is blamed for.
+                // The reported instance does access the reported index.
                 let instance: i64 = thread.strip_prefix("instance ").unwrap().parse().unwrap();
                 assert!((0..count as i64).contains(&instance), "{fault}");
                 let at = instance + offset;
                 let wrapped = if index == Scalar::I32 { at as i32 as i64 } else { at };
                 assert!(*found == at || *found == wrapped, "{fault}");
                 assert!(!(0..count as i64).contains(&wrapped), "{fault}");
-                // And the next kernel runs as if nothing had happened.
+                // The next kernel runs unaffected.
                 assert!(
                     run(&shifted(count, 0, index), CompileOptions { simd, ..CompileOptions::default() }, words).is_ok()
                 );
@@ -54,7 +54,7 @@ fn bad_indices_end_in_an_error() {
 }
 
 #[test]
-fn hostile_kernels_end_in_an_error() {
+fn adversarial_kernels_are_faults() {
     // 7 / (n - 3), for n = 0, 1, …
     let mut b = Builder::new("divides", 8, Scalar::I32);
     let out = b.param("out", Scalar::I16, 8, Access::Write);
@@ -73,7 +73,7 @@ fn hostile_kernels_end_in_an_error() {
     let expected = interp::run_with(&kernel, &mut [Arg::Write(&mut words)], options).unwrap_err();
     assert_eq!(fault.kind, expected.kind);
 
-    // Loops without an end, of all kinds.
+    // Infinite loops of all kinds.
     let endless = |write: &dyn Fn(&mut Builder)| {
         let mut b = Builder::new("endless", 4, Scalar::I64);
         b.param("out", Scalar::I32, 4, Access::Write);
@@ -97,9 +97,9 @@ fn hostile_kernels_end_in_an_error() {
     cpu::compile(&fine).unwrap().run(&mut [Arg::Read(&x), Arg::Read(&y), Arg::Write(&mut words)]).unwrap();
 }
 
-/// Whether a run is too long does not depend on how it is split.
+/// The statement limit does not depend on how a launch is split.
 #[test]
-fn statements_are_counted_over_all_threads() {
+fn the_statement_limit_spans_all_threads() {
     let kernel = shifted(10_000, 0, Scalar::I32);
     for threads in [1, 2, 5] {
         cpu::set_num_threads(threads);
@@ -113,9 +113,9 @@ fn statements_are_counted_over_all_threads() {
     cpu::set_chunk_size(0);
 }
 
-/// A limit of each instance ends an endless one at once and lets any number of short ones run.
+/// A limit per instance stops an infinite loop at once and allows any number of short instances.
 #[test]
-fn statements_are_counted_in_each_instance() {
+fn the_statement_limit_can_apply_per_instance() {
     let each =
         |limit| CompileOptions { max_statements: Some(limit), limit_per_instance: true, ..CompileOptions::default() };
     let short = shifted(10_000, 0, Scalar::I32);
@@ -136,9 +136,9 @@ fn statements_are_counted_in_each_instance() {
 }
 
 #[test]
-fn known_indices_are_not_checked() {
+fn indices_proven_in_bounds_are_not_checked() {
     let compiled = |kernel: &Kernel| cpu::compile(kernel).unwrap();
-    // At its own index, whether sizes are known or not.
+    // At the instance's own index, for constant and dynamic sizes.
     assert_eq!(compiled(&templates::axpy(Scalar::F32, 1000, 2.0).unwrap()).bounds_checks(), 0);
     let mut b = Builder::new("unknown", 1, Scalar::I64);
     let n = Extent::Value(0);
@@ -182,15 +182,16 @@ fn known_indices_are_not_checked() {
             .bounds_checks(),
         4
     );
-    // One element too many, one too few, and an index that wraps.
+    // One element too far, one too early, and an index that wraps.
     for (offset, bounds_checks) in [(0, 0), (1, 1), (-1, 1), (i32::MAX as i64, 1)] {
         assert_eq!(compiled(&shifted(64, offset, Scalar::I32)).bounds_checks(), bounds_checks, "{offset}");
     }
 }
 
-/// Comparisons of values whose operand wraps within a vector: their range is that of the type, and shows no wrap.
+/// Comparisons whose operand wraps inside a vector: its range is that of the type, which hides the
+/// wrap.
 #[test]
-fn operands_that_wrap_are_compared_one_by_one() {
+fn comparisons_of_wrapping_operands_are_scalarized() {
     for step in [0x4ccc_cccd, 0x6000_0001, 0x1999_999a] {
         let count = 64;
         let mut b = Builder::new("wraps", count, Scalar::I32);
@@ -214,9 +215,9 @@ fn operands_that_wrap_are_compared_one_by_one() {
     }
 }
 
-/// One kernel that is long enough to be split by itself, whatever the number of threads, gives one result.
+/// A kernel long enough to be split gives the same result for any number of threads.
 #[test]
-fn threads_make_no_difference() {
+fn results_do_not_depend_on_threads() {
     let count = 300_001;
     let mut b = Builder::new("waves", count, Scalar::I32);
     let out = b.param("out", Scalar::F32, count, Access::Write);
@@ -229,7 +230,7 @@ fn threads_make_no_difference() {
     let run = |options: CompileOptions| {
         let mut words = vec![0u64; (count as usize).div_ceil(2)];
         let compiled = cpu::compile_with(&kernel, options).unwrap();
-        // Twice: the first run measures, the second uses what was measured.
+        // Twice: the first run measures the cost, the second uses it.
         for _ in 0..2 {
             compiled.run(&mut [Arg::Write(&mut words)]).unwrap();
         }
@@ -250,9 +251,10 @@ fn threads_make_no_difference() {
     cpu::set_chunk_size(0);
 }
 
-/// Every row on every type, on specials and random bits, in vectors and singly, on one, two and five threads.
+/// Every op on every type, on special values and random bits, vectorized and scalar, on one, two
+/// and five threads.
 #[test]
-fn every_row_agrees() {
+fn every_op_agrees_with_the_interpreter() {
     let count = 997;
     let mut random = std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64);
     let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());

@@ -1,4 +1,5 @@
-//! Texts with random characters, lines and words changed: parsed, verified, printed and run without a panic or a hang.
+//! Text forms with random changes of characters, lines and words: parsed, verified, printed and run
+//! without a panic or a hang.
 
 #[path = "../../ir/tests/samples/mod.rs"]
 mod samples;
@@ -8,7 +9,7 @@ use bornite_ir::interp::{InterpreterOptions, run_printing};
 use bornite_ir::{Access, Arg, Kernel, Launch, Value};
 
 #[test]
-fn mutated_texts_do_no_harm() {
+fn mutated_texts_do_not_panic_or_hang() {
     let texts: Vec<String> = samples::kernels().iter().map(Kernel::to_string).collect();
     let words: Vec<&str> = texts.iter().flat_map(|t| t.split_whitespace()).collect();
     let mut state = std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64) | 1;

@@ -1,5 +1,5 @@
-//! Debug prints: the interpreter and machine code write the same lines. The child of the test is this program again,
-//! so that what compiled code writes to stdout can be read.
+//! Debug prints: the interpreter and CPU code print the same lines. The test starts this program
+//! again to capture the stdout of compiled code.
 
 use std::process::Command;
 
@@ -39,7 +39,7 @@ fn machine_code_prints_what_the_interpreter_does() {
         .output()
         .unwrap();
     let text = String::from_utf8(child.stdout).unwrap();
-    // Instances are side by side on the interpreter, one after the other here.
+    // The interpreter runs instances together, CPU code one after the other.
     let mut found: Vec<&str> = text.lines().filter(|line| by_statement.iter().any(|known| known == line)).collect();
     let mut expected: Vec<&str> = by_statement.iter().map(String::as_str).collect();
     found.sort_unstable();

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_are_written_as_c_does() {
+    fn floats_are_formatted_like_printf() {
         for (x, digits, expected) in [
             (0.0, 9, "0"),
             (-0.0, 9, "-0"),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_converted_as_c_does() {
+    fn conversions_match_printf() {
         let int = |n: i64| Value::int(Scalar::I32, n);
         let float = |x: f64| Value::from_f64(Scalar::F64, x);
         // Expected output of glibc's printf.

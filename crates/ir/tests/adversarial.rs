@@ -1,24 +1,24 @@
-//! Kernels that mean harm: each is refused, reported or given up, soon and in little memory.
+//! Adversarial kernels: each is rejected, reported or stopped, quickly and in little memory.
 
 use std::fmt::Write as _;
 
 use bornite_ir::interp::{InterpreterOptions, run_with};
 use bornite_ir::{Access, Arg, Builder, Emit, EmitBits, FaultKind, Kernel, Op, Scalar, Stmt, Value, templates};
 
-/// The first line and kernel line of a text.
+/// Text form of a kernel with the given launch, declarations and body.
 fn text(launch: &str, views: &str, body: &str) -> String {
     format!("bornite-ir 2\nkernel k {launch}\n{views}{{\n{body}}}\n")
 }
 
 #[test]
-fn numbers_that_overflow_are_refused() {
-    let most = "9223372036854775807";
+fn overflowing_sizes_are_rejected() {
+    let max = "9223372036854775807";
     for (launch, views, expected) in [
         ("grid [1, 1, 1] block [4294967295, 4294967295, 4294967295] index i64", "", "a block of"),
         ("grid [2147483647, 65535, 65535] block [1024, 1, 1] index i64", "", "do not fit the index type"),
         (
             "grid [1, 1, 1] block [1, 1, 1] index i64",
-            &format!("  shared s: f32[{most}, {most}, {most}, 0]\n")[..],
+            &format!("  shared s: f32[{max}, {max}, {max}, 0]\n")[..],
             "bytes of shared memory",
         ),
         ("parallel_for 1 index i64", "  param x: read f32[1 by -9223372036854775808]\n", ""),
@@ -32,7 +32,7 @@ fn numbers_that_overflow_are_refused() {
 }
 
 #[test]
-fn what_does_not_end_is_given_up() {
+fn infinite_kernels_reach_the_statement_limit() {
     let options = InterpreterOptions { max_statements: Some(10_000), ..InterpreterOptions::default() };
     for (launch, body) in [
         ("parallel_for 1 index i64", "  loop {\n  }\n"),
@@ -50,8 +50,9 @@ fn what_does_not_end_is_given_up() {
 }
 
 #[test]
-fn calls_and_structs_within_each_other_are_bounded() {
-    // Each function calls the one before: twice, which doubles, or once, many times over.
+fn call_depth_and_struct_nesting_are_limited() {
+    // Each function calls the previous one: twice, which doubles the inlined size, or once, which
+    // deepens the call chain.
     for (count, twice, expected) in [(20, true, "statements after inlining"), (200, false, "a call depth of")] {
         let mut b = Builder::new("k", 1, Scalar::I32);
         let mut last = None;
@@ -85,8 +86,8 @@ fn calls_and_structs_within_each_other_are_bounded() {
 }
 
 #[test]
-fn numbers_do_not_make_memory() {
-    // Each block could ask for as many expressions as the whole text has bytes.
+fn large_expression_numbers_allocate_no_memory() {
+    // Each block could request as many expressions as the whole text has bytes.
     let mut many = String::from("bornite-ir 2\n");
     for n in 0..300 {
         let _ = writeln!(many, "function f{n}(): i32\n{{\n  %30000: i32 = add(1i32, 1i32)\n  return %30000\n}}");
@@ -104,12 +105,12 @@ fn numbers_do_not_make_memory() {
 }
 
 #[test]
-fn names_of_statements_and_constants_read_back() {
+fn views_named_like_statements_parse_back() {
     let names =
         ["loop", "for", "if", "return", "print", "fence", "break", "continue", "barrier", "warp_barrier", "var"];
     let mut b = Builder::new("kernel", 1, Scalar::I32);
     let i = b.index();
-    // All NaNs are one, in constants too.
+    // NaN constants are canonicalized too.
     let odd = b.constant(Value::from_bits(Scalar::F32, 0xffc0_0001));
     let bits = b.bitcast(Scalar::I32, &odd);
     for name in names {
@@ -128,7 +129,7 @@ fn names_of_statements_and_constants_read_back() {
 }
 
 #[test]
-fn instances_that_meet_are_reported() {
+fn races_between_instances_are_reported() {
     let count = |atomic: bool| {
         let mut b = Builder::new("histogram", 1000, Scalar::I32);
         let h = b.param("h", Scalar::I32, 1, Access::ReadWrite);
@@ -150,7 +151,7 @@ fn instances_that_meet_are_reported() {
 }
 
 #[test]
-fn an_update_does_not_hide_the_write_before_it() {
+fn an_atomic_update_does_not_hide_an_earlier_write() {
     let mut b = Builder::blocks("hidden", [1, 1, 1], [64, 1, 1], Scalar::I32);
     let x = b.param("x", Scalar::I32, 1, Access::ReadWrite);
     let thread = b.builtin(bornite_ir::Builtin::Thread(bornite_ir::Axis::X));
@@ -163,7 +164,7 @@ fn an_update_does_not_hide_the_write_before_it() {
 }
 
 #[test]
-fn divisions_are_reported_on_request() {
+fn undefined_divisions_are_reported_on_request() {
     for (a, b, faulty) in [(1, 0, true), (i32::MIN as i64, -1, true), (i32::MIN as i64, 1, false), (7, -1, false)] {
         let mut builder = Builder::new("quotient", 1, Scalar::I32);
         let [a, b] = [a, b].map(|n| builder.constant(Value::int(Scalar::I32, n)));
@@ -177,7 +178,7 @@ fn divisions_are_reported_on_request() {
 }
 
 #[test]
-fn reductions_take_any_number_of_threads() {
+fn tree_reductions_support_any_number_of_threads() {
     for threads in [1u32, 2, 3, 33, 96, 100] {
         let kernel = templates::block_sum(Scalar::U64, threads as u64, threads).unwrap();
         let input: Vec<u64> = (1..=threads as u64).collect();
@@ -191,7 +192,7 @@ fn reductions_take_any_number_of_threads() {
 }
 
 #[test]
-fn alignments_are_those_of_cpp() {
+fn field_alignment_follows_alignas() {
     let kernel = |field: &str| {
         format!(
             "bornite-ir 2\nstruct S {{ a: i8, b: {field} }}\nkernel k parallel_for 4 index i32\n  param x: read S[4]\n{{\n}}\n"
@@ -205,7 +206,7 @@ fn alignments_are_those_of_cpp() {
         ("f32 align 3", None),
         ("f32 align 0", None),
         ("f32 align 512", None),
-        // Below that of the type, as `alignas` of C++ cannot be either.
+        // Below the type's natural alignment, which `alignas` rejects too.
         ("f64 align 4", None),
         ("f32 align", None),
     ] {

@@ -1,4 +1,5 @@
-//! Seeded faults: each is reported with its kind and line, and its corrected twin reports nothing, in both orders.
+//! Seeded faults: each is reported with its kind and line, and the corrected kernel is not
+//! reported, in both execution orders.
 
 mod seeded;
 
@@ -10,7 +11,7 @@ use seeded::Seeded;
 
 const I32: Scalar = Scalar::I32;
 
-/// Runs over memory that holds 0, 1, 2, … in every parameter that is read.
+/// Runs a kernel; parameters that are read hold 0, 1, 2, …
 fn run(kernel: &Kernel, order: ExecutionOrder) -> Result<(), bornite_ir::Fault> {
     let mut memory: Vec<Vec<u64>> = (kernel.params.iter())
         .map(|p| {
@@ -33,7 +34,7 @@ fn run(kernel: &Kernel, order: ExecutionOrder) -> Result<(), bornite_ir::Fault> 
     )
 }
 
-/// What a fault is, without its details.
+/// Short name of a fault kind.
 fn name(kind: &FaultKind) -> &'static str {
     match kind {
         FaultKind::OutOfBounds { .. } => "bounds",
@@ -50,7 +51,7 @@ fn name(kind: &FaultKind) -> &'static str {
 }
 
 #[test]
-fn every_seeded_fault_is_reported_and_no_right_kernel_is() {
+fn seeded_faults_are_reported_and_corrected_kernels_are_not() {
     let all = seeded::all();
     assert!(all.len() >= 30, "only {} faults", all.len());
     for Seeded { what, kind, line, faulty, right } in &all {
@@ -67,7 +68,7 @@ fn every_seeded_fault_is_reported_and_no_right_kernel_is() {
 }
 
 #[test]
-fn templates_are_not_reported() {
+fn templates_run_without_faults() {
     let kernels = [
         templates::fill(I32, 100, 1.0),
         templates::axpy(Scalar::F32, 100, 2.0),
@@ -107,7 +108,7 @@ fn constant(b: &mut Builder, value: i64) -> ExprId {
 }
 
 #[test]
-fn ended_threads_are_not_waited_for() {
+fn barriers_do_not_wait_for_returned_threads() {
     let ended = sample(|b, _, _, thread, _| {
         let limit = constant(b, 32);
         let some = b.lt(&thread, &limit);
@@ -119,8 +120,9 @@ fn ended_threads_are_not_waited_for() {
 
 #[test]
 fn branches_of_a_warp_exchange_values_at_barriers() {
-    // Threads 0 to 15 of a warp hand their numbers to threads 16 to 31 and get theirs back, each side in a branch of its own
-    // and behind barriers of its own; some threads leave the loop of their branch, and some the kernel, before.
+    // Threads 0 to 15 of a warp pass their numbers to threads 16 to 31 and get theirs back. Each
+    // side has its own branch and its own barriers; some threads leave the loop of their branch,
+    // and some the kernel, early.
     let kernel = sample(|b, _, y, thread, global| {
         let tile = b.shared("tile", I32, 64);
         let [zero, half, warp, last] = [0, 16, 32, 62].map(|n| constant(b, n));
@@ -161,7 +163,8 @@ fn branches_of_a_warp_exchange_values_at_barriers() {
         .unwrap();
         let y = bytemuck::cast_slice::<u64, i32>(&y);
         for (n, &found) in y.iter().enumerate() {
-            // Thread 63 has returned: thread 47 reads the zero that it left, and its own result stays 0.
+            // Thread 63 has returned: thread 47 reads the zero that it left, and its own result
+            // stays 0.
             let (thread, lane) = (n as i32 % 64, n as i32 % 32);
             let expected = if lane < 16 { thread } else { thread - 16 };
             assert_eq!(found, if thread == 63 || thread == 47 { 0 } else { expected }, "{n}, {order:?}");
@@ -170,7 +173,7 @@ fn branches_of_a_warp_exchange_values_at_barriers() {
 }
 
 #[test]
-fn an_endless_loop_is_given_up() {
+fn an_infinite_loop_reaches_the_statement_limit() {
     let endless = sample(|b, _, _, _, _| b.infinite_loop(|b| b.push_stmt(Stmt::Continue)));
     let fault = run(&endless, ExecutionOrder::Forward).unwrap_err();
     assert_eq!(fault.kind, FaultKind::StatementLimit(100_000), "{fault}");
@@ -195,7 +198,7 @@ fn a_fault_in_a_function_has_its_line() {
 
 #[test]
 fn loops_with_break_continue_and_return() {
-    // y[i] = the first square above x[i], for even threads; odd ones leave y as it is.
+    // y[i] = the first square above x[i], for even threads; odd threads leave y unchanged.
     let kernel = sample(|b, view_x, view_y, thread, global| {
         let (one, two) = (constant(b, 1), constant(b, 2));
         let parity = b.op(Op::Rem, &[&thread, &two]);

@@ -1,63 +1,63 @@
-//! `docs/ops.md` is the op table in words. `BLESS=1 cargo test -p bornite-ir` writes it anew.
+//! `docs/ops.md` is generated from the op tables. Regenerate it with `BLESS=1 cargo test -p
+//! bornite-ir`.
 
 use bornite_ir::{AlgebraOp, AlgebraOpRow, FORMULAS, Op, OpKind, TypeRule};
 
 const RULES: &str = "\
 # Scalar operations
 
-Written from the op table (`crates/ir/src/op.rs`) by a test of `bornite-ir`; do not edit.
+Generated from the op table (`crates/ir/src/op.rs`) by a test of `bornite-ir`; do not edit.
 
-Every reader of kernels (interpreter, CPU code, CUDA text) obeys these rules, so results agree to the bit:
+Every backend (interpreter, CPU code, CUDA C++) follows these rules, so results are bit-identical:
 
-- Floats follow IEEE 754 with round to nearest even; denormals are kept; `a * b + c` is fused only where `fma` is written.
-- All NaNs count as one where readers are compared.
-- `min` and `max` give NaN if either argument is NaN, and +0 is larger than -0; `fmin` and `fmax` prefer the number.
+- Floats follow IEEE 754 with round to nearest even; denormals are preserved; `a * b + c` is fused only if written as `fma`.
+- NaN payloads and signs are not significant: all NaNs compare as equal between backends.
+- `min` and `max` give NaN if either argument is NaN, and +0 is larger than -0; `fmin` and `fmax` ignore a single NaN.
 - Integers wrap. `n / 0` and `n % 0` are 0; `MIN / -1` is `MIN` and `MIN % -1` is 0.
-- Shift counts are masked to the width of the type; `shr` keeps the sign.
+- Shift counts are masked to the width of the type; `shr` is arithmetic for signed types.
 - Float to integer truncates and saturates, NaN becomes 0; anything to bool is `!= 0`; bool to number is 0 or 1.
-- A *body* is written over primitives and is the same code on every reader; its bound is against the true value.
+- A *primitive* is implemented by each backend. A *body* is implemented once over primitives and shared by all backends.
+- 16-bit floats are computed in f32 and rounded once; 8- and 16-bit integers are computed in 32 bits and truncated.
+- *Error* is the maximum error in ULPs, f32 / f64, against the exact result. *Native* is the CUDA math function, used only on
+  request, with the error that NVIDIA states.
 
-- 16-bit floats are computed in f32 and rounded once more; integers of 8 and 16 bits are computed in 32 and cut off.
-- *Error* is in units of the last place, f32 / f64, against the true value. *Native* is CUDA's own function, used only where
-  asked for, with the error that NVIDIA states.
-
-| op | arguments | types | computed as | error | native | meaning | gradient |
+| op | arguments | types | implementation | error | native | description | gradient |
 |---|---|---|---|---|---|---|---|
 ";
 
 const ALGEBRA: &str = "
 # Vectors, matrices, structs
 
-Written from the table of `crates/ir/src/algebra/mod.rs`. Every scalar operation above also takes vectors and matrices of one
-shape, component by component (the condition of a `select` may be one bool for all). Components of matrices are row by row.
+Generated from the table in `crates/ir/src/algebra/mod.rs`. Every scalar operation above also applies to vectors and matrices of
+the same shape, component by component (the condition of a `select` may be a single bool). Matrices are row-major.
 
-- *Error* is in units of 2⁻²⁴ (f32) or 2⁻⁵³ (f64) of the scale named, for up to four rows and columns. 16-bit floats are
-  widened, computed in f32 and rounded once; integers wrap.
+- *Error* is in units of 2⁻²⁴ (f32) or 2⁻⁵³ (f64) of the stated scale, for up to four rows and columns. 16-bit floats are
+  computed in f32 and rounded once; integers wrap.
 
-| row | takes and gives | error | meaning | gradient |
+| op | signature | error | description | gradient |
 |---|---|---|---|---|
 ";
 
 const FORMULA_RULES: &str = "
 # Formulas
 
-Short formulas over the rows, for expressions (`bornite kernel emit --expr`); their gradients are those of the rows.
+Short formulas over the ops, for expressions (`bornite kernel emit --expr`); their gradients follow from the ops.
 
-| formula | meaning |
+| formula | description |
 |---|---|
 ";
 
-/// Counts what a derivative emits.
-struct Probe;
+/// Emits nothing; shows whether an op has a derivative.
+struct NoEmit;
 
-impl bornite_ir::Emit for Probe {
+impl bornite_ir::Emit for NoEmit {
     type V = ();
     fn op(&mut self, _: Op, _: &[&()]) {}
     fn constant_like(&mut self, (): &(), _: f64) {}
 }
 
 #[test]
-fn the_manual_is_the_table() {
+fn the_ops_page_matches_the_tables() {
     let mut manual = RULES.to_owned();
     for &op in Op::ALL {
         let row = op.row();
@@ -66,7 +66,7 @@ fn the_manual_is_the_table() {
             TypeRule::Int => "integers",
             TypeRule::Bits => "integers, bool",
             TypeRule::Number => "floats, integers",
-            TypeRule::Compare => "any, gives bool",
+            TypeRule::Compare => "any; result is bool",
             TypeRule::Select => "bool, then any",
         };
         let computed = if row.kind == OpKind::Body { "body" } else { "primitive" };
@@ -74,9 +74,9 @@ fn the_manual_is_the_table() {
             if ulp.f64 == 0.0 && ulp.f32 == 0.0 { "exact".into() } else { format!("{} / {}", ulp.f32, ulp.f64) }
         };
         let native = row.native.map_or("".into(), |n| format!("`{}`, `{}`: {}", n.f32, n.f64, bound(n.ulp)));
-        let gradient = match op.derivative(&mut Probe, &vec![&(); op.arity()], &(), &()) {
+        let gradient = match op.derivative(&mut NoEmit, &vec![&(); op.arity()], &(), &()) {
             Some(parts) => {
-                assert_eq!(parts.len(), op.arity(), "{op:?}: one part an argument");
+                assert_eq!(parts.len(), op.arity(), "{op:?}: one gradient per argument");
                 "yes"
             }
             None => "no",
@@ -90,7 +90,7 @@ fn the_manual_is_the_table() {
     for &row in AlgebraOp::ALL {
         let AlgebraOpRow { name, signature, error, scale, doc } = row.row();
         let error = if *error == 0.0 { "exact".into() } else { format!("{error} of {}", scale.replace('|', "\\|")) };
-        // `tests/algebra.rs` sees to it that the others have one.
+        // `tests/algebra.rs` checks that all others have one.
         let gradient = if row == AlgebraOp::Philox { "no" } else { "yes" };
         manual += &format!("| `{name}` | {signature} | {error} | {} | {gradient} |\n", doc.trim());
         assert_eq!(AlgebraOp::by_name(name), Some(row), "names are unique");

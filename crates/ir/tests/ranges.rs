@@ -1,4 +1,4 @@
-//! Intervals of integers against the interpreter: every result of an op lies in the range that is stated for it.
+//! Integer ranges against the interpreter: every result of an op is in the computed range.
 
 use bornite_ir::interp::evaluate;
 use bornite_ir::{IntRange, Op, Scalar, Value};
@@ -9,7 +9,7 @@ fn of(low: i128, high: i128) -> IntRange {
     IntRange { low, high }
 }
 
-/// Intervals of 8-bit integers whose ends are near zero or at the ends of the type.
+/// Ranges of an 8-bit type whose ends are near zero or at the ends of the type.
 fn intervals(scalar: Scalar) -> Vec<IntRange> {
     let (lowest, highest) = scalar.int_range();
     let ends = [lowest, -3, -1, 0, 1, 2, 7, highest].map(|end| end.max(lowest));
@@ -20,14 +20,14 @@ fn intervals(scalar: Scalar) -> Vec<IntRange> {
     all
 }
 
-/// Both ends of an interval, their neighbours and zero.
+/// Both ends of a range, their neighbours and zero.
 fn members(range: IntRange) -> Vec<i128> {
     let near = [range.low, range.low + 1, 0, range.high - 1, range.high];
     near.into_iter().filter(|n| (range.low..=range.high).contains(n)).collect()
 }
 
 #[test]
-fn results_lie_in_their_range() {
+fn results_are_in_their_range() {
     let mut stated = 0;
     for scalar in [Scalar::I8, Scalar::U8] {
         let all = intervals(scalar);
@@ -61,7 +61,7 @@ fn results_lie_in_their_range() {
 }
 
 #[test]
-fn ranges_are_narrow() {
+fn ranges_are_tight() {
     let wide = Some(IntRange::of_type(Scalar::I32));
     let exactly = |n: i128| Some(of(n, n));
     for (op, args, expected) in [

@@ -1,4 +1,4 @@
-//! The text form: what is printed parses back, what is wrong is shown with line, column and caret, and nothing panics.
+//! Text form: printed kernels parse back, errors have line, column and caret, and nothing panics.
 
 mod samples;
 
@@ -6,20 +6,20 @@ use bornite_ir::{Kernel, Scalar, templates};
 use samples::kernels;
 
 #[test]
-fn what_is_printed_parses_back() {
+fn printed_kernels_parse_back() {
     for kernel in kernels() {
         let text = kernel.to_string();
         let parsed: Kernel = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
         assert_eq!(parsed.to_string(), text);
         assert_eq!(parsed.to_string().parse::<Kernel>().unwrap(), parsed);
-        // Spaces and empty lines do not matter.
+        // Whitespace and empty lines do not matter.
         let loose = text.replace('\n', " \n\n").replace("  ", "\t");
         assert_eq!(loose.parse::<Kernel>().unwrap(), parsed);
     }
 }
 
 #[test]
-fn mistakes_are_shown() {
+fn errors_have_a_position_and_message() {
     let text = templates::axpy(Scalar::F32, 10, 2.0).unwrap().to_string();
     let cases = [
         ("bornite-ir 2", "bornite-ir 3", 1, 13, "this program reads up to 2: update it"),
@@ -52,12 +52,12 @@ fn mistakes_are_shown() {
     let deep = "bornite-ir 1\nkernel k parallel_for 1 index i32\n{\n".to_owned() + &"loop {\n".repeat(10_000);
     assert!(deep.parse::<Kernel>().unwrap_err().message.contains("nested more than 64 deep"));
     assert!("".parse::<Kernel>().is_err());
-    // What version 1 wrote is still read.
+    // Version 1 is still supported.
     assert!(text.replacen("bornite-ir 2", "bornite-ir 1", 1).parse::<Kernel>().is_ok());
 }
 
 #[test]
-fn mistakes_with_composites_are_shown() {
+fn errors_in_composite_types_are_reported() {
     let text = samples::composites().to_string();
     for (from, to, what) in [
         ("matrix: f64x2x2", "matrix: f64x9x9", "'matrix' has 81 components; expected 1 to 64"),

@@ -85,13 +85,13 @@ mod tests {
     use crate::cpu::pool::parallel_for;
 
     #[test]
-    fn parts_are_skipped_only_where_results_are_discarded() {
+    fn tasks_are_skipped_only_if_results_are_discarded() {
         for threads in [1, 2, 5] {
             let (flag, done) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
             let work = || {
-                parallel_for(1000, threads, &|part| {
+                parallel_for(1000, threads, &|task| {
                     done.fetch_add(1, Ordering::Relaxed);
-                    flag.store(part >= 10, Ordering::Relaxed);
+                    flag.store(task >= 10, Ordering::Relaxed);
                 });
             };
             let outcome = interruptible(Some(flag.clone()), || discardable(work));

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_is_done_once() {
+    fn every_task_runs_once() {
         for (tasks, threads) in [(0, 4), (1, 4), (2, 1), (7, 3), (1000, 2), (1000, 64)] {
             let counts: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
             parallel_for(tasks, threads, &|task| {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_may_share_out_work_of_their_own() {
+    fn tasks_can_nest() {
         let sum = AtomicUsize::new(0);
         parallel_for(8, 8, &|outer| {
             parallel_for(8, 8, &|inner| {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_in_another_pool_are_not_given_its_work() {
+    fn waiting_callers_do_not_run_tasks_of_another_pool() {
         // Each caller holds a lock while it waits. If it executed its neighbour's task meanwhile,
         // that task would need the lock again.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn panics_come_out_where_the_work_was_shared() {
+    fn panics_propagate_to_the_caller() {
         for bad in [0, 5, 99] {
             let work = |task: usize| assert!(task != bad, "part {task}");
             let panic = catch_unwind(|| parallel_for(100, 4, &work)).unwrap_err();

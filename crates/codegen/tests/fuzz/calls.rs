@@ -1,16 +1,16 @@
-//! Calls of random kernels: their memory, and what they leave in it.
+//! Launches of random kernels: arguments and results.
 
 use bornite_ir::interp::{ExecutionOrder, InterpreterOptions, run_with};
 use bornite_ir::{Access, Arg, Fault, Kernel, Value, load_scalar, store_scalar};
 
 use crate::generate::{Case, Random};
 
-/// The first component of each value, which extents are resolved by.
+/// First component of each value, which resolves dynamic extents.
 pub fn firsts(case: &Case) -> Vec<Value> {
     case.values.iter().map(|parts| parts[0]).collect()
 }
 
-/// Byte and type of every component of every element of a view.
+/// Byte offset and type of every component of every element of a view.
 fn cells(case: &Case, n: usize) -> Vec<(usize, bornite_ir::Scalar)> {
     let Case { kernel, .. } = case;
     let param = &kernel.params[n];
@@ -21,7 +21,7 @@ fn cells(case: &Case, n: usize) -> Vec<(usize, bornite_ir::Scalar)> {
         .collect::<Vec<_>>()
 }
 
-/// Memory for a kernel's views, filled with random numbers where it is read.
+/// Allocates buffers for a kernel's views, with random contents where they are read.
 pub fn memory(case: &Case, seed: u64) -> Vec<Vec<u64>> {
     let mut random = Random(seed);
     (case.kernel.params.iter().enumerate())
@@ -36,7 +36,7 @@ pub fn memory(case: &Case, seed: u64) -> Vec<Vec<u64>> {
         .collect()
 }
 
-/// Memory and values as arguments.
+/// Returns buffers and values as arguments.
 pub fn lend<'a>(case: &'a Case, memory: &'a mut [Vec<u64>]) -> Vec<Arg<'a>> {
     (memory.iter_mut().zip(&case.kernel.params))
         .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
@@ -44,7 +44,7 @@ pub fn lend<'a>(case: &'a Case, memory: &'a mut [Vec<u64>]) -> Vec<Arg<'a>> {
         .collect()
 }
 
-/// Results with all NaNs made one.
+/// Returns the results with canonical NaNs.
 pub fn results(case: &Case, memory: &[Vec<u64>]) -> Vec<u64> {
     let written = case.kernel.params.iter().enumerate().filter(|(_, p)| p.access != Access::Read);
     written

@@ -1,4 +1,5 @@
-//! A judge that shares no code with us: g++ compiles the CUDA text (with a small header) and the C++ text of kernels.
+//! Independent reference: g++ compiles the CUDA source (with a small header) and the C++ source of
+//! kernels.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -25,11 +26,12 @@ pub fn text(kernel: &Kernel, dialect: Dialect) -> String {
     }
 }
 
-/// Text that can stand in a namespace: no includes, and for CUDA no conversions by PTX, which the header replaces.
+/// Returns source that can be placed in a namespace: without includes and, for CUDA, without PTX
+/// conversions, which the header replaces.
 fn embedded(kernel: &Kernel, dialect: Dialect) -> String {
     let mut text = text(kernel, dialect).replace("extern \"C\" ", "");
     text = text.lines().filter(|line| !line.starts_with("#include")).map(|line| format!("{line}\n")).collect();
-    // What newer GPUs have an instruction for is said plainly as well.
+    // Keeps the portable branch of code for specific architectures.
     while let Some(start) = text.find("#if __CUDA_ARCH__") {
         let end = text[start..].find("#else\n").map_or(text.len(), |n| start + n + 6);
         text.replace_range(start..end, "");
@@ -43,7 +45,7 @@ fn embedded(kernel: &Kernel, dialect: Dialect) -> String {
     text
 }
 
-/// C++ that reads the memory and values of a kernel, runs every thread and writes all views.
+/// Prints a function that reads the arguments of a kernel, runs every thread and writes all views.
 fn driver(case: &Case, kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let count = kernel.launch.count(&firsts(case));
     let (grid, block) = match kernel.launch {
@@ -81,17 +83,17 @@ fn driver(case: &Case, kernel: &Kernel, name: &str, dialect: Dialect) -> String 
     text + &writes + "}\n"
 }
 
-pub struct Judge {
+pub struct Gpp {
     folder: PathBuf,
 }
 
-impl Judge {
-    pub fn find() -> Option<Judge> {
+impl Gpp {
+    pub fn find() -> Option<Gpp> {
         Command::new("g++").arg("--version").output().ok()?;
-        Some(Judge { folder: PathBuf::from(env!("CARGO_TARGET_TMPDIR")) })
+        Some(Gpp { folder: PathBuf::from(env!("CARGO_TARGET_TMPDIR")) })
     }
 
-    /// For each kernel and dialect, the memory that the compiled text leaves.
+    /// Returns the contents of all buffers after running each kernel in each dialect.
     pub fn run(&self, cases: &[(u64, Case)]) -> Vec<Vec<(Dialect, Vec<Vec<u64>>)>> {
         let all: Vec<(&Case, &Kernel, u64, Dialect)> = (cases.iter())
             .flat_map(|(seed, case)| [Dialect::Cuda, Dialect::Cpp].map(|d| (case, &case.kernel, *seed, d)))
@@ -101,7 +103,7 @@ impl Judge {
         cases.iter().map(|_| found.by_ref().take(2).collect()).collect()
     }
 
-    /// True if one kernel's compiled text differs from the interpreter.
+    /// Returns true if one kernel's compiled source differs from the interpreter.
     pub fn disagrees(&self, case: &Case, kernel: &Kernel, seed: u64, dialect: Dialect) -> bool {
         let Ok(expected) = interpreted(case, kernel, seed, ExecutionOrder::Forward) else { return false };
         self.compiled(&[(case, kernel, seed, dialect)]).is_ok_and(|found| results(case, &found[0]) != expected)

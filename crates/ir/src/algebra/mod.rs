@@ -59,23 +59,23 @@ macro_rules! algebra {
 
 algebra! {
     /// Vector, matrix or struct from its components or fields; a single scalar fills all components.
-    Construct "construct" "components → whole", error 0 of "itself";
+    Construct "construct" "components → whole", error 0 of "the result";
     /// Component of a vector or matrix (row-major), or field of a struct.
-    Extract "extract" "whole → component", error 0 of "itself";
+    Extract "extract" "whole → component", error 0 of "the result";
     /// The value with one component or field replaced.
-    Insert "insert" "whole, component → whole", error 0 of "itself";
+    Insert "insert" "whole, component → whole", error 0 of "the result";
     /// Dot product; floats accumulate with fma, first component first.
     Dot "dot" "vector, vector → scalar", error 4 of "Σ |a b|";
     /// Cross product of three-component vectors.
     Cross "cross" "vector, vector → vector", error 2 of "Σ |a b|";
     /// √(a · a); intermediate results may overflow.
-    Length "length" "vector → scalar", error 4 of "itself";
+    Length "length" "vector → scalar", error 4 of "the result";
     /// a / length(a); 0 where the length is 0.
-    Normalize "normalize" "vector → vector", error 6 of "itself";
+    Normalize "normalize" "vector → vector", error 6 of "the result";
     /// Outer product: components of `a` are rows, those of `b` columns.
-    Outer "outer" "vector, vector → matrix", error 1 of "itself";
+    Outer "outer" "vector, vector → matrix", error 1 of "the result";
     /// Transpose.
-    Transpose "transpose" "matrix → matrix", error 0 of "itself";
+    Transpose "transpose" "matrix → matrix", error 0 of "the result";
     /// Determinant of a square matrix of 2 to 4 rows.
     Determinant "determinant" "matrix → scalar", error 12 of "Σ |products|";
     /// Inverse of a square matrix of 2 to 4 rows, by its adjugate; 0 in every component where the determinant is 0.
@@ -85,7 +85,7 @@ algebra! {
     /// Matrix product.
     MatMul "mat_mul" "matrix, matrix → matrix", error 4 of "Σ |a b|";
     /// Four random words from a counter and a key: Philox 4×32 with ten rounds.
-    Philox "philox" "u32x4, u32x2 → u32x4", error 0 of "itself";
+    Philox "philox" "u32x4, u32x2 → u32x4", error 0 of "the result";
 }
 
 impl AlgebraOp {

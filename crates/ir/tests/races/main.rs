@@ -1,4 +1,5 @@
-//! Races: random programs against a slow exact oracle, and cases that a shorter history of accesses missed.
+//! Race detection: random programs against a slow exact oracle, and regression tests for incomplete
+//! access histories.
 
 mod oracle;
 mod program;
@@ -28,7 +29,7 @@ fn run(kernel: &Kernel, order: ExecutionOrder) -> Result<(), Fault> {
     run_with(kernel, &mut [Arg::Write(&mut memory)], InterpreterOptions { order, ..InterpreterOptions::default() })
 }
 
-/// Whether the interpreter reports a race, in both orders; any other finding fails the test.
+/// Returns whether the interpreter reports a race, in both orders; any other fault fails the test.
 fn reported(program: &Program) -> [bool; 2] {
     let kernel = program.kernel();
     [ExecutionOrder::Forward, ExecutionOrder::Reverse].map(|order| match run(&kernel, order) {
@@ -39,7 +40,7 @@ fn reported(program: &Program) -> [bool; 2] {
 }
 
 #[test]
-fn random_programs_are_judged_exactly() {
+fn random_programs_match_the_oracle() {
     let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|text| text.parse().ok());
     let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64));
     println!("BORNITE_TEST_SEED={seed}");
@@ -63,7 +64,7 @@ fn only(condition: Condition, then: Vec<Step>) -> Step {
     Step::If { condition, then, otherwise: vec![] }
 }
 
-/// One thread sets the cell, all wait, then `steps`.
+/// One thread writes the cell, all threads wait, then `steps`.
 fn after_a_write(blocks: i64, steps: Vec<Step>) -> Program {
     let first = only(Condition::ThreadBelow(1), vec![access(AccessKind::Write, 0)]);
     Program { blocks, threads: 64, steps: [vec![first, Step::Barrier], steps].concat() }
@@ -74,7 +75,7 @@ fn thread(n: i64) -> Condition {
 }
 
 #[test]
-fn a_reader_is_remembered_behind_many_others() {
+fn an_earlier_reader_is_remembered() {
     let write = only(thread(0), vec![access(AccessKind::Write, 0)]);
     let again = only(Condition::Warp(0), vec![access(AccessKind::Read, 0)]);
     let racy = after_a_write(1, vec![access(AccessKind::Read, 0), again, Step::WarpBarrier, write.clone()]);

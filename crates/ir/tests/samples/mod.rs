@@ -1,11 +1,11 @@
-//! Kernels that between them have everything a kernel can have.
+//! Sample kernels that together use every feature of the IR.
 
 use bornite_ir::{
     Access, AlgebraOp, Atomic, Axis, Builder, Builtin, Check, Dim, Emit, EmitBits, Extent, Kernel, Op, Scalar, Scope,
     Shuffle, Stmt, Type, Value, Vote, contiguous, templates,
 };
 
-/// Every template, and a kernel with everything that templates lack.
+/// All templates, and a kernel with every feature that templates lack.
 pub fn kernels() -> Vec<Kernel> {
     let mut kernels = vec![
         templates::fill(Scalar::BF16, 10, 0.1).unwrap(),
