@@ -201,9 +201,15 @@ impl Printer<'_> {
             Stmt::Store { view, indices, value } => {
                 let text = match self.slot(*view, indices) {
                     Some(slot) => {
-                        format!("(*wp::address({})){slot} = {};", self.place(*view, indices), self.name(*value))
+                        format!(
+                            "(*wp::address({})){slot} = {};",
+                            self.array_and_indices(*view, indices),
+                            self.name(*value)
+                        )
                     }
-                    None => format!("wp::array_store({}, {});", self.place(*view, indices), self.name(*value)),
+                    None => {
+                        format!("wp::array_store({}, {});", self.array_and_indices(*view, indices), self.name(*value))
+                    }
                 };
                 self.line(&text);
             }
@@ -282,7 +288,7 @@ impl Printer<'_> {
         ids.iter().map(|&id| self.name(id)).collect::<Vec<_>>().join(", ")
     }
 
-    fn place(&self, view: View, indices: &Args) -> String {
+    fn array_and_indices(&self, view: View, indices: &Args) -> String {
         let viewed = self.kernel.view(view);
         format!("var_{}, {}", viewed.name, self.names(&indices[..viewed.dims.len().min(indices.len())]))
     }
@@ -290,12 +296,12 @@ impl Printer<'_> {
     /// Returns the member access of a component, if the indices select one.
     fn slot(&self, view: View, indices: &Args) -> Option<String> {
         let viewed = self.kernel.view(view);
-        let part = viewed.component_index(indices)?;
-        let known = match self.code.expr(part) {
+        let component_index = viewed.component_index(indices)?;
+        let known = match self.code.expr(component_index) {
             Expr::Const(value) => Some(value.as_i64() as usize),
             _ => None,
         };
-        Some(component(self.kernel, viewed.ty, known, &self.name(part)))
+        Some(component(self.kernel, viewed.ty, known, &self.name(component_index)))
     }
 
     /// Prints an expression; returns complete lines (`Err`) if one expression is not enough.
@@ -322,7 +328,7 @@ impl Printer<'_> {
             }
             Expr::Load { view, indices, .. } => {
                 let slot = self.slot(*view, indices).unwrap_or_default();
-                format!("wp::load(wp::address({})){slot}", self.place(*view, indices))
+                format!("wp::load(wp::address({})){slot}", self.array_and_indices(*view, indices))
             }
             Expr::Atomic { atomic, view, indices, value } => {
                 let name = match atomic.name() {
@@ -330,22 +336,22 @@ impl Printer<'_> {
                     name => name,
                 };
                 if let Some(slot) = self.slot(*view, indices) {
-                    let (place, value) = (self.place(*view, indices), self.name(*value));
-                    let (array, indices) = place.split_once(", ").unwrap_or((&place, ""));
+                    let (array_and_indices, value) = (self.array_and_indices(*view, indices), self.name(*value));
+                    let (array, indices) = array_and_indices.split_once(", ").unwrap_or((&array_and_indices, ""));
                     let access = format!("[&](auto& element) -> auto& {{ return element{slot}; }}");
                     return Ok(format!("wp::array_atomic_{name}_slot({array}, {value}, {access}, {indices})"));
                 }
-                format!("wp::atomic_{name}({}, {})", self.place(*view, indices), self.name(*value))
+                format!("wp::atomic_{name}({}, {})", self.array_and_indices(*view, indices), self.name(*value))
             }
             Expr::CompareExchange { view, indices, expected, value } if self.slot(*view, indices).is_some() => {
                 let slot = self.slot(*view, indices).unwrap_or_default();
-                let element = format!("&(*wp::address({})){slot}", self.place(*view, indices));
+                let element = format!("&(*wp::address({})){slot}", self.array_and_indices(*view, indices));
                 format!("wp::atomic_cas({element}, {}, {})", self.name(*expected), self.name(*value))
             }
             Expr::CompareExchange { view, indices, expected, value } => {
                 format!(
                     "wp::atomic_cas({}, {}, {})",
-                    self.place(*view, indices),
+                    self.array_and_indices(*view, indices),
                     self.name(*expected),
                     self.name(*value)
                 )
@@ -386,7 +392,7 @@ impl Printer<'_> {
 
     fn algebra(&self, id: ExprId, row: AlgebraOp, at: u32, args: &[ExprId]) -> Result<String, Vec<String>> {
         let ty = self.code.ty(args[0]);
-        let place = |n: u32| match ty {
+        let component_index = |n: u32| match ty {
             Type::Matrix(_, _, columns) => format!("{}, {}", n / columns as u32, n % columns as u32),
             _ => n.to_string(),
         };
@@ -396,18 +402,18 @@ impl Printer<'_> {
                 Type::Struct(n) => {
                     format!("{}.{}", self.name(args[0]), self.kernel.structs[n.0 as usize].fields[at as usize].name)
                 }
-                _ => format!("wp::extract({}, {})", self.name(args[0]), place(at)),
+                _ => format!("wp::extract({}, {})", self.name(args[0]), component_index(at)),
             },
             AlgebraOp::Insert => {
                 let whole = format!("var_{} = wp::copy({});", id.0, self.name(args[0]));
-                let part = match ty {
+                let assignment = match ty {
                     Type::Struct(n) => {
                         let field = &self.kernel.structs[n.0 as usize].fields[at as usize].name;
                         format!("var_{}.{field} = {};", id.0, self.name(args[1]))
                     }
-                    _ => format!("wp::assign_inplace(var_{}, {}, {});", id.0, place(at), self.name(args[1])),
+                    _ => format!("wp::assign_inplace(var_{}, {}, {});", id.0, component_index(at), self.name(args[1])),
                 };
-                return Err(vec![whole, part]);
+                return Err(vec![whole, assignment]);
             }
             AlgebraOp::MatVec | AlgebraOp::MatMul => format!("wp::mul({})", self.names(args)),
             other => format!("wp::{}({})", other.row().name, self.names(args)),

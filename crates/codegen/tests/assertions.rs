@@ -7,7 +7,7 @@ use bornite_ir::{Access, Arg, Builder, Check, Emit, EmitBits, Kernel, Scalar, St
 
 /// `out[i] = i` for 100 instances, each of which executes `check`.
 fn kernel(check: impl Fn(&mut Builder, bornite_ir::ExprId)) -> Kernel {
-    let mut b = Builder::new("claims", 100, Scalar::I32);
+    let mut b = Builder::new("assertions", 100, Scalar::I32);
     let out = b.param("out", Scalar::I32, 100, Access::Write);
     let i = b.index();
     b.infinite_loop(|b| {

@@ -309,8 +309,8 @@ impl Builder {
 
     /// Constructs a vector, matrix or struct from its components or fields; a single scalar fills
     /// all components.
-    pub fn construct(&mut self, ty: Type, parts: &[ExprId]) -> ExprId {
-        self.algebra_expr(AlgebraOp::Construct, 0, ty, parts)
+    pub fn construct(&mut self, ty: Type, components: &[ExprId]) -> ExprId {
+        self.algebra_expr(AlgebraOp::Construct, 0, ty, components)
     }
 
     /// Extracts a component or field.
@@ -374,8 +374,8 @@ impl Builder {
             View::Shared(SharedId(n)) => self.kernel.shared.get(n as usize).map(|s| s.dims.len()),
         };
         match indices.last() {
-            Some(&part) if rank.is_some_and(|rank| indices.len() == rank + 1) => {
-                let known = self.constant_value(part).map(Value::as_i64).and_then(|n| usize::try_from(n).ok());
+            Some(&component) if rank.is_some_and(|rank| indices.len() == rank + 1) => {
+                let known = self.constant_value(component).map(Value::as_i64).and_then(|n| usize::try_from(n).ok());
                 let scalar = ty.element().or(known.and_then(|n| ty.components(&self.kernel.structs).get(n).copied()));
                 scalar.map_or(ty, Type::Scalar)
             }

@@ -121,8 +121,8 @@ pub trait EmitBits: Emit + Sized {
                 break;
             }
             let [mask, zero] = [1 << bit, 0].map(|v| self.constant(Value::int(scalar, v)));
-            let kept = self.op(Op::And, &[index, &mask]);
-            let odd = self.op(Op::Ne, &[&kept, &zero]);
+            let masked = self.op(Op::And, &[index, &mask]);
+            let odd = self.op(Op::Ne, &[&masked, &zero]);
             let halve = |pair: &[Self::V]| match pair {
                 [even, other] => self.select(&odd, other, even),
                 _ => pair[0].clone(),
@@ -163,8 +163,8 @@ pub trait EmitBits: Emit + Sized {
             }
             Op::Popcount | Op::LeadingZeros => {
                 let mask = self.constant(Value::int(wide, (1 << bits) - 1));
-                let kept = self.op(Op::And, &[&wide_args[0], &mask]);
-                let count = self.op(op, &[&kept]);
+                let masked = self.op(Op::And, &[&wide_args[0], &mask]);
+                let count = self.op(op, &[&masked]);
                 let above = self.constant(Value::int(wide, if op == Op::LeadingZeros { 32 - bits } else { 0 }));
                 self.sub(&count, &above)
             }

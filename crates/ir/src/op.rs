@@ -221,14 +221,14 @@ op_table! {
         {
             let (raised, zero) = (e.op(Op::Max, &[a, low]), e.constant_like(g, 0.0));
             let (below, above) = (e.lt(&raised, high), e.lt(low, a));
-            let part = e.select(&below, g, &zero);
-            Some(e.select(&above, &part, &zero))
+            let gradient = e.select(&below, g, &zero);
+            Some(e.select(&above, &gradient, &zero))
         },
         {
             let (raised, zero) = (e.op(Op::Max, &[a, low]), e.constant_like(g, 0.0));
             let (below, above) = (e.lt(&raised, high), e.lt(low, a));
-            let part = e.select(&below, g, &zero);
-            Some(e.select(&above, &zero, &part))
+            let gradient = e.select(&below, g, &zero);
+            Some(e.select(&above, &zero, &gradient))
         },
         {
             let (raised, zero) = (e.op(Op::Max, &[a, low]), e.constant_like(g, 0.0));

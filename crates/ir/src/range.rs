@@ -101,8 +101,8 @@ impl IntRange {
                 Some(IntRange { low: of(0)?.low / divisor, high: of(0)?.high / divisor })
             }
             Op::Rem => {
-                let most = of(1)?.single_value().filter(|&n| n > 0)? - 1;
-                Some(IntRange { low: of(0)?.low.clamp(-most, 0), high: of(0)?.high.clamp(0, most) })
+                let max_remainder = of(1)?.single_value().filter(|&n| n > 0)? - 1;
+                Some(IntRange { low: of(0)?.low.clamp(-max_remainder, 0), high: of(0)?.high.clamp(0, max_remainder) })
             }
             Op::Min => Some(IntRange { low: of(0)?.low.min(of(1)?.low), high: of(0)?.high.min(of(1)?.high) }),
             Op::Max => Some(IntRange { low: of(0)?.low.max(of(1)?.low), high: of(0)?.high.max(of(1)?.high) }),

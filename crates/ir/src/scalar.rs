@@ -148,12 +148,12 @@ pub struct Value {
 impl Value {
     /// Creates a constant from its bit pattern, zero-extended for types narrower than 64 bits.
     pub const fn from_bits(scalar: Scalar, bits: u64) -> Value {
-        let kept = match (scalar, scalar.bytes()) {
+        let masked = match (scalar, scalar.bytes()) {
             (Scalar::Bool, _) => (bits != 0) as u64,
             (_, 8) => bits,
             (_, bytes) => bits & ((1 << (bytes * 8)) - 1),
         };
-        Value { scalar, bits: kept }
+        Value { scalar, bits: masked }
     }
 
     /// Converts `value` to `scalar`: rounds to nearest for floats, saturates for integers, `!= 0`

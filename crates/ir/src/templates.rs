@@ -245,9 +245,9 @@ pub fn stencil(scalar: Scalar, rows: u64, columns: u64) -> KernelResult {
     let (i, j) = (b.div(&index, &width), b.op(Op::Rem, &[&index, &width]));
     let one = b.index_constant(1);
     let mut inner = None;
-    for (place, length) in [(i, rows), (j, columns)] {
+    for (coordinate, length) in [(i, rows), (j, columns)] {
         let high = b.index_constant(length.saturating_sub(1));
-        let (above, within) = (b.op(Op::Ge, &[&place, &one]), b.lt(&place, &high));
+        let (above, within) = (b.op(Op::Ge, &[&coordinate, &one]), b.lt(&coordinate, &high));
         let both = b.op(Op::And, &[&above, &within]);
         inner = Some(inner.map_or(both, |all: ExprId| b.op(Op::And, &[&all, &both])));
     }

@@ -43,7 +43,7 @@ fn name(kind: &FaultKind) -> &'static str {
         FaultKind::Race { .. } => "race",
         FaultKind::DivergentBarrier { .. } => "barrier",
         FaultKind::PartialWarp { .. } => "warp",
-        FaultKind::AssertionFailed { .. } => "claim",
+        FaultKind::AssertionFailed { .. } => "assertion",
         FaultKind::Division { .. } => "division",
         FaultKind::StatementLimit(_) => "too long",
         FaultKind::InvalidCall(_) => "call",
@@ -96,7 +96,7 @@ fn sample(body: impl FnOnce(&mut Builder, bornite_ir::ParamId, bornite_ir::Param
     let x = b.param("x", I32, 128, Access::Read);
     let y = b.param("y", I32, 128, Access::ReadWrite);
     let [thread, block, size] =
-        [Builtin::Thread, Builtin::Block, Builtin::BlockSize].map(|place| b.builtin(place(Axis::X)));
+        [Builtin::Thread, Builtin::Block, Builtin::BlockSize].map(|builtin| b.builtin(builtin(Axis::X)));
     let first = b.mul(&block, &size);
     let global = b.add(&first, &thread);
     body(&mut b, x, y, thread, global);
@@ -136,10 +136,10 @@ fn branches_of_a_warp_exchange_values_at_barriers() {
             in_first_half,
             |b| {
                 b.store(tile, thread, thread);
-                let turns = constant(b, 2);
-                let turn = b.open_loop("turn");
+                let iterations = constant(b, 2);
+                let counter = b.open_loop("turn");
                 b.push_stmt(Stmt::WarpBarrier);
-                b.close_loop(turn, turns);
+                b.close_loop(counter, iterations);
                 let value = b.load(tile, up);
                 b.store(y, global, value);
             },

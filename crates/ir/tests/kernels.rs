@@ -68,7 +68,7 @@ fn expanded_bodies_give_identical_bits() {
         let mut b = Builder::new("both", x.len() as u64, Scalar::I32);
         let i = b.index();
         let view = b.param("x", Scalar::F64, x.len() as u64, Access::Read);
-        let [out, expanded] = ["out", "spelled"].map(|n| b.param(n, Scalar::F64, x.len() as u64, Access::Write));
+        let [out, expanded] = ["out", "expanded"].map(|n| b.param(n, Scalar::F64, x.len() as u64, Access::Write));
         let at = b.load(view, i);
         let value = b.op(op, &[&at]);
         b.store(out, i, value);

@@ -40,7 +40,7 @@ impl Lowering<'_, '_> {
         indices: &Args,
         count: usize,
     ) -> Vec<(ir::Value, i32, Scalar)> {
-        let View::Param(id) = view else { return vec![] }; // shared memory is refused before
+        let View::Param(id) = view else { return vec![] }; // shared memory is rejected earlier
         let layout = self.kernel.param(id).ty.layout(&self.kernel.structs);
         if let Some(component) = self.kernel.view(view).component_index(indices) {
             return vec![self.component_address(id, indices, component, &layout)];

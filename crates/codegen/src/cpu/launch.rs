@@ -109,7 +109,7 @@ impl CpuKernel {
             })
             .collect();
         let values = (values.iter())
-            .flat_map(|arg| if let Arg::Value(parts) = arg { *parts } else { &[] })
+            .flat_map(|arg| if let Arg::Value(components) = arg { *components } else { &[] })
             .map(|value| value.bits());
         let statement_limit = self.options.max_statements.filter(|_| !self.options.limit_per_instance);
         let statement_limit =
@@ -159,8 +159,8 @@ impl CpuKernel {
             (false, chunk) => chunk,
         };
         let chunks = count.div_ceil(chunk);
-        pool::parallel_for(chunks as usize, threads, &|part| {
-            let start = first + part as u64 * chunk;
+        pool::parallel_for(chunks as usize, threads, &|chunk_index| {
+            let start = first + chunk_index as u64 * chunk;
             job.run_range(start, (start + chunk).min(job.count));
         });
         // The duration of an interrupted run is not representative.

@@ -375,23 +375,23 @@ impl<'k> Lowering<'k, '_> {
             Builtin::Block(axis) | Builtin::GridSize(axis) => (axis as usize, grid),
         };
         let by = |s: &mut Self, n: i64| s.b.ins().iconst(types::I64, n);
-        let place = match builtin {
+        let linear = match builtin {
             Builtin::BlockSize(_) | Builtin::GridSize(_) => by(self, sizes[axis] as i64),
             Builtin::Thread(_) | Builtin::Block(_) => {
                 let threads = by(self, threads);
-                let mut place = match builtin {
+                let mut linear = match builtin {
                     Builtin::Thread(_) => self.b.ins().urem(self.instance, threads),
                     _ => self.b.ins().udiv(self.instance, threads),
                 };
                 for size in &sizes[..axis] {
                     let size = by(self, *size as i64);
-                    place = self.b.ins().udiv(place, size);
+                    linear = self.b.ins().udiv(linear, size);
                 }
                 let size = by(self, sizes[axis] as i64);
-                self.b.ins().urem(place, size)
+                self.b.ins().urem(linear, size)
             }
         };
-        if self.kernel.index == Scalar::I32 { self.b.ins().ireduce(types::I32, place) } else { place }
+        if self.kernel.index == Scalar::I32 { self.b.ins().ireduce(types::I32, linear) } else { linear }
     }
 
     /// Returns the components of an expression that is already evaluated (guaranteed by the

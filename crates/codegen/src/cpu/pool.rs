@@ -211,9 +211,9 @@ mod tests {
     #[test]
     fn panics_propagate_to_the_caller() {
         for bad in [0, 5, 99] {
-            let work = |task: usize| assert!(task != bad, "part {task}");
+            let work = |task: usize| assert!(task != bad, "task {task}");
             let panic = catch_unwind(|| parallel_for(100, 4, &work)).unwrap_err();
-            assert_eq!(panic.downcast_ref::<String>().unwrap(), &format!("part {bad}"));
+            assert_eq!(panic.downcast_ref::<String>().unwrap(), &format!("task {bad}"));
         }
         let count = AtomicUsize::new(0);
         parallel_for(10, 4, &|_| {

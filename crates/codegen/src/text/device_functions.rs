@@ -64,7 +64,7 @@ impl Printer<'_> {
             return;
         }
         let mut body = Body { printer: self, lines: vec![] };
-        let parts = emit(&mut body);
+        let components = emit(&mut body);
         let lines = body.lines;
         let params: Vec<String> =
             params.iter().map(|p| format!("{} {}", self.names.of_type(self.kernel, p.ty), p.text)).collect();
@@ -73,8 +73,9 @@ impl Printer<'_> {
         for line in lines {
             let _ = writeln!(text, "    {line}");
         }
-        let parts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
-        let value = if ty.as_scalar().is_some() { parts.join("") } else { format!("{{{}}}", parts.join(", ")) };
+        let components: Vec<&str> = components.iter().map(|component| component.text.as_str()).collect();
+        let value =
+            if ty.as_scalar().is_some() { components.join("") } else { format!("{{{}}}", components.join(", ")) };
         let _ = writeln!(text, "    return {value};\n}}");
         self.device_functions.push(DeviceFunction { name: name.into(), text });
     }

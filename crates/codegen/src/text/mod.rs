@@ -167,10 +167,10 @@ impl<'k> Printer<'k> {
                     let value = self.term(*value);
                     let viewed = self.kernel.view(*view).ty;
                     let structs = &self.kernel.structs;
-                    let part = self.kernel.view(*view).component_index(indices).is_some();
+                    let is_component = self.kernel.view(*view).component_index(indices).is_some();
                     let width = value.ty.component_count(structs) / viewed.component_count(structs).max(1);
                     let element = self.element(*view, indices, width.max(1));
-                    self.line(match value.ty != viewed && !part {
+                    self.line(match value.ty != viewed && !is_component {
                         true => format!("bn_store(&{element}, {});", value.text),
                         false => format!("{element} = {};", value.text),
                     });
@@ -237,10 +237,10 @@ impl<'k> Printer<'k> {
         let (name, type_name) = (format!("v{}", id.0), self.names.of_type(self.kernel, ty));
         let range = self.range(id);
         if let Expr::Algebra { op: AlgebraOp::Insert, component, args } = self.code.expr(id) {
-            let (whole, part) = (self.term(args[0]).text, self.term(args[1]).text);
+            let (whole, value) = (self.term(args[0]).text, self.term(args[1]).text);
             let member = self.names.member(ty, *component as usize);
             self.line(format!("{type_name} {name} = {whole};"));
-            self.line(format!("{name}{member} = {part};"));
+            self.line(format!("{name}{member} = {value};"));
         } else {
             let value = self.let_value(id);
             self.line(format!("const {type_name} {name} = {value};"));
@@ -252,11 +252,11 @@ impl<'k> Printer<'k> {
     fn element(&self, view: View, indices: &Args, width: usize) -> String {
         let whole = self.element_expr(view, indices, width);
         let viewed = self.kernel.view(view);
-        let Some(part) = viewed.component_index(indices) else { return whole };
-        if let Expr::Const(known) = self.code.expr(part) {
+        let Some(component) = viewed.component_index(indices) else { return whole };
+        if let Expr::Const(known) = self.code.expr(component) {
             return whole + &self.names.component(self.kernel, viewed.ty, known.as_i64() as usize);
         }
-        let (index, count) = (self.term(part).text, viewed.ty.component_count(&self.kernel.structs));
+        let (index, count) = (self.term(component).text, viewed.ty.component_count(&self.kernel.structs));
         let index = match self.checked {
             true => {
                 let code = out_of_bounds_code(self.kernel, view, viewed.dims.len() - 1);
@@ -285,17 +285,17 @@ impl<'k> Printer<'k> {
         if let View::Shared(_) = view {
             return name + &indices.map(|index| format!("[{index}]")).collect::<String>();
         }
-        let places = indices.zip(viewed.dims).filter_map(|(index, dim)| match dim.stride {
+        let terms = indices.zip(viewed.dims).filter_map(|(index, dim)| match dim.stride {
             // A checked index is printed even if its stride is 0.
             Extent::Const(0) if !self.checked => None,
             Extent::Const(1) => Some(index),
             stride => Some(format!("{index} * {}", self.extent(stride))),
         });
-        let mut place = places.collect::<Vec<_>>().join(" + ");
+        let mut offset = terms.collect::<Vec<_>>().join(" + ");
         if self.checked && width > 1 {
-            place = format!("bn_aligned({place}, {width}, bn_status, bn_code)");
+            offset = format!("bn_aligned({offset}, {width}, bn_status, bn_code)");
         }
-        format!("{name}[{}]", if place.is_empty() { "0" } else { &place })
+        format!("{name}[{}]", if offset.is_empty() { "0" } else { &offset })
     }
 
     fn term(&self, id: ExprId) -> Term {
@@ -349,18 +349,18 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// Prints a vector or matrix component by component with `part`; a scalar has one component.
-    fn componentwise(&mut self, ty: Type, part: impl Fn(&mut Self, usize) -> String) -> String {
-        let Some(scalar) = ty.element().filter(|_| ty.as_scalar().is_none()) else { return part(self, 0) };
+    /// Prints a vector or matrix component by component with `component`; a scalar has one component.
+    fn componentwise(&mut self, ty: Type, component: impl Fn(&mut Self, usize) -> String) -> String {
+        let Some(scalar) = ty.element().filter(|_| ty.as_scalar().is_none()) else { return component(self, 0) };
         // Braced initializers reject components that C++ has promoted to int.
         let narrow = scalar == Scalar::Bool || scalar != scalar.compute_type();
-        let parts: Vec<String> = (0..ty.component_count(&self.kernel.structs))
+        let components: Vec<String> = (0..ty.component_count(&self.kernel.structs))
             .map(|n| {
-                let text = part(self, n);
+                let text = component(self, n);
                 if narrow { format!("({})({text})", c_type(scalar)) } else { text }
             })
             .collect();
-        format!("{{{}}}", parts.join(", "))
+        format!("{{{}}}", components.join(", "))
     }
 
     /// Prints the right-hand side of a `Let`.
@@ -376,8 +376,8 @@ impl<'k> Printer<'k> {
                     return primitive(*op, &args);
                 }
                 self.componentwise(ty, |p, n| {
-                    let parts: Vec<Term> = args.iter().map(|arg| p.component(arg, n)).collect();
-                    p.op_expr(*op, &parts)
+                    let components: Vec<Term> = args.iter().map(|arg| p.component(arg, n)).collect();
+                    p.op_expr(*op, &components)
                 })
             }
             Expr::Algebra { op, component, args } => {
@@ -387,8 +387,8 @@ impl<'k> Printer<'k> {
             Expr::Cast(to, from) => {
                 let from = self.term(*from);
                 self.componentwise(ty, |p, n| {
-                    let part = p.component(&from, n);
-                    p.convert(*to, &part)
+                    let component = p.component(&from, n);
+                    p.convert(*to, &component)
                 })
             }
             Expr::Bitcast(to, from) => {

@@ -63,7 +63,7 @@ fn words() -> &'static HashSet<&'static str> {
 struct UniqueNames(Vec<String>);
 
 impl UniqueNames {
-    fn claim(&mut self, name: &str) -> String {
+    fn allocate(&mut self, name: &str) -> String {
         let mut printed = name.to_owned();
         while is_taken(name) && printed == name || self.0.contains(&printed) {
             printed.push('_');
@@ -88,19 +88,19 @@ pub(super) struct Names {
 
 /// Returns the name of a kernel's function, which is allocated first.
 pub(crate) fn kernel(kernel: &Kernel) -> String {
-    UniqueNames::default().claim(&kernel.name)
+    UniqueNames::default().allocate(&kernel.name)
 }
 
 impl Names {
     pub fn new(kernel: &Kernel) -> Names {
         let mut taken = UniqueNames::default();
-        taken.claim(&kernel.name);
-        let structs = kernel.structs.iter().map(|s| taken.claim(&s.name)).collect();
-        let functions = kernel.functions.iter().map(|f| taken.claim(&f.name)).collect();
+        taken.allocate(&kernel.name);
+        let structs = kernel.structs.iter().map(|s| taken.allocate(&s.name)).collect();
+        let functions = kernel.functions.iter().map(|f| taken.allocate(&f.name)).collect();
         // Inner names shadow outer ones, so they must differ from those too.
         let inside = |names: &mut dyn Iterator<Item = &String>| {
             let mut taken = taken.clone();
-            names.map(|name| taken.claim(name)).collect::<Vec<String>>()
+            names.map(|name| taken.allocate(name)).collect::<Vec<String>>()
         };
         let fields = kernel.structs.iter().map(|s| inside(&mut s.fields.iter().map(|f| &f.name))).collect();
         let arguments = kernel.functions.iter().map(|f| inside(&mut f.params.iter().map(|p| &p.name))).collect();

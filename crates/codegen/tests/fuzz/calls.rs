@@ -17,7 +17,9 @@ fn cells(case: &Case, n: usize) -> Vec<(usize, bornite_ir::Scalar)> {
     let layout = param.ty.layout(&kernel.structs);
     let elements = kernel.memory_span(&param.dims, &firsts(case)).map_or(0, |span| span.elements as usize);
     (0..elements)
-        .flat_map(|place| layout.offsets.iter().map(move |(offset, scalar)| (place * layout.bytes + offset, *scalar)))
+        .flat_map(|element| {
+            layout.offsets.iter().map(move |(offset, scalar)| (element * layout.bytes + offset, *scalar))
+        })
         .collect::<Vec<_>>()
 }
 

@@ -166,7 +166,7 @@ fn make(seed: u64, half: bool, uniform: bool) -> Case {
     }
     g.pool = pool;
     (g.inputs, g.sums) = (inputs, sums);
-    let place = match cooperative {
+    let index_value = match cooperative {
         false => g.b.index(),
         true => {
             let [thread, block, size] =
@@ -177,20 +177,20 @@ fn make(seed: u64, half: bool, uniform: bool) -> Case {
             g.b.add(&first, &thread)
         }
     };
-    g.pool.push((place, index.into()));
+    g.pool.push((index_value, index.into()));
     g.variables();
     if uniform {
         let count = elements.resolve(&values.iter().map(|parts| parts[0]).collect::<Vec<_>>()) as u64;
         for n in 0..1 + g.random.below(4) {
-            g.neighbours(n, count, place);
+            g.neighbours(n, count, index_value);
         }
     }
     let length = 4 + g.random.below(12);
     g.statements(length, 2);
     let value = g.pick(result);
     match result.as_scalar().is_none() && g.random.below(3) == 0 {
-        true => g.store_components(out, place, value, result),
-        false => g.b.store(out, place, value),
+        true => g.store_components(out, index_value, value, result),
+        false => g.b.store(out, index_value, value),
     }
     let kernel = g.b.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     Case { kernel, values }
@@ -497,12 +497,12 @@ impl Generator {
     }
 
     /// Stores an element component by component.
-    fn store_components(&mut self, view: ParamId, place: ExprId, value: ExprId, ty: Type) {
+    fn store_components(&mut self, view: ParamId, index_value: ExprId, value: ExprId, ty: Type) {
         let mut parts = vec![];
         self.leaves(value, ty, &mut parts);
         for (n, part) in parts.into_iter().enumerate() {
             let number = self.b.index_constant(n as u64);
-            self.b.store(view, [place, number], part);
+            self.b.store(view, [index_value, number], part);
         }
     }
 

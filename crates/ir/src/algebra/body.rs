@@ -57,8 +57,8 @@ pub(super) fn arithmetic<E: EmitBits>(op: AlgebraOp, e: &mut E, args: &[Componen
             let Some(length) = length(e, a) else { return vec![] };
             let zero = e.constant_like(&length, 0.0);
             let none = e.op(Op::Eq, &[&length, &zero]);
-            let quotients: Vec<E::V> = a.iter().map(|part| e.div(part, &length)).collect();
-            quotients.iter().map(|part| e.select(&none, &zero, part)).collect()
+            let quotients: Vec<E::V> = a.iter().map(|component| e.div(component, &length)).collect();
+            quotients.iter().map(|component| e.select(&none, &zero, component)).collect()
         }
         (AlgebraOp::Outer, [_, b]) => {
             a.iter().flat_map(|x| b.components.iter().map(move |y| (x, y))).map(|(x, y)| e.mul(x, y)).collect()
@@ -139,12 +139,12 @@ fn inverse<E: EmitBits>(e: &mut E, n: usize, m: &[E::V]) -> Vec<E::V> {
                 })
                 .collect();
             let column = [&cofactors[0], &cofactors[3], &cofactors[6]];
-            let whole = sum_of_products(e, m[..3].iter().zip(column));
-            (cofactors, whole.unwrap_or_else(|| m[0].clone()))
+            let determinant = sum_of_products(e, m[..3].iter().zip(column));
+            (cofactors, determinant.unwrap_or_else(|| m[0].clone()))
         }
         (4, m) => {
             let (s, c) = (minors(e, m, 0, 1), minors(e, m, 2, 3));
-            let whole = laplace(e, &s, &c);
+            let determinant = laplace(e, &s, &c);
             // Row i of the adjugate: minors of the other three columns, of the lower rows, then of
             // the upper ones.
             let triples = [(1, 2, 3, [5, 4, 3]), (0, 2, 3, [5, 2, 1]), (0, 1, 3, [4, 2, 0]), (0, 1, 2, [3, 1, 0])];
@@ -157,14 +157,14 @@ fn inverse<E: EmitBits>(e: &mut E, n: usize, m: &[E::V]) -> Vec<E::V> {
                     components.push(if (i + j) % 2 == 0 { value } else { e.neg(&value) });
                 }
             }
-            (components, whole)
+            (components, determinant)
         }
         (_, m) => (m.to_vec(), m[0].clone()),
     };
     let zero = e.constant_like(&determinant, 0.0);
     let singular = e.op(Op::Eq, &[&determinant, &zero]);
-    let quotients: Vec<E::V> = adjugate.iter().map(|part| e.div(part, &determinant)).collect();
-    quotients.iter().map(|part| e.select(&singular, &zero, part)).collect()
+    let quotients: Vec<E::V> = adjugate.iter().map(|component| e.div(component, &determinant)).collect();
+    quotients.iter().map(|component| e.select(&singular, &zero, component)).collect()
 }
 
 /// Ten rounds of Philox 4×32: two 32 × 32-bit products per round, with the key incremented between

@@ -65,9 +65,9 @@ pub(super) fn derivative<E: Emit>(
             components[start..start + g.len()].clone_from_slice(g);
             vec![components]
         }
-        (AlgebraOp::Insert, [whole, part]) => {
+        (AlgebraOp::Insert, [whole, inserted]) => {
             let (start, none) = (first_component(whole.ty), zero(e, like));
-            let own = g[start..start + part.components.len()].to_vec();
+            let own = g[start..start + inserted.components.len()].to_vec();
             let mut components = g.to_vec();
             components[start..start + own.len()].fill(none);
             vec![components, own]

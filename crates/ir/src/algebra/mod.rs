@@ -126,8 +126,8 @@ impl AlgebraOp {
             (AlgebraOp::Extract, &[whole]) => {
                 component_type(whole, component, structs).ok_or("an existing component or field")
             }
-            (AlgebraOp::Insert, &[whole, part]) => match component_type(whole, component, structs) {
-                Some(ty) if ty == part => Ok(whole),
+            (AlgebraOp::Insert, &[whole, field_type]) => match component_type(whole, component, structs) {
+                Some(ty) if ty == field_type => Ok(whole),
                 _ => Err("an existing component or field, and a value of its type"),
             },
             (AlgebraOp::Dot, &[Vector(s, n), Vector(t, m)]) if (s, n) == (t, m) => number(s, One(s)),
@@ -168,9 +168,9 @@ impl AlgebraOp {
                 let start = first_component_of(whole.ty);
                 whole.components[start..start + wanted.component_count(structs)].to_vec()
             }
-            (AlgebraOp::Insert, [whole, part]) => {
+            (AlgebraOp::Insert, [whole, inserted]) => {
                 let (start, mut components) = (first_component_of(whole.ty), whole.components.clone());
-                components[start..start + part.components.len()].clone_from_slice(&part.components);
+                components[start..start + inserted.components.len()].clone_from_slice(&inserted.components);
                 components
             }
             (AlgebraOp::Transpose, [a]) => body::transpose(a),
@@ -180,11 +180,15 @@ impl AlgebraOp {
                 let widened: Vec<Components<E::V>> = (args.iter())
                     .map(|arg| Components {
                         ty: arg.ty.with_element(scalar.compute_type()),
-                        components: arg.components.iter().map(|part| e.cast(scalar.compute_type(), part)).collect(),
+                        components: arg
+                            .components
+                            .iter()
+                            .map(|component| e.cast(scalar.compute_type(), component))
+                            .collect(),
                     })
                     .collect();
                 let components = body::arithmetic(self, e, &widened);
-                components.iter().map(|part| e.cast(scalar, part)).collect()
+                components.iter().map(|component| e.cast(scalar, component)).collect()
             }
         }
     }

@@ -147,10 +147,10 @@ pub(crate) fn erfc<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let tail = polynomial(e, &square, &TAIL);
     let tail = e.mul(&tail, &inverse);
     let mut factor = tail;
-    for (limit, part) in [(5.0, far), (2.5, middle), (1.25, near)] {
+    for (limit, approximation) in [(5.0, far), (2.5, middle), (1.25, near)] {
         let limit = float(e, &magnitude, limit);
         let below = e.lt(&magnitude, &limit);
-        factor = e.select(&below, &part, &factor);
+        factor = e.select(&below, &approximation, &factor);
     }
     // exp(-x²), corrected by the rounding error of x².
     let square = e.mul(&magnitude, &magnitude);
@@ -167,8 +167,8 @@ pub(crate) fn erfc<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let large = e.select(&vanishes, &zero, &large);
     let half = float(e, &magnitude, 0.5);
     let is_small = e.lt(&magnitude, &half);
-    let part = small(e, &magnitude);
-    let complement = e.sub(&one, &part);
+    let erf = small(e, &magnitude);
+    let complement = e.sub(&one, &erf);
     let result = e.select(&is_small, &complement, &large);
     let two = float(e, &magnitude, 2.0);
     let mirrored = e.sub(&two, &result);

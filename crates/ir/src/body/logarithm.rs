@@ -102,8 +102,8 @@ fn log_base<E: EmitBits>(e: &mut E, x: &E::V, two: [f64; 2], euler: [f64; 2]) ->
     let [euler_high, euler_low] = euler.map(|c| float(e, x, c));
     let low = e.mul(&exponent, &two_low);
     let low = e.fma(&natural, &euler_low, &low);
-    let part = e.fma(&natural, &euler_high, &low);
-    let result = e.fma(&exponent, &two_high, &part);
+    let partial = e.fma(&natural, &euler_high, &low);
+    let result = e.fma(&exponent, &two_high, &partial);
     select_log_special_values(e, x, &result)
 }
 

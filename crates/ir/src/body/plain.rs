@@ -44,14 +44,14 @@ pub(crate) fn fmin<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
 /// Nearest integer, ties away from 0.
 pub(crate) fn round<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let x = args[0];
-    let whole = e.op(Op::Trunc, &[x]);
-    let rest = e.sub(x, &whole);
+    let truncated = e.op(Op::Trunc, &[x]);
+    let rest = e.sub(x, &truncated);
     let magnitude = abs(e, &rest);
     let (half, one) = (float(e, x, 0.5), float(e, x, 1.0));
     let below = e.lt(&magnitude, &half);
     let unit = e.op(Op::Copysign, &[&one, x]);
-    let next = e.add(&whole, &unit);
-    let rounded = e.select(&below, &whole, &next);
+    let next = e.add(&truncated, &unit);
+    let rounded = e.select(&below, &truncated, &next);
     // Above this magnitude every number is an integer; infinity too.
     let large = float(e, x, if e.scalar(x) == Scalar::F64 { 4_503_599_627_370_496.0 } else { 8_388_608.0 });
     let magnitude = abs(e, x);

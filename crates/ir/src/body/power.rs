@@ -92,8 +92,8 @@ fn two_product<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V) -> DoubleDouble<E::V>
 /// log x with a relative error of about 2⁻⁶⁵, for x positive and finite: 2s + (2/3) s³ + …, the
 /// first two terms in double-double.
 fn precise_log<E: EmitBits>(e: &mut E, x: &E::V) -> DoubleDouble<E::V> {
-    let parts = split(e, x);
-    let (exponent, f) = (parts.exponent, parts.f);
+    let reduced = split(e, x);
+    let (exponent, f) = (reduced.exponent, reduced.f);
     // s = f / (2 + f) in two parts. 2 + f is in [1.7, 2.42] and may round; the rounding error is
     // included.
     let two = float(e, x, 2.0);
@@ -126,10 +126,10 @@ fn precise_log<E: EmitBits>(e: &mut E, x: &E::V) -> DoubleDouble<E::V> {
     // k ln 2, the high part exact.
     let super::Ln2 { high: ln2_high, low: ln2_low } = super::ln2(crate::Scalar::F64);
     let (ln2_high, ln2_low) = (float(e, x, ln2_high), float(e, x, ln2_low));
-    let whole = e.mul(&exponent, &ln2_high);
-    let whole_low = two_product(e, &exponent, &ln2_low);
-    let sum = two_sum(e, &whole, &log.high);
-    let low = e.add(&low, &whole_low.high);
+    let exponent_term = e.mul(&exponent, &ln2_high);
+    let exponent_term_low = two_product(e, &exponent, &ln2_low);
+    let sum = two_sum(e, &exponent_term, &log.high);
+    let low = e.add(&low, &exponent_term_low.high);
     let low = e.add(&sum.low, &low);
     two_sum(e, &sum.high, &low)
 }
@@ -151,8 +151,8 @@ pub(crate) fn pow<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     // NaN).
     let finite = e.lt(&power, &infinity);
     let positive = e.lt(&zero, &power);
-    let sound = e.op(Op::And, &[&finite, &positive]);
-    let result = e.select(&sound, &corrected, &power);
+    let is_correctable = e.op(Op::And, &[&finite, &positive]);
+    let result = e.select(&is_correctable, &corrected, &power);
 
     // |x| = 0 or infinite: the result is 0 or infinite, depending on the sign of y.
     let rising = e.lt(&zero, y);
@@ -170,18 +170,18 @@ pub(crate) fn pow<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let result = e.select(&y_infinite, &limit, &result);
 
     // x negative: y must be an integer; odd y gives the sign of x.
-    let whole = e.op(Op::Trunc, &[y]);
-    let is_whole = equal(e, &whole, y);
+    let truncated = e.op(Op::Trunc, &[y]);
+    let is_integer = equal(e, &truncated, y);
     let half = e.scale(y, 0.5);
-    let half_whole = e.op(Op::Trunc, &[&half]);
-    let even = equal(e, &half_whole, &half);
+    let half_truncated = e.op(Op::Trunc, &[&half]);
+    let even = equal(e, &half_truncated, &half);
     let not_even = e.op(Op::Not, &[&even]);
-    let odd = e.op(Op::And, &[&is_whole, &not_even]);
+    let odd = e.op(Op::And, &[&is_integer, &not_even]);
     let signed = e.op(Op::Copysign, &[&result, x]);
     let result = e.select(&odd, &signed, &result);
     let negative = e.lt(x, &zero);
-    let not_whole = e.op(Op::Not, &[&is_whole]);
-    let undefined = e.op(Op::And, &[&negative, &not_whole]);
+    let not_integer = e.op(Op::Not, &[&is_integer]);
+    let undefined = e.op(Op::And, &[&negative, &not_integer]);
     let finite_x = e.lt(&magnitude, &infinity);
     let undefined = e.op(Op::And, &[&undefined, &finite_x]);
     let nan = float(e, x, f64::NAN);
@@ -192,8 +192,8 @@ pub(crate) fn pow<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let result = e.select(&unit, &one, &result);
     // NaN propagates, except for 1 to any power and any base to the power 0.
     let sum = e.add(x, y);
-    let (x_is, y_is) = (equal(e, x, x), equal(e, y, y));
-    let numbers = e.op(Op::And, &[&x_is, &y_is]);
+    let (x_is_number, y_is_number) = (equal(e, x, x), equal(e, y, y));
+    let numbers = e.op(Op::And, &[&x_is_number, &y_is_number]);
     let result = e.select(&numbers, &result, &sum);
     let result = select_special(e, x, 1.0, 1.0, &result);
     select_special(e, y, 0.0, 1.0, &result)

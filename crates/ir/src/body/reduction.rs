@@ -153,8 +153,8 @@ fn payne_hanek<E: EmitBits>(e: &mut E, x: &E::V) -> [E::V; 3] {
     // Convert both to floats. (If `first` rounds to 2⁶³, the cast back saturates: a relative error
     // of 2⁻⁶³.)
     let first = e.cast(Scalar::F64, &high);
-    let kept = e.cast(Scalar::I64, &first);
-    let lost = e.sub(&high, &kept);
+    let rounded = e.cast(Scalar::I64, &first);
+    let lost = e.sub(&high, &rounded);
     let lost = e.cast(Scalar::F64, &lost);
     let second = e.cast(Scalar::F64, &low);
     let unit = float(e, x, TWO_TO_MINUS_64);
@@ -163,15 +163,15 @@ fn payne_hanek<E: EmitBits>(e: &mut E, x: &E::V) -> [E::V; 3] {
     // Multiply by π/2 in those units, with the sign of x.
     let zero = float(e, x, 0.0);
     let negative = e.lt(x, &zero);
-    let [part, part_low] = [HALF_PI[0], HALF_PI[1]].map(|part| {
-        let [plus, minus] = [part, -part].map(|c| float(e, x, c * TWO_TO_MINUS_64));
+    let [half_pi, half_pi_low] = [HALF_PI[0], HALF_PI[1]].map(|half_pi| {
+        let [plus, minus] = [half_pi, -half_pi].map(|c| float(e, x, c * TWO_TO_MINUS_64));
         e.select(&negative, &minus, &plus)
     });
-    let r = e.mul(&first, &part);
+    let r = e.mul(&first, &half_pi);
     let minus = e.neg(&r);
-    let tail = e.fma(&first, &part, &minus);
-    let tail = e.fma(&first, &part_low, &tail);
-    let tail = e.fma(&second, &part, &tail);
+    let tail = e.fma(&first, &half_pi, &minus);
+    let tail = e.fma(&first, &half_pi_low, &tail);
+    let tail = e.fma(&second, &half_pi, &tail);
     let mirrored = e.neg(&quadrant);
     let quadrant = e.select(&negative, &mirrored, &quadrant);
     [r, tail, quadrant]
@@ -196,8 +196,8 @@ fn mul_high<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V) -> E::V {
     let inner = e.mul(&a_high, &b_low);
     let passed = op_with_constant(e, Op::Shr, &lowest, 32);
     let sum = e.add(&inner, &passed);
-    let kept = op_with_constant(e, Op::And, &outer, 0xffff_ffff);
-    let sum = e.add(&sum, &kept);
+    let low_word = op_with_constant(e, Op::And, &outer, 0xffff_ffff);
+    let sum = e.add(&sum, &low_word);
     let high = e.mul(&a_high, &b_high);
     let passed = op_with_constant(e, Op::Shr, &outer, 32);
     let high = e.add(&high, &passed);

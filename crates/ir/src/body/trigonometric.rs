@@ -64,8 +64,8 @@ fn reduced_sin_cos<E: EmitBits>(e: &mut E, x: &E::V) -> ReducedSinCos<E::V> {
 /// True where `quadrant` has the bit `bit`.
 fn has_bit<E: EmitBits>(e: &mut E, quadrant: &E::V, bit: i64) -> E::V {
     let [bit, zero] = [bit, 0].map(|v| e.constant(Value::int(Scalar::I64, v)));
-    let kept = e.op(Op::And, &[quadrant, &bit]);
-    e.op(Op::Ne, &[&kept, &zero])
+    let masked = e.op(Op::And, &[quadrant, &bit]);
+    e.op(Op::Ne, &[&masked, &zero])
 }
 
 /// NaN where x is infinite. (For NaN the arithmetic already gives NaN.)
@@ -248,8 +248,8 @@ pub(crate) fn atan2<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let result = e.op(Op::Copysign, &[&angle, y]);
     // NaN propagates.
     let sum = e.add(x, y);
-    let (x_is, y_is) = (super::equal(e, x, x), super::equal(e, y, y));
-    let numbers = e.op(Op::And, &[&x_is, &y_is]);
+    let (x_is_number, y_is_number) = (super::equal(e, x, x), super::equal(e, y, y));
+    let numbers = e.op(Op::And, &[&x_is_number, &y_is_number]);
     e.select(&numbers, &result, &sum)
 }
 

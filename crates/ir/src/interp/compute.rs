@@ -79,20 +79,20 @@ pub fn evaluate(op: Op, args: &[Value]) -> Result<Value, &'static str> {
 
 /// Evaluates an algebra op on constants. `wanted` is the type that a `Construct` constructs.
 pub fn evaluate_algebra(
-    row: AlgebraOp,
-    at: u32,
+    op: AlgebraOp,
+    component_index: u32,
     wanted: Type,
     args: &[(Type, Vec<Value>)],
     structs: &[Struct],
 ) -> Result<(Type, Vec<Value>), &'static str> {
     let types: Vec<Type> = args.iter().map(|(ty, _)| *ty).collect();
-    let ty = row.result(at, wanted, &types, structs)?;
+    let ty = op.result(component_index, wanted, &types, structs)?;
     let args: Vec<Components<Rc<Register>>> = (args.iter())
         .map(|(ty, values)| Components {
             ty: *ty,
             components: values.iter().map(|v| single_lane(v.scalar(), v.bits())).collect(),
         })
         .collect();
-    let parts = row.body(&mut Compute { lanes: 1 }, at, ty, &args, structs);
-    Ok((ty, parts.iter().map(|part| Value::from_bits(part.scalar, part.bits[0])).collect()))
+    let components = op.body(&mut Compute { lanes: 1 }, component_index, ty, &args, structs);
+    Ok((ty, components.iter().map(|component| Value::from_bits(component.scalar, component.bits[0])).collect()))
 }

@@ -171,7 +171,7 @@ macro_rules! any {
 }
 
 /// Evaluates a primitive op on compute types.
-#[allow(clippy::bool_comparison, clippy::unnecessary_cast)] // one spelling for all types
+#[allow(clippy::bool_comparison, clippy::unnecessary_cast)] // one expression for all types
 pub(super) fn primitive(op: Op, args: &[&Register]) -> Register {
     let s = args[0].scalar;
     match (op, args) {
@@ -246,7 +246,7 @@ pub(super) fn primitive(op: Op, args: &[&Register]) -> Register {
 }
 
 /// One step of a conversion; see [`crate::EmitBits::cast_step`].
-#[allow(clippy::unnecessary_cast)] // one spelling for all pairs of types
+#[allow(clippy::unnecessary_cast)] // one expression for all pairs of types
 pub(super) fn cast_step(to: Scalar, a: &Register) -> Register {
     match (a.scalar, to) {
         (Scalar::F16, _) => map(to, a, half::f16::to_f32),

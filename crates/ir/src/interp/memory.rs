@@ -81,7 +81,7 @@ macro_rules! as_elements {
 }
 
 impl Machine<'_, '_, '_> {
-    #[allow(clippy::useless_conversion)] // one spelling for all widths
+    #[allow(clippy::useless_conversion)] // one expression for all widths
     pub(super) fn load(
         &mut self,
         view: View,
@@ -427,6 +427,6 @@ impl Machine<'_, '_, '_> {
 /// Returns the active lanes in execution order.
 pub(super) fn in_order(order: ExecutionOrder, mask: &Mask) -> impl Iterator<Item = usize> + '_ {
     let last = mask.0.len().saturating_sub(1);
-    let turn = move |n| if order == ExecutionOrder::Forward { n } else { last - n };
-    (0..mask.0.len()).map(turn).filter(|&lane| mask.0[lane])
+    let lane_at = move |n| if order == ExecutionOrder::Forward { n } else { last - n };
+    (0..mask.0.len()).map(lane_at).filter(|&lane| mask.0[lane])
 }

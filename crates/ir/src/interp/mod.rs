@@ -98,9 +98,9 @@ pub fn run_printing(
             (grid.iter().map(|&n| n as u64).product(), block.iter().map(|&n| n as usize).product())
         }
     };
-    let place = |view: View| BoundView::new(kernel, view, &values);
-    let params: Vec<BoundView> = (0..kernel.params.len() as u32).map(|n| place(View::Param(ParamId(n)))).collect();
-    let shared: Vec<BoundView> = (0..kernel.shared.len() as u32).map(|n| place(View::Shared(SharedId(n)))).collect();
+    let bind = |view: View| BoundView::new(kernel, view, &values);
+    let params: Vec<BoundView> = (0..kernel.params.len() as u32).map(|n| bind(View::Param(ParamId(n)))).collect();
+    let shared: Vec<BoundView> = (0..kernel.shared.len() as u32).map(|n| bind(View::Shared(SharedId(n)))).collect();
     let checked = matches!(kernel.launch, Launch::Blocks { .. }) || options.check_instance_races;
     let history =
         |access: Access, view: &BoundView| (checked && access.writes()).then(|| AccessHistory::new(view.cell_count()));
@@ -169,7 +169,7 @@ struct Slots {
 
 impl Slots {
     fn new(code: &Code, structs: &[Struct]) -> Slots {
-        let place = |counts: &mut dyn Iterator<Item = usize>| {
+        let allocate = |counts: &mut dyn Iterator<Item = usize>| {
             let mut next = 0;
             let mut firsts = vec![];
             for count in counts {
@@ -178,8 +178,8 @@ impl Slots {
             }
             (firsts, next)
         };
-        let (exprs, count) = place(&mut code.types.iter().map(|ty| ty.component_count(structs)));
-        let (locals, _) = place(&mut code.locals.iter().map(|local| local.init.len()));
+        let (exprs, count) = allocate(&mut code.types.iter().map(|ty| ty.component_count(structs)));
+        let (locals, _) = allocate(&mut code.locals.iter().map(|local| local.init.len()));
         Slots { exprs, locals, count }
     }
 }
@@ -418,8 +418,8 @@ impl<'k> Machine<'k, '_, '_> {
     fn count_statement(&mut self, stmt: Option<&Stmt>) -> Result<(), Fault> {
         self.statements += 1;
         match self.options.max_statements {
-            Some(most) if self.statements > most => {
-                let mut fault = self.fault(FaultKind::StatementLimit(most));
+            Some(limit) if self.statements > limit => {
+                let mut fault = self.fault(FaultKind::StatementLimit(limit));
                 fault.line = stmt.and_then(|stmt| self.kernel.line_of(stmt));
                 Err(fault)
             }

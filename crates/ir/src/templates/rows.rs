@@ -50,19 +50,19 @@ impl RowReduction {
         init: f64,
         part: &dyn Fn(&mut Builder, ExprId) -> ExprId,
     ) -> ExprId {
-        let own = b.local(name, Value::from_f64(self.compute_type, init));
+        let current = b.local(name, Value::from_f64(self.compute_type, init));
         self.each(b, &format!("{name}_turn"), &|b, column| {
-            let (value, before) = (part(b, column), b.read(own));
+            let (value, before) = (part(b, column), b.read(current));
             let after = b.op(op, &[&before, &value]);
-            b.assign(own, after);
+            b.assign(current, after);
         });
-        let (own, first) = (b.read(own), b.index_constant(0));
-        b.store(self.tile, self.thread, own);
+        let (current, first) = (b.read(current), b.index_constant(0));
+        b.store(self.tile, self.thread, current);
         b.push_stmt(Stmt::Barrier);
         reduce_tile(b, self.tile, self.thread, self.threads, op);
-        let whole = b.load(self.tile, first);
+        let result = b.load(self.tile, first);
         b.push_stmt(Stmt::Barrier);
-        whole
+        result
     }
 }
 

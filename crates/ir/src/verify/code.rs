@@ -129,9 +129,9 @@ impl<'a> CodeChecker<'a> {
                 }
                 Stmt::Store { view, indices, value } => {
                     let element = self.check_access(*view, indices, false, true)?;
-                    let part = self.kernel.view(*view).component_index(indices).is_some();
+                    let is_component = self.kernel.view(*view).component_index(indices).is_some();
                     match (element, self.value(*value)?) {
-                        (Type::Scalar(scalar), Type::Vector(found, width)) if scalar == found && !part => {
+                        (Type::Scalar(scalar), Type::Vector(found, width)) if scalar == found && !is_component => {
                             self.check_wide_access(*view, scalar, width)
                                 .map_err(|what| format!("a store of {what}"))?;
                         }
@@ -174,7 +174,7 @@ impl<'a> CodeChecker<'a> {
                 Stmt::Check(check) => {
                     let text = match check {
                         Check::Assert { condition, message } => {
-                            self.expect(*condition, Scalar::Bool.into(), "a claim")?;
+                            self.expect(*condition, Scalar::Bool.into(), "an assertion")?;
                             message
                         }
                         Check::InBounds { index, len, array } => {
@@ -402,9 +402,9 @@ impl<'a> CodeChecker<'a> {
         for index in indices.iter() {
             self.expect(*index, self.kernel.index.into(), "an index")?;
         }
-        let Some(part) = self.kernel.view(view).component_index(indices) else { return Ok(ty) };
+        let Some(component) = self.kernel.view(view).component_index(indices) else { return Ok(ty) };
         let scalars = ty.components(&self.kernel.structs);
-        match (self.code.expr(part), ty.element()) {
+        match (self.code.expr(component), ty.element()) {
             (Expr::Const(known), _) => match usize::try_from(known.as_i64()).ok().and_then(|n| scalars.get(n)) {
                 Some(scalar) => Ok((*scalar).into()),
                 None => Err(format!(

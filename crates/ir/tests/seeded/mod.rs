@@ -296,7 +296,7 @@ fn divergence(all: &mut Vec<Seeded>) {
         })
     };
     all.push(seeded("barrier under a branch", "barrier", "barrier", branch(true), branch(false)));
-    let turns = |faulty: bool| {
+    let iterations = |faulty: bool| {
         sample(|b, s| {
             let same = constant(b, 3);
             let j = b.open_loop("j");
@@ -304,7 +304,13 @@ fn divergence(all: &mut Vec<Seeded>) {
             b.close_loop(j, if faulty { s.thread } else { same });
         })
     };
-    all.push(seeded("barrier in a loop of different lengths", "barrier", "barrier", turns(true), turns(false)));
+    all.push(seeded(
+        "barrier in a loop of different lengths",
+        "barrier",
+        "barrier",
+        iterations(true),
+        iterations(false),
+    ));
     let warp = |faulty: bool| {
         sample(|b, s| {
             let limit = constant(b, if faulty { 40 } else { 32 });
@@ -367,5 +373,11 @@ fn shared_memory(all: &mut Vec<Seeded>) {
             b.atomic(Atomic::Add, s.tile, s.thread, one);
         })
     };
-    all.push(seeded("update of what nobody wrote", "uninitialised", "atomic add tile[", update(false), update(true)));
+    all.push(seeded(
+        "atomic update of uninitialised shared memory",
+        "uninitialised",
+        "atomic add tile[",
+        update(false),
+        update(true),
+    ));
 }

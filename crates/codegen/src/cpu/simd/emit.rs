@@ -213,9 +213,9 @@ impl SimdLowering<'_, '_, '_> {
         self.l.b.ins().brif(condition.value, aside, &[], after, &common.map(|v| v.value.into()));
         self.l.b.switch_to_block(aside);
         // Lanes extracted in the branch are not available after it.
-        let kept = self.current_lane.clone();
+        let saved = self.current_lane.clone();
         let rare = rare(self).map(|pack| self.current(&pack).value.into());
-        self.current_lane = kept;
+        self.current_lane = saved;
         self.l.b.ins().jump(after, &rare);
         self.l.b.switch_to_block(after);
         chosen.map(LaneValue::Uniform)

@@ -81,7 +81,7 @@ impl SimdLowering<'_, '_, '_> {
 
     /// Loads the components of an element (or of adjacent elements) in all lanes.
     pub(super) fn load(&mut self, view: View, indices: &Args, count: usize) -> Vec<LaneValue> {
-        let View::Param(id) = view else { return vec![] }; // shared memory is refused before
+        let View::Param(id) = view else { return vec![] }; // shared memory is rejected earlier
         let (width, components) = self.offsets(id, indices, count);
         let addresses = self.addresses(id, indices, width);
         (components.into_iter())

@@ -167,9 +167,9 @@ impl SimdLowering<'_, '_, '_> {
                 shifted.into_iter().map(|v| self.l.b.ins().sshr_imm_u(v, spare)).collect()
             }
             (I32 | U32, U8 | U16) => {
-                let kept = self.constant_lanes(Value::int(I32, (1 << (to.bytes() * 8)) - 1));
-                let kept = self.op(Op::And, &[&as_bits(I32, v), &kept]);
-                self.vectors(&kept)
+                let masked = self.constant_lanes(Value::int(I32, (1 << (to.bytes() * 8)) - 1));
+                let masked = self.op(Op::And, &[&as_bits(I32, v), &masked]);
+                self.vectors(&masked)
             }
             (F32, F64) => (v.into_iter())
                 .flat_map(|v| {

@@ -214,12 +214,12 @@ impl<'k> Analyzer<'_, 'k> {
             },
             Expr::Bitcast(_, from) => all(&[*from], uniformity),
             Expr::Call(function, args) => {
-                let given: Vec<Uniformity> =
+                let argument_uniformity: Vec<Uniformity> =
                     args.iter().map(|&arg| self.uniformity_of(code, arg, arguments, uniformity)).collect();
                 let inner = &self.kernel.functions[function.0 as usize].code;
                 let mut walk = Analyzer { ranges: None, ..*self };
-                let found = walk.code(inner, &given)?;
-                let result = walk.uniformity_of(inner, found.result?, &given, &found);
+                let found = walk.code(inner, &argument_uniformity)?;
+                let result = walk.uniformity_of(inner, found.result?, &argument_uniformity, &found);
                 uniformity.calls.insert(id, found);
                 result
             }
