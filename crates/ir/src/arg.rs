@@ -161,15 +161,15 @@ pub enum FaultKind {
 
 impl Fault {
     /// Creates a fault for arguments that do not match the kernel.
-    pub fn invalid_call(kernel: &Kernel, what: impl Into<String>) -> Fault {
-        Fault { kernel: kernel.name.clone(), kind: FaultKind::InvalidCall(what.into()), line: None }
+    pub fn invalid_call(kernel: &Kernel, message: impl Into<String>) -> Fault {
+        Fault { kernel: kernel.name.clone(), kind: FaultKind::InvalidCall(message.into()), line: None }
     }
 }
 
 /// Validates arguments against a kernel's parameters. Returns the first component of each value,
 /// which resolves dynamic extents.
 pub fn check_args(kernel: &Kernel, args: &[Arg<'_>]) -> Result<Vec<Value>, Fault> {
-    let fail = |what: String| Err(Fault::invalid_call(kernel, what));
+    let fail = |message: String| Err(Fault::invalid_call(kernel, message));
     let expected = kernel.params.len() + kernel.values.len();
     if args.len() != expected {
         return fail(format!("expected {}, found {}", counted(expected, "argument"), args.len()));

@@ -505,8 +505,8 @@ impl Builder {
     }
 
     /// Records an error; [`Builder::finish`] returns the first one.
-    pub fn record_error(&mut self, what: String) {
-        let error = VerifyError::new(&self.kernel.name, what);
+    pub fn record_error(&mut self, message: String) {
+        let error = VerifyError::new(&self.kernel.name, message);
         self.error.get_or_insert(error);
     }
 

@@ -16,7 +16,7 @@ pub struct ElementwiseError {
     pub text: String,
     /// Byte offset of the error.
     pub offset: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
 }
 
@@ -66,8 +66,8 @@ struct Parser<'t> {
 type Parsed<T = ExprId> = Result<T, ElementwiseError>;
 
 impl<'t> Parser<'t> {
-    fn fail<T>(&self, what: impl Into<String>) -> Parsed<T> {
-        Err(ElementwiseError { text: self.text.into(), offset: self.at, message: what.into() })
+    fn fail<T>(&self, message: impl Into<String>) -> Parsed<T> {
+        Err(ElementwiseError { text: self.text.into(), offset: self.at, message: message.into() })
     }
 
     fn skip_whitespace(&mut self) {

@@ -6,7 +6,8 @@
 
 use crate::{Emit, EmitBits, Scalar, body};
 
-/// Rule that determines a row's result type from its argument types. Unless noted otherwise, all arguments have the same type.
+/// Rule that determines a row's result type from its argument types. Unless noted otherwise, all
+/// arguments have the same type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TypeRule {
     /// Floats; the result has the same type.
@@ -64,7 +65,8 @@ pub struct Ulp {
     pub f64: f64,
 }
 
-/// CUDA math function that can replace a row's body where speed or idiomatic source matters more than bit-identical results.
+/// CUDA math function that can replace a row's body where speed or idiomatic source matters more
+/// than bit-identical results.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NativeFunction {
     /// Name of the f32 function.
@@ -86,7 +88,8 @@ pub struct OpRow {
     pub rule: TypeRule,
     /// Primitive or body.
     pub kind: OpKind,
-    /// Error bound on every backend. (Results for 16-bit floats are those of f32, rounded once more.)
+    /// Error bound on every backend. (Results for 16-bit floats are those of f32, rounded once
+    /// more.)
     pub ulp: Ulp,
     /// CUDA math function for the same operation.
     pub native: Option<NativeFunction>,
@@ -319,7 +322,8 @@ op_table! {
     ];
     /// a to the power b, with the special cases of IEEE 754.
     Pow "pow" (a, b): Float, Body(body::pow), ulp 1 2, native "powf" 4 "pow" 2, |e, [a, b], out, g| [{
-        // a⁰ is 1 for any a, so its derivative is 0. Differentiate 1ᵇ instead of aᵇ there: 0 · ∞ would be NaN.
+        // a⁰ is 1 for any a, so its derivative is 0. Differentiate 1ᵇ instead of aᵇ there: 0 · ∞
+        // would be NaN.
         let (zero, one) = (e.constant_like(b, 0.0), e.constant_like(b, 1.0));
         let constant = e.op(Op::Eq, &[b, &zero]);
         let base = e.select(&constant, &one, a);

@@ -13,13 +13,13 @@ pub(crate) use code::op_result;
 pub struct VerifyError {
     /// The kernel's name.
     pub kernel: String,
-    /// What is wrong, with the expression or statement.
+    /// Description of the error, with the expression or statement.
     pub message: String,
 }
 
 impl VerifyError {
-    pub(crate) fn new(kernel: &str, what: impl Into<String>) -> VerifyError {
-        VerifyError { kernel: kernel.into(), message: what.into() }
+    pub(crate) fn new(kernel: &str, message: impl Into<String>) -> VerifyError {
+        VerifyError { kernel: kernel.into(), message: message.into() }
     }
 }
 
@@ -31,13 +31,14 @@ pub fn verify(kernel: &Kernel) -> Result<(), VerifyError> {
             format!("the name {:?} is not an identifier (letters, digits and '_')", kernel.name),
         ));
     }
-    check_signature(kernel).map_err(|what| VerifyError::new(&kernel.name, what))?;
-    check_inlined_size(kernel).map_err(|what| VerifyError::new(&kernel.name, what))?;
+    check_signature(kernel).map_err(|message| VerifyError::new(&kernel.name, message))?;
+    check_inlined_size(kernel).map_err(|message| VerifyError::new(&kernel.name, message))?;
     for n in 0..kernel.functions.len() {
         let name = &kernel.functions[n].name;
-        check_code(kernel, Some(n)).map_err(|what| VerifyError::new(&kernel.name, format!("in '{name}': {what}")))?;
+        check_code(kernel, Some(n))
+            .map_err(|message| VerifyError::new(&kernel.name, format!("in '{name}': {message}")))?;
     }
-    check_code(kernel, None).map_err(|what| VerifyError::new(&kernel.name, what))
+    check_code(kernel, None).map_err(|message| VerifyError::new(&kernel.name, message))
 }
 
 /// Checks everything except code.
@@ -250,9 +251,9 @@ fn check_type(kernel: &Kernel, ty: Type, of: &str) -> Result<(), String> {
     }
 }
 
-fn check_name<'a>(name: &'a String, taken: &mut Vec<&'a String>, what: impl Fn() -> String) -> Result<(), String> {
+fn check_name<'a>(name: &'a String, taken: &mut Vec<&'a String>, subject: impl Fn() -> String) -> Result<(), String> {
     if !is_name(name) || taken.contains(&name) {
-        return Err(format!("{} needs a unique identifier as its name, found {name:?}", what()));
+        return Err(format!("{} needs a unique identifier as its name, found {name:?}", subject()));
     }
     taken.push(name);
     Ok(())

@@ -203,9 +203,9 @@ impl Lowering<'_, '_> {
         self.b.ins().brif(ok, next, &[], failed, &[]);
         self.b.switch_to_block(failed);
         self.b.set_cold_block(failed);
-        let which = Scalar::ALL.iter().position(|&s| s == scalar).unwrap_or(0) as i64;
-        let what = self.b.ins().iconst(types::I64, DIVISION - which);
-        let record = [b, what, a, self.instance].map(Into::into);
+        let type_index = Scalar::ALL.iter().position(|&s| s == scalar).unwrap_or(0) as i64;
+        let fault_code = self.b.ins().iconst(types::I64, DIVISION - type_index);
+        let record = [b, fault_code, a, self.instance].map(Into::into);
         self.b.ins().jump(self.fault, &record);
         self.b.switch_to_block(next);
     }

@@ -147,7 +147,7 @@ pub(crate) fn pow<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let low = e.fma(y, &log.low, &product.low);
     let power = e.op(Op::Exp, &[&product.high]);
     let corrected = e.fma(&power, &low, &power);
-    // Where the result is 0 or infinite there is nothing to correct (and the correction may be
+    // If the result is 0 or infinite, there is nothing to correct (and the correction may be
     // NaN).
     let finite = e.lt(&power, &infinity);
     let positive = e.lt(&zero, &power);

@@ -109,10 +109,10 @@ pub fn run_printing(
     let codes = kernel.functions.iter().map(|function| &function.code).chain([&kernel.code]);
     let registers: usize = codes.map(|code| slots(code).count).sum();
     if registers.saturating_mul(lanes * 8) > MAX_REGISTER_BYTES {
-        let what = format!(
+        let message = format!(
             "{registers} values for each of {lanes} threads exceed the interpreter's limit of {MAX_REGISTER_BYTES} bytes"
         );
-        return Err(Fault::invalid_call(kernel, what));
+        return Err(Fault::invalid_call(kernel, message));
     }
     let mut machine = Machine {
         kernel,

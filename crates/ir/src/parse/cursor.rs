@@ -11,7 +11,7 @@ pub struct ParseError {
     pub line: usize,
     /// The column, from 1.
     pub column: usize,
-    /// What was expected or is wrong.
+    /// Description of the error, or of what was expected.
     pub message: String,
     /// The text of the line.
     pub source_line: String,
@@ -38,10 +38,10 @@ pub(super) struct Cursor<'t> {
 }
 
 impl<'t> Cursor<'t> {
-    pub fn fail<T>(&self, what: impl Into<String>) -> Result<T> {
+    pub fn fail<T>(&self, message: impl Into<String>) -> Result<T> {
         let source_line = self.lines.get(self.line).copied().unwrap_or_default();
         let column = source_line.get(..self.at).map_or(1, |before| before.chars().count() + 1);
-        Err(ParseError { line: self.line + 1, column, message: what.into(), source_line: source_line.into() })
+        Err(ParseError { line: self.line + 1, column, message: message.into(), source_line: source_line.into() })
     }
 
     pub fn rest(&self) -> &'t str {
@@ -89,24 +89,24 @@ impl<'t> Cursor<'t> {
     }
 
     /// Parses a word of letters, digits and `_`.
-    pub fn word(&mut self, what: &str) -> Result<&'t str> {
+    pub fn word(&mut self, expected: &str) -> Result<&'t str> {
         self.skip_whitespace();
         let rest = self.rest();
         let len = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         if len == 0 {
-            return self.fail(format!("expected {what}"));
+            return self.fail(format!("expected {expected}"));
         }
         self.at += len;
         Ok(&rest[..len])
     }
 
-    pub fn number<T: std::str::FromStr>(&mut self, what: &str) -> Result<T> {
+    pub fn number<T: std::str::FromStr>(&mut self, expected: &str) -> Result<T> {
         let start = self.at;
-        let word = self.word(what)?;
+        let word = self.word(expected)?;
         word.parse().or_else(|_| {
             self.at = start;
             self.skip_whitespace();
-            self.fail(format!("expected {what}"))
+            self.fail(format!("expected {expected}"))
         })
     }
 

@@ -133,7 +133,7 @@ impl<'a> CodeChecker<'a> {
                     match (element, self.value(*value)?) {
                         (Type::Scalar(scalar), Type::Vector(found, width)) if scalar == found && !is_component => {
                             self.check_wide_access(*view, scalar, width)
-                                .map_err(|what| format!("a store of {what}"))?;
+                                .map_err(|message| format!("a store of {message}"))?;
                         }
                         _ => self.expect(*value, element, "a store")?,
                     }
@@ -185,7 +185,7 @@ impl<'a> CodeChecker<'a> {
                             array
                         }
                     };
-                    check_quotable(text).map_err(|what| format!("the text of a check {what}"))?;
+                    check_quotable(text).map_err(|message| format!("the text of a check {message}"))?;
                 }
                 Stmt::Print { format, args } => {
                     let types: Result<Vec<Scalar>, String> =
@@ -207,7 +207,7 @@ impl<'a> CodeChecker<'a> {
         let structs = &self.kernel.structs;
         let name = |ty: Type| ty.name(structs).to_string();
         let found = self.code.ty(id);
-        let expected = self.result_type(id, found).map_err(|what| format!("%{}: {what}", id.0))?;
+        let expected = self.result_type(id, found).map_err(|message| format!("%{}: {message}", id.0))?;
         if found == expected {
             return Ok(());
         }
@@ -292,7 +292,7 @@ impl<'a> CodeChecker<'a> {
             Expr::Load { view, indices, width } => match (self.check_access(*view, indices, true, false)?, *width) {
                 (element, 1) => element,
                 (Type::Scalar(scalar), width) if self.kernel.view(*view).component_index(indices).is_none() => {
-                    self.check_wide_access(*view, scalar, width).map_err(|what| format!("a load of {what}"))?;
+                    self.check_wide_access(*view, scalar, width).map_err(|message| format!("a load of {message}"))?;
                     Type::Vector(scalar, width)
                 }
                 _ => return Err("a load of several elements that are not scalars".into()),
@@ -331,11 +331,11 @@ impl<'a> CodeChecker<'a> {
         })
     }
 
-    fn kernel_only(&self, what: &str) -> Checked {
+    fn kernel_only(&self, subject: &str) -> Checked {
         if self.function.is_none() {
             Ok(())
         } else {
-            Err(format!("{what} is allowed in kernels only, not in functions"))
+            Err(format!("{subject} is allowed in kernels only, not in functions"))
         }
     }
 
