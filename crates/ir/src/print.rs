@@ -66,7 +66,7 @@ pub fn print_format_from_printf(text: &str, types: &[Scalar]) -> Result<String, 
                         "conversion '%{written}' is not supported; expected one of %d %u %x %o %c %f %e %g"
                     ));
                 };
-                let Some(&scalar) = types.next() else { return Err("there are fewer values than conversions".into()) };
+                let Some(&scalar) = types.next() else { return Err("fewer values than conversions".into()) };
                 if conversion.is_float() != scalar.is_float() {
                     return Err(format!("'%{written}' does not match a value of type {}", scalar.name()));
                 }
@@ -83,7 +83,7 @@ pub fn print_format_from_printf(text: &str, types: &[Scalar]) -> Result<String, 
         }
     }
     if types.next().is_some() {
-        return Err("there are more values than conversions".into());
+        return Err("more values than conversions".into());
     }
     Ok(format)
 }

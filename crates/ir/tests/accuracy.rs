@@ -71,7 +71,7 @@ fn goldens(op: Op) -> (Vec<Vec<f64>>, Vec<f64>) {
         }
     }
     let exact = columns.pop().unwrap();
-    assert!(exact.len() >= 1000, "goldens of {op:?} are few");
+    assert!(exact.len() >= 1000, "too few goldens of {op:?}");
     (columns, exact)
 }
 

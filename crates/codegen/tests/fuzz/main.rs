@@ -61,22 +61,22 @@ fn disagreement(case: &Case, kernel: &Kernel, seed: u64) -> Option<String> {
     let text = kernel.to_string();
     let parsed: Kernel = match text.parse() {
         Ok(parsed) => parsed,
-        Err(error) => return Some(format!("its text does not parse: {error}")),
+        Err(error) => return Some(format!("its text form does not parse: {error}")),
     };
     if parsed.to_string() != text {
-        return Some(format!("its text changes when read and written:\n{parsed}"));
+        return Some(format!("its text form changes in a round trip:\n{parsed}"));
     }
     let expected = match interpreted(case, kernel, seed, ExecutionOrder::Forward) {
         Ok(expected) => expected,
         Err(fault) => return Some(fault.to_string()),
     };
-    for (what, kernel, order) in
+    for (variant, kernel, order) in
         [("in the reverse order", kernel, ExecutionOrder::Reverse), ("parsed back", &parsed, ExecutionOrder::Forward)]
     {
         match interpreted(case, kernel, seed, order) {
             Ok(found) if found == expected => {}
-            Ok(_) => return Some(format!("other results {what}")),
-            Err(fault) => return Some(format!("{what}: {fault}")),
+            Ok(_) => return Some(format!("different results {variant}")),
+            Err(fault) => return Some(format!("{variant}: {fault}")),
         }
     }
     if kernel.is_cooperative() {
@@ -96,7 +96,7 @@ fn disagreement(case: &Case, kernel: &Kernel, seed: u64) -> Option<String> {
             return Some(format!("machine code ({options:?}): {fault}"));
         }
         if results(case, &memory) != expected {
-            return Some(format!("machine code ({options:?}) gives other results"));
+            return Some(format!("machine code ({options:?}) gives different results"));
         }
     }
     None
@@ -162,7 +162,7 @@ fn compare_backends(part: u64, case: impl Fn(u64) -> Case + Sync) -> u64 {
                     let case = case(seed);
                     if let Some(what) = disagreement(&case, &case.kernel, seed) {
                         let small = shrink::shrink(&case.kernel, &|kernel| disagreement(&case, kernel, seed).is_some());
-                        panic!("BORNITE_TEST_SEED={seed}: {what}\nmade small:\n{small}");
+                        panic!("BORNITE_TEST_SEED={seed}: {what}\nminimized:\n{small}");
                     }
                 }
             });
@@ -181,7 +181,7 @@ fn failing_kernels_are_minimized() {
         kernel.code.any(&root)
     };
     let found: Vec<Kernel> = (0..3000).map(|seed| case(seed, true).kernel).filter(has_root).take(20).collect();
-    assert!(found.len() == 20, "the generator makes hardly any cube roots");
+    assert!(found.len() == 20, "the generator produces too few cube roots");
     for kernel in found {
         let small = shrink::shrink(&kernel, &has_root);
         assert!(has_root(&small) && bornite_ir::verify(&small).is_ok());
@@ -207,7 +207,7 @@ fn gpp_agrees() -> Outcome {
                     let small = shrink::shrink(&case.kernel, &fails);
                     let text = gpp::text(&small, dialect);
                     panic!(
-                        "BORNITE_TEST_SEED={seed}, kernel {n}: {dialect:?} by g++ differs\nmade small:\n{small}\n{text}"
+                        "BORNITE_TEST_SEED={seed}, kernel {n}: {dialect:?} source compiled by g++ gives different results\nminimized:\n{small}\n{text}"
                     );
                 }
             }
