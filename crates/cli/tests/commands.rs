@@ -214,7 +214,7 @@ fn kernels_are_listed_emitted_checked_and_run() {
             "a tile of 100 needs 10000 threads; 32 is the most",
         ),
         (&["kernel", "emit", "--template", "matmul", "--dtype", "f8"], 2, "the types are bool, i8"),
-        (&["kernel", "emit", "--template", "matmul", "--target", "cpp"], 1, "there is no C++ loop of it"),
+        (&["kernel", "emit", "--template", "matmul", "--target", "cpp"], 1, "cannot be printed as a C++ loop"),
         (&["kernel", "emit", "--template", "fill", "--target", "ptx"], 1, "was not found"),
         (&["kernel", "emit", "--template", "fill", "--target", "sass"], 1, "was not found"),
         (&["kernel", "emit", "--template", "nothing"], 1, "unknown template 'nothing'; the templates are fill"),

@@ -1,7 +1,8 @@
-//! How fast compiled kernels run, beside the loop that rustc makes. `cargo bench -p bornite-codegen --bench vectors`
+//! Speed of CPU code, compared with the loop that rustc compiles. Run with `cargo bench -p
+//! bornite-codegen --bench vectors`.
 //!
-//! On one thread, or on as many as `--threads` says; `--json` for `peers/cpu_kernels.py`, which runs NumPy and PyTorch
-//! beside it.
+//! Uses one thread, or the number given by `--threads`; `--json` is for `peers/cpu_kernels.py`,
+//! which compares with NumPy and PyTorch.
 
 use std::convert::Infallible;
 
@@ -23,7 +24,7 @@ fn elementwise(name: &str, body: impl FnOnce(&mut Builder, ExprId, ExprId) -> Ex
     b.finish().expect("a kernel")
 }
 
-/// Sums of `x`, seen as a matrix, over its rows or columns, in the order of elements.
+/// Sums of `x`, viewed as a matrix, over its rows or columns, in element order.
 fn sums(name: &str, rows: usize, columns: usize, over_rows: bool) -> Kernel {
     let count = if over_rows { columns } else { rows } as u64;
     let mut b = Builder::new(name, count, Scalar::I32);
@@ -48,7 +49,7 @@ fn sums(name: &str, rows: usize, columns: usize, over_rows: bool) -> Kernel {
     b.finish().expect("a kernel")
 }
 
-/// Numbers within bounds, two a word.
+/// Random floats in a range, two per word.
 fn floats(low: f32, high: f32) -> Vec<u64> {
     let mut state = 1u64;
     let mut next = || {
@@ -70,7 +71,7 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let after = |flag: &str| args.iter().position(|arg| arg == flag).and_then(|n| args.get(n + 1)?.parse().ok());
     let threads = after("--threads").unwrap_or(1);
-    cpu::set_threads(threads);
+    cpu::set_num_threads(threads);
     let config = Config { samples: 15, ..Config::default() };
     let mut report = Report::new(Machine::detect(vec![]), config);
     let mut add = |name: &str, bytes: usize, op: &mut dyn FnMut()| {
@@ -85,7 +86,7 @@ fn main() {
         let (s, e) = (b.op(Op::Sin, &[&x]), b.op(Op::Exp, &[&y]));
         b.mul(&s, &e)
     });
-    // Five operations, as one kernel: ((x + y) · x - y), not below 0, halved.
+    // Five operations in one kernel: ((x + y) · x - y), clamped at 0, halved.
     let chain = elementwise("chain_of_5", |b, x, y| {
         let sum = b.add(&x, &y);
         let product = b.mul(&sum, &x);
@@ -124,7 +125,8 @@ fn main() {
     let reductions = [("sum_columns_f32_4000x2500", &columns, 4 * N), ("sum_rows_f32_4000x2500", &rows, 4 * N)];
     for (name, kernel, bytes) in elementwise.into_iter().chain(reductions) {
         for simd in [true, false] {
-            let compiled = cpu::compile_with(kernel, cpu::Options { simd, ..Default::default() }).expect("compiles");
+            let compiled =
+                cpu::compile_with(kernel, cpu::CompileOptions { simd, ..Default::default() }).expect("compiles");
             let name = if simd { name.to_owned() } else { format!("{name}_singly") };
             add(&name, bytes, &mut || {
                 compiled.run(&mut [Arg::Write(&mut out), Arg::Read(&x), Arg::Read(&y)]).expect("runs");

@@ -1,5 +1,6 @@
-//! Writes every seeded fault and its right twin as a CUDA program of its own, for other checkers to look at:
-//! `cargo run -p bornite-codegen --example seeded_faults -- FOLDER`. `scripts/gpu-sanitize` runs them.
+//! Writes every seeded fault and its corrected kernel as a standalone CUDA program, to compare with
+//! other checkers: `cargo run -p bornite-codegen --example seeded_faults -- FOLDER`.
+//! `scripts/gpu-sanitize` runs them.
 
 #[path = "../../ir/tests/seeded/mod.rs"]
 mod seeded;
@@ -10,7 +11,7 @@ use std::path::Path;
 use bornite_codegen::cuda;
 use bornite_ir::{Access, Kernel, Launch, Scalar};
 
-/// A program that launches the kernel once over memory of its own: every view is an allocation of just its size.
+/// Program that launches the kernel once; every view is a separate allocation of exactly its size.
 fn program(kernel: &Kernel) -> String {
     let Launch::Blocks { grid, block } = kernel.launch else { return String::new() };
     let mut main = String::from("#include <cstdio>\n#include <vector>\n");
@@ -44,7 +45,7 @@ fn main() -> std::io::Result<()> {
         for (twin, kernel) in [("faulty", &seeded.faulty), ("right", &seeded.right)] {
             std::fs::write(folder.join(format!("{n:02}-{twin}.cu")), program(kernel))?;
         }
-        // What is wrong in shared memory and in global memory is for different tools to see.
+        // Faults in shared and in global memory are found by different tools.
         let view = seeded.line.trim_start_matches("= ").trim_start_matches("atomic add ").trim_end_matches('[');
         let shared = seeded.faulty.shared.iter().any(|s| s.name.starts_with(view));
         let space = if shared { "shared" } else { "global" };

@@ -1,59 +1,64 @@
 //! Kernel IR to CUDA C++.
 //!
-//! The text needs no header and gives the interpreter's bits when compiled with `--fmad=false`: products and sums are
-//! fused only where the IR says `fma`, and op-table bodies become device functions printed from the same source.
+//! The output needs no headers and gives bit-identical results to the interpreter when compiled
+//! with `--fmad=false`: multiplications and additions are fused only where the IR has an `fma`, and
+//! op-table bodies become device functions.
 
 use bornite_ir::{Kernel, View};
 
-use crate::text::{self, Dialect, Options};
+use crate::text::{self, Dialect, PrintOptions};
 
-/// Threads in a block of every printed `ParallelFor`.
-pub const BLOCK: u32 = 256;
+/// Block size of a `ParallelFor` kernel, in threads.
+pub const THREADS_PER_BLOCK: u32 = 256;
 
-/// Which spelling of op-table rows is printed.
+/// Implementation of math functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Spelling {
-    /// The interpreter's bits: bodies of the op table become device functions.
+pub enum MathMode {
+    /// Bit-identical to the interpreter: op-table bodies become device functions.
     Exact,
-    /// CUDA's own functions where a row names one; within the bounds that the row gives.
+    /// CUDA's math functions where the op table names one, within the error bound it states.
     Native,
 }
 
-/// The name of a kernel's function in its text.
+/// Returns the name of the kernel's function in the generated source.
 pub fn symbol(kernel: &Kernel) -> String {
     text::names::kernel(kernel)
 }
 
-/// Bytes of shared memory that a launch must give each block: 0 where the text declares all that it uses.
-pub fn shared_bytes(kernel: &Kernel) -> u32 {
-    text::frame::given_shared(kernel).map_or(0, |(_, bytes)| bytes.try_into().unwrap_or(u32::MAX))
+/// Returns the dynamic shared memory that a launch must provide per block, in bytes; 0 if all
+/// arrays are declared statically.
+pub fn dynamic_shared_bytes(kernel: &Kernel) -> u32 {
+    text::entry::dynamic_shared_memory(kernel).map_or(0, |(_, bytes)| bytes.try_into().unwrap_or(u32::MAX))
 }
 
-/// Prints a kernel as a translation unit of its own, exactly spelled.
+/// Prints a kernel as a self-contained translation unit with [`MathMode::Exact`].
 pub fn print(kernel: &Kernel) -> String {
-    print_as(kernel, Spelling::Exact)
+    print_with(kernel, MathMode::Exact)
 }
 
-/// Prints a kernel as a translation unit of its own.
-pub fn print_as(kernel: &Kernel, spelling: Spelling) -> String {
-    text::print(kernel, Options { dialect: Dialect::Cuda(spelling), checked: false, restrict: true })
+/// Prints a kernel as a self-contained translation unit.
+pub fn print_with(kernel: &Kernel, math: MathMode) -> String {
+    text::print(kernel, PrintOptions { dialect: Dialect::Cuda(math), checked: false, restrict: true })
 }
 
 /// Prints a kernel whose views may overlap: without `__restrict__`.
-pub fn print_aliased(kernel: &Kernel, spelling: Spelling) -> String {
-    text::print(kernel, Options { dialect: Dialect::Cuda(spelling), checked: false, restrict: false })
+pub fn print_aliased(kernel: &Kernel, math: MathMode) -> String {
+    text::print(kernel, PrintOptions { dialect: Dialect::Cuda(math), checked: false, restrict: false })
 }
 
-/// Prints a kernel that checks its indices, for kernels that are not known to be right. It takes two more parameters: after
-/// all pointers one to two 64-bit integers, and after all values a number of 64 bits. A thread that meets a bad index ends; if the first integer is still 0 it
-/// then becomes the number plus what [`check_code`] tells of the place, and the second one the index.
+/// Prints a kernel with bounds checks, for kernels that are not known to be correct.
+///
+/// It has two additional parameters: after all pointers, a pointer to a status of two 64-bit
+/// integers; after all values, a 64-bit base code. A thread with an out-of-bounds index exits. If
+/// the first status word is still 0, it is set to the base code plus [`out_of_bounds_code`], and
+/// the second word to the index.
 pub fn print_checked(kernel: &Kernel) -> String {
-    text::print(kernel, Options { dialect: Dialect::Cuda(Spelling::Exact), checked: true, restrict: true })
+    text::print(kernel, PrintOptions { dialect: Dialect::Cuda(MathMode::Exact), checked: true, restrict: true })
 }
 
-/// What checked text adds to its number where an index along a dimension of a view is bad: counted from 1 over the
-/// dimensions of all parameters, then of all shared arrays. (0: several elements were accessed at once from a place that
-/// is no multiple of their number.)
-pub fn check_code(kernel: &Kernel, view: View, dimension: usize) -> usize {
-    text::check_code(kernel, view, dimension)
+/// Returns the status code, relative to the base code, of an out-of-bounds index along `dimension`
+/// of `view`: numbered from 1 over the dimensions of all parameters, then of all shared arrays.
+/// Code 0 is a misaligned vector access.
+pub fn out_of_bounds_code(kernel: &Kernel, view: View, dimension: usize) -> usize {
+    text::out_of_bounds_code(kernel, view, dimension)
 }

@@ -1,26 +1,28 @@
-//! Writes a kernel the way NVIDIA Warp writes the CUDA C++ that it compiles: one function with Warp's name and parameters, a
-//! loop over `_idx`, a variable for each value, and calls of Warp's native functions.
+//! Prints a kernel in the style of the CUDA C++ that NVIDIA Warp generates: one function with
+//! Warp's name and parameters, a loop over `_idx`, a variable per value, and calls of Warp's native
+//! functions.
 //!
-//! It is for reading and comparing, and for programs that learn from such text; what Bornite runs is printed elsewhere.
+//! For reading, comparison and datasets; the source that Bornite compiles is printed by `cuda.rs`.
 
 use std::fmt::Write;
 
 use bornite_ir::{
-    Algebra, Args, Check, Code, Expr, ExprId, Extent, Kernel, Op, ParamRef, PrintPiece, Scalar, Stmt, Type, Value,
-    View, print_pieces,
+    AlgebraOp, Args, Check, Code, Expr, ExprId, Extent, Kernel, Op, ParamRef, PrintPiece, Scalar, Stmt, Type, Value,
+    View, print_format_pieces,
 };
 
-/// A kernel that was lowered from Python source, for [`warp_style`].
+/// Kernel lowered from Python source, for [`warp_style`].
 pub struct WarpSource<'a> {
-    /// The kernel, made for sizes that the call gives.
+    /// The kernel, specialized for the sizes of a launch.
     pub kernel: &'a Kernel,
-    /// Parameters in the order of the source, by name.
+    /// Parameters in source order, with their names.
     pub params: &'a [(String, ParamRef)],
-    /// The source line of each line of the kernel's text form; 0 where there is none.
+    /// Source line of each line of the kernel's text form; 0 if there is none.
     pub lines: &'a [u32],
 }
 
-/// The kernel in the style of Warp's generated code. `line` gives a line of the source, for the comments.
+/// Prints the kernel in the style of Warp's generated code. `line` returns a line of the source,
+/// for comments.
 pub fn warp_style(lowered: &WarpSource<'_>, line: &dyn Fn(u32) -> String) -> String {
     let kernel = lowered.kernel;
     let mut out = String::new();
@@ -41,7 +43,7 @@ pub fn warp_style(lowered: &WarpSource<'_>, line: &dyn Fn(u32) -> String) -> Str
         Printer { kernel, code: &function.code, args, out: &mut out, depth: 1, lines: None, at: 0, last: 0 }.body();
         out += "}\n\n";
     }
-    let params: Vec<String> = lowered.params.iter().map(|(name, given)| parameter(kernel, name, given)).collect();
+    let params: Vec<String> = lowered.params.iter().map(|(name, param)| parameter(kernel, name, param)).collect();
     let params = params.iter().map(|p| format!(",\n    {p}")).collect::<String>();
     let _ = writeln!(
         out,
@@ -68,9 +70,9 @@ pub fn warp_style(lowered: &WarpSource<'_>, line: &dyn Fn(u32) -> String) -> Str
     out
 }
 
-fn parameter(kernel: &Kernel, name: &str, given: &ParamRef) -> String {
+fn parameter(kernel: &Kernel, name: &str, param: &ParamRef) -> String {
     let name = name.replace('.', "_");
-    match given {
+    match param {
         ParamRef::View(n) => {
             let param = &kernel.params[*n as usize];
             format!("wp::array_t<{}> var_{name}", type_name(kernel, param.ty))
@@ -79,9 +81,10 @@ fn parameter(kernel: &Kernel, name: &str, given: &ParamRef) -> String {
     }
 }
 
-/// What a value of the call is called: a parameter, or a size of an array or of the launch.
+/// Returns the expression for a value parameter: a parameter, or a size of an array or of the
+/// launch.
 fn argument(lowered: &WarpSource<'_>, n: u32, name: &str) -> String {
-    if let Some((name, _)) = lowered.params.iter().find(|(_, given)| *given == ParamRef::Value(n)) {
+    if let Some((name, _)) = lowered.params.iter().find(|(_, param)| *param == ParamRef::Value(n)) {
         return format!("var_{}", name.replace('.', "_"));
     }
     for param in &lowered.kernel.params {
@@ -113,23 +116,23 @@ fn type_name(kernel: &Kernel, ty: Type) -> String {
     }
 }
 
-/// Writes the code of the kernel or of a function.
+/// Prints the code of the kernel or of a function.
 struct Printer<'a> {
     kernel: &'a Kernel,
     code: &'a Code,
-    /// What arguments are called.
+    /// Names of the arguments.
     args: Vec<String>,
     out: &'a mut String,
     depth: usize,
-    /// Source lines of the lines of the text form, and the source.
+    /// Source line of each line of the text form, and the source.
     lines: Option<(&'a [u32], &'a dyn Fn(u32) -> String)>,
-    /// The line of the text form that is being written, and the source line that was told last.
+    /// Current line of the text form, and the source line last printed as a comment.
     at: usize,
     last: u32,
 }
 
 impl Printer<'_> {
-    /// The first line of the kernel's own code in its text form.
+    /// Returns the first line of the kernel's code in its text form.
     fn first_line(&self) -> usize {
         let text = self.kernel.to_string();
         text.lines().count() - statement_lines(&self.code.body) - 1
@@ -170,7 +173,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The source line, where it is another than before.
+    /// Prints the source line as a comment if it changed.
     fn comment(&mut self) {
         let Some((lines, source)) = self.lines else { return };
         let line = lines.get(self.at).copied().unwrap_or(0);
@@ -195,10 +198,18 @@ impl Printer<'_> {
                 let text = format!("wp::assign({local}, {});", self.name(*value));
                 self.line(&text);
             }
-            Stmt::Store { view, at, value } => {
-                let text = match self.slot(*view, at) {
-                    Some(slot) => format!("(*wp::address({})){slot} = {};", self.place(*view, at), self.name(*value)),
-                    None => format!("wp::array_store({}, {});", self.place(*view, at), self.name(*value)),
+            Stmt::Store { view, indices, value } => {
+                let text = match self.slot(*view, indices) {
+                    Some(slot) => {
+                        format!(
+                            "(*wp::address({})){slot} = {};",
+                            self.array_and_indices(*view, indices),
+                            self.name(*value)
+                        )
+                    }
+                    None => {
+                        format!("wp::array_store({}, {});", self.array_and_indices(*view, indices), self.name(*value))
+                    }
                 };
                 self.line(&text);
             }
@@ -234,13 +245,13 @@ impl Printer<'_> {
             Stmt::Barrier => self.line("__syncthreads();"),
             Stmt::WarpBarrier => self.line("__syncwarp();"),
             Stmt::Fence(_) => self.line("__threadfence();"),
-            Stmt::Check(Check::Holds { condition, .. }) => {
+            Stmt::Check(Check::Assert { condition, .. }) => {
                 let text = format!("assert({});", self.name(*condition));
                 self.line(&text);
             }
-            Stmt::Check(Check::Within { .. }) => {}
+            Stmt::Check(Check::InBounds { .. }) => {}
             Stmt::Print { format, args } => {
-                let pieces = print_pieces(format).into_iter().map(|piece| match piece {
+                let pieces = print_format_pieces(format).into_iter().map(|piece| match piece {
                     PrintPiece::Text(text) => text.replace('%', "%%"),
                     PrintPiece::Value(_) => "%g".into(),
                 });
@@ -263,7 +274,7 @@ impl Printer<'_> {
         format!("{}_{}", local.name, id.0)
     }
 
-    /// An operand: constants are written where they stand.
+    /// Prints an operand; constants are printed in place.
     fn name(&self, id: ExprId) -> String {
         match self.code.expr(id) {
             Expr::Const(value) => number(*value),
@@ -277,29 +288,29 @@ impl Printer<'_> {
         ids.iter().map(|&id| self.name(id)).collect::<Vec<_>>().join(", ")
     }
 
-    fn place(&self, view: View, at: &Args) -> String {
+    fn array_and_indices(&self, view: View, indices: &Args) -> String {
         let viewed = self.kernel.view(view);
-        format!("var_{}, {}", viewed.name, self.names(&at[..viewed.dims.len().min(at.len())]))
+        format!("var_{}, {}", viewed.name, self.names(&indices[..viewed.dims.len().min(indices.len())]))
     }
 
-    /// How a component of an element is reached, where one is named.
-    fn slot(&self, view: View, at: &Args) -> Option<String> {
+    /// Returns the member access of a component, if the indices select one.
+    fn slot(&self, view: View, indices: &Args) -> Option<String> {
         let viewed = self.kernel.view(view);
-        let part = viewed.part(at)?;
-        let known = match self.code.expr(part) {
+        let component_index = viewed.component_index(indices)?;
+        let known = match self.code.expr(component_index) {
             Expr::Const(value) => Some(value.as_i64() as usize),
             _ => None,
         };
-        Some(component(self.kernel, viewed.ty, known, &self.name(part)))
+        Some(component(self.kernel, viewed.ty, known, &self.name(component_index)))
     }
 
-    /// An expression, or whole lines where one does not do.
+    /// Prints an expression; returns complete lines (`Err`) if one expression is not enough.
     fn expr(&self, id: ExprId) -> Result<String, Vec<String>> {
         let ty = || type_name(self.kernel, self.code.ty(id));
         Ok(match self.code.expr(id) {
             Expr::Read(local) => format!("wp::copy({})", self.local(*local)),
             Expr::Op(op, args) => self.op(*op, args),
-            Expr::Algebra { row, at, args } => return self.algebra(id, *row, *at, args),
+            Expr::Algebra { op, component, args } => return self.algebra(id, *op, *component, args),
             Expr::Cast(..) | Expr::Bitcast(..) => {
                 let (of, word) = match self.code.expr(id) {
                     Expr::Cast(_, of) => (*of, String::new()),
@@ -315,30 +326,35 @@ impl Printer<'_> {
             Expr::Call(function, args) => {
                 format!("{}_{}({})", self.kernel.functions[function.0 as usize].name, function.0, self.names(args))
             }
-            Expr::Load { view, at, .. } => {
-                let slot = self.slot(*view, at).unwrap_or_default();
-                format!("wp::load(wp::address({})){slot}", self.place(*view, at))
+            Expr::Load { view, indices, .. } => {
+                let slot = self.slot(*view, indices).unwrap_or_default();
+                format!("wp::load(wp::address({})){slot}", self.array_and_indices(*view, indices))
             }
-            Expr::Atomic { atomic, view, at, value } => {
+            Expr::Atomic { atomic, view, indices, value } => {
                 let name = match atomic.name() {
                     "exchange" => "exch",
                     name => name,
                 };
-                if let Some(slot) = self.slot(*view, at) {
-                    let (place, value) = (self.place(*view, at), self.name(*value));
-                    let (array, indices) = place.split_once(", ").unwrap_or((&place, ""));
+                if let Some(slot) = self.slot(*view, indices) {
+                    let (array_and_indices, value) = (self.array_and_indices(*view, indices), self.name(*value));
+                    let (array, indices) = array_and_indices.split_once(", ").unwrap_or((&array_and_indices, ""));
                     let access = format!("[&](auto& element) -> auto& {{ return element{slot}; }}");
                     return Ok(format!("wp::array_atomic_{name}_slot({array}, {value}, {access}, {indices})"));
                 }
-                format!("wp::atomic_{name}({}, {})", self.place(*view, at), self.name(*value))
+                format!("wp::atomic_{name}({}, {})", self.array_and_indices(*view, indices), self.name(*value))
             }
-            Expr::CompareExchange { view, at, expected, value } if self.slot(*view, at).is_some() => {
-                let slot = self.slot(*view, at).unwrap_or_default();
-                let element = format!("&(*wp::address({})){slot}", self.place(*view, at));
+            Expr::CompareExchange { view, indices, expected, value } if self.slot(*view, indices).is_some() => {
+                let slot = self.slot(*view, indices).unwrap_or_default();
+                let element = format!("&(*wp::address({})){slot}", self.array_and_indices(*view, indices));
                 format!("wp::atomic_cas({element}, {}, {})", self.name(*expected), self.name(*value))
             }
-            Expr::CompareExchange { view, at, expected, value } => {
-                format!("wp::atomic_cas({}, {}, {})", self.place(*view, at), self.name(*expected), self.name(*value))
+            Expr::CompareExchange { view, indices, expected, value } => {
+                format!(
+                    "wp::atomic_cas({}, {}, {})",
+                    self.array_and_indices(*view, indices),
+                    self.name(*expected),
+                    self.name(*value)
+                )
             }
             _ => self.name(id),
         })
@@ -374,32 +390,32 @@ impl Printer<'_> {
         format!("wp::{word}({})", names.join(", "))
     }
 
-    fn algebra(&self, id: ExprId, row: Algebra, at: u32, args: &[ExprId]) -> Result<String, Vec<String>> {
+    fn algebra(&self, id: ExprId, row: AlgebraOp, at: u32, args: &[ExprId]) -> Result<String, Vec<String>> {
         let ty = self.code.ty(args[0]);
-        let place = |n: u32| match ty {
+        let component_index = |n: u32| match ty {
             Type::Matrix(_, _, columns) => format!("{}, {}", n / columns as u32, n % columns as u32),
             _ => n.to_string(),
         };
         Ok(match row {
-            Algebra::Construct => format!("{}({})", type_name(self.kernel, self.code.ty(id)), self.names(args)),
-            Algebra::Extract => match ty {
+            AlgebraOp::Construct => format!("{}({})", type_name(self.kernel, self.code.ty(id)), self.names(args)),
+            AlgebraOp::Extract => match ty {
                 Type::Struct(n) => {
                     format!("{}.{}", self.name(args[0]), self.kernel.structs[n.0 as usize].fields[at as usize].name)
                 }
-                _ => format!("wp::extract({}, {})", self.name(args[0]), place(at)),
+                _ => format!("wp::extract({}, {})", self.name(args[0]), component_index(at)),
             },
-            Algebra::Insert => {
+            AlgebraOp::Insert => {
                 let whole = format!("var_{} = wp::copy({});", id.0, self.name(args[0]));
-                let part = match ty {
+                let assignment = match ty {
                     Type::Struct(n) => {
                         let field = &self.kernel.structs[n.0 as usize].fields[at as usize].name;
                         format!("var_{}.{field} = {};", id.0, self.name(args[1]))
                     }
-                    _ => format!("wp::assign_inplace(var_{}, {}, {});", id.0, place(at), self.name(args[1])),
+                    _ => format!("wp::assign_inplace(var_{}, {}, {});", id.0, component_index(at), self.name(args[1])),
                 };
-                return Err(vec![whole, part]);
+                return Err(vec![whole, assignment]);
             }
-            Algebra::MatVec | Algebra::MatMul => format!("wp::mul({})", self.names(args)),
+            AlgebraOp::MatVec | AlgebraOp::MatMul => format!("wp::mul({})", self.names(args)),
             other => format!("wp::{}({})", other.row().name, self.names(args)),
         })
     }
@@ -441,7 +457,7 @@ fn lets(block: &[Stmt], out: &mut Vec<ExprId>) {
     }
 }
 
-/// Lines of a block in the text form.
+/// Returns the number of lines of a block in the text form.
 fn statement_lines(block: &[Stmt]) -> usize {
     let lines = |stmt: &Stmt| match stmt {
         Stmt::If { then, otherwise, .. } => {
@@ -454,7 +470,8 @@ fn statement_lines(block: &[Stmt]) -> usize {
     block.iter().map(lines).sum()
 }
 
-/// How a component is reached, counted through all fields; one that only a run tells is called by its name.
+/// Returns the member access of a flattened component; `name` is the index expression if the
+/// component is not constant.
 fn component(kernel: &Kernel, ty: Type, known: Option<usize>, name: &str) -> String {
     match (ty, known) {
         (Type::Scalar(_), _) => String::new(),
@@ -467,7 +484,7 @@ fn component(kernel: &Kernel, ty: Type, known: Option<usize>, name: &str) -> Str
         (Type::Struct(id), at) => {
             let mut rest = at.unwrap_or(0);
             for field in &kernel.structs[id.0 as usize].fields {
-                let count = field.ty.count(&kernel.structs);
+                let count = field.ty.component_count(&kernel.structs);
                 if rest < count {
                     return format!(".{}{}", field.name, component(kernel, field.ty, Some(rest), name));
                 }

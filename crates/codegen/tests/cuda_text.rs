@@ -1,4 +1,5 @@
-//! Golden CUDA text. `BLESS=1 cargo test -p bornite-codegen` writes it anew; read the difference before committing it.
+//! Golden CUDA source. Regenerate it with `BLESS=1 cargo test -p bornite-codegen`; review the
+//! difference before committing it.
 
 use bornite_codegen::{cpp, cuda};
 use bornite_ir::{Access, Builder, Emit, EmitBits, Kernel, Op, Scalar, Value, templates};
@@ -30,7 +31,7 @@ fn sample(index: Scalar) -> Kernel {
 }
 
 #[test]
-fn golden() {
+fn source_matches_the_goldens() {
     let particles = templates::particles().unwrap();
     let texts = [
         ("sample_i32.cu", cuda::print(&sample(Scalar::I32))),
@@ -89,7 +90,7 @@ fn wide_shared_arrays_are_aligned() {
 }
 
 #[test]
-fn names_are_kept_unless_taken() {
+fn identifiers_are_kept_unless_reserved() {
     let names = ["x", "int", "int_", "index", "v3", "i_", "threadIdx", "exp", "value"];
     let mut b = Builder::new("double", 1, Scalar::I32);
     let i = b.index();

@@ -1,14 +1,15 @@
-//! Texts with random characters, lines and words changed: parsed, verified, printed and run without a panic or a hang.
+//! Text forms with random changes of characters, lines and words: parsed, verified, printed and run
+//! without a panic or a hang.
 
 #[path = "../../ir/tests/samples/mod.rs"]
 mod samples;
 
 use bornite_codegen::{cpp, cuda};
-use bornite_ir::interp::{Options, run_printing};
+use bornite_ir::interp::{InterpreterOptions, run_printing};
 use bornite_ir::{Access, Arg, Kernel, Launch, Value};
 
 #[test]
-fn mutated_texts_do_no_harm() {
+fn mutated_texts_do_not_panic_or_hang() {
     let texts: Vec<String> = samples::kernels().iter().map(Kernel::to_string).collect();
     let words: Vec<&str> = texts.iter().flat_map(|t| t.split_whitespace()).collect();
     let mut state = std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64) | 1;
@@ -64,7 +65,7 @@ fn mutated_texts_do_no_harm() {
             .collect();
         let firsts: Vec<Value> = values.iter().map(|parts| parts[0]).collect();
         let small = match kernel.launch {
-            Launch::ParallelFor { count } => count.of(&firsts) <= 2000,
+            Launch::ParallelFor { count } => count.resolve(&firsts) <= 2000,
             Launch::Blocks { grid, .. } => grid.iter().map(|&n| n as u64).product::<u64>() <= 20,
         };
         let bytes: Option<Vec<usize>> = kernel.params.iter().map(|p| kernel.view_bytes(p, &firsts)).collect();
@@ -74,7 +75,7 @@ fn mutated_texts_do_no_harm() {
             .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
             .collect();
         args.extend(values.iter().map(|parts| Arg::Value(parts)));
-        let options = Options { max_statements: Some(2000), ..Options::default() };
+        let options = InterpreterOptions { max_statements: Some(2000), ..InterpreterOptions::default() };
         let _ = run_printing(&kernel, &mut args, options, &mut |_| {});
     }
     assert!(valid > rounds / 100, "only {valid} of {rounds} mutated texts were kernels");

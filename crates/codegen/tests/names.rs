@@ -1,4 +1,5 @@
-//! Names that mean something in C++, in CUDA or in our own text: a foreign compiler takes the text all the same.
+//! Identifiers that are reserved in C++, in CUDA or in generated source: g++ accepts the source all
+//! the same.
 
 #[path = "../../ir/tests/suite/mod.rs"]
 mod suite;
@@ -10,8 +11,8 @@ use bornite_ir::{Access, Builder, Emit, Scalar, Type};
 use suite::{Outcome, gpp};
 
 suite! {
-    a_foreign_compiler_takes_every_name,
-    a_missing_compiler_is_counted_as_ignored,
+    gpp_accepts_reserved_names,
+    a_missing_compiler_is_reported_as_ignored,
 }
 
 const NAMES: [&str; 40] = [
@@ -57,14 +58,14 @@ const NAMES: [&str; 40] = [
     "sin",
 ];
 
-fn a_foreign_compiler_takes_every_name() -> Outcome {
+fn gpp_accepts_reserved_names() -> Outcome {
     gpp()?;
     let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     for (n, kernel_name) in ["remove", "y0", "INFINITY", "main", "exp", "Outer2"].iter().enumerate() {
         let mut b = Builder::new(*kernel_name, 10, Scalar::I32);
-        let inner = b.structure("Inner", &[("Inner", Scalar::F32.into()), ("int", Scalar::I32.into())]);
-        let outer = b.structure("index", &[("Inner", inner), ("index", Type::Vector(Scalar::F32, 3))]);
-        let taken = b.structure("exp", &[("exp", outer)]);
+        let inner = b.struct_type("Inner", &[("Inner", Scalar::F32.into()), ("int", Scalar::I32.into())]);
+        let outer = b.struct_type("index", &[("Inner", inner), ("index", Type::Vector(Scalar::F32, 3))]);
+        let taken = b.struct_type("exp", &[("exp", outer)]);
         let square =
             b.function("square", &[("square", Scalar::F32.into()), ("index", taken)], Scalar::F32, |b, args| {
                 b.op(bornite_ir::Op::Tanh, &[&args[0]])
@@ -88,10 +89,10 @@ fn a_foreign_compiler_takes_every_name() -> Outcome {
     Ok(())
 }
 
-/// This program again, where nothing is on `PATH`.
-fn a_missing_compiler_is_counted_as_ignored() {
+/// Runs this test program again with an empty `PATH`.
+fn a_missing_compiler_is_reported_as_ignored() {
     let mut again = Command::new(std::env::current_exe().unwrap());
-    let output = again.arg("a_foreign_compiler_takes_every_name").env("PATH", "").output().unwrap();
+    let output = again.arg("gpp_accepts_reserved_names").env("PATH", "").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("ignored (g++ cannot be run") && text.contains("0 passed; 0 failed; 1 ignored"), "{text}");

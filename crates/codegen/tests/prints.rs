@@ -1,10 +1,10 @@
-//! Debug prints: the interpreter and machine code write the same lines. The child of the test is this program again,
-//! so that what compiled code writes to stdout can be read.
+//! Debug prints: the interpreter and CPU code print the same lines. The test starts this program
+//! again to capture the stdout of compiled code.
 
 use std::process::Command;
 
 use bornite_codegen::cpu;
-use bornite_ir::interp::{Options, run_printing};
+use bornite_ir::interp::{InterpreterOptions, run_printing};
 use bornite_ir::{Arg, Builder, EmitBits, Kernel, Scalar, Value};
 
 /// A value of every type, and one that differs between instances.
@@ -29,7 +29,8 @@ fn machine_code_prints_what_the_interpreter_does() {
         return;
     }
     let mut by_statement = vec![];
-    run_printing(&kernel(), &mut [], Options::default(), &mut |line| by_statement.push(line.to_owned())).unwrap();
+    run_printing(&kernel(), &mut [], InterpreterOptions::default(), &mut |line| by_statement.push(line.to_owned()))
+        .unwrap();
     assert!(by_statement.contains(&"f32: -2.5 0.100000001, 1.00000002e+20 100%".to_owned()), "{by_statement:?}");
     assert!(by_statement.contains(&"u8: 0 0, 255 100%".to_owned()), "{by_statement:?}");
     let child = Command::new(std::env::current_exe().unwrap())
@@ -38,7 +39,7 @@ fn machine_code_prints_what_the_interpreter_does() {
         .output()
         .unwrap();
     let text = String::from_utf8(child.stdout).unwrap();
-    // Instances are side by side on the interpreter, one after the other here.
+    // The interpreter runs instances together, CPU code one after the other.
     let mut found: Vec<&str> = text.lines().filter(|line| by_statement.iter().any(|known| known == line)).collect();
     let mut expected: Vec<&str> = by_statement.iter().map(String::as_str).collect();
     found.sort_unstable();

@@ -1,16 +1,17 @@
-//! What a kernel is called with on the host, and what can go wrong while it runs. Shared by all host readers.
+//! Arguments of a kernel launch on the host, and the faults that a run can report. Shared by the
+//! interpreter and the CPU backend.
 
 use crate::{Kernel, Launch, Scalar, Value};
 
-/// What is passed for one parameter: memory in 64-bit words, so that every element type is aligned, or a value. All views
-/// come first, then all values, in the kernel's order.
+/// Argument for one parameter: a buffer of 64-bit words, so that every element type is aligned, or
+/// a value. All views come first, then all values, in the kernel's order.
 #[derive(Debug)]
 pub enum Arg<'a> {
-    /// For a parameter that is read.
+    /// Buffer for a read-only view.
     Read(&'a [u64]),
-    /// For a parameter that is written, or read and written.
+    /// Buffer for a view that is written, or read and written.
     Write(&'a mut [u64]),
-    /// For a value parameter, its components.
+    /// Components of a value parameter.
     Value(&'a [Value]),
 }
 
@@ -24,28 +25,29 @@ impl Arg<'_> {
     }
 }
 
-/// The scalar at a byte of memory; where a component of an element lies, [`crate::Layout`] says.
-pub fn peek(words: &[u64], byte: usize, scalar: Scalar) -> Value {
-    // Without the bytes after it: any of them would make a bool true.
+/// Loads the scalar at byte offset `byte`; [`crate::Layout`] gives the offset of each component of
+/// an element.
+pub fn load_scalar(words: &[u64], byte: usize, scalar: Scalar) -> Value {
+    // Mask off the following bytes: any nonzero one would make a bool true.
     let mask = u64::MAX >> (64 - scalar.bytes() * 8);
     Value::from_bits(scalar, words[byte / 8] >> (byte % 8 * 8) & mask)
 }
 
-/// Sets the scalar at a byte of memory.
-pub fn poke(words: &mut [u64], byte: usize, value: Value) {
+/// Stores a scalar at byte offset `byte`.
+pub fn store_scalar(words: &mut [u64], byte: usize, value: Value) {
     let (word, shift) = (&mut words[byte / 8], byte % 8 * 8);
     let mask = u64::MAX >> (64 - value.scalar().bytes() * 8);
     *word = *word & !(mask << shift) | value.bits() << shift;
 }
 
-/// A kernel stopped: what happened, and where in its text form if that is known.
+/// Fault of a kernel: the kind, and the line of the text form if known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The kernel's name.
     pub kernel: String,
-    /// What happened.
+    /// The kind of fault, with its details.
     pub kind: FaultKind,
-    /// The line of the kernel's text form, from 1.
+    /// Line of the kernel's text form, from 1.
     pub line: Option<usize>,
 }
 
@@ -54,156 +56,171 @@ impl std::error::Error for Fault {}
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "kernel '{}': {}", self.kernel, self.kind)?;
-        self.line.map_or(Ok(()), |line| write!(f, " (line {line} of its text)"))
+        self.line.map_or(Ok(()), |line| write!(f, " (line {line} of the IR text)"))
     }
 }
 
-/// What can go wrong in a run. `by` names the instance, or the thread and block.
+/// Kind of fault. `thread` names the thread and block, or the instance of a `ParallelFor`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultKind {
-    /// An index outside its view.
-    #[error("index {index} is outside '{view}' of {len} elements, in {by}")]
+    /// Index out of bounds of its view.
+    #[error("index {index} is outside '{view}' of {len} elements, in {thread}")]
     OutOfBounds {
-        /// The view's name.
+        /// Name of the view.
         view: String,
         /// The index.
         index: i64,
-        /// The view's number of elements.
+        /// Number of elements along the dimension.
         len: u64,
-        /// Who did it.
-        by: String,
+        /// The faulting thread.
+        thread: String,
     },
-    /// A wide access whose place is not a multiple of its width.
-    #[error("{width} elements of '{view}' are accessed at once from {index}, which is no multiple of {width}, in {by}")]
+    /// Vector access whose first element is not aligned to the vector's width.
+    #[error(
+        "misaligned access to '{view}': a vector of {width} elements starts at element {index}, which is not a multiple of {width}, in {thread}"
+    )]
     Misaligned {
-        /// The view's name.
+        /// Name of the view.
         view: String,
-        /// The place in memory of the first element, counted in elements.
+        /// Offset of the first element, in elements.
         index: i64,
-        /// How many at once.
+        /// Number of elements accessed at once.
         width: u8,
-        /// Who did it.
-        by: String,
+        /// The faulting thread.
+        thread: String,
     },
-    /// A read of shared memory that nobody wrote.
-    #[error("'{view}[{index}]' is read before it is written, in {by}")]
-    Uninitialised {
-        /// The view's name.
+    /// Read of shared memory that has not been written.
+    #[error("'{view}[{index}]' is read before it is written, in {thread}")]
+    Uninitialized {
+        /// Name of the array.
         view: String,
         /// The index.
         index: i64,
-        /// Who did it.
-        by: String,
+        /// The faulting thread.
+        thread: String,
     },
-    /// Two accesses to one element, one of them a write, that nothing orders.
+    /// Data race: two unordered accesses to one element, at least one of them a write.
     #[error("race on '{view}[{index}]': {first} and {second} are not ordered by a barrier")]
     Race {
-        /// The view's name.
+        /// Name of the view.
         view: String,
         /// The index.
         index: i64,
-        /// The earlier access: what, by whom, in which line.
+        /// The earlier access: its kind, thread and block.
         first: String,
         /// The later access.
         second: String,
     },
-    /// A barrier that only some threads of the block (or warp) reach.
-    #[error("a barrier is reached by {reached} of {expected} threads{of}")]
+    /// Barrier that is reached by only some threads of the block or warp.
+    #[error("divergent barrier: reached by {reached} of {expected} threads{scope}")]
     DivergentBarrier {
-        /// Threads that reach it.
+        /// Number of threads that reach the barrier.
         reached: usize,
-        /// Threads that have not ended.
+        /// Number of threads that have not returned.
         expected: usize,
-        /// Of which block or warp.
-        of: String,
+        /// Block or warp, as a phrase such as " of warp 0".
+        scope: String,
     },
-    /// A shuffle or vote in which only some threads of a warp take part.
-    #[error("{reached} of {expected} threads of a warp take part in a {what}, in {by}")]
+    /// Shuffle or vote in which only some threads of a warp participate.
+    #[error("{reached} of {expected} threads of a warp take part in a {operation}, in {thread}")]
     PartialWarp {
-        /// Shuffle or vote.
-        what: &'static str,
-        /// Threads that take part.
+        /// "shuffle" or "vote".
+        operation: &'static str,
+        /// Number of participating threads.
         reached: usize,
-        /// Threads of the warp.
+        /// Number of threads of the warp.
         expected: usize,
-        /// One that does.
-        by: String,
+        /// A participating thread.
+        thread: String,
     },
-    /// A quotient of integers that does not exist or does not fit its type.
-    #[error("{a} is divided by {b}, in {by}")]
+    /// Integer division by zero, or one whose quotient overflows.
+    #[error("undefined integer division: {a} / {b}, in {thread}")]
     Division {
         /// The dividend.
         a: String,
         /// The divisor.
         b: String,
-        /// Who did it.
-        by: String,
+        /// The faulting thread.
+        thread: String,
     },
-    /// Something that the program claims is not so.
-    #[error("'{claim}' does not hold, in {by}")]
-    Claim {
-        /// The claim in words, or as it is written.
-        claim: String,
-        /// Who did it.
-        by: String,
+    /// Failed assertion.
+    #[error("'{message}' does not hold, in {thread}")]
+    AssertionFailed {
+        /// The assertion's message or source text.
+        message: String,
+        /// The faulting thread.
+        thread: String,
     },
-    /// The kernel ran longer than it was allowed to.
+    /// Statement limit exceeded.
     #[error("still running after {0} statements")]
-    TooLong(u64),
-    /// The call does not fit the kernel's parameters.
+    StatementLimit(u64),
+    /// Arguments that do not match the kernel's parameters, or a kernel that cannot be run.
     #[error("{0}")]
-    BadCall(String),
+    InvalidCall(String),
 }
 
 impl Fault {
-    /// A call that does not fit.
-    pub fn bad_call(kernel: &Kernel, what: impl Into<String>) -> Fault {
-        Fault { kernel: kernel.name.clone(), kind: FaultKind::BadCall(what.into()), line: None }
+    /// Creates a fault for arguments that do not match the kernel.
+    pub fn invalid_call(kernel: &Kernel, message: impl Into<String>) -> Fault {
+        Fault { kernel: kernel.name.clone(), kind: FaultKind::InvalidCall(message.into()), line: None }
     }
 }
 
-/// Checks a call against a kernel's parameters; the first component of each value, which extents are resolved by.
+/// Validates arguments against a kernel's parameters. Returns the first component of each value,
+/// which resolves dynamic extents.
 pub fn check_args(kernel: &Kernel, args: &[Arg<'_>]) -> Result<Vec<Value>, Fault> {
-    let fail = |what: String| Err(Fault::bad_call(kernel, what));
+    let fail = |message: String| Err(Fault::invalid_call(kernel, message));
     let expected = kernel.params.len() + kernel.values.len();
     if args.len() != expected {
-        return fail(format!("called with {} arguments, has {expected} parameters", args.len()));
+        return fail(format!("expected {}, found {}", counted(expected, "argument"), args.len()));
     }
     let (views, values) = args.split_at(kernel.params.len());
     let mut firsts = vec![];
     for (param, arg) in kernel.values.iter().zip(values) {
         let Arg::Value(components) = arg else {
-            return fail(format!("'{}' is a value, the argument is not", param.name));
+            return fail(format!("'{}' is passed by value; expected an Arg::Value", param.name));
         };
         let found: Vec<Scalar> = components.iter().map(|value| value.scalar()).collect();
         if found != param.ty.components(&kernel.structs) {
-            return fail(format!("'{}' is {}, the argument is not", param.name, param.ty.name(&kernel.structs)));
+            let (ty, name) = (param.ty.name(&kernel.structs), &param.name);
+            return fail(format!("'{name}' has type {ty}; the argument has components {found:?}"));
         }
         firsts.extend(components.first());
     }
     let largest = if kernel.index == Scalar::I32 { i32::MAX as u64 } else { i64::MAX as u64 };
     if let Launch::ParallelFor { count } = kernel.launch
-        && (count.of(&firsts) < 0 || count.of(&firsts) as u64 > largest)
+        && (count.resolve(&firsts) < 0 || count.resolve(&firsts) as u64 > largest)
     {
-        return fail(format!("{} instances are not a number of instances", count.of(&firsts)));
+        return fail(format!("instance count {} is not in the range 0 to {largest}", count.resolve(&firsts)));
     }
     for (param, arg) in kernel.params.iter().zip(views) {
         if matches!(arg, Arg::Value(_)) || param.access.writes() != matches!(arg, Arg::Write(_)) {
-            return fail(format!("'{}' is for {:?}, the argument is not", param.name, param.access));
+            let expected = if param.access.writes() { "Arg::Write" } else { "Arg::Read" };
+            return fail(format!("'{}' has access mode {:?}; expected an {expected}", param.name, param.access));
         }
-        if param.dims.iter().any(|dim| dim.extent.of(&firsts) < 0) {
+        if param.dims.iter().any(|dim| dim.extent.resolve(&firsts) < 0) {
             return fail(format!("'{}' has a negative extent", param.name));
         }
-        let fits = kernel.span(&param.dims, &firsts).is_some_and(|span| span.elements <= largest);
+        let fits = kernel.memory_span(&param.dims, &firsts).is_some_and(|span| span.elements <= largest);
         match kernel.view_bytes(param, &firsts) {
             Some(needed) if fits && needed <= arg.bytes() => {}
             Some(needed) if fits => {
-                return fail(format!("'{}' needs {needed} bytes, the argument has {}", param.name, arg.bytes()));
+                return fail(format!("'{}' needs {needed} bytes; the argument has {}", param.name, arg.bytes()));
             }
-            _ => return fail(format!("'{}' has more elements than {} holds", param.name, kernel.index)),
+            _ => {
+                return fail(format!(
+                    "'{}' has more elements than the index type {} can address",
+                    param.name, kernel.index
+                ));
+            }
         }
     }
     Ok(firsts)
+}
+
+/// Formats a count with its noun: `1 argument`, `2 arguments`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -211,15 +228,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scalar_is_its_own_bytes() {
+    fn scalars_are_stored_and_loaded_at_any_offset() {
         for scalar in Scalar::ALL {
             for byte in (0..16).step_by(scalar.bytes()) {
                 let mut words = [u64::MAX; 2];
-                poke(&mut words, byte, Value::int(scalar, 0));
-                assert_eq!(peek(&words, byte, scalar), Value::int(scalar, 0), "{scalar} at {byte}");
+                store_scalar(&mut words, byte, Value::int(scalar, 0));
+                assert_eq!(load_scalar(&words, byte, scalar), Value::int(scalar, 0), "{scalar} at {byte}");
                 let mut words = [0; 2];
-                poke(&mut words, byte, Value::int(scalar, 1));
-                assert_eq!(peek(&words, byte, scalar), Value::int(scalar, 1), "{scalar} at {byte}");
+                store_scalar(&mut words, byte, Value::int(scalar, 1));
+                assert_eq!(load_scalar(&words, byte, scalar), Value::int(scalar, 1), "{scalar} at {byte}");
             }
         }
     }

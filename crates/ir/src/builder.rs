@@ -1,8 +1,10 @@
-//! Builds kernels. Types are inferred as expressions are added; the first mistake is kept and reported by `finish`.
+//! Kernel builder. Types are inferred as expressions are added; the first error is reported by
+//! `finish`.
 
+use crate::arg::counted;
 use crate::verify::op_result;
 use crate::{
-    Access, Algebra, Args, Atomic, Builtin, Code, Dim, Emit, EmitBits, Expr, ExprId, Extent, Field, Function,
+    Access, AlgebraOp, Args, Atomic, Builtin, Code, Dim, Emit, EmitBits, Expr, ExprId, Extent, Field, Function,
     FunctionId, Kernel, Launch, Local, LocalId, Op, Param, ParamId, Scalar, Shared, SharedId, Shuffle, Stmt, Struct,
     StructId, Type, Value, ValueParam, VerifyError, View, Vote, contiguous, verify,
 };
@@ -25,31 +27,31 @@ use crate::{
 /// ```
 pub struct Builder {
     kernel: Kernel,
-    /// The code being written: the kernel's, or that of a function.
+    /// Code under construction: the kernel's, or that of a function.
     code: Code,
-    /// Enclosing blocks not yet closed; the last is where statements go.
+    /// Open blocks, innermost last; statements are appended to the last.
     open: Vec<Vec<Stmt>>,
     error: Option<VerifyError>,
-    /// The source line that statements are written for; 0: none.
+    /// Source line of the statements being added; 0 if there is none.
     line: u32,
     lines: Lines,
 }
 
-/// Source lines of statements without blocks of their own, in the order they are written, which is the order of the text.
+/// Source lines of statements without nested blocks, in the order of the text form.
 #[derive(Default)]
 struct Lines {
     code: Vec<u32>,
     functions: Vec<Vec<u32>>,
 }
 
-/// The code around a function that is being written.
-pub struct Outer {
+/// Saved state of the code that encloses an open function.
+pub struct EnclosingCode {
     code: Code,
     open: Vec<Vec<Stmt>>,
     lines: Vec<u32>,
 }
 
-/// A point of the code being written.
+/// Position in the code under construction, for [`Builder::rollback`].
 pub struct Mark {
     exprs: usize,
     locals: usize,
@@ -58,12 +60,12 @@ pub struct Mark {
 }
 
 impl Builder {
-    /// Starts a kernel of `count` parallel instances with indices of type `index`.
+    /// Creates a `ParallelFor` kernel of `count` instances with indices of type `index`.
     pub fn new(name: impl Into<String>, count: u64, index: Scalar) -> Builder {
         Builder::with_launch(name, Launch::ParallelFor { count: count.into() }, index)
     }
 
-    /// Starts a kernel of `grid` blocks of `block` threads with indices of type `index`.
+    /// Creates a kernel launched with `grid` blocks of `block` threads and indices of type `index`.
     pub fn blocks(name: impl Into<String>, grid: [u32; 3], block: [u32; 3], index: Scalar) -> Builder {
         Builder::with_launch(name, Launch::Blocks { grid, block }, index)
     }
@@ -83,24 +85,24 @@ impl Builder {
         Builder { kernel, code: Code::default(), open: vec![vec![]], error: None, line: 0, lines: Lines::default() }
     }
 
-    /// Makes the number of parallel instances one that is known only when the kernel is called.
-    pub fn count(&mut self, count: Extent) {
+    /// Sets the number of instances, which may be a value parameter.
+    pub fn set_instance_count(&mut self, count: Extent) {
         self.kernel.launch = Launch::ParallelFor { count };
     }
 
-    /// Adds a struct whose fields have the alignment of their types.
-    pub fn structure(&mut self, name: impl Into<String>, fields: &[(&str, Type)]) -> Type {
+    /// Adds a struct type whose fields have their natural alignment.
+    pub fn struct_type(&mut self, name: impl Into<String>, fields: &[(&str, Type)]) -> Type {
         let fields = fields.iter().map(|(name, ty)| Field { name: (*name).into(), ty: *ty, align: 1 }).collect();
-        self.structure_of(name, fields)
+        self.struct_from_fields(name, fields)
     }
 
-    /// Adds a struct.
-    pub fn structure_of(&mut self, name: impl Into<String>, fields: Vec<Field>) -> Type {
+    /// Adds a struct type.
+    pub fn struct_from_fields(&mut self, name: impl Into<String>, fields: Vec<Field>) -> Type {
         self.kernel.structs.push(Struct { name: name.into(), fields });
         Type::Struct(StructId(self.kernel.structs.len() as u32 - 1))
     }
 
-    /// Adds a view parameter of one dimension without gaps.
+    /// Adds a contiguous one-dimensional view parameter.
     pub fn param(&mut self, name: impl Into<String>, ty: impl Into<Type>, len: u64, access: Access) -> ParamId {
         self.view(name, ty, &contiguous(&[len.into()]), access)
     }
@@ -111,34 +113,35 @@ impl Builder {
         ParamId(self.kernel.params.len() as u32 - 1)
     }
 
-    /// Changes what the kernel may do with a parameter: once it is known what it does.
+    /// Changes the access mode of a view parameter, for callers that only learn it while building.
     pub fn set_access(&mut self, param: ParamId, access: Access) {
         match self.kernel.params.get_mut(param.0 as usize) {
             Some(param) => param.access = access,
-            None => self.mistake(format!("parameter {} does not exist", param.0)),
+            None => self.record_error(format!("parameter {} does not exist", param.0)),
         }
     }
 
-    /// Adds a value parameter. As an extent it is `Extent::Value` of its number, in the order of these calls.
+    /// Adds a value parameter. The n-th one, from 0, can be used as an extent with
+    /// `Extent::Value(n)`.
     pub fn value(&mut self, name: impl Into<String>, ty: impl Into<Type>) -> ExprId {
         let ty = ty.into();
         self.kernel.values.push(ValueParam { name: name.into(), ty });
         self.push(Expr::Argument(self.kernel.values.len() as u32 - 1), ty)
     }
 
-    /// Adds an array that the threads of a block share.
+    /// Adds a one-dimensional array in shared memory.
     pub fn shared(&mut self, name: impl Into<String>, ty: impl Into<Type>, len: u64) -> SharedId {
         self.shared_array(name, ty, &[len])
     }
 
-    /// Adds an array of several dimensions that the threads of a block share.
+    /// Adds an array of several dimensions in shared memory.
     pub fn shared_array(&mut self, name: impl Into<String>, ty: impl Into<Type>, extents: &[u64]) -> SharedId {
         let extents: Vec<Extent> = extents.iter().map(|&n| n.into()).collect();
         self.kernel.shared.push(Shared { name: name.into(), ty: ty.into(), dims: contiguous(&extents) });
         SharedId(self.kernel.shared.len() as u32 - 1)
     }
 
-    /// Adds a function whose body is written by `body`, given its arguments; it returns what `body` gives.
+    /// Adds a function. `body` receives the arguments and returns the return value.
     pub fn function(
         &mut self,
         name: impl Into<String>,
@@ -152,10 +155,10 @@ impl Builder {
         self.close_function(outer, name, params, result, value)
     }
 
-    /// Opens a function: expressions and statements go into it until [`Builder::close_function`]. Its first expressions
-    /// are its arguments.
-    pub fn open_function(&mut self, params: &[(&str, Type)]) -> Outer {
-        let outer = Outer {
+    /// Opens a function: expressions and statements are added to it until
+    /// [`Builder::close_function`]. Its first expressions are its arguments.
+    pub fn open_function(&mut self, params: &[(&str, Type)]) -> EnclosingCode {
+        let outer = EnclosingCode {
             code: std::mem::take(&mut self.code),
             open: std::mem::replace(&mut self.open, vec![vec![]]),
             lines: std::mem::take(&mut self.lines.code),
@@ -166,18 +169,18 @@ impl Builder {
         outer
     }
 
-    /// Closes a function, which returns `value`.
+    /// Closes the open function, which returns `value`.
     pub fn close_function(
         &mut self,
-        outer: Outer,
+        outer: EnclosingCode,
         name: impl Into<String>,
         params: &[(&str, Type)],
         result: impl Into<Type>,
         value: ExprId,
     ) -> FunctionId {
-        self.stmt(Stmt::Return(Some(value)));
+        self.push_stmt(Stmt::Return(Some(value)));
         if self.open.len() != 1 {
-            self.mistake("a loop was opened and not closed, or closed and not opened".into());
+            self.record_error("a loop was opened and not closed, or closed and not opened".into());
         }
         self.code.body = self.open.pop().unwrap_or_default();
         let code = std::mem::replace(&mut self.code, outer.code);
@@ -192,46 +195,47 @@ impl Builder {
     /// Calls a function.
     pub fn call(&mut self, function: FunctionId, args: &[ExprId]) -> ExprId {
         let Some(ty) = self.kernel.functions.get(function.0 as usize).map(|f| f.result) else {
-            self.mistake(format!("function {} does not exist", function.0));
+            self.record_error(format!("function {} does not exist", function.0));
             return self.index_constant(0);
         };
         self.push_let(Expr::Call(function, args.into()), ty)
     }
 
-    /// The place of this instance of a block kernel.
+    /// Returns a thread or block index, or a block or grid size.
     pub fn builtin(&mut self, builtin: Builtin) -> ExprId {
         self.push(Expr::Builtin(builtin), self.kernel.index)
     }
 
-    /// Adds a variable.
+    /// Adds a local variable.
     pub fn local(&mut self, name: impl Into<String>, init: Value) -> LocalId {
-        self.local_of(name, init.scalar(), &[init])
+        self.typed_local(name, init.scalar(), &[init])
     }
 
-    /// Adds a variable of any type, given the initial value of each component, or of all.
-    pub fn local_of(&mut self, name: impl Into<String>, ty: impl Into<Type>, init: &[Value]) -> LocalId {
+    /// Adds a local variable of any type with the initial value of each component; a single value
+    /// initializes all components.
+    pub fn typed_local(&mut self, name: impl Into<String>, ty: impl Into<Type>, init: &[Value]) -> LocalId {
         let ty = ty.into();
         let mut init = match init {
-            [one] => vec![*one; ty.count(&self.kernel.structs)],
+            [one] => vec![*one; ty.component_count(&self.kernel.structs)],
             all => all.to_vec(),
         };
-        init.iter_mut().for_each(|value| *value = value.with_one_nan());
+        init.iter_mut().for_each(|value| *value = value.canonicalize_nan());
         self.code.locals.push(Local { name: name.into(), ty, init });
         LocalId(self.code.locals.len() as u32 - 1)
     }
 
-    /// The instance's index.
+    /// Returns the index of this instance.
     pub fn index(&mut self) -> ExprId {
         self.push(Expr::Index, self.kernel.index)
     }
 
-    /// A constant of the kernel's index type.
+    /// Creates a constant of the kernel's index type.
     pub fn index_constant(&mut self, value: u64) -> ExprId {
         self.constant(Value::int(self.kernel.index, value as i64))
     }
 
-    /// The value of an expression if it is a constant.
-    pub fn known(&self, id: ExprId) -> Option<Value> {
+    /// Returns the value of an expression if it is a constant.
+    pub fn constant_value(&self, id: ExprId) -> Option<Value> {
         match self.code.exprs.get(id.0 as usize) {
             Some(Expr::Const(value)) => Some(*value),
             _ => None,
@@ -241,140 +245,137 @@ impl Builder {
     /// Reads a variable.
     pub fn read(&mut self, local: LocalId) -> ExprId {
         let Some(ty) = self.code.locals.get(local.0 as usize).map(|local| local.ty) else {
-            self.mistake(format!("variable ${} does not exist", local.0));
+            self.record_error(format!("variable ${} does not exist", local.0));
             return self.index_constant(0);
         };
         self.push_let(Expr::Read(local), ty)
     }
 
-    /// Loads an element, or a component of one.
-    pub fn load(&mut self, view: impl Into<View>, at: impl Into<Args>) -> ExprId {
-        let (view, at) = (view.into(), at.into());
-        let ty = self.accessed(view, &at);
-        self.push_let(Expr::Load { view, at, width: 1 }, ty)
+    /// Loads an element or one of its components.
+    pub fn load(&mut self, view: impl Into<View>, indices: impl Into<Args>) -> ExprId {
+        let (view, indices) = (view.into(), indices.into());
+        let ty = self.accessed_type(view, &indices);
+        self.push_let(Expr::Load { view, indices, width: 1 }, ty)
     }
 
-    /// Loads `width` neighbours as a vector.
-    pub fn load_wide(&mut self, view: impl Into<View>, at: impl Into<Args>, width: u8) -> ExprId {
+    /// Loads `width` adjacent elements as a vector.
+    pub fn load_wide(&mut self, view: impl Into<View>, indices: impl Into<Args>, width: u8) -> ExprId {
         let view = view.into();
-        let scalar = self.element(view).element().unwrap_or(self.kernel.index);
-        self.push_let(Expr::Load { view, at: at.into(), width }, Type::Vector(scalar, width))
+        let scalar = self.element_type(view).element().unwrap_or(self.kernel.index);
+        self.push_let(Expr::Load { view, indices: indices.into(), width }, Type::Vector(scalar, width))
     }
 
-    /// Stores an element, or neighbours from a vector.
-    pub fn store(&mut self, view: impl Into<View>, at: impl Into<Args>, value: ExprId) {
-        self.stmt(Stmt::Store { view: view.into(), at: at.into(), value });
+    /// Stores an element, or adjacent elements from a vector.
+    pub fn store(&mut self, view: impl Into<View>, indices: impl Into<Args>, value: ExprId) {
+        self.push_stmt(Stmt::Store { view: view.into(), indices: indices.into(), value });
     }
 
-    /// Updates an element atomically; its value from before.
-    pub fn atomic(&mut self, atomic: Atomic, view: impl Into<View>, at: impl Into<Args>, value: ExprId) -> ExprId {
-        let (view, at) = (view.into(), at.into());
-        let ty = self.accessed(view, &at);
-        self.push_let(Expr::Atomic { atomic, view, at, value }, ty)
+    /// Updates an element atomically; returns its old value.
+    pub fn atomic(&mut self, atomic: Atomic, view: impl Into<View>, indices: impl Into<Args>, value: ExprId) -> ExprId {
+        let (view, indices) = (view.into(), indices.into());
+        let ty = self.accessed_type(view, &indices);
+        self.push_let(Expr::Atomic { atomic, view, indices, value }, ty)
     }
 
-    /// Stores `value` if the element equals `expected`; its value from before.
+    /// Stores `value` if the element equals `expected`; returns its old value.
     pub fn compare_exchange(
         &mut self,
         view: impl Into<View>,
-        at: impl Into<Args>,
+        indices: impl Into<Args>,
         expected: ExprId,
         value: ExprId,
     ) -> ExprId {
-        let (view, at) = (view.into(), at.into());
-        let ty = self.accessed(view, &at);
-        self.push_let(Expr::CompareExchange { view, at, expected, value }, ty)
+        let (view, indices) = (view.into(), indices.into());
+        let ty = self.accessed_type(view, &indices);
+        self.push_let(Expr::CompareExchange { view, indices, expected, value }, ty)
     }
 
-    /// A value of another thread of the warp.
+    /// Warp shuffle: returns a value of another thread of the warp.
     pub fn shuffle(&mut self, shuffle: Shuffle, value: ExprId, lane: ExprId) -> ExprId {
         let ty = self.type_of(value);
         self.push_let(Expr::Shuffle { shuffle, value, lane }, ty)
     }
 
-    /// A vote of the warp.
+    /// Warp vote.
     pub fn vote(&mut self, vote: Vote, value: ExprId) -> ExprId {
         let scalar = if vote == Vote::Ballot { Scalar::U32 } else { Scalar::Bool };
         self.push_let(Expr::Vote { vote, value }, scalar)
     }
 
-    /// A row of the table of vectors and matrices.
-    pub fn algebra(&mut self, row: Algebra, args: &[ExprId]) -> ExprId {
-        self.row(row, 0, Type::Scalar(Scalar::Bool), args)
+    /// Applies an operation on whole vectors or matrices.
+    pub fn algebra(&mut self, op: AlgebraOp, args: &[ExprId]) -> ExprId {
+        self.algebra_expr(op, 0, Type::Scalar(Scalar::Bool), args)
     }
 
-    /// A vector, matrix or struct of its components or fields, or of one scalar in every component.
-    pub fn construct(&mut self, ty: Type, parts: &[ExprId]) -> ExprId {
-        self.row(Algebra::Construct, 0, ty, parts)
+    /// Constructs a vector, matrix or struct from its components or fields; a single scalar fills
+    /// all components.
+    pub fn construct(&mut self, ty: Type, components: &[ExprId]) -> ExprId {
+        self.algebra_expr(AlgebraOp::Construct, 0, ty, components)
     }
 
-    /// A component or field.
-    pub fn extract(&mut self, whole: ExprId, at: u32) -> ExprId {
-        self.row(Algebra::Extract, at, Type::Scalar(Scalar::Bool), &[whole])
+    /// Extracts a component or field.
+    pub fn extract(&mut self, whole: ExprId, component: u32) -> ExprId {
+        self.algebra_expr(AlgebraOp::Extract, component, Type::Scalar(Scalar::Bool), &[whole])
     }
 
-    /// The whole with one component or field replaced.
-    pub fn insert(&mut self, whole: ExprId, at: u32, part: ExprId) -> ExprId {
-        self.row(Algebra::Insert, at, Type::Scalar(Scalar::Bool), &[whole, part])
+    /// Returns `whole` with one component or field replaced.
+    pub fn insert(&mut self, whole: ExprId, component: u32, value: ExprId) -> ExprId {
+        self.algebra_expr(AlgebraOp::Insert, component, Type::Scalar(Scalar::Bool), &[whole, value])
     }
 
-    fn row(&mut self, row: Algebra, at: u32, wanted: Type, args: &[ExprId]) -> ExprId {
+    fn algebra_expr(&mut self, op: AlgebraOp, component: u32, wanted: Type, args: &[ExprId]) -> ExprId {
         let types: Vec<Type> = args.iter().map(|&id| self.type_of(id)).collect();
-        let ty = match row.result(at, wanted, &types, &self.kernel.structs) {
+        let ty = match op.result(component, wanted, &types, &self.kernel.structs) {
             Ok(ty) => ty,
             Err(expected) => {
-                let types = self.names(&types);
-                self.mistake(format!("{} of ({types}) expects {expected}", row.row().name));
+                let types = self.type_names(&types);
+                self.record_error(format!("{} of ({types}) expects {expected}", op.row().name));
                 wanted
             }
         };
-        self.push_let(Expr::Algebra { row, at, args: args.into() }, ty)
+        self.push_let(Expr::Algebra { op, component, args: args.into() }, ty)
     }
 
-    fn names(&self, types: &[Type]) -> String {
+    fn type_names(&self, types: &[Type]) -> String {
         types.iter().map(|ty| ty.name(&self.kernel.structs).to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Adds a statement as it is: a barrier, a fence, `Break`, `Continue`, `Return`, or one with blocks of its own.
-    pub fn simple(&mut self, stmt: Stmt) {
-        self.stmt(stmt);
-    }
-
-    /// Writes a line for debugging; each `{}` stands for the next scalar.
+    /// Prints a line for debugging; each `{}` is replaced by the next scalar.
     pub fn print(&mut self, format: impl Into<String>, args: &[ExprId]) {
-        self.stmt(Stmt::Print { format: format.into(), args: args.into() });
+        self.push_stmt(Stmt::Print { format: format.into(), args: args.into() });
     }
 
-    /// A loop without end of its own, whose body is written by `body`.
-    pub fn endless(&mut self, body: impl FnOnce(&mut Builder)) {
+    /// Adds an infinite loop; `body` adds its statements.
+    pub fn infinite_loop(&mut self, body: impl FnOnce(&mut Builder)) {
         self.open.push(vec![]);
         body(self);
         let body = self.close();
-        self.stmt(Stmt::Loop { body });
+        self.push_stmt(Stmt::Loop { body });
     }
 
-    /// The element type of a view; a foreign handle is a mistake.
-    fn element(&mut self, view: View) -> Type {
+    /// Returns the element type of a view; records an error for an unknown view.
+    fn element_type(&mut self, view: View) -> Type {
         let found = match view {
             View::Param(ParamId(n)) => self.kernel.params.get(n as usize).map(|p| p.ty),
             View::Shared(SharedId(n)) => self.kernel.shared.get(n as usize).map(|s| s.ty),
         };
         found.unwrap_or_else(|| {
-            self.mistake(format!("{view:?} does not exist"));
+            self.record_error(format!("{view:?} does not exist"));
             self.kernel.index.into()
         })
     }
 
-    /// The type of what is named: an element, or a component where there is one index more.
-    fn accessed(&mut self, view: View, at: &Args) -> Type {
-        let ty = self.element(view);
+    /// Returns the type that an access loads: the element's, or a component's if there is one more
+    /// index.
+    fn accessed_type(&mut self, view: View, indices: &Args) -> Type {
+        let ty = self.element_type(view);
         let rank = match view {
             View::Param(ParamId(n)) => self.kernel.params.get(n as usize).map(|p| p.dims.len()),
             View::Shared(SharedId(n)) => self.kernel.shared.get(n as usize).map(|s| s.dims.len()),
         };
-        match at.last() {
-            Some(&part) if rank.is_some_and(|rank| at.len() == rank + 1) => {
-                let known = self.known(part).map(Value::as_i64).and_then(|n| usize::try_from(n).ok());
+        match indices.last() {
+            Some(&component) if rank.is_some_and(|rank| indices.len() == rank + 1) => {
+                let known = self.constant_value(component).map(Value::as_i64).and_then(|n| usize::try_from(n).ok());
                 let scalar = ty.element().or(known.and_then(|n| ty.components(&self.kernel.structs).get(n).copied()));
                 scalar.map_or(ty, Type::Scalar)
             }
@@ -382,35 +383,36 @@ impl Builder {
         }
     }
 
-    /// Sets a variable.
+    /// Assigns to a variable.
     pub fn assign(&mut self, local: LocalId, value: ExprId) {
-        self.stmt(Stmt::Assign(local, value));
+        self.push_stmt(Stmt::Assign(local, value));
     }
 
-    /// Opens a loop; statements go into its body until [`Builder::close_loop`]. Returns its counter.
+    /// Opens a counted loop: statements are added to its body until [`Builder::close_loop`].
+    /// Returns its counter.
     pub fn open_loop(&mut self, name: &str) -> LocalId {
         let counter = self.local(name, Value::int(self.kernel.index, 0));
         self.open.push(vec![]);
         counter
     }
 
-    /// Closes the innermost open loop, which runs below `end` (evaluated before it).
+    /// Closes the innermost open loop; `end` is the exclusive bound, evaluated before the loop.
     pub fn close_loop(&mut self, counter: LocalId, end: ExprId) {
         let body = self.close();
-        self.stmt(Stmt::For { counter, end, body });
+        self.push_stmt(Stmt::For { counter, end, body });
     }
 
-    /// Opens a block; statements go into it until [`Builder::close_block`].
+    /// Opens a block: statements are added to it until [`Builder::close_block`].
     pub fn open_block(&mut self) {
         self.open.push(vec![]);
     }
 
-    /// Closes the innermost open block and gives its statements, for a statement of the caller's own.
+    /// Closes the innermost open block and returns its statements, to be used in a [`Stmt`].
     pub fn close_block(&mut self) -> Vec<Stmt> {
         self.close()
     }
 
-    /// A branch.
+    /// Adds a conditional.
     pub fn if_else(
         &mut self,
         condition: ExprId,
@@ -423,15 +425,15 @@ impl Builder {
         self.open.push(vec![]);
         otherwise(self);
         let otherwise = self.close();
-        self.stmt(Stmt::If { condition, then, otherwise });
+        self.push_stmt(Stmt::If { condition, then, otherwise });
     }
 
-    /// Says for which line of a source text the next statements are written. See [`Builder::finish_with_lines`].
+    /// Sets the source line of the statements that follow. See [`Builder::finish_with_lines`].
     pub fn source_line(&mut self, line: u32) {
         self.line = line;
     }
 
-    /// Where the code being written stands, for [`Builder::rollback`].
+    /// Returns the current position in the code, for [`Builder::rollback`].
     pub fn mark(&self) -> Mark {
         Mark {
             exprs: self.code.exprs.len(),
@@ -441,7 +443,7 @@ impl Builder {
         }
     }
 
-    /// Takes back all that was written since a mark in the same block.
+    /// Removes everything added since `mark`, which must be in the same block.
     pub fn rollback(&mut self, mark: &Mark) {
         self.code.exprs.truncate(mark.exprs);
         self.code.types.truncate(mark.exprs);
@@ -452,27 +454,28 @@ impl Builder {
         }
     }
 
-    /// How many expressions the code being written has: the number of the next one.
+    /// Returns the number of expressions so far, which is the index of the next one.
     pub fn next_expr(&self) -> u32 {
         self.code.exprs.len() as u32
     }
 
-    /// The structs so far.
+    /// Returns the struct types added so far.
     pub fn structs(&self) -> &[Struct] {
         &self.kernel.structs
     }
 
-    /// The kernel so far, without its code.
+    /// Returns the kernel so far, without its code.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// The name of a view.
+    /// Returns the name of a view.
     pub fn view_name(&self, view: View) -> &str {
         self.kernel.view(view).name
     }
 
-    /// The finished kernel, verified, and the source line of each line of its text form (0 where there is none).
+    /// Verifies and returns the kernel, with the source line of each line of its text form (0 if
+    /// there is none).
     pub fn finish_with_lines(mut self) -> Result<(Kernel, Vec<u32>), VerifyError> {
         let lines = std::mem::take(&mut self.lines);
         let kernel = self.finish()?;
@@ -480,10 +483,10 @@ impl Builder {
         Ok((kernel, lines))
     }
 
-    /// The finished kernel, verified.
+    /// Verifies and returns the kernel.
     pub fn finish(mut self) -> Result<Kernel, VerifyError> {
         if self.open.len() != 1 {
-            self.mistake("a loop was opened and not closed, or closed and not opened".into());
+            self.record_error("a loop was opened and not closed, or closed and not opened".into());
         }
         if let Some(error) = self.error {
             return Err(error);
@@ -496,29 +499,31 @@ impl Builder {
 
     fn close(&mut self) -> Vec<Stmt> {
         if self.open.len() == 1 {
-            self.mistake("a loop was closed and not opened".into());
+            self.record_error("a loop was closed and not opened".into());
         }
         self.open.pop().unwrap_or_default()
     }
 
-    /// Notes a mistake; the first is what [`Builder::finish`] returns.
-    pub fn mistake(&mut self, what: String) {
-        let error = VerifyError::new(&self.kernel.name, what);
+    /// Records an error; [`Builder::finish`] returns the first one.
+    pub fn record_error(&mut self, message: String) {
+        let error = VerifyError::new(&self.kernel.name, message);
         self.error.get_or_insert(error);
     }
 
-    /// The type of an expression; a foreign handle is a mistake.
+    /// Returns the type of an expression; records an error for an unknown expression.
     pub fn type_of(&mut self, id: ExprId) -> Type {
         match self.code.types.get(id.0 as usize) {
             Some(ty) => *ty,
             None => {
-                self.mistake(format!("%{} does not exist", id.0));
+                self.record_error(format!("%{} does not exist", id.0));
                 self.kernel.index.into()
             }
         }
     }
 
-    fn stmt(&mut self, stmt: Stmt) {
+    /// Appends a statement to the innermost open block: a barrier, a fence, `Break`, `Continue`,
+    /// `Return`, or one whose nested blocks are already built.
+    pub fn push_stmt(&mut self, stmt: Stmt) {
         if !matches!(stmt, Stmt::If { .. } | Stmt::For { .. } | Stmt::Loop { .. }) {
             self.lines.code.push(self.line);
         }
@@ -535,7 +540,7 @@ impl Builder {
 
     fn push_let(&mut self, expr: Expr, ty: impl Into<Type>) -> ExprId {
         let id = self.push(expr, ty);
-        self.stmt(Stmt::Let(id));
+        self.push_stmt(Stmt::Let(id));
         id
     }
 }
@@ -547,14 +552,19 @@ impl Emit for Builder {
         let ids: Vec<ExprId> = args.iter().map(|&&id| id).collect();
         let types: Vec<Type> = ids.iter().map(|&id| self.type_of(id)).collect();
         let ty = op_result(op, &types).unwrap_or_else(|expected| {
-            let names = self.names(&types);
-            self.mistake(format!("{} of ({names}) expects {expected}", op.row().name));
+            let names = self.type_names(&types);
+            self.record_error(format!("{} of ({names}) expects {expected}", op.row().name));
             types.first().copied().unwrap_or(self.kernel.index.into())
         });
         match Args::new(&ids) {
             Some(args) => self.push_let(Expr::Op(op, args), ty),
             None => {
-                self.mistake(format!("{} given {} arguments", op.row().name, ids.len()));
+                self.record_error(format!(
+                    "{} takes {}, found {}",
+                    op.row().name,
+                    counted(op.arity(), "argument"),
+                    ids.len()
+                ));
                 ids[0]
             }
         }
@@ -563,7 +573,7 @@ impl Emit for Builder {
     fn constant_like(&mut self, like: &ExprId, value: f64) -> ExprId {
         let ty = self.type_of(*like);
         let Some(scalar) = ty.element() else {
-            self.mistake(format!("%{} is a struct, not a number", like.0));
+            self.record_error(format!("%{} is a struct, not a number", like.0));
             return *like;
         };
         let one = self.constant(Value::from_f64(scalar, value));
@@ -576,9 +586,9 @@ impl EmitBits for Builder {
         self.code.types.get(v.0 as usize).and_then(|ty| ty.element()).unwrap_or(self.kernel.index)
     }
 
-    /// All NaNs are one: what is written reads back the same.
+    /// NaNs are canonicalized, so that constants survive a round trip through text.
     fn constant(&mut self, value: Value) -> ExprId {
-        let value = value.with_one_nan();
+        let value = value.canonicalize_nan();
         self.push(Expr::Const(value), value.scalar())
     }
 
@@ -586,7 +596,7 @@ impl EmitBits for Builder {
         self.cast(to, v)
     }
 
-    /// One expression: readers take conversions apart.
+    /// A single expression; backends expand conversions.
     fn cast(&mut self, to: Scalar, v: &ExprId) -> ExprId {
         let ty = self.type_of(*v);
         if ty.element() == Some(to) { *v } else { self.push_let(Expr::Cast(to, *v), ty.with_element(to)) }

@@ -1,20 +1,21 @@
-//! The one interface through which op-table bodies and derivatives are written.
+//! The interface over which op-table bodies and derivatives are written.
 //!
-//! A body (`exp`, `tanh`) or a derivative is a Rust function over [`Emit`]. Whoever implements the trait decides
-//! what "emit" means: the IR builder appends expressions, the CUDA printer prints statements, the CPU compiler
-//! appends machine instructions, the interpreter computes, the tensor graph adds nodes. So a formula is written once.
+//! A body (`exp`, `tanh`) or a derivative is a Rust function over [`Emit`]. Each implementation of
+//! the trait gives "emit" its own meaning: the IR builder appends expressions, the CUDA printer
+//! prints statements, the CPU backend appends machine instructions, the interpreter computes, the
+//! tensor graph adds nodes. Each formula is written once.
 
 use crate::{Op, Scalar, Value};
 
-/// Something that can apply op-table rows to values.
+/// Applies op-table rows to values.
 pub trait Emit {
-    /// A value: an expression, a register, a tensor.
+    /// Value: an expression, a register or a tensor.
     type V: Clone;
 
     /// Applies a row of the op table.
     fn op(&mut self, op: Op, args: &[&Self::V]) -> Self::V;
 
-    /// A constant of the same type as `like`.
+    /// Creates a constant of the same type as `like`.
     fn constant_like(&mut self, like: &Self::V, value: f64) -> Self::V;
 
     /// `a + b`.
@@ -56,47 +57,48 @@ pub trait Emit {
     }
 }
 
-/// A constant array that bodies look words up in.
+/// Constant array for table lookups in op bodies.
 #[derive(Debug)]
-pub struct Table {
-    /// What a printed text calls it; no two tables share a name.
+pub struct LookupTable {
+    /// Name in generated source; unique.
     pub name: &'static str,
-    /// Its words; at least one.
+    /// Elements; at least one.
     pub words: &'static [u64],
 }
 
-/// An [`Emit`] whose values have a machine representation: what bodies need and derivatives do not.
+/// [`Emit`] for values with a machine representation, as op bodies need.
 ///
-/// Readers know the *wide* types (bool, 32- and 64-bit integers, f32, f64); what narrower types mean is written here.
+/// Backends implement only the *compute types* ([`Scalar::compute_type`]: bool, 32- and 64-bit
+/// integers, f32, f64). The default methods define narrower types in terms of them.
 pub trait EmitBits: Emit + Sized {
-    /// The type of a value.
+    /// Returns the type of a value.
     fn scalar(&self, v: &Self::V) -> Scalar;
 
-    /// A typed constant.
+    /// Creates a typed constant.
     fn constant(&mut self, value: Value) -> Self::V;
 
-    /// The same bits seen as another type of the same width.
+    /// Reinterprets the bits as another type of the same width.
     fn bitcast(&mut self, to: Scalar, v: &Self::V) -> Self::V;
 
-    /// One step of a conversion: between wide types, between a narrow type and its wide one, or from a 32-bit integer
-    /// to a narrower one (whose bits are cut off). Use [`EmitBits::cast`].
+    /// One step of a conversion: between compute types, between a narrow type and its compute type,
+    /// or from a 32-bit integer to a narrower one, which truncates. Use [`EmitBits::cast`].
     fn cast_step(&mut self, to: Scalar, v: &Self::V) -> Self::V;
 
-    /// A conversion by value: float to integer truncates, saturates and takes NaN to 0; integers wrap; to bool is `!= 0`;
-    /// 16-bit floats are reached and left through f32.
+    /// Numeric conversion: float to integer truncates and saturates, NaN becomes 0; integers wrap;
+    /// to bool is `!= 0`; 16-bit floats are converted through f32.
     fn cast(&mut self, to: Scalar, v: &Self::V) -> Self::V {
         let from = self.scalar(v);
         if from == to {
             return v.clone();
         }
-        if from != from.wide() {
-            let wide = self.cast_step(from.wide(), v);
+        if from != from.compute_type() {
+            let wide = self.cast_step(from.compute_type(), v);
             return self.cast(to, &wide);
         }
-        if to == to.wide() {
+        if to == to.compute_type() {
             return self.cast_step(to, v);
         }
-        let mut wide = self.cast(if from.is_float() && to.is_int() { Scalar::I32 } else { to.wide() }, v);
+        let mut wide = self.cast(if from.is_float() && to.is_int() { Scalar::I32 } else { to.compute_type() }, v);
         if from.is_float() && to.is_int() {
             let (low, high) = to.int_range();
             let [low, high] = [low, high].map(|edge| self.constant(Value::int(Scalar::I32, edge as i64)));
@@ -106,20 +108,21 @@ pub trait EmitBits: Emit + Sized {
         self.cast_step(to, &wide)
     }
 
-    /// The word of `table` at `index`, a 64-bit integer that must be below the table's length *whatever the arguments
-    /// are*: no reader checks it but the interpreter.
-    fn lookup(&mut self, table: &'static Table, index: &Self::V) -> Self::V {
+    /// Loads `table[index]`. `index` is a 64-bit integer that must be below the table's length *for
+    /// all arguments*: only the interpreter checks it.
+    fn lookup(&mut self, table: &'static LookupTable, index: &Self::V) -> Self::V {
         let scalar = self.scalar(index);
         let mut words: Vec<Self::V> =
             table.words.iter().map(|&word| self.constant(Value::from_bits(Scalar::U64, word))).collect();
-        // Each turn decides one bit of the index, the lowest first, and so halves what is left.
+        // Binary selection tree: each iteration consumes one bit of the index, lowest first, and
+        // halves the candidates.
         for bit in 0..64 {
             if words.len() == 1 {
                 break;
             }
             let [mask, zero] = [1 << bit, 0].map(|v| self.constant(Value::int(scalar, v)));
-            let kept = self.op(Op::And, &[index, &mask]);
-            let odd = self.op(Op::Ne, &[&kept, &zero]);
+            let masked = self.op(Op::And, &[index, &mask]);
+            let odd = self.op(Op::Ne, &[&masked, &zero]);
             let halve = |pair: &[Self::V]| match pair {
                 [even, other] => self.select(&odd, other, even),
                 _ => pair[0].clone(),
@@ -129,22 +132,24 @@ pub trait EmitBits: Emit + Sized {
         words.swap_remove(0)
     }
 
-    /// What `rare` computes where `condition` holds, else `usual`. Readers that can branch skip `rare` where nobody
-    /// wants it, so it may be long; but one that cannot computes it for every argument, so it must be harmless for all.
-    fn rarely<const N: usize>(
+    /// Selects `rare` where `condition` is true, else `common`. Backends that can branch skip `rare`
+    /// if no instance needs it, so it may be expensive. Others compute it for every argument, so it
+    /// must be safe for all arguments.
+    fn select_unlikely<const N: usize>(
         &mut self,
         condition: &Self::V,
-        usual: [Self::V; N],
+        common: [Self::V; N],
         rare: impl FnOnce(&mut Self) -> [Self::V; N],
     ) -> [Self::V; N] {
         let rare = rare(self);
-        std::array::from_fn(|n| self.select(condition, &rare[n], &usual[n]))
+        std::array::from_fn(|n| self.select(condition, &rare[n], &common[n]))
     }
 
-    /// Spells an op out where it has a body or is applied to a narrow type; `None` if the reader must know it.
+    /// Expands an op that has a body or is applied to a narrow type; returns `None` if the backend
+    /// must implement it as a primitive.
     fn expand(&mut self, op: Op, args: &[&Self::V]) -> Option<Self::V> {
         let narrow = self.scalar(args.last()?);
-        let wide = narrow.wide();
+        let wide = narrow.compute_type();
         if narrow == wide || op == Op::Select {
             return op.body(self, args);
         }
@@ -158,8 +163,8 @@ pub trait EmitBits: Emit + Sized {
             }
             Op::Popcount | Op::LeadingZeros => {
                 let mask = self.constant(Value::int(wide, (1 << bits) - 1));
-                let kept = self.op(Op::And, &[&wide_args[0], &mask]);
-                let count = self.op(op, &[&kept]);
+                let masked = self.op(Op::And, &[&wide_args[0], &mask]);
+                let count = self.op(op, &[&masked]);
                 let above = self.constant(Value::int(wide, if op == Op::LeadingZeros { 32 - bits } else { 0 }));
                 self.sub(&count, &above)
             }

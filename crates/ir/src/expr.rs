@@ -1,37 +1,37 @@
 //! Code: an arena of typed expressions, and structured statements over them.
 //!
-//! An expression is evaluated once, where a [`Stmt::Let`] names it; later uses see that value. Constants, arguments and
-//! places in the grid need no `Let`. So the order of memory accesses is the order of statements, and any reader can walk
-//! code front to back.
+//! An expression is evaluated once, by the [`Stmt::Let`] that names it; later uses refer to that
+//! value. Constants, arguments, and thread and block indices need no `Let`. Memory accesses
+//! therefore happen in statement order, and a backend can walk code from front to back.
 
-use crate::{Algebra, Op, Scalar, Type, Value, View};
+use crate::{AlgebraOp, Op, Scalar, Type, Value, View};
 
-/// A handle on an expression of a kernel.
+/// Index of an expression in [`Code::exprs`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ExprId(pub u32);
 
-/// A handle on a variable of a kernel.
+/// Index of a variable in [`Code::locals`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct LocalId(pub u32);
 
-/// A handle on a function of a kernel.
+/// Index of a function in [`Kernel::functions`](crate::Kernel::functions).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FunctionId(pub u32);
 
-/// Up to five operands or indices.
+/// Up to five operands or indices, stored inline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Args {
-    ids: [ExprId; Args::MOST],
+    ids: [ExprId; Args::MAX_LEN],
     len: u8,
 }
 
 impl Args {
-    /// Indices of four dimensions, and of a component.
-    pub(crate) const MOST: usize = 5;
+    /// Indices of four dimensions and of a component.
+    pub(crate) const MAX_LEN: usize = 5;
 
-    /// Operands from a slice; `None` if there are more than five.
+    /// Creates the operands from a slice; returns `None` if there are more than five.
     pub fn new(args: &[ExprId]) -> Option<Args> {
-        let mut ids = [ExprId(0); Args::MOST];
+        let mut ids = [ExprId(0); Args::MAX_LEN];
         ids.get_mut(..args.len())?.copy_from_slice(args);
         Some(Args { ids, len: args.len() as u8 })
     }
@@ -44,9 +44,9 @@ impl From<ExprId> for Args {
 }
 
 impl<const N: usize> From<[ExprId; N]> for Args {
-    /// More than five are cut off; the verifier counts them.
+    /// Drops operands after the fifth; the verifier then reports the count.
     fn from(args: [ExprId; N]) -> Args {
-        Args::new(&args[..N.min(Args::MOST)]).unwrap_or(Args { ids: [ExprId(0); Args::MOST], len: 0 })
+        Args::new(&args[..N.min(Args::MAX_LEN)]).unwrap_or(Args { ids: [ExprId(0); Args::MAX_LEN], len: 0 })
     }
 }
 
@@ -57,59 +57,60 @@ impl std::ops::Deref for Args {
     }
 }
 
-/// A direction of a grid or block.
+/// Axis of a grid or block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Axis {
-    /// The fastest.
+    /// Fastest-varying axis.
     X,
-    /// The second.
+    /// Second axis.
     Y,
-    /// The third.
+    /// Third axis.
     Z,
 }
 
-/// What an instance of a block kernel knows of its place, of the kernel's index type.
+/// Built-in variable of a block kernel, of the kernel's index type; CUDA's `threadIdx`, `blockIdx`,
+/// `blockDim` and `gridDim`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Builtin {
-    /// The thread within its block.
+    /// Thread index within the block (`threadIdx`).
     Thread(Axis),
-    /// The block within the grid.
+    /// Block index within the grid (`blockIdx`).
     Block(Axis),
-    /// Threads of a block.
+    /// Number of threads in a block (`blockDim`).
     BlockSize(Axis),
-    /// Blocks of the grid.
+    /// Number of blocks in the grid (`gridDim`).
     GridSize(Axis),
 }
 
-/// An atomic update; the expression's value is what was there before.
+/// Atomic read-modify-write operation; the expression's value is the old value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Atomic {
-    /// Sum.
+    /// Addition.
     Add,
-    /// Difference.
+    /// Subtraction.
     Sub,
-    /// The smaller.
+    /// Minimum.
     Min,
-    /// The larger.
+    /// Maximum.
     Max,
-    /// Bitwise and.
+    /// Bitwise AND.
     And,
-    /// Bitwise or.
+    /// Bitwise OR.
     Or,
-    /// Bitwise exclusive or.
+    /// Bitwise XOR.
     Xor,
-    /// The new value.
+    /// Exchange: stores the new value.
     Exchange,
 }
 
 impl Atomic {
-    /// Every update, for sweeps.
+    /// All atomic operations.
     pub const ALL: [Atomic; 8] = {
         use Atomic::*;
         [Add, Sub, Min, Max, And, Or, Xor, Exchange]
     };
 
-    /// The name in the text form.
+    /// Returns the name in the text form.
     pub fn name(self) -> &'static str {
         match self {
             Atomic::Add => "add",
@@ -123,7 +124,8 @@ impl Atomic {
         }
     }
 
-    /// The row that combines old and new value; `None`: the new value replaces the old.
+    /// Returns the op that combines the old and the new value; `None` for `Exchange`, where the new
+    /// value replaces the old.
     pub fn op(self) -> Option<Op> {
         match self {
             Atomic::Add => Some(Op::Add),
@@ -137,28 +139,32 @@ impl Atomic {
         }
     }
 
-    /// True if elements of that type can be updated this way: 32- and 64-bit numbers, integers for bits.
-    pub fn takes(self, scalar: Scalar) -> bool {
+    /// Returns true if elements of type `scalar` support the operation: 32- and 64-bit types,
+    /// integers only for bitwise operations.
+    pub fn supports(self, scalar: Scalar) -> bool {
         let bits = matches!(self, Atomic::And | Atomic::Or | Atomic::Xor);
         scalar.bytes() >= 4 && (scalar.is_int() || !bits)
     }
 }
 
-/// Whose value a thread of a warp receives. Of the lane, distance or mask the lowest five bits count.
+/// Warp shuffle: the lane whose value a thread receives. Only the lowest five bits of the lane,
+/// distance or mask are used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Shuffle {
-    /// The lane of that number.
+    /// The lane with the given index (`__shfl_sync`).
     Index,
-    /// The lane that many below; its own where there is none.
+    /// The lane at the given distance below; the thread's own value if there is none
+    /// (`__shfl_up_sync`).
     Up,
-    /// The lane that many above; its own where there is none.
+    /// The lane at the given distance above; the thread's own value if there is none
+    /// (`__shfl_down_sync`).
     Down,
-    /// The lane whose number differs in those bits.
+    /// The lane whose index is XORed with the given mask (`__shfl_xor_sync`).
     Xor,
 }
 
 impl Shuffle {
-    /// The name in the text form.
+    /// Returns the name in the text form.
     pub fn name(self) -> &'static str {
         match self {
             Shuffle::Index => "index",
@@ -169,19 +175,19 @@ impl Shuffle {
     }
 }
 
-/// What the threads of a warp learn of each other's bools.
+/// Warp vote over a bool of each thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Vote {
-    /// Whether any is true.
+    /// True if any thread's value is true.
     Any,
-    /// Whether all are.
+    /// True if all threads' values are true.
     All,
-    /// A bit for each lane, as u32.
+    /// One bit per lane, as u32.
     Ballot,
 }
 
 impl Vote {
-    /// The name in the text form.
+    /// Returns the name in the text form.
     pub fn name(self) -> &'static str {
         match self {
             Vote::Any => "any",
@@ -191,25 +197,25 @@ impl Vote {
     }
 }
 
-/// Threads of a warp.
-pub const WARP: usize = 32;
+/// Number of threads in a warp.
+pub const WARP_SIZE: usize = 32;
 
-/// Who sees memory accesses in order after a fence.
+/// Scope of a memory fence: the threads that observe accesses in order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scope {
-    /// The threads of the block.
+    /// Threads of the same block.
     Block,
     /// All threads of the device.
     Device,
-    /// Other devices and the host too.
+    /// All threads of the device, other devices and the host.
     System,
 }
 
 impl Scope {
-    /// Every scope.
+    /// All scopes.
     pub const ALL: [Scope; 3] = [Scope::Block, Scope::Device, Scope::System];
 
-    /// The name in the text form.
+    /// Returns the name in the text form.
     pub fn name(self) -> &'static str {
         match self {
             Scope::Block => "block",
@@ -219,182 +225,186 @@ impl Scope {
     }
 }
 
-/// An expression. Those with an effect (loads, atomics, shuffles, votes) have it where a `Let` evaluates them.
+/// Expression. Those with side effects (loads, atomics, shuffles, votes) take effect at the `Let`
+/// that evaluates them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Expr {
-    /// A constant.
+    /// Constant.
     Const(Value),
-    /// The index of this instance of a `ParallelFor`, of the kernel's index type.
+    /// Index of this instance of a `ParallelFor`, of the kernel's index type.
     Index,
-    /// The place of this instance of a block kernel.
+    /// Thread or block index, or block or grid size.
     Builtin(Builtin),
-    /// A value parameter of the kernel, or a parameter of the function.
+    /// Value parameter of the kernel, or parameter of the function.
     Argument(u32),
-    /// The value of a variable at this point.
+    /// Value of a variable at this point.
     Read(LocalId),
-    /// A row of the op table; of vectors and matrices, component by component.
+    /// Row of the op table; applied component by component to vectors and matrices.
     Op(Op, Args),
-    /// A row of the table of vectors and matrices. `at` is the component or field where the row asks for one.
+    /// Operation on whole vectors, matrices or structs.
     Algebra {
-        /// The row.
-        row: Algebra,
-        /// Which component or field.
-        at: u32,
+        /// The operation.
+        op: AlgebraOp,
+        /// Index of the component or field, for `Extract` and `Insert`; 0 otherwise.
+        component: u32,
         /// The operands.
         args: Box<[ExprId]>,
     },
-    /// A conversion by value, of each component.
+    /// Numeric conversion of each component.
     Cast(Scalar, ExprId),
-    /// The same bits as another type of the same width, of each component.
+    /// Reinterprets the bits of each component as another type of the same width.
     Bitcast(Scalar, ExprId),
-    /// A call of a function.
+    /// Function call.
     Call(FunctionId, Box<[ExprId]>),
-    /// An element of a view, a component of one, or several neighbours at once.
+    /// Loads an element of a view, one component of it, or several adjacent elements at once.
     Load {
         /// The view.
         view: View,
-        /// Which element: an index of the kernel's index type for each dimension. One index more is the number of a component,
-        /// as [`Type::components`] counts them: then it alone is read, written or updated, here and wherever an element is
-        /// named. Of structs, whose components differ, it is a constant.
-        at: Args,
-        /// 1, or how many neighbours along the last dimension: then they come as a vector. Elements must be scalars,
-        /// neighbours adjacent in memory, and the place of the first a multiple of the width.
+        /// One index of the kernel's index type per dimension. An additional index selects a
+        /// component, numbered as by [`Type::components`]: then only that component is read,
+        /// written or updated. This holds wherever an element is accessed. For structs, whose
+        /// components differ in type, the component index must be a constant.
+        indices: Args,
+        /// Number of adjacent elements along the last dimension, loaded as a vector; 1 for a single
+        /// element. For wider loads, elements must be scalars, the last stride 1, and the offset of
+        /// the first element a multiple of the width.
         width: u8,
     },
-    /// Updates an element and gives its value from before; of vectors and matrices, component by component.
+    /// Atomically updates an element and returns its old value; component by component for vectors
+    /// and matrices.
     Atomic {
-        /// The update.
+        /// The operation.
         atomic: Atomic,
         /// The view.
         view: View,
-        /// Which element.
-        at: Args,
+        /// Indices of the element.
+        indices: Args,
         /// The operand.
         value: ExprId,
     },
-    /// Stores `value` if the element equals `expected`, and gives its value from before. Compares bits.
+    /// Stores `value` if the element equals `expected`, and returns the old value. Compares bits.
     CompareExchange {
         /// The view.
         view: View,
-        /// Which element.
-        at: Args,
-        /// The value to find.
+        /// Indices of the element.
+        indices: Args,
+        /// The expected old value.
         expected: ExprId,
-        /// The value to leave.
+        /// The value to store.
         value: ExprId,
     },
-    /// A value of another thread of the warp. All threads of the warp must take part.
+    /// Value of another thread of the warp. All threads of the warp must participate.
     Shuffle {
-        /// Whose.
+        /// Shuffle mode.
         shuffle: Shuffle,
-        /// What each thread offers.
+        /// The value that each thread provides.
         value: ExprId,
-        /// The lane, distance or mask, of the kernel's index type.
+        /// Lane, distance or mask, of the kernel's index type.
         lane: ExprId,
     },
-    /// A vote of the warp. All threads of the warp must take part.
+    /// Warp vote. All threads of the warp must participate.
     Vote {
-        /// On what.
+        /// Vote mode.
         vote: Vote,
-        /// Each thread's bool.
+        /// The bool of each thread.
         value: ExprId,
     },
 }
 
 impl Expr {
-    /// True if the expression has a value everywhere, without a `Let`.
-    pub fn is_free(&self) -> bool {
+    /// Returns true if the expression needs no `Let`: constants, indices and arguments.
+    pub fn is_leaf(&self) -> bool {
         matches!(self, Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_))
     }
 }
 
-/// A statement.
+/// Statement.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Stmt {
-    /// Evaluates an expression here.
+    /// Evaluates an expression.
     Let(ExprId),
-    /// Sets a variable.
+    /// Assigns to a variable.
     Assign(LocalId, ExprId),
-    /// Writes an element of a view, or a component of one; or, given a vector for a view of scalars, as many neighbours (see
-    /// [`Expr::Load`]).
+    /// Stores an element of a view, or one component of it; a vector stored to a view of scalars
+    /// writes as many adjacent elements (see [`Expr::Load`]).
     Store {
         /// The view.
         view: View,
-        /// Which element, or which component of one.
-        at: Args,
+        /// Indices of the element or component.
+        indices: Args,
         /// The value.
         value: ExprId,
     },
-    /// Runs `body` with `counter` at `0, 1, …` below `end`, which is evaluated once.
+    /// Counted loop: runs `body` with `counter` from 0 to `end` - 1. `end` is evaluated once.
     For {
-        /// A variable of the kernel's index type that only the loop sets.
+        /// Variable of the kernel's index type, assigned only by the loop.
         counter: LocalId,
-        /// The bound.
+        /// Exclusive upper bound.
         end: ExprId,
         /// The body.
         body: Vec<Stmt>,
     },
-    /// Runs one of two blocks.
+    /// Conditional.
     If {
         /// A bool.
         condition: ExprId,
-        /// Where it is true.
+        /// Executed if the condition is true.
         then: Vec<Stmt>,
-        /// Where it is false.
+        /// Executed if the condition is false.
         otherwise: Vec<Stmt>,
     },
-    /// Runs `body` again and again, until a `Break` or `Return`.
+    /// Infinite loop; left by `Break` or `Return`.
     Loop {
         /// The body.
         body: Vec<Stmt>,
     },
     /// Leaves the innermost loop.
     Break,
-    /// Goes on with the next turn of the innermost loop.
+    /// Continues with the next iteration of the innermost loop.
     Continue,
-    /// Ends this instance, or the function with its value.
+    /// Returns from the function with a value, or ends this instance of the kernel.
     Return(Option<ExprId>),
-    /// Waits for all threads of the block; orders their memory accesses.
+    /// Block barrier (`__syncthreads`); orders the memory accesses of the block's threads.
     Barrier,
-    /// Waits for all threads of the warp; orders their memory accesses.
+    /// Warp barrier (`__syncwarp`); orders the memory accesses of the warp's threads.
     WarpBarrier,
-    /// Orders this thread's memory accesses for others.
+    /// Memory fence.
     Fence(Scope),
-    /// Writes a line for people who debug; each `{}` stands for the next scalar.
+    /// Prints a line for debugging; each `{}` is replaced by the next scalar.
     Print {
-        /// The line.
+        /// Format string.
         format: String,
         /// The scalars.
         args: Vec<ExprId>,
     },
-    /// Ends the run with a finding if something does not hold.
+    /// Ends the run with a fault if a condition does not hold.
     Check(Check),
 }
 
-/// What must hold where a [`Stmt::Check`] stands.
+/// Condition of a [`Stmt::Check`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Check {
-    /// What a program claims.
-    Holds {
+    /// Assertion in the program.
+    Assert {
         /// A bool.
         condition: ExprId,
-        /// The claim in words, or as it is written.
-        claim: String,
+        /// Message, or the condition's source text.
+        message: String,
     },
-    /// An index of an array that is no memory, such as a table of constants: from 0 and below a length. Printed text leaves
-    /// it out, as C++ does.
-    Within {
-        /// An index of the kernel's index type.
+    /// Bounds check of an index into an array that is not in memory, such as a table of constants:
+    /// `0 <= index < len`. Generated CUDA and C++ omit it.
+    InBounds {
+        /// Index, of the kernel's index type.
         index: ExprId,
-        /// How many elements there are.
+        /// Number of elements.
         len: u64,
-        /// What the array is called.
-        of: String,
+        /// Name of the array.
+        array: String,
     },
 }
 
 impl Stmt {
-    /// The blocks within the statement.
+    /// Returns the nested blocks.
     pub fn blocks(&self) -> [&[Stmt]; 2] {
         match self {
             Stmt::For { body, .. } | Stmt::Loop { body } => [body, &[]],
@@ -403,16 +413,16 @@ impl Stmt {
         }
     }
 
-    /// True if the statement or one within it is such.
-    pub fn any(&self, such: &dyn Fn(&Stmt) -> bool) -> bool {
-        such(self) || self.blocks().into_iter().flatten().any(|inner| inner.any(such))
+    /// Returns true if the predicate holds for this statement or one nested in it.
+    pub fn any(&self, predicate: &dyn Fn(&Stmt) -> bool) -> bool {
+        predicate(self) || self.blocks().into_iter().flatten().any(|inner| inner.any(predicate))
     }
 }
 
-/// A mutable variable of one instance, set when the instance (or the function) starts.
+/// Mutable local variable, initialized when the instance or function starts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Local {
-    /// Name, kept in generated text.
+    /// Name, kept in generated source.
     pub name: String,
     /// Type.
     pub ty: Type,
@@ -429,28 +439,28 @@ pub struct Code {
     pub exprs: Vec<Expr>,
     /// The type of each expression.
     pub types: Vec<Type>,
-    /// The statements of one instance.
+    /// Statements of one instance, or of the function.
     pub body: Vec<Stmt>,
 }
 
 impl Code {
-    /// An expression.
+    /// Returns an expression.
     pub fn expr(&self, id: ExprId) -> &Expr {
         &self.exprs[id.0 as usize]
     }
 
-    /// An expression's type.
+    /// Returns an expression's type.
     pub fn ty(&self, id: ExprId) -> Type {
         self.types[id.0 as usize]
     }
 
-    /// A variable.
+    /// Returns a variable.
     pub fn local(&self, id: LocalId) -> &Local {
         &self.locals[id.0 as usize]
     }
 
-    /// True if some statement is such.
-    pub fn any(&self, such: &dyn Fn(&Stmt) -> bool) -> bool {
-        self.body.iter().any(|stmt| stmt.any(such))
+    /// Returns true if the predicate holds for any statement.
+    pub fn any(&self, predicate: &dyn Fn(&Stmt) -> bool) -> bool {
+        self.body.iter().any(|stmt| stmt.any(predicate))
     }
 }

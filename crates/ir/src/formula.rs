@@ -1,16 +1,17 @@
-//! Functions that are not rows of the op table but short formulas over rows; their derivatives come from the rows.
+//! Short formulas over op-table rows, such as activation functions; their derivatives follow from
+//! the rows.
 
 use crate::{Emit, Op};
 
-/// A formula of one argument, and what it is.
+/// Formula of one argument.
 pub struct Formula {
-    /// The name in expressions.
+    /// Name in expressions.
     pub name: &'static str,
     /// One line of documentation.
     pub doc: &'static str,
 }
 
-/// Every formula.
+/// All formulas.
 pub const FORMULAS: &[Formula] = &[
     Formula { name: "relu", doc: "max(x, 0)" },
     Formula { name: "sigmoid", doc: "1 / (1 + exp(-x))" },
@@ -23,7 +24,7 @@ pub const FORMULAS: &[Formula] = &[
     Formula { name: "reciprocal", doc: "1 / x" },
 ];
 
-/// Emits the formula of that name; `None` if there is none.
+/// Emits the formula called `name`; returns `None` if there is none.
 pub fn formula<E: Emit>(e: &mut E, name: &str, x: &E::V) -> Option<E::V> {
     let one = e.constant_like(x, 1.0);
     Some(match name {
@@ -33,8 +34,8 @@ pub fn formula<E: Emit>(e: &mut E, name: &str, x: &E::V) -> Option<E::V> {
         }
         "sigmoid" => {
             let minus = e.neg(x);
-            let power = e.op(Op::Exp, &[&minus]);
-            let sum = e.add(&one, &power);
+            let exp = e.op(Op::Exp, &[&minus]);
+            let sum = e.add(&one, &exp);
             e.div(&one, &sum)
         }
         "silu" => {
@@ -63,8 +64,8 @@ pub fn formula<E: Emit>(e: &mut E, name: &str, x: &E::V) -> Option<E::V> {
         "softplus" => {
             let (size, zero) = (e.op(Op::Abs, &[x]), e.constant_like(x, 0.0));
             let minus = e.neg(&size);
-            let power = e.op(Op::Exp, &[&minus]);
-            let (tail, positive) = (e.op(Op::Log1p, &[&power]), e.op(Op::Max, &[x, &zero]));
+            let exp = e.op(Op::Exp, &[&minus]);
+            let (tail, positive) = (e.op(Op::Log1p, &[&exp]), e.op(Op::Max, &[x, &zero]));
             e.add(&positive, &tail)
         }
         "mish" => {

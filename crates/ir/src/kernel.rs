@@ -1,44 +1,44 @@
-//! What a kernel is: views of memory, value parameters, functions, and the code of one instance.
+//! Kernels: memory views, value parameters, functions and the code of one instance.
 
 use crate::{Code, Expr, ExprId, Scalar, Stmt, Struct, Type, Value};
 
-/// A handle on a parameter of a kernel.
+/// Index of a view parameter in [`Kernel::params`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ParamId(pub u32);
 
-/// A handle on a shared array of a kernel.
+/// Index of a shared array in [`Kernel::shared`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SharedId(pub u32);
 
-/// What a kernel may do with a parameter.
+/// Access mode of a view parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
-    /// Read only.
+    /// Read-only.
     Read,
-    /// Written only; what is not written is not defined.
+    /// Write-only; elements that are not written are undefined.
     Write,
-    /// Read, written, and updated atomically.
+    /// Read, written and updated atomically.
     ReadWrite,
 }
 
 impl Access {
-    /// True if elements may be read.
+    /// Returns true if elements may be read.
     pub fn reads(self) -> bool {
         self != Access::Write
     }
 
-    /// True if elements may be written.
+    /// Returns true if elements may be written.
     pub fn writes(self) -> bool {
         self != Access::Read
     }
 }
 
-/// A number that is known, or known only when the kernel is called.
+/// Extent or stride: a constant, or a value parameter that is known at launch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Extent {
-    /// Known.
+    /// Constant.
     Const(i64),
-    /// A value parameter of the kernel's index type.
+    /// Index of a value parameter of the kernel's index type.
     Value(u32),
 }
 
@@ -49,13 +49,13 @@ impl From<u64> for Extent {
 }
 
 impl Extent {
-    /// The number if it is known.
+    /// Returns the constant; `None` if it depends on a value parameter.
     pub fn known(self) -> Option<i64> {
         if let Extent::Const(n) = self { Some(n) } else { None }
     }
 
-    /// The number in a call, given the first component of each value parameter.
-    pub fn of(self, values: &[Value]) -> i64 {
+    /// Returns the extent in a launch, given the first component of each value parameter.
+    pub fn resolve(self, values: &[Value]) -> i64 {
         match self {
             Extent::Const(n) => n,
             Extent::Value(n) => values.get(n as usize).map_or(0, |value| value.as_i64()),
@@ -68,12 +68,12 @@ impl Extent {
 pub struct Dim {
     /// Number of elements.
     pub extent: Extent,
-    /// From one to the next, in elements; may be negative or 0.
+    /// Distance between neighbouring elements, in elements; may be negative or 0.
     pub stride: Extent,
 }
 
-/// Dimensions of elements that lie row by row without gaps. Every extent but the first must be known; of two
-/// dimensions neither must.
+/// Returns the dimensions of a contiguous row-major array. All extents after the first must be
+/// constant, except that both extents of two dimensions may be dynamic.
 pub fn contiguous(extents: &[Extent]) -> Vec<Dim> {
     let mut stride = Extent::Const(1);
     let mut dims: Vec<Dim> = (extents.iter().rev())
@@ -91,45 +91,45 @@ pub fn contiguous(extents: &[Extent]) -> Vec<Dim> {
     dims
 }
 
-/// A parameter that is a view of memory.
+/// View parameter: an array in global memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Param {
-    /// Name, kept in generated text.
+    /// Name, kept in generated source.
     pub name: String,
     /// Element type.
     pub ty: Type,
     /// One to four dimensions.
     pub dims: Vec<Dim>,
-    /// Direction.
+    /// Access mode.
     pub access: Access,
 }
 
-/// A parameter that is passed by value.
+/// Parameter passed by value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ValueParam {
-    /// Name, kept in generated text.
+    /// Name, kept in generated source.
     pub name: String,
     /// Type.
     pub ty: Type,
 }
 
-/// An array in the memory that the threads of a block share; not initialised.
+/// Array in shared memory; not initialized.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Shared {
-    /// Name, kept in generated text.
+    /// Name, kept in generated source.
     pub name: String,
     /// Element type.
     pub ty: Type,
-    /// One to four known dimensions without gaps.
+    /// One to four constant dimensions, contiguous.
     pub dims: Vec<Dim>,
 }
 
-/// Memory that elements are loaded from and stored to.
+/// Array that elements are loaded from and stored to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum View {
-    /// A parameter.
+    /// View parameter.
     Param(ParamId),
-    /// An array shared by a block.
+    /// Shared array of a block.
     Shared(SharedId),
 }
 
@@ -145,9 +145,9 @@ impl From<SharedId> for View {
     }
 }
 
-/// What is known of a view.
+/// Name, element type and dimensions of a view.
 #[derive(Clone, Copy)]
-pub struct Viewed<'k> {
+pub struct ViewInfo<'k> {
     /// Name.
     pub name: &'k str,
     /// Element type.
@@ -156,35 +156,36 @@ pub struct Viewed<'k> {
     pub dims: &'k [Dim],
 }
 
-impl Viewed<'_> {
-    /// The index of a component, where indices have one.
-    pub fn part(&self, at: &[ExprId]) -> Option<ExprId> {
-        at.get(self.dims.len()).copied()
+impl ViewInfo<'_> {
+    /// Returns the component index: the index that follows those of all dimensions, if there is
+    /// one.
+    pub fn component_index(&self, indices: &[ExprId]) -> Option<ExprId> {
+        indices.get(self.dims.len()).copied()
     }
 }
 
-/// How instances of a kernel are laid out.
+/// Launch configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Launch {
-    /// One instance for each index in `0..count`, in any order.
+    /// One instance per index in `0..count`, in any order.
     ParallelFor {
         /// Number of instances.
         count: Extent,
     },
-    /// Blocks of threads that share memory and meet at barriers.
+    /// Grid of thread blocks with shared memory and barriers.
     Blocks {
-        /// Blocks along x, y and z.
+        /// Grid size in blocks along x, y and z.
         grid: [u32; 3],
-        /// Threads of a block along x, y and z.
+        /// Block size in threads along x, y and z.
         block: [u32; 3],
     },
 }
 
 impl Launch {
-    /// Number of instances in a call with those values.
+    /// Returns the number of instances in a launch with the given values.
     pub fn count(self, values: &[Value]) -> u64 {
         match self {
-            Launch::ParallelFor { count } => count.of(values).max(0) as u64,
+            Launch::ParallelFor { count } => count.resolve(values).max(0) as u64,
             Launch::Blocks { grid, block } => {
                 grid.iter().chain(&block).fold(1, |n: u64, &size| n.saturating_mul(size as u64))
             }
@@ -192,111 +193,115 @@ impl Launch {
     }
 }
 
-/// A function that kernels and later functions call: values in, a value out, no memory touched.
+/// Function called by kernels and by later functions. It takes and returns values and accesses no
+/// memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Function {
-    /// Name, kept in generated text.
+    /// Name, kept in generated source.
     pub name: String,
     /// Parameters.
     pub params: Vec<ValueParam>,
-    /// Type of its value.
+    /// Return type.
     pub result: Type,
-    /// What it does; ends in a `Return`.
+    /// Body; ends in a `Return`.
     pub code: Code,
 }
 
-/// A kernel. Equal kernels are interchangeable: caches use the whole value as their key.
+/// Kernel. Equal kernels are interchangeable: caches use the whole value as their key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Kernel {
-    /// Name, kept in generated text.
+    /// Name, kept in generated source.
     pub name: String,
-    /// Layout of instances.
+    /// Launch configuration.
     pub launch: Launch,
-    /// Type of indices: `I32`, or `I64` where an extent needs it.
+    /// Index type: `I32`, or `I64` if an extent needs it.
     pub index: Scalar,
-    /// Structs that types name.
+    /// Struct types.
     pub structs: Vec<Struct>,
-    /// Functions; each calls only those before it.
+    /// Functions; each calls only earlier ones.
     pub functions: Vec<Function>,
     /// View parameters, in call order.
     pub params: Vec<Param>,
-    /// Value parameters, which follow the views in a call.
+    /// Value parameters; they follow the views in a call.
     pub values: Vec<ValueParam>,
-    /// Arrays shared by each block.
+    /// Shared arrays of each block.
     pub shared: Vec<Shared>,
-    /// What one instance does.
+    /// Code of one instance.
     pub code: Code,
 }
 
-/// Where the elements of a view lie in the memory that is passed for it.
+/// Region of the buffer passed for a view that its elements occupy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
-    /// The place of the element with all indices 0, in elements. Above 0 where strides are negative.
+pub struct MemorySpan {
+    /// Offset of the element whose indices are all 0, in elements; above 0 if strides are negative.
     pub origin: u64,
-    /// Number of elements from the lowest place to the highest.
+    /// Number of elements from the lowest offset to the highest, inclusive.
     pub elements: u64,
 }
 
 impl Kernel {
-    /// A parameter.
+    /// Returns a view parameter.
     pub fn param(&self, id: ParamId) -> &Param {
         &self.params[id.0 as usize]
     }
 
-    /// What is known of a view.
-    pub fn view(&self, view: View) -> Viewed<'_> {
+    /// Returns name, element type and dimensions of a view.
+    pub fn view(&self, view: View) -> ViewInfo<'_> {
         match view {
             View::Param(id) => {
                 let Param { name, ty, dims, .. } = self.param(id);
-                Viewed { name, ty: *ty, dims }
+                ViewInfo { name, ty: *ty, dims }
             }
             View::Shared(SharedId(n)) => {
                 let Shared { name, ty, dims } = &self.shared[n as usize];
-                Viewed { name, ty: *ty, dims }
+                ViewInfo { name, ty: *ty, dims }
             }
         }
     }
 
-    /// Bytes of a value of that type.
+    /// Returns the size of a value of type `ty` in bytes.
     pub fn bytes_of(&self, ty: Type) -> usize {
         ty.bytes(&self.structs)
     }
 
-    /// Where the elements of a view lie in a call with those values; `None` if that does not fit 64 bits.
-    pub fn span(&self, dims: &[Dim], values: &[Value]) -> Option<Span> {
+    /// Returns the memory span of a view in a launch with the given values; `None` if it does not
+    /// fit in 64 bits.
+    pub fn memory_span(&self, dims: &[Dim], values: &[Value]) -> Option<MemorySpan> {
         let (mut lowest, mut highest) = (0i64, 0i64);
         for dim in dims {
-            let (extent, stride) = (dim.extent.of(values), dim.stride.of(values));
+            let (extent, stride) = (dim.extent.resolve(values), dim.stride.resolve(values));
             if extent <= 0 {
-                return Some(Span { origin: 0, elements: 0 });
+                return Some(MemorySpan { origin: 0, elements: 0 });
             }
             let reach = (extent - 1).checked_mul(stride)?;
             lowest = lowest.checked_add(reach.min(0))?;
             highest = highest.checked_add(reach.max(0))?;
         }
         let elements = highest.checked_sub(lowest)?.checked_add(1)?;
-        Some(Span { origin: lowest.unsigned_abs(), elements: elements as u64 })
+        Some(MemorySpan { origin: lowest.unsigned_abs(), elements: elements as u64 })
     }
 
-    /// Bytes that the memory of a view parameter has in a call with those values.
+    /// Returns the number of bytes that the buffer of a view parameter needs in a launch with the
+    /// given values.
     pub fn view_bytes(&self, param: &Param, values: &[Value]) -> Option<usize> {
-        let elements: usize = self.span(&param.dims, values)?.elements.try_into().ok()?;
+        let elements: usize = self.memory_span(&param.dims, values)?.elements.try_into().ok()?;
         elements.checked_mul(self.bytes_of(param.ty))
     }
 
-    /// True if threads of a block or warp depend on each other: then they cannot run one by one.
+    /// Returns true if threads of a block or warp communicate, so that they cannot run one after
+    /// the other.
     pub fn is_cooperative(&self) -> bool {
-        let talks = |expr: &Expr| matches!(expr, Expr::Shuffle { .. } | Expr::Vote { .. });
+        let communicates = |expr: &Expr| matches!(expr, Expr::Shuffle { .. } | Expr::Vote { .. });
         let waits = |stmt: &Stmt| matches!(stmt, Stmt::Barrier | Stmt::WarpBarrier);
-        !self.shared.is_empty() || self.code.exprs.iter().any(talks) || self.code.any(&waits)
+        !self.shared.is_empty() || self.code.exprs.iter().any(communicates) || self.code.any(&waits)
     }
 }
 
-/// A parameter of a kernel: a view or a value.
+/// Parameter of a kernel, in source order: a view or a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParamRef {
-    /// A view of that number.
+    /// Index of a view parameter.
     View(u32),
-    /// A value of that number.
+    /// Index of a value parameter.
     Value(u32),
 }

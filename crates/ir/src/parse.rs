@@ -1,4 +1,5 @@
-//! Reads the text form back. Whatever `text.rs` prints parses to a kernel that prints the same.
+//! Parses the text form. Everything that `text.rs` prints parses to a kernel that prints the same
+//! text.
 
 mod cursor;
 mod header;
@@ -6,14 +7,16 @@ mod header;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
+use crate::arg::counted;
 use crate::{
-    Algebra, Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Launch, Local,
-    LocalId, Op, ParamId, Scalar, Scope, SharedId, Shuffle, Stmt, Type, VERSION, Value, ValueParam, View, Vote, verify,
+    AlgebraOp, Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Launch, Local,
+    LocalId, Op, ParamId, Scalar, Scope, SharedId, Shuffle, Stmt, TEXT_FORMAT_VERSION, Type, Value, ValueParam, View,
+    Vote, verify,
 };
 pub use cursor::ParseError;
 use cursor::{Cursor, Result};
 
-/// Blocks within blocks; more are refused, so that no text overflows the stack.
+/// Maximum nesting of blocks, so that parsing cannot overflow the stack.
 const MAX_DEPTH: usize = 64;
 
 impl std::str::FromStr for Kernel {
@@ -32,14 +35,8 @@ impl std::str::FromStr for Kernel {
             shared: vec![],
             code: Code::default(),
         };
-        let mut p = Parser {
-            cursor,
-            kernel,
-            arguments: vec![],
-            code: Code::default(),
-            evaluated: vec![],
-            free: HashMap::new(),
-        };
+        let mut p =
+            Parser { cursor, kernel, arguments: vec![], code: Code::default(), lets: vec![], leaves: HashMap::new() };
         p.text()?;
         Ok(p.kernel)
     }
@@ -48,20 +45,22 @@ impl std::str::FromStr for Kernel {
 struct Parser<'t> {
     cursor: Cursor<'t>,
     kernel: Kernel,
-    /// The code being read, what it may name as arguments, and its numbering.
+    /// The code being parsed and the arguments it can name.
     code: Code,
     arguments: Vec<ValueParam>,
-    /// For each number that the code may use, whether a `Let` has it and whether that was reached.
-    evaluated: Vec<Numbered>,
-    /// Constants, arguments and places, which have no number in the text: they follow all that have.
-    free: HashMap<Expr, ExprId>,
+    /// For each expression number, whether a `Let` defines it and whether that `Let` has been
+    /// parsed.
+    lets: Vec<LetState>,
+    /// Constants, arguments and built-in variables, which have no number in the text. They follow
+    /// the numbered expressions.
+    leaves: HashMap<Expr, ExprId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Numbered {
-    Never,
-    Later,
-    Done,
+enum LetState {
+    Absent,
+    Pending,
+    Evaluated,
 }
 
 impl<'t> Deref for Parser<'t> {
@@ -82,9 +81,10 @@ impl Parser<'_> {
         self.skip_empty_lines();
         self.expect("bornite-ir")?;
         let version: u32 = self.number("a version")?;
-        if version > VERSION {
-            return self
-                .fail(format!("the text is of version {version}, this program reads up to {VERSION}: update it"));
+        if version > TEXT_FORMAT_VERSION {
+            return self.fail(format!(
+                "text format version {version} is not supported; this program reads up to {TEXT_FORMAT_VERSION}: update it"
+            ));
         }
         self.next_line()?;
         while self.take("struct") {
@@ -99,10 +99,10 @@ impl Parser<'_> {
         self.header()?;
         self.arguments = self.kernel.values.clone();
         self.kernel.code = self.code()?;
-        self.space();
+        self.skip_whitespace();
         let after = (self.line + 1).min(self.lines.len());
         if !self.rest().is_empty() || self.lines[after..].iter().any(|line| !line.trim().is_empty()) {
-            return self.fail("expected nothing after the kernel");
+            return self.fail("expected the end of the text after the kernel");
         }
         if let Err(error) = verify(&self.kernel) {
             (self.cursor.line, self.cursor.at) = (0, 0);
@@ -111,10 +111,10 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Variables and a block of statements; leaves the cursor behind the closing brace.
+    /// Parses variables and a block of statements; leaves the cursor after the closing brace.
     fn code(&mut self) -> Result<Code> {
         self.code = Code::default();
-        self.free.clear();
+        self.leaves.clear();
         while self.take("var") {
             self.expect("$")?;
             let n: usize = self.number("the variable's number")?;
@@ -148,7 +148,7 @@ impl Parser<'_> {
         Ok(std::mem::take(&mut self.code))
     }
 
-    /// Statements up to, not including, the closing brace.
+    /// Parses statements up to, but not including, the closing brace.
     fn block(&mut self, depth: usize) -> Result<Vec<Stmt>> {
         if depth > MAX_DEPTH {
             return self.fail(format!("blocks are nested more than {MAX_DEPTH} deep"));
@@ -165,7 +165,7 @@ impl Parser<'_> {
         Ok(block)
     }
 
-    /// An indented block after an opening brace; leaves the cursor behind the closing one.
+    /// Parses a block in braces; leaves the cursor after the closing one.
     fn nested(&mut self, depth: usize) -> Result<Vec<Stmt>> {
         self.expect("{")?;
         self.next_line()?;
@@ -175,7 +175,7 @@ impl Parser<'_> {
     }
 
     fn statement(&mut self, depth: usize) -> Result<Stmt> {
-        // A view may have the name of a statement.
+        // A view may be named like a statement.
         let rest = self.rest();
         let word = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len();
         if word > 0 && rest[word..].starts_with('[') {
@@ -192,7 +192,7 @@ impl Parser<'_> {
             }
         }
         if self.take("return") {
-            self.space();
+            self.skip_whitespace();
             let value = if self.rest().is_empty() { None } else { Some(self.operand()?) };
             return Ok(Stmt::Return(value));
         }
@@ -201,17 +201,17 @@ impl Parser<'_> {
             return Ok(Stmt::Fence(scope.unwrap_or(Scope::Device)));
         }
         if self.take("claim") {
-            let claim = self.quoted()?;
+            let message = self.quoted()?;
             self.expect(",")?;
-            return Ok(Stmt::Check(Check::Holds { condition: self.operand()?, claim }));
+            return Ok(Stmt::Check(Check::Assert { condition: self.operand()?, message }));
         }
         if self.take("within") {
-            let of = self.quoted()?;
+            let array = self.quoted()?;
             self.expect(",")?;
             let index = self.operand()?;
             self.expect(",")?;
             let len = self.number("a length")?;
-            return Ok(Stmt::Check(Check::Within { index, len, of }));
+            return Ok(Stmt::Check(Check::InBounds { index, len, array }));
         }
         if self.take("print") {
             let format = self.quoted()?;
@@ -223,13 +223,13 @@ impl Parser<'_> {
         }
         if self.take("%") {
             let id = self.expr_number()?;
-            if std::mem::replace(&mut self.evaluated[id.0 as usize], Numbered::Done) == Numbered::Done {
+            if std::mem::replace(&mut self.lets[id.0 as usize], LetState::Evaluated) == LetState::Evaluated {
                 return self.fail(format!("%{} is evaluated twice", id.0));
             }
             self.expect(":")?;
             let ty = self.ty()?;
             self.expect("=")?;
-            let expr = self.right()?;
+            let expr = self.let_value()?;
             self.code.exprs[id.0 as usize] = expr;
             self.code.types[id.0 as usize] = ty;
             return Ok(Stmt::Let(id));
@@ -258,7 +258,7 @@ impl Parser<'_> {
         self.store()
     }
 
-    /// A text in quotes.
+    /// Parses a string in quotes.
     fn quoted(&mut self) -> Result<String> {
         self.expect("\"")?;
         let Some(len) = self.rest().find('"') else { return self.fail("expected '\"' at the end of the line") };
@@ -268,15 +268,15 @@ impl Parser<'_> {
     }
 
     fn store(&mut self) -> Result<Stmt> {
-        let (view, at) = self.element()?;
+        let (view, indices) = self.element()?;
         self.expect("=")?;
-        Ok(Stmt::Store { view, at, value: self.operand()? })
+        Ok(Stmt::Store { view, indices, value: self.operand()? })
     }
 
-    /// Makes room for every expression that a `Let` of the coming block numbers. Numbers beyond the block's length
-    /// are left to fail later.
+    /// Reserves every expression that a `Let` of the following block numbers. Numbers greater than
+    /// the block's length in bytes are not reserved and fail later.
     fn reserve_numbers(&mut self) {
-        self.evaluated.clear();
+        self.lets.clear();
         let (mut depth, mut bytes, mut numbers) = (0i64, 0, vec![]);
         for line in self.cursor.lines.get(self.cursor.line..).unwrap_or_default() {
             let line = line.trim();
@@ -289,29 +289,29 @@ impl Parser<'_> {
             numbers.extend(number.and_then(|(n, _)| n.parse::<usize>().ok()));
         }
         for n in numbers.into_iter().filter(|&n| n <= bytes) {
-            if n >= self.evaluated.len() {
-                self.evaluated.resize(n + 1, Numbered::Never);
+            if n >= self.lets.len() {
+                self.lets.resize(n + 1, LetState::Absent);
             }
-            self.evaluated[n] = Numbered::Later;
+            self.lets[n] = LetState::Pending;
         }
         let unused = Value::int(Scalar::Bool, 0);
-        self.code.exprs = vec![Expr::Const(unused); self.evaluated.len()];
-        self.code.types = vec![Scalar::Bool.into(); self.evaluated.len()];
+        self.code.exprs = vec![Expr::Const(unused); self.lets.len()];
+        self.code.types = vec![Scalar::Bool.into(); self.lets.len()];
     }
 
-    /// The number after a `%`.
+    /// Parses the number after a `%`.
     fn expr_number(&mut self) -> Result<ExprId> {
         let id: u32 = self.number("the expression's number")?;
-        match self.evaluated.get(id as usize) {
-            Some(Numbered::Later | Numbered::Done) => Ok(ExprId(id)),
+        match self.lets.get(id as usize) {
+            Some(LetState::Pending | LetState::Evaluated) => Ok(ExprId(id)),
             _ => self.fail(format!("%{id} is never evaluated")),
         }
     }
 
-    /// A constant, an argument or a place.
-    fn free(&mut self, expr: Expr, ty: impl Into<Type>) -> ExprId {
+    /// Adds a constant, argument or built-in variable.
+    fn leaf(&mut self, expr: Expr, ty: impl Into<Type>) -> ExprId {
         let Code { exprs, types, .. } = &mut self.code;
-        *self.free.entry(expr).or_insert_with_key(|expr| {
+        *self.leaves.entry(expr).or_insert_with_key(|expr| {
             exprs.push(expr.clone());
             types.push(ty.into());
             ExprId(exprs.len() as u32 - 1)
@@ -326,12 +326,12 @@ impl Parser<'_> {
             let name = self.word("an argument")?;
             let found = self.arguments.iter().position(|argument| argument.name == name);
             return match found {
-                Some(n) => Ok(self.free(Expr::Argument(n as u32), self.arguments[n].ty)),
+                Some(n) => Ok(self.leaf(Expr::Argument(n as u32), self.arguments[n].ty)),
                 None => self.fail(format!("there is no argument '{name}'")),
             };
         }
         if self.take("index") {
-            return Ok(self.free(Expr::Index, self.kernel.index));
+            return Ok(self.leaf(Expr::Index, self.kernel.index));
         }
         for (name, make) in [
             ("thread", Builtin::Thread as fn(Axis) -> Builtin),
@@ -347,14 +347,14 @@ impl Parser<'_> {
                     "z" => Axis::Z,
                     _ => return self.fail("expected x, y or z"),
                 };
-                return Ok(self.free(Expr::Builtin(make(axis)), self.kernel.index));
+                return Ok(self.leaf(Expr::Builtin(make(axis)), self.kernel.index));
             }
         }
         let value = self.literal()?;
-        Ok(self.free(Expr::Const(value), value.scalar()))
+        Ok(self.leaf(Expr::Const(value), value.scalar()))
     }
 
-    /// Operands with commas between, in parentheses.
+    /// Parses operands in parentheses, separated by commas.
     fn operands(&mut self) -> Result<Vec<ExprId>> {
         self.expect("(")?;
         let mut args = vec![];
@@ -367,7 +367,7 @@ impl Parser<'_> {
         Ok(args)
     }
 
-    /// `view[index, index]`.
+    /// Parses `view[index, index]`.
     fn element(&mut self) -> Result<(View, Args)> {
         let start = self.at;
         let name = self.word("a statement")?;
@@ -375,43 +375,43 @@ impl Parser<'_> {
         let shared = self.kernel.shared.iter().position(|s| s.name == name).map(|n| View::Shared(SharedId(n as u32)));
         let Some(view) = param.or(shared) else {
             self.cursor.at = start;
-            self.space();
+            self.skip_whitespace();
             return self.fail(format!("there is no view '{name}'"));
         };
         self.expect("[")?;
-        let mut at = vec![self.operand()?];
+        let mut indices = vec![self.operand()?];
         while self.take(",") {
-            at.push(self.operand()?);
+            indices.push(self.operand()?);
         }
         self.expect("]")?;
-        match Args::new(&at) {
-            Some(at) => Ok((view, at)),
-            None => self.fail("expected at most four indices, and one of a component"),
+        match Args::new(&indices) {
+            Some(indices) => Ok((view, indices)),
+            None => self.fail("expected at most four indices and a component index"),
         }
     }
 
-    /// The right-hand side of a `Let`.
-    fn right(&mut self) -> Result<Expr> {
+    /// Parses the right-hand side of a `Let`.
+    fn let_value(&mut self) -> Result<Expr> {
         if self.take("$") {
             return Ok(Expr::Read(LocalId(self.number("the variable's number")?)));
         }
-        self.space();
+        self.skip_whitespace();
         let rest = self.rest();
         let len = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         let (word, after) = rest.split_at(len);
         if after.starts_with('[') {
-            let (view, at) = self.element()?;
-            return Ok(Expr::Load { view, at, width: 1 });
+            let (view, indices) = self.element()?;
+            return Ok(Expr::Load { view, indices, width: 1 });
         }
-        if let (Some(row), true) = (Algebra::by_name(word), after.starts_with(['(', '.'])) {
+        if let (Some(op), true) = (AlgebraOp::by_name(word), after.starts_with(['(', '.'])) {
             self.cursor.at += len;
-            let at = if row.has_place() {
+            let component = if op.has_component() {
                 self.expect(".")?;
                 self.number("the number of a component or field")?
             } else {
                 0
             };
-            return Ok(Expr::Algebra { row, at, args: self.operands()?.into() });
+            return Ok(Expr::Algebra { op, component, args: self.operands()?.into() });
         }
         if after.starts_with('(') {
             let Some(op) = Op::by_name(word) else { return self.fail(format!("there is no operation '{word}'")) };
@@ -419,7 +419,7 @@ impl Parser<'_> {
             let args = self.operands()?;
             return match Args::new(&args) {
                 Some(args) => Ok(Expr::Op(op, args)),
-                None => self.fail(format!("{word} takes {} arguments", op.arity())),
+                None => self.fail(format!("{word} takes {}", counted(op.arity(), "argument"))),
             };
         }
         self.cursor.at += len;
@@ -434,9 +434,9 @@ impl Parser<'_> {
                 Ok(Expr::Call(FunctionId(n as u32), self.operands()?.into()))
             }
             "wide" => {
-                let width = self.number("how many elements")?;
-                let (view, at) = self.element()?;
-                Ok(Expr::Load { view, at, width })
+                let width = self.number("the number of elements")?;
+                let (view, indices) = self.element()?;
+                Ok(Expr::Load { view, indices, width })
             }
             "atomic" => self.atomic(),
             "shuffle" => {
@@ -463,17 +463,17 @@ impl Parser<'_> {
 
     fn atomic(&mut self) -> Result<Expr> {
         if self.take("compare_exchange") {
-            let (view, at) = self.element()?;
+            let (view, indices) = self.element()?;
             self.expect(",")?;
             let expected = self.operand()?;
             self.expect(",")?;
-            return Ok(Expr::CompareExchange { view, at, expected, value: self.operand()? });
+            return Ok(Expr::CompareExchange { view, indices, expected, value: self.operand()? });
         }
         let Some(atomic) = Atomic::ALL.into_iter().find(|a| self.take(a.name())) else {
             return self.fail("expected an atomic update: add, sub, min, max, and, or, xor, exchange");
         };
-        let (view, at) = self.element()?;
+        let (view, indices) = self.element()?;
         self.expect(",")?;
-        Ok(Expr::Atomic { atomic, view, at, value: self.operand()? })
+        Ok(Expr::Atomic { atomic, view, indices, value: self.operand()? })
     }
 }

@@ -1,47 +1,50 @@
-//! Debug prints: how values are written, the same on every reader.
+//! Formatting of debug prints, identical on every backend.
 
 use crate::{Scalar, Value};
 
-/// A piece of a format.
+/// Piece of a format string.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Piece<'a> {
-    /// Printed as it is.
+pub enum PrintPiece<'a> {
+    /// Literal text.
     Text(&'a str),
-    /// A place for the next value, and how C would convert it, such as `5d`; by default all that tells values apart.
+    /// Placeholder for the next value, with a `printf` conversion such as `5d`. By default a value
+    /// is printed with enough digits to be unique.
     Value(Option<&'a str>),
 }
 
-/// The pieces of a format: `{}` and `{%5d}` are places for values, `{%{}` is a brace, all else is text.
-pub fn pieces(format: &str) -> Vec<Piece<'_>> {
+/// Splits a format string: `{}` and `{%5d}` are placeholders, `{%{}` is a literal brace, everything
+/// else is text.
+pub fn print_format_pieces(format: &str) -> Vec<PrintPiece<'_>> {
     let mut all = vec![];
     let (mut from, mut at) = (0, 0);
     while let Some(brace) = format[at..].find('{').map(|n| at + n) {
         let rest = &format[brace + 1..];
         let (piece, bytes) = if rest.starts_with('}') {
-            (Piece::Value(None), 1)
+            (PrintPiece::Value(None), 1)
         } else if rest.starts_with("%{}") {
-            (Piece::Text("{"), 3)
+            (PrintPiece::Text("{"), 3)
         } else if let Some(end) = rest.find('}').filter(|_| rest.starts_with('%')) {
-            (Piece::Value(Some(&rest[1..end])), end + 1)
+            (PrintPiece::Value(Some(&rest[1..end])), end + 1)
         } else {
             at = brace + 1;
             continue;
         };
         if from < brace {
-            all.push(Piece::Text(&format[from..brace]));
+            all.push(PrintPiece::Text(&format[from..brace]));
         }
         all.push(piece);
         from = brace + 1 + bytes;
         at = from;
     }
     if from < format.len() {
-        all.push(Piece::Text(&format[from..]));
+        all.push(PrintPiece::Text(&format[from..]));
     }
     all
 }
 
-/// A format of C's `printf` as one of these, for values of so many types; or what is wrong with it.
-pub fn of_c(text: &str, types: &[Scalar]) -> Result<String, String> {
+/// Converts a C `printf` format for values of the given types; on failure, returns a description of
+/// the error.
+pub fn print_format_from_printf(text: &str, types: &[Scalar]) -> Result<String, String> {
     let mut format = String::new();
     let mut types = types.iter();
     let mut rest = text;
@@ -59,11 +62,13 @@ pub fn of_c(text: &str, types: &[Scalar]) -> Result<String, String> {
                 rest = &rest[length..];
                 let spec = written.replace(['h', 'l', 'z', 'j', 't'], "").replace('i', "d");
                 let Some(conversion) = Conversion::of(&spec) else {
-                    return Err(format!("the conversion '%{written}' is not known; there are %d %u %x %o %c %f %e %g"));
+                    return Err(format!(
+                        "conversion '%{written}' is not supported; expected one of %d %u %x %o %c %f %e %g"
+                    ));
                 };
-                let Some(&scalar) = types.next() else { return Err("there are fewer values than conversions".into()) };
+                let Some(&scalar) = types.next() else { return Err("fewer values than conversions".into()) };
                 if conversion.is_float() != scalar.is_float() {
-                    return Err(format!("'%{written}' is given a value of type {}", scalar.name()));
+                    return Err(format!("'%{written}' does not match a value of type {}", scalar.name()));
                 }
                 let usual = match scalar {
                     Scalar::F64 => ".17g",
@@ -78,12 +83,12 @@ pub fn of_c(text: &str, types: &[Scalar]) -> Result<String, String> {
         }
     }
     if types.next().is_some() {
-        return Err("there are more values than conversions".into());
+        return Err("more values than conversions".into());
     }
     Ok(format)
 }
 
-/// How C converts a value.
+/// A `printf` conversion specification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Conversion {
     left: bool,
@@ -96,10 +101,10 @@ struct Conversion {
 }
 
 impl Conversion {
-    /// Of what stands behind the `%`, without lengths.
+    /// Parses the characters after the `%`, without length modifiers.
     fn of(spec: &str) -> Option<Conversion> {
         let letter = spec.chars().last().filter(|c| "duxXocfFeEgG".contains(*c))?;
-        // Elsewhere it keeps points and zeros in ways of its own.
+        // For other conversions, `#` changes decimal points and trailing zeros; not supported.
         if spec.contains('#') && !"xX".contains(letter) {
             return None;
         }
@@ -109,7 +114,7 @@ impl Conversion {
             Some((width, precision)) => (width, Some(precision)),
             None => (numbers, None),
         };
-        // Wide enough for all that a line holds.
+        // Limit on width and precision.
         let number = |text: &str| match text {
             "" => Some(0),
             text => text.parse().ok().filter(|n| *n <= 100 && text.bytes().all(|b| b.is_ascii_digit())),
@@ -133,7 +138,7 @@ impl Conversion {
     fn text(self, value: Value) -> String {
         let (sign, digits) = if self.is_float() { self.float(value.as_f64()) } else { self.int(value) };
         let missing = self.width.saturating_sub(sign.len() + digits.chars().count());
-        // A precision says how many digits an integer has, and infinity has none.
+        // With a precision, integers are not zero-padded; neither are infinity and NaN.
         let zeros = self.zeros
             && !self.left
             && digits.ends_with(|c: char| c.is_ascii_hexdigit())
@@ -152,7 +157,7 @@ impl Conversion {
     }
 
     fn int(self, value: Value) -> (String, String) {
-        // As C promotes it.
+        // Integer promotion as in C.
         let wide = value.scalar().bytes() == 8;
         let bits = if wide { value.bits() } else { value.as_i64() as u32 as u64 };
         let signed = if wide { bits as i64 } else { bits as u32 as i32 as i64 };
@@ -195,34 +200,40 @@ impl Conversion {
     }
 }
 
-/// What is wrong with a format for values of these types, if anything is.
-pub fn unfit(format: &str, types: &[Scalar]) -> Option<String> {
-    let holes: Vec<Option<&str>> = pieces(format)
+/// Checks a format string against the types of its values; returns a description of the error.
+pub fn check_print_format(format: &str, types: &[Scalar]) -> Option<String> {
+    let holes: Vec<Option<&str>> = print_format_pieces(format)
         .into_iter()
-        .filter_map(|piece| if let Piece::Value(spec) = piece { Some(spec) } else { None })
+        .filter_map(|piece| if let PrintPiece::Value(spec) = piece { Some(spec) } else { None })
         .collect();
     if holes.len() != types.len() || types.len() > 16 {
-        return Some(format!("a print of {} values with {} places; at most 16", types.len(), holes.len()));
+        return Some(format!(
+            "a print has {} values for {} placeholders; at most 16 are supported",
+            types.len(),
+            holes.len()
+        ));
     }
     if format.chars().any(|c| c.is_control() || c == '"' || c == '\\') || format.len() > 200 {
-        return Some("a print of quotes, backslashes, control characters or more than 200 bytes".into());
+        return Some(
+            "a print format cannot contain quotes, backslashes or control characters, or exceed 200 bytes".into(),
+        );
     }
     holes.iter().zip(types).find_map(|(spec, scalar)| {
         let wrong = spec.filter(|spec| Conversion::of(spec).is_none_or(|of| of.is_float() != scalar.is_float()));
-        wrong.map(|spec| format!("a print of {} by '%{spec}'", scalar.name()))
+        wrong.map(|spec| format!("'%{spec}' does not match a value of type {}", scalar.name()))
     })
 }
 
-/// A printed line: each place of the format filled by the next value. Floats have as many digits as tell them apart, in the
-/// manner of C's `%.9g` and `%.17g`, unless the format says how they are converted.
-pub fn line(format: &str, values: &[Value]) -> String {
+/// Formats a line: each placeholder is replaced by the next value. By default, floats are printed
+/// like C's `%.9g` (f32) or `%.17g` (f64), which round-trip.
+pub fn format_print_line(format: &str, values: &[Value]) -> String {
     let mut values = values.iter();
     let mut out = String::new();
-    for piece in pieces(format) {
+    for piece in print_format_pieces(format) {
         match (piece, values.as_slice().first()) {
-            (Piece::Text(text), _) => out += text,
-            (Piece::Value(_), None) => {}
-            (Piece::Value(spec), Some(value)) => {
+            (PrintPiece::Text(text), _) => out += text,
+            (PrintPiece::Value(_), None) => {}
+            (PrintPiece::Value(spec), Some(value)) => {
                 values.next();
                 out +=
                     &spec.and_then(Conversion::of).map_or_else(|| text(*value), |conversion| conversion.text(*value));
@@ -271,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_are_written_as_c_does() {
+    fn floats_are_formatted_like_printf() {
         for (x, digits, expected) in [
             (0.0, 9, "0"),
             (-0.0, 9, "-0"),
@@ -287,14 +298,14 @@ mod tests {
             assert_eq!(general(x, digits), expected);
         }
         let values = [Value::int(Scalar::I8, -3), Value::from_f64(Scalar::F16, 0.5), Value::int(Scalar::Bool, 1)];
-        assert_eq!(line("a {} b {}{}!", &values), "a -3 b 0.51!");
+        assert_eq!(format_print_line("a {} b {}{}!", &values), "a -3 b 0.51!");
     }
 
     #[test]
-    fn values_are_converted_as_c_does() {
+    fn conversions_match_printf() {
         let int = |n: i64| Value::int(Scalar::I32, n);
         let float = |x: f64| Value::from_f64(Scalar::F64, x);
-        // What glibc's printf writes.
+        // Expected output of glibc's printf.
         for (c, value, expected) in [
             ("%5d|", int(-42), "  -42|"),
             ("%-5d|", int(42), "42   |"),
@@ -326,9 +337,9 @@ mod tests {
             ("%06F", float(f64::NEG_INFINITY), "  -INF"),
             ("{}{%d}", int(3), "{}{3}"),
         ] {
-            let format = of_c(c, &[value.scalar()]).unwrap();
-            assert_eq!(unfit(&format, &[value.scalar()]), None, "{format}");
-            assert_eq!(line(&format, &[value]), expected, "{c}");
+            let format = print_format_from_printf(c, &[value.scalar()]).unwrap();
+            assert_eq!(check_print_format(&format, &[value.scalar()]), None, "{format}");
+            assert_eq!(format_print_line(&format, &[value]), expected, "{c}");
         }
         for (c, types) in [
             ("%s", &[Scalar::I32][..]),
@@ -341,7 +352,7 @@ mod tests {
             ("%", &[Scalar::I32]),
             ("%5.é", &[Scalar::I32]),
         ] {
-            assert!(of_c(c, types).is_err(), "{c}");
+            assert!(print_format_from_printf(c, types).is_err(), "{c}");
         }
     }
 }

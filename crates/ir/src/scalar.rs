@@ -1,11 +1,12 @@
-//! Scalar types and typed constants. Nothing here knows about expressions or kernels.
+//! Scalar types and typed constants. Knows nothing of expressions or kernels; composite types are
+//! in `ty.rs`.
 
 use std::fmt;
 
-/// The type of one element or one value.
+/// Scalar type of an element or a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Scalar {
-    /// True or false, one byte in memory (0 or 1).
+    /// Boolean, one byte in memory (0 or 1).
     Bool,
     /// 8-bit signed integer, wrapping.
     I8,
@@ -23,18 +24,18 @@ pub enum Scalar {
     U32,
     /// 64-bit unsigned integer, wrapping.
     U64,
-    /// IEEE binary16; computed in f32.
+    /// IEEE 754 binary16; arithmetic is done in f32.
     F16,
-    /// The upper half of a binary32; computed in f32.
+    /// bfloat16, the upper half of an f32; arithmetic is done in f32.
     BF16,
-    /// IEEE binary32, denormals kept.
+    /// IEEE 754 binary32, with denormals.
     F32,
-    /// IEEE binary64, denormals kept.
+    /// IEEE 754 binary64, with denormals.
     F64,
 }
 
 impl Scalar {
-    /// The name that NumPy, PyTorch and Warp use, such as `float32`.
+    /// Returns the name that NumPy, PyTorch and Warp use, such as `float32`.
     pub fn numpy_name(self) -> &'static str {
         match self {
             Scalar::Bool => "bool",
@@ -53,13 +54,13 @@ impl Scalar {
         }
     }
 
-    /// Every scalar type, for sweeps.
+    /// All scalar types.
     pub const ALL: [Scalar; 13] = {
         use Scalar::*;
         [Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64]
     };
 
-    /// Size of one element in memory.
+    /// Returns the size of one element in memory, in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Scalar::Bool | Scalar::I8 | Scalar::U8 => 1,
@@ -69,23 +70,24 @@ impl Scalar {
         }
     }
 
-    /// True for the floating-point types.
+    /// Returns true for the floating-point types.
     pub const fn is_float(self) -> bool {
         matches!(self, Scalar::F16 | Scalar::BF16 | Scalar::F32 | Scalar::F64)
     }
 
-    /// True for the integer types (bool is not one).
+    /// Returns true for the integer types; bool is not one of them.
     pub const fn is_int(self) -> bool {
         !self.is_float() && !matches!(self, Scalar::Bool)
     }
 
-    /// True for the signed integer types.
+    /// Returns true for the signed integer types.
     pub const fn is_signed(self) -> bool {
         matches!(self, Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::I64)
     }
 
-    /// The type that values of this type are computed in: f32 for 16-bit floats, 32 bits for narrower integers.
-    pub const fn wide(self) -> Scalar {
+    /// Returns the type in which arithmetic on this type is done: f32 for 16-bit floats, 32 bits
+    /// for narrower integers, otherwise the type itself.
+    pub const fn compute_type(self) -> Scalar {
         match self {
             Scalar::F16 | Scalar::BF16 => Scalar::F32,
             Scalar::I8 | Scalar::I16 => Scalar::I32,
@@ -94,8 +96,8 @@ impl Scalar {
         }
     }
 
-    /// The signed integer type of the same width as a float.
-    pub const fn same_width(self) -> Scalar {
+    /// Returns the signed integer type of the same width.
+    pub const fn same_width_int(self) -> Scalar {
         match self.bytes() {
             1 => Scalar::I8,
             2 => Scalar::I16,
@@ -104,13 +106,13 @@ impl Scalar {
         }
     }
 
-    /// Smallest and largest value of an integer type, as far as i128 holds both.
+    /// Returns the smallest and the largest value of an integer type.
     pub const fn int_range(self) -> (i128, i128) {
         let bits = self.bytes() as u32 * 8;
         if self.is_signed() { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) } else { (0, (1i128 << bits) - 1) }
     }
 
-    /// The type's name: `f32`.
+    /// Returns the name in the text form, such as `f32`.
     pub const fn name(self) -> &'static str {
         match self {
             Scalar::Bool => "bool",
@@ -136,7 +138,7 @@ impl fmt::Display for Scalar {
     }
 }
 
-/// A typed constant, held as its bits so that it can be compared and hashed exactly.
+/// Typed constant, stored as bits so that it can be compared and hashed exactly.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Value {
     scalar: Scalar,
@@ -144,17 +146,18 @@ pub struct Value {
 }
 
 impl Value {
-    /// A constant from its bit pattern (zero-extended for types narrower than 64 bits).
+    /// Creates a constant from its bit pattern, zero-extended for types narrower than 64 bits.
     pub const fn from_bits(scalar: Scalar, bits: u64) -> Value {
-        let kept = match (scalar, scalar.bytes()) {
+        let masked = match (scalar, scalar.bytes()) {
             (Scalar::Bool, _) => (bits != 0) as u64,
             (_, 8) => bits,
             (_, bytes) => bits & ((1 << (bytes * 8)) - 1),
         };
-        Value { scalar, bits: kept }
+        Value { scalar, bits: masked }
     }
 
-    /// `value` rounded to `scalar`: to nearest for floats, saturating for integers, `!= 0` for bool.
+    /// Converts `value` to `scalar`: rounds to nearest for floats, saturates for integers, `!= 0`
+    /// for bool.
     pub fn from_f64(scalar: Scalar, value: f64) -> Value {
         let bits = match scalar {
             Scalar::Bool => (value != 0.0) as u64,
@@ -174,27 +177,27 @@ impl Value {
         Value::from_bits(scalar, bits)
     }
 
-    /// An integer constant, wrapped to the width of `scalar`.
+    /// Creates an integer constant, wrapped to the width of `scalar`.
     pub const fn int(scalar: Scalar, value: i64) -> Value {
         Value::from_bits(scalar, value as u64)
     }
 
-    /// The value, with every NaN made the same.
-    pub fn with_one_nan(self) -> Value {
+    /// Replaces any NaN by the canonical NaN of its type.
+    pub fn canonicalize_nan(self) -> Value {
         if self.scalar.is_float() && self.as_f64().is_nan() { Value::from_f64(self.scalar, f64::NAN) } else { self }
     }
 
-    /// The constant's type.
+    /// Returns the constant's type.
     pub const fn scalar(self) -> Scalar {
         self.scalar
     }
 
-    /// The constant's bit pattern, zero-extended.
+    /// Returns the constant's bit pattern, zero-extended.
     pub const fn bits(self) -> u64 {
         self.bits
     }
 
-    /// The constant as an f64 (exact but for large 64-bit integers).
+    /// Converts the constant to f64; exact except for large 64-bit integers.
     pub fn as_f64(self) -> f64 {
         match self.scalar {
             Scalar::U64 => self.bits as f64,
@@ -206,7 +209,7 @@ impl Value {
         }
     }
 
-    /// The constant as an i64: floats saturate, large u64 wrap.
+    /// Converts the constant to i64; floats saturate, large u64 values wrap.
     pub fn as_i64(self) -> i64 {
         match self.scalar {
             Scalar::I8 => self.bits as i8 as i64,

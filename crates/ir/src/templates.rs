@@ -1,59 +1,59 @@
-//! Kernels built with the [`Builder`], as examples of it and as tests of every reader.
+//! Example kernels built with the [`Builder`]; also tests for every backend.
 
 mod rows;
 mod tiles;
 
 use crate::{
-    Access, Algebra, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op, Scalar, SharedId,
-    Shuffle, Stmt, Type, Value, VerifyError, contiguous,
+    Access, AlgebraOp, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op, Scalar,
+    SharedId, Shuffle, Stmt, Type, Value, VerifyError, contiguous,
 };
 pub use rows::{layer_norm, softmax};
 pub use tiles::{matmul, transpose};
 
-/// A kernel or why it could not be built.
-pub type Built = Result<Kernel, VerifyError>;
+/// A kernel, or the reason it is not valid.
+pub type KernelResult = Result<Kernel, VerifyError>;
 
 const I32: Scalar = Scalar::I32;
 
-fn blocks(n: u64, threads: u32) -> [u32; 3] {
+fn grid_for(n: u64, threads: u32) -> [u32; 3] {
     [n.div_ceil(threads.max(1) as u64).max(1) as u32, 1, 1]
 }
 
-/// The dimensions of a matrix without gaps.
+/// Dimensions of a contiguous matrix.
 fn matrix(rows: u64, columns: u64) -> [Dim; 2] {
     let dims = contiguous(&[rows.into(), columns.into()]);
     [dims[0], dims[1]]
 }
 
-/// thread, block and global index along x.
-struct Place {
+/// Thread, block and global index along x.
+struct ThreadIndices {
     thread: ExprId,
     block: ExprId,
     global: ExprId,
 }
 
-fn place(b: &mut Builder) -> Place {
+fn thread_indices(b: &mut Builder) -> ThreadIndices {
     let (thread, block) = (b.builtin(Builtin::Thread(Axis::X)), b.builtin(Builtin::Block(Axis::X)));
     let size = b.builtin(Builtin::BlockSize(Axis::X));
     let first = b.mul(&block, &size);
     let global = b.add(&first, &thread);
-    Place { thread, block, global }
+    ThreadIndices { thread, block, global }
 }
 
-/// `a · n + c` in indices.
-fn at(b: &mut Builder, a: ExprId, n: u64, c: ExprId) -> ExprId {
+/// Returns the index `a · n + c`.
+fn mul_add_index(b: &mut Builder, a: ExprId, n: u64, c: ExprId) -> ExprId {
     let n = b.index_constant(n);
     let product = b.mul(&a, &n);
     b.add(&product, &c)
 }
 
-fn below(b: &mut Builder, a: ExprId, n: u64) -> ExprId {
+fn less_than(b: &mut Builder, a: ExprId, n: u64) -> ExprId {
     let n = b.index_constant(n);
     b.lt(&a, &n)
 }
 
 /// `out[i] = value`.
-pub fn fill(scalar: Scalar, n: u64, value: f64) -> Built {
+pub fn fill(scalar: Scalar, n: u64, value: f64) -> KernelResult {
     let mut b = Builder::new("fill", n, I32);
     let out = b.param("out", scalar, n, Access::Write);
     let i = b.index();
@@ -63,7 +63,7 @@ pub fn fill(scalar: Scalar, n: u64, value: f64) -> Built {
 }
 
 /// `out[i] = a · x[i] + y[i]`.
-pub fn axpy(scalar: Scalar, n: u64, a: f64) -> Built {
+pub fn axpy(scalar: Scalar, n: u64, a: f64) -> KernelResult {
     let mut b = Builder::new("axpy", n, I32);
     let x = b.param("x", scalar, n, Access::Read);
     let y = b.param("y", scalar, n, Access::Read);
@@ -76,15 +76,15 @@ pub fn axpy(scalar: Scalar, n: u64, a: f64) -> Built {
     b.finish()
 }
 
-/// Combines one value a thread into the tile's first element, each step taking the upper half to the lower: every step
-/// ends with a barrier. Any number of threads will do.
+/// Tree reduction of one value per thread into the tile's first element. Each step adds the upper
+/// half to the lower and ends with a barrier. The number of threads need not be a power of 2.
 fn reduce_tile(b: &mut Builder, tile: SharedId, thread: ExprId, threads: u32, op: Op) {
     let mut width = threads as u64;
     while width > 1 {
         let far = width.div_ceil(2);
-        let takes_part = below(b, thread, width - far);
+        let active = less_than(b, thread, width - far);
         b.if_else(
-            takes_part,
+            active,
             |b| {
                 let far = b.index_constant(far);
                 let other = b.add(&thread, &far);
@@ -94,21 +94,22 @@ fn reduce_tile(b: &mut Builder, tile: SharedId, thread: ExprId, threads: u32, op
             },
             |_| {},
         );
-        b.simple(Stmt::Barrier);
+        b.push_stmt(Stmt::Barrier);
         width = far;
     }
 }
 
-/// `out[block]` = sum of the block's elements of x, in shared memory. Twice, it sums anything.
-pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> Built {
-    let grid = blocks(n, threads);
+/// `out[block]` = sum of the block's elements of x, reduced in shared memory. Two passes sum any
+/// length up to the square of the block size.
+pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> KernelResult {
+    let grid = grid_for(n, threads);
     let mut b = Builder::blocks("block_sum", grid, [threads, 1, 1], I32);
     let x = b.param("x", scalar, n, Access::Read);
     let out = b.param("out", scalar, grid[0] as u64, Access::Write);
     let tile = b.shared("tile", scalar, threads as u64);
-    let Place { thread, block, global } = place(&mut b);
+    let ThreadIndices { thread, block, global } = thread_indices(&mut b);
     let zero = b.constant(Value::from_f64(scalar, 0.0));
-    let inside = below(&mut b, global, n);
+    let inside = less_than(&mut b, global, n);
     b.if_else(
         inside,
         |b| {
@@ -117,9 +118,9 @@ pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> Built {
         },
         |b| b.store(tile, thread, zero),
     );
-    b.simple(Stmt::Barrier);
+    b.push_stmt(Stmt::Barrier);
     reduce_tile(&mut b, tile, thread, threads, Op::Add);
-    let first = below(&mut b, thread, 1);
+    let first = less_than(&mut b, thread, 1);
     b.if_else(
         first,
         |b| {
@@ -132,43 +133,44 @@ pub fn block_sum(scalar: Scalar, n: u64, threads: u32) -> Built {
 }
 
 /// `out[warp]` = sum of the warp's 32 elements of x, by shuffles. `n` must be a multiple of 32.
-pub fn warp_sum(scalar: Scalar, n: u64) -> Built {
-    let mut b = Builder::blocks("warp_sum", blocks(n, 32), [32, 1, 1], I32);
+pub fn warp_sum(scalar: Scalar, n: u64) -> KernelResult {
+    let mut b = Builder::blocks("warp_sum", grid_for(n, 32), [32, 1, 1], I32);
     let x = b.param("x", scalar, n, Access::Read);
     let out = b.param("out", scalar, n.div_ceil(32), Access::Write);
-    let Place { thread, block, global } = place(&mut b);
+    let ThreadIndices { thread, block, global } = thread_indices(&mut b);
     let mut sum = b.load(x, global);
     for distance in [16, 8, 4, 2, 1] {
         let distance = b.index_constant(distance);
         let other = b.shuffle(Shuffle::Xor, sum, distance);
         sum = b.add(&sum, &other);
     }
-    let first = below(&mut b, thread, 1);
+    let first = less_than(&mut b, thread, 1);
     b.if_else(first, |b| b.store(out, block, sum), |_| {});
     b.finish()
 }
 
-/// `counts[x[i]] += 1`, first in shared memory, then once a block and bin in the result (which starts as it is).
-pub fn histogram(n: u64, bins: u64, threads: u32) -> Built {
-    let mut b = Builder::blocks("histogram", blocks(n, threads), [threads, 1, 1], I32);
+/// `counts[x[i]] += 1`, first in shared memory, then one atomic add per block and bin into
+/// `counts`, which is not cleared first.
+pub fn histogram(n: u64, bins: u64, threads: u32) -> KernelResult {
+    let mut b = Builder::blocks("histogram", grid_for(n, threads), [threads, 1, 1], I32);
     let x = b.param("x", I32, n, Access::Read);
     let counts = b.param("counts", I32, bins, Access::ReadWrite);
     let local = b.shared("local", I32, bins);
-    let Place { thread, global, .. } = place(&mut b);
+    let ThreadIndices { thread, global, .. } = thread_indices(&mut b);
     let (zero, one) = (b.index_constant(0), b.index_constant(1));
-    // Every thread takes each `threads`-th bin.
+    // Strided loop over bins: thread `t` handles bins `t`, `t + threads`, …
     let per_bin = |b: &mut Builder, body: &dyn Fn(&mut Builder, ExprId)| {
-        let turns = b.index_constant(bins.div_ceil(threads.max(1) as u64));
-        let turn = b.open_loop("turn");
-        let n = b.read(turn);
-        let bin = at(b, n, threads as u64, thread);
-        let inside = below(b, bin, bins);
+        let iterations = b.index_constant(bins.div_ceil(threads.max(1) as u64));
+        let counter = b.open_loop("turn");
+        let n = b.read(counter);
+        let bin = mul_add_index(b, n, threads as u64, thread);
+        let inside = less_than(b, bin, bins);
         b.if_else(inside, |b| body(b, bin), |_| {});
-        b.close_loop(turn, turns);
+        b.close_loop(counter, iterations);
     };
     per_bin(&mut b, &|b, bin| b.store(local, bin, zero));
-    b.simple(Stmt::Barrier);
-    let inside = below(&mut b, global, n);
+    b.push_stmt(Stmt::Barrier);
+    let inside = less_than(&mut b, global, n);
     b.if_else(
         inside,
         |b| {
@@ -177,7 +179,7 @@ pub fn histogram(n: u64, bins: u64, threads: u32) -> Built {
         },
         |_| {},
     );
-    b.simple(Stmt::Barrier);
+    b.push_stmt(Stmt::Barrier);
     per_bin(&mut b, &|b, bin| {
         let count = b.load(local, bin);
         b.atomic(Atomic::Add, counts, bin, count);
@@ -185,15 +187,16 @@ pub fn histogram(n: u64, bins: u64, threads: u32) -> Built {
     b.finish()
 }
 
-/// Inclusive sums of each block of `threads` elements, by doubling distances between two buffers.
-pub fn block_scan(scalar: Scalar, n: u64, threads: u32) -> Built {
-    let mut b = Builder::blocks("block_scan", blocks(n, threads), [threads, 1, 1], I32);
+/// Inclusive prefix sums of each block of `threads` elements: a Hillis-Steele scan with double
+/// buffering.
+pub fn block_scan(scalar: Scalar, n: u64, threads: u32) -> KernelResult {
+    let mut b = Builder::blocks("block_scan", grid_for(n, threads), [threads, 1, 1], I32);
     let x = b.param("x", scalar, n, Access::Read);
     let out = b.param("out", scalar, n, Access::Write);
     let buffers = [b.shared("even", scalar, threads as u64), b.shared("odd", scalar, threads as u64)];
-    let Place { thread, global, .. } = place(&mut b);
+    let ThreadIndices { thread, global, .. } = thread_indices(&mut b);
     let zero = b.constant(Value::from_f64(scalar, 0.0));
-    let inside = below(&mut b, global, n);
+    let inside = less_than(&mut b, global, n);
     b.if_else(
         inside,
         |b| {
@@ -204,11 +207,11 @@ pub fn block_scan(scalar: Scalar, n: u64, threads: u32) -> Built {
     );
     let (mut distance, mut from) = (1, 0);
     while distance < threads as u64 {
-        b.simple(Stmt::Barrier);
+        b.push_stmt(Stmt::Barrier);
         let mine = b.load(buffers[from], thread);
-        let alone = below(&mut b, thread, distance);
+        let is_prefix = less_than(&mut b, thread, distance);
         b.if_else(
-            alone,
+            is_prefix,
             |b| b.store(buffers[1 - from], thread, mine),
             |b| {
                 let far = b.index_constant(distance);
@@ -231,8 +234,9 @@ pub fn block_scan(scalar: Scalar, n: u64, threads: u32) -> Built {
     b.finish()
 }
 
-/// out = the mean of each element's neighbours above, below, left and right; the border is copied.
-pub fn stencil(scalar: Scalar, rows: u64, columns: u64) -> Built {
+/// Four-point stencil: out is the mean of each element's neighbours above, below, left and right;
+/// the border is copied.
+pub fn stencil(scalar: Scalar, rows: u64, columns: u64) -> KernelResult {
     let mut b = Builder::new("stencil", rows * columns, I32);
     let x = b.param("x", scalar, rows * columns, Access::Read);
     let out = b.param("out", scalar, rows * columns, Access::Write);
@@ -241,9 +245,9 @@ pub fn stencil(scalar: Scalar, rows: u64, columns: u64) -> Built {
     let (i, j) = (b.div(&index, &width), b.op(Op::Rem, &[&index, &width]));
     let one = b.index_constant(1);
     let mut inner = None;
-    for (place, length) in [(i, rows), (j, columns)] {
+    for (coordinate, length) in [(i, rows), (j, columns)] {
         let high = b.index_constant(length.saturating_sub(1));
-        let (above, within) = (b.op(Op::Ge, &[&place, &one]), b.lt(&place, &high));
+        let (above, within) = (b.op(Op::Ge, &[&coordinate, &one]), b.lt(&coordinate, &high));
         let both = b.op(Op::And, &[&above, &within]);
         inner = Some(inner.map_or(both, |all: ExprId| b.op(Op::And, &[&all, &both])));
     }
@@ -266,8 +270,9 @@ pub fn stencil(scalar: Scalar, rows: u64, columns: u64) -> Built {
     b.finish()
 }
 
-/// Convolution without padding: one instance an output element, `out[c, i, j] = Σ x[d, i+p, j+q] w[c, d, p, q]`.
-pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u64, size: u64) -> Built {
+/// Convolution without padding, one instance per output element: `out[c, i, j] = Σ x[d, i+p, j+q]
+/// w[c, d, p, q]`.
+pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u64, size: u64) -> KernelResult {
     let (rows, columns) = ((height + 1).saturating_sub(size), (width + 1).saturating_sub(size));
     let n = filters * rows * columns;
     let mut b = Builder::new("conv2d", n, I32);
@@ -290,11 +295,11 @@ pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u
     let q = b.open_loop("q");
     let right = b.read(q);
     let (row, column) = (b.add(&i, &down), b.add(&j, &right));
-    let plane = at(&mut b, channel, height, row);
-    let from = at(&mut b, plane, width, column);
-    let filter = at(&mut b, c, channels, channel);
-    let filter = at(&mut b, filter, size, down);
-    let weight = at(&mut b, filter, size, right);
+    let plane = mul_add_index(&mut b, channel, height, row);
+    let from = mul_add_index(&mut b, plane, width, column);
+    let filter = mul_add_index(&mut b, c, channels, channel);
+    let filter = mul_add_index(&mut b, filter, size, down);
+    let weight = mul_add_index(&mut b, filter, size, right);
     let (value, weight, before) = (b.load(x, from), b.load(w, weight), b.read(sum));
     let after = b.fma(&value, &weight, &before);
     b.assign(sum, after);
@@ -306,22 +311,23 @@ pub fn conv2d(scalar: Scalar, channels: u64, height: u64, width: u64, filters: u
     b.finish()
 }
 
-/// A step of `n` particles that fall and bounce off the floor y = 0, with `n`, the time step and gravity passed by value:
-/// structs, vectors and a function.
-pub fn particles() -> Built {
+/// One time step of `n` particles that fall and bounce off the floor y = 0; `n`, the time step and
+/// gravity are passed by value. Uses structs, vectors and a function.
+pub fn particles() -> KernelResult {
     let vector = Type::Vector(Scalar::F32, 3);
     let mut b = Builder::new("particles", 0, I32);
-    let particle = b.structure("Particle", &[("position", vector), ("velocity", vector), ("mass", Scalar::F32.into())]);
+    let particle =
+        b.struct_type("Particle", &[("position", vector), ("velocity", vector), ("mass", Scalar::F32.into())]);
     b.value("n", I32);
     let [dt, gravity] = [("dt", Type::Scalar(Scalar::F32)), ("gravity", vector)].map(|(name, ty)| b.value(name, ty));
-    b.count(Extent::Value(0));
+    b.set_instance_count(Extent::Value(0));
     let particles = b.view("particles", particle, &contiguous(&[Extent::Value(0)]), Access::ReadWrite);
     let energy = b.view("energy", Scalar::F32, &contiguous(&[Extent::Value(0)]), Access::Write);
     let bounced = b.function("bounced", &[("velocity", vector), ("height", Scalar::F32.into())], vector, |b, args| {
         let (up, zero) = (b.extract(args[0], 1), b.constant_like(&args[1], 0.0));
         let (above, rising) = (b.op(Op::Ge, &[&args[1], &zero]), b.op(Op::Ge, &[&up, &zero]));
         let free = b.op(Op::Or, &[&above, &rising]);
-        b.if_else(free, |b| b.simple(Stmt::Return(Some(args[0]))), |_| {});
+        b.if_else(free, |b| b.push_stmt(Stmt::Return(Some(args[0]))), |_| {});
         let back = b.scale(&up, -0.5);
         b.insert(args[0], 1, back)
     });
@@ -335,7 +341,7 @@ pub fn particles() -> Built {
     let velocity = b.call(bounced, &[velocity, height]);
     let whole = b.construct(particle, &[position, velocity, mass]);
     b.store(particles, i, whole);
-    let square = b.algebra(Algebra::Dot, &[velocity, velocity]);
+    let square = b.algebra(AlgebraOp::Dot, &[velocity, velocity]);
     let half = b.scale(&mass, 0.5);
     let value = b.mul(&half, &square);
     b.store(energy, i, value);

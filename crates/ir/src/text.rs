@@ -1,4 +1,5 @@
-//! The text form of a kernel, for people, golden tests and datasets.
+//! Prints the text form of a kernel, for debugging, golden tests and datasets. `parse.rs` reads it
+//! back.
 
 use std::fmt;
 
@@ -8,12 +9,12 @@ use crate::{
 };
 use crate::{ValueParam, contiguous};
 
-/// Version of the text form, in its first line.
-pub const VERSION: u32 = 2;
+/// Version of the text form, printed in its first line.
+pub const TEXT_FORMAT_VERSION: u32 = 2;
 
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "bornite-ir {VERSION}")?;
+        writeln!(f, "bornite-ir {TEXT_FORMAT_VERSION}")?;
         for found in &self.structs {
             let align = |align: u32| if align > 1 { format!(" align {align}") } else { String::new() };
             let field = |f: &Field| format!("{}: {}{}", f.name, f.ty.name(&self.structs), align(f.align));
@@ -28,7 +29,7 @@ impl fmt::Display for Kernel {
         }
         write!(f, "kernel {} ", self.name)?;
         match self.launch {
-            Launch::ParallelFor { count } => write!(f, "parallel_for {}", Number(self, count))?,
+            Launch::ParallelFor { count } => write!(f, "parallel_for {}", ExtentText(self, count))?,
             Launch::Blocks { grid, block } => write!(f, "grid {grid:?} block {block:?}")?,
         }
         writeln!(f, " index {}", self.index)?;
@@ -41,19 +42,19 @@ impl fmt::Display for Kernel {
                 Access::Write => "write",
                 Access::ReadWrite => "update",
             };
-            writeln!(f, "  param {}: {access} {}{}", p.name, p.ty.name(&self.structs), Dims(self, &p.dims))?;
+            writeln!(f, "  param {}: {access} {}{}", p.name, p.ty.name(&self.structs), DimsText(self, &p.dims))?;
         }
         for s in &self.shared {
-            writeln!(f, "  shared {}: {}{}", s.name, s.ty.name(&self.structs), Dims(self, &s.dims))?;
+            writeln!(f, "  shared {}: {}{}", s.name, s.ty.name(&self.structs), DimsText(self, &s.dims))?;
         }
         Writer { kernel: self, code: &self.code, arguments: &self.values }.code(f)
     }
 }
 
-/// A number or the name of the value parameter that gives it.
-struct Number<'a>(&'a Kernel, Extent);
+/// Displays an extent: a number, or `@` and the name of a value parameter.
+struct ExtentText<'a>(&'a Kernel, Extent);
 
-impl fmt::Display for Number<'_> {
+impl fmt::Display for ExtentText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
             Extent::Const(n) => write!(f, "{n}"),
@@ -65,18 +66,18 @@ impl fmt::Display for Number<'_> {
     }
 }
 
-/// `[4, 5]`, with strides where elements do not lie row by row without gaps.
-struct Dims<'a>(&'a Kernel, &'a [Dim]);
+/// Displays dimensions such as `[4, 5]`, with strides if they are not contiguous.
+struct DimsText<'a>(&'a Kernel, &'a [Dim]);
 
-impl fmt::Display for Dims<'_> {
+impl fmt::Display for DimsText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let extents: Vec<Extent> = self.1.iter().map(|dim| dim.extent).collect();
         let plain = contiguous(&extents) == self.1;
         f.write_str("[")?;
         for (n, dim) in self.1.iter().enumerate() {
-            write!(f, "{}{}", if n > 0 { ", " } else { "" }, Number(self.0, dim.extent))?;
+            write!(f, "{}{}", if n > 0 { ", " } else { "" }, ExtentText(self.0, dim.extent))?;
             if !plain {
-                write!(f, " by {}", Number(self.0, dim.stride))?;
+                write!(f, " by {}", ExtentText(self.0, dim.stride))?;
             }
         }
         f.write_str("]")
@@ -84,7 +85,7 @@ impl fmt::Display for Dims<'_> {
 }
 
 impl Kernel {
-    /// The line of the text form that a statement of this kernel stands in, from 1.
+    /// Returns the line of the text form, from 1, that contains a statement of this kernel.
     pub fn line_of(&self, stmt: &Stmt) -> Option<usize> {
         fn find(block: &[Stmt], wanted: &Stmt, line: &mut usize) -> bool {
             for stmt in block {
@@ -109,7 +110,7 @@ impl Kernel {
             }
             false
         }
-        // Each function has its first line, its variables and two braces.
+        // Each function has a header line, its variables and two braces.
         let mut line = 1 + self.structs.len();
         for function in &self.functions {
             line += 2 + function.code.locals.len();
@@ -124,7 +125,8 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// The source line of each line of the text form, given those of the statements without blocks of their own, in order.
+    /// Returns the source line of each line of the text form, given the source lines of all
+    /// statements without nested blocks, in order.
     pub(crate) fn source_lines(&self, functions: &[Vec<u32>], code: &[u32]) -> Vec<u32> {
         fn walk(block: &[Stmt], lines: &mut dyn Iterator<Item = u32>, out: &mut Vec<u32>) {
             for stmt in block {
@@ -178,7 +180,7 @@ impl fmt::Display for Builtin {
     }
 }
 
-/// Writes code.
+/// Prints code.
 struct Writer<'a> {
     kernel: &'a Kernel,
     code: &'a Code,
@@ -186,7 +188,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Variables and statements.
+    /// Prints variables and statements.
     fn code(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, local) in self.code.locals.iter().enumerate() {
             write!(f, "  var ${n} {}: {} = ", local.name, local.ty.name(&self.kernel.structs))?;
@@ -207,11 +209,11 @@ impl<'a> Writer<'a> {
             match stmt {
                 Stmt::Let(id) => {
                     let ty = self.code.ty(*id).name(&self.kernel.structs);
-                    writeln!(f, "%{}: {ty} = {}", id.0, Right(self, *id))?;
+                    writeln!(f, "%{}: {ty} = {}", id.0, LetValue(self, *id))?;
                 }
                 Stmt::Assign(local, value) => writeln!(f, "{} = {}", Var(*local), Operand(self, *value))?,
-                Stmt::Store { view, at, value } => {
-                    writeln!(f, "{} = {}", Element(self, *view, at), Operand(self, *value))?;
+                Stmt::Store { view, indices, value } => {
+                    writeln!(f, "{} = {}", Element(self, *view, indices), Operand(self, *value))?;
                 }
                 Stmt::For { counter, end, body } => {
                     writeln!(f, "for {} below {} {{", Var(*counter), Operand(self, *end))?;
@@ -239,11 +241,11 @@ impl<'a> Writer<'a> {
                 Stmt::Barrier => writeln!(f, "barrier")?,
                 Stmt::WarpBarrier => writeln!(f, "warp_barrier")?,
                 Stmt::Fence(scope) => writeln!(f, "fence {}", scope.name())?,
-                Stmt::Check(Check::Holds { condition, claim }) => {
-                    writeln!(f, "claim \"{claim}\", {}", Operand(self, *condition))?;
+                Stmt::Check(Check::Assert { condition, message }) => {
+                    writeln!(f, "claim \"{message}\", {}", Operand(self, *condition))?;
                 }
-                Stmt::Check(Check::Within { index, len, of }) => {
-                    writeln!(f, "within \"{of}\", {}, {len}", Operand(self, *index))?;
+                Stmt::Check(Check::InBounds { index, len, array }) => {
+                    writeln!(f, "within \"{array}\", {}, {len}", Operand(self, *index))?;
                 }
                 Stmt::Print { format, args } if args.is_empty() => writeln!(f, "print \"{format}\"")?,
                 Stmt::Print { format, args } => writeln!(f, "print \"{format}\", {}", List(self, args))?,
@@ -253,7 +255,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A variable.
+/// Displays a variable.
 struct Var(LocalId);
 
 impl fmt::Display for Var {
@@ -262,7 +264,7 @@ impl fmt::Display for Var {
     }
 }
 
-/// An operand: what needs no `Let` in place, anything else by number.
+/// Displays an operand: leaves in place, other expressions by number.
 struct Operand<'a>(&'a Writer<'a>, ExprId);
 
 impl fmt::Display for Operand<'_> {
@@ -280,7 +282,7 @@ impl fmt::Display for Operand<'_> {
     }
 }
 
-/// Operands with commas between.
+/// Displays operands separated by commas.
 struct List<'a>(&'a Writer<'a>, &'a [ExprId]);
 
 impl fmt::Display for List<'_> {
@@ -292,7 +294,7 @@ impl fmt::Display for List<'_> {
     }
 }
 
-/// An element of a view.
+/// Displays an element access.
 struct Element<'a>(&'a Writer<'a>, View, &'a Args);
 
 impl fmt::Display for Element<'_> {
@@ -301,34 +303,34 @@ impl fmt::Display for Element<'_> {
     }
 }
 
-/// The right-hand side of a `Let`.
-struct Right<'a>(&'a Writer<'a>, ExprId);
+/// Displays the right-hand side of a `Let`.
+struct LetValue<'a>(&'a Writer<'a>, ExprId);
 
-impl fmt::Display for Right<'_> {
+impl fmt::Display for LetValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Right(w, id) = *self;
+        let LetValue(w, id) = *self;
         match w.code.expr(id) {
             Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => write!(f, "{}", Operand(w, id)),
             Expr::Read(local) => write!(f, "{}", Var(*local)),
             Expr::Op(op, args) => write!(f, "{}({})", op.row().name, List(w, args)),
-            Expr::Algebra { row, at, args } if row.has_place() => {
-                write!(f, "{}.{at}({})", row.row().name, List(w, args))
+            Expr::Algebra { op, component, args } if op.has_component() => {
+                write!(f, "{}.{component}({})", op.row().name, List(w, args))
             }
-            Expr::Algebra { row, args, .. } => write!(f, "{}({})", row.row().name, List(w, args)),
+            Expr::Algebra { op, args, .. } => write!(f, "{}({})", op.row().name, List(w, args)),
             Expr::Cast(to, from) => write!(f, "cast {to} {}", Operand(w, *from)),
             Expr::Bitcast(to, from) => write!(f, "bitcast {to} {}", Operand(w, *from)),
             Expr::Call(function, args) => {
                 let name = w.kernel.functions.get(function.0 as usize).map_or("?", |function| &function.name);
                 write!(f, "call {name}({})", List(w, args))
             }
-            Expr::Load { view, at, width: 1 } => write!(f, "{}", Element(w, *view, at)),
-            Expr::Load { view, at, width } => write!(f, "wide {width} {}", Element(w, *view, at)),
-            Expr::Atomic { atomic, view, at, value } => {
-                write!(f, "atomic {} {}, {}", atomic.name(), Element(w, *view, at), Operand(w, *value))
+            Expr::Load { view, indices, width: 1 } => write!(f, "{}", Element(w, *view, indices)),
+            Expr::Load { view, indices, width } => write!(f, "wide {width} {}", Element(w, *view, indices)),
+            Expr::Atomic { atomic, view, indices, value } => {
+                write!(f, "atomic {} {}, {}", atomic.name(), Element(w, *view, indices), Operand(w, *value))
             }
-            Expr::CompareExchange { view, at, expected, value } => {
+            Expr::CompareExchange { view, indices, expected, value } => {
                 let (expected, value) = (Operand(w, *expected), Operand(w, *value));
-                write!(f, "atomic compare_exchange {}, {expected}, {value}", Element(w, *view, at))
+                write!(f, "atomic compare_exchange {}, {expected}, {value}", Element(w, *view, indices))
             }
             Expr::Shuffle { shuffle, value, lane } => {
                 write!(f, "shuffle {} {}, {}", shuffle.name(), Operand(w, *value), Operand(w, *lane))

@@ -1,30 +1,30 @@
-//! Types of values: scalars, vectors and matrices of them, structs; and how each lies in memory.
+//! Types of values (scalars, vectors, matrices, structs) and their memory layout.
 
 use std::fmt;
 
 use crate::Scalar;
 
-/// A handle on a struct of a kernel.
+/// Index of a struct in [`Kernel::structs`](crate::Kernel::structs).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct StructId(pub u32);
 
-/// The type of a value.
+/// Type of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Type {
-    /// One number or bool.
+    /// Scalar.
     Scalar(Scalar),
-    /// So many components.
+    /// Vector: component type and number of components.
     Vector(Scalar, u8),
-    /// Rows and columns; components row by row.
+    /// Matrix: component type, rows and columns; stored row-major.
     Matrix(Scalar, u8, u8),
-    /// Named fields.
+    /// Struct with named fields.
     Struct(StructId),
 }
 
-/// Components of the largest vector, matrix or struct: they live in registers.
+/// Maximum number of components of a vector, matrix or struct; they live in registers.
 pub const MAX_COMPONENTS: usize = 64;
 
-/// Largest alignment of a field, in bytes.
+/// Maximum alignment of a field, in bytes.
 pub const MAX_ALIGN: u32 = 256;
 
 impl From<Scalar> for Type {
@@ -34,12 +34,12 @@ impl From<Scalar> for Type {
 }
 
 impl Type {
-    /// The type if it is a scalar.
+    /// Returns the scalar type if this is a scalar.
     pub fn as_scalar(self) -> Option<Scalar> {
         if let Type::Scalar(scalar) = self { Some(scalar) } else { None }
     }
 
-    /// The component type of a scalar, vector or matrix.
+    /// Returns the component type of a scalar, vector or matrix; `None` for structs.
     pub fn element(self) -> Option<Scalar> {
         match self {
             Type::Scalar(scalar) | Type::Vector(scalar, _) | Type::Matrix(scalar, ..) => Some(scalar),
@@ -47,7 +47,8 @@ impl Type {
         }
     }
 
-    /// The same shape with other components; a struct is its own.
+    /// Returns a type of the same shape with components of type `scalar`; structs are returned
+    /// unchanged.
     pub fn with_element(self, scalar: Scalar) -> Type {
         match self {
             Type::Scalar(_) => Type::Scalar(scalar),
@@ -57,7 +58,7 @@ impl Type {
         }
     }
 
-    /// The types of a value's components, in order.
+    /// Returns the types of all components, in order; fields of structs are flattened.
     pub fn components(self, structs: &[Struct]) -> Vec<Scalar> {
         let mut out = vec![];
         self.collect(structs, &mut out);
@@ -79,19 +80,19 @@ impl Type {
         }
     }
 
-    /// How many components a value has.
-    pub fn count(self, structs: &[Struct]) -> usize {
+    /// Returns the number of components; fields of structs are flattened.
+    pub fn component_count(self, structs: &[Struct]) -> usize {
         match self {
             Type::Scalar(_) => 1,
             Type::Vector(_, n) => n as usize,
             Type::Matrix(_, rows, columns) => rows as usize * columns as usize,
             Type::Struct(StructId(n)) => {
-                structs.get(n as usize).map_or(0, |s| s.fields.iter().map(|f| f.ty.count(structs)).sum())
+                structs.get(n as usize).map_or(0, |s| s.fields.iter().map(|f| f.ty.component_count(structs)).sum())
             }
         }
     }
 
-    /// How a value lies in memory, as C lays out the same struct.
+    /// Returns the memory layout, which follows C's rules for the same struct.
     pub fn layout(self, structs: &[Struct]) -> Layout {
         match self {
             Type::Struct(StructId(n)) => {
@@ -109,14 +110,14 @@ impl Type {
             }
             _ => {
                 let scalar = self.element().unwrap_or(Scalar::Bool);
-                let (count, each) = (self.count(structs), scalar.bytes());
+                let (count, each) = (self.component_count(structs), scalar.bytes());
                 let offsets = (0..count).map(|n| (n * each, scalar)).collect();
                 Layout { bytes: count * each, align: each, offsets }
             }
         }
     }
 
-    /// Bytes of a value in memory.
+    /// Returns the size of a value in memory, in bytes.
     pub fn bytes(self, structs: &[Struct]) -> usize {
         match self {
             Type::Scalar(scalar) => scalar.bytes(),
@@ -124,44 +125,45 @@ impl Type {
         }
     }
 
-    /// The type as it is written: `f32`, `f32x3`, `f32x2x4`, or the struct's name.
+    /// Returns the type's name in the text form: `f32`, `f32x3`, `f32x2x4`, or the struct's name.
     pub fn name(self, structs: &[Struct]) -> TypeName<'_> {
         TypeName { ty: self, structs }
     }
 }
 
-/// Where the components of a value lie.
+/// Memory layout of a type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Size, padding included.
+    /// Size in bytes, including padding.
     pub bytes: usize,
-    /// What addresses are a multiple of.
+    /// Alignment in bytes.
     pub align: usize,
-    /// Offset and type of each component.
+    /// Byte offset and type of each component.
     pub offsets: Vec<(usize, Scalar)>,
 }
 
-/// A struct of a kernel.
+/// Struct type of a kernel.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Struct {
-    /// Name, kept in generated text.
+    /// Name, kept in generated source.
     pub name: String,
     /// Fields, in order.
     pub fields: Vec<Field>,
 }
 
-/// A field of a struct.
+/// Field of a struct.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Field {
-    /// Name, kept in generated text.
+    /// Name, kept in generated source.
     pub name: String,
-    /// Type; of structs, only those before this one.
+    /// Type; a struct type must be declared before this one.
     pub ty: Type,
-    /// Least alignment in bytes, as by C++'s `alignas`: a power of 2; 1 where the type's own is meant.
+    /// Minimum alignment in bytes, like C++'s `alignas`: a power of 2, or 1 for the type's natural
+    /// alignment.
     pub align: u32,
 }
 
-/// Writes a type.
+/// Displays a type by name; see [`Type::name`].
 pub struct TypeName<'a> {
     ty: Type,
     structs: &'a [Struct],
@@ -181,7 +183,7 @@ impl fmt::Display for TypeName<'_> {
     }
 }
 
-/// Reads `f32`, `f32x3` or `f32x2x4`.
+/// Parses `f32`, `f32x3` or `f32x2x4`; struct names are not recognized.
 pub(crate) fn parse_plain(text: &str) -> Option<Type> {
     let mut parts = text.split('x');
     let name = parts.next()?;

@@ -1,8 +1,9 @@
-//! The op table's bodies against correctly rounded values: f32 against f64, f64 against an arbitrary-precision library.
+//! Accuracy of op-table bodies: f32 against f64, f64 against results of an arbitrary-precision
+//! library.
 
 use bornite_ir::{Access, Arg, Builder, Emit, Op, Scalar, interp};
 
-/// Distance in units of the last place of `exact`, for finite results.
+/// Error in ULPs of `exact`, for finite results.
 fn ulps32(found: f32, exact: f64) -> f64 {
     if found as f64 == exact || (found.is_infinite() && exact as f32 == found) {
         return 0.0;
@@ -54,12 +55,12 @@ fn f64_of(op: Op, columns: &[Vec<f64>]) -> Vec<f64> {
     apply(op, Scalar::F64, &bits).into_iter().map(f64::from_bits).collect()
 }
 
-/// The rows whose result is not exact: those that the goldens must cover.
+/// Ops whose result is not exact, which the goldens must cover.
 fn inexact() -> Vec<Op> {
     Op::ALL.iter().copied().filter(|op| op.row().ulp.f64 > 0.0).collect()
 }
 
-/// Columns of arguments and the correctly rounded results of a golden file.
+/// Argument columns and the correctly rounded results of a golden file.
 fn goldens(op: Op) -> (Vec<Vec<f64>>, Vec<f64>) {
     let path = format!("{}/tests/goldens/{}.txt", env!("CARGO_MANIFEST_DIR"), op.row().name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}; add it to scripts/goldens.py"));
@@ -70,19 +71,19 @@ fn goldens(op: Op) -> (Vec<Vec<f64>>, Vec<f64>) {
         }
     }
     let exact = columns.pop().unwrap();
-    assert!(exact.len() >= 1000, "goldens of {op:?} are few");
+    assert!(exact.len() >= 1000, "too few goldens of {op:?}");
     (columns, exact)
 }
 
-/// The worst error of a row and where it was; the table of all is printed.
+/// Largest error of an op, and its arguments.
 struct Worst {
     op: Op,
     ulps: f64,
     at: String,
 }
 
-/// Prints what each row reached and fails with those beyond their bound.
-fn judge(found: Vec<Worst>, bound: impl Fn(Op) -> f64) {
+/// Prints the largest error of each op and fails for those above their bound.
+fn check_bounds(found: Vec<Worst>, bound: impl Fn(Op) -> f64) {
     let mut beyond = String::new();
     for Worst { op, ulps, at } in found {
         println!("{op:?}: {ulps:.3} ulp at {at}, bound {}", bound(op));
@@ -95,8 +96,8 @@ fn judge(found: Vec<Worst>, bound: impl Fn(Op) -> f64) {
 
 #[test]
 fn f64_within_bounds() {
-    // Bits of floats count representable values, so their difference counts units of the last place. The golden is
-    // rounded, so a bound of n ulp allows n representable values between.
+    // Ordering floats by their bits counts representable values, so differences are in ULPs. The
+    // golden is rounded, so a bound of n ULPs allows n representable values in between.
     let ordered = |x: f64| if x < 0.0 { -(x.abs().to_bits() as i64) } else { x.to_bits() as i64 };
     let measure = |op| {
         let (columns, exact) = goldens(op);
@@ -110,10 +111,10 @@ fn f64_within_bounds() {
         }
         worst
     };
-    judge(inexact().into_iter().map(measure).collect(), |op| op.row().ulp.f64);
+    check_bounds(inexact().into_iter().map(measure).collect(), |op| op.row().ulp.f64);
 }
 
-/// f32 against f64, which is some 2²⁸ times finer, on bit patterns all over the range.
+/// f32 against f64, which has about 2²⁸ times smaller errors, on bit patterns over the whole range.
 #[test]
 fn f32_within_bounds() {
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
@@ -138,7 +139,7 @@ fn f32_within_bounds() {
         }
         worst
     };
-    judge(inexact().into_iter().map(measure).collect(), |op| op.row().ulp.f32);
+    check_bounds(inexact().into_iter().map(measure).collect(), |op| op.row().ulp.f32);
 }
 
 #[test]

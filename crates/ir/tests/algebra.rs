@@ -1,7 +1,8 @@
-//! Rows of vectors and matrices: against exact integer arithmetic, derivatives against finite differences, known answers.
+//! Algebra ops: against exact integer arithmetic, derivatives against finite differences, published
+//! test vectors.
 
 use bornite_ir::interp::{evaluate, evaluate_algebra};
-use bornite_ir::{Algebra, Emit, Op, Parts, Scalar, Type, Value};
+use bornite_ir::{AlgebraOp, Components, Emit, Op, Scalar, Type, Value};
 
 const SCALARS: [Scalar; 12] = [
     Scalar::I8,
@@ -21,9 +22,10 @@ const SCALARS: [Scalar; 12] = [
 struct Random(u64);
 
 impl Random {
-    fn fresh() -> Random {
-        let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
-        let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64) | 1);
+    fn from_env_or_time() -> Random {
+        let seed_from_env = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
+        let seed =
+            seed_from_env.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64) | 1);
         println!("BORNITE_TEST_SEED={seed}");
         Random(seed)
     }
@@ -40,22 +42,22 @@ impl Random {
     }
 }
 
-/// Operand types of a row at every size from 2 to 4 (and a larger one where the row has no limit).
-fn signatures(row: Algebra, s: Scalar) -> Vec<Vec<Type>> {
+/// Operand types of an op at every size from 2 to 4, and a larger one if the op has no limit.
+fn signatures(op: AlgebraOp, s: Scalar) -> Vec<Vec<Type>> {
     use Type::{Matrix, Vector};
     let squares = || (2..=4).map(|n| vec![Matrix(s, n, n)]).collect::<Vec<_>>();
-    let all: Vec<Vec<Type>> = match row {
-        Algebra::Dot => [1, 2, 3, 4, 8].map(|n| vec![Vector(s, n), Vector(s, n)]).into(),
-        Algebra::Cross => vec![vec![Vector(s, 3), Vector(s, 3)]],
-        Algebra::Length | Algebra::Normalize => [1, 2, 3, 4, 8].map(|n| vec![Vector(s, n)]).into(),
-        Algebra::Outer => vec![vec![Vector(s, 2), Vector(s, 3)], vec![Vector(s, 4), Vector(s, 4)]],
-        Algebra::Transpose => vec![vec![Matrix(s, 2, 3)], vec![Matrix(s, 4, 4)]],
-        Algebra::Determinant | Algebra::Inverse => squares(),
-        Algebra::MatVec => vec![vec![Matrix(s, 2, 3), Vector(s, 3)], vec![Matrix(s, 4, 4), Vector(s, 4)]],
-        Algebra::MatMul => vec![vec![Matrix(s, 2, 3), Matrix(s, 3, 4)], vec![Matrix(s, 4, 4), Matrix(s, 4, 4)]],
-        Algebra::Construct | Algebra::Extract | Algebra::Insert | Algebra::Philox => vec![],
+    let all: Vec<Vec<Type>> = match op {
+        AlgebraOp::Dot => [1, 2, 3, 4, 8].map(|n| vec![Vector(s, n), Vector(s, n)]).into(),
+        AlgebraOp::Cross => vec![vec![Vector(s, 3), Vector(s, 3)]],
+        AlgebraOp::Length | AlgebraOp::Normalize => [1, 2, 3, 4, 8].map(|n| vec![Vector(s, n)]).into(),
+        AlgebraOp::Outer => vec![vec![Vector(s, 2), Vector(s, 3)], vec![Vector(s, 4), Vector(s, 4)]],
+        AlgebraOp::Transpose => vec![vec![Matrix(s, 2, 3)], vec![Matrix(s, 4, 4)]],
+        AlgebraOp::Determinant | AlgebraOp::Inverse => squares(),
+        AlgebraOp::MatVec => vec![vec![Matrix(s, 2, 3), Vector(s, 3)], vec![Matrix(s, 4, 4), Vector(s, 4)]],
+        AlgebraOp::MatMul => vec![vec![Matrix(s, 2, 3), Matrix(s, 3, 4)], vec![Matrix(s, 4, 4), Matrix(s, 4, 4)]],
+        AlgebraOp::Construct | AlgebraOp::Extract | AlgebraOp::Insert | AlgebraOp::Philox => vec![],
     };
-    all.into_iter().filter(|types| row.result(0, types[0], types, &[]).is_ok()).collect()
+    all.into_iter().filter(|types| op.result(0, types[0], types, &[]).is_ok()).collect()
 }
 
 fn shape(ty: Type) -> (usize, usize) {
@@ -66,7 +68,8 @@ fn shape(ty: Type) -> (usize, usize) {
     }
 }
 
-/// Sum over permutations of products, and the sum of their sizes: by definition, in integers.
+/// Determinant by definition, in integers: the sum over permutations of products, and the sum of
+/// their magnitudes.
 fn permutations(n: usize, m: &[i128]) -> (i128, i128) {
     if n == 0 {
         return (1, 1);
@@ -84,37 +87,40 @@ fn without(n: usize, m: &[i128], i: usize, j: usize) -> Vec<i128> {
     (0..n * n).filter(|at| at / n != i && at % n != j).map(|at| m[at]).collect()
 }
 
-/// The true components, as quotients or roots of integers, and what errors are relative to.
-enum True {
-    Whole(i128, i128),
+/// Exact component, as an integer or as a quotient or root of integers, and the scale that errors
+/// are relative to.
+enum Expected {
+    Integer(i128, i128),
     Real(f64, f64),
 }
 
-fn truth(row: Algebra, types: &[Type], args: &[Vec<i128>]) -> Vec<True> {
+fn expected_components(op: AlgebraOp, types: &[Type], args: &[Vec<i128>]) -> Vec<Expected> {
     let a = &args[0];
     let sums = |pairs: Vec<(i128, i128)>| {
         let (sum, size) = pairs.iter().fold((0, 0), |(sum, size), (x, y)| (sum + x * y, size + (x * y).abs()));
-        True::Whole(sum, size)
+        Expected::Integer(sum, size)
     };
     let length = || (a.iter().map(|x| x * x).sum::<i128>() as f64).sqrt();
-    match row {
-        Algebra::Dot => vec![sums(a.iter().copied().zip(args[1].iter().copied()).collect())],
-        Algebra::Cross => {
+    match op {
+        AlgebraOp::Dot => vec![sums(a.iter().copied().zip(args[1].iter().copied()).collect())],
+        AlgebraOp::Cross => {
             let b = &args[1];
             [(1, 2), (2, 0), (0, 1)].map(|(i, j)| sums(vec![(a[i], b[j]), (-a[j], b[i])])).into()
         }
-        Algebra::Length => vec![True::Real(length(), length())],
-        Algebra::Normalize => a.iter().map(|&x| True::Real(x as f64 / length(), x.abs() as f64 / length())).collect(),
-        Algebra::Outer => a.iter().flat_map(|&x| args[1].iter().map(move |&y| sums(vec![(x, y)]))).collect(),
-        Algebra::Transpose => {
+        AlgebraOp::Length => vec![Expected::Real(length(), length())],
+        AlgebraOp::Normalize => {
+            a.iter().map(|&x| Expected::Real(x as f64 / length(), x.abs() as f64 / length())).collect()
+        }
+        AlgebraOp::Outer => a.iter().flat_map(|&x| args[1].iter().map(move |&y| sums(vec![(x, y)]))).collect(),
+        AlgebraOp::Transpose => {
             let (rows, columns) = shape(types[0]);
-            (0..rows * columns).map(|at| True::Whole(a[at % rows * columns + at / rows], 0)).collect()
+            (0..rows * columns).map(|at| Expected::Integer(a[at % rows * columns + at / rows], 0)).collect()
         }
-        Algebra::Determinant => {
+        AlgebraOp::Determinant => {
             let (value, size) = permutations(shape(types[0]).0, a);
-            vec![True::Whole(value, size)]
+            vec![Expected::Integer(value, size)]
         }
-        Algebra::Inverse => {
+        AlgebraOp::Inverse => {
             let n = shape(types[0]).0;
             let (det, det_size) = permutations(n, a);
             (0..n * n)
@@ -124,11 +130,11 @@ fn truth(row: Algebra, types: &[Type], args: &[Vec<i128>]) -> Vec<True> {
                     let sign = if (i + j) % 2 == 0 { 1.0 } else { -1.0 };
                     let whole = det.abs() as f64;
                     let scale = (size as f64 + minor.abs() as f64 * det_size as f64 / whole) / whole;
-                    True::Real(sign * minor as f64 / det as f64, scale)
+                    Expected::Real(sign * minor as f64 / det as f64, scale)
                 })
                 .collect()
         }
-        Algebra::MatVec | Algebra::MatMul => {
+        AlgebraOp::MatVec | AlgebraOp::MatMul => {
             let ((rows, inner), (_, columns)) = (shape(types[0]), shape(types[1]));
             (0..rows * columns)
                 .map(|at| {
@@ -142,23 +148,24 @@ fn truth(row: Algebra, types: &[Type], args: &[Vec<i128>]) -> Vec<True> {
 }
 
 #[test]
-fn rows_are_within_their_bounds() {
-    let mut random = Random::fresh();
+fn results_are_within_error_bounds() {
+    let mut random = Random::from_env_or_time();
     let mut checked = 0;
-    for &row in Algebra::ALL {
+    for &op in AlgebraOp::ALL {
         for scalar in SCALARS {
-            for types in signatures(row, scalar) {
+            for types in signatures(op, scalar) {
                 for round in 0..200 {
-                    // Integers that the type holds exactly, small enough that products of four fit i128.
-                    let most: i128 = match scalar {
+                    // Integers that the type represents exactly, small enough that products of four
+                    // fit in i128.
+                    let max: i128 = match scalar {
                         Scalar::F16 | Scalar::BF16 => 6,
                         _ if scalar.is_float() => 1 << [3, 10, 20][round % 3],
                         _ => scalar.int_range().1.min(1 << 20),
                     };
-                    let least = if scalar.is_float() || scalar.is_signed() { -most } else { 0 };
-                    let mut component = || least + random.below((most - least) as u64 + 1) as i128;
+                    let min = if scalar.is_float() || scalar.is_signed() { -max } else { 0 };
+                    let mut component = || min + random.below((max - min) as u64 + 1) as i128;
                     let args: Vec<Vec<i128>> =
-                        types.iter().map(|ty| (0..ty.count(&[])).map(|_| component()).collect()).collect();
+                        types.iter().map(|ty| (0..ty.component_count(&[])).map(|_| component()).collect()).collect();
                     let values: Vec<(Type, Vec<Value>)> = (types.iter().zip(&args))
                         .map(|(ty, parts)| {
                             let exact = |&x: &i128| {
@@ -171,14 +178,14 @@ fn rows_are_within_their_bounds() {
                             (*ty, parts.iter().map(exact).collect())
                         })
                         .collect();
-                    if matches!(row, Algebra::Inverse | Algebra::Normalize) && singular(row, &types, &args) {
+                    if matches!(op, AlgebraOp::Inverse | AlgebraOp::Normalize) && singular(op, &types, &args) {
                         continue;
                     }
-                    let (_, found) = evaluate_algebra(row, 0, types[0], &values, &[]).unwrap();
-                    let expected = truth(row, &types, &args);
-                    assert_eq!(found.len(), expected.len(), "{row:?} of {types:?}");
+                    let (_, found) = evaluate_algebra(op, 0, types[0], &values, &[]).unwrap();
+                    let expected = expected_components(op, &types, &args);
+                    assert_eq!(found.len(), expected.len(), "{op:?} of {types:?}");
                     for (found, expected) in found.iter().zip(&expected) {
-                        check(row, scalar, *found, expected, &values);
+                        check(op, scalar, *found, expected, &values);
                         checked += 1;
                     }
                 }
@@ -188,22 +195,22 @@ fn rows_are_within_their_bounds() {
     assert!(checked > 100_000, "only {checked} components were compared");
 }
 
-fn singular(row: Algebra, types: &[Type], args: &[Vec<i128>]) -> bool {
-    match row {
-        Algebra::Inverse => permutations(shape(types[0]).0, &args[0]).0 == 0,
+fn singular(op: AlgebraOp, types: &[Type], args: &[Vec<i128>]) -> bool {
+    match op {
+        AlgebraOp::Inverse => permutations(shape(types[0]).0, &args[0]).0 == 0,
         _ => args[0].iter().all(|&x| x == 0),
     }
 }
 
-fn check(row: Algebra, scalar: Scalar, found: Value, expected: &True, args: &[(Type, Vec<Value>)]) {
+fn check(op: AlgebraOp, scalar: Scalar, found: Value, expected: &Expected, args: &[(Type, Vec<Value>)]) {
     if !scalar.is_float() {
-        let True::Whole(value, _) = expected else { panic!("{row:?} of integers") };
-        assert_eq!(found, Value::int(scalar, *value as i64), "{row:?} of {args:?}");
+        let Expected::Integer(value, _) = expected else { panic!("{op:?} of integers") };
+        assert_eq!(found, Value::int(scalar, *value as i64), "{op:?} of {args:?}");
         return;
     }
     let (value, scale) = match expected {
-        True::Whole(value, size) => (*value as f64, *size as f64),
-        True::Real(value, scale) => (*value, *scale),
+        Expected::Integer(value, size) => (*value as f64, *size as f64),
+        Expected::Real(value, scale) => (*value, *scale),
     };
     let unit = |scalar: Scalar| match scalar {
         Scalar::F64 => 2f64.powi(-53),
@@ -211,18 +218,18 @@ fn check(row: Algebra, scalar: Scalar, found: Value, expected: &True, args: &[(T
         Scalar::F16 => 2f64.powi(-11),
         _ => 2f64.powi(-8),
     };
-    // The reference itself is rounded twice where it is a quotient or root.
-    let slack = if matches!(expected, True::Real(..)) { 2.0 * unit(Scalar::F64) * value.abs() } else { 0.0 };
+    // The reference itself is rounded twice if it is a quotient or root.
+    let slack = if matches!(expected, Expected::Real(..)) { 2.0 * unit(Scalar::F64) * value.abs() } else { 0.0 };
     let narrow = if scalar.bytes() == 2 { unit(scalar) * value.abs() * 1.01 } else { 0.0 };
-    let bound = row.row().error * unit(scalar.wide()) * scale + slack + narrow;
+    let bound = op.row().error * unit(scalar.compute_type()) * scale + slack + narrow;
     let error = (found.as_f64() - value).abs();
-    assert!(error <= bound, "{row:?} of {args:?}: {found}, not {value}: error {error:e} above {bound:e}");
+    assert!(error <= bound, "{op:?} of {args:?}: {found}, not {value}: error {error:e} above {bound:e}");
 }
 
 /// [`Emit`] on plain f64.
-struct Numbers;
+struct Evaluate;
 
-impl Emit for Numbers {
+impl Emit for Evaluate {
     type V = f64;
 
     fn op(&mut self, op: Op, args: &[&f64]) -> f64 {
@@ -238,46 +245,47 @@ impl Emit for Numbers {
     }
 }
 
-/// Every row's derivative against central differences.
+/// Every op's derivative against central differences.
 #[test]
-fn derivatives() {
-    let mut random = Random::fresh();
+fn derivatives_match_finite_differences() {
+    let mut random = Random::from_env_or_time();
     let s = Scalar::F64;
     let vector = Type::Vector(s, 3);
-    for &row in Algebra::ALL {
-        let cases: Vec<(u32, Type, Vec<Type>)> = match row {
-            Algebra::Construct => vec![(0, vector, vec![Type::Scalar(s); 3]), (0, vector, vec![Type::Scalar(s)])],
-            Algebra::Extract => vec![(1, vector, vec![vector]), (5, vector, vec![Type::Matrix(s, 2, 3)])],
-            Algebra::Insert => vec![(2, vector, vec![vector, Type::Scalar(s)])],
-            Algebra::Philox => continue,
-            _ => signatures(row, s).into_iter().map(|types| (0, types[0], types)).collect(),
+    for &op in AlgebraOp::ALL {
+        let cases: Vec<(u32, Type, Vec<Type>)> = match op {
+            AlgebraOp::Construct => vec![(0, vector, vec![Type::Scalar(s); 3]), (0, vector, vec![Type::Scalar(s)])],
+            AlgebraOp::Extract => vec![(1, vector, vec![vector]), (5, vector, vec![Type::Matrix(s, 2, 3)])],
+            AlgebraOp::Insert => vec![(2, vector, vec![vector, Type::Scalar(s)])],
+            AlgebraOp::Philox => continue,
+            _ => signatures(op, s).into_iter().map(|types| (0, types[0], types)).collect(),
         };
-        assert!(!cases.is_empty(), "{row:?} has no case");
+        assert!(!cases.is_empty(), "{op:?} has no case");
         for (at, wanted, types) in cases {
             let args: Vec<Vec<f64>> = (types.iter())
                 .map(|ty| {
-                    // Near the identity where a matrix is inverted, so that differences are accurate.
+                    // Near the identity where a matrix is inverted, so that differences are
+                    // accurate.
                     let columns = shape(*ty).1.max(1);
                     let diagonal = |n: usize| if n / columns == n % columns { 2.0 } else { 0.0 };
-                    (0..ty.count(&[])).map(|n| random.between(-1.0, 1.0) * 0.7 + diagonal(n)).collect()
+                    (0..ty.component_count(&[])).map(|n| random.between(-1.0, 1.0) * 0.7 + diagonal(n)).collect()
                 })
                 .collect();
             let run = |args: &[Vec<f64>]| -> (Type, Vec<f64>) {
                 let args: Vec<(Type, Vec<Value>)> = (types.iter().zip(args))
                     .map(|(ty, parts)| (*ty, parts.iter().map(|&x| Value::from_f64(s, x)).collect()))
                     .collect();
-                let (ty, parts) = evaluate_algebra(row, at, wanted, &args, &[]).unwrap();
+                let (ty, parts) = evaluate_algebra(op, at, wanted, &args, &[]).unwrap();
                 (ty, parts.iter().map(|v| v.as_f64()).collect())
             };
             let (ty, out) = run(&args);
             let grad: Vec<f64> = out.iter().map(|_| random.between(-1.0, 1.0)).collect();
-            let parts: Vec<Parts<f64>> =
-                types.iter().zip(&args).map(|(&ty, parts)| Parts { ty, parts: parts.clone() }).collect();
-            let slopes = row.derivative(&mut Numbers, at, &parts, &Parts { ty, parts: out }, &grad, &[]);
-            let slopes = slopes.unwrap_or_else(|| panic!("{row:?} has no derivative"));
-            for (n, (slopes, arg)) in slopes.iter().zip(&args).enumerate() {
-                assert_eq!(slopes.len(), arg.len(), "{row:?}, operand {n}");
-                for (k, slope) in slopes.iter().enumerate() {
+            let parts: Vec<Components<f64>> =
+                types.iter().zip(&args).map(|(&ty, parts)| Components { ty, components: parts.clone() }).collect();
+            let gradients = op.derivative(&mut Evaluate, at, &parts, &Components { ty, components: out }, &grad, &[]);
+            let gradients = gradients.unwrap_or_else(|| panic!("{op:?} has no derivative"));
+            for (n, (gradients, arg)) in gradients.iter().zip(&args).enumerate() {
+                assert_eq!(gradients.len(), arg.len(), "{op:?}, operand {n}");
+                for (k, gradient) in gradients.iter().enumerate() {
                     let along = |h: f64| -> f64 {
                         let mut moved = args.clone();
                         moved[n][k] += h;
@@ -285,10 +293,10 @@ fn derivatives() {
                     };
                     let h = 1e-5;
                     let difference = (along(h) - along(-h)) / (2.0 * h);
-                    let error = (slope - difference).abs();
+                    let error = (gradient - difference).abs();
                     assert!(
                         error < 1e-6 * (1.0 + difference.abs()),
-                        "{row:?} of {types:?}, {n}.{k}: {slope} {difference}"
+                        "{op:?} of {types:?}, {n}.{k}: {gradient} {difference}"
                     );
                 }
             }
@@ -297,7 +305,7 @@ fn derivatives() {
 }
 
 #[test]
-fn philox_gives_the_published_words() {
+fn philox_matches_the_published_test_vectors() {
     for (counter, key, expected) in [
         ([0; 4], [0; 2], [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]),
         ([0xffffffff; 4], [0xffffffff; 2], [0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd]),
@@ -309,28 +317,28 @@ fn philox_gives_the_published_words() {
     ] {
         let words = |words: &[u64]| words.iter().map(|&w| Value::from_bits(Scalar::U32, w)).collect::<Vec<_>>();
         let args = [(Type::Vector(Scalar::U32, 4), words(&counter)), (Type::Vector(Scalar::U32, 2), words(&key))];
-        let (_, found) = evaluate_algebra(Algebra::Philox, 0, args[0].0, &args, &[]).unwrap();
+        let (_, found) = evaluate_algebra(AlgebraOp::Philox, 0, args[0].0, &args, &[]).unwrap();
         assert_eq!(found, words(&expected));
     }
 }
 
 #[test]
-fn edges_are_as_documented() {
+fn edge_cases_are_as_documented() {
     let s = Scalar::F32;
-    let run = |row: Algebra, args: &[(Type, &[f64])]| -> Vec<f64> {
+    let run = |op: AlgebraOp, args: &[(Type, &[f64])]| -> Vec<f64> {
         let args: Vec<(Type, Vec<Value>)> =
             (args.iter()).map(|(ty, parts)| (*ty, parts.iter().map(|&x| Value::from_f64(s, x)).collect())).collect();
-        let (_, parts) = evaluate_algebra(row, 0, args[0].0, &args, &[]).unwrap();
+        let (_, parts) = evaluate_algebra(op, 0, args[0].0, &args, &[]).unwrap();
         parts.iter().map(|v| v.as_f64()).collect()
     };
     let (v3, m2) = (Type::Vector(s, 3), Type::Matrix(s, 2, 2));
-    assert_eq!(run(Algebra::Normalize, &[(v3, &[0.0, -0.0, 0.0])]), [0.0; 3]);
-    assert_eq!(run(Algebra::Inverse, &[(m2, &[0.1, 0.2, 0.1, 0.2])]), [0.0; 4]);
-    assert_eq!(run(Algebra::Determinant, &[(m2, &[0.1, 0.2, 0.1, 0.2])]), [0.0]);
+    assert_eq!(run(AlgebraOp::Normalize, &[(v3, &[0.0, -0.0, 0.0])]), [0.0; 3]);
+    assert_eq!(run(AlgebraOp::Inverse, &[(m2, &[0.1, 0.2, 0.1, 0.2])]), [0.0; 4]);
+    assert_eq!(run(AlgebraOp::Determinant, &[(m2, &[0.1, 0.2, 0.1, 0.2])]), [0.0]);
     let a = [0.1, 1e10, -3.7];
-    assert_eq!(run(Algebra::Cross, &[(v3, &a), (v3, &a)]), [0.0; 3]);
-    assert!(run(Algebra::Length, &[(v3, &[f64::NAN, 0.0, 0.0])])[0].is_nan());
-    let refused = Algebra::Cross.result(0, v3, &[Type::Vector(s, 2), Type::Vector(s, 2)], &[]);
-    assert_eq!(refused, Err("vector, vector → vector"));
-    assert_eq!(Algebra::Inverse.result(0, m2, &[Type::Matrix(Scalar::I32, 2, 2)], &[]), Err("floats"));
+    assert_eq!(run(AlgebraOp::Cross, &[(v3, &a), (v3, &a)]), [0.0; 3]);
+    assert!(run(AlgebraOp::Length, &[(v3, &[f64::NAN, 0.0, 0.0])])[0].is_nan());
+    let result = AlgebraOp::Cross.result(0, v3, &[Type::Vector(s, 2), Type::Vector(s, 2)], &[]);
+    assert_eq!(result, Err("vector, vector → vector"));
+    assert_eq!(AlgebraOp::Inverse.result(0, m2, &[Type::Matrix(Scalar::I32, 2, 2)], &[]), Err("floats"));
 }

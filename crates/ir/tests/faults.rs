@@ -1,8 +1,9 @@
-//! Seeded faults: each is reported with its kind and line, and its corrected twin reports nothing, in both orders.
+//! Seeded faults: each is reported with its kind and line, and the corrected kernel is not
+//! reported, in both execution orders.
 
 mod seeded;
 
-use bornite_ir::interp::{Options, Order, run_with};
+use bornite_ir::interp::{ExecutionOrder, InterpreterOptions, run_with};
 use bornite_ir::{
     Access, Arg, Axis, Builder, Builtin, Emit, EmitBits, ExprId, FaultKind, Kernel, Op, Scalar, Stmt, Value, templates,
 };
@@ -10,8 +11,8 @@ use seeded::Seeded;
 
 const I32: Scalar = Scalar::I32;
 
-/// Runs over memory that holds 0, 1, 2, … in every parameter that is read.
-fn run(kernel: &Kernel, order: Order) -> Result<(), bornite_ir::Fault> {
+/// Runs a kernel; parameters that are read hold 0, 1, 2, …
+fn run(kernel: &Kernel, order: ExecutionOrder) -> Result<(), bornite_ir::Fault> {
     let mut memory: Vec<Vec<u64>> = (kernel.params.iter())
         .map(|p| {
             let mut words = vec![0u64; kernel.view_bytes(p, &[]).unwrap_or(0).div_ceil(8)];
@@ -26,31 +27,35 @@ fn run(kernel: &Kernel, order: Order) -> Result<(), bornite_ir::Fault> {
     let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
         .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
         .collect();
-    run_with(kernel, &mut args, Options { order, max_statements: Some(100_000), ..Options::default() })
+    run_with(
+        kernel,
+        &mut args,
+        InterpreterOptions { order, max_statements: Some(100_000), ..InterpreterOptions::default() },
+    )
 }
 
-/// What a fault is, without its details.
+/// Short name of a fault kind.
 fn name(kind: &FaultKind) -> &'static str {
     match kind {
         FaultKind::OutOfBounds { .. } => "bounds",
         FaultKind::Misaligned { .. } => "misaligned",
-        FaultKind::Uninitialised { .. } => "uninitialised",
+        FaultKind::Uninitialized { .. } => "uninitialised",
         FaultKind::Race { .. } => "race",
         FaultKind::DivergentBarrier { .. } => "barrier",
         FaultKind::PartialWarp { .. } => "warp",
-        FaultKind::Claim { .. } => "claim",
+        FaultKind::AssertionFailed { .. } => "assertion",
         FaultKind::Division { .. } => "division",
-        FaultKind::TooLong(_) => "too long",
-        FaultKind::BadCall(_) => "call",
+        FaultKind::StatementLimit(_) => "too long",
+        FaultKind::InvalidCall(_) => "call",
     }
 }
 
 #[test]
-fn every_seeded_fault_is_reported_and_no_right_kernel_is() {
+fn seeded_faults_are_reported_and_corrected_kernels_are_not() {
     let all = seeded::all();
     assert!(all.len() >= 30, "only {} faults", all.len());
     for Seeded { what, kind, line, faulty, right } in &all {
-        for order in [Order::Forward, Order::Reverse] {
+        for order in [ExecutionOrder::Forward, ExecutionOrder::Reverse] {
             let fault = run(faulty, order).expect_err(what);
             assert!(kind.split(" or ").any(|kind| kind == name(&fault.kind)), "{what}: {fault}");
             let text = faulty.to_string();
@@ -63,7 +68,7 @@ fn every_seeded_fault_is_reported_and_no_right_kernel_is() {
 }
 
 #[test]
-fn templates_are_not_reported() {
+fn templates_run_without_faults() {
     let kernels = [
         templates::fill(I32, 100, 1.0),
         templates::axpy(Scalar::F32, 100, 2.0),
@@ -79,7 +84,7 @@ fn templates_are_not_reported() {
         templates::conv2d(Scalar::F32, 2, 6, 6, 2, 3),
     ];
     for kernel in kernels {
-        for order in [Order::Forward, Order::Reverse] {
+        for order in [ExecutionOrder::Forward, ExecutionOrder::Reverse] {
             run(kernel.as_ref().unwrap(), order).unwrap_or_else(|fault| panic!("{fault}"));
         }
     }
@@ -91,7 +96,7 @@ fn sample(body: impl FnOnce(&mut Builder, bornite_ir::ParamId, bornite_ir::Param
     let x = b.param("x", I32, 128, Access::Read);
     let y = b.param("y", I32, 128, Access::ReadWrite);
     let [thread, block, size] =
-        [Builtin::Thread, Builtin::Block, Builtin::BlockSize].map(|place| b.builtin(place(Axis::X)));
+        [Builtin::Thread, Builtin::Block, Builtin::BlockSize].map(|builtin| b.builtin(builtin(Axis::X)));
     let first = b.mul(&block, &size);
     let global = b.add(&first, &thread);
     body(&mut b, x, y, thread, global);
@@ -103,20 +108,21 @@ fn constant(b: &mut Builder, value: i64) -> ExprId {
 }
 
 #[test]
-fn ended_threads_are_not_waited_for() {
+fn barriers_do_not_wait_for_returned_threads() {
     let ended = sample(|b, _, _, thread, _| {
         let limit = constant(b, 32);
         let some = b.lt(&thread, &limit);
-        b.if_else(some, |b| b.simple(Stmt::Return(None)), |_| {});
-        b.simple(Stmt::Barrier);
+        b.if_else(some, |b| b.push_stmt(Stmt::Return(None)), |_| {});
+        b.push_stmt(Stmt::Barrier);
     });
-    run(&ended, Order::Forward).unwrap();
+    run(&ended, ExecutionOrder::Forward).unwrap();
 }
 
 #[test]
 fn branches_of_a_warp_exchange_values_at_barriers() {
-    // Threads 0 to 15 of a warp hand their numbers to threads 16 to 31 and get theirs back, each side in a branch of its own
-    // and behind barriers of its own; some threads leave the loop of their branch, and some the kernel, before.
+    // Threads 0 to 15 of a warp pass their numbers to threads 16 to 31 and get theirs back. Each
+    // side has its own branch and its own barriers; some threads leave the loop of their branch,
+    // and some the kernel, early.
     let kernel = sample(|b, _, y, thread, global| {
         let tile = b.shared("tile", I32, 64);
         let [zero, half, warp, last] = [0, 16, 32, 62].map(|n| constant(b, n));
@@ -130,29 +136,35 @@ fn branches_of_a_warp_exchange_values_at_barriers() {
             in_first_half,
             |b| {
                 b.store(tile, thread, thread);
-                let turns = constant(b, 2);
-                let turn = b.open_loop("turn");
-                b.simple(Stmt::WarpBarrier);
-                b.close_loop(turn, turns);
+                let iterations = constant(b, 2);
+                let counter = b.open_loop("turn");
+                b.push_stmt(Stmt::WarpBarrier);
+                b.close_loop(counter, iterations);
                 let value = b.load(tile, up);
                 b.store(y, global, value);
             },
             |b| {
-                b.if_else(ends, |b| b.simple(Stmt::Return(None)), |_| {});
-                b.simple(Stmt::WarpBarrier);
+                b.if_else(ends, |b| b.push_stmt(Stmt::Return(None)), |_| {});
+                b.push_stmt(Stmt::WarpBarrier);
                 let value = b.load(tile, down);
                 b.store(tile, thread, value);
-                b.simple(Stmt::WarpBarrier);
+                b.push_stmt(Stmt::WarpBarrier);
                 b.store(y, global, value);
             },
         );
     });
-    for order in [Order::Forward, Order::Reverse] {
+    for order in [ExecutionOrder::Forward, ExecutionOrder::Reverse] {
         let (x, mut y) = (vec![0u64; 64], vec![0u64; 64]);
-        run_with(&kernel, &mut [Arg::Read(&x), Arg::Write(&mut y)], Options { order, ..Options::default() }).unwrap();
+        run_with(
+            &kernel,
+            &mut [Arg::Read(&x), Arg::Write(&mut y)],
+            InterpreterOptions { order, ..InterpreterOptions::default() },
+        )
+        .unwrap();
         let y = bytemuck::cast_slice::<u64, i32>(&y);
         for (n, &found) in y.iter().enumerate() {
-            // Thread 63 has returned: thread 47 reads the zero that it left, and its own result stays 0.
+            // Thread 63 has returned: thread 47 reads the zero that it left, and its own result
+            // stays 0.
             let (thread, lane) = (n as i32 % 64, n as i32 % 32);
             let expected = if lane < 16 { thread } else { thread - 16 };
             assert_eq!(found, if thread == 63 || thread == 47 { 0 } else { expected }, "{n}, {order:?}");
@@ -161,23 +173,23 @@ fn branches_of_a_warp_exchange_values_at_barriers() {
 }
 
 #[test]
-fn an_endless_loop_is_given_up() {
-    let endless = sample(|b, _, _, _, _| b.endless(|b| b.simple(Stmt::Continue)));
-    let fault = run(&endless, Order::Forward).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::TooLong(100_000), "{fault}");
+fn an_infinite_loop_reaches_the_statement_limit() {
+    let endless = sample(|b, _, _, _, _| b.infinite_loop(|b| b.push_stmt(Stmt::Continue)));
+    let fault = run(&endless, ExecutionOrder::Forward).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::StatementLimit(100_000), "{fault}");
 }
 
 #[test]
 fn a_fault_in_a_function_has_its_line() {
     let mut b = Builder::new("endless", 1, I32);
     let spin = b.function("spin", &[("a", I32.into())], I32, |b, args| {
-        b.endless(|b| b.simple(Stmt::Continue));
+        b.infinite_loop(|b| b.push_stmt(Stmt::Continue));
         args[0]
     });
     let i = b.index();
     b.call(spin, &[i]);
     let kernel = b.finish().unwrap();
-    let fault = run(&kernel, Order::Forward).unwrap_err();
+    let fault = run(&kernel, ExecutionOrder::Forward).unwrap_err();
     let text = kernel.to_string();
     let line = text.lines().nth(fault.line.unwrap() - 1).unwrap_or_default();
     assert!(line.contains("loop") || line.contains("continue"), "{fault}\n{text}");
@@ -186,23 +198,23 @@ fn a_fault_in_a_function_has_its_line() {
 
 #[test]
 fn loops_with_break_continue_and_return() {
-    // y[i] = the first square above x[i], for even threads; odd ones leave y as it is.
+    // y[i] = the first square above x[i], for even threads; odd threads leave y unchanged.
     let kernel = sample(|b, view_x, view_y, thread, global| {
         let (one, two) = (constant(b, 1), constant(b, 2));
         let parity = b.op(Op::Rem, &[&thread, &two]);
         let odd = b.op(Op::Eq, &[&parity, &one]);
-        b.if_else(odd, |b| b.simple(Stmt::Return(None)), |_| {});
+        b.if_else(odd, |b| b.push_stmt(Stmt::Return(None)), |_| {});
         let x = b.load(view_x, global);
         let root = b.local("root", Value::int(I32, 0));
-        b.endless(|b| {
+        b.infinite_loop(|b| {
             let r = b.read(root);
             let next = b.add(&r, &one);
             b.assign(root, next);
             let square = b.mul(&next, &next);
             let small = b.op(Op::Le, &[&square, &x]);
-            b.if_else(small, |b| b.simple(Stmt::Continue), |_| {});
+            b.if_else(small, |b| b.push_stmt(Stmt::Continue), |_| {});
             b.store(view_y, global, square);
-            b.simple(Stmt::Break);
+            b.push_stmt(Stmt::Break);
         });
     });
     let (x, mut y): (Vec<i32>, Vec<i32>) = ((0..128).collect(), vec![-1; 128]);
@@ -210,7 +222,7 @@ fn loops_with_break_continue_and_return() {
     bytemuck::cast_slice_mut::<u64, i32>(&mut words).copy_from_slice(&y);
     let mut input = vec![0u64; 64];
     bytemuck::cast_slice_mut::<u64, i32>(&mut input).copy_from_slice(&x);
-    run_with(&kernel, &mut [Arg::Read(&input), Arg::Write(&mut words)], Options::default()).unwrap();
+    run_with(&kernel, &mut [Arg::Read(&input), Arg::Write(&mut words)], InterpreterOptions::default()).unwrap();
     y.copy_from_slice(bytemuck::cast_slice(&words));
     for (i, &found) in y.iter().enumerate() {
         let first = (1..).map(|r| r * r).find(|&s| s > i as i32).unwrap();

@@ -1,4 +1,5 @@
-//! Kernels by hand: what the verifier refuses, what the interpreter computes and reports, how text reads.
+//! Handwritten kernels: what the verifier rejects, what the interpreter computes and reports, the
+//! text form.
 
 use bornite_ir::{
     Access, Arg, Args, Builder, Emit, EmitBits, Expr, ExprId, FaultKind, Kernel, Op, Scalar, Stmt, TypeRule, Value,
@@ -58,30 +59,30 @@ fn loops_and_branches() {
     }
 }
 
-/// What a reader does that knows no more than it must: a body's tables and rare branches become selects.
+/// A backend without branches: a body's tables and rare branches become selects.
 #[test]
-fn bodies_spelled_out_give_the_same_bits() {
+fn expanded_bodies_give_identical_bits() {
     let x = [0.5, -3.0, 1e5, 4_294_967_295.0, 4_294_967_296.0, -1e22, 5.3e263, f64::MAX, f64::NEG_INFINITY, 0.0];
     let input = x.map(f64::to_bits);
     for &op in Op::ALL.iter().filter(|op| op.row().rule == TypeRule::Float && op.arity() == 1) {
         let mut b = Builder::new("both", x.len() as u64, Scalar::I32);
         let i = b.index();
         let view = b.param("x", Scalar::F64, x.len() as u64, Access::Read);
-        let [out, spelled] = ["out", "spelled"].map(|n| b.param(n, Scalar::F64, x.len() as u64, Access::Write));
+        let [out, expanded] = ["out", "expanded"].map(|n| b.param(n, Scalar::F64, x.len() as u64, Access::Write));
         let at = b.load(view, i);
         let value = b.op(op, &[&at]);
         b.store(out, i, value);
         let Some(value) = op.body(&mut b, &[&at]) else { continue };
-        b.store(spelled, i, value);
-        let (mut out, mut spelled) = ([0; 10], [1; 10]);
-        let mut args = [Arg::Read(&input), Arg::Write(&mut out), Arg::Write(&mut spelled)];
+        b.store(expanded, i, value);
+        let (mut out, mut expanded) = ([0; 10], [1; 10]);
+        let mut args = [Arg::Read(&input), Arg::Write(&mut out), Arg::Write(&mut expanded)];
         interp::run(&b.finish().unwrap(), &mut args).unwrap();
-        assert_eq!(out, spelled, "{op:?}");
+        assert_eq!(out, expanded, "{op:?}");
     }
 }
 
 #[test]
-fn an_index_outside_is_a_fault() {
+fn an_out_of_bounds_index_is_a_fault() {
     let mut b = Builder::new("shift", 10, Scalar::I32);
     let x = b.param("x", Scalar::F32, 10, Access::Read);
     let out = b.param("out", Scalar::F32, 10, Access::Write);
@@ -92,30 +93,33 @@ fn an_index_outside_is_a_fault() {
     b.store(out, i, value);
     let kernel = b.finish().unwrap();
     let fault = interp::run(&kernel, &mut [Arg::Read(&words(&[0.0; 10])), Arg::Write(&mut [0; 5])]).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::OutOfBounds { view: "x".into(), index: 10, len: 10, by: "instance 9".into() });
+    assert_eq!(
+        fault.kind,
+        FaultKind::OutOfBounds { view: "x".into(), index: 10, len: 10, thread: "instance 9".into() }
+    );
     assert_eq!(
         fault.to_string(),
-        "kernel 'shift': index 10 is outside 'x' of 10 elements, in instance 9 (line 7 of its text)"
+        "kernel 'shift': index 10 is outside 'x' of 10 elements, in instance 9 (line 7 of the IR text)"
     );
 }
 
 #[test]
-fn calls_that_do_not_fit_are_faults() {
+fn mismatched_arguments_are_faults() {
     let kernel = sample(10);
     let x = words(&[0.0; 10]);
     for (args, expected) in [
-        (vec![Arg::Read(&x)], "called with 1 arguments, has 2 parameters"),
-        (vec![Arg::Read(&x), Arg::Read(&x)], "'out' is for Write, the argument is not"),
-        (vec![Arg::Read(&x), Arg::Write(&mut [0; 4])], "'out' needs 40 bytes, the argument has 32"),
+        (vec![Arg::Read(&x)], "expected 2 arguments, found 1"),
+        (vec![Arg::Read(&x), Arg::Read(&x)], "'out' has access mode Write; expected an Arg::Write"),
+        (vec![Arg::Read(&x), Arg::Write(&mut [0; 4])], "'out' needs 40 bytes; the argument has 32"),
     ] {
         let mut args = args;
         let fault = interp::run(&kernel, &mut args).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::BadCall(expected.into()));
+        assert_eq!(fault.kind, FaultKind::InvalidCall(expected.into()));
     }
 }
 
 #[test]
-fn text() {
+fn text_form_of_a_kernel() {
     let expected = "\
 bornite-ir 2
 kernel sample parallel_for 10 index i32
@@ -147,28 +151,30 @@ kernel sample parallel_for 10 index i32
 }
 
 #[test]
-fn what_the_verifier_refuses() {
+fn the_verifier_rejects_invalid_kernels() {
     let cases: [(&str, fn(&mut Kernel)); 15] = [
         ("loop counter $1 is read outside its loop", |k| {
             k.code.exprs[11] = Expr::Read(bornite_ir::LocalId(1));
             k.code.types[11] = Scalar::I32.into();
         }),
         ("loop counter $1 is assigned", |k| k.code.body.insert(0, Stmt::Assign(bornite_ir::LocalId(1), ExprId(0)))),
-        ("$1 counts two loops", |k| {
+        ("$1 is the counter of two loops", |k| {
             k.code.body.push(Stmt::For { counter: bornite_ir::LocalId(1), end: ExprId(0), body: vec![] })
         }),
         ("variable $0 has the name", |k| k.code.locals[0].name = "a; */ b".into()),
-        ("has no value", |k| k.code.body.rotate_left(1)),
+        ("has not been evaluated", |k| k.code.body.rotate_left(1)),
         ("%1 is evaluated twice", |k| k.code.body.insert(1, k.code.body[0].clone())),
         ("%1 is f32 but recorded as f64", |k| k.code.types[1] = Scalar::F64.into()),
-        ("is not letters, digits and '_'", |k| k.name = "9 lives".into()),
-        ("needs a name of its own", |k| k.params[1].name = "x".into()),
-        ("indices are f32", |k| k.index = Scalar::F32),
-        ("more than i32 holds", |k| k.params[0].dims = bornite_ir::contiguous(&[(1u64 << 31).into()])),
-        ("'x' is for Read only", |k| {
+        ("is not an identifier", |k| k.name = "9 lives".into()),
+        ("needs a unique identifier as its name", |k| k.params[1].name = "x".into()),
+        ("the index type is f32", |k| k.index = Scalar::F32),
+        ("more than the index type i32 can address", |k| {
+            k.params[0].dims = bornite_ir::contiguous(&[(1u64 << 31).into()])
+        }),
+        ("'x' is read-only", |k| {
             k.code.body.push(Stmt::Store {
                 view: bornite_ir::ParamId(0).into(),
-                at: ExprId(0).into(),
+                indices: ExprId(0).into(),
                 value: ExprId(1),
             })
         }),
@@ -180,16 +186,16 @@ fn what_the_verifier_refuses() {
             k.code.exprs[5] = Expr::Op(Op::Add, Args::new(&[ExprId(1), ExprId(4)]).unwrap())
         }),
     ];
-    for (expected, spoil) in cases {
+    for (expected, corrupt) in cases {
         let mut kernel = sample(10);
-        spoil(&mut kernel);
+        corrupt(&mut kernel);
         let error = verify(&kernel).expect_err(expected);
-        assert!(error.what.contains(expected), "{error}, expected {expected}");
+        assert!(error.message.contains(expected), "{error}, expected {expected}");
     }
 }
 
 #[test]
-fn the_builder_reports_the_first_mistake() {
+fn the_builder_reports_the_first_error() {
     let mut b = Builder::new("wrong", 1, Scalar::I32);
     let a = b.constant(Value::from_f64(Scalar::F32, 1.0));
     let c = b.constant(Value::from_f64(Scalar::F64, 1.0));
@@ -204,20 +210,20 @@ fn the_builder_reports_the_first_mistake() {
 }
 
 #[test]
-fn the_builder_wants_loops_closed_as_opened() {
+fn the_builder_reports_unbalanced_loops() {
     let mut b = Builder::new("unclosed", 1, Scalar::I32);
     b.open_loop("j");
-    assert!(b.finish().unwrap_err().what.contains("opened and not closed"));
+    assert!(b.finish().unwrap_err().message.contains("opened and not closed"));
     let mut b = Builder::new("overclosed", 1, Scalar::I32);
     let end = b.index_constant(3);
     let j = b.open_loop("j");
     b.close_loop(j, end);
     b.close_loop(j, end);
-    assert!(b.finish().unwrap_err().what.contains("closed and not opened"));
+    assert!(b.finish().unwrap_err().message.contains("closed and not opened"));
 }
 
 #[test]
-fn evaluating_one_op() {
+fn one_op_is_evaluated_on_constants() {
     let two = Value::from_f64(Scalar::F32, 2.0);
     assert_eq!(interp::evaluate(Op::Add, &[two, two]), Ok(Value::from_f64(Scalar::F32, 4.0)));
     assert_eq!(interp::evaluate(Op::Add, &[]), Err("as many arguments as the op takes"));

@@ -1,33 +1,33 @@
-//! Intervals of integers against the interpreter: every result of an op lies in the range that is stated for it.
+//! Integer ranges against the interpreter: every result of an op is in the computed range.
 
 use bornite_ir::interp::evaluate;
-use bornite_ir::{Op, Range, Scalar, Value};
+use bornite_ir::{IntRange, Op, Scalar, Value};
 
 const OPS: [Op; 8] = [Op::Add, Op::Sub, Op::Mul, Op::Div, Op::Rem, Op::Min, Op::Max, Op::Clamp];
 
-fn of(low: i128, high: i128) -> Range {
-    Range { low, high }
+fn of(low: i128, high: i128) -> IntRange {
+    IntRange { low, high }
 }
 
-/// Intervals of 8-bit integers whose ends are near zero or at the ends of the type.
-fn intervals(scalar: Scalar) -> Vec<Range> {
+/// Ranges of an 8-bit type whose ends are near zero or at the ends of the type.
+fn intervals(scalar: Scalar) -> Vec<IntRange> {
     let (lowest, highest) = scalar.int_range();
     let ends = [lowest, -3, -1, 0, 1, 2, 7, highest].map(|end| end.max(lowest));
     let pairs = ends.iter().flat_map(|&low| ends.iter().map(move |&high| of(low, high)));
-    let mut all: Vec<Range> = pairs.filter(|range| range.low <= range.high).collect();
+    let mut all: Vec<IntRange> = pairs.filter(|range| range.low <= range.high).collect();
     all.sort_by_key(|range| (range.low, range.high));
     all.dedup();
     all
 }
 
-/// Both ends of an interval, their neighbours and zero.
-fn members(range: Range) -> Vec<i128> {
+/// Both ends of a range, their neighbours and zero.
+fn members(range: IntRange) -> Vec<i128> {
     let near = [range.low, range.low + 1, 0, range.high - 1, range.high];
     near.into_iter().filter(|n| (range.low..=range.high).contains(n)).collect()
 }
 
 #[test]
-fn results_lie_in_their_range() {
+fn results_are_in_their_range() {
     let mut stated = 0;
     for scalar in [Scalar::I8, Scalar::U8] {
         let all = intervals(scalar);
@@ -37,7 +37,7 @@ fn results_lie_in_their_range() {
                 for (m, &b) in all.iter().enumerate() {
                     let third = all[(3 * n + m) % all.len()];
                     let args = &[a, b, third][..op.arity()];
-                    let Some(range) = Range::of_op(op, scalar, &args.iter().copied().map(Some).collect::<Vec<_>>())
+                    let Some(range) = IntRange::of_op(op, scalar, &args.iter().copied().map(Some).collect::<Vec<_>>())
                     else {
                         continue;
                     };
@@ -49,7 +49,7 @@ fn results_lie_in_their_range() {
                         members(b).into_iter().flat_map(move |y| thirds.iter().map(move |&z| (x, y, z)))
                     }) {
                         let values = [x, y, z].map(value);
-                        let result = Range::exactly(evaluate(op, &values[..op.arity()]).unwrap()).low;
+                        let result = IntRange::exactly(evaluate(op, &values[..op.arity()]).unwrap()).low;
                         let inside = (range.low..=range.high).contains(&result);
                         assert!(inside, "{op:?} of {x}, {y}, {z} is {result}, not within {range:?}");
                     }
@@ -61,8 +61,8 @@ fn results_lie_in_their_range() {
 }
 
 #[test]
-fn ranges_are_narrow() {
-    let wide = Some(Range::of_type(Scalar::I32));
+fn ranges_are_tight() {
+    let wide = Some(IntRange::of_type(Scalar::I32));
     let exactly = |n: i128| Some(of(n, n));
     for (op, args, expected) in [
         (Op::Rem, vec![Some(of(-1, 5)), exactly(8)], Some(of(-1, 5))),
@@ -74,6 +74,6 @@ fn ranges_are_narrow() {
         (Op::Add, vec![None, exactly(1)], None),
         (Op::Mul, vec![Some(of(-3, 2)), Some(of(-5, 4))], Some(of(-12, 15))),
     ] {
-        assert_eq!(Range::of_op(op, Scalar::I32, &args), expected, "{op:?} {args:?}");
+        assert_eq!(IntRange::of_op(op, Scalar::I32, &args), expected, "{op:?} {args:?}");
     }
 }

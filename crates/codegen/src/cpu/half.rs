@@ -1,16 +1,17 @@
-//! 16-bit floats, held as their bits in an i32, to f32 and back: written once over primitives, for single values and for
-//! vectors.
+//! Conversions between f32 and 16-bit floats, held as bits in an i32. Written once over primitives,
+//! for scalars and vectors.
 
 use bornite_ir::{EmitBits, Op, Scalar, Value};
 
-/// `a` and a constant of its type.
+/// Applies an op to `a` and a constant of its type.
 fn with<E: EmitBits>(e: &mut E, op: Op, a: &E::V, constant: i64) -> E::V {
     let scalar = e.scalar(a);
     let constant = e.constant(Value::int(scalar, constant));
     e.op(op, &[a, &constant])
 }
 
-/// An f16's bits to f32: the exponent and fraction moved into place and scaled, which is exact for denormals too.
+/// f16 bits to f32: shifts exponent and fraction into place and rescales, which is exact for
+/// denormals too.
 pub(super) fn f32_of_f16<E: EmitBits>(e: &mut E, bits: &E::V) -> E::V {
     let size = with(e, Op::And, bits, 0x7fff);
     let moved = with(e, Op::Shl, &size, 13);
@@ -26,23 +27,23 @@ pub(super) fn f32_of_f16<E: EmitBits>(e: &mut E, bits: &E::V) -> E::V {
     e.bitcast(Scalar::F32, &bits)
 }
 
-/// A bf16's bits to f32.
+/// bf16 bits to f32.
 pub(super) fn f32_of_bf16<E: EmitBits>(e: &mut E, bits: &E::V) -> E::V {
     let moved = with(e, Op::Shl, bits, 16);
     e.bitcast(Scalar::F32, &moved)
 }
 
-/// f32 to an f16's bits, to nearest even.
+/// f32 to f16 bits, rounded to nearest even.
 pub(super) fn f16_of_f32<E: EmitBits>(e: &mut E, x: &E::V) -> E::V {
     let bits = e.bitcast(Scalar::I32, x);
     let size = with(e, Op::And, &bits, 0x7fff_ffff);
-    // Denormal results: adding 1/2 rounds at f16's last place, 2⁻²⁴.
+    // Denormal results: adding 1/2 rounds at the last bit of f16, 2⁻²⁴.
     let float = e.bitcast(Scalar::F32, &size);
     let half = e.constant_like(&float, 0.5);
     let shifted = e.add(&float, &half);
     let shifted = e.bitcast(Scalar::I32, &shifted);
     let denormal = with(e, Op::Sub, &shifted, 0x3f00_0000);
-    // Normal results: exponent rebased, and rounded by adding just under half, one more if odd.
+    // Normal results: rebias the exponent; round by adding just under half, plus one if odd.
     let odd = with(e, Op::Shr, &size, 13);
     let odd = with(e, Op::And, &odd, 1);
     let rebased = with(e, Op::Add, &size, 0xfff - (112 << 23));
@@ -60,7 +61,7 @@ pub(super) fn f16_of_f32<E: EmitBits>(e: &mut E, x: &E::V) -> E::V {
     e.op(Op::Or, &[&size, &sign])
 }
 
-/// f32 to a bf16's bits, to nearest even.
+/// f32 to bf16 bits, rounded to nearest even.
 pub(super) fn bf16_of_f32<E: EmitBits>(e: &mut E, x: &E::V) -> E::V {
     let bits = e.bitcast(Scalar::I32, x);
     let odd = with(e, Op::Shr, &bits, 16);

@@ -1,5 +1,5 @@
-//! One kernel to one Cranelift function: a loop over instances, several at once where that is possible, with the
-//! kernel's statements inside.
+//! Lowers one kernel to one Cranelift function: a loop over instances, vectorized if possible,
+//! around the kernel's statements.
 
 use std::sync::Arc;
 
@@ -9,28 +9,28 @@ use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::lanes::{self, Constants};
-use super::lower::{Frame, Lower, Typed, flags, statements, ty};
-use super::print::Record;
-use super::range::Ranges;
-use super::{FaultRecord, Options};
+use super::lower::{Frame, Lowering, TypedValue, flags, statements, ty};
+use super::print::PrintRecord;
+use super::range_analysis::RangeAnalysis;
+use super::simd::{self, ConstantPool};
+use super::{CompileOptions, FaultRecord};
 
-/// What a lowered function leaves beside its code.
+/// Results of lowering besides the code itself.
 pub(super) struct Lowered {
-    /// What it prints, to be kept as long as the code.
-    pub prints: Vec<Arc<Record>>,
-    /// What it loads, to be kept as long as the code.
-    pub constants: Constants,
-    /// True if several instances run at once.
+    /// Print records that the code refers to.
+    pub prints: Vec<Arc<PrintRecord>>,
+    /// Constants that the code loads.
+    pub constants: ConstantPool,
+    /// True if the loop is vectorized.
     pub vectors: bool,
-    /// Indices that are checked.
-    pub checks: usize,
+    /// Number of bounds-checked indices.
+    pub bounds_checks: usize,
 }
 
-/// Fills `function` with `(views, values, first, end, fault) -> faulted`.
+/// Builds `function` as `(views, values, first, end, fault) -> faulted`.
 pub(super) fn lower(
     kernel: &Kernel,
-    options: Options,
+    options: CompileOptions,
     function: &mut ir::Function,
     target: TargetFrontendConfig,
 ) -> Lowered {
@@ -40,10 +40,14 @@ pub(super) fn lower(
         function.signature.params.push(AbiParam::new(ty));
     }
     function.signature.returns.push(AbiParam::new(types::I8));
-    let ranges = if options.check_all { Ranges::none(kernel) } else { Ranges::of(kernel) };
-    let plan = if options.simd { lanes::plan(kernel, &ranges) } else { None };
-    let mut lowered =
-        Lowered { prints: vec![], constants: Constants::new(0), vectors: plan.is_some(), checks: ranges.checks() };
+    let ranges = if options.check_all_indices { RangeAnalysis::unknown(kernel) } else { RangeAnalysis::of(kernel) };
+    let vectorization = if options.simd { simd::vectorize(kernel, &ranges) } else { None };
+    let mut lowered = Lowered {
+        prints: vec![],
+        constants: ConstantPool::new(0),
+        vectors: vectorization.is_some(),
+        bounds_checks: ranges.bounds_checks(),
+    };
 
     let mut context = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(function, &mut context);
@@ -52,31 +56,33 @@ pub(super) fn lower(
     b.switch_to_block(entry);
     let &[views, values, first, end, record] = b.block_params(entry) else { return lowered };
     let bases = (0..kernel.params.len() as i32).map(|n| b.ins().load(pointer, flags(), views, n * 8)).collect();
-    // Every component of a value parameter is passed as a 64-bit word; the origins of all views follow.
-    let mut arguments: Vec<Vec<Typed>> = vec![];
+    // Every component of a value parameter is passed as a 64-bit word; the origins of all views
+    // follow.
+    let mut arguments: Vec<Vec<TypedValue>> = vec![];
     let mut word = 0;
     for value in &kernel.values {
         let scalars = value.ty.components(&kernel.structs);
-        let parts = (scalars.iter().enumerate())
+        let components = (scalars.iter().enumerate())
             .map(|(n, &scalar)| {
                 let value = b.ins().load(ty(scalar), flags(), values, (word + n as i32) * 8);
-                Typed { value, scalar, known: None }
+                TypedValue { value, scalar, known: None }
             })
             .collect();
-        arguments.push(parts);
+        arguments.push(components);
         word += scalars.len() as i32;
     }
     let origins =
         (0..kernel.params.len() as i32).map(|n| b.ins().load(types::I64, flags(), values, (word + n) * 8)).collect();
-    // And last, where the constants of vectors are: as an address in the code it would be loaded again and again.
-    let constants_at = b.ins().load(pointer, flags(), values, (word + kernel.params.len() as i32) * 8);
+    // The last word is the address of the constant pool; as an immediate it would be materialized
+    // at every use.
+    let constants_base = b.ins().load(pointer, flags(), values, (word + kernel.params.len() as i32) * 8);
     let instance = b.declare_var(types::I64);
     b.def_var(instance, first);
-    // Where the loop over single instances ends, for now.
+    // Current end of the scalar loop.
     let stop = b.declare_var(types::I64);
     b.def_var(stop, end);
     let next = b.create_block();
-    let mut l = Lower {
+    let mut l = Lowering {
         kernel,
         options,
         ranges: &ranges,
@@ -93,34 +99,34 @@ pub(super) fn lower(
         headers: vec![],
         frame: Frame::new(&kernel.code, arguments.clone(), next),
         prints: vec![],
-        constants: Constants::new(if plan.is_some() { 128 } else { 0 }),
-        constants_at,
+        constants: ConstantPool::new(if vectorization.is_some() { 128 } else { 0 }),
+        constants_base,
     };
 
-    let again = match &plan {
+    let again = match &vectorization {
         None => {
             l.b.ins().jump(header, &[]);
             done
         }
-        Some(plan) => {
-            let [several, vectors, tail, bail] = std::array::from_fn(|_| l.b.create_block());
+        Some(vectorization) => {
+            let [several, vectors, tail, scalar_fallback] = std::array::from_fn(|_| l.b.create_block());
             let before = l.b.ins().jump(several, &[]);
             l.b.switch_to_block(several);
             let at = l.b.use_var(instance);
             let rest = l.b.ins().isub(end, at);
-            let enough = l.b.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, rest, plan.count as i64);
+            let enough = l.b.ins().icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, rest, vectorization.count as i64);
             l.b.ins().brif(enough, vectors, &[], tail, &[]);
 
             l.b.switch_to_block(vectors);
-            l.at(at);
-            lanes::lower(&mut l, plan, bail, before);
-            let further = l.b.ins().iadd_imm_s(at, plan.count as i64);
+            l.set_instance(at);
+            simd::lower(&mut l, vectorization, scalar_fallback, before);
+            let further = l.b.ins().iadd_imm_s(at, vectorization.count as i64);
             l.b.def_var(instance, further);
             l.b.ins().jump(several, &[]);
 
-            l.b.switch_to_block(bail);
-            l.b.set_cold_block(bail);
-            let further = l.b.ins().iadd_imm_s(at, plan.count as i64);
+            l.b.switch_to_block(scalar_fallback);
+            l.b.set_cold_block(scalar_fallback);
+            let further = l.b.ins().iadd_imm_s(at, vectorization.count as i64);
             l.b.def_var(stop, further);
             l.b.ins().jump(header, &[]);
 
@@ -143,21 +149,21 @@ pub(super) fn lower(
     l.b.ins().brif(more, body, &[], again, &[]);
 
     l.b.switch_to_block(body);
-    l.at(at);
+    l.set_instance(at);
     l.restart_count();
-    l.enter(&kernel.code, arguments, next);
+    l.enter_frame(&kernel.code, arguments, next);
     l.block(&kernel.code.body);
     l.b.ins().jump(next, &[]);
     l.b.switch_to_block(next);
-    l.spend(statements(&kernel.code.body));
+    l.count_statements(statements(&kernel.code.body));
     let further = l.b.ins().iadd_imm_s(at, 1);
     l.b.def_var(instance, further);
     l.b.ins().jump(header, &[]);
 
-    let Lower { mut b, prints, constants, .. } = l;
+    let Lowering { mut b, prints, constants, .. } = l;
     (lowered.prints, lowered.constants) = (prints, constants);
-    if plan.is_none() {
-        // Nobody goes there, but every block must end.
+    if vectorization.is_none() {
+        // Unreachable, but every block needs a terminator.
         b.switch_to_block(left);
         b.ins().jump(done, &[]);
     }
@@ -178,9 +184,9 @@ pub(super) fn lower(
     lowered
 }
 
-impl Lower<'_, '_> {
-    /// Goes on with another instance.
-    fn at(&mut self, instance: ir::Value) {
+impl Lowering<'_, '_> {
+    /// Makes `instance` the current instance.
+    fn set_instance(&mut self, instance: ir::Value) {
         self.instance = instance;
         let narrow = self.kernel.index == Scalar::I32;
         self.index = if narrow { self.b.ins().ireduce(types::I32, instance) } else { instance };

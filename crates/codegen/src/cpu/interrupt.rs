@@ -1,19 +1,20 @@
-//! Interruption of work on the CPU by a flag that another thread or a signal handler sets.
+//! Interruption of CPU work by a flag that another thread or a signal handler sets.
 //!
-//! [`interruptible`] names the flag. Work whose results the caller can throw away runs in [`discardable`]: once the flag is set,
-//! the threads of [`pool::share`](super::pool::share) skip the parts that they have not begun.
+//! [`interruptible`] sets the flag of the current work. Work whose results the caller can discard
+//! runs in [`discardable`]: once the flag is set, [`pool::parallel_for`](super::pool::parallel_for)
+//! skips the tasks that have not begun.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The interrupt of a thread.
+/// Interrupt of the current thread's work.
 #[derive(Clone)]
 pub struct Interrupt {
     flag: Arc<AtomicBool>,
-    /// Set when the flag was first seen set: skipped parts stay skipped, whatever happens to the flag.
+    /// Set once the flag has been observed: skipped tasks stay skipped even if the flag is cleared.
     seen: Arc<AtomicBool>,
-    /// Whether parts may be skipped.
+    /// True if tasks may be skipped.
     skips: bool,
 }
 
@@ -22,12 +23,12 @@ thread_local! {
 }
 
 impl Interrupt {
-    /// The interrupt that this thread's work is subject to.
+    /// Returns the interrupt of this thread's work.
     pub fn current() -> Option<Interrupt> {
         CURRENT.with_borrow(Clone::clone)
     }
 
-    /// True once the flag was set.
+    /// Returns true once the flag has been set.
     pub fn is_requested(&self) -> bool {
         let requested = self.flag.load(Ordering::Relaxed) || self.seen.load(Ordering::Relaxed);
         if requested {
@@ -36,23 +37,25 @@ impl Interrupt {
         requested
     }
 
-    /// The interrupt for which parts of the current work may be skipped.
-    pub(super) fn of_discardable() -> Option<Interrupt> {
+    /// Returns the interrupt if tasks of the current work may be skipped.
+    pub(super) fn current_discardable() -> Option<Interrupt> {
         Interrupt::current().filter(|interrupt| interrupt.skips)
     }
 }
 
-/// Runs `work`, which can be interrupted by setting `flag`; without a flag it cannot, whatever the caller's flag is.
+/// Runs `work`, which can be interrupted by setting `flag`. Without a flag it cannot be
+/// interrupted, regardless of the caller's flag.
 pub fn interruptible<R>(flag: Option<Arc<AtomicBool>>, work: impl FnOnce() -> R) -> R {
     within(flag.map(|flag| Interrupt { flag, seen: Arc::default(), skips: false }), work)
 }
 
-/// True if this thread's work should end.
+/// Returns true if this thread's work should stop.
 pub fn is_interrupted() -> bool {
     CURRENT.with_borrow(|current| current.as_ref().is_some_and(Interrupt::is_requested))
 }
 
-/// Runs `work`, of which parts are skipped if it is interrupted; `None` if it was: then nothing that it wrote can be used.
+/// Runs `work`; if it is interrupted, remaining tasks are skipped. Returns `None` in that case: its
+/// outputs are incomplete.
 pub fn discardable<R>(work: impl FnOnce() -> R) -> Option<R> {
     let Some(interrupt) = Interrupt::current() else { return Some(work()) };
     if interrupt.is_requested() {
@@ -63,7 +66,7 @@ pub fn discardable<R>(work: impl FnOnce() -> R) -> Option<R> {
 }
 
 fn within<R>(interrupt: Option<Interrupt>, work: impl FnOnce() -> R) -> R {
-    // Ends the scope also if `work` panics.
+    // Restores the previous interrupt, also if `work` panics.
     struct Scope(Option<Interrupt>);
     impl Drop for Scope {
         fn drop(&mut self) {
@@ -79,22 +82,22 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
-    use crate::cpu::pool::share;
+    use crate::cpu::pool::parallel_for;
 
     #[test]
-    fn parts_are_skipped_only_where_results_are_discarded() {
+    fn tasks_are_skipped_only_if_results_are_discarded() {
         for threads in [1, 2, 5] {
             let (flag, done) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
             let work = || {
-                share(1000, threads, &|part| {
+                parallel_for(1000, threads, &|task| {
                     done.fetch_add(1, Ordering::Relaxed);
-                    flag.store(part >= 10, Ordering::Relaxed);
+                    flag.store(task >= 10, Ordering::Relaxed);
                 });
             };
             let outcome = interruptible(Some(flag.clone()), || discardable(work));
             assert_eq!(outcome, None);
             assert!(done.swap(0, Ordering::Relaxed) < 1000);
-            // Neither begun again nor usable, although the last part may have cleared the flag.
+            // Neither restarted nor usable, although the last task may have cleared the flag.
             let again = interruptible(Some(flag.clone()), || {
                 flag.store(true, Ordering::Relaxed);
                 assert!(is_interrupted());
@@ -102,7 +105,7 @@ mod tests {
                 discardable(work)
             });
             assert_eq!((again, done.load(Ordering::Relaxed)), (None, 0));
-            // Work that must be finished is.
+            // Work outside `discardable` is completed.
             flag.store(true, Ordering::Relaxed);
             interruptible(Some(flag.clone()), work);
             interruptible(Some(flag.clone()), || interruptible(None, || discardable(work))).unwrap();

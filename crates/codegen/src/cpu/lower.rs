@@ -1,9 +1,9 @@
-//! The statements of one instance as machine instructions.
+//! Lowers the statements of one instance to machine instructions.
 
 use std::sync::Arc;
 
 use bornite_ir::{
-    Builtin, Code, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Launch, Op, Parts, Scalar, Stmt, Value,
+    Builtin, Code, Components, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Launch, Op, Scalar, Stmt, Value,
 };
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
@@ -12,10 +12,10 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, Variable};
 
-use super::lanes::Constants;
-use super::print::{Record, print};
-use super::range::Ranges;
-use super::{FaultRecord, Options, TOO_LONG};
+use super::print::{PrintRecord, print};
+use super::range_analysis::RangeAnalysis;
+use super::simd::ConstantPool;
+use super::{CompileOptions, FaultRecord, TOO_LONG};
 
 pub(super) fn flags() -> MemFlagsData {
     MemFlagsData::trusted()
@@ -24,7 +24,8 @@ pub(super) fn flags() -> MemFlagsData {
 pub(super) fn ty(scalar: Scalar) -> ir::Type {
     match scalar {
         Scalar::Bool | Scalar::I8 | Scalar::U8 => types::I8,
-        // 16-bit floats are held as their bits: they are only ever loaded, stored, chosen and converted.
+        // 16-bit floats are stored as bits, since they are only loaded, stored, selected and
+        // converted.
         Scalar::I16 | Scalar::U16 | Scalar::F16 | Scalar::BF16 => types::I16,
         Scalar::I32 | Scalar::U32 => types::I32,
         Scalar::I64 | Scalar::U64 => types::I64,
@@ -33,138 +34,138 @@ pub(super) fn ty(scalar: Scalar) -> ir::Type {
     }
 }
 
-/// A machine value and what is known of it.
+/// Cranelift value with its scalar type.
 #[derive(Clone, Copy)]
-pub(super) struct Typed {
+pub(super) struct TypedValue {
     pub(super) value: ir::Value,
     pub(super) scalar: Scalar,
-    /// The value, if it is a constant: lets division by it skip its guards.
+    /// Value of a constant: division by it can omit its guards.
     pub(super) known: Option<Value>,
 }
 
-/// Where `Break` and `Continue` go.
+/// Targets of `Break` and `Continue`.
 struct Loop {
     done: Block,
-    turn: Block,
+    latch: Block,
 }
 
-/// The kernel or the function being lowered.
+/// State of the kernel or function being lowered.
 pub(super) struct Frame<'k> {
     code: &'k Code,
-    pub(super) arguments: Vec<Vec<Typed>>,
-    /// A variable for each component.
+    pub(super) arguments: Vec<Vec<TypedValue>>,
+    /// Cranelift variables, one per component.
     locals: Vec<Vec<Variable>>,
-    /// The components of each expression that is evaluated.
-    values: Vec<Vec<Typed>>,
+    /// Components of each evaluated expression.
+    values: Vec<Vec<TypedValue>>,
     loops: Vec<Loop>,
-    /// Where a `Return` goes; takes the components of a function's value.
+    /// Target of `Return`; its block parameters are the components of the return value.
     next: Block,
 }
 
 impl<'k> Frame<'k> {
-    pub(super) fn new(code: &'k Code, arguments: Vec<Vec<Typed>>, next: Block) -> Frame<'k> {
+    pub(super) fn new(code: &'k Code, arguments: Vec<Vec<TypedValue>>, next: Block) -> Frame<'k> {
         let values = vec![vec![]; code.exprs.len()];
         Frame { code, arguments, locals: vec![], values, loops: vec![], next }
     }
 }
 
-pub(super) struct Lower<'k, 'f> {
+pub(super) struct Lowering<'k, 'f> {
     pub(super) kernel: &'k Kernel,
-    pub(super) options: Options,
-    pub(super) ranges: &'f Ranges,
+    pub(super) options: CompileOptions,
+    pub(super) ranges: &'f RangeAnalysis,
     pub(super) b: FunctionBuilder<'f>,
     pub(super) pointer: ir::Type,
     pub(super) call_conv: CallConv,
     pub(super) index: ir::Value,
-    /// The number of this instance, 64 bits.
+    /// Number of this instance, 64 bits.
     pub(super) instance: ir::Value,
-    /// Where several instances run at once, which of them is looked at.
+    /// Lane of the current instance in vectorized code.
     pub(super) lane: i64,
-    /// The [`super::FaultRecord`].
+    /// Pointer to the [`super::FaultRecord`].
     pub(super) record: ir::Value,
     pub(super) bases: Vec<ir::Value>,
-    /// The place of each view's first element, which its base points at.
+    /// Offset of the element that each view's base points at, in elements.
     pub(super) origins: Vec<ir::Value>,
     pub(super) fault: Block,
-    /// Of the counted loops around.
+    /// Headers of the enclosing counted loops.
     pub(super) headers: Vec<Block>,
     pub(super) frame: Frame<'k>,
-    pub(super) prints: Vec<Arc<Record>>,
-    pub(super) constants: Constants,
-    pub(super) constants_at: ir::Value,
+    pub(super) prints: Vec<Arc<PrintRecord>>,
+    pub(super) constants: ConstantPool,
+    pub(super) constants_base: ir::Value,
 }
 
-impl<'k> Lower<'k, '_> {
-    /// Makes a frame for some code the current one, its variables set; the frame from before.
-    pub(super) fn enter(&mut self, code: &'k Code, arguments: Vec<Vec<Typed>>, next: Block) -> Frame<'k> {
+impl<'k> Lowering<'k, '_> {
+    /// Enters a new frame and initializes its variables; returns the previous frame.
+    pub(super) fn enter_frame(&mut self, code: &'k Code, arguments: Vec<Vec<TypedValue>>, next: Block) -> Frame<'k> {
         let locals = (code.locals.iter())
             .map(|local| {
-                let parts = local.init.iter().map(|&init| {
+                let components = local.init.iter().map(|&init| {
                     let variable = self.b.declare_var(ty(init.scalar()));
                     let init = self.constant(init).value;
                     self.b.def_var(variable, init);
                     variable
                 });
-                parts.collect()
+                components.collect()
             })
             .collect();
         std::mem::replace(&mut self.frame, Frame { locals, ..Frame::new(code, arguments, next) })
     }
 
-    /// A call, by lowering the function's code here.
-    fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId]) -> Vec<Typed> {
+    /// Lowers a call by inlining the function's code.
+    fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId]) -> Vec<TypedValue> {
         let function = &self.kernel.functions[n as usize];
-        let arguments = args.iter().map(|&arg| self.parts(arg)).collect();
+        let arguments = args.iter().map(|&arg| self.components(arg)).collect();
         let next = self.b.create_block();
         let scalars = function.result.components(&self.kernel.structs);
         for &scalar in &scalars {
             self.b.append_block_param(next, ty(scalar));
         }
-        let outer = self.enter(&function.code, arguments, next);
+        let outer = self.enter_frame(&function.code, arguments, next);
         self.block(&function.code.body);
         self.frame = outer;
-        // The last statement was a return: this block cannot be reached.
+        // The last statement was a return: this block is unreachable.
         self.b.ins().trap(TrapCode::unwrap_user(1));
         self.b.switch_to_block(next);
         let values = self.b.block_params(next).to_vec();
-        values.into_iter().zip(scalars).map(|(value, scalar)| Typed { value, scalar, known: None }).collect()
+        values.into_iter().zip(scalars).map(|(value, scalar)| TypedValue { value, scalar, known: None }).collect()
     }
 
     pub(super) fn block(&mut self, block: &[Stmt]) {
         for stmt in block {
             match stmt {
                 Stmt::Let(id) => {
-                    let parts = self.evaluate(*id);
-                    self.frame.values[id.0 as usize] = parts;
+                    let components = self.evaluate(*id);
+                    self.frame.values[id.0 as usize] = components;
                 }
                 Stmt::Assign(local, value) => {
-                    let parts = self.parts(*value);
-                    for (n, part) in parts.iter().enumerate() {
-                        self.b.def_var(self.frame.locals[local.0 as usize][n], part.value);
+                    let components = self.components(*value);
+                    for (n, component) in components.iter().enumerate() {
+                        self.b.def_var(self.frame.locals[local.0 as usize][n], component.value);
                     }
                 }
-                Stmt::Store { view, at, value } => {
-                    let parts = self.parts(*value);
-                    let places = self.places(*view, at, parts.len());
-                    for ((address, offset, _), part) in places.into_iter().zip(parts) {
-                        self.b.ins().store(flags(), part.value, address, offset);
+                Stmt::Store { view, indices, value } => {
+                    let components = self.components(*value);
+                    let addresses = self.component_addresses(*view, indices, components.len());
+                    for ((address, offset, _), component) in addresses.into_iter().zip(components) {
+                        self.b.ins().store(flags(), component.value, address, offset);
                     }
                 }
                 Stmt::For { counter, end, body } => {
                     let counter = self.frame.locals[counter.0 as usize][0];
-                    let end = self.only(*end).value;
-                    let [turn, done] = self.open_loop(counter, end);
-                    self.frame.loops.push(Loop { done, turn });
+                    let end = self.scalar_value(*end).value;
+                    let [latch, done] = self.open_loop(counter, end);
+                    self.frame.loops.push(Loop { done, latch });
                     self.block(body);
                     self.frame.loops.pop();
-                    self.b.ins().jump(turn, &[]);
-                    self.b.switch_to_block(turn);
-                    self.spend(statements(body));
+                    self.b.ins().jump(latch, &[]);
+                    self.b.switch_to_block(latch);
+                    self.count_statements(statements(body));
                     self.close_loop(counter);
                     self.b.switch_to_block(done);
                 }
                 Stmt::If { condition, then, otherwise } => {
-                    let condition = self.only(*condition).value;
+                    let condition = self.scalar_value(*condition).value;
                     let [yes, no, done] = std::array::from_fn(|_| self.b.create_block());
                     self.b.ins().brif(condition, yes, &[], no, &[]);
                     for (block, stmts) in [(yes, then), (no, otherwise)] {
@@ -175,47 +176,49 @@ impl<'k> Lower<'k, '_> {
                     self.b.switch_to_block(done);
                 }
                 Stmt::Loop { body } => {
-                    let [turn, done] = std::array::from_fn(|_| self.b.create_block());
-                    self.b.ins().jump(turn, &[]);
-                    self.b.switch_to_block(turn);
-                    self.spend(statements(body));
-                    self.frame.loops.push(Loop { done, turn });
+                    let [latch, done] = std::array::from_fn(|_| self.b.create_block());
+                    self.b.ins().jump(latch, &[]);
+                    self.b.switch_to_block(latch);
+                    self.count_statements(statements(body));
+                    self.frame.loops.push(Loop { done, latch });
                     self.block(body);
                     self.frame.loops.pop();
-                    self.b.ins().jump(turn, &[]);
+                    self.b.ins().jump(latch, &[]);
                     self.b.switch_to_block(done);
                 }
                 Stmt::Break | Stmt::Continue | Stmt::Return(_) => {
                     let mut result: Vec<ir::BlockArg> = vec![];
                     if let Stmt::Return(Some(value)) = stmt {
-                        result = self.parts(*value).iter().map(|part| part.value.into()).collect();
+                        result = self.components(*value).iter().map(|component| component.value.into()).collect();
                     }
                     let target = match (stmt, self.frame.loops.last()) {
                         (Stmt::Break, Some(inner)) => inner.done,
-                        (Stmt::Continue, Some(inner)) => inner.turn,
+                        (Stmt::Continue, Some(inner)) => inner.latch,
                         _ => self.frame.next,
                     };
                     self.b.ins().jump(target, &result);
-                    // What follows is never reached, but must be somewhere.
+                    // Unreachable code still needs a block.
                     let unreached = self.b.create_block();
                     self.b.switch_to_block(unreached);
                 }
-                // Instances run one after the other on a thread, and cooperative kernels are refused.
+                // Instances run one after the other on a thread, and cooperative kernels are
+                // rejected.
                 Stmt::Barrier | Stmt::WarpBarrier => {}
                 Stmt::Fence(_) => {
                     self.b.ins().fence();
                 }
                 Stmt::Print { format, args } => self.print(format, args),
-                Stmt::Check(check) => self.claim(check),
+                Stmt::Check(check) => self.check_assertion(check),
             }
         }
     }
 
-    /// Opens a loop that counts to `end`, and stays in its body; where its turns end, and what comes after it.
+    /// Opens a loop that counts to `end` and continues in its body; returns the latch and exit
+    /// blocks.
     pub(super) fn open_loop(&mut self, counter: Variable, end: ir::Value) -> [Block; 2] {
         let zero = self.constant(Value::int(self.kernel.index, 0)).value;
         self.b.def_var(counter, zero);
-        let [header, inside, turn, done] = std::array::from_fn(|_| self.b.create_block());
+        let [header, inside, latch, done] = std::array::from_fn(|_| self.b.create_block());
         self.b.ins().jump(header, &[]);
         self.b.switch_to_block(header);
         let at = self.b.use_var(counter);
@@ -223,10 +226,10 @@ impl<'k> Lower<'k, '_> {
         self.b.ins().brif(more, inside, &[], done, &[]);
         self.b.switch_to_block(inside);
         self.headers.push(header);
-        [turn, done]
+        [latch, done]
     }
 
-    /// Ends a turn of the loop that was opened last.
+    /// Closes the innermost open loop.
     pub(super) fn close_loop(&mut self, counter: Variable) {
         let at = self.b.use_var(counter);
         let next = self.b.ins().iadd_imm_s(at, 1);
@@ -236,39 +239,45 @@ impl<'k> Lower<'k, '_> {
         }
     }
 
-    /// Starts to count the statements of an instance, where each has a limit.
+    /// Resets the statement counter if there is a limit per instance.
     pub(super) fn restart_count(&mut self) {
-        if let (true, Some(limit)) = (self.options.per_instance, self.options.max_statements) {
+        if let (true, Some(limit)) = (self.options.limit_per_instance, self.options.max_statements) {
             let limit = self.b.ins().iconst(types::I64, i64::try_from(limit).unwrap_or(i64::MAX));
-            self.b.ins().store(flags(), limit, self.record, FaultRecord::LEFT);
+            self.b.ins().store(flags(), limit, self.record, FaultRecord::STATEMENTS_LEFT);
         }
     }
 
-    /// Counts statements, where there is a limit to them.
-    pub(super) fn spend(&mut self, statements: i64) {
+    /// Counts statements if there is a limit.
+    pub(super) fn count_statements(&mut self, statements: i64) {
         if self.options.max_statements.is_none() {
             return;
         }
-        let left = self.b.ins().load(types::I64, flags(), self.record, FaultRecord::LEFT);
+        let left = self.b.ins().load(types::I64, flags(), self.record, FaultRecord::STATEMENTS_LEFT);
         let left = self.b.ins().iadd_imm_s(left, -statements);
-        self.b.ins().store(flags(), left, self.record, FaultRecord::LEFT);
-        let fine = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, left, 0);
-        self.guard(fine, 0, TOO_LONG, left, 0);
+        self.b.ins().store(flags(), left, self.record, FaultRecord::STATEMENTS_LEFT);
+        let ok = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, left, 0);
+        self.guard(ok, 0, TOO_LONG, left, 0);
     }
 
-    /// A call of [`super::print::print`] with the values as 64-bit words.
+    /// Emits a call of [`super::print::print`] with the values as 64-bit words.
     fn print(&mut self, format: &str, args: &[ExprId]) {
-        let parts: Vec<Typed> = args.iter().map(|&arg| self.only(arg)).collect();
-        let data = StackSlotData::new(StackSlotKind::ExplicitSlot, (parts.len().max(1) * 8) as u32, 3);
+        let components: Vec<TypedValue> = args.iter().map(|&arg| self.scalar_value(arg)).collect();
+        let data = StackSlotData::new(StackSlotKind::ExplicitSlot, (components.len().max(1) * 8) as u32, 3);
         let slot = self.b.create_sized_stack_slot(data);
-        for (n, part) in parts.iter().enumerate() {
-            let bits = if part.scalar.is_float() { self.bitcast(part.scalar.same_width(), part) } else { *part };
+        for (n, component) in components.iter().enumerate() {
+            let bits = if component.scalar.is_float() {
+                self.bitcast(component.scalar.same_width_int(), component)
+            } else {
+                *component
+            };
             let is_word = ty(bits.scalar) == types::I64;
             let word = if is_word { bits.value } else { self.b.ins().uextend(types::I64, bits.value) };
             self.b.ins().stack_store(self.pointer, word, slot, n as i32 * 8);
         }
-        let record =
-            Arc::new(Record { format: format.into(), scalars: parts.iter().map(|part| part.scalar).collect() });
+        let record = Arc::new(PrintRecord {
+            format: format.into(),
+            scalars: components.iter().map(|component| component.scalar).collect(),
+        });
         let record_address = Arc::as_ptr(&record) as usize;
         self.prints.push(record);
         let mut signature = ir::Signature::new(self.call_conv);
@@ -280,76 +289,85 @@ impl<'k> Lower<'k, '_> {
         self.b.ins().call_indirect(signature, entry, &[record, words]);
     }
 
-    /// The components of an expression.
-    fn evaluate(&mut self, id: ExprId) -> Vec<Typed> {
+    /// Evaluates an expression; returns its components.
+    fn evaluate(&mut self, id: ExprId) -> Vec<TypedValue> {
         let code = self.frame.code;
         let structs = &self.kernel.structs;
         match code.expr(id) {
-            Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => self.parts(id),
+            Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => self.components(id),
             Expr::Read(local) => {
                 let local_type = code.local(*local);
                 (local_type.init.iter().enumerate())
                     .map(|(n, init)| {
                         let value = self.b.use_var(self.frame.locals[local.0 as usize][n]);
-                        Typed { value, scalar: init.scalar(), known: None }
+                        TypedValue { value, scalar: init.scalar(), known: None }
                     })
                     .collect()
             }
             Expr::Op(op, args) => {
-                let args: Vec<Vec<Typed>> = args.iter().map(|&arg| self.parts(arg)).collect();
-                (0..code.ty(id).count(structs))
+                let args: Vec<Vec<TypedValue>> = args.iter().map(|&arg| self.components(arg)).collect();
+                (0..code.ty(id).component_count(structs))
                     .map(|n| {
                         // A condition may be one bool for all components.
-                        let parts: Vec<&Typed> = args.iter().map(|arg| arg.get(n).unwrap_or(&arg[0])).collect();
-                        if self.options.divisions && matches!(op, Op::Div | Op::Rem) && parts[0].scalar.is_int() {
-                            self.guard_division(*parts[0], *parts[1]);
+                        let components: Vec<&TypedValue> =
+                            args.iter().map(|arg| arg.get(n).unwrap_or(&arg[0])).collect();
+                        if self.options.check_division
+                            && matches!(op, Op::Div | Op::Rem)
+                            && components[0].scalar.is_int()
+                        {
+                            self.guard_division(*components[0], *components[1]);
                         }
-                        self.op(*op, &parts)
+                        self.op(*op, &components)
                     })
                     .collect()
             }
-            Expr::Algebra { row, at, args } => {
-                let args: Vec<Parts<Typed>> =
-                    args.iter().map(|&arg| Parts { ty: code.ty(arg), parts: self.parts(arg) }).collect();
-                row.body(self, *at, code.ty(id), &args, structs)
+            Expr::Algebra { op, component, args } => {
+                let args: Vec<Components<TypedValue>> =
+                    args.iter().map(|&arg| Components { ty: code.ty(arg), components: self.components(arg) }).collect();
+                op.body(self, *component, code.ty(id), &args, structs)
             }
-            Expr::Cast(to, from) => self.parts(*from).iter().map(|part| self.cast(*to, part)).collect(),
-            Expr::Bitcast(to, from) => self.parts(*from).iter().map(|part| self.bitcast(*to, part)).collect(),
+            Expr::Cast(to, from) => self.components(*from).iter().map(|component| self.cast(*to, component)).collect(),
+            Expr::Bitcast(to, from) => {
+                self.components(*from).iter().map(|component| self.bitcast(*to, component)).collect()
+            }
             Expr::Call(function, args) => self.call(*function, args),
-            Expr::Load { view, at, .. } => {
-                let places = self.places(*view, at, code.ty(id).count(structs));
-                (places.into_iter())
+            Expr::Load { view, indices, .. } => {
+                let addresses = self.component_addresses(*view, indices, code.ty(id).component_count(structs));
+                (addresses.into_iter())
                     .map(|(address, offset, scalar)| self.load_scalar(scalar, address, offset))
                     .collect()
             }
-            Expr::Atomic { atomic, view, at, value } => {
-                let operands = self.parts(*value);
-                let places = self.places(*view, at, operands.len());
-                (places.into_iter().zip(operands))
+            Expr::Atomic { atomic, view, indices, value } => {
+                let operands = self.components(*value);
+                let addresses = self.component_addresses(*view, indices, operands.len());
+                (addresses.into_iter().zip(operands))
                     .map(|((address, offset, _), operand)| {
                         let address = self.b.ins().iadd_imm_s(address, offset as i64);
                         self.atomic(*atomic, address, operand)
                     })
                     .collect()
             }
-            Expr::CompareExchange { view, at, expected, value } => {
-                let Some(&(address, offset, scalar)) = self.places(*view, at, 1).first() else { return vec![] };
+            Expr::CompareExchange { view, indices, expected, value } => {
+                let Some(&(address, offset, scalar)) = self.component_addresses(*view, indices, 1).first() else {
+                    return vec![];
+                };
                 let address = self.b.ins().iadd_imm_s(address, offset as i64);
-                let word = scalar.same_width();
+                let word = scalar.same_width_int();
                 let [expected, value] = [expected, value].map(|id| {
-                    let value = self.only(*id);
+                    let value = self.scalar_value(*id);
                     self.bitcast(word, &value).value
                 });
                 let old = self.b.ins().atomic_cas(flags(), address, expected, value);
-                vec![self.bitcast(scalar, &Typed { value: old, scalar: word, known: None })]
+                vec![self.bitcast(scalar, &TypedValue { value: old, scalar: word, known: None })]
             }
-            // Refused before: threads of a warp would have to run side by side.
-            Expr::Shuffle { value, .. } | Expr::Vote { value, .. } => self.parts(*value),
+            // Rejected earlier: threads of a warp would have to run concurrently.
+            Expr::Shuffle { value, .. } | Expr::Vote { value, .. } => self.components(*value),
         }
     }
 
-    /// The place of an instance of a block kernel: threads of a block follow each other, x fastest.
-    fn place(&mut self, builtin: Builtin) -> ir::Value {
+    /// Returns a built-in variable of a block kernel; instances are numbered thread by thread, x
+    /// fastest.
+    fn builtin(&mut self, builtin: Builtin) -> ir::Value {
         let Launch::Blocks { grid, block } = self.kernel.launch else { return self.index };
         let threads: i64 = block.iter().map(|&n| n as i64).product();
         let (axis, sizes) = match builtin {
@@ -357,46 +375,48 @@ impl<'k> Lower<'k, '_> {
             Builtin::Block(axis) | Builtin::GridSize(axis) => (axis as usize, grid),
         };
         let by = |s: &mut Self, n: i64| s.b.ins().iconst(types::I64, n);
-        let place = match builtin {
+        let linear = match builtin {
             Builtin::BlockSize(_) | Builtin::GridSize(_) => by(self, sizes[axis] as i64),
             Builtin::Thread(_) | Builtin::Block(_) => {
                 let threads = by(self, threads);
-                let mut place = match builtin {
+                let mut linear = match builtin {
                     Builtin::Thread(_) => self.b.ins().urem(self.instance, threads),
                     _ => self.b.ins().udiv(self.instance, threads),
                 };
                 for size in &sizes[..axis] {
                     let size = by(self, *size as i64);
-                    place = self.b.ins().udiv(place, size);
+                    linear = self.b.ins().udiv(linear, size);
                 }
                 let size = by(self, sizes[axis] as i64);
-                self.b.ins().urem(place, size)
+                self.b.ins().urem(linear, size)
             }
         };
-        if self.kernel.index == Scalar::I32 { self.b.ins().ireduce(types::I32, place) } else { place }
+        if self.kernel.index == Scalar::I32 { self.b.ins().ireduce(types::I32, linear) } else { linear }
     }
 
-    /// The components of an expression that is already evaluated (the verifier has seen to it) or needs no evaluation.
-    fn parts(&mut self, id: ExprId) -> Vec<Typed> {
+    /// Returns the components of an expression that is already evaluated (guaranteed by the
+    /// verifier) or needs no evaluation.
+    fn components(&mut self, id: ExprId) -> Vec<TypedValue> {
         match *self.frame.code.expr(id) {
             Expr::Const(value) => vec![self.constant(value)],
-            Expr::Index => vec![Typed { value: self.index, scalar: self.kernel.index, known: None }],
+            Expr::Index => vec![TypedValue { value: self.index, scalar: self.kernel.index, known: None }],
             Expr::Builtin(builtin) => {
-                let value = self.place(builtin);
-                vec![Typed { value, scalar: self.kernel.index, known: None }]
+                let value = self.builtin(builtin);
+                vec![TypedValue { value, scalar: self.kernel.index, known: None }]
             }
             Expr::Argument(n) => self.frame.arguments[n as usize].clone(),
             _ => self.frame.values[id.0 as usize].clone(),
         }
     }
 
-    /// The value of a scalar.
-    pub(super) fn only(&mut self, id: ExprId) -> Typed {
-        self.parts(id)[0]
+    /// Returns the value of a scalar.
+    pub(super) fn scalar_value(&mut self, id: ExprId) -> TypedValue {
+        self.components(id)[0]
     }
 }
 
-/// Statements that one turn of a loop over `block` executes, but for those of loops within.
+/// Returns the number of statements that one iteration over `block` executes, excluding those of
+/// nested loops.
 pub(super) fn statements(block: &[Stmt]) -> i64 {
     let of = |stmt: &Stmt| match stmt {
         Stmt::If { then, otherwise, .. } => 1 + statements(then).max(statements(otherwise)),

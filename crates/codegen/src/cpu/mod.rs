@@ -1,34 +1,34 @@
-//! Kernel IR to machine code of this CPU, by Cranelift, and its launch over all cores.
+//! Kernel IR to machine code for the host CPU with Cranelift, and multi-threaded launches.
 //!
-//! Kernels whose instances take the same way through the code run several instances at once, in vectors of 128 bits
-//! (`lanes/`). Code is checked: an index outside its view ends the run with a [`Fault`], unless it is known to be inside
-//! (`range.rs`); integer division never traps.
+//! Kernels whose instances all take the same path are vectorized: several instances run at once in
+//! 128-bit vectors (`simd/`). An out-of-bounds index ends the run with a [`Fault`]; checks are
+//! omitted for indices known to be in bounds (`range_analysis.rs`). Integer division never traps.
 //!
 //! | to see | look in |
 //! |---|---|
 //! | the loop over instances | `instances.rs` |
-//! | statements and expressions of one instance | `lower.rs`, `emit.rs`, `primitive.rs`, `places.rs` |
-//! | which kernels run in vectors, and how | `lanes/` |
-//! | how a launch is split over cores | `run.rs`, `pool.rs` |
+//! | statements and expressions of one instance | `lower.rs`, `emit.rs`, `primitive.rs`, `address.rs` |
+//! | vectorization | `simd/` |
+//! | how a launch is split over cores | `launch.rs`, `pool.rs` |
 //! | how work is interrupted | `interrupt.rs` |
 
+mod address;
 mod atomic;
 mod emit;
 mod half;
 mod instances;
 mod interrupt;
-mod lanes;
+mod launch;
 mod lower;
-mod places;
 pub mod pool;
 mod primitive;
 mod print;
-mod range;
-mod run;
+mod range_analysis;
+mod simd;
 
 pub use interrupt::{Interrupt, discardable, interruptible, is_interrupted};
-pub use pool::{set_threads, threads};
-pub use run::set_chunk;
+pub use launch::set_chunk_size;
+pub use pool::{num_threads, set_num_threads};
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -39,87 +39,97 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Module, default_libcall_names};
 
-/// Why a kernel could not be compiled for this CPU.
+/// Reason why a kernel could not be compiled for the CPU.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CompileError {
-    /// The kernel itself is wrong.
+    /// The kernel is not valid.
     #[error(transparent)]
     Invalid(#[from] VerifyError),
-    /// Threads of the kernel depend on each other, which code that runs one after the other cannot do.
-    #[error("kernel '{0}' has shared memory, barriers, shuffles or votes; run it on the device 'interpreter'")]
+    /// The kernel's threads communicate, so they cannot run one after the other.
+    #[error(
+        "kernel '{0}' uses shared memory, barriers, shuffles or votes, which are not supported on the CPU; run it on the device 'interpreter'"
+    )]
     Cooperative(String),
-    /// This CPU or operating system is not one Cranelift makes code for.
-    #[error("no code can be made for this CPU ({0}); use the device 'interpreter' instead")]
-    Host(String),
-    /// The compiler refused: a bug worth reporting.
-    #[error("failed to compile kernel '{kernel}' for the CPU: {what}")]
-    Refused {
+    /// Cranelift does not support this CPU or operating system.
+    #[error("compilation is not supported for this CPU ({0}); use the device 'interpreter'")]
+    UnsupportedHost(String),
+    /// Cranelift failed: a bug worth reporting.
+    #[error("failed to compile kernel '{kernel}' for the CPU: {message}")]
+    Backend {
         /// The kernel's name.
         kernel: String,
-        /// The compiler's words.
-        what: String,
+        /// Cranelift's message.
+        message: String,
     },
 }
 
-/// How to compile.
+/// Options of CPU compilation.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Whether several instances may run at once, in vectors. Results are the same to the bit.
+pub struct CompileOptions {
+    /// If set, kernels may be vectorized. Results are bit-identical.
     pub simd: bool,
-    /// Whether indices are checked that are known to be inside their views.
-    pub check_all: bool,
-    /// Statements after which a run ends with [`FaultKind::TooLong`]; `None`: never.
+    /// If set, indices are checked even if they are known to be in bounds.
+    pub check_all_indices: bool,
+    /// Maximum number of executed statements, after which a run ends with
+    /// [`FaultKind::StatementLimit`]; `None` for no limit.
     pub max_statements: Option<u64>,
-    /// Whether each instance may execute `max_statements`, instead of all instances together.
-    pub per_instance: bool,
-    /// Whether integer division by 0, and of the smallest integer by -1, end a run. Both have a value.
-    pub divisions: bool,
+    /// If set, `max_statements` applies to each instance instead of to all instances together.
+    pub limit_per_instance: bool,
+    /// If set, integer division by zero, and of the smallest integer by -1, are faults. Otherwise
+    /// both have a defined result.
+    pub check_division: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { simd: true, check_all: false, max_statements: None, per_instance: false, divisions: false }
+impl Default for CompileOptions {
+    fn default() -> CompileOptions {
+        CompileOptions {
+            simd: true,
+            check_all_indices: false,
+            max_statements: None,
+            limit_per_instance: false,
+            check_division: false,
+        }
     }
 }
 
-/// `(views, values, first, end, fault) -> faulted`: runs the instances `first..end`.
+/// Entry point `(views, values, first, end, fault) -> faulted`; runs the instances `first..end`.
 type Entry = unsafe extern "C" fn(*const *mut u8, *const u64, u64, u64, *mut FaultRecord) -> u8;
 
-/// What compiled code leaves behind when it stops.
+/// Fault record written by compiled code.
 #[derive(Default)]
 #[repr(C)]
 struct FaultRecord {
-    /// The view; of a division, the divisor.
+    /// Index of the view, or the divisor of a division.
     view: u64,
-    /// Which dimension the index is of; below 0, what else it is.
+    /// Dimension of the index; a negative value encodes another kind of fault.
     dimension: i64,
-    /// The index; of a division, the dividend.
+    /// The index, or the dividend of a division.
     index: i64,
     instance: u64,
-    /// Statements that may still be executed, where they are counted.
-    left: i64,
+    /// Remaining statements, if they are limited.
+    statements_left: i64,
 }
 
 impl FaultRecord {
-    /// Words that a fault sets.
+    /// Number of words that a fault sets.
     const WORDS: usize = 4;
-    /// The byte of `left`.
-    const LEFT: i32 = std::mem::offset_of!(FaultRecord, left) as i32;
+    /// Byte offset of `statements_left`.
+    const STATEMENTS_LEFT: i32 = std::mem::offset_of!(FaultRecord, statements_left) as i32;
 }
 
-/// A "dimension" below 0: a wide access is misaligned; less its width.
+/// Fault code of a misaligned vector access, minus the vector's width.
 const MISALIGNED: i64 = -1;
-/// An integer quotient that does not exist or does not fit; less the number of its type.
+/// Fault code of an undefined integer division, minus the index of its type.
 const DIVISION: i64 = -100;
-/// Too many statements.
+/// Fault code of an exceeded statement limit.
 const TOO_LONG: i64 = -200;
-/// Something that is claimed does not hold; the "view" is its number among [`claims`].
-const CLAIM: i64 = -201;
-/// There is no such component.
+/// Fault code of a failed check; `view` is its index in [`checks`].
+const ASSERTION: i64 = -201;
+/// Fault code of a component index out of bounds.
 const COMPONENT: i64 = -202;
 
-/// All that a kernel claims, in order of its text.
-fn claims(kernel: &Kernel) -> Vec<&Check> {
+/// Returns all checks of a kernel, in the order of the text form.
+fn checks(kernel: &Kernel) -> Vec<&Check> {
     fn of<'k>(block: &'k [Stmt], all: &mut Vec<&'k Check>) {
         for stmt in block {
             if let Stmt::Check(check) = stmt {
@@ -135,20 +145,20 @@ fn claims(kernel: &Kernel) -> Vec<&Check> {
     all
 }
 
-/// A kernel compiled for this CPU.
+/// Kernel compiled for the host CPU.
 pub struct CpuKernel {
     kernel: Kernel,
-    options: Options,
+    options: CompileOptions,
     entry: Entry,
-    /// What a run was found to take, in picoseconds an instance; 0: nobody knows yet.
+    /// Measured cost per instance in picoseconds; 0 if unknown.
     cost_ps: AtomicU64,
     vectors: bool,
-    checks: usize,
-    /// What `entry` prints; it holds their addresses.
-    _prints: Vec<Arc<print::Record>>,
-    /// What `entry` loads; likewise.
-    constants: lanes::Constants,
-    /// Owns the pages that `entry` points into; `None` only while being dropped.
+    bounds_checks: usize,
+    /// Print records that `entry` refers to by address.
+    _prints: Vec<Arc<print::PrintRecord>>,
+    /// Constants that `entry` loads.
+    constants: simd::ConstantPool,
+    /// Owns the code pages; `None` only while being dropped.
     module: Mutex<Option<JITModule>>,
 }
 
@@ -157,54 +167,57 @@ impl Drop for CpuKernel {
     fn drop(&mut self) {
         let module = self.module.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         if let Some(module) = module {
-            // SAFETY: `entry` is the only pointer into the module's pages; it is private, used only by `run`, which
-            // borrows `self`, and is never returned. So nothing can call into the pages any more.
+            // SAFETY: `entry` is the only pointer into the module's pages; it is private, used only
+            // by `run`, which borrows `self`, and is never returned. So nothing can call into the
+            // pages any more.
             unsafe { module.free_memory() };
         }
     }
 }
 
-/// Compiles a kernel.
+/// Compiles a kernel with default options.
 pub fn compile(kernel: &Kernel) -> Result<CpuKernel, CompileError> {
-    compile_with(kernel, Options::default())
+    compile_with(kernel, CompileOptions::default())
 }
 
-/// Compiles a kernel in a given way.
-pub fn compile_with(kernel: &Kernel, mut options: Options) -> Result<CpuKernel, CompileError> {
+/// Compiles a kernel.
+pub fn compile_with(kernel: &Kernel, mut options: CompileOptions) -> Result<CpuKernel, CompileError> {
     verify(kernel)?;
     if kernel.is_cooperative() {
         return Err(CompileError::Cooperative(kernel.name.clone()));
     }
-    // What is reported is reported of one instance, so they run singly.
-    options.simd &= has_vectors() && options.max_statements.is_none() && !options.divisions;
-    let refused = |what: String| CompileError::Refused { kernel: kernel.name.clone(), what };
+    // Faults are attributed to single instances, so these run without vectors.
+    options.simd &= has_vectors() && options.max_statements.is_none() && !options.check_division;
+    let backend_error = |message: String| CompileError::Backend { kernel: kernel.name.clone(), message };
     let mut module = JITModule::new(JITBuilder::with_isa(host()?, default_libcall_names()));
     let mut context = module.make_context();
     let lowered = instances::lower(kernel, options, &mut context.func, module.target_config());
-    let id = module.declare_anonymous_function(&context.func.signature).map_err(|e| refused(e.to_string()))?;
-    module.define_function(id, &mut context).map_err(|e| refused(format!("{e:?}")))?;
-    module.finalize_definitions().map_err(|e| refused(e.to_string()))?;
+    let id = module.declare_anonymous_function(&context.func.signature).map_err(|e| backend_error(e.to_string()))?;
+    module.define_function(id, &mut context).map_err(|e| backend_error(format!("{e:?}")))?;
+    module.finalize_definitions().map_err(|e| backend_error(e.to_string()))?;
     let code = module.get_finalized_function(id);
-    // SAFETY: `lower` builds the function with exactly the signature of `Entry` in the host's C calling convention,
-    // and the code stays mapped as long as `module`, which lives beside `entry`.
+    // SAFETY: `lower` builds the function with exactly the signature of `Entry` in the host's C
+    // calling convention, and the code stays mapped as long as `module`, which lives beside
+    // `entry`.
     #[allow(unsafe_code)]
     let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
-    let instances::Lowered { prints, constants, vectors, checks } = lowered;
+    let instances::Lowered { prints, constants, vectors, bounds_checks } = lowered;
     Ok(CpuKernel {
         kernel: kernel.clone(),
         options,
         entry,
         cost_ps: AtomicU64::new(0),
         vectors,
-        checks,
+        bounds_checks,
         _prints: prints,
         constants,
         module: Mutex::new(Some(module)),
     })
 }
 
-/// Whether this CPU has the vector instructions that make vectors worth while: three-operand forms and fused
-/// multiply-adds. (Other architectures have them too; nobody has tried.)
+/// Returns true if this CPU has the vector instructions that make vectorization worthwhile:
+/// three-operand forms and fused multiply-adds. (Other architectures have them too, but are
+/// untested.)
 fn has_vectors() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("avx") && std::arch::is_x86_feature_detected!("fma");
@@ -212,7 +225,7 @@ fn has_vectors() -> bool {
     return false;
 }
 
-/// The instruction set of this machine, looked up once.
+/// Returns the host's instruction set, detected once.
 fn host() -> Result<OwnedTargetIsa, CompileError> {
     static HOST: OnceLock<Result<OwnedTargetIsa, String>> = OnceLock::new();
     let isa = HOST.get_or_init(|| {
@@ -225,52 +238,54 @@ fn host() -> Result<OwnedTargetIsa, CompileError> {
         let isa = cranelift_native::builder().map_err(str::to_owned)?;
         isa.finish(settings::Flags::new(flags)).map_err(|e| e.to_string())
     });
-    isa.clone().map_err(CompileError::Host)
+    isa.clone().map_err(CompileError::UnsupportedHost)
 }
 
 impl CpuKernel {
-    /// True if several instances run at once, in vectors.
+    /// Returns true if the kernel is vectorized.
     pub fn uses_vectors(&self) -> bool {
         self.vectors
     }
 
-    /// How many indices are checked in each instance, for want of a proof that they are inside their views.
-    pub fn checks(&self) -> usize {
-        self.checks
+    /// Returns the number of bounds checks per instance: indices that could not be proven to be in
+    /// bounds.
+    pub fn bounds_checks(&self) -> usize {
+        self.bounds_checks
     }
 
     fn fault(&self, record: &FaultRecord, values: &[Value]) -> Fault {
-        let by = format!("instance {}", record.instance);
+        let thread = format!("instance {}", record.instance);
         let (name, dims) = match self.kernel.params.get(record.view as usize) {
             Some(param) => (param.name.clone(), &param.dims[..]),
             None => (format!("@{}", record.view), &[][..]),
         };
         let kind = if record.dimension == TOO_LONG {
-            FaultKind::TooLong(self.options.max_statements.unwrap_or(0))
+            FaultKind::StatementLimit(self.options.max_statements.unwrap_or(0))
         } else if record.dimension == COMPONENT {
-            let count = self.kernel.params.get(record.view as usize).map_or(0, |p| p.ty.count(&self.kernel.structs));
+            let count =
+                self.kernel.params.get(record.view as usize).map_or(0, |p| p.ty.component_count(&self.kernel.structs));
             let view = format!("{name}, components");
-            FaultKind::OutOfBounds { view, index: record.index, len: count as u64, by }
-        } else if record.dimension == CLAIM {
-            match claims(&self.kernel).get(record.view as usize) {
-                Some(Check::Within { len, of, .. }) => {
-                    FaultKind::OutOfBounds { view: of.clone(), index: record.index, len: *len, by }
+            FaultKind::OutOfBounds { view, index: record.index, len: count as u64, thread }
+        } else if record.dimension == ASSERTION {
+            match checks(&self.kernel).get(record.view as usize) {
+                Some(Check::InBounds { len, array, .. }) => {
+                    FaultKind::OutOfBounds { view: array.clone(), index: record.index, len: *len, thread }
                 }
-                Some(Check::Holds { claim, .. }) => FaultKind::Claim { claim: claim.clone(), by },
-                None => FaultKind::Claim { claim: String::new(), by },
+                Some(Check::Assert { message, .. }) => FaultKind::AssertionFailed { message: message.clone(), thread },
+                None => FaultKind::AssertionFailed { message: String::new(), thread },
             }
         } else if record.dimension <= DIVISION {
             let scalar = Scalar::ALL[(DIVISION - record.dimension) as usize];
             let [a, b] = [record.index as u64, record.view].map(|bits| Value::from_bits(scalar, bits).to_string());
-            FaultKind::Division { a, b, by }
+            FaultKind::Division { a, b, thread }
         } else if record.dimension < 0 {
             let width = (MISALIGNED - record.dimension) as u8;
-            FaultKind::Misaligned { view: name, index: record.index, width, by }
+            FaultKind::Misaligned { view: name, index: record.index, width, thread }
         } else {
-            let extent = dims.get(record.dimension as usize).map_or(0, |dim| dim.extent.of(values));
+            let extent = dims.get(record.dimension as usize).map_or(0, |dim| dim.extent.resolve(values));
             let view = if dims.len() > 1 { format!("{name}, dimension {}", record.dimension) } else { name };
             let len = extent.max(0) as u64;
-            FaultKind::OutOfBounds { view, index: record.index, len, by }
+            FaultKind::OutOfBounds { view, index: record.index, len, thread }
         };
         Fault { kernel: self.kernel.name.clone(), kind, line: None }
     }

@@ -1,10 +1,10 @@
-//! The op table's primitives as machine instructions, on wide types.
+//! Primitives of the op table as machine instructions, on compute types.
 
 use bornite_ir::{EmitBits, Op, Scalar, Value};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
 
-use super::lower::{Lower, Typed, ty};
+use super::lower::{Lowering, TypedValue, ty};
 
 extern "C" fn fmod_f32(a: f32, b: f32) -> f32 {
     a % b
@@ -14,7 +14,7 @@ extern "C" fn fmod_f64(a: f64, b: f64) -> f64 {
     a % b
 }
 
-/// The condition of a comparison of floats.
+/// Returns the condition code of a float comparison.
 pub(super) fn float_condition(op: Op) -> FloatCC {
     match op {
         Op::Eq => FloatCC::Equal,
@@ -26,7 +26,7 @@ pub(super) fn float_condition(op: Op) -> FloatCC {
     }
 }
 
-/// The condition of a comparison of integers or bools.
+/// Returns the condition code of an integer or bool comparison.
 pub(super) fn int_condition(op: Op, signed: bool) -> IntCC {
     let condition = match op {
         Op::Eq => IntCC::Equal,
@@ -39,9 +39,9 @@ pub(super) fn int_condition(op: Op, signed: bool) -> IntCC {
     if signed { condition } else { condition.unsigned() }
 }
 
-impl Lower<'_, '_> {
-    /// Truncating integer division that never traps: by 0 it is 0, MIN / -1 wraps.
-    fn divide(&mut self, op: Op, a: &Typed, b: &Typed) -> ir::Value {
+impl Lowering<'_, '_> {
+    /// Truncating integer division that never traps: division by 0 gives 0, MIN / -1 wraps.
+    fn divide(&mut self, op: Op, a: &TypedValue, b: &TypedValue) -> ir::Value {
         let (rem, signed) = (op == Op::Rem, a.scalar.is_signed());
         let divide = |s: &mut Self, by| match (rem, signed) {
             (true, true) => s.b.ins().srem(a.value, by),
@@ -68,7 +68,7 @@ impl Lower<'_, '_> {
         self.b.ins().select(is_zero, zero, quotient)
     }
 
-    /// The exact remainder, which no instruction gives.
+    /// Exact remainder, by a function call: there is no instruction for it.
     fn fmod(&mut self, scalar: Scalar, a: ir::Value, b: ir::Value) -> ir::Value {
         let mut signature = ir::Signature::new(self.b.func.signature.call_conv);
         signature.params = vec![AbiParam::new(ty(scalar)); 2];
@@ -87,8 +87,8 @@ impl Lower<'_, '_> {
         }
     }
 
-    /// A primitive row on wide types (and a select on any).
-    pub(super) fn primitive(&mut self, op: Op, args: &[&Typed]) -> ir::Value {
+    /// Lowers a primitive op on compute types (and a select on any type).
+    pub(super) fn primitive(&mut self, op: Op, args: &[&TypedValue]) -> ir::Value {
         let scalar = args[0].scalar;
         let (float, signed) = (scalar.is_float(), scalar.is_signed());
         let v = |n: usize| args[n].value;

@@ -1,21 +1,22 @@
-//! Debug prints of compiled code: a call back into this process.
+//! Debug prints of compiled code: a callback into this process.
 
-use bornite_ir::{Scalar, Value, printed_line};
+use bornite_ir::{Scalar, Value, format_print_line};
 
-/// What a print statement writes. Compiled code holds its address, so it lives as long as the code.
-pub(super) struct Record {
+/// Format and types of a print statement. Compiled code holds its address, so it must live as long
+/// as the code.
+pub(super) struct PrintRecord {
     pub format: String,
     pub scalars: Vec<Scalar>,
 }
 
-/// Writes a line to stdout. A closed stdout must not end the kernel.
+/// Prints a line to stdout. Errors, such as a closed stdout, are ignored.
 #[allow(unsafe_code)]
-pub(super) unsafe extern "C" fn print(record: *const Record, words: *const u64) {
+pub(super) unsafe extern "C" fn print(record: *const PrintRecord, words: *const u64) {
     use std::io::Write;
-    // SAFETY: compiled code passes the record that it was compiled with, which its kernel owns, and as many words as
-    // the record has scalars.
+    // SAFETY: compiled code passes the record that it was compiled with, which its kernel owns, and
+    // as many words as the record has scalars.
     let (record, words) = unsafe { (&*record, std::slice::from_raw_parts(words, (*record).scalars.len())) };
     let values: Vec<Value> =
         record.scalars.iter().zip(words).map(|(&scalar, &bits)| Value::from_bits(scalar, bits)).collect();
-    let _ = writeln!(std::io::stdout(), "{}", printed_line(&record.format, &values));
+    let _ = writeln!(std::io::stdout(), "{}", format_print_line(&record.format, &values));
 }

@@ -1,30 +1,31 @@
-//! The printer of CUDA C++ and of C++ for a CPU: one text in two dialects.
+//! Printer of CUDA C++ and of C++ for a CPU: one printer with two dialects.
 
-mod body;
-pub(crate) mod frame;
-mod host;
+mod cpp_prelude;
+mod cuda_prelude;
+mod device_functions;
+pub(crate) mod entry;
 pub(crate) mod names;
 mod options;
-mod prelude;
-mod spell;
+mod syntax;
 
 use bornite_ir::{
-    Algebra, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Kind, Launch, LocalId, Op, Range,
-    Scalar, Scope, Shuffle, Stmt, Type, Value, View, Vote,
+    AlgebraOp, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, IntRange, Kernel, Launch, LocalId, Op,
+    OpKind, Scalar, Scope, Shuffle, Stmt, Type, Value, View, Vote,
 };
 
-use crate::cuda::Spelling;
+use crate::cuda::MathMode;
+use cuda_prelude::PRELUDE;
 use names::Names;
-pub(crate) use options::{Dialect, Options};
-use prelude::PRELUDE;
-use spell::{
-    atomic_call, bitcast, c_type, call, cast_step, compare_exchange, literal, op_range, place, primitive, print_call,
+pub(crate) use options::{Dialect, PrintOptions};
+use syntax::{
+    atomic_call, bitcast, builtin_name, c_type, call, cast_step, compare_exchange, literal, op_range, primitive,
+    print_call,
 };
 
-/// Prints a kernel as a translation unit of its own.
-pub(crate) fn print(kernel: &Kernel, options: Options) -> String {
+/// Prints a kernel as a self-contained translation unit.
+pub(crate) fn print(kernel: &Kernel, options: PrintOptions) -> String {
     let names = Names::new(kernel);
-    let Options { dialect, checked, restrict } = options;
+    let PrintOptions { dialect, checked, restrict } = options;
     let mut p = Printer {
         kernel,
         names,
@@ -33,20 +34,20 @@ pub(crate) fn print(kernel: &Kernel, options: Options) -> String {
         restrict,
         code: &kernel.code,
         terms: vec![],
-        helpers: vec![],
+        device_functions: vec![],
         lines: vec![],
         depth: 0,
         counters: vec![],
     };
     let functions: String = (0..kernel.functions.len()).map(|n| p.function(n)).collect();
     let kernel_text = p.kernel();
-    let helpers: String = p.helpers.iter().map(|f| f.text.as_str()).collect();
+    let device_functions: String = p.device_functions.iter().map(|f| f.text.as_str()).collect();
     let declarations = names::declarations(kernel, &p.names);
-    // A helper may call those above it, so the last are looked at first.
+    // A definition may call earlier ones, so search from the last.
     let mut needed: Vec<&str> = vec![];
-    let table = if dialect == Dialect::Cpp { host::PRELUDE } else { PRELUDE };
+    let table = if dialect == Dialect::Cpp { cpp_prelude::PRELUDE } else { PRELUDE };
     for (called, definition) in table.iter().rev() {
-        if [&declarations[..], &helpers, &functions, &kernel_text]
+        if [&declarations[..], &device_functions, &functions, &kernel_text]
             .iter()
             .chain(&needed)
             .any(|text| text.contains(called))
@@ -56,19 +57,19 @@ pub(crate) fn print(kernel: &Kernel, options: Options) -> String {
     }
     let mut text = String::new();
     if dialect == Dialect::Cpp {
-        text += host::INCLUDES;
+        text += cpp_prelude::INCLUDES;
     }
     text.extend(needed.into_iter().rev());
-    text + &declarations + &helpers + &functions + &kernel_text
+    text + &declarations + &device_functions + &functions + &kernel_text
 }
 
-/// A printed operand.
+/// Printed operand.
 #[derive(Clone)]
 struct Term {
     text: String,
     ty: Type,
-    /// Where an integer lies, if that is known: lets arithmetic that cannot overflow be printed plainly.
-    range: Option<Range>,
+    /// Range of an integer, if known: arithmetic that cannot overflow is printed without casts.
+    range: Option<IntRange>,
 }
 
 impl Term {
@@ -76,24 +77,24 @@ impl Term {
         Term { text: text.into(), ty: ty.into(), range: None }
     }
 
-    fn within(self, range: Option<Range>) -> Term {
+    fn within(self, range: Option<IntRange>) -> Term {
         Term { range, ..self }
     }
 
     fn constant(value: Value) -> Term {
-        let range = value.scalar().is_int().then(|| Range::exactly(value));
+        let range = value.scalar().is_int().then(|| IntRange::exactly(value));
         Term::new(literal(value), value.scalar()).within(range)
     }
 
-    /// The type of a scalar, or of the components of a vector or matrix.
+    /// Returns the type of a scalar, or of the components of a vector or matrix.
     fn scalar(&self) -> Scalar {
         self.ty.element().unwrap_or(Scalar::Bool)
     }
 }
 
-/// A device function of ours (an op-table body, an op on a narrow type, a conversion of several steps, a row of algebra)
-/// or a table of one.
-struct Helper {
+/// Generated device function (an op-table body, an op on a narrow type, a multi-step conversion, an
+/// algebra operation), or a lookup table.
+struct DeviceFunction {
     name: String,
     text: String,
 }
@@ -104,14 +105,14 @@ struct Printer<'k> {
     dialect: Dialect,
     checked: bool,
     restrict: bool,
-    /// The code being printed: the kernel's or a function's.
+    /// Code being printed: the kernel's or a function's.
     code: &'k Code,
     terms: Vec<Option<Term>>,
-    helpers: Vec<Helper>,
+    device_functions: Vec<DeviceFunction>,
     lines: Vec<String>,
     depth: usize,
-    /// Counters of the loops around, and where they lie.
-    counters: Vec<(LocalId, Option<Range>)>,
+    /// Counters of the enclosing loops, with their ranges.
+    counters: Vec<(LocalId, Option<IntRange>)>,
 }
 
 impl<'k> Printer<'k> {
@@ -123,8 +124,8 @@ impl<'k> Printer<'k> {
         if self.dialect == Dialect::Cpp { "static inline" } else { "__device__ __forceinline__" }
     }
 
-    /// Variables and statements of some code, as lines.
-    fn printed_code(&mut self, code: &'k Code, depth: usize) -> String {
+    /// Prints variables and statements.
+    fn print_code(&mut self, code: &'k Code, depth: usize) -> String {
         (self.code, self.depth) = (code, depth);
         self.terms = vec![None; code.exprs.len()];
         for (n, local) in code.locals.iter().enumerate() {
@@ -162,14 +163,14 @@ impl<'k> Printer<'k> {
                     let line = format!("{} = {};", self.local(*local), self.term(*value).text);
                     self.line(line);
                 }
-                Stmt::Store { view, at, value } => {
+                Stmt::Store { view, indices, value } => {
                     let value = self.term(*value);
                     let viewed = self.kernel.view(*view).ty;
                     let structs = &self.kernel.structs;
-                    let part = self.kernel.view(*view).part(at).is_some();
-                    let width = value.ty.count(structs) / viewed.count(structs).max(1);
-                    let element = self.element(*view, at, width.max(1));
-                    self.line(match value.ty != viewed && !part {
+                    let is_component = self.kernel.view(*view).component_index(indices).is_some();
+                    let width = value.ty.component_count(structs) / viewed.component_count(structs).max(1);
+                    let element = self.element(*view, indices, width.max(1));
+                    self.line(match value.ty != viewed && !is_component {
                         true => format!("bn_store(&{element}, {});", value.text),
                         false => format!("{element} = {};", value.text),
                     });
@@ -177,7 +178,7 @@ impl<'k> Printer<'k> {
                 Stmt::For { counter, end, body } => {
                     let (name, end) = (self.local(*counter), self.term(*end));
                     self.line(format!("for ({name} = 0; {name} < {}; ++{name}) {{", end.text));
-                    self.counters.push((*counter, end.range.map(Range::below)));
+                    self.counters.push((*counter, end.range.map(IntRange::below)));
                     self.nested(body);
                     self.counters.pop();
                     self.line("}");
@@ -211,11 +212,11 @@ impl<'k> Printer<'k> {
                     Scope::Device => "__threadfence();",
                     Scope::System => "__threadfence_system();",
                 }),
-                Stmt::Check(Check::Holds { condition, claim }) => {
+                Stmt::Check(Check::Assert { condition, message }) => {
                     let condition = self.term(*condition).text;
-                    self.line(format!("bn_assert({condition}, \"{claim}\");"));
+                    self.line(format!("bn_assert({condition}, \"{message}\");"));
                 }
-                Stmt::Check(Check::Within { .. }) => {}
+                Stmt::Check(Check::InBounds { .. }) => {}
                 Stmt::Print { format, args } => {
                     let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
                     self.line(print_call(format, &args));
@@ -235,30 +236,30 @@ impl<'k> Printer<'k> {
         let ty = self.code.ty(id);
         let (name, type_name) = (format!("v{}", id.0), self.names.of_type(self.kernel, ty));
         let range = self.range(id);
-        if let Expr::Algebra { row: Algebra::Insert, at, args } = self.code.expr(id) {
-            let (whole, part) = (self.term(args[0]).text, self.term(args[1]).text);
-            let member = self.names.member(ty, *at as usize);
+        if let Expr::Algebra { op: AlgebraOp::Insert, component, args } = self.code.expr(id) {
+            let (whole, value) = (self.term(args[0]).text, self.term(args[1]).text);
+            let member = self.names.member(ty, *component as usize);
             self.line(format!("{type_name} {name} = {whole};"));
-            self.line(format!("{name}{member} = {part};"));
+            self.line(format!("{name}{member} = {value};"));
         } else {
-            let value = self.right(id);
+            let value = self.let_value(id);
             self.line(format!("const {type_name} {name} = {value};"));
         }
         self.terms[id.0 as usize] = Some(Term::new(name, ty).within(range));
     }
 
-    /// An element of a view, or the first of `width` that are accessed at once.
-    fn element(&self, view: View, at: &Args, width: usize) -> String {
-        let whole = self.whole_element(view, at, width);
+    /// Prints an element access, or that of the first of `width` elements accessed at once.
+    fn element(&self, view: View, indices: &Args, width: usize) -> String {
+        let whole = self.element_expr(view, indices, width);
         let viewed = self.kernel.view(view);
-        let Some(part) = viewed.part(at) else { return whole };
-        if let Expr::Const(known) = self.code.expr(part) {
+        let Some(component) = viewed.component_index(indices) else { return whole };
+        if let Expr::Const(known) = self.code.expr(component) {
             return whole + &self.names.component(self.kernel, viewed.ty, known.as_i64() as usize);
         }
-        let (index, count) = (self.term(part).text, viewed.ty.count(&self.kernel.structs));
+        let (index, count) = (self.term(component).text, viewed.ty.component_count(&self.kernel.structs));
         let index = match self.checked {
             true => {
-                let code = check_code(self.kernel, view, viewed.dims.len() - 1);
+                let code = out_of_bounds_code(self.kernel, view, viewed.dims.len() - 1);
                 format!("bn_at({index}, {count}, 1, bn_status, bn_code + {code})")
             }
             false => index,
@@ -267,13 +268,13 @@ impl<'k> Printer<'k> {
         format!("(({}*)&{whole})[{index}]", c_type(scalar))
     }
 
-    fn whole_element(&self, view: View, at: &Args, width: usize) -> String {
+    fn element_expr(&self, view: View, indices: &Args, width: usize) -> String {
         let viewed = self.kernel.view(view);
         let name = self.names.view(view).to_owned();
-        let indices = at.iter().zip(viewed.dims).enumerate().map(|(n, (&index, dim))| {
+        let indices = indices.iter().zip(viewed.dims).enumerate().map(|(n, (&index, dim))| {
             let index = self.term(index).text;
             let last = n + 1 == viewed.dims.len();
-            let (extent, code) = (self.extent(dim.extent), check_code(self.kernel, view, n));
+            let (extent, code) = (self.extent(dim.extent), out_of_bounds_code(self.kernel, view, n));
             match self.checked {
                 true => {
                     format!("bn_at({index}, {extent}, {}, bn_status, bn_code + {code})", if last { width } else { 1 })
@@ -284,17 +285,17 @@ impl<'k> Printer<'k> {
         if let View::Shared(_) = view {
             return name + &indices.map(|index| format!("[{index}]")).collect::<String>();
         }
-        let places = indices.zip(viewed.dims).filter_map(|(index, dim)| match dim.stride {
-            // A checked index is wanted for its check alone.
+        let terms = indices.zip(viewed.dims).filter_map(|(index, dim)| match dim.stride {
+            // A checked index is printed even if its stride is 0.
             Extent::Const(0) if !self.checked => None,
             Extent::Const(1) => Some(index),
             stride => Some(format!("{index} * {}", self.extent(stride))),
         });
-        let mut place = places.collect::<Vec<_>>().join(" + ");
+        let mut offset = terms.collect::<Vec<_>>().join(" + ");
         if self.checked && width > 1 {
-            place = format!("bn_aligned({place}, {width}, bn_status, bn_code)");
+            offset = format!("bn_aligned({offset}, {width}, bn_status, bn_code)");
         }
-        format!("{name}[{}]", if place.is_empty() { "0" } else { &place })
+        format!("{name}[{}]", if offset.is_empty() { "0" } else { &offset })
     }
 
     fn term(&self, id: ExprId) -> Term {
@@ -303,14 +304,14 @@ impl<'k> Printer<'k> {
             Expr::Const(value) => Term::constant(*value),
             Expr::Index => {
                 let range = match self.kernel.launch {
-                    Launch::ParallelFor { count: Extent::Const(n) } => Some(Range::up_to(n - 1)),
+                    Launch::ParallelFor { count: Extent::Const(n) } => Some(IntRange::up_to(n - 1)),
                     _ => None,
                 };
                 Term::new("index", ty).within(range)
             }
             Expr::Builtin(builtin) => {
-                let text = format!("({}){}", c_type(self.kernel.index), place(*builtin));
-                Term::new(text, ty).within(Range::of_builtin(self.kernel.launch, *builtin))
+                let text = format!("({}){}", c_type(self.kernel.index), builtin_name(*builtin));
+                Term::new(text, ty).within(IntRange::of_builtin(self.kernel.launch, *builtin))
             }
             Expr::Argument(n) => {
                 let function = self.kernel.functions.iter().position(|f| std::ptr::eq(&f.code, self.code));
@@ -321,8 +322,8 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// Where an integer that a `Let` evaluates lies, if that is known.
-    fn range(&self, id: ExprId) -> Option<Range> {
+    /// Returns the range of an integer that a `Let` evaluates, if known.
+    fn range(&self, id: ExprId) -> Option<IntRange> {
         match self.code.expr(id) {
             Expr::Read(local) => self.counters.iter().find(|(counter, _)| counter == local)?.1,
             Expr::Op(op, args) => {
@@ -338,8 +339,8 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// A component of a term.
-    fn part(&self, whole: &Term, at: usize) -> Term {
+    /// Returns a component of a term.
+    fn component(&self, whole: &Term, at: usize) -> Term {
         match whole.ty.element() {
             Some(scalar) if whole.ty.as_scalar().is_none() => {
                 Term::new(format!("{}{}", whole.text, self.names.member(whole.ty, at)), scalar)
@@ -348,22 +349,22 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// A vector or matrix whose components are printed by `part`; a scalar is its own component.
-    fn each(&mut self, ty: Type, part: impl Fn(&mut Self, usize) -> String) -> String {
-        let Some(scalar) = ty.element().filter(|_| ty.as_scalar().is_none()) else { return part(self, 0) };
-        // Braces take no component that C++ has promoted to int.
-        let narrow = scalar == Scalar::Bool || scalar != scalar.wide();
-        let parts: Vec<String> = (0..ty.count(&self.kernel.structs))
+    /// Prints a vector or matrix component by component with `component`; a scalar has one component.
+    fn componentwise(&mut self, ty: Type, component: impl Fn(&mut Self, usize) -> String) -> String {
+        let Some(scalar) = ty.element().filter(|_| ty.as_scalar().is_none()) else { return component(self, 0) };
+        // Braced initializers reject components that C++ has promoted to int.
+        let narrow = scalar == Scalar::Bool || scalar != scalar.compute_type();
+        let components: Vec<String> = (0..ty.component_count(&self.kernel.structs))
             .map(|n| {
-                let text = part(self, n);
+                let text = component(self, n);
                 if narrow { format!("({})({text})", c_type(scalar)) } else { text }
             })
             .collect();
-        format!("{{{}}}", parts.join(", "))
+        format!("{{{}}}", components.join(", "))
     }
 
-    /// The right-hand side of a `Let`.
-    fn right(&mut self, id: ExprId) -> String {
+    /// Prints the right-hand side of a `Let`.
+    fn let_value(&mut self, id: ExprId) -> String {
         let ty = self.code.ty(id);
         let code = self.code;
         match code.expr(id) {
@@ -374,46 +375,46 @@ impl<'k> Printer<'k> {
                 if *op == Op::Select && args[0].ty.as_scalar().is_some() {
                     return primitive(*op, &args);
                 }
-                self.each(ty, |p, n| {
-                    let parts: Vec<Term> = args.iter().map(|arg| p.part(arg, n)).collect();
-                    p.spell(*op, &parts)
+                self.componentwise(ty, |p, n| {
+                    let components: Vec<Term> = args.iter().map(|arg| p.component(arg, n)).collect();
+                    p.op_expr(*op, &components)
                 })
             }
-            Expr::Algebra { row, at, args } => {
+            Expr::Algebra { op, component, args } => {
                 let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
-                self.algebra(*row, *at, ty, &args)
+                self.algebra(*op, *component, ty, &args)
             }
             Expr::Cast(to, from) => {
                 let from = self.term(*from);
-                self.each(ty, |p, n| {
-                    let part = p.part(&from, n);
-                    p.convert(*to, &part)
+                self.componentwise(ty, |p, n| {
+                    let component = p.component(&from, n);
+                    p.convert(*to, &component)
                 })
             }
             Expr::Bitcast(to, from) => {
                 let from = self.term(*from);
-                self.each(ty, |p, n| bitcast(*to, &p.part(&from, n)))
+                self.componentwise(ty, |p, n| bitcast(*to, &p.component(&from, n)))
             }
             Expr::Call(FunctionId(n), args) => {
                 let args: Vec<Term> = args.iter().map(|&arg| self.term(arg)).collect();
                 call(&self.names.functions[*n as usize], &args)
             }
-            Expr::Load { view, at, width: 1 } => self.element(*view, at, 1),
-            Expr::Load { view, at, width } => {
-                let element = self.element(*view, at, *width as usize);
+            Expr::Load { view, indices, width: 1 } => self.element(*view, indices, 1),
+            Expr::Load { view, indices, width } => {
+                let element = self.element(*view, indices, *width as usize);
                 format!("bn_load<{}>(&{element})", self.names.of_type(self.kernel, ty))
             }
-            Expr::Atomic { atomic, view, at, value } => {
-                let element = Term::new(self.element(*view, at, 1), ty);
+            Expr::Atomic { atomic, view, indices, value } => {
+                let element = Term::new(self.element(*view, indices, 1), ty);
                 let value = self.term(*value);
-                self.each(ty, |p, n| {
-                    let (element, value) = (p.part(&element, n), p.part(&value, n));
+                self.componentwise(ty, |p, n| {
+                    let (element, value) = (p.component(&element, n), p.component(&value, n));
                     atomic_call(*atomic, value.scalar(), &element.text, &value.text)
                 })
             }
-            Expr::CompareExchange { view, at, expected, value } => {
+            Expr::CompareExchange { view, indices, expected, value } => {
                 let (expected, value) = (self.term(*expected), self.term(*value));
-                compare_exchange(value.scalar(), &self.element(*view, at, 1), &expected.text, &value.text)
+                compare_exchange(value.scalar(), &self.element(*view, indices, 1), &expected.text, &value.text)
             }
             Expr::Shuffle { shuffle, value, lane } => {
                 let function = match shuffle {
@@ -435,18 +436,18 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// An op-table row over printed scalars.
-    fn spell(&mut self, op: Op, args: &[Term]) -> String {
+    /// Prints an op on scalars.
+    fn op_expr(&mut self, op: Op, args: &[Term]) -> String {
         let row = op.row();
         let scalar = args[args.len() - 1].scalar();
-        if let (Dialect::Cuda(Spelling::Native), Some(native)) = (self.dialect, row.native) {
+        if let (Dialect::Cuda(MathMode::Native), Some(native)) = (self.dialect, row.native) {
             match scalar {
                 Scalar::F32 => return call(native.f32, args),
                 Scalar::F64 => return call(native.f64, args),
                 _ => {}
             }
         }
-        if op == Op::Select || row.kind == Kind::Primitive && scalar == scalar.wide() {
+        if op == Op::Select || row.kind == OpKind::Primitive && scalar == scalar.compute_type() {
             return primitive(op, args);
         }
         let name = format!("bn_{}_{scalar}", row.name);
@@ -454,12 +455,12 @@ impl<'k> Printer<'k> {
         call(&name, args)
     }
 
-    /// A conversion, as a function where it takes several steps.
+    /// Prints a conversion, as a function call if it takes several steps.
     fn convert(&mut self, to: Scalar, from: &Term) -> String {
-        let wide = |scalar: Scalar| scalar == scalar.wide();
+        let wide = |scalar: Scalar| scalar == scalar.compute_type();
         let source = from.scalar();
-        let narrowed = matches!(source, Scalar::I32 | Scalar::U32) && to.is_int() || source == to.wide();
-        if source.wide() == to || wide(source) && (wide(to) || narrowed && source != Scalar::Bool) {
+        let narrowed = matches!(source, Scalar::I32 | Scalar::U32) && to.is_int() || source == to.compute_type();
+        if source.compute_type() == to || wide(source) && (wide(to) || narrowed && source != Scalar::Bool) {
             return cast_step(to, from);
         }
         let name = format!("bn_cast_{source}_{to}");
@@ -468,9 +469,9 @@ impl<'k> Printer<'k> {
     }
 }
 
-/// What checked text adds to its code where an index along a dimension of a view is bad: 1 and up, in order of views.
-/// (0 is a wide access at a bad place.)
-pub(crate) fn check_code(kernel: &Kernel, view: View, dimension: usize) -> usize {
+/// Returns the relative status code of an out-of-bounds index; see
+/// [`crate::cuda::out_of_bounds_code`].
+pub(crate) fn out_of_bounds_code(kernel: &Kernel, view: View, dimension: usize) -> usize {
     let dims = |views: &[&[bornite_ir::Dim]]| views.iter().map(|dims| dims.len()).sum::<usize>();
     let params: Vec<&[bornite_ir::Dim]> = kernel.params.iter().map(|p| &p.dims[..]).collect();
     let shared: Vec<&[bornite_ir::Dim]> = kernel.shared.iter().map(|s| &s.dims[..]).collect();
@@ -481,7 +482,7 @@ pub(crate) fn check_code(kernel: &Kernel, view: View, dimension: usize) -> usize
         }
 }
 
-/// CUDA's names of the axes.
+/// Returns CUDA's name of an axis.
 fn axis(axis: Axis) -> &'static str {
     match axis {
         Axis::X => "x",

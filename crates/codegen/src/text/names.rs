@@ -1,4 +1,5 @@
-//! Names in printed text: kept, but for those that C++ or the text itself has taken; and how composite types are declared.
+//! Identifiers in generated source: kept unless they are reserved in C++ or used by the generated
+//! source itself. Also declares composite types.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -6,10 +7,10 @@ use std::sync::OnceLock;
 
 use bornite_ir::{Code, Kernel, Op, ParamId, Scalar, SharedId, StructId, Type, View};
 
-use super::spell::c_type;
+use super::syntax::c_type;
 
-/// Words that cannot be names in CUDA C++ or C++ text: keywords, what CUDA and the C library declare, what the printed text
-/// uses itself.
+/// Reserved words in CUDA C++ and C++: keywords, names that CUDA and the C library declare, names
+/// that generated source uses.
 const TAKEN: &str = " alignas alignof and and_eq asm auto bitand bitor blockDim blockIdx bool break case catch char \
     char16_t char32_t char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr \
     constinit continue decltype default delete do double dynamic_cast else enum explicit export extern false float for \
@@ -31,11 +32,11 @@ const TAKEN: &str = " alignas alignof and and_eq asm auto bitand bitor blockDim 
     truncf rintf atomicAdd atomicSub atomicMin atomicMax atomicAnd atomicOr atomicXor atomicExch atomicCAS atomicInc \
     atomicDec ";
 
-/// Scalar types whose vectors CUDA declares: `float2`, `uchar4`.
+/// Scalar types with built-in CUDA vector types: `float2`, `uchar4`.
 const VECTORS: [&str; 12] =
     ["char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "longlong", "ulonglong", "float", "double"];
 
-/// True if a word means something in the text already.
+/// Returns true if a name is reserved.
 fn is_taken(name: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     // v3 is an expression, total_3 a variable, f32x3 a type.
@@ -47,7 +48,7 @@ fn is_taken(name: &str) -> bool {
     numbered || shaped || reserved || vector || words().contains(name)
 }
 
-/// All single words that are taken.
+/// Returns all reserved words.
 fn words() -> &'static HashSet<&'static str> {
     static WORDS: OnceLock<HashSet<&'static str>> = OnceLock::new();
     WORDS.get_or_init(|| {
@@ -57,12 +58,12 @@ fn words() -> &'static HashSet<&'static str> {
     })
 }
 
-/// Gives out names: kept where nothing else has them, with underscores behind where something has.
+/// Allocates unique names: unchanged if free, otherwise with appended underscores.
 #[derive(Clone, Default)]
-struct Given(Vec<String>);
+struct UniqueNames(Vec<String>);
 
-impl Given {
-    fn give(&mut self, name: &str) -> String {
+impl UniqueNames {
+    fn allocate(&mut self, name: &str) -> String {
         let mut printed = name.to_owned();
         while is_taken(name) && printed == name || self.0.contains(&printed) {
             printed.push('_');
@@ -72,34 +73,34 @@ impl Given {
     }
 }
 
-/// Every name of a kernel as it is printed.
+/// Printed names of a kernel.
 pub(super) struct Names {
     pub structs: Vec<String>,
-    /// Of each struct.
+    /// Field names of each struct.
     pub fields: Vec<Vec<String>>,
     pub functions: Vec<String>,
-    /// Parameters of each function.
+    /// Parameter names of each function.
     pub arguments: Vec<Vec<String>>,
     pub params: Vec<String>,
     pub values: Vec<String>,
     pub shared: Vec<String>,
 }
 
-/// The name of a kernel's function: the first that is given.
+/// Returns the name of a kernel's function, which is allocated first.
 pub(crate) fn kernel(kernel: &Kernel) -> String {
-    Given::default().give(&kernel.name)
+    UniqueNames::default().allocate(&kernel.name)
 }
 
 impl Names {
     pub fn new(kernel: &Kernel) -> Names {
-        let mut given = Given::default();
-        given.give(&kernel.name);
-        let structs = kernel.structs.iter().map(|s| given.give(&s.name)).collect();
-        let functions = kernel.functions.iter().map(|f| given.give(&f.name)).collect();
-        // What is inside hides what is outside, so it must differ from all of that too.
+        let mut taken = UniqueNames::default();
+        taken.allocate(&kernel.name);
+        let structs = kernel.structs.iter().map(|s| taken.allocate(&s.name)).collect();
+        let functions = kernel.functions.iter().map(|f| taken.allocate(&f.name)).collect();
+        // Inner names shadow outer ones, so they must differ from those too.
         let inside = |names: &mut dyn Iterator<Item = &String>| {
-            let mut given = given.clone();
-            names.map(|name| given.give(name)).collect::<Vec<String>>()
+            let mut taken = taken.clone();
+            names.map(|name| taken.allocate(name)).collect::<Vec<String>>()
         };
         let fields = kernel.structs.iter().map(|s| inside(&mut s.fields.iter().map(|f| &f.name))).collect();
         let arguments = kernel.functions.iter().map(|f| inside(&mut f.params.iter().map(|p| &p.name))).collect();
@@ -117,7 +118,7 @@ impl Names {
         }
     }
 
-    /// A type as it is printed.
+    /// Returns the printed name of a type.
     pub fn of_type(&self, kernel: &Kernel, ty: Type) -> String {
         match ty {
             Type::Scalar(scalar) => c_type(scalar).into(),
@@ -126,12 +127,12 @@ impl Names {
         }
     }
 
-    /// How a component is reached, counted through all fields: `.body.velocity.x`.
+    /// Returns the member access of a flattened component: `.body.velocity.x`.
     pub fn component(&self, kernel: &Kernel, ty: Type, at: usize) -> String {
         let Type::Struct(StructId(n)) = ty else { return self.member(ty, at) };
         let mut rest = at;
         for (number, field) in kernel.structs[n as usize].fields.iter().enumerate() {
-            let count = field.ty.count(&kernel.structs);
+            let count = field.ty.component_count(&kernel.structs);
             if rest < count {
                 return self.member(ty, number) + &self.component(kernel, field.ty, rest);
             }
@@ -140,7 +141,7 @@ impl Names {
         String::new()
     }
 
-    /// How a component or field is reached: `.x`, `.m[1][0]`, `.mass`.
+    /// Returns the member access of a component or field: `.x`, `.m[1][0]`, `.mass`.
     pub fn member(&self, ty: Type, at: usize) -> String {
         match ty {
             Type::Scalar(_) => String::new(),
@@ -152,7 +153,7 @@ impl Names {
     }
 }
 
-/// Declarations of the vectors, matrices and structs that a kernel uses.
+/// Prints the declarations of the vectors, matrices and structs that a kernel uses.
 pub(super) fn declarations(kernel: &Kernel, names: &Names) -> String {
     let mut used: Vec<Type> = vec![];
     let mut note = |ty: Type| {

@@ -1,20 +1,20 @@
-//! Dialects and options of printed text.
+//! Dialects and options of generated source.
 
-use crate::cuda::Spelling;
+use crate::cuda::MathMode;
 
-/// For whom the text is.
+/// Dialect of generated source.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    Cuda(Spelling),
+    Cuda(MathMode),
     Cpp,
 }
 
-/// Options of the text.
+/// Options of generated source.
 #[derive(Clone, Copy)]
-pub(crate) struct Options {
+pub(crate) struct PrintOptions {
     pub dialect: Dialect,
-    /// Whether indices are checked where they are used.
+    /// If set, indices are bounds-checked.
     pub checked: bool,
-    /// Whether pointers are `__restrict__`: the caller promises that no two of them overlap.
+    /// If set, pointers are `__restrict__`: the caller guarantees that no two of them overlap.
     pub restrict: bool,
 }

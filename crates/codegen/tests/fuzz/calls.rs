@@ -1,27 +1,29 @@
-//! Calls of random kernels: their memory, and what they leave in it.
+//! Launches of random kernels: arguments and results.
 
-use bornite_ir::interp::{Options, Order, run_with};
-use bornite_ir::{Access, Arg, Fault, Kernel, Value, peek, poke};
+use bornite_ir::interp::{ExecutionOrder, InterpreterOptions, run_with};
+use bornite_ir::{Access, Arg, Fault, Kernel, Value, load_scalar, store_scalar};
 
 use crate::generate::{Case, Random};
 
-/// The first component of each value, which extents are resolved by.
+/// First component of each value, which resolves dynamic extents.
 pub fn firsts(case: &Case) -> Vec<Value> {
     case.values.iter().map(|parts| parts[0]).collect()
 }
 
-/// Byte and type of every component of every element of a view.
+/// Byte offset and type of every component of every element of a view.
 fn cells(case: &Case, n: usize) -> Vec<(usize, bornite_ir::Scalar)> {
     let Case { kernel, .. } = case;
     let param = &kernel.params[n];
     let layout = param.ty.layout(&kernel.structs);
-    let elements = kernel.span(&param.dims, &firsts(case)).map_or(0, |span| span.elements as usize);
+    let elements = kernel.memory_span(&param.dims, &firsts(case)).map_or(0, |span| span.elements as usize);
     (0..elements)
-        .flat_map(|place| layout.offsets.iter().map(move |(offset, scalar)| (place * layout.bytes + offset, *scalar)))
+        .flat_map(|element| {
+            layout.offsets.iter().map(move |(offset, scalar)| (element * layout.bytes + offset, *scalar))
+        })
         .collect::<Vec<_>>()
 }
 
-/// Memory for a kernel's views, filled with random numbers where it is read.
+/// Allocates buffers for a kernel's views, with random contents where they are read.
 pub fn memory(case: &Case, seed: u64) -> Vec<Vec<u64>> {
     let mut random = Random(seed);
     (case.kernel.params.iter().enumerate())
@@ -29,14 +31,14 @@ pub fn memory(case: &Case, seed: u64) -> Vec<Vec<u64>> {
             let bytes = case.kernel.view_bytes(p, &firsts(case)).unwrap_or(0);
             let mut words = vec![0u64; bytes.div_ceil(8)];
             for (byte, scalar) in cells(case, n).into_iter().filter(|_| p.access != Access::Write) {
-                poke(&mut words, byte, random.value(scalar));
+                store_scalar(&mut words, byte, random.value(scalar));
             }
             words
         })
         .collect()
 }
 
-/// Memory and values as arguments.
+/// Returns buffers and values as arguments.
 pub fn lend<'a>(case: &'a Case, memory: &'a mut [Vec<u64>]) -> Vec<Arg<'a>> {
     (memory.iter_mut().zip(&case.kernel.params))
         .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
@@ -44,21 +46,21 @@ pub fn lend<'a>(case: &'a Case, memory: &'a mut [Vec<u64>]) -> Vec<Arg<'a>> {
         .collect()
 }
 
-/// Results with all NaNs made one.
+/// Returns the results with canonical NaNs.
 pub fn results(case: &Case, memory: &[Vec<u64>]) -> Vec<u64> {
     let written = case.kernel.params.iter().enumerate().filter(|(_, p)| p.access != Access::Read);
     written
         .flat_map(|(n, _)| cells(case, n).into_iter().map(move |cell| (n, cell)))
         .map(|(n, (byte, scalar))| {
-            let value = peek(&memory[n], byte, scalar);
+            let value = load_scalar(&memory[n], byte, scalar);
             if scalar.is_float() && value.as_f64().is_nan() { u64::MAX } else { value.bits() }
         })
         .collect()
 }
 
-pub fn interpreted(case: &Case, kernel: &Kernel, seed: u64, order: Order) -> Result<Vec<u64>, Fault> {
+pub fn interpreted(case: &Case, kernel: &Kernel, seed: u64, order: ExecutionOrder) -> Result<Vec<u64>, Fault> {
     let mut memory = memory(case, seed);
-    let options = Options { order, max_statements: Some(1 << 20), ..Options::default() };
+    let options = InterpreterOptions { order, max_statements: Some(1 << 20), ..InterpreterOptions::default() };
     run_with(kernel, &mut lend(case, &mut memory), options)?;
     Ok(results(case, &memory))
 }

@@ -1,14 +1,14 @@
-//! Random well-typed kernels, the same for the same seed: expressions of all types, vectors, matrices and structs,
-//! functions, loops, branches, gathers through views of all ranks and strides, wide loads, atomics, and, in block kernels,
-//! shared memory with barriers and shuffles.
+//! Random well-typed kernels, reproducible from a seed: expressions of all types, vectors, matrices
+//! and structs, functions, loops, branches, gathers through views of all ranks and strides, vector
+//! loads, atomics and, in block kernels, shared memory with barriers and shuffles.
 
 use bornite_ir::{
-    Access, Algebra, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Field, FunctionId, Kernel,
+    Access, AlgebraOp, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Field, FunctionId, Kernel,
     LocalId, Op, ParamId, Scalar, SharedId, Shuffle, Stmt, Type, Value, contiguous,
 };
 
-#[path = "level.rs"]
-mod level;
+#[path = "uniform.rs"]
+mod uniform;
 
 /// SplitMix64.
 pub struct Random(pub u64);
@@ -30,7 +30,7 @@ impl Random {
         of[self.below(of.len())]
     }
 
-    /// A value of a type: small, special, or any bits.
+    /// Random value of a type: small, special, or any bits.
     pub fn value(&mut self, scalar: Scalar) -> Value {
         match self.below(4) {
             0 => Value::from_bits(scalar, self.bits()),
@@ -43,17 +43,17 @@ impl Random {
     }
 }
 
-/// A view that is read.
+/// Read-only view.
 struct Input {
     view: ParamId,
     ty: Type,
-    /// Extent of each dimension, and as what an index finds it: a constant, or a value parameter.
+    /// Extent of each dimension, and its value parameter if it is not constant.
     extents: Vec<(u64, Option<ExprId>)>,
-    /// Elements along the last dimension that can be read at once.
+    /// Elements along the last dimension that can be loaded at once.
     width: u8,
 }
 
-/// A kernel and the values to call it with.
+/// Kernel with its value arguments.
 pub struct Case {
     pub kernel: Kernel,
     pub values: Vec<Vec<Value>>,
@@ -70,35 +70,37 @@ struct Generator {
     inputs: Vec<Input>,
     sums: Option<(ParamId, Atomic, Type)>,
     locals: Vec<(LocalId, Type)>,
-    /// Values that can be used here.
+    /// Values in scope.
     pool: Vec<(ExprId, Type)>,
     in_loop: bool,
-    /// Threads of a block, its arrays, and the thread's number; in block kernels, outside branches and loops.
+    /// Block size, shared arrays and thread index; only in block kernels, outside branches and
+    /// loops.
     block: Option<(u32, Vec<(SharedId, Scalar)>, ExprId)>,
-    /// The result of the function being written.
+    /// Return type of the function being built.
     result: Option<Type>,
-    /// Instances do not part: no branches, no loops of their own length, no atomics.
-    level: bool,
+    /// If set, all instances take the same path: no divergent branches or loops, no atomics.
+    uniform: bool,
 }
 
-/// A random kernel; `half` says whether 16-bit floats may be in it.
+/// Generates a random kernel; `half` allows 16-bit floats.
 pub fn case(seed: u64, half: bool) -> Case {
     make(seed, half, false)
 }
 
-/// A random kernel whose instances all go the same way, with loads beside each other: what vectors are for.
+/// Generates a random kernel that can be vectorized: all instances take the same path and access
+/// adjacent elements.
 #[allow(dead_code)] // not by all who share this file
-pub fn level_case(seed: u64) -> Case {
+pub fn vectorizable_case(seed: u64) -> Case {
     make(seed, true, true)
 }
 
-fn make(seed: u64, half: bool, level: bool) -> Case {
+fn make(seed: u64, half: bool, uniform: bool) -> Case {
     let mut random = Random(seed);
     let index = if random.below(4) == 0 { Scalar::I64 } else { Scalar::I32 };
     let scalars: Vec<Scalar> =
         Scalar::ALL.into_iter().filter(|&s| half || !matches!(s, Scalar::F16 | Scalar::BF16)).collect();
     let threads = random.one(&[32, 64, 48, 96]);
-    let cooperative = random.below(4) == 0 && !level;
+    let cooperative = random.below(4) == 0 && !uniform;
     let blocks = 1 + random.below(3) as u32;
     let mut b = match cooperative {
         true => Builder::blocks("fuzzed", [blocks, 1, 1], [threads, 1, 1], index),
@@ -122,7 +124,7 @@ fn make(seed: u64, half: bool, level: bool) -> Case {
         values.push(components(ty, &composites).iter().map(|&s| random.value(s)).collect());
     }
     if !cooperative {
-        b.count(count);
+        b.set_instance_count(count);
     }
     let elements = match (cooperative, count) {
         (true, _) => Extent::Const((blocks * threads) as i64),
@@ -157,14 +159,14 @@ fn make(seed: u64, half: bool, level: bool) -> Case {
         in_loop: false,
         block: None,
         result: None,
-        level,
+        uniform,
     };
     for n in 0..g.random.below(3) {
         g.function(n);
     }
     g.pool = pool;
     (g.inputs, g.sums) = (inputs, sums);
-    let place = match cooperative {
+    let index_value = match cooperative {
         false => g.b.index(),
         true => {
             let [thread, block, size] =
@@ -175,26 +177,26 @@ fn make(seed: u64, half: bool, level: bool) -> Case {
             g.b.add(&first, &thread)
         }
     };
-    g.pool.push((place, index.into()));
+    g.pool.push((index_value, index.into()));
     g.variables();
-    if level {
-        let count = elements.of(&values.iter().map(|parts| parts[0]).collect::<Vec<_>>()) as u64;
+    if uniform {
+        let count = elements.resolve(&values.iter().map(|parts| parts[0]).collect::<Vec<_>>()) as u64;
         for n in 0..1 + g.random.below(4) {
-            g.neighbours(n, count, place);
+            g.neighbours(n, count, index_value);
         }
     }
     let length = 4 + g.random.below(12);
     g.statements(length, 2);
     let value = g.pick(result);
     match result.as_scalar().is_none() && g.random.below(3) == 0 {
-        true => g.store_parts(out, place, value, result),
-        false => g.b.store(out, place, value),
+        true => g.store_components(out, index_value, value, result),
+        false => g.b.store(out, index_value, value),
     }
     let kernel = g.b.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     Case { kernel, values }
 }
 
-/// A few vectors and matrices, and sometimes a struct of such.
+/// Adds a few vector and matrix types, and sometimes a struct of them.
 fn composites(b: &mut Builder, random: &mut Random, scalars: &[Scalar]) -> Vec<(Type, Vec<Type>)> {
     let mut all: Vec<(Type, Vec<Type>)> = vec![];
     for _ in 0..random.below(4) {
@@ -207,7 +209,7 @@ fn composites(b: &mut Builder, random: &mut Random, scalars: &[Scalar]) -> Vec<(
         };
         if all.iter().all(|(other, _)| *other != ty) {
             let each = Type::Scalar(ty.element().unwrap_or(scalar));
-            all.push((ty, vec![each; ty.count(&[])]));
+            all.push((ty, vec![each; ty.component_count(&[])]));
         }
     }
     if random.below(3) == 0 {
@@ -216,18 +218,18 @@ fn composites(b: &mut Builder, random: &mut Random, scalars: &[Scalar]) -> Vec<(
             .map(|name| {
                 let inner = if all.is_empty() { None } else { Some(all[random.below(all.len())].0) };
                 let ty = inner.filter(|_| random.below(2) == 0).unwrap_or(random.one(scalars).into());
-                // C++ has no alignment below that of the type.
+                // C++ rejects an alignment below that of the type.
                 let align = if random.below(3) == 0 { 8 << random.below(3) } else { 1 };
                 Field { name: (*name).into(), ty, align }
             })
             .collect();
         let types = fields.iter().map(|field| field.ty).collect();
-        all.push((b.structure_of("Record", fields), types));
+        all.push((b.struct_from_fields("Record", fields), types));
     }
     all
 }
 
-/// The scalars that a type is made of.
+/// Returns the scalar components of a type.
 fn components(ty: Type, composites: &[(Type, Vec<Type>)]) -> Vec<Scalar> {
     match composites.iter().find(|(other, _)| *other == ty) {
         Some((_, parts)) => parts.iter().flat_map(|&part| components(part, composites)).collect(),
@@ -242,7 +244,8 @@ fn random_type(random: &mut Random, scalars: &[Scalar], composites: &[(Type, Vec
     random.one(scalars).into()
 }
 
-/// Views of one to four dimensions: without gaps, transposed, reversed, or repeated; some as long as a value says.
+/// Adds views of one to four dimensions: contiguous, transposed, reversed or broadcast; some with
+/// dynamic extents.
 fn inputs(
     b: &mut Builder,
     random: &mut Random,
@@ -279,7 +282,7 @@ fn inputs(
                     }
                     1 => {
                         let at = random.below(dims.len());
-                        dims[at].stride = Extent::Const(-dims[at].stride.of(&[]));
+                        dims[at].stride = Extent::Const(-dims[at].stride.resolve(&[]));
                     }
                     2 => {
                         let at = random.below(dims.len());
@@ -309,12 +312,12 @@ impl Generator {
             .map(|n| {
                 let ty = self.random_type();
                 let init: Vec<Value> = components(ty, &self.composites).iter().map(|&s| self.random.value(s)).collect();
-                (self.b.local_of(format!("local{n}"), ty, &init), ty)
+                (self.b.typed_local(format!("local{n}"), ty, &init), ty)
             })
             .collect();
     }
 
-    /// A function of a few values.
+    /// Adds a function of a few values.
     fn function(&mut self, n: usize) {
         let names = ["a", "b", "c"];
         let params: Vec<(&str, Type)> =
@@ -335,10 +338,10 @@ impl Generator {
     fn statements(&mut self, count: usize, depth: usize) {
         for _ in 0..count {
             match self.random.below(20) {
-                0 | 1 if depth > 0 && !self.level => self.branch(depth),
-                0 if depth > 0 => self.same_way(depth),
+                0 | 1 if depth > 0 && !self.uniform => self.branch(depth),
+                0 if depth > 0 => self.uniform_branch(depth),
                 2 if depth > 0 => self.counted_loop(depth),
-                3 if depth > 0 && !self.level => self.endless(depth),
+                3 if depth > 0 && !self.uniform => self.infinite_loop(depth),
                 4 | 5 if !self.locals.is_empty() => {
                     let (local, ty) = self.locals[self.random.below(self.locals.len())];
                     let value = self.pick(ty);
@@ -350,7 +353,7 @@ impl Generator {
                     self.pool.push((value, ty));
                 }
                 7 | 8 if !self.inputs.is_empty() => self.gather(),
-                9 if !self.in_loop && !self.level => self.atomic(),
+                9 if !self.in_loop && !self.uniform => self.atomic(),
                 10 if !self.functions.is_empty() => {
                     let at = self.random.below(self.functions.len());
                     let (id, params, result) = self.functions[at].clone();
@@ -360,16 +363,16 @@ impl Generator {
                 }
                 11 | 12 if !self.composites.is_empty() => self.algebra(),
                 13 => self.exchange(),
-                14 if self.result.is_some() && !self.in_loop && !self.level => {
+                14 if self.result.is_some() && !self.in_loop && !self.uniform => {
                     let (condition, value) = (self.pick(Scalar::Bool.into()), self.result.map(|ty| self.pick(ty)));
-                    self.b.if_else(condition, |b| b.simple(Stmt::Return(value)), |_| {});
+                    self.b.if_else(condition, |b| b.push_stmt(Stmt::Return(value)), |_| {});
                 }
                 _ => self.operation(),
             }
         }
     }
 
-    /// An operation on values of the pool, of scalars or component by component.
+    /// Applies an op to values of the pool, scalar or component by component.
     fn operation(&mut self) {
         let op = Op::ALL[self.random.below(Op::ALL.len())];
         let mut whole = Type::Scalar(self.random.one(&self.scalars));
@@ -392,27 +395,27 @@ impl Generator {
         self.pool.push((value, whole.with_element(result)));
     }
 
-    /// A row on vectors and matrices, where the types at hand fit one.
+    /// Applies an algebra op, if the available types match one.
     fn algebra(&mut self) {
         let (ty, parts) = self.composites[self.random.below(self.composites.len())].clone();
-        let row = Algebra::ALL[self.random.below(Algebra::ALL.len())];
+        let row = AlgebraOp::ALL[self.random.below(AlgebraOp::ALL.len())];
         let other = self.composites[self.random.below(self.composites.len())].0;
         let at = self.random.below(parts.len());
         let (types, at) = match row {
-            Algebra::Construct => {
+            AlgebraOp::Construct => {
                 let value = self.pick(ty);
                 self.pool.push((value, ty));
                 return;
             }
-            Algebra::Extract => (vec![ty], at as u32),
-            Algebra::Insert => (vec![ty, parts[at]], at as u32),
-            Algebra::Philox => (vec![Type::Vector(Scalar::U32, 4), Type::Vector(Scalar::U32, 2)], 0),
-            Algebra::Dot | Algebra::Cross => (vec![ty, ty], 0),
-            Algebra::Outer => (vec![ty, other], 0),
-            Algebra::MatVec | Algebra::MatMul => {
+            AlgebraOp::Extract => (vec![ty], at as u32),
+            AlgebraOp::Insert => (vec![ty, parts[at]], at as u32),
+            AlgebraOp::Philox => (vec![Type::Vector(Scalar::U32, 4), Type::Vector(Scalar::U32, 2)], 0),
+            AlgebraOp::Dot | AlgebraOp::Cross => (vec![ty, ty], 0),
+            AlgebraOp::Outer => (vec![ty, other], 0),
+            AlgebraOp::MatVec | AlgebraOp::MatMul => {
                 let Type::Matrix(scalar, _, inner) = ty else { return };
                 let right = match row {
-                    Algebra::MatVec => Type::Vector(scalar, inner),
+                    AlgebraOp::MatVec => Type::Vector(scalar, inner),
                     _ => Type::Matrix(scalar, inner, 2 + self.random.below(3) as u8),
                 };
                 (vec![ty, right], 0)
@@ -421,8 +424,8 @@ impl Generator {
         };
         let structs: Vec<bornite_ir::Struct> = vec![];
         let result = match row {
-            Algebra::Extract => Ok(parts[at as usize]),
-            Algebra::Insert => Ok(ty),
+            AlgebraOp::Extract => Ok(parts[at as usize]),
+            AlgebraOp::Insert => Ok(ty),
             _ => row.result(at, ty, &types, &structs),
         };
         let Ok(result) = result else { return };
@@ -431,14 +434,14 @@ impl Generator {
         }
         let args: Vec<ExprId> = types.iter().map(|&ty| self.pick(ty)).collect();
         let value = match row {
-            Algebra::Extract => self.b.extract(args[0], at),
-            Algebra::Insert => self.b.insert(args[0], at, args[1]),
+            AlgebraOp::Extract => self.b.extract(args[0], at),
+            AlgebraOp::Insert => self.b.insert(args[0], at, args[1]),
             row => self.b.algebra(row, &args),
         };
         self.pool.push((value, result));
     }
 
-    /// Some value brought within 0 and what `extent` gives.
+    /// Returns some value reduced to the range from 0 to the extent.
     fn within(&mut self, extent: u64, value: Option<ExprId>) -> ExprId {
         let picked = self.pick(Scalar::I64.into());
         let extent = match value {
@@ -451,7 +454,7 @@ impl Generator {
         self.b.cast(self.index, &within)
     }
 
-    /// An element of an input, or several neighbours.
+    /// Loads an element of an input, or several adjacent ones.
     fn gather(&mut self) {
         let at = self.random.below(self.inputs.len());
         let Input { view, ty, ref extents, width } = self.inputs[at];
@@ -483,10 +486,10 @@ impl Generator {
         }
     }
 
-    /// The number of a component of a type, known or not, and the component's type.
+    /// Returns the index of a component, constant or dynamic, and its type.
     fn component(&mut self, ty: Type) -> (ExprId, Scalar) {
         let scalars = components(ty, &self.composites);
-        if ty.element().is_some() && !self.level && self.random.below(2) == 0 {
+        if ty.element().is_some() && !self.uniform && self.random.below(2) == 0 {
             return (self.within(scalars.len() as u64, None), scalars[0]);
         }
         let at = self.random.below(scalars.len());
@@ -494,16 +497,16 @@ impl Generator {
     }
 
     /// Stores an element component by component.
-    fn store_parts(&mut self, view: ParamId, place: ExprId, value: ExprId, ty: Type) {
+    fn store_components(&mut self, view: ParamId, index_value: ExprId, value: ExprId, ty: Type) {
         let mut parts = vec![];
         self.leaves(value, ty, &mut parts);
         for (n, part) in parts.into_iter().enumerate() {
             let number = self.b.index_constant(n as u64);
-            self.b.store(view, [place, number], part);
+            self.b.store(view, [index_value, number], part);
         }
     }
 
-    /// The components of a value, through all fields.
+    /// Collects the flattened components of a value.
     fn leaves(&mut self, value: ExprId, ty: Type, all: &mut Vec<ExprId>) {
         let fields = match (ty, ty.element()) {
             (Type::Scalar(_), _) => return all.push(value),
@@ -516,7 +519,8 @@ impl Generator {
         }
     }
 
-    /// One kind of update a kernel: it does not depend on the order of instances; the value from before would.
+    /// One kind of atomic update per kernel, so that the result does not depend on the order of
+    /// instances; the old value would.
     fn atomic(&mut self) {
         let Some((view, atomic, ty)) = self.sums else { return };
         let at = self.b.index_constant(self.random.below(8) as u64);
@@ -530,7 +534,7 @@ impl Generator {
         self.b.atomic(atomic, view, at, value);
     }
 
-    /// Values of other threads: through shared memory between barriers, or by a shuffle.
+    /// Exchanges values between threads: through shared memory between barriers, or by a shuffle.
     fn exchange(&mut self) {
         if self.in_loop {
             return;
@@ -548,23 +552,23 @@ impl Generator {
         let (tile, scalar) = tiles[self.random.below(tiles.len())];
         let value = self.pick(scalar.into());
         self.b.store(tile, thread, value);
-        self.b.simple(Stmt::Barrier);
+        self.b.push_stmt(Stmt::Barrier);
         let from = self.within(threads as u64, None);
         let value = self.b.load(tile, from);
-        self.b.simple(Stmt::Barrier);
+        self.b.push_stmt(Stmt::Barrier);
         self.pool.push((value, scalar.into()));
     }
 
     fn branch(&mut self, depth: usize) {
         let condition = self.pick(Scalar::Bool.into());
         let (then, otherwise) = (1 + self.random.below(4), self.random.below(3));
-        // The builder's closures cannot hold the generator, so the branch is written by hand.
+        // The builder's closures cannot borrow the generator, so the branch is built from blocks.
         let then = self.inner(|g| g.statements(then, depth - 1));
         let otherwise = self.inner(|g| g.statements(otherwise, depth - 1));
-        self.b.simple(Stmt::If { condition, then, otherwise });
+        self.b.push_stmt(Stmt::If { condition, then, otherwise });
     }
 
-    /// A block in which some threads may not be: nobody waits for them there.
+    /// Builds a block that only some threads may execute, so it contains no barriers.
     fn inner(&mut self, write: impl FnOnce(&mut Self)) -> Vec<Stmt> {
         let (visible, block) = (self.pool.len(), self.block.take());
         self.b.open_block();
@@ -589,28 +593,28 @@ impl Generator {
         self.b.close_loop(counter, end);
     }
 
-    /// A loop that ends by `break`: a variable of its own counts its turns.
-    fn endless(&mut self, depth: usize) {
-        let turns = self.b.local("turns", Value::int(Scalar::I32, 0));
+    /// Adds a loop that ends by `break`; a variable counts its iterations.
+    fn infinite_loop(&mut self, depth: usize) {
+        let iterations = self.b.local("turns", Value::int(Scalar::I32, 0));
         let outer = std::mem::replace(&mut self.in_loop, true);
         let body = self.inner(|g| {
-            let (before, one) = (g.b.read(turns), g.b.constant(Value::int(Scalar::I32, 1)));
+            let (before, one) = (g.b.read(iterations), g.b.constant(Value::int(Scalar::I32, 1)));
             let after = g.b.add(&before, &one);
-            g.b.assign(turns, after);
-            let most = g.b.constant(Value::int(Scalar::I32, g.random.below(4) as i64));
-            let done = g.b.op(Op::Gt, &[&after, &most]);
-            g.b.if_else(done, |b| b.simple(Stmt::Break), |_| {});
+            g.b.assign(iterations, after);
+            let max = g.b.constant(Value::int(Scalar::I32, g.random.below(4) as i64));
+            let done = g.b.op(Op::Gt, &[&after, &max]);
+            g.b.if_else(done, |b| b.push_stmt(Stmt::Break), |_| {});
             let length = 1 + g.random.below(3);
             g.statements(length, depth - 1);
             g.leave();
         });
         self.in_loop = outer;
-        self.b.simple(Stmt::Loop { body });
+        self.b.push_stmt(Stmt::Loop { body });
     }
 
-    /// Sometimes a `break` or `continue` under a condition.
+    /// Sometimes adds a conditional `break` or `continue`.
     fn leave(&mut self) {
-        if self.level {
+        if self.uniform {
             return;
         }
         let stmt = match self.random.below(4) {
@@ -619,10 +623,10 @@ impl Generator {
             _ => return,
         };
         let condition = self.pick(Scalar::Bool.into());
-        self.b.if_else(condition, |b| b.simple(stmt), |_| {});
+        self.b.if_else(condition, |b| b.push_stmt(stmt), |_| {});
     }
 
-    /// A value of a type: one of the pool, one converted or put together, or a constant.
+    /// Returns a value of a type: from the pool, converted, constructed, or a constant.
     fn pick(&mut self, ty: Type) -> ExprId {
         let fitting: Vec<ExprId> = self.pool.iter().filter(|(_, t)| *t == ty).map(|(id, _)| *id).collect();
         match self.random.below(6) {
@@ -633,7 +637,7 @@ impl Generator {
         let Type::Scalar(scalar) = ty else {
             let parts = self.composites.iter().find(|(other, _)| *other == ty).map(|(_, parts)| parts.clone());
             let each = Type::Scalar(ty.element().unwrap_or(Scalar::F32));
-            let parts = parts.unwrap_or_else(|| vec![each; ty.count(&[])]);
+            let parts = parts.unwrap_or_else(|| vec![each; ty.component_count(&[])]);
             let splat = ty.element().is_some() && self.random.below(3) == 0;
             let parts: Vec<ExprId> =
                 parts[..if splat { 1 } else { parts.len() }].iter().map(|&p| self.pick(p)).collect();

@@ -1,4 +1,4 @@
-// What CUDA text needs to be an ordinary C++ program: a judge of our printer and interpreter that shares no code with them.
+// Defines what CUDA source needs to compile as C++: an independent reference for the printer and the interpreter.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

@@ -1,13 +1,13 @@
-//! Makes a kernel that fails as small as it gets while it still fails.
+//! Minimizes a failing kernel.
 
 use bornite_ir::{Code, Expr, ExprId, Kernel, Stmt, Value, verify};
 
-/// The smallest kernel found for which `fails` holds, as it does for `kernel`.
+/// Returns the smallest kernel found for which `fails` is still true.
 pub fn shrink(kernel: &Kernel, fails: &dyn Fn(&Kernel) -> bool) -> Kernel {
     let mut best = kernel.clone();
     loop {
         let count: usize = codes(&best).map(|code| statements(&code.body)).sum();
-        // From the end: what is used nowhere any more goes first.
+        // From the end, so that unused values are removed first.
         let smaller =
             (0..count).rev().flat_map(|n| [Step::Unwrap, Step::Remove].map(|step| (n, step))).find_map(|(n, step)| {
                 let candidate = edited(&best, n, step)?;
@@ -22,9 +22,9 @@ pub fn shrink(kernel: &Kernel, fails: &dyn Fn(&Kernel) -> bool) -> Kernel {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
-    /// Takes a statement out; what it evaluated becomes a constant.
+    /// Removes a statement; the expression it evaluated becomes a constant.
     Remove,
-    /// Puts the blocks of a branch or loop in its place.
+    /// Replaces a branch or loop by its blocks.
     Unwrap,
 }
 
@@ -45,7 +45,7 @@ fn edited(kernel: &Kernel, mut n: usize, step: Step) -> Option<Kernel> {
         if let Stmt::Let(ExprId(id)) = removed
             && let Some(scalar) = code.types[id as usize].as_scalar()
         {
-            // What is put together of several is no constant: it goes when nothing uses it any more.
+            // Composite values have no constants: they are removed once unused.
             code.exprs[id as usize] = Expr::Const(Value::from_f64(scalar, 1.0));
         }
         return Some(kernel);
@@ -53,7 +53,8 @@ fn edited(kernel: &Kernel, mut n: usize, step: Step) -> Option<Kernel> {
     None
 }
 
-/// Edits the n-th statement; the statement, or `Some(None)` if it is not in this block, or `None` if it cannot be edited.
+/// Edits the n-th statement. Returns the old statement, `Some(None)` if it is not in this block, or
+/// `None` if it cannot be edited.
 fn edit(block: &mut Vec<Stmt>, n: &mut usize, step: Step) -> Option<Option<Stmt>> {
     for at in 0..block.len() {
         if *n == 0 {

@@ -1,9 +1,9 @@
-//! What the rows compute, over components of wide types.
+//! Bodies of the algebra ops, over components of compute types.
 
-use super::{Algebra, Parts};
+use super::{AlgebraOp, Components};
 use crate::{EmitBits, Op, Scalar, Type, Value};
 
-/// Rows and columns; a vector is one column.
+/// Returns rows and columns; a vector is one column.
 pub(super) fn shape(ty: Type) -> (usize, usize) {
     match ty {
         Type::Matrix(_, rows, columns) => (rows as usize, columns as usize),
@@ -12,12 +12,15 @@ pub(super) fn shape(ty: Type) -> (usize, usize) {
     }
 }
 
-pub(super) fn transpose<V: Clone>(a: &Parts<V>) -> Vec<V> {
+pub(super) fn transpose<V: Clone>(a: &Components<V>) -> Vec<V> {
     let (rows, columns) = shape(a.ty);
-    (0..columns).flat_map(|j| (0..rows).map(move |i| (i, j))).map(|(i, j)| a.parts[i * columns + j].clone()).collect()
+    (0..columns)
+        .flat_map(|j| (0..rows).map(move |i| (i, j)))
+        .map(|(i, j)| a.components[i * columns + j].clone())
+        .collect()
 }
 
-/// a b + c, fused where there are floats.
+/// a b + c, fused for floats.
 fn accumulate<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V, c: &E::V) -> E::V {
     if e.scalar(a).is_float() {
         return e.fma(a, b, c);
@@ -26,7 +29,7 @@ fn accumulate<E: EmitBits>(e: &mut E, a: &E::V, b: &E::V, c: &E::V) -> E::V {
     e.add(&product, c)
 }
 
-/// a b - c d, not fused: so that it is 0 where the products are the same.
+/// a b - c d, not fused, so that it is 0 if the products are equal.
 fn difference<E: EmitBits>(e: &mut E, [a, b, c, d]: [&E::V; 4]) -> E::V {
     let (left, right) = (e.mul(a, b), e.mul(c, d));
     e.sub(&left, &right)
@@ -41,30 +44,30 @@ where
     Some(pairs.fold(first, |sum, (a, b)| accumulate(e, a, b, &sum)))
 }
 
-pub(super) fn arithmetic<E: EmitBits>(row: Algebra, e: &mut E, args: &[Parts<E::V>]) -> Vec<E::V> {
-    let a = &args[0].parts;
-    match (row, args) {
-        (Algebra::Dot, [_, b]) => sum_of_products(e, a.iter().zip(&b.parts)).into_iter().collect(),
-        (Algebra::Cross, [_, b]) => {
-            let b = &b.parts;
+pub(super) fn arithmetic<E: EmitBits>(op: AlgebraOp, e: &mut E, args: &[Components<E::V>]) -> Vec<E::V> {
+    let a = &args[0].components;
+    match (op, args) {
+        (AlgebraOp::Dot, [_, b]) => sum_of_products(e, a.iter().zip(&b.components)).into_iter().collect(),
+        (AlgebraOp::Cross, [_, b]) => {
+            let b = &b.components;
             [(1, 2), (2, 0), (0, 1)].map(|(i, j)| difference(e, [&a[i], &b[j], &a[j], &b[i]])).into()
         }
-        (Algebra::Length, _) => length(e, a).into_iter().collect(),
-        (Algebra::Normalize, _) => {
+        (AlgebraOp::Length, _) => length(e, a).into_iter().collect(),
+        (AlgebraOp::Normalize, _) => {
             let Some(length) = length(e, a) else { return vec![] };
             let zero = e.constant_like(&length, 0.0);
             let none = e.op(Op::Eq, &[&length, &zero]);
-            let quotients: Vec<E::V> = a.iter().map(|part| e.div(part, &length)).collect();
-            quotients.iter().map(|part| e.select(&none, &zero, part)).collect()
+            let quotients: Vec<E::V> = a.iter().map(|component| e.div(component, &length)).collect();
+            quotients.iter().map(|component| e.select(&none, &zero, component)).collect()
         }
-        (Algebra::Outer, [_, b]) => {
-            a.iter().flat_map(|x| b.parts.iter().map(move |y| (x, y))).map(|(x, y)| e.mul(x, y)).collect()
+        (AlgebraOp::Outer, [_, b]) => {
+            a.iter().flat_map(|x| b.components.iter().map(move |y| (x, y))).map(|(x, y)| e.mul(x, y)).collect()
         }
-        (Algebra::Determinant, [m]) => determinant(e, shape(m.ty).0, a).into_iter().collect(),
-        (Algebra::Inverse, [m]) => inverse(e, shape(m.ty).0, a),
-        (Algebra::MatVec | Algebra::MatMul, [left, right]) => {
+        (AlgebraOp::Determinant, [m]) => determinant(e, shape(m.ty).0, a).into_iter().collect(),
+        (AlgebraOp::Inverse, [m]) => inverse(e, shape(m.ty).0, a),
+        (AlgebraOp::MatVec | AlgebraOp::MatMul, [left, right]) => {
             let ((rows, inner), (_, columns)) = (shape(left.ty), shape(right.ty));
-            let b = &right.parts;
+            let b = &right.components;
             (0..rows * columns)
                 .filter_map(|at| {
                     let (i, j) = (at / columns, at % columns);
@@ -81,7 +84,7 @@ fn length<E: EmitBits>(e: &mut E, a: &[E::V]) -> Option<E::V> {
     Some(e.op(Op::Sqrt, &[&square]))
 }
 
-/// The 2 × 2 determinants of rows `i` and `j` of a 4 × 4 matrix, for the column pairs 01, 02, 03, 12, 13, 23.
+/// 2 × 2 minors of rows `i` and `j` of a 4 × 4 matrix, for the column pairs 01, 02, 03, 12, 13, 23.
 fn minors<E: EmitBits>(e: &mut E, m: &[E::V], i: usize, j: usize) -> [E::V; 6] {
     [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
         .map(|(p, q)| difference(e, [&m[i * 4 + p], &m[j * 4 + q], &m[i * 4 + q], &m[j * 4 + p]]))
@@ -112,7 +115,7 @@ fn minor_of_three<E: EmitBits>(e: &mut E, m: &[E::V], (i, j): (usize, usize), (p
     difference(e, [&m[i * 3 + p], &m[j * 3 + q], &m[i * 3 + q], &m[j * 3 + p]])
 }
 
-/// The determinant of a 4 × 4 matrix from the minors of its upper and lower rows.
+/// Determinant of a 4 × 4 matrix by Laplace expansion over the minors of its upper and lower rows.
 fn laplace<E: EmitBits>(e: &mut E, s: &[E::V; 6], c: &[E::V; 6]) -> E::V {
     let first = difference(e, [&s[0], &c[5], &s[1], &c[4]]);
     let second = accumulate(e, &s[2], &c[3], &first);
@@ -136,34 +139,36 @@ fn inverse<E: EmitBits>(e: &mut E, n: usize, m: &[E::V]) -> Vec<E::V> {
                 })
                 .collect();
             let column = [&cofactors[0], &cofactors[3], &cofactors[6]];
-            let whole = sum_of_products(e, m[..3].iter().zip(column));
-            (cofactors, whole.unwrap_or_else(|| m[0].clone()))
+            let determinant = sum_of_products(e, m[..3].iter().zip(column));
+            (cofactors, determinant.unwrap_or_else(|| m[0].clone()))
         }
         (4, m) => {
             let (s, c) = (minors(e, m, 0, 1), minors(e, m, 2, 3));
-            let whole = laplace(e, &s, &c);
-            // Row i of the adjugate: minors of the other column triple, of the lower rows, then of the upper ones.
+            let determinant = laplace(e, &s, &c);
+            // Row i of the adjugate: minors of the other three columns, of the lower rows, then of
+            // the upper ones.
             let triples = [(1, 2, 3, [5, 4, 3]), (0, 2, 3, [5, 2, 1]), (0, 1, 3, [4, 2, 0]), (0, 1, 2, [3, 1, 0])];
-            let mut parts = vec![];
+            let mut components = vec![];
             for (i, (p, q, r, pairs)) in triples.into_iter().enumerate() {
                 for (j, (row, minors)) in [(1, &c), (0, &c), (3, &s), (2, &s)].into_iter().enumerate() {
                     let m = &m[row * 4..];
                     let [x, y, z] = pairs.map(|n: usize| &minors[n]);
                     let value = alternating(e, [&m[p], &m[q], &m[r]], [x, y, z]);
-                    parts.push(if (i + j) % 2 == 0 { value } else { e.neg(&value) });
+                    components.push(if (i + j) % 2 == 0 { value } else { e.neg(&value) });
                 }
             }
-            (parts, whole)
+            (components, determinant)
         }
         (_, m) => (m.to_vec(), m[0].clone()),
     };
     let zero = e.constant_like(&determinant, 0.0);
     let singular = e.op(Op::Eq, &[&determinant, &zero]);
-    let quotients: Vec<E::V> = adjugate.iter().map(|part| e.div(part, &determinant)).collect();
-    quotients.iter().map(|part| e.select(&singular, &zero, part)).collect()
+    let quotients: Vec<E::V> = adjugate.iter().map(|component| e.div(component, &determinant)).collect();
+    quotients.iter().map(|component| e.select(&singular, &zero, component)).collect()
 }
 
-/// Ten rounds of Philox 4×32: two products of 32 by 32 bits a round, the key stepped between rounds.
+/// Ten rounds of Philox 4×32: two 32 × 32-bit products per round, with the key incremented between
+/// rounds.
 pub(super) fn philox<E: EmitBits>(e: &mut E, counter: &[E::V], key: &[E::V]) -> Vec<E::V> {
     let (mut c, mut k) = (counter.to_vec(), key.to_vec());
     let [half, low] = [32, u32::MAX as u64].map(|bits| e.constant(Value::from_bits(Scalar::U64, bits)));

@@ -1,34 +1,35 @@
-//! The table of vectors and matrices: every operation on whole ones is a row, beside the op table of scalars.
+//! The algebra table: operations on whole vectors, matrices and structs, one row each.
 //!
-//! A row is a function over the components of its operands, written once with scalar rows through [`EmitBits`]; so all
-//! readers give the same bits. 16-bit floats are widened, computed in f32 and rounded once, as in the op table.
-//! Componentwise arithmetic needs no rows here: an [`Op`](crate::Op) takes vectors and matrices as they are.
+//! A row is a function over the components of its operands, written once over scalar ops through
+//! [`EmitBits`], so all backends give identical bits. 16-bit floats are computed in f32 and rounded
+//! once, as in the op table. Elementwise arithmetic needs no rows here: an [`Op`](crate::Op)
+//! applies to vectors and matrices directly.
 
 mod body;
-mod slope;
+mod derivative;
 
 use crate::{Emit, EmitBits, Scalar, Struct, StructId, Type};
 
-/// A value by its components, row by row.
+/// Value as its components, row-major.
 #[derive(Clone, Debug)]
-pub struct Parts<V> {
-    /// The whole's type.
+pub struct Components<V> {
+    /// Type of the whole value.
     pub ty: Type,
     /// The components.
-    pub parts: Vec<V>,
+    pub components: Vec<V>,
 }
 
-/// What the table says of one row.
+/// Row of the algebra table.
 #[derive(Debug)]
-pub struct AlgebraRow {
-    /// The name in the text form.
+pub struct AlgebraOpRow {
+    /// Name in the text form.
     pub name: &'static str,
-    /// What it takes and gives.
+    /// Operand and result types.
     pub signature: &'static str,
-    /// How far each component may be from the true one, in units of 2⁻²⁴ (f32) or 2⁻⁵³ (f64) of `scale`, for operands of
-    /// up to four rows and columns; 0 means exact.
+    /// Error bound of each component, in units of 2⁻²⁴ (f32) or 2⁻⁵³ (f64) of `scale`, for operands
+    /// of up to four rows and columns; 0 means exact.
     pub error: f64,
-    /// What the error is relative to.
+    /// Quantity that the error is relative to.
     pub scale: &'static str,
     /// One line of documentation.
     pub doc: &'static str,
@@ -36,18 +37,18 @@ pub struct AlgebraRow {
 
 macro_rules! algebra {
     ($( #[doc = $doc:literal] $row:ident $name:literal $signature:literal, error $error:literal of $scale:literal; )+) => {
-        /// An operation on vectors, matrices or structs.
+        /// Operation on whole vectors, matrices or structs.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum Algebra { $( #[doc = $doc] $row, )+ }
+        pub enum AlgebraOp { $( #[doc = $doc] $row, )+ }
 
-        impl Algebra {
-            /// Every row, in table order.
-            pub const ALL: &[Algebra] = &[$(Algebra::$row),+];
+        impl AlgebraOp {
+            /// All operations, in table order.
+            pub const ALL: &[AlgebraOp] = &[$(AlgebraOp::$row),+];
 
-            /// The row.
-            pub const fn row(self) -> &'static AlgebraRow {
+            /// Returns the operation's row.
+            pub const fn row(self) -> &'static AlgebraOpRow {
                 match self { $(
-                    Algebra::$row => const { &AlgebraRow {
+                    AlgebraOp::$row => const { &AlgebraOpRow {
                         name: $name, signature: $signature, error: $error as f64, scale: $scale, doc: $doc,
                     } },
                 )+ }
@@ -57,24 +58,24 @@ macro_rules! algebra {
 }
 
 algebra! {
-    /// A vector, matrix or struct of its components or fields; of one scalar, that in every component.
-    Construct "construct" "components → whole", error 0 of "itself";
-    /// A component of a vector or matrix (row by row), or a field of a struct.
-    Extract "extract" "whole → component", error 0 of "itself";
-    /// The whole with one component or field replaced.
-    Insert "insert" "whole, component → whole", error 0 of "itself";
-    /// Sum of products of components; floats by fused steps from the first.
+    /// Vector, matrix or struct from its components or fields; a single scalar fills all components.
+    Construct "construct" "components → whole", error 0 of "the result";
+    /// Component of a vector or matrix (row-major), or field of a struct.
+    Extract "extract" "whole → component", error 0 of "the result";
+    /// The value with one component or field replaced.
+    Insert "insert" "whole, component → whole", error 0 of "the result";
+    /// Dot product; floats accumulate with fma, first component first.
     Dot "dot" "vector, vector → scalar", error 4 of "Σ |a b|";
-    /// Cross product of vectors of three.
+    /// Cross product of three-component vectors.
     Cross "cross" "vector, vector → vector", error 2 of "Σ |a b|";
-    /// √(a · a); not guarded against overflow on the way.
-    Length "length" "vector → scalar", error 4 of "itself";
+    /// √(a · a); intermediate results may overflow.
+    Length "length" "vector → scalar", error 4 of "the result";
     /// a / length(a); 0 where the length is 0.
-    Normalize "normalize" "vector → vector", error 6 of "itself";
-    /// Products of every component of `a` (rows) with every one of `b` (columns).
-    Outer "outer" "vector, vector → matrix", error 1 of "itself";
-    /// Rows become columns.
-    Transpose "transpose" "matrix → matrix", error 0 of "itself";
+    Normalize "normalize" "vector → vector", error 6 of "the result";
+    /// Outer product: components of `a` are rows, those of `b` columns.
+    Outer "outer" "vector, vector → matrix", error 1 of "the result";
+    /// Transpose.
+    Transpose "transpose" "matrix → matrix", error 0 of "the result";
     /// Determinant of a square matrix of 2 to 4 rows.
     Determinant "determinant" "matrix → scalar", error 12 of "Σ |products|";
     /// Inverse of a square matrix of 2 to 4 rows, by its adjugate; 0 in every component where the determinant is 0.
@@ -84,30 +85,30 @@ algebra! {
     /// Matrix product.
     MatMul "mat_mul" "matrix, matrix → matrix", error 4 of "Σ |a b|";
     /// Four random words from a counter and a key: Philox 4×32 with ten rounds.
-    Philox "philox" "u32x4, u32x2 → u32x4", error 0 of "itself";
+    Philox "philox" "u32x4, u32x2 → u32x4", error 0 of "the result";
 }
 
-impl Algebra {
-    /// The row of that name.
-    pub fn by_name(name: &str) -> Option<Algebra> {
-        Algebra::ALL.iter().copied().find(|row| row.row().name == name)
+impl AlgebraOp {
+    /// Looks an operation up by name.
+    pub fn by_name(name: &str) -> Option<AlgebraOp> {
+        AlgebraOp::ALL.iter().copied().find(|row| row.row().name == name)
     }
 
-    /// True if the row asks for a component or field.
-    pub fn has_place(self) -> bool {
-        matches!(self, Algebra::Extract | Algebra::Insert)
+    /// Returns true if the operation takes a component or field index.
+    pub fn has_component(self) -> bool {
+        matches!(self, AlgebraOp::Extract | AlgebraOp::Insert)
     }
 
-    /// The type that the row gives, or what was expected instead. `wanted` is what a `construct` is to give.
-    pub fn result(self, at: u32, wanted: Type, args: &[Type], structs: &[Struct]) -> Result<Type, &'static str> {
+    /// Returns the result type, or a description of the expected operands. `wanted` is the type that a `Construct` constructs.
+    pub fn result(self, component: u32, wanted: Type, args: &[Type], structs: &[Struct]) -> Result<Type, &'static str> {
         use Type::{Matrix, Scalar as One, Vector};
         let float = |scalar: Scalar, ty: Type| if scalar.is_float() { Ok(ty) } else { Err("floats") };
         let number = |scalar: Scalar, ty: Type| if scalar != Scalar::Bool { Ok(ty) } else { Err("numbers") };
-        if !self.has_place() && at != 0 {
-            return Err("no component");
+        if !self.has_component() && component != 0 {
+            return Err("no component index");
         }
         match (self, args) {
-            (Algebra::Construct, args) => {
+            (AlgebraOp::Construct, args) => {
                 let fits = match wanted {
                     Type::Struct(StructId(n)) => {
                         let fields = structs.get(n as usize).map(|s| s.fields.iter().map(|f| f.ty).collect::<Vec<_>>());
@@ -116,105 +117,111 @@ impl Algebra {
                     One(_) => false,
                     _ => {
                         let each = wanted.element().map(One);
-                        let count = args.len() == wanted.count(structs) || args.len() == 1;
+                        let count = args.len() == wanted.component_count(structs) || args.len() == 1;
                         count && args.iter().all(|&arg| Some(arg) == each)
                     }
                 };
                 if fits { Ok(wanted) } else { Err("one scalar, or as many components or fields as the type has") }
             }
-            (Algebra::Extract, &[whole]) => part_of(whole, at, structs).ok_or("a component or field that is there"),
-            (Algebra::Insert, &[whole, part]) => match part_of(whole, at, structs) {
-                Some(ty) if ty == part => Ok(whole),
-                _ => Err("a component or field that is there, and a value of its type"),
+            (AlgebraOp::Extract, &[whole]) => {
+                component_type(whole, component, structs).ok_or("an existing component or field")
+            }
+            (AlgebraOp::Insert, &[whole, field_type]) => match component_type(whole, component, structs) {
+                Some(ty) if ty == field_type => Ok(whole),
+                _ => Err("an existing component or field, and a value of its type"),
             },
-            (Algebra::Dot, &[Vector(s, n), Vector(t, m)]) if (s, n) == (t, m) => number(s, One(s)),
-            (Algebra::Cross, &[Vector(s, 3), Vector(t, 3)]) if s == t => number(s, Vector(s, 3)),
-            (Algebra::Length, &[Vector(s, _)]) => float(s, One(s)),
-            (Algebra::Normalize, &[Vector(s, n)]) => float(s, Vector(s, n)),
-            (Algebra::Outer, &[Vector(s, n), Vector(t, m)]) if s == t => number(s, Matrix(s, n, m)),
-            (Algebra::Transpose, &[Matrix(s, rows, columns)]) => Ok(Matrix(s, columns, rows)),
-            (Algebra::Determinant, &[Matrix(s, n @ 2..=4, m)]) if n == m => number(s, One(s)),
-            (Algebra::Inverse, &[Matrix(s, n @ 2..=4, m)]) if n == m => float(s, Matrix(s, n, n)),
-            (Algebra::MatVec, &[Matrix(s, rows, columns), Vector(t, n)]) if (s, columns) == (t, n) => {
+            (AlgebraOp::Dot, &[Vector(s, n), Vector(t, m)]) if (s, n) == (t, m) => number(s, One(s)),
+            (AlgebraOp::Cross, &[Vector(s, 3), Vector(t, 3)]) if s == t => number(s, Vector(s, 3)),
+            (AlgebraOp::Length, &[Vector(s, _)]) => float(s, One(s)),
+            (AlgebraOp::Normalize, &[Vector(s, n)]) => float(s, Vector(s, n)),
+            (AlgebraOp::Outer, &[Vector(s, n), Vector(t, m)]) if s == t => number(s, Matrix(s, n, m)),
+            (AlgebraOp::Transpose, &[Matrix(s, rows, columns)]) => Ok(Matrix(s, columns, rows)),
+            (AlgebraOp::Determinant, &[Matrix(s, n @ 2..=4, m)]) if n == m => number(s, One(s)),
+            (AlgebraOp::Inverse, &[Matrix(s, n @ 2..=4, m)]) if n == m => float(s, Matrix(s, n, n)),
+            (AlgebraOp::MatVec, &[Matrix(s, rows, columns), Vector(t, n)]) if (s, columns) == (t, n) => {
                 number(s, Vector(s, rows))
             }
-            (Algebra::MatMul, &[Matrix(s, rows, inner), Matrix(t, n, columns)]) if (s, inner) == (t, n) => {
+            (AlgebraOp::MatMul, &[Matrix(s, rows, inner), Matrix(t, n, columns)]) if (s, inner) == (t, n) => {
                 number(s, Matrix(s, rows, columns))
             }
-            (Algebra::Philox, &[Vector(Scalar::U32, 4), Vector(Scalar::U32, 2)]) => Ok(Vector(Scalar::U32, 4)),
+            (AlgebraOp::Philox, &[Vector(Scalar::U32, 4), Vector(Scalar::U32, 2)]) => Ok(Vector(Scalar::U32, 4)),
             _ => Err(self.row().signature),
         }
     }
 
-    /// Emits the row over components. The types must be such that [`Algebra::result`] takes them and gives `wanted`.
+    /// Emits the operation over components. The operand types must be accepted by [`AlgebraOp::result`], with result type `wanted`.
     pub fn body<E: EmitBits>(
         self,
         e: &mut E,
-        at: u32,
+        component: u32,
         wanted: Type,
-        args: &[Parts<E::V>],
+        args: &[Components<E::V>],
         structs: &[Struct],
     ) -> Vec<E::V> {
-        let place = |ty: Type| first_part(ty, at, structs);
+        let first_component_of = |ty: Type| first_component(ty, component, structs);
         match (self, args) {
-            (Algebra::Construct, [one]) if one.parts.len() == 1 => {
-                vec![one.parts[0].clone(); wanted.count(structs)]
+            (AlgebraOp::Construct, [one]) if one.components.len() == 1 => {
+                vec![one.components[0].clone(); wanted.component_count(structs)]
             }
-            (Algebra::Construct, args) => args.iter().flat_map(|arg| arg.parts.iter().cloned()).collect(),
-            (Algebra::Extract, [whole]) => {
-                let start = place(whole.ty);
-                whole.parts[start..start + wanted.count(structs)].to_vec()
+            (AlgebraOp::Construct, args) => args.iter().flat_map(|arg| arg.components.iter().cloned()).collect(),
+            (AlgebraOp::Extract, [whole]) => {
+                let start = first_component_of(whole.ty);
+                whole.components[start..start + wanted.component_count(structs)].to_vec()
             }
-            (Algebra::Insert, [whole, part]) => {
-                let (start, mut parts) = (place(whole.ty), whole.parts.clone());
-                parts[start..start + part.parts.len()].clone_from_slice(&part.parts);
-                parts
+            (AlgebraOp::Insert, [whole, inserted]) => {
+                let (start, mut components) = (first_component_of(whole.ty), whole.components.clone());
+                components[start..start + inserted.components.len()].clone_from_slice(&inserted.components);
+                components
             }
-            (Algebra::Transpose, [a]) => body::transpose(a),
-            (Algebra::Philox, [counter, key]) => body::philox(e, &counter.parts, &key.parts),
+            (AlgebraOp::Transpose, [a]) => body::transpose(a),
+            (AlgebraOp::Philox, [counter, key]) => body::philox(e, &counter.components, &key.components),
             _ => {
                 let scalar = args[0].ty.element().unwrap_or(Scalar::F32);
-                let widened: Vec<Parts<E::V>> = (args.iter())
-                    .map(|arg| Parts {
-                        ty: arg.ty.with_element(scalar.wide()),
-                        parts: arg.parts.iter().map(|part| e.cast(scalar.wide(), part)).collect(),
+                let widened: Vec<Components<E::V>> = (args.iter())
+                    .map(|arg| Components {
+                        ty: arg.ty.with_element(scalar.compute_type()),
+                        components: arg
+                            .components
+                            .iter()
+                            .map(|component| e.cast(scalar.compute_type(), component))
+                            .collect(),
                     })
                     .collect();
-                let parts = body::arithmetic(self, e, &widened);
-                parts.iter().map(|part| e.cast(scalar, part)).collect()
+                let components = body::arithmetic(self, e, &widened);
+                components.iter().map(|component| e.cast(scalar, component)).collect()
             }
         }
     }
 
-    /// Emits, for each operand, `grad` times the derivative by each of its components; `None` where there is none.
+    /// Emits the vector-Jacobian product: for each operand, `grad` times the derivative with respect to each component. Returns `None` if the operation is not differentiable.
     pub fn derivative<E: Emit>(
         self,
         e: &mut E,
-        at: u32,
-        args: &[Parts<E::V>],
-        out: &Parts<E::V>,
+        component: u32,
+        args: &[Components<E::V>],
+        out: &Components<E::V>,
         grad: &[E::V],
         structs: &[Struct],
     ) -> Option<Vec<Vec<E::V>>> {
-        slope::derivative(self, e, |ty| first_part(ty, at, structs), args, out, grad)
+        derivative::derivative(self, e, |ty| first_component(ty, component, structs), args, out, grad)
     }
 }
 
-/// The type of a component or field.
-fn part_of(whole: Type, at: u32, structs: &[Struct]) -> Option<Type> {
+/// Returns the type of a component or field.
+fn component_type(whole: Type, component: u32, structs: &[Struct]) -> Option<Type> {
     match whole {
-        Type::Struct(StructId(n)) => structs.get(n as usize)?.fields.get(at as usize).map(|field| field.ty),
+        Type::Struct(StructId(n)) => structs.get(n as usize)?.fields.get(component as usize).map(|field| field.ty),
         Type::Scalar(_) => None,
-        _ => whole.element().filter(|_| (at as usize) < whole.count(structs)).map(Type::Scalar),
+        _ => whole.element().filter(|_| (component as usize) < whole.component_count(structs)).map(Type::Scalar),
     }
 }
 
-/// The number of the first component of a part.
-fn first_part(whole: Type, at: u32, structs: &[Struct]) -> usize {
+/// Returns the index of the first flattened component of a component or field.
+fn first_component(whole: Type, component: u32, structs: &[Struct]) -> usize {
     match whole {
-        Type::Struct(StructId(n)) => structs
-            .get(n as usize)
-            .map_or(0, |s| s.fields.iter().take(at as usize).map(|field| field.ty.count(structs)).sum()),
-        _ => at as usize,
+        Type::Struct(StructId(n)) => structs.get(n as usize).map_or(0, |s| {
+            s.fields.iter().take(component as usize).map(|field| field.ty.component_count(structs)).sum()
+        }),
+        _ => component as usize,
     }
 }

@@ -1,6 +1,6 @@
 //! log, log2, log10, log1p.
 
-use super::{Ln2, equal, int, k, ln2, mend, polynomial, through_f64};
+use super::{Ln2, equal, float, int, ln2, polynomial, select_special, via_f64};
 use crate::{EmitBits, Op, Scalar, Value};
 
 /// 2/3, 2/5, 2/7, …: the series of 2 atanh(s) / s - 2 in s².
@@ -19,27 +19,28 @@ pub(super) const ATANH: [f64; 12] = [
     2.0 / 25.0,
 ];
 
-/// x = 2ᵏ (1 + f) with 1 + f in [√½, √2), and log(1 + f) = f - s (f - R), s = f / (2 + f), R = 2 s²/3 + 2 s⁴/5 + …
+/// x = 2ᵏ (1 + f) with 1 + f in [√½, √2), and log(1 + f) = f - s (f - R), s = f / (2 + f), R = 2
+/// s²/3 + 2 s⁴/5 + …
 pub(super) struct Split<V> {
     /// k, as a float.
     pub exponent: V,
     pub f: V,
-    /// s (f - R): what f exceeds log(1 + f) by.
+    /// s (f - R): f - log(1 + f).
     pub excess: V,
 }
 
-/// Splits a positive finite number, denormals too.
+/// Splits a positive finite number; denormals are supported.
 pub(super) fn split<E: EmitBits>(e: &mut E, x: &E::V) -> Split<E::V> {
     let scalar = e.scalar(x);
-    let integer = scalar.same_width();
+    let integer = scalar.same_width_int();
     // (bits of √½, mantissa width, smallest normal, terms)
     let (root, width, tiny, terms) = if scalar == Scalar::F64 {
         (0x3fe6_a09e_667f_3bcd_u64 as i64, 52, f64::MIN_POSITIVE, 10)
     } else {
         (0x3f35_04f3, 23, f32::MIN_POSITIVE as f64, 5)
     };
-    // Denormals are scaled up by 2^width first.
-    let tiny = k(e, x, tiny);
+    // Denormals are first scaled up by 2^width.
+    let tiny = float(e, x, tiny);
     let denormal = e.lt(x, &tiny);
     let scaled = e.scale(x, f64::exp2(width as f64));
     let x = e.select(&denormal, &scaled, x);
@@ -57,9 +58,9 @@ pub(super) fn split<E: EmitBits>(e: &mut E, x: &E::V) -> Split<E::V> {
     let exponent = e.select(&denormal, &corrected, &exponent);
     let exponent = e.cast(scalar, &exponent);
 
-    let one = k(e, &x, 1.0);
+    let one = float(e, &x, 1.0);
     let f = e.sub(&m, &one);
-    let two = k(e, &x, 2.0);
+    let two = float(e, &x, 2.0);
     let denominator = e.add(&f, &two);
     let s = e.div(&f, &denominator);
     let z = e.mul(&s, &s);
@@ -70,11 +71,11 @@ pub(super) fn split<E: EmitBits>(e: &mut E, x: &E::V) -> Split<E::V> {
     Split { exponent, f, excess }
 }
 
-/// What all logarithms give at 0, below it, at infinity and for NaN.
-fn mend_edges<E: EmitBits>(e: &mut E, x: &E::V, result: &E::V) -> E::V {
-    let result = mend(e, x, f64::INFINITY, f64::INFINITY, result);
-    let result = mend(e, x, 0.0, f64::NEG_INFINITY, &result);
-    let (zero, nan) = (k(e, x, 0.0), k(e, x, f64::NAN));
+/// Special values shared by all logarithms: at 0, below 0, at infinity and for NaN.
+fn select_log_special_values<E: EmitBits>(e: &mut E, x: &E::V, result: &E::V) -> E::V {
+    let result = select_special(e, x, f64::INFINITY, f64::INFINITY, result);
+    let result = select_special(e, x, 0.0, f64::NEG_INFINITY, &result);
+    let (zero, nan) = (float(e, x, 0.0), float(e, x, f64::NAN));
     let negative = e.lt(x, &zero);
     let result = e.select(&negative, &nan, &result);
     let is_number = equal(e, x, x);
@@ -86,29 +87,29 @@ pub(crate) fn log<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let x = args[0];
     let Split { exponent, f, excess } = split(e, x);
     let Ln2 { high, low } = ln2(e.scalar(x));
-    let (high, low) = (k(e, x, high), k(e, x, -low));
+    let (high, low) = (float(e, x, high), float(e, x, -low));
     let small = e.fma(&exponent, &low, &excess);
     let tail = e.sub(&f, &small);
     let result = e.fma(&exponent, &high, &tail);
-    mend_edges(e, x, &result)
+    select_log_special_values(e, x, &result)
 }
 
-/// k log_b 2 + log(1 + f) log_b e, the constants in two parts.
+/// k log_b 2 + log(1 + f) log_b e, with each constant split into a high and a low part.
 fn log_base<E: EmitBits>(e: &mut E, x: &E::V, two: [f64; 2], euler: [f64; 2]) -> E::V {
     let Split { exponent, f, excess } = split(e, x);
     let natural = e.sub(&f, &excess);
-    let [two_high, two_low] = two.map(|c| k(e, x, c));
-    let [euler_high, euler_low] = euler.map(|c| k(e, x, c));
+    let [two_high, two_low] = two.map(|c| float(e, x, c));
+    let [euler_high, euler_low] = euler.map(|c| float(e, x, c));
     let low = e.mul(&exponent, &two_low);
     let low = e.fma(&natural, &euler_low, &low);
-    let part = e.fma(&natural, &euler_high, &low);
-    let result = e.fma(&exponent, &two_high, &part);
-    mend_edges(e, x, &result)
+    let partial = e.fma(&natural, &euler_high, &low);
+    let result = e.fma(&exponent, &two_high, &partial);
+    select_log_special_values(e, x, &result)
 }
 
 /// k + log(1 + f) / ln 2: exact at powers of two.
 pub(crate) fn log2<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Log2, args) {
+    if let Some(result) = via_f64(e, Op::Log2, args) {
         return result;
     }
     log_base(e, args[0], [1.0, 0.0], [std::f64::consts::LOG2_E, 2.035_527_374_093_103_3e-17])
@@ -116,20 +117,20 @@ pub(crate) fn log2<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
 
 /// k log₁₀ 2 + log(1 + f) / ln 10.
 pub(crate) fn log10<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Log10, args) {
+    if let Some(result) = via_f64(e, Op::Log10, args) {
         return result;
     }
     let two = [0.301_029_995_663_839_14, 1.420_502_322_726_61e-13];
     log_base(e, args[0], two, [std::f64::consts::LOG10_E, 1.098_319_650_216_765e-17])
 }
 
-/// log(u) + c / u with u = 1 + x rounded and c what the rounding lost.
+/// log(u) + c / u, with u = 1 + x rounded and c the rounding error.
 pub(crate) fn log1p<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Log1p, args) {
+    if let Some(result) = via_f64(e, Op::Log1p, args) {
         return result;
     }
     let x = args[0];
-    let one = k(e, x, 1.0);
+    let one = float(e, x, 1.0);
     let u = e.add(x, &one);
     let large = e.lt(&one, x);
     let (back_x, back_one) = (e.sub(&u, x), e.sub(&u, &one));
@@ -138,14 +139,14 @@ pub(crate) fn log1p<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     let lost = e.div(&lost, &u);
     let Split { exponent, f, excess } = split(e, &u);
     let Ln2 { high, low } = ln2(Scalar::F64);
-    let (high, low) = (k(e, x, high), k(e, x, -low));
+    let (high, low) = (float(e, x, high), float(e, x, -low));
     let small = e.fma(&exponent, &low, &excess);
     let small = e.sub(&small, &lost);
     let tail = e.sub(&f, &small);
     let result = e.fma(&exponent, &high, &tail);
-    let result = mend_edges(e, &u, &result);
+    let result = select_log_special_values(e, &u, &result);
     // log1p(-0) is -0.
-    let zero = k(e, x, 0.0);
+    let zero = float(e, x, 0.0);
     let is_zero = equal(e, x, &zero);
     e.select(&is_zero, x, &result)
 }

@@ -1,10 +1,11 @@
-//! Bodies of the op table: functions over primitives, so that every reader gives the same bits.
+//! Op-table bodies: functions over primitives, so that every backend gives identical bits.
 //!
-//! All follow the same plan: reduce the argument exactly (fused multiply-adds with a split constant), evaluate a
-//! polynomial whose error is far below the rounding of its last step, undo the reduction, mend the special values.
-//! f32 is computed in f64 where that is the shortest way to its bound. `tests/accuracy.rs` holds each to its bound.
+//! All follow the same scheme: reduce the argument exactly (fused multiply-adds with a split
+//! constant), evaluate a polynomial whose error is far below the rounding of its last step, undo
+//! the reduction, select special values. f32 is computed in f64 where that is the simplest way to
+//! meet its bound. `tests/accuracy.rs` checks each error bound.
 
-mod error;
+mod erf;
 mod exponential;
 mod hyperbolic;
 mod logarithm;
@@ -13,7 +14,7 @@ mod power;
 mod reduction;
 mod trigonometric;
 
-pub(crate) use error::{erf, erfc};
+pub(crate) use erf::{erf, erfc};
 pub(crate) use exponential::{exp, exp2, expm1};
 pub(crate) use hyperbolic::{acosh, asinh, atanh, cosh, sinh, tanh};
 pub(crate) use logarithm::{log, log1p, log2, log10};
@@ -23,15 +24,15 @@ pub(crate) use trigonometric::{acos, asin, atan, atan2, cos, sin, tan};
 
 use crate::{EmitBits, Op, Scalar, Value};
 
-/// A float constant of `x`'s type.
-fn k<E: EmitBits>(e: &mut E, x: &E::V, value: f64) -> E::V {
+/// Float constant of `x`'s type.
+fn float<E: EmitBits>(e: &mut E, x: &E::V, value: f64) -> E::V {
     e.constant_like(x, value)
 }
 
-/// An integer constant of the width of `x`'s type.
+/// Integer constant of the same width as `x`.
 fn int<E: EmitBits>(e: &mut E, x: &E::V, value: i64) -> E::V {
     let scalar = e.scalar(x);
-    e.constant(Value::int(scalar.same_width(), value))
+    e.constant(Value::int(scalar.same_width_int(), value))
 }
 
 /// `a == b`.
@@ -45,25 +46,26 @@ fn abs<E: EmitBits>(e: &mut E, x: &E::V) -> E::V {
 }
 
 /// `value` where `x` equals `special`, else `other`.
-fn mend<E: EmitBits>(e: &mut E, x: &E::V, special: f64, value: f64, other: &E::V) -> E::V {
-    let (special, value) = (k(e, x, special), k(e, x, value));
+fn select_special<E: EmitBits>(e: &mut E, x: &E::V, special: f64, value: f64, other: &E::V) -> E::V {
+    let (special, value) = (float(e, x, special), float(e, x, value));
     let found = equal(e, x, &special);
     e.select(&found, &value, other)
 }
 
-/// c[0] + x (c[1] + x (c[2] + …)) by Horner's rule with fused steps.
+/// Polynomial c[0] + c[1] x + c[2] x² + … by Horner's rule with fma.
 fn polynomial<E: EmitBits>(e: &mut E, x: &E::V, coefficients: &[f64]) -> E::V {
-    let Some((last, rest)) = coefficients.split_last() else { return k(e, x, 0.0) };
-    let mut sum = k(e, x, *last);
+    let Some((last, rest)) = coefficients.split_last() else { return float(e, x, 0.0) };
+    let mut sum = float(e, x, *last);
     for &c in rest.iter().rev() {
-        let c = k(e, x, c);
+        let c = float(e, x, c);
         sum = e.fma(&sum, x, &c);
     }
     sum
 }
 
-/// `op` on f32 arguments as f64 computes it, rounded once more; `None` if the arguments are f64 already.
-fn through_f64<E: EmitBits>(e: &mut E, op: Op, args: &[&E::V]) -> Option<E::V> {
+/// Computes `op` on f32 arguments in f64 and rounds the result to f32; returns `None` if the
+/// arguments are f64 already.
+fn via_f64<E: EmitBits>(e: &mut E, op: Op, args: &[&E::V]) -> Option<E::V> {
     if e.scalar(args[0]) == Scalar::F64 {
         return None;
     }
@@ -72,28 +74,31 @@ fn through_f64<E: EmitBits>(e: &mut E, op: Op, args: &[&E::V]) -> Option<E::V> {
     Some(e.cast(Scalar::F32, &result))
 }
 
-/// The integer nearest to a product.
+/// Integer nearest to a product.
 struct Nearest<V> {
-    /// As a float.
+    /// The integer as a float.
     float: V,
-    /// In the last bits of an integer of the same width, the others as the sum has them; [`integer`] takes those off.
+    /// Integer of the same width that holds the result in its low bits, with an offset that
+    /// [`integer`] subtracts.
     bits: V,
 }
 
 impl<V> Nearest<V> {
-    /// What is added so that a float's last bit is worth 1: 1.5 · 2²³, or 1.5 · 2⁵² in f64.
+    /// Magic constant of round-to-nearest by addition, which makes a float's last bit worth 1: 1.5
+    /// · 2²³, or 1.5 · 2⁵² in f64.
     const fn magic(scalar: Scalar) -> f64 {
         if let Scalar::F64 = scalar { 6_755_399_441_055_744.0 } else { 12_582_912.0 }
     }
 }
 
-/// The integer nearest to x · factor, whose size must be below 2²², or 2⁵¹ in f64. A sum with a number whose last bit is
-/// worth 1 rounds and holds the integer in its last bits: cheaper than to round and convert, everywhere.
+/// Integer nearest to x · factor, whose magnitude must be below 2²² (2⁵¹ in f64). Adding the magic
+/// constant rounds and leaves the integer in the low bits, which is cheaper than rounding and
+/// converting on every backend.
 fn nearest<E: EmitBits>(e: &mut E, x: &E::V, factor: f64) -> Nearest<E::V> {
     let scalar = e.scalar(x);
-    let (magic, factor) = (k(e, x, Nearest::<E::V>::magic(scalar)), k(e, x, factor));
+    let (magic, factor) = (float(e, x, Nearest::<E::V>::magic(scalar)), float(e, x, factor));
     let sum = e.fma(x, &factor, &magic);
-    Nearest { float: e.sub(&sum, &magic), bits: e.bitcast(scalar.same_width(), &sum) }
+    Nearest { float: e.sub(&sum, &magic), bits: e.bitcast(scalar.same_width_int(), &sum) }
 }
 
 /// [`Nearest::bits`] as an integer.
@@ -107,7 +112,7 @@ fn integer<E: EmitBits>(e: &mut E, nearest: &Nearest<E::V>) -> E::V {
     e.sub(&nearest.bits, &zero)
 }
 
-/// ln 2 = HIGH + LOW, HIGH short enough that an exponent times it is exact.
+/// ln 2 = high + low, with `high` short enough that its product with an exponent is exact.
 struct Ln2 {
     high: f64,
     low: f64,
@@ -120,7 +125,7 @@ const fn ln2(scalar: Scalar) -> Ln2 {
     }
 }
 
-/// 2ⁿ as a float of `like`'s type, for n within the range of normal numbers.
+/// 2ⁿ as a float of `like`'s type, for n in the range of normal numbers.
 fn power_of_two<E: EmitBits>(e: &mut E, like: &E::V, n: &E::V) -> E::V {
     let scalar = e.scalar(like);
     let (bias, width) = if scalar == Scalar::F64 { (1023, 52) } else { (127, 23) };

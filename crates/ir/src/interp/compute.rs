@@ -1,15 +1,15 @@
-//! [`Emit`] by computing: what lets op-table bodies run here as they are.
+//! Implements [`Emit`] by computing, so that op-table bodies run in the interpreter unchanged.
 
 use std::rc::Rc;
 
 use super::lanes::{self, Register};
-use crate::{Algebra, Emit, EmitBits, Op, Parts, Scalar, Struct, Table, Type, Value};
+use crate::{AlgebraOp, Components, Emit, EmitBits, LookupTable, Op, Scalar, Struct, Type, Value};
 
-pub(super) fn one(scalar: Scalar, bits: u64) -> Rc<Register> {
+pub(super) fn single_lane(scalar: Scalar, bits: u64) -> Rc<Register> {
     Rc::new(Register { scalar, bits: vec![bits] })
 }
 
-/// Computes on registers of so many lanes.
+/// Computes on registers of `lanes` lanes.
 pub(super) struct Compute {
     pub lanes: usize,
 }
@@ -46,49 +46,53 @@ impl EmitBits for Compute {
         Rc::new(Register { scalar: to, bits: v.bits.clone() })
     }
 
-    fn lookup(&mut self, table: &'static Table, index: &Rc<Register>) -> Rc<Register> {
+    fn lookup(&mut self, table: &'static LookupTable, index: &Rc<Register>) -> Rc<Register> {
         let bits = index.bits.iter().map(|&at| table.words[at as usize]).collect();
         Rc::new(Register { scalar: Scalar::U64, bits })
     }
 
-    fn rarely<const N: usize>(
+    fn select_unlikely<const N: usize>(
         &mut self,
         condition: &Rc<Register>,
-        usual: [Rc<Register>; N],
+        common: [Rc<Register>; N],
         rare: impl FnOnce(&mut Self) -> [Rc<Register>; N],
     ) -> [Rc<Register>; N] {
         if condition.bits.iter().all(|&bit| bit == 0) {
-            return usual;
+            return common;
         }
         let rare = rare(self);
-        std::array::from_fn(|n| self.select(condition, &rare[n], &usual[n]))
+        std::array::from_fn(|n| self.select(condition, &rare[n], &common[n]))
     }
 }
 
-/// Applies one op-table row to constants: the meaning of an op. Fails, with what was expected, on other types.
+/// Evaluates an op on constants; the reference semantics of an op. On a type error, returns a
+/// description of the expected arguments.
 pub fn evaluate(op: Op, args: &[Value]) -> Result<Value, &'static str> {
     if args.len() != op.arity() {
         return Err("as many arguments as the op takes");
     }
     op.row().rule.result(&args.iter().map(|a| a.scalar()).collect::<Vec<_>>())?;
-    let registers: Vec<_> = args.iter().map(|&a| one(a.scalar(), a.bits())).collect();
+    let registers: Vec<_> = args.iter().map(|&a| single_lane(a.scalar(), a.bits())).collect();
     let result = Compute { lanes: 1 }.op(op, &registers.iter().collect::<Vec<_>>());
     Ok(Value::from_bits(result.scalar, result.bits[0]))
 }
 
-/// Applies one row of the table of vectors and matrices to constants. `wanted` is what a `construct` is to give.
+/// Evaluates an algebra op on constants. `wanted` is the type that a `Construct` constructs.
 pub fn evaluate_algebra(
-    row: Algebra,
-    at: u32,
+    op: AlgebraOp,
+    component_index: u32,
     wanted: Type,
     args: &[(Type, Vec<Value>)],
     structs: &[Struct],
 ) -> Result<(Type, Vec<Value>), &'static str> {
     let types: Vec<Type> = args.iter().map(|(ty, _)| *ty).collect();
-    let ty = row.result(at, wanted, &types, structs)?;
-    let args: Vec<Parts<Rc<Register>>> = (args.iter())
-        .map(|(ty, values)| Parts { ty: *ty, parts: values.iter().map(|v| one(v.scalar(), v.bits())).collect() })
+    let ty = op.result(component_index, wanted, &types, structs)?;
+    let args: Vec<Components<Rc<Register>>> = (args.iter())
+        .map(|(ty, values)| Components {
+            ty: *ty,
+            components: values.iter().map(|v| single_lane(v.scalar(), v.bits())).collect(),
+        })
         .collect();
-    let parts = row.body(&mut Compute { lanes: 1 }, at, ty, &args, structs);
-    Ok((ty, parts.iter().map(|part| Value::from_bits(part.scalar, part.bits[0])).collect()))
+    let components = op.body(&mut Compute { lanes: 1 }, component_index, ty, &args, structs);
+    Ok((ty, components.iter().map(|component| Value::from_bits(component.scalar, component.bits[0])).collect()))
 }

@@ -1,93 +1,98 @@
-//! What each expression means.
+//! Evaluation of expressions.
 
 use std::rc::Rc;
 
-use super::compute::{Compute, one};
+use super::compute::{Compute, single_lane};
 use super::lanes::{Mask, Register};
-use super::{CHUNK, Machine, Part, split};
+use super::{CHUNK, Component, Machine, coordinates};
 use crate::{
-    Axis, Builtin, Emit, EmitBits, Expr, ExprId, Fault, FaultKind, Launch, Op, Parts, Shuffle, Value, Vote, WARP,
+    Axis, Builtin, Components, Emit, EmitBits, Expr, ExprId, Fault, FaultKind, Launch, Op, Shuffle, Value, Vote,
+    WARP_SIZE,
 };
 
 impl Machine<'_, '_, '_> {
-    /// Evaluates an expression and keeps its components.
+    /// Evaluates an expression and stores its components in registers.
     pub(super) fn evaluate(&mut self, id: ExprId, mask: &Mask) -> Result<(), Fault> {
         let compute = &mut Compute { lanes: self.lanes };
         let code = self.frame.code;
-        let parts: Vec<Part> = match code.expr(id) {
-            Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => self.parts(id),
-            Expr::Read(local) => {
-                let first = self.frame.slots.locals[local.0 as usize] as usize;
-                let count = code.local(*local).init.len();
-                self.frame.locals[first..first + count].iter().map(|register| Rc::new(register.clone())).collect()
-            }
-            Expr::Op(op, args) => {
-                for part in 0..self.count_of(id) {
-                    if self.options.divisions && matches!(op, Op::Div | Op::Rem) {
-                        self.check_division(
-                            &self.part_or_only(args[0], part),
-                            &self.part_or_only(args[1], part),
-                            mask,
-                        )?;
-                    }
-                    let args: Vec<Part> = args.iter().map(|&arg| self.part_or_only(arg, part)).collect();
-                    let value = compute.op(*op, &args.iter().collect::<Vec<_>>());
-                    self.set(id, part, value);
+        let components: Vec<Component> =
+            match code.expr(id) {
+                Expr::Const(_) | Expr::Index | Expr::Builtin(_) | Expr::Argument(_) => self.components(id),
+                Expr::Read(local) => {
+                    let first = self.frame.slots.locals[local.0 as usize] as usize;
+                    let count = code.local(*local).init.len();
+                    self.frame.locals[first..first + count].iter().map(|register| Rc::new(register.clone())).collect()
                 }
-                return Ok(());
-            }
-            Expr::Algebra { row, at, args } => {
-                let args: Vec<Parts<Part>> =
-                    args.iter().map(|&arg| Parts { ty: code.ty(arg), parts: self.parts(arg) }).collect();
-                row.body(compute, *at, code.ty(id), &args, &self.kernel.structs)
-            }
-            Expr::Cast(to, from) => self.parts(*from).iter().map(|part| compute.cast(*to, part)).collect(),
-            Expr::Bitcast(to, from) => self.parts(*from).iter().map(|part| compute.bitcast(*to, part)).collect(),
-            Expr::Call(function, args) => self.call(*function, args, mask)?,
-            Expr::Load { view, at, width } => {
-                let at = self.all(at);
-                self.load(*view, &at, *width, mask)?
-            }
-            Expr::Atomic { atomic, view, at, value } => {
-                let (at, parts) = (self.all(at), self.parts(*value));
-                self.update(*view, &at, mask, |part, lane, old| {
-                    let value = &parts[part];
-                    let (old, new) = (one(value.scalar, old), one(value.scalar, value.bits[lane]));
-                    match atomic.op() {
-                        Some(op) => Compute { lanes: 1 }.op(op, &[&old, &new]).bits[0],
-                        None => new.bits[0],
+                Expr::Op(op, args) => {
+                    for component in 0..self.component_count_of(id) {
+                        if self.options.check_division && matches!(op, Op::Div | Op::Rem) {
+                            self.check_division(
+                                &self.component_or_scalar(args[0], component),
+                                &self.component_or_scalar(args[1], component),
+                                mask,
+                            )?;
+                        }
+                        let args: Vec<Component> =
+                            args.iter().map(|&arg| self.component_or_scalar(arg, component)).collect();
+                        let value = compute.op(*op, &args.iter().collect::<Vec<_>>());
+                        self.set(id, component, value);
                     }
-                })?
-            }
-            Expr::CompareExchange { view, at, expected, value } => {
-                let (at, expected, value) = (self.all(at), self.part(*expected, 0), self.part(*value, 0));
-                self.update(
-                    *view,
-                    &at,
-                    mask,
-                    |_, lane, old| {
+                    return Ok(());
+                }
+                Expr::Algebra { op, component, args } => {
+                    let args: Vec<Components<Component>> = args
+                        .iter()
+                        .map(|&arg| Components { ty: code.ty(arg), components: self.components(arg) })
+                        .collect();
+                    op.body(compute, *component, code.ty(id), &args, &self.kernel.structs)
+                }
+                Expr::Cast(to, from) => {
+                    self.components(*from).iter().map(|component| compute.cast(*to, component)).collect()
+                }
+                Expr::Bitcast(to, from) => {
+                    self.components(*from).iter().map(|component| compute.bitcast(*to, component)).collect()
+                }
+                Expr::Call(function, args) => self.call(*function, args, mask)?,
+                Expr::Load { view, indices, width } => {
+                    let at = self.scalars(indices);
+                    self.load(*view, &at, *width, mask)?
+                }
+                Expr::Atomic { atomic, view, indices, value } => {
+                    let (at, components) = (self.scalars(indices), self.components(*value));
+                    self.atomic_update(*view, &at, mask, |component, lane, old| {
+                        let value = &components[component];
+                        let (old, new) = (single_lane(value.scalar, old), single_lane(value.scalar, value.bits[lane]));
+                        match atomic.op() {
+                            Some(op) => Compute { lanes: 1 }.op(op, &[&old, &new]).bits[0],
+                            None => new.bits[0],
+                        }
+                    })?
+                }
+                Expr::CompareExchange { view, indices, expected, value } => {
+                    let (at, expected, value) =
+                        (self.scalars(indices), self.component(*expected, 0), self.component(*value, 0));
+                    self.atomic_update(*view, &at, mask, |_, lane, old| {
                         if old == expected.bits[lane] { value.bits[lane] } else { old }
-                    },
-                )?
-            }
-            Expr::Shuffle { shuffle, value, lane } => {
-                self.whole_warps(mask, "shuffle")?;
-                let (value, from) = (self.part(*value, 0), self.part(*lane, 0));
-                vec![self.shuffled(*shuffle, &value, &from, mask)?]
-            }
-            Expr::Vote { vote, value } => {
-                self.whole_warps(mask, "vote")?;
-                let value = self.part(*value, 0);
-                vec![self.voted(*vote, &value, mask)]
-            }
-        };
-        for (n, part) in parts.into_iter().enumerate() {
-            self.set(id, n, part);
+                    })?
+                }
+                Expr::Shuffle { shuffle, value, lane } => {
+                    self.require_full_warps(mask, "shuffle")?;
+                    let (value, from) = (self.component(*value, 0), self.component(*lane, 0));
+                    vec![self.shuffle(*shuffle, &value, &from, mask)?]
+                }
+                Expr::Vote { vote, value } => {
+                    self.require_full_warps(mask, "vote")?;
+                    let value = self.component(*value, 0);
+                    vec![self.vote(*vote, &value, mask)]
+                }
+            };
+        for (n, component) in components.into_iter().enumerate() {
+            self.set(id, n, component);
         }
         Ok(())
     }
 
-    /// Reports a quotient of integers that mathematics does not have, or that does not fit.
+    /// Reports integer division by zero, and quotients that overflow.
     fn check_division(&self, a: &Register, b: &Register, mask: &Mask) -> Result<(), Fault> {
         let scalar = a.scalar;
         if !scalar.is_int() {
@@ -99,41 +104,46 @@ impl Machine<'_, '_, '_> {
         match mask.lanes().find(|&lane| b.bits[lane] == 0 || overflows(lane)) {
             Some(lane) => {
                 let (a, b) = (a.value(lane).to_string(), b.value(lane).to_string());
-                Err(self.fault(FaultKind::Division { a, b, by: self.name(lane) }))
+                Err(self.fault(FaultKind::Division { a, b, thread: self.lane_name(lane) }))
             }
             None => Ok(()),
         }
     }
 
-    fn shuffled(&self, shuffle: Shuffle, value: &Register, from: &Register, mask: &Mask) -> Result<Part, Fault> {
+    fn shuffle(&self, shuffle: Shuffle, value: &Register, from: &Register, mask: &Mask) -> Result<Component, Fault> {
         let mut out = value.clone();
         for lane in mask.lanes() {
-            let (base, own) = (lane / WARP * WARP, lane % WARP);
-            // The hardware looks at five bits.
-            let distance = from.int(lane) & (WARP as i64 - 1);
+            let (base, own) = (lane / WARP_SIZE * WARP_SIZE, lane % WARP_SIZE);
+            // The hardware uses only five bits.
+            let distance = from.int(lane) & (WARP_SIZE as i64 - 1);
             let source = match shuffle {
                 Shuffle::Index => distance,
                 Shuffle::Up => own as i64 - distance,
                 Shuffle::Down => own as i64 + distance,
                 Shuffle::Xor => own as i64 ^ distance,
             };
-            let source = if (0..WARP as i64).contains(&source) { base + source as usize } else { lane };
+            let source = if (0..WARP_SIZE as i64).contains(&source) { base + source as usize } else { lane };
             if !mask.0.get(source).copied().unwrap_or(false) {
-                let warp = base..self.lanes.min(base + WARP);
-                let (reached, by) = (warp.filter(|&lane| mask.0[lane]).count(), self.name(lane));
-                return Err(self.fault(FaultKind::PartialWarp { what: "shuffle", reached, expected: WARP, by }));
+                let warp = base..self.lanes.min(base + WARP_SIZE);
+                let (reached, thread) = (warp.filter(|&lane| mask.0[lane]).count(), self.lane_name(lane));
+                return Err(self.fault(FaultKind::PartialWarp {
+                    operation: "shuffle",
+                    reached,
+                    expected: WARP_SIZE,
+                    thread,
+                }));
             }
             out.bits[lane] = value.bits[source];
         }
         Ok(Rc::new(out))
     }
 
-    fn voted(&self, vote: Vote, value: &Register, mask: &Mask) -> Part {
+    fn vote(&self, vote: Vote, value: &Register, mask: &Mask) -> Component {
         let scalar = if vote == Vote::Ballot { crate::Scalar::U32 } else { crate::Scalar::Bool };
         let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
         for lane in mask.lanes() {
-            let base = lane / WARP * WARP;
-            let warp = || (base..self.lanes.min(base + WARP)).filter(|&lane| mask.0[lane]);
+            let base = lane / WARP_SIZE * WARP_SIZE;
+            let warp = || (base..self.lanes.min(base + WARP_SIZE)).filter(|&lane| mask.0[lane]);
             let ballot = warp().fold(0u64, |bits, lane| bits | (value.bits[lane] & 1) << (lane - base));
             out.bits[lane] = match vote {
                 Vote::Any => (ballot != 0) as u64,
@@ -144,55 +154,60 @@ impl Machine<'_, '_, '_> {
         Rc::new(out)
     }
 
-    fn whole_warps(&self, mask: &Mask, what: &'static str) -> Result<(), Fault> {
+    fn require_full_warps(&self, mask: &Mask, operation: &'static str) -> Result<(), Fault> {
         for (warp, reached, expected) in self.partial_warps(mask) {
             if reached != expected {
-                let by = mask.lanes().find(|lane| lane / WARP == warp).map_or(String::new(), |lane| self.name(lane));
-                return Err(self.fault(FaultKind::PartialWarp { what, reached, expected, by }));
+                let thread = mask
+                    .lanes()
+                    .find(|lane| lane / WARP_SIZE == warp)
+                    .map_or(String::new(), |lane| self.lane_name(lane));
+                return Err(self.fault(FaultKind::PartialWarp { operation, reached, expected, thread }));
             }
         }
         Ok(())
     }
 
-    fn set(&mut self, id: ExprId, part: usize, value: Part) {
-        let slot = self.frame.slots.exprs[id.0 as usize] as usize + part;
+    fn set(&mut self, id: ExprId, component: usize, value: Component) {
+        let slot = self.frame.slots.exprs[id.0 as usize] as usize + component;
         self.frame.registers[slot] = Some(value);
     }
 
-    fn count_of(&self, id: ExprId) -> usize {
-        self.frame.code.ty(id).count(&self.kernel.structs)
+    fn component_count_of(&self, id: ExprId) -> usize {
+        self.frame.code.ty(id).component_count(&self.kernel.structs)
     }
 
-    /// All components of a value.
-    pub(super) fn parts(&self, id: ExprId) -> Vec<Part> {
-        (0..self.count_of(id)).map(|part| self.part(id, part)).collect()
+    /// Returns all components of a value.
+    pub(super) fn components(&self, id: ExprId) -> Vec<Component> {
+        (0..self.component_count_of(id)).map(|component| self.component(id, component)).collect()
     }
 
-    /// The values of scalar operands.
-    pub(super) fn all(&self, ids: &[ExprId]) -> Vec<Part> {
-        ids.iter().map(|&id| self.part(id, 0)).collect()
+    /// Returns the values of scalar operands.
+    pub(super) fn scalars(&self, ids: &[ExprId]) -> Vec<Component> {
+        ids.iter().map(|&id| self.component(id, 0)).collect()
     }
 
-    /// A component, or the only one: a condition that stands for all components.
-    fn part_or_only(&self, id: ExprId, part: usize) -> Part {
-        self.part(id, if self.frame.code.ty(id).as_scalar().is_some() { 0 } else { part })
+    /// Returns a component; for scalars, such as a condition shared by all components, the only
+    /// one.
+    fn component_or_scalar(&self, id: ExprId, component: usize) -> Component {
+        self.component(id, if self.frame.code.ty(id).as_scalar().is_some() { 0 } else { component })
     }
 
-    /// A component of an expression that is already evaluated (the verifier has seen to it) or needs no evaluation.
-    pub(super) fn part(&self, id: ExprId, part: usize) -> Part {
+    /// Returns a component of an expression that is already evaluated (guaranteed by the verifier)
+    /// or needs no evaluation.
+    pub(super) fn component(&self, id: ExprId, component: usize) -> Component {
         let index = self.kernel.index;
         match self.frame.code.expr(id) {
             Expr::Const(value) => Rc::new(Register::splat(*value, self.lanes)),
             Expr::Index => Rc::new(Register::ints(index, self.lanes, |lane| self.block * CHUNK + lane as u64)),
-            Expr::Builtin(builtin) => self.place(*builtin),
-            Expr::Argument(n) => self.frame.arguments[*n as usize][part].clone(),
+            Expr::Builtin(builtin) => self.builtin(*builtin),
+            Expr::Argument(n) => self.frame.arguments[*n as usize][component].clone(),
             _ => {
-                let slot = self.frame.slots.exprs[id.0 as usize] as usize + part;
+                let slot = self.frame.slots.exprs[id.0 as usize] as usize + component;
                 match &self.frame.registers[slot] {
                     Some(register) => register.clone(),
-                    // Evaluated only where no lane went.
+                    // Evaluated only in a branch that no lane took.
                     None => {
-                        let scalar = self.frame.code.ty(id).components(&self.kernel.structs)[part];
+                        let scalar = self.frame.code.ty(id).components(&self.kernel.structs)[component];
                         Rc::new(Register::splat(Value::int(scalar, 0), self.lanes))
                     }
                 }
@@ -200,7 +215,7 @@ impl Machine<'_, '_, '_> {
         }
     }
 
-    fn place(&self, builtin: Builtin) -> Part {
+    fn builtin(&self, builtin: Builtin) -> Component {
         let index = self.kernel.index;
         let Launch::Blocks { grid, block } = self.kernel.launch else {
             return Rc::new(Register::splat(Value::int(index, 0), self.lanes));
@@ -211,8 +226,8 @@ impl Machine<'_, '_, '_> {
             Axis::Z => 2,
         };
         Rc::new(Register::ints(index, self.lanes, |lane| match builtin {
-            Builtin::Thread(axis) => split(lane as u64, block)[at(axis)],
-            Builtin::Block(axis) => split(self.block, grid)[at(axis)],
+            Builtin::Thread(axis) => coordinates(lane as u64, block)[at(axis)],
+            Builtin::Block(axis) => coordinates(self.block, grid)[at(axis)],
             Builtin::BlockSize(axis) => block[at(axis)] as u64,
             Builtin::GridSize(axis) => grid[at(axis)] as u64,
         }))

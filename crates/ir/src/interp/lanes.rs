@@ -1,8 +1,8 @@
-//! Registers of many lanes, masks, and what each primitive of the op table means on them.
+//! Multi-lane registers, lane masks, and the op table's primitives on them.
 
 use crate::{Op, Scalar, Value};
 
-/// Which lanes take part.
+/// Active lanes.
 #[derive(Clone)]
 pub(super) struct Mask(pub Vec<bool>);
 
@@ -11,7 +11,7 @@ impl Mask {
         Mask(vec![false; lanes])
     }
 
-    /// The lanes of this mask for which `condition` holds.
+    /// Returns the lanes of this mask for which `condition` is true.
     pub fn and(&self, condition: impl Fn(usize) -> bool) -> Mask {
         Mask(self.0.iter().enumerate().map(|(lane, &on)| on && condition(lane)).collect())
     }
@@ -39,7 +39,7 @@ impl Mask {
     }
 }
 
-/// One value a lane, as zero-extended bits.
+/// One value per lane, as zero-extended bits.
 #[derive(Clone)]
 pub(super) struct Register {
     pub scalar: Scalar,
@@ -51,13 +51,13 @@ impl Register {
         Register { scalar: value.scalar(), bits: vec![value.bits(); lanes] }
     }
 
-    /// An integer for each lane.
+    /// Creates a register from an integer per lane.
     pub fn ints(scalar: Scalar, lanes: usize, of: impl Fn(usize) -> u64) -> Register {
         Register { scalar, bits: (0..lanes).map(|lane| Value::int(scalar, of(lane) as i64).bits()).collect() }
     }
 
     pub fn int(&self, lane: usize) -> i64 {
-        // Indices are of these two types; anything else is rare.
+        // Indices have one of these two types; others are rare.
         match self.scalar {
             Scalar::I32 => self.bits[lane] as i32 as i64,
             Scalar::I64 => self.bits[lane] as i64,
@@ -76,7 +76,7 @@ impl Register {
     }
 }
 
-/// A machine type behind a scalar type.
+/// Machine type of a scalar type.
 trait Lane: Copy + PartialOrd {
     fn get(bits: u64) -> Self;
     fn put(self) -> u64;
@@ -126,7 +126,7 @@ macro_rules! with_type {
     };
 }
 
-/// IEEE 754-2019 `maximum` (and, of negated signs, `minimum`): NaN wins, +0 is above -0.
+/// IEEE 754-2019 `maximum`, or `minimum` with opposite comparisons: NaN propagates, +0 is above -0.
 #[allow(clippy::eq_op)] // NaN is what differs from itself
 fn extreme<F: Lane>(a: F, b: F, a_wins: impl Fn(F, F) -> bool, a_wins_tie: impl Fn(F) -> bool) -> F {
     if a != a {
@@ -142,36 +142,36 @@ fn extreme<F: Lane>(a: F, b: F, a_wins: impl Fn(F, F) -> bool, a_wins_tie: impl 
     }
 }
 
-/// Runs `$body` with `$t` the machine type of a wide integer.
+/// Runs `$body` with `$t` bound to the machine type of a 32- or 64-bit integer.
 macro_rules! ints {
     ($scalar:expr, $t:ident, $body:expr) => {
         with_type!($scalar, $t: [I32 = i32, I64 = i64, U32 = u32, U64 = u64], $body)
     };
 }
 
-/// Runs `$body` with `$t` the machine type of a wide float.
+/// Runs `$body` with `$t` bound to the machine type of a 32- or 64-bit float.
 macro_rules! floats {
     ($scalar:expr, $t:ident, $body:expr) => {
         with_type!($scalar, $t: [F32 = f32, F64 = f64], $body)
     };
 }
 
-/// `$float` with `$t` a wide float, or `$int` with `$t` a wide integer.
+/// Runs `$float` with `$t` bound to a float type, or `$int` with `$t` bound to an integer type.
 macro_rules! numbers {
     ($scalar:expr, $t:ident, $float:expr, $int:expr) => {
         if $scalar.is_float() { floats!($scalar, $t, $float) } else { ints!($scalar, $t, $int) }
     };
 }
 
-/// `$body` with `$t` a wide type or bool.
+/// Runs `$body` with `$t` bound to a compute type, including bool.
 macro_rules! any {
     ($scalar:expr, $t:ident, $body:expr) => {
         with_type!($scalar, $t: [Bool = bool, I32 = i32, I64 = i64, U32 = u32, U64 = u64, F32 = f32, F64 = f64], $body)
     };
 }
 
-/// The meaning of a primitive row on wide types.
-#[allow(clippy::bool_comparison, clippy::unnecessary_cast)] // one spelling for all types
+/// Evaluates a primitive op on compute types.
+#[allow(clippy::bool_comparison, clippy::unnecessary_cast)] // one expression for all types
 pub(super) fn primitive(op: Op, args: &[&Register]) -> Register {
     let s = args[0].scalar;
     match (op, args) {
@@ -245,8 +245,8 @@ pub(super) fn primitive(op: Op, args: &[&Register]) -> Register {
     }
 }
 
-/// One step of a conversion, as [`crate::EmitBits::cast_step`] has it.
-#[allow(clippy::unnecessary_cast)] // one spelling for all pairs of types
+/// One step of a conversion; see [`crate::EmitBits::cast_step`].
+#[allow(clippy::unnecessary_cast)] // one expression for all pairs of types
 pub(super) fn cast_step(to: Scalar, a: &Register) -> Register {
     match (a.scalar, to) {
         (Scalar::F16, _) => map(to, a, half::f16::to_f32),

@@ -1,42 +1,47 @@
-//! Loads, stores and atomic updates: each checked for its bounds, and where it matters for races.
+//! Loads, stores and atomic updates, with bounds checks and, where threads can conflict, race
+//! detection.
 
 use std::rc::Rc;
 
 use super::lanes::{Mask, Register};
-use super::shadow::{AccessKind, Touch};
-use super::{Machine, Order, Part};
+use super::races::{AccessEvent, AccessKind};
+use super::{Component, ExecutionOrder, Machine};
 use crate::{
-    Arg, Args, Expr, Fault, FaultKind, Kernel, Layout, ParamId, Scalar, SharedId, Stmt, Value, View, WARP, peek, poke,
+    Arg, Args, Expr, Fault, FaultKind, Kernel, Layout, ParamId, Scalar, SharedId, Stmt, Value, View, WARP_SIZE,
+    load_scalar, store_scalar,
 };
 
-/// A view in a call: where its elements lie.
-pub(super) struct Placed {
+/// A view bound to its argument: extents, strides and layout in this launch.
+pub(super) struct BoundView {
     /// Extent and stride of each dimension.
     dims: Vec<(i64, i64)>,
-    /// The place of the element with all indices 0.
+    /// Offset of the element with all indices 0, in elements.
     origin: i64,
-    /// From the lowest place to the highest.
+    /// Number of elements from the lowest offset to the highest.
     pub elements: u64,
     pub layout: Layout,
-    /// What accesses are remembered of: 1 for a whole element, or how many components it has where some are accessed alone.
+    /// Tracked cells per element: 1, or one per component if the kernel accesses components
+    /// individually.
     pub cells: usize,
 }
 
-impl Placed {
-    pub fn new(kernel: &Kernel, view: View, values: &[Value]) -> Placed {
-        let crate::Viewed { dims, ty, .. } = kernel.view(view);
-        let span = kernel.span(dims, values).unwrap_or(crate::Span { origin: 0, elements: 0 });
-        let alone = |found: &View, at: &Args| *found == view && at.len() > dims.len();
-        let by_parts = kernel.code.exprs.iter().any(|expr| match expr {
-            Expr::Load { view, at, .. } | Expr::Atomic { view, at, .. } | Expr::CompareExchange { view, at, .. } => {
-                alone(view, at)
-            }
+impl BoundView {
+    pub fn new(kernel: &Kernel, view: View, values: &[Value]) -> BoundView {
+        let crate::ViewInfo { dims, ty, .. } = kernel.view(view);
+        let span = kernel.memory_span(dims, values).unwrap_or(crate::MemorySpan { origin: 0, elements: 0 });
+        let names_component = |found: &View, indices: &Args| *found == view && indices.len() > dims.len();
+        let by_component = kernel.code.exprs.iter().any(|expr| match expr {
+            Expr::Load { view, indices, .. }
+            | Expr::Atomic { view, indices, .. }
+            | Expr::CompareExchange { view, indices, .. } => names_component(view, indices),
             _ => false,
-        }) || kernel.code.any(&|stmt| matches!(stmt, Stmt::Store { view, at, .. } if alone(view, at)));
+        }) || kernel
+            .code
+            .any(&|stmt| matches!(stmt, Stmt::Store { view, indices, .. } if names_component(view, indices)));
         let layout = ty.layout(&kernel.structs);
-        Placed {
-            cells: if by_parts { layout.offsets.len().max(1) } else { 1 },
-            dims: dims.iter().map(|dim| (dim.extent.of(values), dim.stride.of(values))).collect(),
+        BoundView {
+            cells: if by_component { layout.offsets.len().max(1) } else { 1 },
+            dims: dims.iter().map(|dim| (dim.extent.resolve(values), dim.stride.resolve(values))).collect(),
             origin: span.origin as i64,
             elements: span.elements,
             layout,
@@ -44,15 +49,15 @@ impl Placed {
     }
 }
 
-impl Placed {
-    /// Cells whose accesses are remembered.
-    pub fn history(&self) -> u64 {
+impl BoundView {
+    /// Returns the number of tracked cells.
+    pub fn cell_count(&self) -> u64 {
         self.elements * self.cells as u64
     }
 }
 
-/// Runs `$body` with `$all` the memory seen as elements of `$bytes` bytes.
-macro_rules! seen_as {
+/// Runs `$body` with `$all` bound to the memory as elements of `$bytes` bytes.
+macro_rules! as_elements {
     ($bytes:expr, $cast:ident, $words:expr, $all:ident => $body:expr) => {
         match $bytes {
             1 => {
@@ -76,15 +81,21 @@ macro_rules! seen_as {
 }
 
 impl Machine<'_, '_, '_> {
-    #[allow(clippy::useless_conversion)] // one spelling for all widths
-    pub(super) fn load(&mut self, view: View, at: &[Part], width: u8, mask: &Mask) -> Result<Vec<Part>, Fault> {
+    #[allow(clippy::useless_conversion)] // one expression for all widths
+    pub(super) fn load(
+        &mut self,
+        view: View,
+        indices: &[Component],
+        width: u8,
+        mask: &Mask,
+    ) -> Result<Vec<Component>, Fault> {
         let width = width as usize;
-        let places = self.places(view, at, width, mask)?;
-        if let Some(part) = self.part_of(view, at, mask)? {
-            return self.load_part(view, &places, &part, mask);
+        let positions = self.element_positions(view, indices, width, mask)?;
+        if let Some(component) = self.component_indices(view, indices, mask)? {
+            return self.load_component(view, &positions, &component, mask);
         }
-        self.touched_all(view, &places, width, mask, AccessKind::Read)?;
-        let layout = &self.placed(view).layout;
+        self.record_accesses(view, &positions, width, mask, AccessKind::Read)?;
+        let layout = &self.bound_view(view).layout;
         let words = self.words(view);
         let mut out = Vec::with_capacity(width * layout.offsets.len());
         for n in 0..width {
@@ -92,10 +103,10 @@ impl Machine<'_, '_, '_> {
                 let mut bits = vec![0; self.lanes];
                 let (each, step) = (scalar.bytes(), layout.bytes / scalar.bytes());
                 let offset = n * step + offset / each;
-                seen_as!(each, cast_slice, words, all => {
-                    for ((bits, &place), &on) in bits.iter_mut().zip(&places).zip(&mask.0) {
+                as_elements!(each, cast_slice, words, all => {
+                    for ((bits, &position), &on) in bits.iter_mut().zip(&positions).zip(&mask.0) {
                         if on {
-                            *bits = all[place * step + offset].into();
+                            *bits = all[position * step + offset].into();
                         }
                     }
                 });
@@ -108,138 +119,158 @@ impl Machine<'_, '_, '_> {
         Ok(out)
     }
 
-    pub(super) fn store(&mut self, view: View, at: &[Part], parts: &[Part], mask: &Mask) -> Result<(), Fault> {
-        if let Some(part) = self.part_of(view, at, mask)? {
-            let places = self.places(view, at, 1, mask)?;
-            return self.store_part(view, &places, &part, &parts[0], mask);
+    pub(super) fn store(
+        &mut self,
+        view: View,
+        indices: &[Component],
+        components: &[Component],
+        mask: &Mask,
+    ) -> Result<(), Fault> {
+        if let Some(component) = self.component_indices(view, indices, mask)? {
+            let positions = self.element_positions(view, indices, 1, mask)?;
+            return self.store_component(view, &positions, &component, &components[0], mask);
         }
-        let count = self.placed(view).layout.offsets.len();
-        let places = self.places(view, at, parts.len() / count, mask)?;
-        self.touched_all(view, &places, parts.len() / count, mask, AccessKind::Write)?;
+        let count = self.bound_view(view).layout.offsets.len();
+        let positions = self.element_positions(view, indices, components.len() / count, mask)?;
+        self.record_accesses(view, &positions, components.len() / count, mask, AccessKind::Write)?;
         let order = self.options.order;
-        for (n, part) in parts.iter().enumerate() {
-            let layout = &self.placed(view).layout;
+        for (n, component) in components.iter().enumerate() {
+            let layout = &self.bound_view(view).layout;
             let ((offset, scalar), bytes) = (layout.offsets[n % count], layout.bytes);
             let (each, step) = (scalar.bytes(), bytes / scalar.bytes());
             let offset = n / count * step + offset / each;
             let Some(words) = self.words_mut(view) else { return Ok(()) };
-            seen_as!(each, cast_slice_mut, words, all => {
+            as_elements!(each, cast_slice_mut, words, all => {
                 for lane in in_order(order, mask) {
-                    all[places[lane] * step + offset] = part.bits[lane] as _;
+                    all[positions[lane] * step + offset] = component.bits[lane] as _;
                 }
             });
         }
         Ok(())
     }
 
-    /// The place of what each lane accesses; of lanes that do not take part, anything.
-    fn places(&self, view: View, at: &[Part], width: usize, mask: &Mask) -> Result<Vec<usize>, Fault> {
-        let placed = self.placed(view);
-        let mut places = vec![placed.origin as u64; self.lanes];
+    /// Returns the element offset that each lane accesses; unspecified for inactive lanes.
+    fn element_positions(
+        &self,
+        view: View,
+        indices: &[Component],
+        width: usize,
+        mask: &Mask,
+    ) -> Result<Vec<usize>, Fault> {
+        let bound = self.bound_view(view);
+        let mut positions = vec![bound.origin as u64; self.lanes];
         let mut bad = false;
-        for (n, (index, &(extent, stride))) in at.iter().zip(&placed.dims).enumerate() {
-            let reach = if n + 1 == at.len() { width as i64 - 1 } else { 0 };
+        for (n, (index, &(extent, stride))) in indices.iter().zip(&bound.dims).enumerate() {
+            let reach = if n + 1 == indices.len() { width as i64 - 1 } else { 0 };
             let limit = extent.saturating_sub(reach).max(0) as u64;
-            let lanes = places.iter_mut().zip(&index.bits).zip(&mask.0);
-            // One loop for each of the two types that an index has, so that neither decides anything within.
+            let lanes = positions.iter_mut().zip(&index.bits).zip(&mask.0);
+            // One loop per index type, so that the inner loops are branch-free.
             if self.kernel.index == Scalar::I32 {
-                for ((place, &bits), &on) in lanes {
+                for ((position, &bits), &on) in lanes {
                     let index = bits as u32 as i32 as i64 as u64;
                     bad |= on & (index >= limit);
-                    *place = place.wrapping_add(index.wrapping_mul(stride as u64));
+                    *position = position.wrapping_add(index.wrapping_mul(stride as u64));
                 }
             } else {
-                for ((place, &index), &on) in lanes {
+                for ((position, &index), &on) in lanes {
                     bad |= on & (index >= limit);
-                    *place = place.wrapping_add(index.wrapping_mul(stride as u64));
+                    *position = position.wrapping_add(index.wrapping_mul(stride as u64));
                 }
             }
         }
         if bad || width > 1 {
             for lane in in_order(self.options.order, mask) {
-                self.bounded(view, at, width, lane)?;
+                self.checked_position(view, indices, width, lane)?;
             }
         }
-        Ok(places.into_iter().map(|place| place as usize).collect())
+        Ok(positions.into_iter().map(|position| position as usize).collect())
     }
 
-    fn touched_all(
+    fn record_accesses(
         &mut self,
         view: View,
-        places: &[usize],
+        positions: &[usize],
         width: usize,
         mask: &Mask,
         kind: AccessKind,
     ) -> Result<(), Fault> {
-        if self.is_watched(view) {
-            let cells = self.placed(view).cells;
+        if self.is_tracked(view) {
+            let cells = self.bound_view(view).cells;
             for lane in in_order(self.options.order, mask) {
-                for cell in places[lane] * cells..(places[lane] + width) * cells {
-                    self.touched(view, cell, lane, kind)?;
+                for cell in positions[lane] * cells..(positions[lane] + width) * cells {
+                    self.record_access(view, cell, lane, kind)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Which component each lane accesses, where indices say; of lanes that do not take part, anything.
-    fn part_of(&self, view: View, at: &[Part], mask: &Mask) -> Result<Option<Vec<usize>>, Fault> {
-        let placed = self.placed(view);
-        let Some(part) = at.get(placed.dims.len()) else { return Ok(None) };
-        let count = placed.layout.offsets.len();
+    /// Returns the component that each lane accesses, if the indices select one; unspecified for
+    /// inactive lanes.
+    fn component_indices(&self, view: View, indices: &[Component], mask: &Mask) -> Result<Option<Vec<usize>>, Fault> {
+        let bound = self.bound_view(view);
+        let Some(component) = indices.get(bound.dims.len()) else { return Ok(None) };
+        let count = bound.layout.offsets.len();
         for lane in in_order(self.options.order, mask) {
-            let index = part.int(lane);
+            let index = component.int(lane);
             if !(0..count as i64).contains(&index) {
                 let view = format!("{}, components", self.kernel.view(view).name);
-                let kind = FaultKind::OutOfBounds { view, index, len: count as u64, by: self.name(lane) };
+                let kind = FaultKind::OutOfBounds { view, index, len: count as u64, thread: self.lane_name(lane) };
                 return Err(self.fault(kind));
             }
         }
-        Ok(Some((0..self.lanes).map(|lane| (part.int(lane).max(0) as usize).min(count - 1)).collect()))
+        Ok(Some((0..self.lanes).map(|lane| (component.int(lane).max(0) as usize).min(count - 1)).collect()))
     }
 
-    fn load_part(&mut self, view: View, places: &[usize], part: &[usize], mask: &Mask) -> Result<Vec<Part>, Fault> {
-        self.touched_parts(view, places, part, mask, AccessKind::Read)?;
-        let (layout, words) = (&self.placed(view).layout, self.words(view));
-        let scalar = mask.lanes().next().map_or(layout.offsets[0].1, |lane| layout.offsets[part[lane]].1);
+    fn load_component(
+        &mut self,
+        view: View,
+        positions: &[usize],
+        component: &[usize],
+        mask: &Mask,
+    ) -> Result<Vec<Component>, Fault> {
+        self.record_component_accesses(view, positions, component, mask, AccessKind::Read)?;
+        let (layout, words) = (&self.bound_view(view).layout, self.words(view));
+        let scalar = mask.lanes().next().map_or(layout.offsets[0].1, |lane| layout.offsets[component[lane]].1);
         let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
         for lane in mask.lanes() {
-            let bits = peek(words, places[lane] * layout.bytes + layout.offsets[part[lane]].0, scalar).bits();
+            let bits =
+                load_scalar(words, positions[lane] * layout.bytes + layout.offsets[component[lane]].0, scalar).bits();
             out.bits[lane] = if scalar == Scalar::Bool { (bits != 0) as u64 } else { bits };
         }
         Ok(vec![Rc::new(out)])
     }
 
-    fn store_part(
+    fn store_component(
         &mut self,
         view: View,
-        places: &[usize],
-        part: &[usize],
+        positions: &[usize],
+        component: &[usize],
         value: &Register,
         mask: &Mask,
     ) -> Result<(), Fault> {
-        self.touched_parts(view, places, part, mask, AccessKind::Write)?;
-        let (layout, order) = (self.placed(view).layout.clone(), self.options.order);
+        self.record_component_accesses(view, positions, component, mask, AccessKind::Write)?;
+        let (layout, order) = (self.bound_view(view).layout.clone(), self.options.order);
         let Some(words) = self.words_mut(view) else { return Ok(()) };
         for lane in in_order(order, mask) {
-            let (offset, scalar) = layout.offsets[part[lane]];
-            poke(words, places[lane] * layout.bytes + offset, Value::from_bits(scalar, value.bits[lane]));
+            let (offset, scalar) = layout.offsets[component[lane]];
+            store_scalar(words, positions[lane] * layout.bytes + offset, Value::from_bits(scalar, value.bits[lane]));
         }
         Ok(())
     }
 
-    fn touched_parts(
+    fn record_component_accesses(
         &mut self,
         view: View,
-        places: &[usize],
-        part: &[usize],
+        positions: &[usize],
+        component: &[usize],
         mask: &Mask,
         kind: AccessKind,
     ) -> Result<(), Fault> {
-        if self.is_watched(view) {
-            let cells = self.placed(view).cells;
+        if self.is_tracked(view) {
+            let cells = self.bound_view(view).cells;
             for lane in in_order(self.options.order, mask) {
-                self.touched(view, places[lane] * cells + part[lane], lane, kind)?;
+                self.record_access(view, positions[lane] * cells + component[lane], lane, kind)?;
             }
         }
         Ok(())
@@ -266,110 +297,115 @@ impl Machine<'_, '_, '_> {
         }
     }
 
-    /// Replaces elements by what `new` makes of each component, lane after lane; the values from before.
-    pub(super) fn update(
+    /// Replaces each component by `new(component, lane, old)`, one lane after the other; returns
+    /// the old values.
+    pub(super) fn atomic_update(
         &mut self,
         view: View,
-        at: &[Part],
+        indices: &[Component],
         mask: &Mask,
         new: impl Fn(usize, usize, u64) -> u64,
-    ) -> Result<Vec<Part>, Fault> {
-        let (layout, cells) = (self.placed(view).layout.clone(), self.placed(view).cells);
-        let alone = self.part_of(view, at, mask)?;
-        // The components that a lane updates.
-        let of = |lane: usize| match &alone {
-            Some(part) => part[lane]..part[lane] + 1,
+    ) -> Result<Vec<Component>, Fault> {
+        let (layout, cells) = (self.bound_view(view).layout.clone(), self.bound_view(view).cells);
+        let component_indices = self.component_indices(view, indices, mask)?;
+        // Components that a lane updates.
+        let components_of = |lane: usize| match &component_indices {
+            Some(component) => component[lane]..component[lane] + 1,
             None => 0..layout.offsets.len(),
         };
         let zeros = |(_, scalar): &(usize, Scalar)| Register::splat(Value::int(*scalar, 0), self.lanes);
-        let first = mask.lanes().next().map_or(0..0, &of);
+        let first = mask.lanes().next().map_or(0..0, &components_of);
         let mut out: Vec<Register> = layout.offsets[first].iter().map(zeros).collect();
-        let watched = self.is_watched(view);
+        let tracked = self.is_tracked(view);
         for lane in in_order(self.options.order, mask) {
-            let at = self.bounded(view, at, 1, lane)?;
-            let touched = if alone.is_some() { of(lane) } else { 0..cells };
-            for cell in touched.filter(|_| watched) {
-                self.touched(view, at * cells + cell, lane, AccessKind::Atomic)?;
+            let position = self.checked_position(view, indices, 1, lane)?;
+            let cells_touched = if component_indices.is_some() { components_of(lane) } else { 0..cells };
+            for cell in cells_touched.filter(|_| tracked) {
+                self.record_access(view, position * cells + cell, lane, AccessKind::Atomic)?;
             }
-            for (part, &(offset, scalar)) in layout.offsets[of(lane)].iter().enumerate() {
-                let byte = at * layout.bytes + offset;
-                let old = peek(self.words(view), byte, scalar).bits();
-                out[part].bits[lane] = old;
+            for (component, &(offset, scalar)) in layout.offsets[components_of(lane)].iter().enumerate() {
+                let byte = position * layout.bytes + offset;
+                let old = load_scalar(self.words(view), byte, scalar).bits();
+                out[component].bits[lane] = old;
                 if let Some(words) = self.words_mut(view) {
-                    poke(words, byte, Value::from_bits(scalar, new(part, lane, old)));
+                    store_scalar(words, byte, Value::from_bits(scalar, new(component, lane, old)));
                 }
             }
         }
         Ok(out.into_iter().map(Rc::new).collect())
     }
 
-    fn placed(&self, view: View) -> &Placed {
+    fn bound_view(&self, view: View) -> &BoundView {
         match view {
             View::Param(ParamId(n)) => &self.params[n as usize],
-            View::Shared(SharedId(n)) => &self.shared_places[n as usize],
+            View::Shared(SharedId(n)) => &self.shared_views[n as usize],
         }
     }
 
-    /// True if accesses to a view are remembered: shared memory, and what a block kernel writes.
-    fn is_watched(&self, view: View) -> bool {
+    /// Returns true if accesses to a view are tracked: shared memory, and views that a block kernel
+    /// writes.
+    fn is_tracked(&self, view: View) -> bool {
         match view {
             View::Shared(_) => true,
-            View::Param(ParamId(n)) => self.param_shadows[n as usize].is_some(),
+            View::Param(ParamId(n)) => self.param_histories[n as usize].is_some(),
         }
     }
 
-    /// The place of an element, or of the first of `width` neighbours.
-    fn bounded(&self, view: View, at: &[Part], width: usize, lane: usize) -> Result<usize, Fault> {
-        let placed = self.placed(view);
-        let mut place = placed.origin;
-        let last = placed.dims.len() - 1;
-        for (n, (index, &(extent, stride))) in at.iter().zip(&placed.dims).enumerate() {
+    /// Returns the offset of an element, or of the first of `width` adjacent ones, after a bounds
+    /// check.
+    fn checked_position(&self, view: View, indices: &[Component], width: usize, lane: usize) -> Result<usize, Fault> {
+        let bound = self.bound_view(view);
+        let mut position = bound.origin;
+        let last = bound.dims.len() - 1;
+        for (n, (index, &(extent, stride))) in indices.iter().zip(&bound.dims).enumerate() {
             let index = index.int(lane);
             let reach = if n == last { width as i64 - 1 } else { 0 };
             if index < 0 || index >= extent.saturating_sub(reach) {
                 let name = self.kernel.view(view).name;
                 let view = if last == 0 { name.into() } else { format!("{name}, dimension {n}") };
                 let index = if index < 0 { index } else { index.saturating_add(reach) };
-                let kind = FaultKind::OutOfBounds { view, index, len: extent.max(0) as u64, by: self.name(lane) };
+                let kind =
+                    FaultKind::OutOfBounds { view, index, len: extent.max(0) as u64, thread: self.lane_name(lane) };
                 return Err(self.fault(kind));
             }
-            place += index * stride;
+            position += index * stride;
         }
-        if width > 1 && place % width as i64 != 0 {
+        if width > 1 && position % width as i64 != 0 {
             let view = self.kernel.view(view).name.into();
-            let kind = FaultKind::Misaligned { view, index: place, width: width as u8, by: self.name(lane) };
+            let kind =
+                FaultKind::Misaligned { view, index: position, width: width as u8, thread: self.lane_name(lane) };
             return Err(self.fault(kind));
         }
-        Ok(place as usize)
+        Ok(position as usize)
     }
 
-    /// Notes an access to a cell in the view's history, and reports a race or a read of what nobody wrote.
-    fn touched(&mut self, view: View, at: usize, lane: usize, kind: AccessKind) -> Result<(), Fault> {
-        let touch = Touch {
+    /// Records an access to a cell; reports a race or a read of uninitialized memory.
+    fn record_access(&mut self, view: View, cell: usize, lane: usize, kind: AccessKind) -> Result<(), Fault> {
+        let event = AccessEvent {
             block: self.block as u32,
             thread: lane as u16,
             epoch: self.epoch,
-            warp_epoch: self.warp_epochs[lane / WARP],
+            warp_epoch: self.warp_epochs[lane / WARP_SIZE],
         };
-        let shadow = match view {
+        let history = match view {
             View::Shared(SharedId(n)) => {
                 let memory = &mut self.shared[n as usize];
                 if kind == AccessKind::Write {
-                    memory.written[at] = true;
-                } else if !memory.written[at] {
+                    memory.written[cell] = true;
+                } else if !memory.written[cell] {
                     let view = self.kernel.shared[n as usize].name.clone();
-                    let index = (at / self.shared_places[n as usize].cells) as i64;
-                    let kind = FaultKind::Uninitialised { view, index, by: self.name(lane) };
+                    let index = (cell / self.shared_views[n as usize].cells) as i64;
+                    let kind = FaultKind::Uninitialized { view, index, thread: self.lane_name(lane) };
                     return Err(self.fault(kind));
                 }
-                &mut memory.shadow
+                &mut memory.history
             }
-            View::Param(ParamId(n)) => match &mut self.param_shadows[n as usize] {
-                Some(shadow) => shadow,
+            View::Param(ParamId(n)) => match &mut self.param_histories[n as usize] {
+                Some(history) => history,
                 None => return Ok(()),
             },
         };
-        let Some(earlier) = shadow.touch(at, kind, touch) else { return Ok(()) };
+        let Some(earlier) = history.record(cell, kind, event) else { return Ok(()) };
         let access = |kind: AccessKind, block: u32, thread: u16| {
             let kind = match kind {
                 AccessKind::Atomic => "an atomic update",
@@ -380,17 +416,17 @@ impl Machine<'_, '_, '_> {
         };
         let kind = FaultKind::Race {
             view: self.kernel.view(view).name.into(),
-            index: (at / self.placed(view).cells) as i64,
+            index: (cell / self.bound_view(view).cells) as i64,
             first: access(earlier.kind, earlier.block, earlier.thread),
-            second: access(kind, touch.block, touch.thread),
+            second: access(kind, event.block, event.thread),
         };
         Err(self.fault(kind))
     }
 }
 
-/// Active lanes in the order in which they take their turns.
-pub(super) fn in_order(order: Order, mask: &Mask) -> impl Iterator<Item = usize> + '_ {
+/// Returns the active lanes in execution order.
+pub(super) fn in_order(order: ExecutionOrder, mask: &Mask) -> impl Iterator<Item = usize> + '_ {
     let last = mask.0.len().saturating_sub(1);
-    let turn = move |n| if order == Order::Forward { n } else { last - n };
-    (0..mask.0.len()).map(turn).filter(|&lane| mask.0[lane])
+    let lane_at = move |n| if order == ExecutionOrder::Forward { n } else { last - n };
+    (0..mask.0.len()).map(lane_at).filter(|&lane| mask.0[lane])
 }

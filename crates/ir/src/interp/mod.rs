@@ -1,85 +1,92 @@
-//! The interpreter: executes a kernel statement by statement over all threads of a block, checking every access.
+//! The interpreter: executes a kernel statement by statement over all threads of a block, checking
+//! every access.
 //!
-//! It is the judge of the other readers, so it is written for plainness: each expression is a register with a lane for
-//! each thread (several registers if it has several components), each statement runs over all lanes under a mask, and
-//! nothing is shared with generated code but the tables of operations. Block kernels are checked for races, divergent
-//! barriers, partial warps and reads of what nobody wrote; every kernel is checked for indices outside their views. The
-//! first finding ends the run.
+//! It is the reference for the other backends, so it is written for clarity: each expression is a
+//! register with one lane per thread (several registers for several components), each statement
+//! runs over all lanes under a mask, and only the op tables are shared with generated code. Block
+//! kernels are checked for races, divergent barriers, partial warps and uninitialized reads; every
+//! kernel is checked for out-of-bounds indices. The first fault ends the run.
 
 mod compute;
+mod divergence;
 mod evaluate;
 mod lanes;
 mod memory;
-mod shadow;
-mod strands;
+mod races;
 
 use std::rc::Rc;
 
 use crate::{
     Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, Launch, LocalId, ParamId, SharedId, Stmt,
-    Struct, Value, View, WARP, check_args, verify,
+    Struct, Value, View, WARP_SIZE, check_args, verify,
 };
 pub use compute::{evaluate, evaluate_algebra};
 use lanes::{Mask, Register};
-use memory::Placed;
-use shadow::Shadow;
+use memory::BoundView;
+use races::AccessHistory;
 
-/// Instances of a `ParallelFor` that are executed side by side.
+/// Instances of a `ParallelFor` that are executed together.
 const CHUNK: u64 = 256;
 
-/// In which order threads and blocks take their turns where the kernel leaves it open. A kernel whose results differ
-/// between the two depends on an order that a GPU does not promise.
+/// Execution order of threads and blocks where the kernel leaves it open. A kernel whose results
+/// differ between the two depends on an order that a GPU does not guarantee.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Order {
-    /// First thread and first block first.
+pub enum ExecutionOrder {
+    /// First thread and block first.
     #[default]
     Forward,
-    /// Last thread and last block first.
+    /// Last thread and block first.
     Reverse,
 }
 
-/// How to run.
+/// Options of an interpreter run.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Order of threads and blocks.
-    pub order: Order,
-    /// Statements (of a whole block each) after which the run is given up; `None`: never.
+pub struct InterpreterOptions {
+    /// Execution order of threads and blocks.
+    pub order: ExecutionOrder,
+    /// Maximum number of statements, each counted once per block; `None` for no limit.
     pub max_statements: Option<u64>,
-    /// Whether instances of a `ParallelFor` that touch one element are reported too. It costs memory for every element
-    /// that is written.
-    pub instances: bool,
-    /// Whether integer division by 0, and of the smallest integer by -1, are reported. Both have a value.
-    pub divisions: bool,
+    /// If set, races between instances of a `ParallelFor` are reported too. Costs memory for every
+    /// element that is written.
+    pub check_instance_races: bool,
+    /// If set, integer division by zero, and of the smallest integer by -1, are faults. Otherwise
+    /// both have a defined result.
+    pub check_division: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { order: Order::Forward, max_statements: None, instances: true, divisions: false }
+impl Default for InterpreterOptions {
+    fn default() -> InterpreterOptions {
+        InterpreterOptions {
+            order: ExecutionOrder::Forward,
+            max_statements: None,
+            check_instance_races: true,
+            check_division: false,
+        }
     }
 }
 
-/// Memory that the registers of a block may take.
+/// Maximum size of a block's registers.
 const MAX_REGISTER_BYTES: usize = 1 << 30;
 
-/// Runs a kernel over `args`. What it prints goes to stdout.
+/// Runs a kernel on `args`. Debug prints go to stdout.
 pub fn run(kernel: &Kernel, args: &mut [Arg<'_>]) -> Result<(), Fault> {
-    run_with(kernel, args, Options::default())
+    run_with(kernel, args, InterpreterOptions::default())
 }
 
-/// Runs a kernel over `args` in a given way. What it prints goes to stdout.
-pub fn run_with(kernel: &Kernel, args: &mut [Arg<'_>], options: Options) -> Result<(), Fault> {
+/// Runs a kernel on `args` with the given options. Debug prints go to stdout.
+pub fn run_with(kernel: &Kernel, args: &mut [Arg<'_>], options: InterpreterOptions) -> Result<(), Fault> {
     run_printing(kernel, args, options, &mut |line| println!("{line}"))
 }
 
-/// Runs a kernel over `args` in a given way, and hands each line that it prints to `print`.
+/// Runs a kernel on `args` with the given options; passes each line of debug output to `print`.
 pub fn run_printing(
     kernel: &Kernel,
     args: &mut [Arg<'_>],
-    options: Options,
+    options: InterpreterOptions,
     print: &mut dyn FnMut(&str),
 ) -> Result<(), Fault> {
     if let Err(error) = verify(kernel) {
-        return Err(Fault::bad_call(kernel, error.what));
+        return Err(Fault::invalid_call(kernel, error.message));
     }
     let values = check_args(kernel, args)?;
     let (blocks, lanes) = match kernel.launch {
@@ -91,18 +98,21 @@ pub fn run_printing(
             (grid.iter().map(|&n| n as u64).product(), block.iter().map(|&n| n as usize).product())
         }
     };
-    let place = |view: View| Placed::new(kernel, view, &values);
-    let params: Vec<Placed> = (0..kernel.params.len() as u32).map(|n| place(View::Param(ParamId(n)))).collect();
-    let shared: Vec<Placed> = (0..kernel.shared.len() as u32).map(|n| place(View::Shared(SharedId(n)))).collect();
-    let checked = matches!(kernel.launch, Launch::Blocks { .. }) || options.instances;
-    let shadow = |access: Access, placed: &Placed| (checked && access.writes()).then(|| Shadow::new(placed.history()));
-    let param_shadows = kernel.params.iter().zip(&params).map(|(p, placed)| shadow(p.access, placed)).collect();
+    let bind = |view: View| BoundView::new(kernel, view, &values);
+    let params: Vec<BoundView> = (0..kernel.params.len() as u32).map(|n| bind(View::Param(ParamId(n)))).collect();
+    let shared: Vec<BoundView> = (0..kernel.shared.len() as u32).map(|n| bind(View::Shared(SharedId(n)))).collect();
+    let checked = matches!(kernel.launch, Launch::Blocks { .. }) || options.check_instance_races;
+    let history =
+        |access: Access, view: &BoundView| (checked && access.writes()).then(|| AccessHistory::new(view.cell_count()));
+    let param_histories = kernel.params.iter().zip(&params).map(|(p, view)| history(p.access, view)).collect();
     let slots = |code: &Code| Slots::new(code, &kernel.structs);
     let codes = kernel.functions.iter().map(|function| &function.code).chain([&kernel.code]);
     let registers: usize = codes.map(|code| slots(code).count).sum();
     if registers.saturating_mul(lanes * 8) > MAX_REGISTER_BYTES {
-        let what = format!("its {registers} values for each of {lanes} threads are more than the interpreter keeps");
-        return Err(Fault::bad_call(kernel, what));
+        let message = format!(
+            "{registers} values for each of {lanes} threads exceed the interpreter's limit of {MAX_REGISTER_BYTES} bytes"
+        );
+        return Err(Fault::invalid_call(kernel, message));
     }
     let mut machine = Machine {
         kernel,
@@ -112,11 +122,11 @@ pub fn run_printing(
         lanes,
         count: kernel.launch.count(&values),
         params,
-        shared_places: shared,
+        shared_views: shared,
         slots: kernel.functions.iter().map(|f| Rc::new(slots(&f.code))).chain([Rc::new(slots(&kernel.code))]).collect(),
         statements: 0,
-        warp_barriers: kernel.code.body.iter().any(strands::has_warp_barrier),
-        param_shadows,
+        warp_barriers: kernel.code.body.iter().any(divergence::has_warp_barrier),
+        param_histories,
         block: 0,
         frame: Frame::new(&kernel.code, Rc::new(slots(&kernel.code)), vec![], 0),
         shared: vec![],
@@ -124,42 +134,42 @@ pub fn run_printing(
         warp_epochs: vec![],
     };
     for n in 0..blocks {
-        machine.block = if options.order == Order::Forward { n } else { blocks - 1 - n };
+        machine.block = if options.order == ExecutionOrder::Forward { n } else { blocks - 1 - n };
         machine.run_block()?;
     }
     Ok(())
 }
 
-/// Memory of a block.
+/// Shared memory of a block: one array.
 struct SharedMemory {
     words: Vec<u64>,
     written: Vec<bool>,
-    shadow: Shadow,
+    history: AccessHistory,
 }
 
-/// A loop being executed.
-struct Turns {
+/// Lanes that left a running loop, or its current iteration.
+struct LoopMasks {
     broken: Mask,
     continued: Mask,
 }
 
-impl Turns {
-    fn new(lanes: usize) -> Turns {
-        Turns { broken: Mask::none(lanes), continued: Mask::none(lanes) }
+impl LoopMasks {
+    fn new(lanes: usize) -> LoopMasks {
+        LoopMasks { broken: Mask::none(lanes), continued: Mask::none(lanes) }
     }
 }
 
-/// Where the components of each expression and variable of some code are kept.
+/// First register of each expression and variable.
 struct Slots {
     exprs: Vec<u32>,
     locals: Vec<u32>,
-    /// Registers that expressions need in all.
+    /// Total number of registers that expressions need.
     count: usize,
 }
 
 impl Slots {
     fn new(code: &Code, structs: &[Struct]) -> Slots {
-        let place = |counts: &mut dyn Iterator<Item = usize>| {
+        let allocate = |counts: &mut dyn Iterator<Item = usize>| {
             let mut next = 0;
             let mut firsts = vec![];
             for count in counts {
@@ -168,30 +178,30 @@ impl Slots {
             }
             (firsts, next)
         };
-        let (exprs, count) = place(&mut code.types.iter().map(|ty| ty.count(structs)));
-        let (locals, _) = place(&mut code.locals.iter().map(|local| local.init.len()));
+        let (exprs, count) = allocate(&mut code.types.iter().map(|ty| ty.component_count(structs)));
+        let (locals, _) = allocate(&mut code.locals.iter().map(|local| local.init.len()));
         Slots { exprs, locals, count }
     }
 }
 
-/// A component of a value.
-type Part = Rc<Register>;
+/// Register of one component of a value.
+type Component = Rc<Register>;
 
-/// The kernel or a function being executed.
+/// Stack frame of the kernel or of a function.
 struct Frame<'k> {
     code: &'k Code,
     slots: Rc<Slots>,
-    arguments: Vec<Vec<Part>>,
-    registers: Vec<Option<Part>>,
+    arguments: Vec<Vec<Component>>,
+    registers: Vec<Option<Component>>,
     locals: Vec<Register>,
     returned: Mask,
-    /// What the lanes that returned have given.
+    /// Return values of the lanes that have returned.
     result: Vec<Register>,
-    loops: Vec<Turns>,
+    loops: Vec<LoopMasks>,
 }
 
 impl<'k> Frame<'k> {
-    fn new(code: &'k Code, slots: Rc<Slots>, arguments: Vec<Vec<Part>>, lanes: usize) -> Frame<'k> {
+    fn new(code: &'k Code, slots: Rc<Slots>, arguments: Vec<Vec<Component>>, lanes: usize) -> Frame<'k> {
         let init = code.locals.iter().flat_map(|local| &local.init);
         Frame {
             code,
@@ -209,20 +219,20 @@ impl<'k> Frame<'k> {
 struct Machine<'k, 'a, 'b> {
     kernel: &'k Kernel,
     args: &'a mut [Arg<'b>],
-    options: Options,
+    options: InterpreterOptions,
     print: &'a mut dyn FnMut(&str),
     /// Threads of a block, or instances of a chunk.
     lanes: usize,
-    /// Instances in all.
+    /// Total number of instances.
     count: u64,
-    params: Vec<Placed>,
-    shared_places: Vec<Placed>,
-    /// Of each function, then of the kernel.
+    params: Vec<BoundView>,
+    shared_views: Vec<BoundView>,
+    /// Register slots of each function, then of the kernel.
     slots: Vec<Rc<Slots>>,
     statements: u64,
-    /// Whether the kernel has warp barriers.
+    /// True if the kernel has warp barriers.
     warp_barriers: bool,
-    param_shadows: Vec<Option<Shadow>>,
+    param_histories: Vec<Option<AccessHistory>>,
     /// The block (or chunk) being executed, and its state.
     block: u64,
     frame: Frame<'k>,
@@ -237,20 +247,20 @@ impl<'k> Machine<'k, '_, '_> {
         let kernel = self.kernel;
         let arguments = (self.args[kernel.params.len()..].iter())
             .map(|arg| match arg {
-                Arg::Value(parts) => parts.iter().map(|&v| Rc::new(Register::splat(v, self.lanes))).collect(),
+                Arg::Value(components) => components.iter().map(|&v| Rc::new(Register::splat(v, self.lanes))).collect(),
                 _ => vec![],
             })
             .collect();
         let slots = self.slots[kernel.functions.len()].clone();
         self.frame = Frame::new(&kernel.code, slots, arguments, self.lanes);
-        self.shared = (self.shared_places.iter())
-            .map(|placed| SharedMemory {
-                words: vec![0; (placed.elements as usize * placed.layout.bytes).div_ceil(8)],
-                written: vec![false; placed.history() as usize],
-                shadow: Shadow::new(placed.history()),
+        self.shared = (self.shared_views.iter())
+            .map(|view| SharedMemory {
+                words: vec![0; (view.elements as usize * view.layout.bytes).div_ceil(8)],
+                written: vec![false; view.cell_count() as usize],
+                history: AccessHistory::new(view.cell_count()),
             })
             .collect();
-        self.warp_epochs = vec![0; self.lanes.div_ceil(WARP)];
+        self.warp_epochs = vec![0; self.lanes.div_ceil(WARP_SIZE)];
         self.epoch = 0;
         let mut all = Mask(vec![true; self.lanes]);
         if let Launch::ParallelFor { .. } = kernel.launch {
@@ -259,10 +269,10 @@ impl<'k> Machine<'k, '_, '_> {
         self.execute(&kernel.code.body, all).map(drop)
     }
 
-    /// Runs a function over the lanes of a mask; the components of its value.
-    fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId], mask: &Mask) -> Result<Vec<Part>, Fault> {
+    /// Calls a function for the lanes of a mask; returns the components of its value.
+    fn call(&mut self, FunctionId(n): FunctionId, args: &[ExprId], mask: &Mask) -> Result<Vec<Component>, Fault> {
         let function = &self.kernel.functions[n as usize];
-        let arguments = args.iter().map(|&arg| self.parts(arg)).collect();
+        let arguments = args.iter().map(|&arg| self.components(arg)).collect();
         let mut frame = Frame::new(&function.code, self.slots[n as usize].clone(), arguments, self.lanes);
         let scalars = function.result.components(&self.kernel.structs);
         frame.result = scalars.iter().map(|&s| Register::splat(Value::int(s, 0), self.lanes)).collect();
@@ -277,22 +287,22 @@ impl<'k> Machine<'k, '_, '_> {
         Fault { kernel: self.kernel.name.clone(), kind, line: None }
     }
 
-    /// The name of a lane of the current block in messages.
-    fn name(&self, lane: usize) -> String {
+    /// Returns the name of a lane of the current block, for messages.
+    fn lane_name(&self, lane: usize) -> String {
         self.thread_name(self.block, lane)
     }
 
-    /// The name of a thread, or of an instance, in messages.
+    /// Returns the name of a thread or instance, for messages.
     fn thread_name(&self, block_index: u64, lane: usize) -> String {
         match self.kernel.launch {
             Launch::ParallelFor { .. } => format!("instance {}", block_index * CHUNK + lane as u64),
             Launch::Blocks { grid, block } => {
-                format!("thread {:?} of block {:?}", split(lane as u64, block), split(block_index, grid))
+                format!("thread {:?} of block {:?}", coordinates(lane as u64, block), coordinates(block_index, grid))
             }
         }
     }
 
-    /// Runs a block of statements; the lanes that reach its end.
+    /// Executes a block of statements; returns the lanes that reach its end.
     fn execute(&mut self, block: &'k [Stmt], mut mask: Mask) -> Result<Mask, Fault> {
         for stmt in block {
             if mask.is_empty() {
@@ -302,31 +312,31 @@ impl<'k> Machine<'k, '_, '_> {
             match stmt {
                 Stmt::Let(id) => self.evaluate(*id, &mask).map_err(|fault| self.locate(fault, stmt))?,
                 Stmt::Assign(local, value) => {
-                    let parts = self.parts(*value);
-                    self.assign(*local, &parts, &mask);
+                    let components = self.components(*value);
+                    self.assign(*local, &components, &mask);
                 }
-                Stmt::Store { view, at, value } => {
-                    let (at, parts) = (self.all(at), self.parts(*value));
-                    self.store(*view, &at, &parts, &mask).map_err(|fault| self.locate(fault, stmt))?;
+                Stmt::Store { view, indices, value } => {
+                    let (at, components) = (self.scalars(indices), self.components(*value));
+                    self.store(*view, &at, &components, &mask).map_err(|fault| self.locate(fault, stmt))?;
                 }
                 Stmt::For { counter, end, body } => {
-                    let end = self.part(*end, 0);
-                    self.turns(body, &mask, |machine, active, turn| {
-                        let active = active.and(|lane| turn < end.int(lane));
-                        machine.count_up(*counter, turn, &active);
+                    let end = self.component(*end, 0);
+                    self.run_loop(body, &mask, |machine, active, iteration| {
+                        let active = active.and(|lane| iteration < end.int(lane));
+                        machine.set_counter(*counter, iteration, &active);
                         active
                     })?;
                     mask = mask.without(&self.frame.returned);
                 }
                 Stmt::Loop { body } => {
-                    self.turns(body, &mask, |_, active, _| active.clone())?;
+                    self.run_loop(body, &mask, |_, active, _| active.clone())?;
                     mask = mask.without(&self.frame.returned);
                 }
                 Stmt::If { condition, then, otherwise } => {
-                    let condition = self.part(*condition, 0);
+                    let condition = self.component(*condition, 0);
                     let (yes, no) = (mask.and(|l| condition.bits[l] != 0), mask.and(|l| condition.bits[l] == 0));
-                    if self.warp_barriers && self.waits_across(&yes, then, &no, otherwise) {
-                        mask = self.execute_strands(stmt, mask)?;
+                    if self.warp_barriers && self.diverges_at_warp_barriers(&yes, then, &no, otherwise) {
+                        mask = self.execute_divergent(stmt, mask)?;
                         continue;
                     }
                     mask = self.execute(then, yes)?;
@@ -334,14 +344,14 @@ impl<'k> Machine<'k, '_, '_> {
                 }
                 Stmt::Break | Stmt::Continue | Stmt::Return(_) => {
                     if let Stmt::Return(Some(value)) = stmt {
-                        let parts = self.parts(*value);
-                        for (result, part) in self.frame.result.iter_mut().zip(&parts) {
-                            result.assign(part, &mask);
+                        let components = self.components(*value);
+                        for (result, component) in self.frame.result.iter_mut().zip(&components) {
+                            result.assign(component, &mask);
                         }
                     }
                     let left = match (stmt, self.frame.loops.last_mut()) {
-                        (Stmt::Break, Some(turns)) => &mut turns.broken,
-                        (Stmt::Continue, Some(turns)) => &mut turns.continued,
+                        (Stmt::Break, Some(masks)) => &mut masks.broken,
+                        (Stmt::Continue, Some(masks)) => &mut masks.continued,
                         _ => &mut self.frame.returned,
                     };
                     left.add(&mask);
@@ -350,11 +360,11 @@ impl<'k> Machine<'k, '_, '_> {
                 Stmt::Barrier => {
                     let expected = self.lanes - self.frame.returned.count();
                     if mask.count() != expected {
-                        let of = match self.kernel.launch {
-                            Launch::Blocks { grid, .. } => format!(" of block {:?}", split(self.block, grid)),
+                        let scope = match self.kernel.launch {
+                            Launch::Blocks { grid, .. } => format!(" of block {:?}", coordinates(self.block, grid)),
                             Launch::ParallelFor { .. } => String::new(),
                         };
-                        let kind = FaultKind::DivergentBarrier { reached: mask.count(), expected, of };
+                        let kind = FaultKind::DivergentBarrier { reached: mask.count(), expected, scope };
                         return Err(self.locate(self.fault(kind), stmt));
                     }
                     self.epoch += 1;
@@ -362,8 +372,8 @@ impl<'k> Machine<'k, '_, '_> {
                 Stmt::WarpBarrier => {
                     for (warp, reached, expected) in self.partial_warps(&mask) {
                         if reached != expected {
-                            let of = format!(" of warp {warp}");
-                            let kind = FaultKind::DivergentBarrier { reached, expected, of };
+                            let scope = format!(" of warp {warp}");
+                            let kind = FaultKind::DivergentBarrier { reached, expected, scope };
                             return Err(self.locate(self.fault(kind), stmt));
                         }
                         self.warp_epochs[warp] += 1;
@@ -372,10 +382,10 @@ impl<'k> Machine<'k, '_, '_> {
                 Stmt::Fence(_) => {}
                 Stmt::Check(check) => self.check(check, &mask).map_err(|fault| self.locate(fault, stmt))?,
                 Stmt::Print { format, args } => {
-                    let args = self.all(args);
+                    let args = self.scalars(args);
                     for lane in memory::in_order(self.options.order, &mask) {
-                        let values: Vec<Value> = args.iter().map(|part| part.value(lane)).collect();
-                        (self.print)(&crate::print::line(format, &values));
+                        let values: Vec<Value> = args.iter().map(|component| component.value(lane)).collect();
+                        (self.print)(&crate::print::format_print_line(format, &values));
                     }
                 }
             }
@@ -383,32 +393,33 @@ impl<'k> Machine<'k, '_, '_> {
         Ok(mask)
     }
 
-    /// Ends the run with the first active lane for which something does not hold.
+    /// Reports the first active lane for which a check fails.
     fn check(&self, check: &Check, mask: &Mask) -> Result<(), Fault> {
         let value = match check {
-            Check::Holds { condition, .. } => self.part(*condition, 0),
-            Check::Within { index, .. } => self.part(*index, 0),
+            Check::Assert { condition, .. } => self.component(*condition, 0),
+            Check::InBounds { index, .. } => self.component(*index, 0),
         };
         let fails = |lane: usize| match check {
-            Check::Holds { .. } => value.bits[lane] == 0,
-            Check::Within { len, .. } => !(0..*len as i64).contains(&value.int(lane)),
+            Check::Assert { .. } => value.bits[lane] == 0,
+            Check::InBounds { len, .. } => !(0..*len as i64).contains(&value.int(lane)),
         };
         let Some(lane) = memory::in_order(self.options.order, mask).find(|&lane| fails(lane)) else { return Ok(()) };
-        let by = self.name(lane);
+        let thread = self.lane_name(lane);
         Err(self.fault(match check {
-            Check::Holds { claim, .. } => FaultKind::Claim { claim: claim.clone(), by },
-            Check::Within { len, of, .. } => {
-                FaultKind::OutOfBounds { view: of.clone(), index: value.int(lane), len: *len, by }
+            Check::Assert { message, .. } => FaultKind::AssertionFailed { message: message.clone(), thread },
+            Check::InBounds { len, array, .. } => {
+                FaultKind::OutOfBounds { view: array.clone(), index: value.int(lane), len: *len, thread }
             }
         }))
     }
 
-    /// Gives up after as many statements as the caller allows; a loop's turn and a block count as one too.
+    /// Counts a statement and reports a fault if the limit is exceeded. Loop iterations and blocks
+    /// count as statements too.
     fn count_statement(&mut self, stmt: Option<&Stmt>) -> Result<(), Fault> {
         self.statements += 1;
         match self.options.max_statements {
-            Some(most) if self.statements > most => {
-                let mut fault = self.fault(FaultKind::TooLong(most));
+            Some(limit) if self.statements > limit => {
+                let mut fault = self.fault(FaultKind::StatementLimit(limit));
                 fault.line = stmt.and_then(|stmt| self.kernel.line_of(stmt));
                 Err(fault)
             }
@@ -416,64 +427,67 @@ impl<'k> Machine<'k, '_, '_> {
         }
     }
 
-    /// True if both branches of an `if` have warp barriers and some warp has lanes in both.
-    fn waits_across(&self, yes: &Mask, then: &[Stmt], no: &Mask, otherwise: &[Stmt]) -> bool {
-        let splits = yes.0.chunks(WARP).zip(no.0.chunks(WARP)).any(|(a, b)| a.contains(&true) && b.contains(&true));
-        splits && [then, otherwise].iter().all(|block| block.iter().any(strands::has_warp_barrier))
+    /// Returns true if both branches of an `if` have warp barriers and some warp has lanes in both.
+    fn diverges_at_warp_barriers(&self, yes: &Mask, then: &[Stmt], no: &Mask, otherwise: &[Stmt]) -> bool {
+        let splits =
+            yes.0.chunks(WARP_SIZE).zip(no.0.chunks(WARP_SIZE)).any(|(a, b)| a.contains(&true) && b.contains(&true));
+        splits && [then, otherwise].iter().all(|block| block.iter().any(divergence::has_warp_barrier))
     }
 
     /// Sets a loop's counter.
-    fn count_up(&mut self, counter: LocalId, iteration: i64, mask: &Mask) {
+    fn set_counter(&mut self, counter: LocalId, iteration: i64, mask: &Mask) {
         let value = Rc::new(Register::splat(Value::int(self.kernel.index, iteration), self.lanes));
         self.assign(counter, &[value], mask);
     }
 
-    fn assign(&mut self, LocalId(n): LocalId, parts: &[Part], mask: &Mask) {
+    fn assign(&mut self, LocalId(n): LocalId, components: &[Component], mask: &Mask) {
         let first = self.frame.slots.locals[n as usize] as usize;
-        for (register, part) in self.frame.locals[first..].iter_mut().zip(parts) {
-            register.assign(part, mask);
+        for (register, component) in self.frame.locals[first..].iter_mut().zip(components) {
+            register.assign(component, mask);
         }
     }
 
-    /// Runs a loop's body until no lane is left; `begin` says which lanes go on with a turn.
-    fn turns(
+    /// Runs a loop's body until no lane is left; `begin` returns the lanes that execute the next
+    /// iteration.
+    fn run_loop(
         &mut self,
         body: &'k [Stmt],
         mask: &Mask,
         begin: impl Fn(&mut Self, &Mask, i64) -> Mask,
     ) -> Result<(), Fault> {
         let none = Mask::none(self.lanes);
-        self.frame.loops.push(Turns::new(self.lanes));
+        self.frame.loops.push(LoopMasks::new(self.lanes));
         let mut active = mask.clone();
-        let mut turn = 0;
+        let mut iteration = 0;
         loop {
             self.count_statement(None)?;
-            active = begin(self, &active, turn);
+            active = begin(self, &active, iteration);
             if active.is_empty() {
                 break;
             }
             active = self.execute(body, active)?;
-            if let Some(turns) = self.frame.loops.last_mut() {
-                active.add(&turns.continued);
-                turns.continued = none.clone();
+            if let Some(masks) = self.frame.loops.last_mut() {
+                active.add(&masks.continued);
+                masks.continued = none.clone();
             }
-            turn += 1;
+            iteration += 1;
         }
         self.frame.loops.pop();
         Ok(())
     }
 
     fn locate(&self, mut fault: Fault, stmt: &Stmt) -> Fault {
-        // A fault within a called function knows its line already.
+        // A fault in a called function already has its line.
         fault.line = fault.line.or_else(|| self.kernel.line_of(stmt));
         fault
     }
 
-    /// Warps with an active lane: number, active lanes, lanes that have not ended.
+    /// Returns the warps with an active lane: index, number of active lanes, number of lanes that
+    /// have not returned.
     fn partial_warps(&self, mask: &Mask) -> Vec<(usize, usize, usize)> {
-        (0..self.lanes.div_ceil(WARP))
+        (0..self.lanes.div_ceil(WARP_SIZE))
             .filter_map(|warp| {
-                let range = warp * WARP..self.lanes.min((warp + 1) * WARP);
+                let range = warp * WARP_SIZE..self.lanes.min((warp + 1) * WARP_SIZE);
                 let reached = range.clone().filter(|&lane| mask.0[lane]).count();
                 let expected = range.filter(|&lane| !self.frame.returned.0[lane]).count();
                 (reached > 0).then_some((warp, reached, expected))
@@ -482,8 +496,8 @@ impl<'k> Machine<'k, '_, '_> {
     }
 }
 
-/// The coordinates of the n-th place of a grid, x fastest.
-fn split(n: u64, of: [u32; 3]) -> [u64; 3] {
+/// Returns the coordinates of linear index `n` in a grid of extents `of`, x fastest.
+fn coordinates(n: u64, of: [u32; 3]) -> [u64; 3] {
     let [x, y, _] = of.map(|n| n.max(1) as u64);
     [n % x, n / x % y, n / (x * y)]
 }

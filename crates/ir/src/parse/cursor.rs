@@ -1,18 +1,18 @@
-//! A place in a text and what is read there: words, numbers, values, and errors that point at them.
+//! Parser cursor: reads words, numbers and literals, and reports errors at the current position.
 
 use std::fmt;
 
 use crate::{Scalar, Value};
 
-/// Why a text is not a kernel, and where.
+/// Syntax error in the text form, or a kernel that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// The line, from 1.
     pub line: usize,
     /// The column, from 1.
     pub column: usize,
-    /// What was expected or is wrong.
-    pub what: String,
+    /// Description of the error, or of what was expected.
+    pub message: String,
     /// The text of the line.
     pub source_line: String,
 }
@@ -21,8 +21,8 @@ impl std::error::Error for ParseError {}
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ParseError { line, column, what, source_line } = self;
-        writeln!(f, "line {line}, column {column}: {what}")?;
+        let ParseError { line, column, message, source_line } = self;
+        writeln!(f, "line {line}, column {column}: {message}")?;
         writeln!(f, "{line:4} | {source_line}")?;
         write!(f, "     | {}^", " ".repeat(column - 1))
     }
@@ -30,7 +30,7 @@ impl fmt::Display for ParseError {
 
 pub(super) type Result<T> = std::result::Result<T, ParseError>;
 
-/// The line and byte of a text being looked at.
+/// Current line and byte offset.
 pub(super) struct Cursor<'t> {
     pub lines: Vec<&'t str>,
     pub line: usize,
@@ -38,24 +38,24 @@ pub(super) struct Cursor<'t> {
 }
 
 impl<'t> Cursor<'t> {
-    pub fn fail<T>(&self, what: impl Into<String>) -> Result<T> {
+    pub fn fail<T>(&self, message: impl Into<String>) -> Result<T> {
         let source_line = self.lines.get(self.line).copied().unwrap_or_default();
         let column = source_line.get(..self.at).map_or(1, |before| before.chars().count() + 1);
-        Err(ParseError { line: self.line + 1, column, what: what.into(), source_line: source_line.into() })
+        Err(ParseError { line: self.line + 1, column, message: message.into(), source_line: source_line.into() })
     }
 
     pub fn rest(&self) -> &'t str {
         self.lines.get(self.line).and_then(|line| line.get(self.at..)).unwrap_or_default()
     }
 
-    pub fn space(&mut self) {
+    pub fn skip_whitespace(&mut self) {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    /// Goes on to the next line that is not empty.
+    /// Moves to the next line that is not empty.
     pub fn next_line(&mut self) -> Result<()> {
-        self.space();
+        self.skip_whitespace();
         if !self.rest().is_empty() {
             return self.fail("expected the end of the line");
         }
@@ -68,12 +68,13 @@ impl<'t> Cursor<'t> {
         while self.lines.get(self.line).is_some_and(|line| line.trim().is_empty()) {
             self.line += 1;
         }
-        self.space();
+        self.skip_whitespace();
     }
 
-    /// Takes `token` if it comes next; words end where letters, digits and `_` do.
+    /// Consumes `token` if it comes next; a word must not be followed by further letters, digits or
+    /// `_`.
     pub fn take(&mut self, token: &str) -> bool {
-        self.space();
+        self.skip_whitespace();
         let Some(after) = self.rest().strip_prefix(token) else { return false };
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if token.ends_with(word) && after.starts_with(word) {
@@ -87,25 +88,25 @@ impl<'t> Cursor<'t> {
         if self.take(token) { Ok(()) } else { self.fail(format!("expected '{token}'")) }
     }
 
-    /// Letters, digits and `_`.
-    pub fn word(&mut self, what: &str) -> Result<&'t str> {
-        self.space();
+    /// Parses a word of letters, digits and `_`.
+    pub fn word(&mut self, expected: &str) -> Result<&'t str> {
+        self.skip_whitespace();
         let rest = self.rest();
         let len = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         if len == 0 {
-            return self.fail(format!("expected {what}"));
+            return self.fail(format!("expected {expected}"));
         }
         self.at += len;
         Ok(&rest[..len])
     }
 
-    pub fn number<T: std::str::FromStr>(&mut self, what: &str) -> Result<T> {
+    pub fn number<T: std::str::FromStr>(&mut self, expected: &str) -> Result<T> {
         let start = self.at;
-        let word = self.word(what)?;
+        let word = self.word(expected)?;
         word.parse().or_else(|_| {
             self.at = start;
-            self.space();
-            self.fail(format!("expected {what}"))
+            self.skip_whitespace();
+            self.fail(format!("expected {expected}"))
         })
     }
 
@@ -116,25 +117,25 @@ impl<'t> Cursor<'t> {
             Some(scalar) => Ok(scalar),
             None => {
                 self.at = start;
-                self.space();
+                self.skip_whitespace();
                 let names: Vec<&str> = Scalar::ALL.iter().map(|s| s.name()).collect();
                 self.fail(format!("expected a type: {}", names.join(", ")))
             }
         }
     }
 
-    /// A value with its type behind it: `1.5f32`, `-3i64`, `true`.
+    /// Parses a literal with its type suffix: `1.5f32`, `-3i64`, `true`.
     pub fn literal(&mut self) -> Result<Value> {
         for (word, value) in [("true", 1), ("false", 0)] {
             if self.take(word) {
                 return Ok(Value::int(Scalar::Bool, value));
             }
         }
-        self.space();
+        self.skip_whitespace();
         let rest = self.rest();
         let len = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "+-._".contains(c))).unwrap_or(rest.len());
         let text = &rest[..len];
-        // The longest type name that the text ends with, so that bf16 is not taken for f16.
+        // The longest type name that is a suffix, so that bf16 is not taken for f16.
         let scalar = (Scalar::ALL.into_iter()).filter(|s| text.ends_with(s.name())).max_by_key(|s| s.name().len());
         let Some(scalar) = scalar else { return self.fail("expected a value with its type, such as 1.5f32") };
         let digits = &text[..text.len() - scalar.name().len()];

@@ -1,4 +1,5 @@
-//! What comes before code: structs, functions, the kernel's line, its values and views.
+//! Parses declarations: structs, functions, the kernel's header line, its parameters and shared
+//! arrays.
 
 use super::Parser;
 use super::cursor::Result;
@@ -22,7 +23,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `name: type`.
+    /// Parses `name: type`.
     pub(super) fn typed_name(&mut self) -> Result<(String, Type)> {
         let name = self.word("a name")?.into();
         self.expect(":")?;
@@ -37,7 +38,7 @@ impl Parser<'_> {
             Some(ty) => Ok(ty),
             None => {
                 self.cursor.at = start;
-                self.space();
+                self.skip_whitespace();
                 let names: Vec<&str> = Scalar::ALL.iter().map(|s| s.name()).collect();
                 let names = names.join(", ");
                 self.fail(format!("expected a type: {names}, a vector (f32x3), a matrix (f32x2x3) or a struct"))
@@ -80,7 +81,7 @@ impl Parser<'_> {
 
     pub(super) fn header(&mut self) -> Result<()> {
         self.kernel.name = self.word("a name")?.into();
-        // The number of instances may be a value parameter, which comes below.
+        // The number of instances may be a value parameter, which is declared below.
         let mut counted_by = None;
         if self.take("parallel_for") {
             if self.take("@") {
@@ -130,7 +131,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `[4, @n]` or `[4 by @s, 5 by 1]`.
+    /// Parses `[4, @n]` or `[4 by @s, 5 by 1]`.
     fn dims(&mut self) -> Result<Vec<Dim>> {
         self.expect("[")?;
         let (mut extents, mut strides) = (vec![], vec![]);
@@ -162,7 +163,7 @@ impl Parser<'_> {
         let number: i128 = self.number("a number")?;
         match i64::try_from(if negative { -number } else { number }) {
             Ok(number) => Ok(Extent::Const(number)),
-            Err(_) => self.fail("expected a number of 64 bits"),
+            Err(_) => self.fail("expected a 64-bit integer"),
         }
     }
 }

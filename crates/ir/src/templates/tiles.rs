@@ -1,10 +1,10 @@
-//! Kernels that move square tiles through shared memory.
+//! Tiled kernels: square tiles in shared memory.
 
-use super::{Built, I32, at, below, matrix};
+use super::{I32, KernelResult, less_than, matrix, mul_add_index};
 use crate::{Access, Axis, Builder, Builtin, Emit, EmitBits, Op, Scalar, Stmt, Value};
 
-/// `out[j, i] = x[i, j]` through tiles of 32 × 33: the odd row length keeps columns out of one bank.
-pub fn transpose(scalar: Scalar, rows: u64, columns: u64) -> Built {
+/// `out[j, i] = x[i, j]` through tiles of 32 × 33; the padding avoids shared-memory bank conflicts.
+pub fn transpose(scalar: Scalar, rows: u64, columns: u64) -> KernelResult {
     const TILE: u64 = 32;
     let grid = [columns.div_ceil(TILE).max(1) as u32, rows.div_ceil(TILE).max(1) as u32, 1];
     let mut b = Builder::blocks("transpose", grid, [TILE as u32, 8, 1], I32);
@@ -17,8 +17,8 @@ pub fn transpose(scalar: Scalar, rows: u64, columns: u64) -> Built {
         for step in (0..TILE).step_by(8) {
             let offset = b.index_constant(step);
             let line = b.add(&ty, &offset);
-            let (i, j) = (at(&mut b, first, TILE, line), at(&mut b, second, TILE, tx));
-            let (inside_i, inside_j) = (below(&mut b, i, height), below(&mut b, j, width));
+            let (i, j) = (mul_add_index(&mut b, first, TILE, line), mul_add_index(&mut b, second, TILE, tx));
+            let (inside_i, inside_j) = (less_than(&mut b, i, height), less_than(&mut b, j, width));
             let inside = b.op(Op::And, &[&inside_i, &inside_j]);
             b.if_else(
                 inside,
@@ -35,14 +35,14 @@ pub fn transpose(scalar: Scalar, rows: u64, columns: u64) -> Built {
             );
         }
         if loading {
-            b.simple(Stmt::Barrier);
+            b.push_stmt(Stmt::Barrier);
         }
     }
     b.finish()
 }
 
-/// out = a · b for a of m × k and b of k × n, through square tiles in shared memory.
-pub fn matmul(scalar: Scalar, m: u64, k: u64, n: u64, tile: u64) -> Built {
+/// out = a · b for a of m × k and b of k × n, with square tiles in shared memory.
+pub fn matmul(scalar: Scalar, m: u64, k: u64, n: u64, tile: u64) -> KernelResult {
     let grid = [n.div_ceil(tile.max(1)).max(1) as u32, m.div_ceil(tile.max(1)).max(1) as u32, 1];
     let mut b = Builder::blocks("matmul", grid, [tile as u32, tile as u32, 1], I32);
     let left = b.view("a", scalar, &matrix(m, k), Access::Read);
@@ -51,16 +51,16 @@ pub fn matmul(scalar: Scalar, m: u64, k: u64, n: u64, tile: u64) -> Built {
     let [tile_a, tile_b] = ["tile_a", "tile_b"].map(|name| b.shared_array(name, scalar, &[tile, tile]));
     let [tx, ty] = [Axis::X, Axis::Y].map(|axis| b.builtin(Builtin::Thread(axis)));
     let [bx, by] = [Axis::X, Axis::Y].map(|axis| b.builtin(Builtin::Block(axis)));
-    let (row, column) = (at(&mut b, by, tile, ty), at(&mut b, bx, tile, tx));
-    let (row_inside, column_inside) = (below(&mut b, row, m), below(&mut b, column, n));
+    let (row, column) = (mul_add_index(&mut b, by, tile, ty), mul_add_index(&mut b, bx, tile, tx));
+    let (row_inside, column_inside) = (less_than(&mut b, row, m), less_than(&mut b, column, n));
     let zero = b.constant(Value::from_f64(scalar, 0.0));
     let sum = b.local("sum", Value::from_f64(scalar, 0.0));
     let steps = b.index_constant(k.div_ceil(tile.max(1)));
     let step = b.open_loop("step");
     let first = b.read(step);
     for (from, to, is_left) in [(left, tile_a, true), (right, tile_b, false)] {
-        let depth = at(&mut b, first, tile, if is_left { tx } else { ty });
-        let depth_inside = below(&mut b, depth, k);
+        let depth = mul_add_index(&mut b, first, tile, if is_left { tx } else { ty });
+        let depth_inside = less_than(&mut b, depth, k);
         let inside = b.op(Op::And, &[&depth_inside, if is_left { &row_inside } else { &column_inside }]);
         b.if_else(
             inside,
@@ -71,7 +71,7 @@ pub fn matmul(scalar: Scalar, m: u64, k: u64, n: u64, tile: u64) -> Built {
             |b| b.store(to, [ty, tx], zero),
         );
     }
-    b.simple(Stmt::Barrier);
+    b.push_stmt(Stmt::Barrier);
     let width = b.index_constant(tile);
     let inner = b.open_loop("inner");
     let l = b.read(inner);
@@ -79,7 +79,7 @@ pub fn matmul(scalar: Scalar, m: u64, k: u64, n: u64, tile: u64) -> Built {
     let after = b.fma(&x, &y, &before);
     b.assign(sum, after);
     b.close_loop(inner, width);
-    b.simple(Stmt::Barrier);
+    b.push_stmt(Stmt::Barrier);
     b.close_loop(step, steps);
     let inside = b.op(Op::And, &[&row_inside, &column_inside]);
     b.if_else(

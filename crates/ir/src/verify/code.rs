@@ -1,15 +1,16 @@
-//! Checks the code of a kernel or function: scopes and types.
+//! Verifies the code of a kernel or function: scopes and types.
 
 use super::is_name;
+use crate::arg::counted;
 use crate::{
     Args, Atomic, Check, Code, Expr, ExprId, Function, FunctionId, Kernel, Launch, LocalId, Op, ParamId, Scalar,
     SharedId, Stmt, Type, View, Vote,
 };
 
-/// Blocks within blocks; readers walk them by recursion.
+/// Maximum nesting of blocks; backends recurse over them.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// How deep blocks are nested, counted no further than is allowed.
+/// Returns the nesting depth of blocks, counted up to just above the maximum.
 fn nesting(block: &[Stmt], depth: usize) -> usize {
     if depth > MAX_DEPTH {
         return depth;
@@ -20,31 +21,31 @@ fn nesting(block: &[Stmt], depth: usize) -> usize {
 
 type Checked<T = ()> = Result<T, String>;
 
-/// Checks the code of the kernel (`None`) or of a function of it.
+/// Checks the code of the kernel (`None`) or of one of its functions.
 pub(super) fn check_code(kernel: &Kernel, function: Option<usize>) -> Checked {
     let code = function.map_or(&kernel.code, |n| &kernel.functions[n].code);
     if code.exprs.len() != code.types.len() {
         return Err(format!("{} expressions but {} types", code.exprs.len(), code.types.len()));
     }
     for ty in &code.types {
-        super::known_type(kernel, *ty, "an expression")?;
+        super::check_type(kernel, *ty, "an expression")?;
     }
     for (n, local) in code.locals.iter().enumerate() {
         if !is_name(&local.name) {
-            return Err(format!("variable ${n} has the name {:?}, not letters, digits and '_'", local.name));
+            return Err(format!("variable ${n} has the name {:?}, which is not an identifier", local.name));
         }
-        super::known_type(kernel, local.ty, &local.name)?;
+        super::check_type(kernel, local.ty, &local.name)?;
         let init: Vec<Scalar> = local.init.iter().map(|value| value.scalar()).collect();
         if init != local.ty.components(&kernel.structs) {
-            return Err(format!("variable ${n} is not initialised by the components of its type"));
+            return Err(format!("variable ${n}: the types of its initial values do not match its type"));
         }
     }
-    let mut scope = Scope {
+    let mut checker = CodeChecker {
         kernel,
         code,
         function,
-        visible: code.exprs.iter().map(Expr::is_free).collect(),
-        once: vec![false; code.exprs.len()],
+        visible: code.exprs.iter().map(Expr::is_leaf).collect(),
+        evaluated: vec![false; code.exprs.len()],
         is_counter: vec![false; code.locals.len()],
         counters: vec![],
         loops: 0,
@@ -52,37 +53,38 @@ pub(super) fn check_code(kernel: &Kernel, function: Option<usize>) -> Checked {
     if nesting(&code.body, 0) > MAX_DEPTH {
         return Err(format!("blocks are nested more than {MAX_DEPTH} deep"));
     }
-    scope.find_counters(&code.body)?;
+    checker.find_counters(&code.body)?;
     for (n, expr) in code.exprs.iter().enumerate() {
-        if expr.is_free() {
-            scope.types(ExprId(n as u32))?;
+        if expr.is_leaf() {
+            checker.check_expr(ExprId(n as u32))?;
         }
     }
     if function.is_some() && !matches!(code.body.last(), Some(Stmt::Return(Some(_)))) {
         return Err("a function must end in a return".into());
     }
-    scope.block(&code.body)
+    checker.block(&code.body)
 }
 
-struct Scope<'a> {
+struct CodeChecker<'a> {
     kernel: &'a Kernel,
     code: &'a Code,
-    /// The function that the code is of; `None`: the kernel.
+    /// Index of the function being checked; `None` for the kernel.
     function: Option<usize>,
-    /// Evaluated before the current statement in this block or one around it.
+    /// Per expression: evaluated before the current statement, in this block or an enclosing one.
     visible: Vec<bool>,
-    /// Named by some `Let` already.
-    once: Vec<bool>,
-    /// For each variable, whether some loop counts with it: only that loop sets it, only its body reads it.
+    /// Per expression: evaluated by a `Let` so far.
+    evaluated: Vec<bool>,
+    /// Per variable: true if it is a loop counter. Only its loop assigns it, and only the loop's
+    /// body reads it.
     is_counter: Vec<bool>,
-    /// Counters of the loops around the current statement.
+    /// Counters of the enclosing loops.
     counters: Vec<LocalId>,
-    /// How many loops are around the current statement.
+    /// Number of enclosing loops.
     loops: usize,
 }
 
-impl<'a> Scope<'a> {
-    fn own(&self) -> Option<&'a Function> {
+impl<'a> CodeChecker<'a> {
+    fn current_function(&self) -> Option<&'a Function> {
         self.function.map(|n| &self.kernel.functions[n])
     }
 
@@ -91,7 +93,7 @@ impl<'a> Scope<'a> {
             if let Stmt::For { counter, .. } = stmt {
                 self.local(*counter)?;
                 if std::mem::replace(&mut self.is_counter[counter.0 as usize], true) {
-                    return Err(format!("${} counts two loops", counter.0));
+                    return Err(format!("${} is the counter of two loops", counter.0));
                 }
             }
             for inner in stmt.blocks() {
@@ -107,14 +109,14 @@ impl<'a> Scope<'a> {
             match stmt {
                 Stmt::Let(id) => {
                     self.exists(*id)?;
-                    if self.code.expr(*id).is_free() {
-                        return Err(format!("%{} needs no evaluation", id.0));
+                    if self.code.expr(*id).is_leaf() {
+                        return Err(format!("%{} is a constant, index or argument and needs no Let", id.0));
                     }
-                    if self.once[id.0 as usize] {
+                    if self.evaluated[id.0 as usize] {
                         return Err(format!("%{} is evaluated twice", id.0));
                     }
-                    self.types(*id)?;
-                    self.once[id.0 as usize] = true;
+                    self.check_expr(*id)?;
+                    self.evaluated[id.0 as usize] = true;
                     self.visible[id.0 as usize] = true;
                     named.push(*id);
                 }
@@ -125,19 +127,23 @@ impl<'a> Scope<'a> {
                     }
                     self.expect(*value, ty, "an assignment")?;
                 }
-                Stmt::Store { view, at, value } => {
-                    let element = self.view(*view, at, false, true)?;
-                    let part = self.kernel.view(*view).part(at).is_some();
+                Stmt::Store { view, indices, value } => {
+                    let element = self.check_access(*view, indices, false, true)?;
+                    let is_component = self.kernel.view(*view).component_index(indices).is_some();
                     match (element, self.value(*value)?) {
-                        (Type::Scalar(scalar), Type::Vector(found, width)) if scalar == found && !part => {
-                            self.wide(*view, scalar, width).map_err(|what| format!("a store of {what}"))?;
+                        (Type::Scalar(scalar), Type::Vector(found, width)) if scalar == found && !is_component => {
+                            self.check_wide_access(*view, scalar, width)
+                                .map_err(|message| format!("a store of {message}"))?;
                         }
                         _ => self.expect(*value, element, "a store")?,
                     }
                 }
                 Stmt::For { counter, end, body } => {
                     if self.local(*counter)? != self.kernel.index.into() {
-                        return Err(format!("counter ${} is not {}", counter.0, self.kernel.index));
+                        return Err(format!(
+                            "loop counter ${} must have the index type {}",
+                            counter.0, self.kernel.index
+                        ));
                     }
                     self.expect(*end, self.kernel.index.into(), "a loop's end")?;
                     self.counters.push(*counter);
@@ -153,11 +159,11 @@ impl<'a> Scope<'a> {
                 }
                 Stmt::Break | Stmt::Continue if self.loops == 0 => return Err(format!("{stmt:?} outside a loop")),
                 Stmt::Break | Stmt::Continue => {}
-                Stmt::Return(value) => match (self.own(), value) {
+                Stmt::Return(value) => match (self.current_function(), value) {
                     (None, None) => {}
                     (Some(function), Some(value)) => self.expect(*value, function.result, "a return")?,
-                    (None, Some(_)) => return Err("a kernel returns nothing".into()),
-                    (Some(_), None) => return Err("a function returns a value".into()),
+                    (None, Some(_)) => return Err("a kernel cannot return a value".into()),
+                    (Some(_), None) => return Err("a function must return a value".into()),
                 },
                 Stmt::Barrier | Stmt::WarpBarrier | Stmt::Fence(_) => self.kernel_only("a barrier or fence")?,
                 Stmt::If { condition, then, otherwise } => {
@@ -167,24 +173,24 @@ impl<'a> Scope<'a> {
                 }
                 Stmt::Check(check) => {
                     let text = match check {
-                        Check::Holds { condition, claim } => {
-                            self.expect(*condition, Scalar::Bool.into(), "a claim")?;
-                            claim
+                        Check::Assert { condition, message } => {
+                            self.expect(*condition, Scalar::Bool.into(), "an assertion")?;
+                            message
                         }
-                        Check::Within { index, len, of } => {
+                        Check::InBounds { index, len, array } => {
                             self.expect(*index, self.kernel.index.into(), "an index")?;
                             if *len > i64::MAX as u64 {
-                                return Err(format!("an array of {len} elements"));
+                                return Err(format!("an array of {len} elements is too large"));
                             }
-                            of
+                            array
                         }
                     };
-                    plain(text).map_err(|what| format!("a check with {what}"))?;
+                    check_quotable(text).map_err(|message| format!("the text of a check {message}"))?;
                 }
                 Stmt::Print { format, args } => {
                     let types: Result<Vec<Scalar>, String> =
                         args.iter().map(|arg| self.scalar(*arg, "a print")).collect();
-                    if let Some(why) = crate::print::unfit(format, &types?) {
+                    if let Some(why) = crate::print::check_print_format(format, &types?) {
                         return Err(why);
                     }
                 }
@@ -196,19 +202,19 @@ impl<'a> Scope<'a> {
         Ok(())
     }
 
-    /// Checks that an expression's operands are visible and its recorded type is right.
-    fn types(&self, id: ExprId) -> Checked {
+    /// Checks that an expression's operands are visible and its recorded type is correct.
+    fn check_expr(&self, id: ExprId) -> Checked {
         let structs = &self.kernel.structs;
         let name = |ty: Type| ty.name(structs).to_string();
         let found = self.code.ty(id);
-        let expected = self.result(id, found).map_err(|what| format!("%{}: {what}", id.0))?;
+        let expected = self.result_type(id, found).map_err(|message| format!("%{}: {message}", id.0))?;
         if found == expected {
             return Ok(());
         }
         Err(format!("%{} is {} but recorded as {}", id.0, name(expected), name(found)))
     }
 
-    fn result(&self, id: ExprId, recorded: Type) -> Checked<Type> {
+    fn result_type(&self, id: ExprId, recorded: Type) -> Checked<Type> {
         let structs = &self.kernel.structs;
         let index = Type::Scalar(self.kernel.index);
         Ok(match self.code.expr(id) {
@@ -217,18 +223,20 @@ impl<'a> Scope<'a> {
                 self.kernel_only("the index")?;
                 match self.kernel.launch {
                     Launch::ParallelFor { .. } => index,
-                    Launch::Blocks { .. } => return Err("a block kernel has no single index".into()),
+                    Launch::Blocks { .. } => {
+                        return Err("a block kernel has no instance index; use thread and block indices".into());
+                    }
                 }
             }
             Expr::Builtin(builtin) => {
-                self.kernel_only("a place in the grid")?;
+                self.kernel_only("a thread or block index")?;
                 match self.kernel.launch {
                     Launch::Blocks { .. } => index,
                     Launch::ParallelFor { .. } => return Err(format!("{builtin:?} needs blocks")),
                 }
             }
             Expr::Argument(n) => {
-                let params = self.own().map_or(&self.kernel.values, |function| &function.params);
+                let params = self.current_function().map_or(&self.kernel.values, |function| &function.params);
                 params.get(*n as usize).map(|param| param.ty).ok_or(format!("argument {n} does not exist"))?
             }
             Expr::Read(local) => {
@@ -244,14 +252,14 @@ impl<'a> Scope<'a> {
                     format!("{} of ({}) expects {expected}", op.row().name, types.join(", "))
                 })?
             }
-            Expr::Algebra { row, at, args } => {
+            Expr::Algebra { op, component, args } => {
                 let types = args.iter().map(|&a| self.value(a)).collect::<Checked<Vec<_>>>()?;
-                if row.row().name == "construct" {
-                    super::known_type(self.kernel, recorded, "construct")?;
+                if op.row().name == "construct" {
+                    super::check_type(self.kernel, recorded, "construct")?;
                 }
-                row.result(*at, recorded, &types, structs).map_err(|expected| {
+                op.result(*component, recorded, &types, structs).map_err(|expected| {
                     let types: Vec<String> = types.iter().map(|&ty| ty.name(structs).to_string()).collect();
-                    format!("{} of ({}) expects {expected}", row.row().name, types.join(", "))
+                    format!("{} of ({}) expects {expected}", op.row().name, types.join(", "))
                 })?
             }
             Expr::Cast(to, from) => {
@@ -263,44 +271,44 @@ impl<'a> Scope<'a> {
                 let whole = self.value(*from)?;
                 let from = whole.element().ok_or("a struct cannot be converted")?;
                 if from.bytes() != to.bytes() || (from == Scalar::Bool) != (*to == Scalar::Bool) {
-                    return Err(format!("{from} and {to} are not of one width"));
+                    return Err(format!("a bitcast from {from} to {to}: the widths differ"));
                 }
                 whole.with_element(*to)
             }
             Expr::Call(FunctionId(n), args) => {
                 let callable = self.function.unwrap_or(self.kernel.functions.len());
                 let Some(function) = self.kernel.functions[..callable].get(*n as usize) else {
-                    return Err(format!("function {n} does not exist or comes later"));
+                    return Err(format!("function {n} does not exist or is declared later"));
                 };
                 if args.len() != function.params.len() {
-                    let (found, expected) = (args.len(), function.params.len());
-                    return Err(format!("'{}' given {found} arguments, takes {expected}", function.name));
+                    let expected = counted(function.params.len(), "argument");
+                    return Err(format!("'{}' takes {expected}, found {}", function.name, args.len()));
                 }
                 for (arg, param) in args.iter().zip(&function.params) {
                     self.expect(*arg, param.ty, &format!("'{}' of '{}'", param.name, function.name))?;
                 }
                 function.result
             }
-            Expr::Load { view, at, width } => match (self.view(*view, at, true, false)?, *width) {
+            Expr::Load { view, indices, width } => match (self.check_access(*view, indices, true, false)?, *width) {
                 (element, 1) => element,
-                (Type::Scalar(scalar), width) if self.kernel.view(*view).part(at).is_none() => {
-                    self.wide(*view, scalar, width).map_err(|what| format!("a load of {what}"))?;
+                (Type::Scalar(scalar), width) if self.kernel.view(*view).component_index(indices).is_none() => {
+                    self.check_wide_access(*view, scalar, width).map_err(|message| format!("a load of {message}"))?;
                     Type::Vector(scalar, width)
                 }
                 _ => return Err("a load of several elements that are not scalars".into()),
             },
-            Expr::Atomic { atomic, view, at, value } => {
-                let element = self.view(*view, at, true, true)?;
-                if !element.element().is_some_and(|scalar| atomic.takes(scalar)) {
-                    return Err(format!("no atomic {} of {}", atomic.name(), element.name(structs)));
+            Expr::Atomic { atomic, view, indices, value } => {
+                let element = self.check_access(*view, indices, true, true)?;
+                if !element.element().is_some_and(|scalar| atomic.supports(scalar)) {
+                    return Err(format!("atomic {} is not supported for {}", atomic.name(), element.name(structs)));
                 }
                 self.expect(*value, element, "an atomic")?;
                 element
             }
-            Expr::CompareExchange { view, at, expected, value } => {
-                let element = self.view(*view, at, true, true)?;
-                if !element.as_scalar().is_some_and(|scalar| Atomic::Exchange.takes(scalar)) {
-                    return Err(format!("no compare-exchange of {}", element.name(structs)));
+            Expr::CompareExchange { view, indices, expected, value } => {
+                let element = self.check_access(*view, indices, true, true)?;
+                if !element.as_scalar().is_some_and(|scalar| Atomic::Exchange.supports(scalar)) {
+                    return Err(format!("compare-exchange is not supported for {}", element.name(structs)));
                 }
                 self.expect(*expected, element, "a compare-exchange")?;
                 self.expect(*value, element, "a compare-exchange")?;
@@ -323,19 +331,23 @@ impl<'a> Scope<'a> {
         })
     }
 
-    fn kernel_only(&self, what: &str) -> Checked {
-        if self.function.is_none() { Ok(()) } else { Err(format!("{what} is for kernels, not functions")) }
+    fn kernel_only(&self, subject: &str) -> Checked {
+        if self.function.is_none() {
+            Ok(())
+        } else {
+            Err(format!("{subject} is allowed in kernels only, not in functions"))
+        }
     }
 
     fn exists(&self, id: ExprId) -> Checked {
         if (id.0 as usize) < self.code.exprs.len() { Ok(()) } else { Err(format!("%{} does not exist", id.0)) }
     }
 
-    /// The type of an operand, which must be visible here.
+    /// Returns the type of an operand, which must be visible here.
     fn value(&self, id: ExprId) -> Checked<Type> {
         self.exists(id)?;
         if !self.visible[id.0 as usize] {
-            return Err(format!("%{} is used where it has no value", id.0));
+            return Err(format!("%{} is used where it has not been evaluated", id.0));
         }
         Ok(self.code.ty(id))
     }
@@ -350,7 +362,9 @@ impl<'a> Scope<'a> {
     }
 
     fn scalar(&self, id: ExprId, role: &str) -> Checked<Scalar> {
-        self.value(id)?.as_scalar().ok_or_else(|| format!("{role} needs a scalar, %{} is not", id.0))
+        let found = self.value(id)?;
+        let name = found.name(&self.kernel.structs);
+        found.as_scalar().ok_or_else(|| format!("{role} needs a scalar, %{} is {name}", id.0))
     }
 
     fn local(&self, id: LocalId) -> Checked<Type> {
@@ -360,13 +374,19 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The element type of a view that must allow being read, written or both, at those indices.
-    fn view(&self, view: View, at: &Args, read: bool, write: bool) -> Checked<Type> {
+    /// Checks access mode and indices of an access; returns the type of the element or component.
+    fn check_access(&self, view: View, indices: &Args, read: bool, write: bool) -> Checked<Type> {
         self.kernel_only("memory")?;
         let (ty, rank) = match view {
             View::Param(ParamId(n)) => match self.kernel.params.get(n as usize) {
                 Some(p) if (!read || p.access.reads()) && (!write || p.access.writes()) => (p.ty, p.dims.len()),
-                Some(p) => return Err(format!("'{}' is for {:?} only", p.name, p.access)),
+                Some(p) => {
+                    return Err(format!(
+                        "'{}' is {}",
+                        p.name,
+                        if p.access.reads() { "read-only" } else { "write-only" }
+                    ));
+                }
                 None => return Err(format!("{view:?} does not exist")),
             },
             View::Shared(SharedId(n)) => match self.kernel.shared.get(n as usize) {
@@ -375,43 +395,52 @@ impl<'a> Scope<'a> {
             },
         };
         let name = self.kernel.view(view).name;
-        if at.len() != rank && (at.len() != rank + 1 || ty.as_scalar().is_some()) {
-            return Err(format!("'{name}' has {rank} dimensions, {} indices are given", at.len()));
+        if indices.len() != rank && (indices.len() != rank + 1 || ty.as_scalar().is_some()) {
+            let found = if indices.len() == 1 { "1 index".into() } else { format!("{} indices", indices.len()) };
+            return Err(format!("'{name}' has {}, found {found}", counted(rank, "dimension")));
         }
-        for index in at.iter() {
+        for index in indices.iter() {
             self.expect(*index, self.kernel.index.into(), "an index")?;
         }
-        let Some(part) = self.kernel.view(view).part(at) else { return Ok(ty) };
+        let Some(component) = self.kernel.view(view).component_index(indices) else { return Ok(ty) };
         let scalars = ty.components(&self.kernel.structs);
-        match (self.code.expr(part), ty.element()) {
+        match (self.code.expr(component), ty.element()) {
             (Expr::Const(known), _) => match usize::try_from(known.as_i64()).ok().and_then(|n| scalars.get(n)) {
                 Some(scalar) => Ok((*scalar).into()),
-                None => Err(format!("'{name}' has {} components, {known} is none of them", scalars.len())),
+                None => Err(format!(
+                    "component {known} of '{name}' does not exist: it has {}",
+                    counted(scalars.len(), "component")
+                )),
             },
             (_, Some(scalar)) => Ok(scalar.into()),
-            (_, None) => Err(format!("which component of '{name}' must be a constant: its types differ")),
+            (_, None) => {
+                Err(format!("the component index of '{name}' must be a constant: its components differ in type"))
+            }
         }
     }
 
-    /// Checks an access of several neighbours.
-    fn wide(&self, view: View, scalar: Scalar, width: u8) -> Checked {
+    /// Checks an access to several adjacent elements.
+    fn check_wide_access(&self, view: View, scalar: Scalar, width: u8) -> Checked {
         let adjacent = self.kernel.view(view).dims.last().is_some_and(|dim| dim.stride == crate::Extent::Const(1));
         if !matches!(width, 2 | 4 | 8 | 16) || width as usize * scalar.bytes() > 16 || scalar == Scalar::Bool {
-            return Err(format!("{width} × {scalar}; 2, 4, 8 or 16 numbers of at most 16 bytes are possible"));
+            return Err(format!(
+                "{width} × {scalar} is not supported: expected 2, 4, 8 or 16 numbers of at most 16 bytes in total"
+            ));
         }
         if !adjacent {
-            return Err("several elements along a dimension whose stride is not 1".into());
+            return Err("several elements needs a last dimension of stride 1".into());
         }
         Ok(())
     }
 }
 
-/// The type of a row of the op table on scalars, or on vectors or matrices of one shape.
+/// Returns the result type of an op on scalars, or on vectors or matrices of one shape; otherwise a
+/// description of the expected operands.
 pub(crate) fn op_result(op: Op, types: &[Type]) -> Result<Type, &'static str> {
     let Some(&whole) = types.last().filter(|_| types.len() == op.arity()) else {
         return Err("as many arguments as the op takes");
     };
-    let scalars = types.iter().map(|ty| ty.element()).collect::<Option<Vec<_>>>().ok_or("no struct")?;
+    let scalars = types.iter().map(|ty| ty.element()).collect::<Option<Vec<_>>>().ok_or("no structs")?;
     let result = op.row().rule.result(&scalars)?;
     // The condition of a select may be one bool for all components.
     let shaped = if op == Op::Select && types[0].as_scalar().is_some() { &types[1..] } else { types };
@@ -421,10 +450,10 @@ pub(crate) fn op_result(op: Op, types: &[Type]) -> Result<Type, &'static str> {
     Ok(whole.with_element(result))
 }
 
-/// Whether a text can be written between quotes as it is.
-fn plain(text: &str) -> Checked {
+/// Checks that a string can be printed between quotes without escaping.
+fn check_quotable(text: &str) -> Checked {
     if text.chars().any(|c| c.is_control() || c == '"' || c == '\\') || text.len() > 200 {
-        return Err("quotes, backslashes, control characters or more than 200 bytes".into());
+        return Err("contains quotes, backslashes or control characters, or is longer than 200 bytes".into());
     }
     Ok(())
 }

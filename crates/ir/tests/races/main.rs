@@ -1,11 +1,12 @@
-//! Races: random programs against a slow exact judge, and cases that a shorter history of accesses missed.
+//! Race detection: random programs against a slow exact oracle, and regression tests for incomplete
+//! access histories.
 
-mod judge;
+mod oracle;
 mod program;
 
-use bornite_ir::interp::{Options, Order, run_with};
+use bornite_ir::interp::{ExecutionOrder, InterpreterOptions, run_with};
 use bornite_ir::{Arg, Fault, FaultKind, Kernel};
-use program::{Condition, Index, Kind, LEN, Program, Step};
+use program::{AccessKind, Condition, Index, LEN, Program, Step};
 
 /// Random numbers: fresh for every run, repeatable with `BORNITE_TEST_SEED`.
 pub struct Random(u64);
@@ -23,15 +24,15 @@ impl Random {
     }
 }
 
-fn run(kernel: &Kernel, order: Order) -> Result<(), Fault> {
+fn run(kernel: &Kernel, order: ExecutionOrder) -> Result<(), Fault> {
     let mut memory = vec![0u64; LEN.div_ceil(2) as usize];
-    run_with(kernel, &mut [Arg::Write(&mut memory)], Options { order, ..Options::default() })
+    run_with(kernel, &mut [Arg::Write(&mut memory)], InterpreterOptions { order, ..InterpreterOptions::default() })
 }
 
-/// Whether the interpreter reports a race, in both orders; any other finding fails the test.
+/// Returns whether the interpreter reports a race, in both orders; any other fault fails the test.
 fn reported(program: &Program) -> [bool; 2] {
     let kernel = program.kernel();
-    [Order::Forward, Order::Reverse].map(|order| match run(&kernel, order) {
+    [ExecutionOrder::Forward, ExecutionOrder::Reverse].map(|order| match run(&kernel, order) {
         Ok(()) => false,
         Err(Fault { kind: FaultKind::Race { .. }, .. }) => true,
         Err(fault) => panic!("{fault}\n{kernel}"),
@@ -39,7 +40,7 @@ fn reported(program: &Program) -> [bool; 2] {
 }
 
 #[test]
-fn random_programs_are_judged_exactly() {
+fn random_programs_match_the_oracle() {
     let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|text| text.parse().ok());
     let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64));
     println!("BORNITE_TEST_SEED={seed}");
@@ -47,7 +48,7 @@ fn random_programs_are_judged_exactly() {
     let mut racy = 0;
     for n in 0..count {
         let program = Program::random(&mut Random::new(seed.wrapping_add(n)));
-        let race = judge::has_race(&program);
+        let race = oracle::has_race(&program);
         assert_eq!(reported(&program), [race; 2], "program {n} of seed {seed}:\n{}", program.kernel());
         racy += race as u64;
     }
@@ -55,7 +56,7 @@ fn random_programs_are_judged_exactly() {
     assert!((count / 5..count / 5 * 4).contains(&racy), "{racy} of {count} programs have a race");
 }
 
-fn access(kind: Kind, cell: i64) -> Step {
+fn access(kind: AccessKind, cell: i64) -> Step {
     Step::Access { kind, shared: true, index: Index::Constant(cell), width: 1 }
 }
 
@@ -63,9 +64,9 @@ fn only(condition: Condition, then: Vec<Step>) -> Step {
     Step::If { condition, then, otherwise: vec![] }
 }
 
-/// One thread sets the cell, all wait, then `steps`.
+/// One thread writes the cell, all threads wait, then `steps`.
 fn after_a_write(blocks: i64, steps: Vec<Step>) -> Program {
-    let first = only(Condition::ThreadBelow(1), vec![access(Kind::Write, 0)]);
+    let first = only(Condition::ThreadBelow(1), vec![access(AccessKind::Write, 0)]);
     Program { blocks, threads: 64, steps: [vec![first, Step::Barrier], steps].concat() }
 }
 
@@ -74,19 +75,19 @@ fn thread(n: i64) -> Condition {
 }
 
 #[test]
-fn a_reader_is_remembered_behind_many_others() {
-    let write = only(thread(0), vec![access(Kind::Write, 0)]);
-    let again = only(Condition::Warp(0), vec![access(Kind::Read, 0)]);
-    let racy = after_a_write(1, vec![access(Kind::Read, 0), again, Step::WarpBarrier, write.clone()]);
+fn an_earlier_reader_is_remembered() {
+    let write = only(thread(0), vec![access(AccessKind::Write, 0)]);
+    let again = only(Condition::Warp(0), vec![access(AccessKind::Read, 0)]);
+    let racy = after_a_write(1, vec![access(AccessKind::Read, 0), again, Step::WarpBarrier, write.clone()]);
     assert_eq!(reported(&racy), [true; 2]);
-    let right = after_a_write(1, vec![access(Kind::Read, 0), Step::Barrier, write]);
+    let right = after_a_write(1, vec![access(AccessKind::Read, 0), Step::Barrier, write]);
     assert_eq!(reported(&right), [false; 2]);
 }
 
 #[test]
 fn atomic_updates_of_several_warps_are_remembered() {
-    let update = |n: i64| only(thread(n), vec![access(Kind::Atomic, 0)]);
-    let write = only(thread(0), vec![access(Kind::Write, 0)]);
+    let update = |n: i64| only(thread(n), vec![access(AccessKind::Atomic, 0)]);
+    let write = only(thread(0), vec![access(AccessKind::Write, 0)]);
     let racy = after_a_write(1, vec![update(40), update(3), Step::WarpBarrier, write.clone()]);
     assert_eq!(reported(&racy), [true; 2]);
     let right = after_a_write(1, vec![update(9), update(3), Step::WarpBarrier, write]);
@@ -97,10 +98,10 @@ fn atomic_updates_of_several_warps_are_remembered() {
 fn readers_of_all_blocks_are_remembered() {
     let global = |kind| Step::Access { kind, shared: false, index: Index::Constant(0), width: 1 };
     for last in [0, 4] {
-        let write = only(Condition::Block(last), vec![only(thread(0), vec![global(Kind::Write)])]);
-        let racy = after_a_write(5, vec![global(Kind::Read), Step::Barrier, write]);
+        let write = only(Condition::Block(last), vec![only(thread(0), vec![global(AccessKind::Write)])]);
+        let racy = after_a_write(5, vec![global(AccessKind::Read), Step::Barrier, write]);
         assert_eq!(reported(&racy), [true; 2]);
     }
-    let right = after_a_write(5, vec![global(Kind::Read), Step::Barrier, global(Kind::Read)]);
+    let right = after_a_write(5, vec![global(AccessKind::Read), Step::Barrier, global(AccessKind::Read)]);
     assert_eq!(reported(&right), [false; 2]);
 }

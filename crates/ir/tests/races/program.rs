@@ -1,7 +1,7 @@
 //! Random programs of memory accesses and barriers, and their kernels.
 //!
-//! Which accesses a thread makes follows from its coordinates alone, so whether a program has a race does not depend on
-//! the order in which threads run.
+//! The accesses of a thread depend on its coordinates only, so whether a program has a race does
+//! not depend on execution order.
 
 use bornite_ir::{
     Access, Atomic, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Kernel, Op, Scalar, Stmt, Value, View,
@@ -14,13 +14,13 @@ const I32: Scalar = Scalar::I32;
 pub const LEN: u64 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum AccessKind {
     Read,
     Write,
     Atomic,
 }
 
-/// The threads that take a branch.
+/// Condition of a branch.
 #[derive(Clone, Copy, Debug)]
 pub enum Condition {
     ThreadBelow(i64),
@@ -29,7 +29,7 @@ pub enum Condition {
     Block(i64),
 }
 
-/// The element that a thread accesses, modulo [`LEN`].
+/// Element that a thread accesses, modulo [`LEN`].
 #[derive(Clone, Copy, Debug)]
 pub enum Index {
     Constant(i64),
@@ -40,7 +40,7 @@ pub enum Index {
 
 #[derive(Clone, Debug)]
 pub enum Step {
-    Access { kind: Kind, shared: bool, index: Index, width: i64 },
+    Access { kind: AccessKind, shared: bool, index: Index, width: i64 },
     Barrier,
     WarpBarrier,
     If { condition: Condition, then: Vec<Step>, otherwise: Vec<Step> },
@@ -48,7 +48,8 @@ pub enum Step {
     Return,
 }
 
-/// A program for `blocks` blocks of `threads` threads, or for `threads` instances of a `ParallelFor` if `blocks` is 0.
+/// Program for `blocks` blocks of `threads` threads, or for `threads` instances of a `ParallelFor`
+/// if `blocks` is 0.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub blocks: i64,
@@ -56,7 +57,7 @@ pub struct Program {
     pub steps: Vec<Step>,
 }
 
-/// The coordinates of one thread.
+/// Coordinates of a thread.
 #[derive(Clone, Copy)]
 pub struct Thread {
     pub block: i64,
@@ -73,7 +74,7 @@ impl Condition {
         }
     }
 
-    /// True if all threads of a warp agree on it.
+    /// Returns true if all threads of a warp agree on the condition.
     fn is_warp_uniform(self) -> bool {
         match self {
             Condition::ThreadBelow(n) => n % 32 == 0,
@@ -94,12 +95,14 @@ impl Index {
     }
 }
 
-/// The widest group of threads that reaches a statement together, and so the barriers that are allowed there.
+/// Largest group of threads that is guaranteed to reach a statement together, which determines the
+/// barriers allowed there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Uniform {
     Block,
     Warp,
-    /// As [`Uniform::Warp`], within a branch that splits warps: the other branch must have equally many warp barriers.
+    /// Like [`Uniform::Warp`], but inside a branch that splits warps: the other branch must have
+    /// the same number of warp barriers.
     Paired,
     Thread,
 }
@@ -112,7 +115,8 @@ impl Program {
         let uniform = if parallel_for { Uniform::Thread } else { Uniform::Block };
         let mut steps = vec![];
         if !parallel_for {
-            // Shared memory is written before it is read, by one thread: few conflicts survive the barrier.
+            // One thread writes shared memory before it is read, so that few conflicts survive the
+            // barrier.
             steps.extend([writes_all(), Step::Barrier]);
         }
         steps.extend(block(random, uniform, 2));
@@ -140,7 +144,7 @@ impl Program {
 
 /// Thread 0 writes all of shared memory.
 fn writes_all() -> Step {
-    let write = |n| Step::Access { kind: Kind::Write, shared: true, index: Index::Constant(n), width: 1 };
+    let write = |n| Step::Access { kind: AccessKind::Write, shared: true, index: Index::Constant(n), width: 1 };
     Step::If { condition: Condition::ThreadBelow(1), then: (0..LEN as i64).map(write).collect(), otherwise: vec![] }
 }
 
@@ -159,15 +163,16 @@ fn step(random: &mut Random, uniform: Uniform, depth: u32) -> Step {
 }
 
 fn access(random: &mut Random) -> Step {
-    let kind = [Kind::Read, Kind::Read, Kind::Read, Kind::Write, Kind::Atomic][random.below(5) as usize];
+    let kind = [AccessKind::Read, AccessKind::Read, AccessKind::Read, AccessKind::Write, AccessKind::Atomic]
+        [random.below(5) as usize];
     let index = match random.below(8) {
         0..=3 => Index::Constant(random.below(3) as i64),
         4 | 5 => Index::Thread,
         6 => Index::Warp,
         _ => Index::Block,
     };
-    // Wide accesses begin at a multiple of their width.
-    let wide = matches!(index, Index::Constant(0)) && kind != Kind::Atomic && random.below(4) == 0;
+    // Vector accesses start at a multiple of their width.
+    let wide = matches!(index, Index::Constant(0)) && kind != AccessKind::Atomic && random.below(4) == 0;
     Step::Access { kind, shared: random.below(3) > 0, index, width: if wide { 4 } else { 1 } }
 }
 
@@ -199,7 +204,7 @@ fn branch(random: &mut Random, uniform: Uniform, depth: u32) -> Step {
         if random.below(3) > 0 || within == Uniform::Paired { block(random, uniform, depth) } else { vec![] }
     });
     if within == Uniform::Paired {
-        // Equally many warp barriers, one of them within a loop or a branch that splits no warp further.
+        // The same number of warp barriers in both branches, some inside a loop.
         for _ in 0..1 + random.below(2) {
             for branch in [&mut then, &mut otherwise] {
                 let at = random.below(branch.len() as u64 + 1) as usize;
@@ -216,7 +221,7 @@ fn branch(random: &mut Random, uniform: Uniform, depth: u32) -> Step {
     Step::If { condition, then, otherwise }
 }
 
-/// Writes a program as a kernel.
+/// Builds the kernel of a program.
 #[derive(Clone, Copy)]
 struct Code {
     shared: View,
@@ -230,8 +235,8 @@ impl Code {
         for step in steps {
             match step {
                 Step::Access { kind, shared, index, width } => self.access(b, *kind, *shared, *index, *width as u8),
-                Step::Barrier => b.simple(Stmt::Barrier),
-                Step::WarpBarrier => b.simple(Stmt::WarpBarrier),
+                Step::Barrier => b.push_stmt(Stmt::Barrier),
+                Step::WarpBarrier => b.push_stmt(Stmt::WarpBarrier),
                 Step::If { condition, then, otherwise } => {
                     let condition = self.condition(b, *condition);
                     b.if_else(condition, |b| self.emit(b, then), |b| self.emit(b, otherwise));
@@ -242,12 +247,12 @@ impl Code {
                     let end = constant(b, *times);
                     b.close_loop(counter, end);
                 }
-                Step::Return => b.simple(Stmt::Return(None)),
+                Step::Return => b.push_stmt(Stmt::Return(None)),
             }
         }
     }
 
-    fn access(self, b: &mut Builder, kind: Kind, shared: bool, index: Index, width: u8) {
+    fn access(self, b: &mut Builder, kind: AccessKind, shared: bool, index: Index, width: u8) {
         let view = if shared { self.shared } else { self.global };
         let len = constant(b, LEN as i64);
         let warp = constant(b, 32);
@@ -261,15 +266,15 @@ impl Code {
         };
         let at = b.op(Op::Rem, &[&index, &len]);
         match kind {
-            Kind::Read if width > 1 => drop(b.load_wide(view, at, width)),
-            Kind::Read => drop(b.load(view, at)),
-            Kind::Write if width > 1 => {
+            AccessKind::Read if width > 1 => drop(b.load_wide(view, at, width)),
+            AccessKind::Read => drop(b.load(view, at)),
+            AccessKind::Write if width > 1 => {
                 let ty = bornite_ir::Type::Vector(I32, width);
                 let value = b.construct(ty, &vec![thread; width as usize]);
                 b.store(view, at, value);
             }
-            Kind::Write => b.store(view, at, thread),
-            Kind::Atomic => drop(b.atomic(Atomic::Add, view, at, thread)),
+            AccessKind::Write => b.store(view, at, thread),
+            AccessKind::Atomic => drop(b.atomic(Atomic::Add, view, at, thread)),
         }
     }
 

@@ -1,11 +1,11 @@
-//! Kernels that between them have everything a kernel can have.
+//! Sample kernels that together use every feature of the IR.
 
 use bornite_ir::{
-    Access, Algebra, Atomic, Axis, Builder, Builtin, Check, Dim, Emit, EmitBits, Extent, Kernel, Op, Scalar, Scope,
+    Access, AlgebraOp, Atomic, Axis, Builder, Builtin, Check, Dim, Emit, EmitBits, Extent, Kernel, Op, Scalar, Scope,
     Shuffle, Stmt, Type, Value, Vote, contiguous, templates,
 };
 
-/// Every template, and a kernel with everything that templates lack.
+/// All templates, and a kernel with every feature that templates lack.
 pub fn kernels() -> Vec<Kernel> {
     let mut kernels = vec![
         templates::fill(Scalar::BF16, 10, 0.1).unwrap(),
@@ -51,16 +51,16 @@ pub fn kernels() -> Vec<Kernel> {
         b.vote(vote, yes);
     }
     b.bitcast(Scalar::F64, &old);
-    b.endless(|b| {
-        b.if_else(yes, |b| b.simple(Stmt::Break), |b| b.simple(Stmt::Continue));
-        b.simple(Stmt::Return(None));
+    b.infinite_loop(|b| {
+        b.if_else(yes, |b| b.push_stmt(Stmt::Break), |b| b.push_stmt(Stmt::Continue));
+        b.push_stmt(Stmt::Return(None));
     });
     for stmt in [Stmt::Barrier, Stmt::WarpBarrier].into_iter().chain(Scope::ALL.map(Stmt::Fence)) {
-        b.simple(stmt);
+        b.push_stmt(stmt);
     }
-    b.simple(Stmt::Check(Check::Holds { condition: yes, claim: "x[i] < 5, always".into() }));
+    b.push_stmt(Stmt::Check(Check::Assert { condition: yes, message: "x[i] < 5, always".into() }));
     let index = b.constant(Value::int(Scalar::I64, 2));
-    b.simple(Stmt::Check(Check::Within { index, len: 1 << 40, of: "table".into() }));
+    b.push_stmt(Stmt::Check(Check::InBounds { index, len: 1 << 40, array: "table".into() }));
     kernels.push(b.finish().unwrap());
     kernels.push(composites());
     kernels
@@ -70,12 +70,12 @@ pub fn kernels() -> Vec<Kernel> {
 pub fn composites() -> Kernel {
     let mut b = Builder::new("composites", 0, Scalar::I32);
     let (f32x4, u32x2) = (Type::Vector(Scalar::F32, 4), Type::Vector(Scalar::U32, 2));
-    let inner = b.structure("Inner", &[("flag", Scalar::Bool.into()), ("matrix", Type::Matrix(Scalar::F64, 2, 2))]);
-    let outer = b.structure("Outer", &[("inner", inner), ("small", Scalar::I8.into()), ("vector", f32x4)]);
+    let inner = b.struct_type("Inner", &[("flag", Scalar::Bool.into()), ("matrix", Type::Matrix(Scalar::F64, 2, 2))]);
+    let outer = b.struct_type("Outer", &[("inner", inner), ("small", Scalar::I8.into()), ("vector", f32x4)]);
     let n = b.value("n", Scalar::I32);
     let scale = b.value("scale", Scalar::F32);
     let given = b.value("given", outer);
-    b.count(Extent::Value(0));
+    b.set_instance_count(Extent::Value(0));
     let dim = |extent: i64, stride: i64| Dim { extent: Extent::Const(extent), stride: Extent::Const(stride) };
     let x = b.view("x", Scalar::F32, &contiguous(&[Extent::Value(0), Extent::Const(8)]), Access::Read);
     let strided = b.view("strided", Scalar::F32, &[dim(2, -1), dim(3, 0), dim(2, 8), dim(2, 4)], Access::Read);
@@ -83,12 +83,12 @@ pub fn composites() -> Kernel {
     let sums = b.param("sums", u32x2, 4, Access::ReadWrite);
     let out = b.view("out", Scalar::F32, &contiguous(&[Extent::Value(0), Extent::Const(8)]), Access::Write);
     let square = b.function("square", &[("v", f32x4), ("most", Scalar::F32.into())], Scalar::F32, |b, args| {
-        let total = b.local_of("total", f32x4, &[Value::from_f64(Scalar::F32, 0.0)]);
+        let total = b.typed_local("total", f32x4, &[Value::from_f64(Scalar::F32, 0.0)]);
         b.assign(total, args[0]);
         let total = b.read(total);
-        let square = b.algebra(Algebra::Dot, &[total, args[0]]);
+        let square = b.algebra(AlgebraOp::Dot, &[total, args[0]]);
         let large = b.op(Op::Gt, &[&square, &args[1]]);
-        b.if_else(large, |b| b.simple(Stmt::Return(Some(args[1]))), |_| {});
+        b.if_else(large, |b| b.push_stmt(Stmt::Return(Some(args[1]))), |_| {});
         square
     });
     let i = b.index();
@@ -105,10 +105,10 @@ pub fn composites() -> Kernel {
     let record = b.load(records, i);
     let inside = b.extract(record, 0);
     let matrix = b.extract(inside, 1);
-    let inverse = b.algebra(Algebra::Inverse, &[matrix]);
-    let transposed = b.algebra(Algebra::Transpose, &[inverse]);
-    let product = b.algebra(Algebra::MatMul, &[transposed, matrix]);
-    let determinant = b.algebra(Algebra::Determinant, &[product]);
+    let inverse = b.algebra(AlgebraOp::Inverse, &[matrix]);
+    let transposed = b.algebra(AlgebraOp::Transpose, &[inverse]);
+    let product = b.algebra(AlgebraOp::MatMul, &[transposed, matrix]);
+    let determinant = b.algebra(AlgebraOp::Determinant, &[product]);
     let inside = b.insert(inside, 1, product);
     let record = b.insert(record, 0, inside);
     let small = b.extract(given, 1);
@@ -119,11 +119,11 @@ pub fn composites() -> Kernel {
     let _ = b.cast(Scalar::F16, &narrow);
     let words = [1, 2].map(|word| b.constant(Value::int(Scalar::U32, word)));
     let key = b.construct(u32x2, &words);
-    let random = b.algebra(Algebra::Philox, &[bits, key]);
+    let random = b.algebra(AlgebraOp::Philox, &[bits, key]);
     let first = b.extract(random, 0);
     let pair = b.construct(u32x2, &[first]);
     b.atomic(Atomic::Xor, sums, one, pair);
-    b.simple(Stmt::Fence(Scope::System));
+    b.push_stmt(Stmt::Fence(Scope::System));
     b.print("instance {} of {%-5d}: {%.3f} {} 100% {%{}}", &[i, n, single, determinant]);
     b.print("done", &[]);
     b.finish().unwrap()

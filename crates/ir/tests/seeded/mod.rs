@@ -1,4 +1,4 @@
-//! Seeded faults: kernels with one thing wrong, and the same kernels right.
+//! Seeded faults: kernels with one fault each, and their corrected versions.
 
 use bornite_ir::{
     Access, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Kernel, Op, Scalar, Shuffle, Stmt,
@@ -7,12 +7,12 @@ use bornite_ir::{
 
 const I32: Scalar = Scalar::I32;
 
-/// A kernel with a fault, and its corrected twin.
+/// Kernel with a fault, and the corrected kernel.
 pub struct Seeded {
     pub what: &'static str,
-    /// What is to be reported: bounds, misaligned, uninitialised, race, barrier or warp.
+    /// Expected report: bounds, misaligned, uninitialised, race, barrier or warp.
     pub kind: &'static str,
-    /// A part of the line to be reported.
+    /// Fragment of the reported line.
     pub line: &'static str,
     pub faulty: Kernel,
     pub right: Kernel,
@@ -22,7 +22,7 @@ fn seeded(what: &'static str, kind: &'static str, line: &'static str, faulty: Ke
     Seeded { what, kind, line, faulty, right }
 }
 
-/// All of them.
+/// Returns all seeded faults.
 pub fn all() -> Vec<Seeded> {
     let mut all = vec![];
     indices(&mut all);
@@ -34,10 +34,10 @@ pub fn all() -> Vec<Seeded> {
     all
 }
 
-/// Several dimensions, strides and wide accesses.
+/// Faults of dimensions, strides and vector accesses.
 fn dimensions(all: &mut Vec<Seeded>) {
     let dim = |extent: i64, stride: i64| Dim { extent: Extent::Const(extent), stride: Extent::Const(stride) };
-    // Inside the memory, but outside the row: the next row's element is loaded.
+    // Inside the buffer but outside the row: loads an element of the next row.
     let column = |by: i64| {
         let mut b = Builder::blocks("column", [1, 1, 1], [8, 8, 1], I32);
         let x = b.view("x", I32, &[dim(8, 8), dim(8, 1)], Access::Read);
@@ -76,8 +76,8 @@ fn dimensions(all: &mut Vec<Seeded>) {
     all.push(seeded("layer norm, reuse of the tile", "race", "tile[", without_barrier(&norm, 7), norm.clone()));
 }
 
-/// A kernel of 2 blocks of 64 threads over `x` (read), `y` (read and written) and shared `tile`, of 128, 128 and 64
-/// elements; `body` gets the thread, the block and the global index.
+/// Kernel of 2 blocks of 64 threads over `x` (read), `y` (read and written) and shared `tile`, of
+/// 128, 128 and 64 elements; `body` receives the thread, block and global index.
 fn sample(body: impl FnOnce(&mut Builder, Sample)) -> Kernel {
     let mut b = Builder::blocks("sample", [2, 1, 1], [64, 1, 1], I32);
     let x = b.param("x", I32, 128, Access::Read);
@@ -109,7 +109,7 @@ fn plus(b: &mut Builder, a: ExprId, value: i64) -> ExprId {
     b.add(&a, &value)
 }
 
-/// Takes out the n-th barrier, counting in the order of the text.
+/// Removes the n-th barrier, in the order of the text form.
 fn without_barrier(kernel: &Kernel, n: usize) -> Kernel {
     fn remove(block: &mut Vec<Stmt>, left: &mut usize) -> bool {
         for at in 0..block.len() {
@@ -160,7 +160,7 @@ fn indices(all: &mut Vec<Seeded>) {
         sample(|b, s| {
             let at = plus(b, s.thread, by);
             b.store(s.tile, at, s.thread);
-            b.simple(Stmt::Barrier);
+            b.push_stmt(Stmt::Barrier);
             let value = b.load(s.tile, at);
             b.store(s.y, s.global, value);
         })
@@ -189,7 +189,7 @@ fn missing_barriers(all: &mut Vec<Seeded>) {
     all.push(seeded("reduction, before the first step", "race", "tile[", without_barrier(&sum, 0), sum.clone()));
     all.push(seeded("reduction, between steps", "race", "tile[", without_barrier(&sum, 2), sum.clone()));
     let transpose = templates::transpose(I32, 40, 33).unwrap();
-    // A thread may also come to read what the others have not written yet.
+    // Depending on the order, a thread may also read elements that have not been written yet.
     all.push(seeded("transpose", "race or uninitialised", "tile[", without_barrier(&transpose, 0), transpose));
     let matmul = templates::matmul(Scalar::F32, 16, 32, 16, 8).unwrap();
     all.push(seeded("product, before use", "race", "= tile_", without_barrier(&matmul, 0), matmul.clone()));
@@ -213,10 +213,10 @@ fn missing_barriers(all: &mut Vec<Seeded>) {
     ));
     let softmax = templates::softmax(Scalar::F32, 2, 100, 64).unwrap();
     all.push(seeded("softmax, reuse of the tile", "race", "tile[", without_barrier(&softmax, 7), softmax));
-    // Threads of one warp need a warp's barrier, no more.
+    // Threads of one warp need only a warp barrier.
     let exchange = sample(|b, s| {
         b.store(s.tile, s.thread, s.thread);
-        b.simple(Stmt::WarpBarrier);
+        b.push_stmt(Stmt::WarpBarrier);
         let one = constant(b, 1);
         let other = b.op(Op::Xor, &[&s.thread, &one]);
         let value = b.load(s.tile, other);
@@ -225,7 +225,7 @@ fn missing_barriers(all: &mut Vec<Seeded>) {
     all.push(seeded("exchange in a warp", "race", "= tile[", without_barrier(&exchange, 0), exchange.clone()));
     let far = sample(|b, s| {
         b.store(s.tile, s.thread, s.thread);
-        b.simple(Stmt::WarpBarrier);
+        b.push_stmt(Stmt::WarpBarrier);
         let half = constant(b, 32);
         let other = b.op(Op::Xor, &[&s.thread, &half]);
         let value = b.load(s.tile, other);
@@ -240,7 +240,7 @@ fn races(all: &mut Vec<Seeded>) {
             let zero = constant(b, 0);
             let at = if faulty { zero } else { s.thread };
             b.store(s.tile, at, s.thread);
-            b.simple(Stmt::Barrier);
+            b.push_stmt(Stmt::Barrier);
             let value = b.load(s.tile, at);
             b.store(s.y, s.global, value);
         })
@@ -261,7 +261,7 @@ fn races(all: &mut Vec<Seeded>) {
         })
     };
     all.push(seeded("histogram without atomics", "race", "y[", count(false), count(true)));
-    let peek = |faulty: bool| {
+    let plain_read = |faulty: bool| {
         sample(|b, s| {
             let (zero, one) = (constant(b, 0), constant(b, 1));
             b.atomic(Atomic::Max, s.y, zero, one);
@@ -270,16 +270,16 @@ fn races(all: &mut Vec<Seeded>) {
             }
         })
     };
-    all.push(seeded("plain read of what others update", "race", "y[", peek(true), peek(false)));
+    all.push(seeded("plain read of what others update", "race", "y[", plain_read(true), plain_read(false)));
     let neighbour = |apart: bool| {
         sample(|b, s| {
             b.store(s.tile, s.thread, s.thread);
-            b.simple(Stmt::Barrier);
+            b.push_stmt(Stmt::Barrier);
             let one = constant(b, 1);
             let other = b.op(Op::Xor, &[&s.thread, &one]);
             let value = b.load(s.tile, other);
             if apart {
-                b.simple(Stmt::Barrier);
+                b.push_stmt(Stmt::Barrier);
             }
             b.store(s.tile, s.thread, value);
         })
@@ -292,24 +292,30 @@ fn divergence(all: &mut Vec<Seeded>) {
         sample(|b, s| {
             let limit = constant(b, if faulty { 10 } else { 64 });
             let some = b.lt(&s.thread, &limit);
-            b.if_else(some, |b| b.simple(Stmt::Barrier), |_| {});
+            b.if_else(some, |b| b.push_stmt(Stmt::Barrier), |_| {});
         })
     };
     all.push(seeded("barrier under a branch", "barrier", "barrier", branch(true), branch(false)));
-    let turns = |faulty: bool| {
+    let iterations = |faulty: bool| {
         sample(|b, s| {
             let same = constant(b, 3);
             let j = b.open_loop("j");
-            b.simple(Stmt::Barrier);
+            b.push_stmt(Stmt::Barrier);
             b.close_loop(j, if faulty { s.thread } else { same });
         })
     };
-    all.push(seeded("barrier in a loop of different lengths", "barrier", "barrier", turns(true), turns(false)));
+    all.push(seeded(
+        "barrier in a loop of different lengths",
+        "barrier",
+        "barrier",
+        iterations(true),
+        iterations(false),
+    ));
     let warp = |faulty: bool| {
         sample(|b, s| {
             let limit = constant(b, if faulty { 40 } else { 32 });
             let some = b.lt(&s.thread, &limit);
-            b.if_else(some, |b| b.simple(Stmt::WarpBarrier), |_| {});
+            b.if_else(some, |b| b.push_stmt(Stmt::WarpBarrier), |_| {});
         })
     };
     all.push(seeded("warp barrier for half a warp", "barrier", "warp_barrier", warp(true), warp(false)));
@@ -321,10 +327,10 @@ fn divergence(all: &mut Vec<Seeded>) {
                 some,
                 |b| {
                     let j = b.open_loop("j");
-                    b.simple(Stmt::WarpBarrier);
+                    b.push_stmt(Stmt::WarpBarrier);
                     b.close_loop(j, times);
                 },
-                |b| (0..2 - faulty as u32).for_each(|_| b.simple(Stmt::WarpBarrier)),
+                |b| (0..2 - faulty as u32).for_each(|_| b.push_stmt(Stmt::WarpBarrier)),
             );
         })
     };
@@ -367,5 +373,11 @@ fn shared_memory(all: &mut Vec<Seeded>) {
             b.atomic(Atomic::Add, s.tile, s.thread, one);
         })
     };
-    all.push(seeded("update of what nobody wrote", "uninitialised", "atomic add tile[", update(false), update(true)));
+    all.push(seeded(
+        "atomic update of uninitialised shared memory",
+        "uninitialised",
+        "atomic add tile[",
+        update(false),
+        update(true),
+    ));
 }

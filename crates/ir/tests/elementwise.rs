@@ -1,18 +1,18 @@
-//! Elementwise kernels from expressions: what they compute, and what is said of those that are wrong.
+//! Elementwise kernels from expressions: results, and messages for invalid expressions.
 
 use bornite_ir::{Arg, FORMULAS, Op, Scalar, elementwise, interp};
 
-/// The value of an expression of x = 0.5 and y = -2 (and z = 3) in f64.
+/// Value of an expression for x = 0.5, y = -2 and z = 3, in f64.
 fn value(text: &str) -> f64 {
     let kernel = elementwise("e", text, Scalar::F64, 1).unwrap_or_else(|e| panic!("{e}"));
-    let given = |name: &str| match name {
+    let input = |name: &str| match name {
         "x" => 0.5f64,
         "y" => -2.0,
         "z" => 3.0,
         other => panic!("unknown input {other}"),
     };
     let inputs: Vec<[u64; 1]> =
-        kernel.params.iter().filter(|p| p.name != "out").map(|p| [given(&p.name).to_bits()]).collect();
+        kernel.params.iter().filter(|p| p.name != "out").map(|p| [input(&p.name).to_bits()]).collect();
     let mut out = [0u64];
     let mut args: Vec<Arg> = inputs.iter().map(|words| Arg::Read(words)).collect();
     args.push(Arg::Write(&mut out));
@@ -21,7 +21,7 @@ fn value(text: &str) -> f64 {
 }
 
 #[test]
-fn values() {
+fn expressions_have_the_expected_values() {
     let (x, y, z) = (0.5f64, -2.0f64, 3.0f64);
     for (text, expected) in [
         ("x + y * z", x + y * z),
@@ -67,15 +67,15 @@ fn every_function_can_be_called() {
 }
 
 #[test]
-fn mistakes_are_shown() {
+fn errors_have_a_position_and_message() {
     for (text, at, what) in [
         ("", 0, "expected a number, a name, a function or '('"),
         ("x +", 3, "expected a number"),
-        ("x y", 2, "expected an operator or the end"),
+        ("x y", 2, "expected an operator or the end of the expression"),
         ("(x", 2, "expected ')'"),
-        ("glue(x)", 0, "there is no function 'glue'; did you mean 'gelu'?"),
-        ("exp(x, y)", 0, "'exp' takes 1 arguments, 2 are given"),
-        ("gelu()", 0, "'gelu' takes 1 arguments, 0 are given"),
+        ("glue(x)", 0, "unknown function 'glue'; did you mean 'gelu'?"),
+        ("exp(x, y)", 0, "'exp' takes 1 argument, found 2"),
+        ("gelu()", 0, "'gelu' takes 1 argument, found 0"),
         ("x ? y : z", 9, "select expects a bool condition"),
         ("(x < y) + 1", 11, "add expects"),
         ("out + 1", 0, "'out' cannot be an input"),
@@ -85,15 +85,15 @@ fn mistakes_are_shown() {
         ("x < y ? 1", 9, "expected ':'"),
     ] {
         let error = elementwise("e", text, Scalar::F32, 10).expect_err(text);
-        assert!(error.what.contains(what), "{text}: {error}, expected {what}");
-        assert_eq!(error.at, at, "{error}");
+        assert!(error.message.contains(what), "{text}: {error}, expected {what}");
+        assert_eq!(error.offset, at, "{error}");
         assert!(error.to_string().ends_with('^'));
     }
     for deep in ["(".repeat(100_000), "-".repeat(100_000), "exp(".repeat(100_000), "x?".repeat(100_000)] {
         let error = elementwise("e", &deep, Scalar::F32, 10).expect_err("deep");
-        assert!(error.what.contains("nested more than 64 deep"), "{}", error.what);
+        assert!(error.message.contains("nested more than 64 deep"), "{}", error.message);
     }
     let many: Vec<String> = (0..40).map(|n| format!("x{n}")).collect();
     let error = elementwise("e", &many.join(" + "), Scalar::F32, 10).expect_err("many");
-    assert!(error.what.contains("32 are the most"), "{}", error.what);
+    assert!(error.message.contains("at most 32 inputs"), "{}", error.message);
 }

@@ -1,18 +1,18 @@
-//! [`Emit`] over several instances at once: the bodies of the op table, as they are.
+//! Implements [`Emit`] over vectors of instances, so that op-table bodies are vectorized unchanged.
 
-use bornite_ir::{Emit, EmitBits, Op, Scalar, Table, Value};
+use bornite_ir::{Emit, EmitBits, LookupTable, Op, Scalar, Value};
 use cranelift_codegen::ir::{self, InstBuilder, StackSlotData, StackSlotKind, types};
 
-use super::pack::{Pack, lane, lane_bytes, vector};
-use super::{Lanes, Single};
-use crate::cpu::lower::{Typed, ty};
+use super::value::{LaneValue, lane, lane_bytes, vector};
+use super::{CurrentLane, SimdLowering};
+use crate::cpu::lower::{TypedValue, ty};
 
-impl Emit for Lanes<'_, '_, '_> {
-    type V = Pack;
+impl Emit for SimdLowering<'_, '_, '_> {
+    type V = LaneValue;
 
-    fn op(&mut self, op: Op, args: &[&Pack]) -> Pack {
-        if let Some(args) = self.single(args) {
-            return Pack::One(self.l.op(op, &args.iter().collect::<Vec<_>>()));
+    fn op(&mut self, op: Op, args: &[&LaneValue]) -> LaneValue {
+        if let Some(args) = self.scalar_args(args) {
+            return LaneValue::Uniform(self.l.op(op, &args.iter().collect::<Vec<_>>()));
         }
         if let Some(value) = self.expand(op, args) {
             return value;
@@ -20,77 +20,77 @@ impl Emit for Lanes<'_, '_, '_> {
         self.primitive(op, args)
     }
 
-    fn constant_like(&mut self, like: &Pack, value: f64) -> Pack {
-        self.known(Value::from_f64(like.scalar(), value))
+    fn constant_like(&mut self, like: &LaneValue, value: f64) -> LaneValue {
+        self.constant_lanes(Value::from_f64(like.scalar(), value))
     }
 }
 
-impl EmitBits for Lanes<'_, '_, '_> {
-    fn scalar(&self, v: &Pack) -> Scalar {
+impl EmitBits for SimdLowering<'_, '_, '_> {
+    fn scalar(&self, v: &LaneValue) -> Scalar {
         v.scalar()
     }
 
-    fn constant(&mut self, value: Value) -> Pack {
-        self.known(value)
+    fn constant(&mut self, value: Value) -> LaneValue {
+        self.constant_lanes(value)
     }
 
-    fn cast_step(&mut self, to: Scalar, v: &Pack) -> Pack {
-        match self.single(&[v]) {
-            Some(single) => Pack::One(self.l.cast_step(to, &single[0])),
-            None => self.converted(to, v),
+    fn cast_step(&mut self, to: Scalar, v: &LaneValue) -> LaneValue {
+        match self.scalar_args(&[v]) {
+            Some(single) => LaneValue::Uniform(self.l.cast_step(to, &single[0])),
+            None => self.convert(to, v),
         }
     }
 
-    fn bitcast(&mut self, to: Scalar, v: &Pack) -> Pack {
-        if let Some(single) = self.single(&[v]) {
-            return Pack::One(self.l.bitcast(to, &single[0]));
+    fn bitcast(&mut self, to: Scalar, v: &LaneValue) -> LaneValue {
+        if let Some(single) = self.scalar_args(&[v]) {
+            return LaneValue::Uniform(self.l.bitcast(to, &single[0]));
         }
         if to.bytes() < 4 {
-            return self.singly(&[v], |s, v| s.l.bitcast(to, v[0]));
+            return self.scalarize(&[v], |s, v| s.l.bitcast(to, v[0]));
         }
-        let vectors = self.vectors(v).into_iter().map(|v| self.seen_as(vector(to), v)).collect();
-        Pack::Many { scalar: to, vectors }
+        let vectors = self.vectors(v).into_iter().map(|v| self.bitcast_vector(vector(to), v)).collect();
+        LaneValue::Vectors { scalar: to, vectors }
     }
 
-    fn lookup(&mut self, table: &'static Table, index: &Pack) -> Pack {
-        match self.single(&[index]) {
-            Some(single) => Pack::One(self.l.lookup(table, &single[0])),
-            None => self.singly(&[index], |s, index| s.l.lookup(table, index[0])),
+    fn lookup(&mut self, table: &'static LookupTable, index: &LaneValue) -> LaneValue {
+        match self.scalar_args(&[index]) {
+            Some(single) => LaneValue::Uniform(self.l.lookup(table, &single[0])),
+            None => self.scalarize(&[index], |s, index| s.l.lookup(table, index[0])),
         }
     }
 
-    /// One test for all instances; where one of them wants it, a loop over those that do.
-    fn rarely<const N: usize>(
+    /// One test for all lanes; if any lane needs it, a loop over those lanes.
+    fn select_unlikely<const N: usize>(
         &mut self,
-        condition: &Pack,
-        usual: [Pack; N],
-        rare: impl FnOnce(&mut Self) -> [Pack; N],
-    ) -> [Pack; N] {
+        condition: &LaneValue,
+        common: [LaneValue; N],
+        rare: impl FnOnce(&mut Self) -> [LaneValue; N],
+    ) -> [LaneValue; N] {
         let [aside, after] = std::array::from_fn(|_| self.l.b.create_block());
-        if self.single.is_some() {
-            return self.rarely_single(condition, usual, rare, [aside, after]);
+        if self.current_lane.is_some() {
+            return self.select_unlikely_single(condition, common, rare, [aside, after]);
         }
-        let usual = usual.map(|pack| {
+        let common = common.map(|pack| {
             let scalar = pack.scalar();
             let vectors = if scalar == Scalar::Bool { self.masks(&pack, 4) } else { self.vectors(&pack) };
-            Pack::Many { scalar, vectors }
+            LaneValue::Vectors { scalar, vectors }
         });
         let masks = self.vectors(condition);
         let any = masks.iter().copied().reduce(|a, b| self.l.b.ins().bor(a, b)).unwrap_or(masks[0]);
         let any = self.l.b.ins().vany_true(any);
-        let plain: Vec<ir::BlockArg> = usual.iter().flat_map(|pack| self.vectors(pack)).map(Into::into).collect();
-        let chosen: [Pack; N] = std::array::from_fn(|n| {
-            let scalar = usual[n].scalar();
+        let plain: Vec<ir::BlockArg> = common.iter().flat_map(|pack| self.vectors(pack)).map(Into::into).collect();
+        let chosen: [LaneValue; N] = std::array::from_fn(|n| {
+            let scalar = common[n].scalar();
             let count = self.vector_count(lane_bytes(scalar));
             let vectors = (0..count).map(|_| self.l.b.append_block_param(after, vector(scalar))).collect();
-            Pack::Many { scalar, vectors }
+            LaneValue::Vectors { scalar, vectors }
         });
         self.l.b.ins().brif(any, aside, &[], after, &plain);
         self.l.b.switch_to_block(aside);
         self.l.b.set_cold_block(aside);
-        let slots: [ir::StackSlot; N] = std::array::from_fn(|n| self.spilled(&usual[n]));
+        let slots: [ir::StackSlot; N] = std::array::from_fn(|n| self.spill(&common[n]));
 
-        let [header, look, turn, next, done] = std::array::from_fn(|_| self.l.b.create_block());
+        let [header, look, rare_body, next, done] = std::array::from_fn(|_| self.l.b.create_block());
         let number = self.l.b.append_block_param(header, types::I64);
         let zero = self.l.b.ins().iconst(types::I64, 0);
         self.l.b.ins().jump(header, &[zero.into()]);
@@ -98,16 +98,16 @@ impl EmitBits for Lanes<'_, '_, '_> {
         let more = self.l.b.ins().icmp_imm_s(ir::condcodes::IntCC::SignedLessThan, number, self.count as i64);
         self.l.b.ins().brif(more, look, &[], done, &[]);
         self.l.b.switch_to_block(look);
-        self.single = Some(Single { number, values: vec![] });
+        self.current_lane = Some(CurrentLane { number, values: vec![] });
         let wanted = self.current(condition);
-        self.l.b.ins().brif(wanted.value, turn, &[], next, &[]);
-        self.l.b.switch_to_block(turn);
+        self.l.b.ins().brif(wanted.value, rare_body, &[], next, &[]);
+        self.l.b.switch_to_block(rare_body);
         let found = rare(self);
         for (pack, slot) in found.iter().zip(slots) {
             let typed = self.current(pack);
-            self.put(slot, number, &typed);
+            self.store_lane(slot, number, &typed);
         }
-        self.single = None;
+        self.current_lane = None;
         self.l.b.ins().jump(next, &[]);
         self.l.b.switch_to_block(next);
         let number = self.l.b.ins().iadd_imm_s(number, 1);
@@ -128,41 +128,41 @@ impl EmitBits for Lanes<'_, '_, '_> {
     }
 }
 
-impl Lanes<'_, '_, '_> {
-    /// Values as single ones, if all are or if one instance is looked at.
-    pub(super) fn single(&mut self, packs: &[&Pack]) -> Option<Vec<Typed>> {
-        if self.single.is_some() {
+impl SimdLowering<'_, '_, '_> {
+    /// Returns the operands as scalars, if all are uniform or a single lane is being computed.
+    pub(super) fn scalar_args(&mut self, packs: &[&LaneValue]) -> Option<Vec<TypedValue>> {
+        if self.current_lane.is_some() {
             return Some(packs.iter().map(|pack| self.current(pack)).collect());
         }
-        packs.iter().map(|pack| if let Pack::One(typed) = pack { Some(*typed) } else { None }).collect()
+        packs.iter().map(|pack| if let LaneValue::Uniform(typed) = pack { Some(*typed) } else { None }).collect()
     }
 
-    /// The value of the instance that is looked at.
-    fn current(&mut self, pack: &Pack) -> Typed {
-        let Some(Single { number, values }) = &self.single else { return self.lane(pack, 0) };
+    /// Returns the value of the current lane.
+    fn current(&mut self, pack: &LaneValue) -> TypedValue {
+        let Some(CurrentLane { number, values }) = &self.current_lane else { return self.lane(pack, 0) };
         let number = *number;
         match pack {
-            Pack::One(typed) => *typed,
-            Pack::Steps { first, step } => {
+            LaneValue::Uniform(typed) => *typed,
+            LaneValue::Linear { first, step } => {
                 let number =
                     if ty(first.scalar) == types::I64 { number } else { self.l.b.ins().ireduce(types::I32, number) };
                 let further = self.l.b.ins().imul_imm_s(number, *step);
                 let value = self.l.b.ins().iadd(first.value, further);
-                Typed { value, known: None, ..*first }
+                TypedValue { value, known: None, ..*first }
             }
-            Pack::Many { scalar, vectors } => {
+            LaneValue::Vectors { scalar, vectors } => {
                 if let Some((_, typed)) =
                     values.iter().find(|(vector, typed)| *vector == vectors[0] && typed.scalar == *scalar)
                 {
                     return *typed;
                 }
-                let slot = self.spilled(pack);
+                let slot = self.spill(pack);
                 let wide = vectors.len() > self.vector_count(lane_bytes(*scalar));
                 let of = if wide { types::I64 } else { lane(*scalar) };
                 let address = self.address(slot, number, of.bytes());
                 let value = self.l.b.ins().load(of, super::memory::unaligned(), address, 0);
                 let typed = self.narrowed(*scalar, value);
-                if let Some(single) = &mut self.single {
+                if let Some(single) = &mut self.current_lane {
                     single.values.push((vectors[0], typed));
                 }
                 typed
@@ -170,8 +170,8 @@ impl Lanes<'_, '_, '_> {
         }
     }
 
-    /// Vectors on the stack.
-    fn spilled(&mut self, pack: &Pack) -> ir::StackSlot {
+    /// Spills vectors to the stack.
+    fn spill(&mut self, pack: &LaneValue) -> ir::StackSlot {
         let vectors = self.vectors(pack);
         let data = StackSlotData::new(StackSlotKind::ExplicitSlot, vectors.len() as u32 * 16, 4);
         let slot = self.l.b.create_sized_stack_slot(data);
@@ -188,8 +188,8 @@ impl Lanes<'_, '_, '_> {
         self.l.b.ins().iadd(base, offset)
     }
 
-    /// Sets the lane of an instance.
-    fn put(&mut self, slot: ir::StackSlot, number: ir::Value, typed: &Typed) {
+    /// Stores the lane of an instance.
+    fn store_lane(&mut self, slot: ir::StackSlot, number: ir::Value, typed: &TypedValue) {
         let mut value = self.widened(typed);
         if typed.scalar == Scalar::Bool {
             value = self.l.b.ins().ineg(value);
@@ -198,25 +198,26 @@ impl Lanes<'_, '_, '_> {
         self.l.b.ins().store(super::memory::unaligned(), value, address, 0);
     }
 
-    /// A branch of the instance that is looked at.
-    fn rarely_single<const N: usize>(
+    /// Branch of the current lane.
+    fn select_unlikely_single<const N: usize>(
         &mut self,
-        condition: &Pack,
-        usual: [Pack; N],
-        rare: impl FnOnce(&mut Self) -> [Pack; N],
+        condition: &LaneValue,
+        common: [LaneValue; N],
+        rare: impl FnOnce(&mut Self) -> [LaneValue; N],
         [aside, after]: [ir::Block; 2],
-    ) -> [Pack; N] {
+    ) -> [LaneValue; N] {
         let condition = self.current(condition);
-        let usual = usual.map(|pack| self.current(&pack));
-        let chosen = usual.map(|v| Typed { value: self.l.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
-        self.l.b.ins().brif(condition.value, aside, &[], after, &usual.map(|v| v.value.into()));
+        let common = common.map(|pack| self.current(&pack));
+        let chosen =
+            common.map(|v| TypedValue { value: self.l.b.append_block_param(after, ty(v.scalar)), known: None, ..v });
+        self.l.b.ins().brif(condition.value, aside, &[], after, &common.map(|v| v.value.into()));
         self.l.b.switch_to_block(aside);
-        // What is taken out of vectors in the branch is not there after it.
-        let kept = self.single.clone();
+        // Lanes extracted in the branch are not available after it.
+        let saved = self.current_lane.clone();
         let rare = rare(self).map(|pack| self.current(&pack).value.into());
-        self.single = kept;
+        self.current_lane = saved;
         self.l.b.ins().jump(after, &rare);
         self.l.b.switch_to_block(after);
-        chosen.map(Pack::One)
+        chosen.map(LaneValue::Uniform)
     }
 }

@@ -1,30 +1,32 @@
-//! What stands around code: signatures, loops over instances, shared arrays.
+//! Function signatures, the loop over instances, and shared-memory declarations.
 
 use std::fmt::Write;
 
 use bornite_ir::{Access, Expr, Extent, Function, Kernel, Launch, Scalar, SharedId, Stmt, Type, View};
 
-use super::spell::c_type;
+use super::syntax::c_type;
 use super::{Dialect, Printer, names};
-use crate::cuda::BLOCK;
+use crate::cuda::THREADS_PER_BLOCK;
 
-/// Bytes of shared memory that a kernel may declare. What is more, a launch has to give.
+/// Maximum statically declared shared memory. Beyond it, arrays use dynamic shared memory.
 const DECLARED_SHARED_BYTES: usize = 48 << 10;
 
-/// Where each shared array starts in the memory that a launch gives, and how much that is; `None` if arrays are declared.
-pub(crate) fn given_shared(kernel: &Kernel) -> Option<(Vec<usize>, usize)> {
+/// Returns the offset of each shared array in dynamic shared memory and its total size; `None` if
+/// arrays are declared statically.
+pub(crate) fn dynamic_shared_memory(kernel: &Kernel) -> Option<(Vec<usize>, usize)> {
     let mut total: usize = 0;
     let mut starts = vec![];
     for shared in &kernel.shared {
         total = total.next_multiple_of(shared_align(kernel, shared.ty));
         starts.push(total);
-        let elements: usize = shared.dims.iter().map(|dim| dim.extent.of(&[]).max(1) as usize).product();
+        let elements: usize = shared.dims.iter().map(|dim| dim.extent.resolve(&[]).max(1) as usize).product();
         total = total.saturating_add(elements.saturating_mul(kernel.bytes_of(shared.ty))).next_multiple_of(16);
     }
     (total > DECLARED_SHARED_BYTES).then_some((starts, total))
 }
 
-/// The alignment of a shared array in the memory that a launch gives: at least 16, so that all may be accessed 16 bytes at a time.
+/// Returns the alignment of a shared array in dynamic shared memory: at least 16, to allow 16-byte
+/// accesses.
 fn shared_align(kernel: &Kernel, ty: Type) -> usize {
     ty.layout(&kernel.structs).align.max(16)
 }
@@ -32,7 +34,7 @@ fn shared_align(kernel: &Kernel, ty: Type) -> usize {
 impl<'k> Printer<'k> {
     pub(super) fn function(&mut self, n: usize) -> String {
         let function: &'k Function = &self.kernel.functions[n];
-        let body = self.printed_code(&function.code, 1);
+        let body = self.print_code(&function.code, 1);
         let params = function
             .params
             .iter()
@@ -44,7 +46,7 @@ impl<'k> Printer<'k> {
         format!("{} {result} {name}({params}) {{\n{body}}}\n", self.device())
     }
 
-    /// The kernel's own function.
+    /// Prints the kernel's entry function.
     pub(super) fn kernel(&mut self) -> String {
         let kernel = self.kernel;
         let name = names::kernel(kernel);
@@ -63,15 +65,16 @@ impl<'k> Printer<'k> {
         let all = views.chain([status.into()]).chain(values).chain([code.into()]).filter(|p: &String| !p.is_empty());
         let params = all.collect::<Vec<String>>().join(", ");
         if self.dialect == Dialect::Cpp {
-            return self.loop_form(&name, &params);
+            return self.print_loop_kernel(&name, &params);
         }
         let threads = match kernel.launch {
-            Launch::ParallelFor { .. } => BLOCK,
+            Launch::ParallelFor { .. } => THREADS_PER_BLOCK,
             Launch::Blocks { block, .. } => block.iter().product(),
         };
         let mut text = format!("extern \"C\" __global__ void __launch_bounds__({threads})\n{name}({params}) {{\n");
         if let Launch::ParallelFor { count } = kernel.launch {
-            // Unsigned, so that stepping past the end cannot overflow: the grid never exceeds the count by a block.
+            // Unsigned, so that incrementing past the end cannot overflow: the grid exceeds the
+            // count by less than one block.
             let (counter, suffix) =
                 if kernel.index == Scalar::I32 { ("unsigned", "u") } else { ("unsigned long long", "ull") };
             let count = match count {
@@ -80,35 +83,37 @@ impl<'k> Printer<'k> {
             };
             let first = format!("{counter} i_ = ({counter})blockIdx.x * blockDim.x + threadIdx.x");
             if kernel.code.any(&|stmt| matches!(stmt, Stmt::Return(_))) {
-                // An instance that ends early must not end those that would follow in a loop.
+                // A `return` must not skip the following instances of a grid-stride loop, so there
+                // is none.
                 let _ = writeln!(text, "    const {first};\n    if (i_ < {count}) {{");
             } else {
                 let step = format!("i_ += ({counter})gridDim.x * blockDim.x");
                 let _ = writeln!(text, "    for ({first}; i_ < {count};\n         {step}) {{");
             }
             let _ = writeln!(text, "        const {0} index = ({0})i_;", c_type(kernel.index));
-            text += &self.printed_code(&kernel.code, 2);
+            text += &self.print_code(&kernel.code, 2);
             return text + "    }\n}\n";
         }
         text += &self.shared_arrays();
-        text += &self.printed_code(&kernel.code, 1);
+        text += &self.print_code(&kernel.code, 1);
         text + "}\n"
     }
 
-    /// The declarations of what a block shares: arrays, or places in what the launch gives, where arrays have no room.
+    /// Prints the shared-memory declarations: static arrays, or references into dynamic shared
+    /// memory if they do not fit.
     fn shared_arrays(&self) -> String {
         let (kernel, mut text) = (self.kernel, String::new());
-        let given = given_shared(kernel);
-        if given.is_some() {
+        let dynamic = dynamic_shared_memory(kernel);
+        if dynamic.is_some() {
             let align = kernel.shared.iter().map(|shared| shared_align(kernel, shared.ty)).max().unwrap_or(16);
             let _ = writeln!(text, "    extern __shared__ __align__({align}) unsigned char bn_shared[];");
         }
         for (n, shared) in kernel.shared.iter().enumerate() {
-            let sizes: String = shared.dims.iter().map(|dim| format!("[{}]", dim.extent.of(&[]).max(1))).collect();
+            let sizes: String = shared.dims.iter().map(|dim| format!("[{}]", dim.extent.resolve(&[]).max(1))).collect();
             let (ty, name) = (self.names.of_type(kernel, shared.ty), &self.names.shared[n]);
-            // An array of floats is aligned for one float only.
+            // A float array is aligned to one float only.
             let align = if self.is_wide(SharedId(n as u32)) { "__align__(16) " } else { "" };
-            let _ = match &given {
+            let _ = match &dynamic {
                 Some((starts, _)) => {
                     writeln!(text, "    {ty} (&{name}){sizes} = *({ty} (*){sizes})(bn_shared + {});", starts[n])
                 }
@@ -118,27 +123,27 @@ impl<'k> Printer<'k> {
         text
     }
 
-    /// True if several elements of a shared array are accessed at once.
+    /// Returns true if the kernel accesses several elements of a shared array at once.
     fn is_wide(&self, id: SharedId) -> bool {
         let code = &self.kernel.code;
         let own = |view: &View| *view == View::Shared(id);
         let loads = |expr: &Expr| matches!(expr, Expr::Load { view, width: 2.., .. } if own(view));
         let stores = |stmt: &Stmt| match stmt {
-            Stmt::Store { view, at, value } => {
+            Stmt::Store { view, indices, value } => {
                 let viewed = self.kernel.view(*view);
-                own(view) && viewed.part(at).is_none() && code.ty(*value) != viewed.ty
+                own(view) && viewed.component_index(indices).is_none() && code.ty(*value) != viewed.ty
             }
             _ => false,
         };
         code.exprs.iter().any(loads) || code.any(&stores)
     }
 
-    /// All instances one after the other.
-    fn loop_form(&mut self, name: &str, params: &str) -> String {
+    /// Prints the kernel as a loop over all instances.
+    fn print_loop_kernel(&mut self, name: &str, params: &str) -> String {
         let kernel = self.kernel;
         let mut text = format!("extern \"C\" void {name}({params}) {{\n");
         let returns = kernel.code.any(&|stmt| matches!(stmt, Stmt::Return(_)));
-        let (count, place) = match kernel.launch {
+        let (count, coordinates) = match kernel.launch {
             Launch::ParallelFor { count } => {
                 (self.extent(count), format!("        const {0} index = ({0})task_index;\n", c_type(kernel.index)))
             }
@@ -151,24 +156,24 @@ impl<'k> Printer<'k> {
                     )
                 };
                 let threads: u32 = block.iter().product();
-                let mut place = String::new();
+                let mut coordinates = String::new();
                 for (name, value) in [
                     ("threadIdx", split(block, &format!("(task_index % {threads})"))),
                     ("blockIdx", split(grid, &format!("(task_index / {threads})"))),
                     ("blockDim", format!("{{{}, {}, {}}}", block[0], block[1], block[2])),
                     ("gridDim", format!("{{{}, {}, {}}}", grid[0], grid[1], grid[2])),
                 ] {
-                    let _ = writeln!(place, "        const struct {{ unsigned x, y, z; }} {name} = {value};");
+                    let _ = writeln!(coordinates, "        const struct {{ unsigned x, y, z; }} {name} = {value};");
                 }
-                (kernel.launch.count(&[]).to_string(), place)
+                (kernel.launch.count(&[]).to_string(), coordinates)
             }
         };
         let _ = writeln!(text, "    for (long long task_index = 0; task_index < {count}; ++task_index) {{");
-        text += &place;
+        text += &coordinates;
         // A return ends one instance, not the loop.
         let (open, close) = if returns { ("        [&] {\n", "        }();\n") } else { ("", "") };
         text += open;
-        text += &self.printed_code(&kernel.code, if returns { 3 } else { 2 });
+        text += &self.print_code(&kernel.code, if returns { 3 } else { 2 });
         text + close + "    }\n}\n"
     }
 }

@@ -1,7 +1,7 @@
-//! Derivatives of the rows, over [`Emit`] alone.
+//! Derivatives of the algebra ops, over [`Emit`].
 
 use super::body::shape;
-use super::{Algebra, Parts};
+use super::{AlgebraOp, Components};
 use crate::{Emit, Op, Type};
 
 fn zero<E: Emit>(e: &mut E, like: &E::V) -> E::V {
@@ -18,7 +18,7 @@ fn sum<E: Emit>(e: &mut E, pairs: impl Iterator<Item = (E::V, E::V)>, like: &E::
     total.unwrap_or_else(|| zero(e, like))
 }
 
-/// left (rows × inner) times right (inner × columns), given by element.
+/// Product of left (rows × inner) and right (inner × columns), both passed as element functions.
 fn product<E: Emit>(
     e: &mut E,
     (rows, inner, columns): (usize, usize, usize),
@@ -32,50 +32,50 @@ fn product<E: Emit>(
 }
 
 pub(super) fn derivative<E: Emit>(
-    row: Algebra,
+    op: AlgebraOp,
     e: &mut E,
-    place: impl Fn(Type) -> usize,
-    args: &[Parts<E::V>],
-    out: &Parts<E::V>,
+    first_component: impl Fn(Type) -> usize,
+    args: &[Components<E::V>],
+    out: &Components<E::V>,
     g: &[E::V],
 ) -> Option<Vec<Vec<E::V>>> {
-    let at = |parts: &[E::V], columns: usize| {
-        let parts = parts.to_vec();
-        move |i: usize, j: usize| parts[i * columns + j].clone()
+    let at = |components: &[E::V], columns: usize| {
+        let components = components.to_vec();
+        move |i: usize, j: usize| components[i * columns + j].clone()
     };
     let like = g.first()?;
-    Some(match (row, args) {
-        (Algebra::Construct, [one]) if one.parts.len() == 1 => {
+    Some(match (op, args) {
+        (AlgebraOp::Construct, [one]) if one.components.len() == 1 => {
             let unit = e.constant_like(like, 1.0);
             vec![vec![sum(e, g.iter().map(|g| (g.clone(), unit.clone())), like)]]
         }
-        (Algebra::Construct, args) => {
+        (AlgebraOp::Construct, args) => {
             let mut rest = g;
             (args.iter())
                 .map(|arg| {
-                    let (own, others) = rest.split_at(arg.parts.len());
+                    let (own, others) = rest.split_at(arg.components.len());
                     rest = others;
                     own.to_vec()
                 })
                 .collect()
         }
-        (Algebra::Extract, [whole]) => {
-            let (start, none) = (place(whole.ty), zero(e, like));
-            let mut parts = vec![none; whole.parts.len()];
-            parts[start..start + g.len()].clone_from_slice(g);
-            vec![parts]
+        (AlgebraOp::Extract, [whole]) => {
+            let (start, none) = (first_component(whole.ty), zero(e, like));
+            let mut components = vec![none; whole.components.len()];
+            components[start..start + g.len()].clone_from_slice(g);
+            vec![components]
         }
-        (Algebra::Insert, [whole, part]) => {
-            let (start, none) = (place(whole.ty), zero(e, like));
-            let own = g[start..start + part.parts.len()].to_vec();
-            let mut parts = g.to_vec();
-            parts[start..start + own.len()].fill(none);
-            vec![parts, own]
+        (AlgebraOp::Insert, [whole, inserted]) => {
+            let (start, none) = (first_component(whole.ty), zero(e, like));
+            let own = g[start..start + inserted.components.len()].to_vec();
+            let mut components = g.to_vec();
+            components[start..start + own.len()].fill(none);
+            vec![components, own]
         }
-        (Algebra::Dot, [a, b]) => {
-            [b, a].map(|other| other.parts.iter().map(|part| e.mul(&g[0], part)).collect()).into()
+        (AlgebraOp::Dot, [a, b]) => {
+            [b, a].map(|other| other.components.iter().map(|part| e.mul(&g[0], part)).collect()).into()
         }
-        (Algebra::Cross, [a, b]) => {
+        (AlgebraOp::Cross, [a, b]) => {
             // d(a × b) · g = b × g for a, g × a for b.
             let cross = |e: &mut E, a: &[E::V], b: &[E::V]| -> Vec<E::V> {
                 let mut part = |i: usize, j: usize| {
@@ -84,63 +84,63 @@ pub(super) fn derivative<E: Emit>(
                 };
                 vec![part(1, 2), part(2, 0), part(0, 1)]
             };
-            vec![cross(e, &b.parts, g), cross(e, g, &a.parts)]
+            vec![cross(e, &b.components, g), cross(e, g, &a.components)]
         }
-        (Algebra::Length, [a]) => {
+        (AlgebraOp::Length, [a]) => {
             vec![
-                (a.parts.iter())
+                (a.components.iter())
                     .map(|part| {
-                        let ratio = e.div(part, &out.parts[0]);
+                        let ratio = e.div(part, &out.components[0]);
                         e.mul(&g[0], &ratio)
                     })
                     .collect(),
             ]
         }
-        (Algebra::Normalize, [a]) => {
-            // (g - n (n · g)) / |a|, with |a| = a · n; 0 where a is.
-            let n = &out.parts;
+        (AlgebraOp::Normalize, [a]) => {
+            // (g - n (n · g)) / |a|, with |a| = a · n; 0 where |a| is 0.
+            let n = &out.components;
             let along = sum(e, n.iter().cloned().zip(g.iter().cloned()), like);
-            let length = sum(e, a.parts.iter().cloned().zip(n.iter().cloned()), like);
+            let length = sum(e, a.components.iter().cloned().zip(n.iter().cloned()), like);
             let none = zero(e, like);
             let degenerate = e.op(Op::Eq, &[&length, &none]);
-            let parts = (n.iter().zip(g))
+            let components = (n.iter().zip(g))
                 .map(|(n, g)| {
                     let part = e.mul(n, &along);
                     let across = e.sub(g, &part);
-                    let slope = e.div(&across, &length);
-                    e.select(&degenerate, &none, &slope)
+                    let quotient = e.div(&across, &length);
+                    e.select(&degenerate, &none, &quotient)
                 })
                 .collect();
-            vec![parts]
+            vec![components]
         }
-        (Algebra::Outer, [a, b]) => {
-            let (n, m) = (a.parts.len(), b.parts.len());
+        (AlgebraOp::Outer, [a, b]) => {
+            let (n, m) = (a.components.len(), b.components.len());
             let (row, column) = (at(g, m), at(g, m));
             vec![
-                product(e, (n, m, 1), row, at(&b.parts, 1), like),
-                product(e, (m, n, 1), move |i, k| column(k, i), at(&a.parts, 1), like),
+                product(e, (n, m, 1), row, at(&b.components, 1), like),
+                product(e, (m, n, 1), move |i, k| column(k, i), at(&a.components, 1), like),
             ]
         }
-        (Algebra::Transpose, [a]) => {
+        (AlgebraOp::Transpose, [a]) => {
             let (rows, columns) = shape(a.ty);
             vec![(0..rows * columns).map(|at| g[at % columns * rows + at / columns].clone()).collect()]
         }
-        (Algebra::Determinant, [m]) => {
+        (AlgebraOp::Determinant, [m]) => {
             let n = shape(m.ty).0;
-            let cofactors: Vec<E::V> = (0..n * n).map(|at| cofactor(e, n, &m.parts, at / n, at % n)).collect();
+            let cofactors: Vec<E::V> = (0..n * n).map(|at| cofactor(e, n, &m.components, at / n, at % n)).collect();
             vec![cofactors.iter().map(|part| e.mul(&g[0], part)).collect()]
         }
-        (Algebra::Inverse, [m]) => {
+        (AlgebraOp::Inverse, [m]) => {
             // -(M⁻¹)ᵀ g (M⁻¹)ᵀ.
             let n = shape(m.ty).0;
-            let (left, right) = (at(&out.parts, n), at(&out.parts, n));
+            let (left, right) = (at(&out.components, n), at(&out.components, n));
             let half = product(e, (n, n, n), move |i, k| left(k, i), at(g, n), like);
             let whole = product(e, (n, n, n), at(&half, n), move |k, j| right(j, k), like);
             vec![whole.iter().map(|part| e.neg(part)).collect()]
         }
-        (Algebra::MatVec | Algebra::MatMul, [a, b]) => {
+        (AlgebraOp::MatVec | AlgebraOp::MatMul, [a, b]) => {
             let ((rows, inner), (_, columns)) = (shape(a.ty), shape(b.ty));
-            let (left, right) = (at(&a.parts, inner), at(&b.parts, columns));
+            let (left, right) = (at(&a.components, inner), at(&b.components, columns));
             vec![
                 product(e, (rows, columns, inner), at(g, columns), move |k, j| right(j, k), like),
                 product(e, (inner, rows, columns), move |i, k| left(k, i), at(g, columns), like),
@@ -150,7 +150,7 @@ pub(super) fn derivative<E: Emit>(
     })
 }
 
-/// The derivative of a determinant by component (i, j): its cofactor.
+/// Derivative of a determinant with respect to component (i, j): its cofactor.
 fn cofactor<E: Emit>(e: &mut E, n: usize, m: &[E::V], i: usize, j: usize) -> E::V {
     let rest: Vec<E::V> = (0..n * n).filter(|at| at / n != i && at % n != j).map(|at| m[at].clone()).collect();
     let minor = plain_determinant(e, n - 1, &rest);

@@ -1,12 +1,14 @@
-//! What random kernels have whose instances all go the same way: loads beside each other, and branches that all take.
+//! Features of random kernels that can be vectorized: loads of adjacent elements, and uniform
+//! branches.
 
 use bornite_ir::{Access, Emit, EmitBits, ExprId, Extent, Op, Scalar, Stmt, contiguous};
 
 use super::Generator;
 
 impl Generator {
-    /// A load whose place goes along with the instance: next to the one before, at a distance, in rows, backwards.
-    pub(super) fn neighbours(&mut self, n: usize, count: u64, place: ExprId) {
+    /// Adds a load whose index is linear in the instance number: contiguous, with an offset,
+    /// strided, by rows or reversed.
+    pub(super) fn neighbours(&mut self, n: usize, count: u64, index: ExprId) {
         let scalar = self.random.one(&self.scalars);
         let (gap, row) = (self.random.below(20) as u64, 2 + self.random.below(90) as u64);
         let [gap_index, row_index, two] = [gap, row, 2].map(|n| self.b.index_constant(n));
@@ -19,29 +21,29 @@ impl Generator {
         let value = match self.random.below(7) {
             0 => {
                 let view = view(self, &[count]);
-                self.b.load(view, place)
+                self.b.load(view, index)
             }
             1 => {
-                let (view, at) = (view(self, &[count + gap]), self.b.add(&place, &gap_index));
+                let (view, at) = (view(self, &[count + gap]), self.b.add(&index, &gap_index));
                 self.b.load(view, at)
             }
             2 => {
                 let view = view(self, &[2 * count + gap]);
-                let twice = self.b.mul(&place, &two);
+                let twice = self.b.mul(&index, &two);
                 let at = self.b.add(&twice, &gap_index);
                 self.b.load(view, at)
             }
             3 => {
-                let (view, at) = (view(self, &[count + gap]), self.b.sub(&last, &place));
+                let (view, at) = (view(self, &[count + gap]), self.b.sub(&last, &index));
                 self.b.load(view, at)
             }
             4 => {
                 let view = view(self, &[rows, row]);
-                let at = [self.b.div(&place, &row_index), self.b.op(Op::Rem, &[&place, &row_index])];
+                let at = [self.b.div(&index, &row_index), self.b.op(Op::Rem, &[&index, &row_index])];
                 self.b.load(view, at)
             }
             5 => {
-                let (view, at) = (view(self, &[row]), self.b.op(Op::Rem, &[&place, &row_index]));
+                let (view, at) = (view(self, &[row]), self.b.op(Op::Rem, &[&index, &row_index]));
                 self.b.load(view, at)
             }
             _ => {
@@ -52,8 +54,8 @@ impl Generator {
         self.pool.push((value, scalar.into()));
     }
 
-    /// A branch that all instances take, or none.
-    pub(super) fn same_way(&mut self, depth: usize) {
+    /// Adds a uniform branch: all instances take it, or none.
+    pub(super) fn uniform_branch(&mut self, depth: usize) {
         let [a, b] = [0, 0].map(|_| {
             let value = self.random.value(Scalar::I32);
             self.b.constant(value)
@@ -62,6 +64,6 @@ impl Generator {
         let (then, otherwise) = (1 + self.random.below(4), self.random.below(3));
         let then = self.inner(|g| g.statements(then, depth - 1));
         let otherwise = self.inner(|g| g.statements(otherwise, depth - 1));
-        self.b.simple(Stmt::If { condition, then, otherwise });
+        self.b.push_stmt(Stmt::If { condition, then, otherwise });
     }
 }

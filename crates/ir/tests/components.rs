@@ -1,7 +1,7 @@
-//! Components of elements, by an index more than there are dimensions.
+//! Access to components of elements, by one more index than there are dimensions.
 
-use bornite_ir::interp::{Options, run_with};
-use bornite_ir::{Arg, FaultKind, Kernel, Scalar, Value, peek, poke};
+use bornite_ir::interp::{InterpreterOptions, run_with};
+use bornite_ir::{Arg, FaultKind, Kernel, Scalar, Value, load_scalar, store_scalar};
 
 fn text(body: &str) -> String {
     format!(
@@ -10,19 +10,19 @@ fn text(body: &str) -> String {
     )
 }
 
-/// The six numbers of `v`, which are 0, 1, … before; or what is found.
+/// Runs the kernel; returns the six components of `v`, which start as 0, 1, …, or the fault.
 fn outcome(kernel: &Kernel) -> Result<Vec<f64>, FaultKind> {
     let (mut v, mut p) = (vec![0u64; 3], vec![0u64; 9]);
-    (0..6).for_each(|n| poke(&mut v, 4 * n, Value::from_f64(Scalar::F32, n as f64)));
-    let options = Options { instances: true, ..Options::default() };
+    (0..6).for_each(|n| store_scalar(&mut v, 4 * n, Value::from_f64(Scalar::F32, n as f64)));
+    let options = InterpreterOptions { check_instance_races: true, ..InterpreterOptions::default() };
     run_with(kernel, &mut [Arg::Write(&mut v), Arg::Write(&mut p)], options).map_err(|fault| fault.kind)?;
-    Ok((0..6).map(|n| peek(&v, 4 * n, Scalar::F32).as_f64()).collect())
+    Ok((0..6).map(|n| load_scalar(&v, 4 * n, Scalar::F32).as_f64()).collect())
 }
 
-const PLACE: &str = "  %1: i32 = div(index, 3i32)\n  %2: i32 = rem(index, 3i32)\n";
+const COMPONENT_OF_INSTANCE: &str = "  %1: i32 = div(index, 3i32)\n  %2: i32 = rem(index, 3i32)\n";
 
 #[test]
-fn instances_have_components_of_their_own() {
+fn instances_access_separate_components() {
     let cases: [(&str, &[f64]); 4] = [
         ("  v[%1, %2] = 9f32\n", &[9.0; 6]),
         ("  %3: f32 = v[%1, %2]\n  %4: f32 = mul(%3, 2f32)\n  v[%1, %2] = %4\n", &[0.0, 2.0, 4.0, 6.0, 8.0, 10.0]),
@@ -36,7 +36,7 @@ fn instances_have_components_of_their_own() {
         ),
     ];
     for (body, expected) in cases {
-        let text = text(&format!("{PLACE}{body}"));
+        let text = text(&format!("{COMPONENT_OF_INSTANCE}{body}"));
         let kernel: Kernel = text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(kernel.to_string().parse::<Kernel>().as_ref(), Ok(&kernel), "{text}");
         assert_eq!(outcome(&kernel).as_deref(), Ok(expected), "{text}");
@@ -44,7 +44,7 @@ fn instances_have_components_of_their_own() {
 }
 
 #[test]
-fn what_is_found() {
+fn invalid_component_accesses_are_reported() {
     let cases = [
         ("  v[%1, 0i32] = 9f32\n", "race on 'v[0]'"),
         ("  %3: f32x3 = v[%1]\n  v[%1, %2] = 9f32\n", "race on 'v[0]'"),
@@ -53,26 +53,26 @@ fn what_is_found() {
         ("  v[index, 0i32] = 9f32\n", "index 2 is outside 'v' of 2 elements"),
     ];
     for (body, expected) in cases {
-        let kernel: Kernel = text(&format!("{PLACE}{body}")).parse().unwrap();
+        let kernel: Kernel = text(&format!("{COMPONENT_OF_INSTANCE}{body}")).parse().unwrap();
         let found = outcome(&kernel).expect_err(body).to_string();
         assert!(found.starts_with(expected), "{body}\nexpected {expected}\nfound {found}");
     }
 }
 
 #[test]
-fn what_is_no_component_is_refused() {
+fn invalid_component_indices_are_rejected() {
     let cases = [
-        ("  v[0i32, 3i32] = 9f32\n", "'v' has 3 components, 3i32 is none of them"),
-        ("  v[0i32, -1i32] = 9f32\n", "'v' has 3 components, -1i32 is none of them"),
-        ("  v[0i32, 1i32, 1i32] = 9f32\n", "'v' has 1 dimensions, 3 indices are given"),
+        ("  v[0i32, 3i32] = 9f32\n", "component 3i32 of 'v' does not exist: it has 3 components"),
+        ("  v[0i32, -1i32] = 9f32\n", "component -1i32 of 'v' does not exist: it has 3 components"),
+        ("  v[0i32, 1i32, 1i32] = 9f32\n", "'v' has 1 dimension, found 3 indices"),
         ("  v[0i32, 1i32] = 9i32\n", "a store needs f32"),
-        ("  p[0i32, %2] = 9i32\n", "which component of 'p' must be a constant"),
+        ("  p[0i32, %2] = 9i32\n", "the component index of 'p' must be a constant"),
         ("  p[0i32, 1i32] = 9i32\n", "a store needs f32"),
         ("  %3: f32x2 = wide 2 v[0i32, 1i32]\n", "a load of several elements that are not scalars"),
-        ("  %3: i32 = atomic and v[0i32, 1i32], 1i32\n", "no atomic and of f32"),
+        ("  %3: i32 = atomic and v[0i32, 1i32], 1i32\n", "atomic and is not supported for f32"),
     ];
     for (body, expected) in cases {
-        let error = text(&format!("{PLACE}{body}")).parse::<Kernel>().expect_err(body).to_string();
+        let error = text(&format!("{COMPONENT_OF_INSTANCE}{body}")).parse::<Kernel>().expect_err(body).to_string();
         assert!(error.contains(expected), "{body}\nexpected {expected}\nfound {error}");
     }
 }

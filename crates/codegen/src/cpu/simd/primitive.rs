@@ -1,37 +1,38 @@
-//! The op table's primitives over vectors; what no vector instruction computes is computed singly.
+//! Primitives of the op table over vectors; those without a vector instruction are scalarized.
 
 use bornite_ir::{Emit, EmitBits, Op, Scalar, Value};
 use cranelift_codegen::ir::{self, InstBuilder, Opcode, ValueDef, types};
 
-use super::Lanes;
-use super::pack::{Pack, lane_bytes, vector};
+use super::SimdLowering;
+use super::value::{LaneValue, lane_bytes, vector};
 use crate::cpu::half;
 use crate::cpu::primitive::{float_condition, int_condition};
 
-impl Lanes<'_, '_, '_> {
-    /// A primitive row on wide types (and a select on any) of which an argument is no single value.
-    pub(super) fn primitive(&mut self, op: Op, args: &[&Pack]) -> Pack {
+impl SimdLowering<'_, '_, '_> {
+    /// Lowers a primitive op on compute types (and a select on any type) with at least one operand
+    /// that is not uniform.
+    pub(super) fn primitive(&mut self, op: Op, args: &[&LaneValue]) -> LaneValue {
         let scalar = args[args.len() - 1].scalar();
         let (float, signed) = (scalar.is_float(), scalar.is_signed());
         match op {
-            Op::Div | Op::Rem if !float => return self.op_singly(op, args),
-            Op::Fmod | Op::Popcount | Op::LeadingZeros => return self.op_singly(op, args),
+            Op::Div | Op::Rem if !float => return self.scalarized_op(op, args),
+            Op::Fmod | Op::Popcount | Op::LeadingZeros => return self.scalarized_op(op, args),
             Op::Shl | Op::Shr => {
-                let Pack::One(count) = args[1] else { return self.op_singly(op, args) };
+                let LaneValue::Uniform(count) = args[1] else { return self.scalarized_op(op, args) };
                 let wide = count.scalar.bytes() == 8;
                 let count = if wide { self.l.b.ins().ireduce(types::I32, count.value) } else { count.value };
-                return self.each(scalar, &args[..1], |b, v| match op {
+                return self.per_vector(scalar, &args[..1], |b, v| match op {
                     Op::Shl => b.ishl(v[0], count),
                     _ if signed => b.sshr(v[0], count),
                     _ => b.ushr(v[0], count),
                 });
             }
-            Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge => return self.compared(op, args),
-            Op::Select => return self.selected(args),
+            Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge => return self.compare(op, args),
+            Op::Select => return self.select_lanes(args),
             Op::Abs if !float && !signed => return args[0].clone(),
             _ => {}
         }
-        self.each(scalar, args, |b, v| match op {
+        self.per_vector(scalar, args, |b, v| match op {
             Op::Add if float => b.fadd(v[0], v[1]),
             Op::Add => b.iadd(v[0], v[1]),
             Op::Sub if float => b.fsub(v[0], v[1]),
@@ -63,45 +64,45 @@ impl Lanes<'_, '_, '_> {
         })
     }
 
-    fn op_singly(&mut self, op: Op, args: &[&Pack]) -> Pack {
-        self.singly(args, |s, args| s.l.op(op, args))
+    fn scalarized_op(&mut self, op: Op, args: &[&LaneValue]) -> LaneValue {
+        self.scalarize(args, |s, args| s.l.op(op, args))
     }
 
-    /// An instruction for each vector.
-    fn each(
+    /// Emits an instruction per vector.
+    fn per_vector(
         &mut self,
         scalar: Scalar,
-        args: &[&Pack],
+        args: &[&LaneValue],
         make: impl Fn(cranelift_frontend::FuncInstBuilder<'_, '_>, &[ir::Value]) -> ir::Value,
-    ) -> Pack {
+    ) -> LaneValue {
         let args: Vec<Vec<ir::Value>> = (args.iter().enumerate())
             .map(|(n, arg)| {
-                self.keeps = n < 2;
+                self.hoist_constants = n < 2;
                 if scalar == Scalar::Bool { self.masks(arg, 4) } else { self.vectors(arg) }
             })
             .collect();
-        self.keeps = true;
+        self.hoist_constants = true;
         let vectors = (0..args[0].len())
             .map(|n| {
                 let operands: Vec<ir::Value> = args.iter().map(|arg| arg[n]).collect();
                 make(self.l.b.ins(), &operands)
             })
             .collect();
-        Pack::Many { scalar, vectors }
+        LaneValue::Vectors { scalar, vectors }
     }
 
-    fn compared(&mut self, op: Op, args: &[&Pack]) -> Pack {
+    fn compare(&mut self, op: Op, args: &[&LaneValue]) -> LaneValue {
         let scalar = args[0].scalar();
-        let Pack::Many { vectors, .. } = self.each(scalar, args, |b, v| match scalar.is_float() {
+        let LaneValue::Vectors { vectors, .. } = self.per_vector(scalar, args, |b, v| match scalar.is_float() {
             true => b.fcmp(float_condition(op), v[0], v[1]),
             false => b.icmp(int_condition(op, scalar.is_signed()), v[0], v[1]),
         }) else {
             return args[0].clone();
         };
-        Pack::Many { scalar: Scalar::Bool, vectors }
+        LaneValue::Vectors { scalar: Scalar::Bool, vectors }
     }
 
-    fn selected(&mut self, args: &[&Pack]) -> Pack {
+    fn select_lanes(&mut self, args: &[&LaneValue]) -> LaneValue {
         let scalar = args[1].scalar();
         let (masks, [a, b]) = match scalar {
             Scalar::Bool => (self.masks(args[0], 4), [1, 2].map(|n| self.masks(args[n], 4))),
@@ -109,46 +110,46 @@ impl Lanes<'_, '_, '_> {
         };
         let vectors = (masks.iter().zip(a).zip(b))
             .map(|((&mask, a), b)| {
-                // As floats after a comparison of floats, where one instruction may do both; else as integers, where the
-                // code generator knows a mask when it sees one.
+                // As floats after a float comparison, where one instruction may do both; otherwise
+                // as integers, where Cranelift recognizes a mask.
                 let of_floats = matches!(
                     self.l.b.func.dfg.value_def(mask),
                     ValueDef::Result(inst, _) if self.l.b.func.dfg.insts[inst].opcode() == Opcode::Fcmp
                 );
                 let mask_type = self.l.b.func.dfg.value_type(mask);
                 let ty = if of_floats && scalar.is_float() { vector(scalar) } else { mask_type };
-                let [mask, a, b] = [mask, a, b].map(|v| self.seen_as(ty, v));
+                let [mask, a, b] = [mask, a, b].map(|v| self.bitcast_vector(ty, v));
                 let chosen = self.l.b.ins().bitselect(mask, a, b);
-                self.seen_as(if scalar == Scalar::Bool { types::I32X4 } else { vector(scalar) }, chosen)
+                self.bitcast_vector(if scalar == Scalar::Bool { types::I32X4 } else { vector(scalar) }, chosen)
             })
             .collect();
-        Pack::Many { scalar, vectors }
+        LaneValue::Vectors { scalar, vectors }
     }
 
-    /// One step of a conversion of vectors.
-    pub(super) fn converted(&mut self, to: Scalar, pack: &Pack) -> Pack {
+    /// One step of a vector conversion.
+    pub(super) fn convert(&mut self, to: Scalar, pack: &LaneValue) -> LaneValue {
         use Scalar::*;
         let from = pack.scalar();
         if to == from {
             return pack.clone();
         }
         if to == Bool {
-            let zero = self.known(Value::from_f64(from, 0.0));
-            return self.compared(Op::Ne, &[pack, &zero]);
+            let zero = self.constant_lanes(Value::from_f64(from, 0.0));
+            return self.compare(Op::Ne, &[pack, &zero]);
         }
         if from == Bool {
-            let one = self.known(Value::from_f64(to, 1.0));
+            let one = self.constant_lanes(Value::from_f64(to, 1.0));
             let (masks, ones) = (self.masks(pack, lane_bytes(to)), self.vectors(&one));
             let vectors = (masks.into_iter().zip(ones))
                 .map(|(mask, one)| {
-                    let mask = self.seen_as(vector(to), mask);
+                    let mask = self.bitcast_vector(vector(to), mask);
                     self.l.b.ins().band(mask, one)
                 })
                 .collect();
-            return Pack::Many { scalar: to, vectors };
+            return LaneValue::Vectors { scalar: to, vectors };
         }
         let v = self.vectors(pack);
-        let as_bits = |scalar: Scalar, vectors: Vec<ir::Value>| Pack::Many { scalar, vectors };
+        let as_bits = |scalar: Scalar, vectors: Vec<ir::Value>| LaneValue::Vectors { scalar, vectors };
         let vectors: Vec<ir::Value> = match (from, to) {
             (F16, F32) => return half::f32_of_f16(self, &as_bits(I32, v)),
             (BF16, F32) => return half::f32_of_bf16(self, &as_bits(I32, v)),
@@ -166,9 +167,9 @@ impl Lanes<'_, '_, '_> {
                 shifted.into_iter().map(|v| self.l.b.ins().sshr_imm_u(v, spare)).collect()
             }
             (I32 | U32, U8 | U16) => {
-                let kept = self.known(Value::int(I32, (1 << (to.bytes() * 8)) - 1));
-                let kept = self.op(Op::And, &[&as_bits(I32, v), &kept]);
-                self.vectors(&kept)
+                let masked = self.constant_lanes(Value::int(I32, (1 << (to.bytes() * 8)) - 1));
+                let masked = self.op(Op::And, &[&as_bits(I32, v), &masked]);
+                self.vectors(&masked)
             }
             (F32, F64) => (v.into_iter())
                 .flat_map(|v| {
@@ -179,7 +180,7 @@ impl Lanes<'_, '_, '_> {
             (F64, F32) => (v.chunks(2))
                 .map(|pair| {
                     let [low, high] = [pair[0], pair[1]].map(|v| self.l.b.ins().fvdemote(v));
-                    self.joined(low, high)
+                    self.concat_low_halves(low, high)
                 })
                 .collect(),
             (F32, I32) => v.into_iter().map(|v| self.l.b.ins().fcvt_to_sint_sat(types::I32X4, v)).collect(),
@@ -201,10 +202,10 @@ impl Lanes<'_, '_, '_> {
                     })
                 })
                 .collect(),
-            (F64, I64) => return self.truncated(pack),
+            (F64, I64) => return self.f64_to_i64(pack),
             (F32, I64) => {
-                let wide = self.converted(F64, pack);
-                return self.truncated(&wide);
+                let wide = self.convert(F64, pack);
+                return self.f64_to_i64(&wide);
             }
             (I32 | I8 | I16, I64 | U64) => {
                 (v.into_iter()).flat_map(|v| [self.l.b.ins().swiden_low(v), self.l.b.ins().swiden_high(v)]).collect()
@@ -212,28 +213,28 @@ impl Lanes<'_, '_, '_> {
             (U32, I64 | U64) => {
                 (v.into_iter()).flat_map(|v| [self.l.b.ins().uwiden_low(v), self.l.b.ins().uwiden_high(v)]).collect()
             }
-            (I64 | U64, I32 | U32) => v.chunks(2).map(|pair| self.evens(pair[0], pair[1])).collect(),
+            (I64 | U64, I32 | U32) => v.chunks(2).map(|pair| self.low_words(pair[0], pair[1])).collect(),
             (from, to) if from.is_int() && to.is_int() && lane_bytes(from) == lane_bytes(to) => v,
-            _ => return self.singly(&[pack], |s, v| s.l.cast_step(to, v[0])),
+            _ => return self.scalarize(&[pack], |s, v| s.l.cast_step(to, v[0])),
         };
-        Pack::Many { scalar: to, vectors }
+        LaneValue::Vectors { scalar: to, vectors }
     }
 
-    /// f64 to i64, for which there is no vector instruction before AVX-512: below 2⁵¹ the integer part is read off a sum
-    /// with 1.5 · 2⁵², in whose last bits it stands; beyond, instances go singly.
-    fn truncated(&mut self, x: &Pack) -> Pack {
+    /// f64 to i64, which has no vector instruction before AVX-512. Below 2⁵¹, adding 1.5 · 2⁵²
+    /// leaves the integer part in the low bits; larger values are scalarized.
+    fn f64_to_i64(&mut self, x: &LaneValue) -> LaneValue {
         let magic = f64::from_bits(0x4338_0000_0000_0000);
         let size = self.op(Op::Abs, &[x]);
-        let edge = self.known(Value::from_f64(Scalar::F64, (1u64 << 51) as f64));
+        let edge = self.constant_lanes(Value::from_f64(Scalar::F64, (1u64 << 51) as f64));
         let below = self.op(Op::Lt, &[&size, &edge]);
         let beyond = self.op(Op::Not, &[&below]);
         let whole = self.op(Op::Trunc, &[x]);
-        let magic = self.known(Value::from_f64(Scalar::F64, magic));
+        let magic = self.constant_lanes(Value::from_f64(Scalar::F64, magic));
         let sum = self.op(Op::Add, &[&whole, &magic]);
         let bits = self.bitcast(Scalar::I64, &sum);
         let base = self.bitcast(Scalar::I64, &magic);
-        let usual = self.op(Op::Sub, &[&bits, &base]);
-        let [chosen] = self.rarely(&beyond, [usual], |s| [s.cast_step(Scalar::I64, x)]);
+        let common = self.op(Op::Sub, &[&bits, &base]);
+        let [chosen] = self.select_unlikely(&beyond, [common], |s| [s.cast_step(Scalar::I64, x)]);
         chosen
     }
 }

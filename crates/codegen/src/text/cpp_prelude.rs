@@ -1,8 +1,9 @@
-//! What CUDA text uses and C++ does not have, for text that is compiled for a CPU. Each is printed where it is used.
+//! C++ definitions of the CUDA intrinsics that generated source uses, for compilation on a CPU.
+//! Each is printed only if it is used.
 
 pub(super) const INCLUDES: &str = "#include <cmath>\n#include <cstdio>\n#include <cstring>\n";
 
-/// What is searched for in the text, and its definition. Definitions may use those above them.
+/// Search string and definition. A definition may use earlier ones.
 pub(super) const PRELUDE: &[(&str, &str)] = &[
     ("bn_f16", "typedef unsigned short bn_f16;\n"),
     ("bn_bf16", "typedef unsigned short bn_bf16;\n"),

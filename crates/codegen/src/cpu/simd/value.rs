@@ -1,52 +1,52 @@
-//! A value in several instances at once, and the ways between it and single values.
+//! Values of several instances, and conversions to and from scalars.
 
 use bornite_ir::{EmitBits, Scalar, Value};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, ConstantData, Endianness, InstBuilder, MemFlagsData, types};
 
-use super::Lanes;
-use crate::cpu::lower::{Typed, flags, ty};
+use super::SimdLowering;
+use crate::cpu::lower::{TypedValue, flags, ty};
 
-/// A value of [`Lanes::count`] neighbouring instances.
+/// Value of [`SimdLowering::count`] neighbouring instances.
 #[derive(Clone)]
-pub(super) enum Pack {
-    /// The same in all.
-    One(Typed),
-    /// This in the first, and `step` more in each further one; wraps.
-    Steps { first: Typed, step: i64 },
-    /// 128-bit vectors, the first instances first. Types below 32 bits lie in lanes of 32, signed ones with their sign. A
-    /// bool is a mask in lanes of 32 or of 64 bits; the number of vectors tells which.
-    Many { scalar: Scalar, vectors: Vec<ir::Value> },
+pub(super) enum LaneValue {
+    /// The same in all lanes.
+    Uniform(TypedValue),
+    /// `first` in the first lane, larger by `step` in each following one; wraps.
+    Linear { first: TypedValue, step: i64 },
+    /// 128-bit vectors, first lanes first. Types below 32 bits use 32-bit lanes, sign-extended if
+    /// signed. A bool is a mask of 32- or 64-bit lanes; the number of vectors tells which.
+    Vectors { scalar: Scalar, vectors: Vec<ir::Value> },
 }
 
-impl Pack {
+impl LaneValue {
     pub fn scalar(&self) -> Scalar {
         match self {
-            Pack::One(typed) | Pack::Steps { first: typed, .. } => typed.scalar,
-            Pack::Many { scalar, .. } => *scalar,
+            LaneValue::Uniform(typed) | LaneValue::Linear { first: typed, .. } => typed.scalar,
+            LaneValue::Vectors { scalar, .. } => *scalar,
         }
     }
 
-    /// The value of the first instance, if it is at hand.
-    pub fn first(&self) -> Option<Typed> {
+    /// Returns the value of the first lane unless it is in a vector.
+    pub fn first(&self) -> Option<TypedValue> {
         match self {
-            Pack::One(typed) => Some(*typed),
-            Pack::Steps { first, .. } => Some(Typed { known: None, ..*first }),
-            Pack::Many { .. } => None,
+            LaneValue::Uniform(typed) => Some(*typed),
+            LaneValue::Linear { first, .. } => Some(TypedValue { known: None, ..*first }),
+            LaneValue::Vectors { .. } => None,
         }
     }
 }
 
-/// Constants that stay in registers, of which there are sixteen.
-const KEPT: usize = 8;
+/// Maximum number of constants kept in registers, of which there are sixteen.
+const MAX_HOISTED_CONSTANTS: usize = 8;
 
-/// Bytes that a value takes in a vector.
+/// Returns the size of a lane.
 pub(super) fn lane_bytes(scalar: Scalar) -> usize {
     scalar.bytes().max(4)
 }
 
-/// The type of a lane.
+/// Returns the type of a lane.
 pub(super) fn lane(scalar: Scalar) -> ir::Type {
     match scalar {
         Scalar::F32 => types::F32,
@@ -56,7 +56,7 @@ pub(super) fn lane(scalar: Scalar) -> ir::Type {
     }
 }
 
-/// The vectors that hold values of a type.
+/// Returns the vector type for a scalar type.
 pub(super) fn vector(scalar: Scalar) -> ir::Type {
     match lane(scalar) {
         types::F32 => types::F32X4,
@@ -66,49 +66,49 @@ pub(super) fn vector(scalar: Scalar) -> ir::Type {
     }
 }
 
-/// How `bitcast` between vectors is to see their bytes.
+/// Byte order for `bitcast` between vectors.
 fn little() -> MemFlagsData {
     MemFlagsData::new().with_endianness(Endianness::Little)
 }
 
-impl Lanes<'_, '_, '_> {
-    /// How many vectors hold lanes of so many bytes.
+impl SimdLowering<'_, '_, '_> {
+    /// Returns the number of vectors for lanes of `lane_bytes` bytes.
     pub(super) fn vector_count(&self, lane_bytes: usize) -> usize {
         self.count * lane_bytes / 16
     }
 
-    /// A vector's bits as another type of vector.
-    pub(super) fn seen_as(&mut self, ty: ir::Type, vector: ir::Value) -> ir::Value {
+    /// Reinterprets a vector as another vector type.
+    pub(super) fn bitcast_vector(&mut self, ty: ir::Type, vector: ir::Value) -> ir::Value {
         if self.l.b.func.dfg.value_type(vector) == ty { vector } else { self.l.b.ins().bitcast(ty, little(), vector) }
     }
 
-    /// Sixteen bytes of two vectors, by number.
+    /// Selects sixteen bytes of two vectors.
     pub(super) fn shuffle(&mut self, a: ir::Value, b: ir::Value, bytes: [u8; 16]) -> ir::Value {
         let ty = self.l.b.func.dfg.value_type(a);
-        let [a, b] = [a, b].map(|v| self.seen_as(types::I8X16, v));
+        let [a, b] = [a, b].map(|v| self.bitcast_vector(types::I8X16, v));
         let mask = self.l.b.func.dfg.immediates.push(ConstantData::from(&bytes[..]));
         let chosen = self.l.b.ins().shuffle(a, b, mask);
-        self.seen_as(ty, chosen)
+        self.bitcast_vector(ty, chosen)
     }
 
-    /// The upper half of a vector, in the lower half.
+    /// Moves the upper half of a vector to the lower half.
     pub(super) fn upper(&mut self, v: ir::Value) -> ir::Value {
         self.shuffle(v, v, std::array::from_fn(|n| 8 + n as u8 % 8))
     }
 
-    /// The lower halves of two vectors.
-    pub(super) fn joined(&mut self, low: ir::Value, high: ir::Value) -> ir::Value {
+    /// Concatenates the lower halves of two vectors.
+    pub(super) fn concat_low_halves(&mut self, low: ir::Value, high: ir::Value) -> ir::Value {
         self.shuffle(low, high, std::array::from_fn(|n| (n + n / 8 * 8) as u8))
     }
 
-    /// The lower 32 bits of the 64-bit lanes of two vectors.
-    pub(super) fn evens(&mut self, low: ir::Value, high: ir::Value) -> ir::Value {
+    /// Concatenates the lower 32 bits of the 64-bit lanes of two vectors.
+    pub(super) fn low_words(&mut self, low: ir::Value, high: ir::Value) -> ir::Value {
         let chosen = self.shuffle(low, high, std::array::from_fn(|n| (n / 4 * 8 + n % 4) as u8));
-        self.seen_as(types::I32X4, chosen)
+        self.bitcast_vector(types::I32X4, chosen)
     }
 
-    /// A vector with the same value in all lanes.
-    fn splat(&mut self, typed: &Typed) -> ir::Value {
+    /// Broadcasts a scalar to all lanes.
+    fn splat(&mut self, typed: &TypedValue) -> ir::Value {
         let scalar = typed.scalar;
         if let Some(value) = typed.known {
             let bytes = lane_bytes(scalar);
@@ -125,8 +125,8 @@ impl Lanes<'_, '_, '_> {
         if scalar == Scalar::Bool { self.is_true(splat) } else { splat }
     }
 
-    /// A single value as wide as its lane; a bool is 0 or 1.
-    pub(super) fn widened(&mut self, typed: &Typed) -> ir::Value {
+    /// Extends a scalar to the width of its lane; a bool becomes 0 or 1.
+    pub(super) fn widened(&mut self, typed: &TypedValue) -> ir::Value {
         match typed.scalar {
             scalar if ty(scalar) == lane(scalar) => typed.value,
             scalar if scalar.is_signed() => self.l.b.ins().sextend(types::I32, typed.value),
@@ -134,7 +134,7 @@ impl Lanes<'_, '_, '_> {
         }
     }
 
-    /// Masks where 32-bit lanes are not 0.
+    /// Returns masks of the 32-bit lanes that are not 0.
     pub(super) fn is_true(&mut self, lanes: ir::Value) -> ir::Value {
         let zero = self.zero();
         self.l.b.ins().icmp(IntCC::NotEqual, lanes, zero)
@@ -144,24 +144,28 @@ impl Lanes<'_, '_, '_> {
         self.constant_vector(types::I32X4, [0; 16])
     }
 
-    /// A constant: one of the few that stay in registers, or a load, since instructions take an operand from memory but not
-    /// from the code generator's own pool, out of which it would take an instruction more.
+    /// Loads a constant: one of the few kept in registers, or from the constant pool in memory.
+    /// Instructions can take an operand from there, but not from Cranelift's own pool, which would
+    /// cost an extra instruction.
     fn constant_vector(&mut self, ty: ir::Type, bytes: [u8; 16]) -> ir::Value {
         let bits = u128::from_le_bytes(bytes);
         if bits != 0 && bits != u128::MAX {
-            if let Some(&(_, value)) =
-                self.kept.iter().find(|(kept, value)| *kept == bits && self.l.b.func.dfg.value_type(*value) == ty)
+            if let Some(&(_, value)) = self
+                .hoisted
+                .iter()
+                .find(|(hoisted, value)| *hoisted == bits && self.l.b.func.dfg.value_type(*value) == ty)
             {
                 return value;
             }
-            if let Some(offset) = self.l.constants.place(bits) {
-                let (at, stays) = (self.l.constants_at, flags().with_readonly());
-                if self.keeps && self.kept.len() < KEPT {
+            if let Some(offset) = self.l.constants.offset_of(bits) {
+                let (at, stays) = (self.l.constants_base, flags().with_readonly());
+                if self.hoist_constants && self.hoisted.len() < MAX_HOISTED_CONSTANTS {
                     let value = FuncCursor::new(self.l.b.func).at_inst(self.before).ins().load(ty, stays, at, offset);
-                    self.kept.push((bits, value));
+                    self.hoisted.push((bits, value));
                     return value;
                 }
-                // May move: else all loads would come first, and fill the registers after all.
+                // Allow moving the load: otherwise all loads are scheduled first and fill the
+                // registers.
                 return self.l.b.ins().load(ty, stays.with_can_move(), at, offset);
             }
         }
@@ -169,12 +173,12 @@ impl Lanes<'_, '_, '_> {
         self.l.b.ins().vconst(ty, constant)
     }
 
-    /// A value as vectors; of a bool, masks of whichever width is at hand.
-    pub(super) fn vectors(&mut self, pack: &Pack) -> Vec<ir::Value> {
+    /// Returns a value as vectors; for a bool, masks of either width.
+    pub(super) fn vectors(&mut self, pack: &LaneValue) -> Vec<ir::Value> {
         match pack {
-            Pack::Many { vectors, .. } => vectors.clone(),
-            Pack::One(typed) => vec![self.splat(typed); self.vector_count(lane_bytes(typed.scalar))],
-            Pack::Steps { first, step } => {
+            LaneValue::Vectors { vectors, .. } => vectors.clone(),
+            LaneValue::Uniform(typed) => vec![self.splat(typed); self.vector_count(lane_bytes(typed.scalar))],
+            LaneValue::Linear { first, step } => {
                 let (scalar, ty) = (first.scalar, vector(first.scalar));
                 let first = self.splat(first);
                 let (count, each) = (self.vector_count(scalar.bytes()), scalar.bytes());
@@ -192,8 +196,8 @@ impl Lanes<'_, '_, '_> {
         }
     }
 
-    /// A bool as masks in lanes of so many bytes, 4 or 8.
-    pub(super) fn masks(&mut self, pack: &Pack, bytes: usize) -> Vec<ir::Value> {
+    /// Returns a bool as masks with lanes of `bytes` bytes, 4 or 8.
+    pub(super) fn masks(&mut self, pack: &LaneValue, bytes: usize) -> Vec<ir::Value> {
         let found = self.vectors(pack);
         let (have, want) = (found.len(), self.vector_count(bytes));
         if have == want {
@@ -203,18 +207,18 @@ impl Lanes<'_, '_, '_> {
             let halves = |&v: &ir::Value| [self.l.b.ins().swiden_low(v), self.l.b.ins().swiden_high(v)];
             return found.iter().flat_map(halves).collect();
         }
-        found.chunks(2).map(|pair| self.evens(pair[0], pair[1])).collect()
+        found.chunks(2).map(|pair| self.low_words(pair[0], pair[1])).collect()
     }
 
-    /// The value of one instance.
-    pub(super) fn lane(&mut self, pack: &Pack, n: usize) -> Typed {
+    /// Returns the value of one lane.
+    pub(super) fn lane(&mut self, pack: &LaneValue, n: usize) -> TypedValue {
         match pack {
-            Pack::One(typed) => *typed,
-            Pack::Steps { first, step } => {
+            LaneValue::Uniform(typed) => *typed,
+            LaneValue::Linear { first, step } => {
                 let value = self.l.b.ins().iadd_imm_s(first.value, step.wrapping_mul(n as i64));
-                Typed { value, known: None, ..*first }
+                TypedValue { value, known: None, ..*first }
             }
-            Pack::Many { scalar, vectors } => {
+            LaneValue::Vectors { scalar, vectors } => {
                 let each = self.count / vectors.len();
                 let value = self.l.b.ins().extractlane(vectors[n / each], (n % each) as u8);
                 self.narrowed(*scalar, value)
@@ -222,18 +226,18 @@ impl Lanes<'_, '_, '_> {
         }
     }
 
-    /// A single value out of its lane.
-    pub(super) fn narrowed(&mut self, scalar: Scalar, value: ir::Value) -> Typed {
+    /// Converts a lane to its scalar type.
+    pub(super) fn narrowed(&mut self, scalar: Scalar, value: ir::Value) -> TypedValue {
         let value = match scalar {
             Scalar::Bool => self.l.b.ins().icmp_imm_s(IntCC::NotEqual, value, 0),
             scalar if ty(scalar) == lane(scalar) => value,
             scalar => self.l.b.ins().ireduce(ty(scalar), value),
         };
-        Typed { value, scalar, known: None }
+        TypedValue { value, scalar, known: None }
     }
 
-    /// Single values, one an instance, as vectors.
-    pub(super) fn assembled(&mut self, scalar: Scalar, values: &[Typed]) -> Pack {
+    /// Builds vectors from one scalar per lane.
+    pub(super) fn build_vectors(&mut self, scalar: Scalar, values: &[TypedValue]) -> LaneValue {
         let each = 16 / lane_bytes(scalar);
         let vectors = (values.chunks(each))
             .map(|values| {
@@ -246,44 +250,48 @@ impl Lanes<'_, '_, '_> {
                 if scalar == Scalar::Bool { self.is_true(lanes) } else { lanes }
             })
             .collect();
-        Pack::Many { scalar, vectors }
+        LaneValue::Vectors { scalar, vectors }
     }
 
-    /// What instances compute singly.
-    pub(super) fn singly(&mut self, args: &[&Pack], mut compute: impl FnMut(&mut Self, &[&Typed]) -> Typed) -> Pack {
-        let results: Vec<Typed> = (0..self.count)
+    /// Computes each lane separately.
+    pub(super) fn scalarize(
+        &mut self,
+        args: &[&LaneValue],
+        mut compute: impl FnMut(&mut Self, &[&TypedValue]) -> TypedValue,
+    ) -> LaneValue {
+        let results: Vec<TypedValue> = (0..self.count)
             .map(|n| {
-                let args: Vec<Typed> = args.iter().map(|arg| self.lane(arg, n)).collect();
+                let args: Vec<TypedValue> = args.iter().map(|arg| self.lane(arg, n)).collect();
                 compute(self, &args.iter().collect::<Vec<_>>())
             })
             .collect();
-        self.assembled(results[0].scalar, &results)
+        self.build_vectors(results[0].scalar, &results)
     }
 
-    pub(super) fn known(&mut self, value: Value) -> Pack {
-        Pack::One(self.l.constant(value))
+    pub(super) fn constant_lanes(&mut self, value: Value) -> LaneValue {
+        LaneValue::Uniform(self.l.constant(value))
     }
 }
 
-/// Constants of compiled code, in memory that stays where it is.
-pub(in crate::cpu) struct Constants {
+/// Constants of compiled code, at a fixed address.
+pub(in crate::cpu) struct ConstantPool {
     vectors: Box<[u128]>,
     used: usize,
 }
 
-impl Constants {
-    /// Room for as many as a kernel of some bodies has.
-    pub fn new(room: usize) -> Constants {
-        Constants { vectors: vec![0; room].into(), used: 0 }
+impl ConstantPool {
+    /// Allocates room for `room` vectors.
+    pub fn new(room: usize) -> ConstantPool {
+        ConstantPool { vectors: vec![0; room].into(), used: 0 }
     }
 
-    /// Where they are.
+    /// Returns the address of the pool.
     pub fn address(&self) -> u64 {
         self.vectors.as_ptr() as u64
     }
 
-    /// The offset of one in bytes; `None` if there is no more room.
-    fn place(&mut self, bits: u128) -> Option<i32> {
+    /// Returns the byte offset of a constant; `None` if the pool is full.
+    fn offset_of(&mut self, bits: u128) -> Option<i32> {
         let found = self.vectors[..self.used].iter().position(|&other| other == bits);
         let at = found.unwrap_or(self.used);
         *self.vectors.get_mut(at)? = bits;

@@ -1,4 +1,5 @@
-//! How fast kernels are printed, parsed, compiled and interpreted, on one core. `cargo bench -p bornite-codegen`
+//! Throughput of printing, parsing, compiling and interpreting kernels, on one core. Run with
+//! `cargo bench -p bornite-codegen`.
 
 use std::convert::Infallible;
 
@@ -6,13 +7,15 @@ use bornite_bench::{Config, Machine, Report, Row, measure};
 use bornite_codegen::{cpu, cuda};
 use bornite_ir::{Access, Arg, Expr, Kernel, Scalar, Stmt, interp, templates};
 
-/// Statements that one block executes times its threads, for kernels whose loops have constant ends.
+/// Statements that one block executes times its threads, for kernels whose loops have constant
+/// bounds.
 fn lane_ops(kernel: &Kernel) -> u64 {
     fn count(kernel: &Kernel, block: &[Stmt]) -> u64 {
         let of = |stmt: &Stmt| match stmt {
             Stmt::For { end, body, .. } => {
-                let turns = if let Expr::Const(value) = kernel.code.expr(*end) { value.as_i64() as u64 } else { 1 };
-                turns * count(kernel, body)
+                let iterations =
+                    if let Expr::Const(value) = kernel.code.expr(*end) { value.as_i64() as u64 } else { 1 };
+                iterations * count(kernel, body)
             }
             Stmt::If { then, .. } => count(kernel, then),
             Stmt::Loop { body } => count(kernel, body),
@@ -37,7 +40,7 @@ fn main() {
         )
         .unwrap_or_else(|e| match e {});
         let rate = per_call / measured.median_ms * 1e3;
-        report.rows.push(Row::new(name, "cpu", measured).with_note(format!("{name}: {rate:.3e} {unit} a second")));
+        report.rows.push(Row::new(name, "cpu", measured).with_note(format!("{name}: {rate:.3e} {unit} per second")));
     };
     let axpy = templates::axpy(Scalar::F32, 1000, 2.0).expect("axpy");
     let text = axpy.to_string();
@@ -57,7 +60,7 @@ fn main() {
     ];
     for (name, kernel) in kernels {
         let kernel = kernel.expect(name);
-        // Two ones; the bins of a histogram are small numbers.
+        // Two f32 ones; the bins of a histogram are small integers.
         let word = |n: usize| match name {
             "histogram" => ((n % 64) as u64) << 32 | (n * 7 % 64) as u64,
             _ => 0x3f80_0000_3f80_0000,

@@ -1,53 +1,55 @@
 //! Elementwise kernels from an expression such as `gelu(x) * y + 1`.
 //!
-//! Names are inputs, in the order in which they first appear; numbers are of the kernel's type. Rows of the op table and
-//! the [formulas](crate::FORMULAS) are functions; `+ - * / %`, comparisons and `c ? a : b` have C's meaning and precedence.
+//! Names are inputs, in order of first appearance; numbers have the kernel's element type. Ops and
+//! [formulas](crate::FORMULAS) are functions; `+ - * / %`, comparisons and `c ? a : b` have C's
+//! meaning and precedence.
 
 use std::fmt;
 
+use crate::arg::counted;
 use crate::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op, Scalar, Type, Value, formula};
 
-/// Why an expression cannot be made a kernel, and where.
+/// Error in an expression, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExpressionError {
+pub struct ElementwiseError {
     /// The expression.
     pub text: String,
-    /// The byte at which it goes wrong.
-    pub at: usize,
-    /// What is wrong.
-    pub what: String,
+    /// Byte offset of the error.
+    pub offset: usize,
+    /// Description of the error.
+    pub message: String,
 }
 
-impl std::error::Error for ExpressionError {}
+impl std::error::Error for ElementwiseError {}
 
-impl fmt::Display for ExpressionError {
+impl fmt::Display for ElementwiseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let column = self.text.get(..self.at).map_or(0, |before| before.chars().count());
-        write!(f, "{}\n  {}\n  {}^", self.what, self.text, " ".repeat(column))
+        let column = self.text.get(..self.offset).map_or(0, |before| before.chars().count());
+        write!(f, "{}\n  {}\n  {}^", self.message, self.text, " ".repeat(column))
     }
 }
 
-/// Parentheses within parentheses; more are refused, so that no text overflows the stack.
+/// Maximum nesting of parentheses, so that parsing cannot overflow the stack.
 const MAX_DEPTH: usize = 64;
-/// More inputs than any launch takes.
+/// Maximum number of inputs.
 const MAX_INPUTS: usize = 32;
 
-/// `out[i] = text`, over `n` elements of type `scalar`.
-pub fn elementwise(name: &str, text: &str, scalar: Scalar, n: u64) -> Result<Kernel, ExpressionError> {
+/// Builds the kernel `out[i] = text` over `n` elements of type `scalar`.
+pub fn elementwise(name: &str, text: &str, scalar: Scalar, n: u64) -> Result<Kernel, ElementwiseError> {
     let index = if n > i32::MAX as u64 { Scalar::I64 } else { Scalar::I32 };
     let mut b = Builder::new(name, n, index);
-    let place = b.index();
-    let mut p = Parser { text, at: 0, depth: 0, scalar, b, n, place, inputs: vec![] };
+    let index = b.index();
+    let mut p = Parser { text, at: 0, depth: 0, scalar, b, n, index, inputs: vec![] };
     let value = p.ternary()?;
-    p.space();
+    p.skip_whitespace();
     if p.at < text.len() {
-        return p.fail("expected an operator or the end");
+        return p.fail("expected an operator or the end of the expression");
     }
     let ty = p.b.type_of(value);
     let out = p.b.param("out", ty, n, Access::Write);
-    p.b.store(out, place, value);
-    let error = |what: String| ExpressionError { text: text.into(), at: 0, what };
-    p.b.finish().map_err(|e| error(e.what))
+    p.b.store(out, index, value);
+    let error = |message: String| ElementwiseError { text: text.into(), offset: 0, message };
+    p.b.finish().map_err(|e| error(e.message))
 }
 
 struct Parser<'t> {
@@ -57,24 +59,24 @@ struct Parser<'t> {
     scalar: Scalar,
     b: Builder,
     n: u64,
-    place: ExprId,
+    index: ExprId,
     inputs: Vec<(&'t str, ExprId)>,
 }
 
-type Parsed<T = ExprId> = Result<T, ExpressionError>;
+type Parsed<T = ExprId> = Result<T, ElementwiseError>;
 
 impl<'t> Parser<'t> {
-    fn fail<T>(&self, what: impl Into<String>) -> Parsed<T> {
-        Err(ExpressionError { text: self.text.into(), at: self.at, what: what.into() })
+    fn fail<T>(&self, message: impl Into<String>) -> Parsed<T> {
+        Err(ElementwiseError { text: self.text.into(), offset: self.at, message: message.into() })
     }
 
-    fn space(&mut self) {
+    fn skip_whitespace(&mut self) {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();
     }
 
     fn take(&mut self, token: &str) -> bool {
-        self.space();
+        self.skip_whitespace();
         let found = self.text[self.at..].starts_with(token);
         if found {
             self.at += token.len();
@@ -82,9 +84,9 @@ impl<'t> Parser<'t> {
         found
     }
 
-    fn deeper<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth == MAX_DEPTH {
-            return self.fail(format!("nested more than {MAX_DEPTH} deep"));
+            return self.fail(format!("expression is nested more than {MAX_DEPTH} deep"));
         }
         self.depth += 1;
         let value = inner(self)?;
@@ -92,8 +94,8 @@ impl<'t> Parser<'t> {
         Ok(value)
     }
 
-    /// An op whose operands must fit; errors point behind them.
-    fn row(&mut self, op: Op, args: &[ExprId]) -> Parsed {
+    /// Applies an op after checking its operand types; errors point after the operands.
+    fn apply(&mut self, op: Op, args: &[ExprId]) -> Parsed {
         let types: Vec<Scalar> = args.iter().map(|arg| self.b.scalar(arg)).collect();
         if let Err(expected) = op.row().rule.result(&types) {
             return self.fail(format!("{} expects {expected}", op.row().name));
@@ -106,12 +108,12 @@ impl<'t> Parser<'t> {
         if !self.take("?") {
             return Ok(condition);
         }
-        let yes = self.deeper(Self::ternary)?;
+        let yes = self.nested(Self::ternary)?;
         if !self.take(":") {
             return self.fail("expected ':'");
         }
-        let no = self.deeper(Self::ternary)?;
-        self.row(Op::Select, &[condition, yes, no])
+        let no = self.nested(Self::ternary)?;
+        self.apply(Op::Select, &[condition, yes, no])
     }
 
     fn comparison(&mut self) -> Parsed {
@@ -120,7 +122,7 @@ impl<'t> Parser<'t> {
         match signs.into_iter().find(|(sign, _)| self.take(sign)) {
             Some((_, op)) => {
                 let right = self.sum()?;
-                self.row(op, &[left, right])
+                self.apply(op, &[left, right])
             }
             None => Ok(left),
         }
@@ -130,7 +132,7 @@ impl<'t> Parser<'t> {
         let mut left = self.product()?;
         while let Some((_, op)) = [("+", Op::Add), ("-", Op::Sub)].into_iter().find(|(sign, _)| self.take(sign)) {
             let right = self.product()?;
-            left = self.row(op, &[left, right])?;
+            left = self.apply(op, &[left, right])?;
         }
         Ok(left)
     }
@@ -141,25 +143,25 @@ impl<'t> Parser<'t> {
         let signs = [("*", Op::Mul), ("/", Op::Div), ("%", rest)];
         while let Some((_, op)) = signs.into_iter().find(|(sign, _)| self.take(sign)) {
             let right = self.unary()?;
-            left = self.row(op, &[left, right])?;
+            left = self.apply(op, &[left, right])?;
         }
         Ok(left)
     }
 
     fn unary(&mut self) -> Parsed {
         if self.take("-") {
-            let value = self.deeper(Self::unary)?;
-            return self.row(Op::Neg, &[value]);
+            let value = self.nested(Self::unary)?;
+            return self.apply(Op::Neg, &[value]);
         }
         self.primary()
     }
 
     fn primary(&mut self) -> Parsed {
         if self.take("(") {
-            let value = self.deeper(Self::ternary)?;
+            let value = self.nested(Self::ternary)?;
             return if self.take(")") { Ok(value) } else { self.fail("expected ')'") };
         }
-        self.space();
+        self.skip_whitespace();
         let rest = &self.text[self.at..];
         if rest.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
             return self.number(rest);
@@ -201,31 +203,34 @@ impl<'t> Parser<'t> {
         }
         if name == "out" || self.inputs.len() == MAX_INPUTS {
             self.at = start;
-            return self
-                .fail(format!("'{name}' cannot be an input: 'out' is the result, and {MAX_INPUTS} are the most"));
+            return self.fail(match name {
+                "out" => "'out' cannot be an input: it is the name of the result".into(),
+                _ => format!("an expression has at most {MAX_INPUTS} inputs; '{name}' is one more"),
+            });
         }
         let view = self.b.param(name, self.scalar, self.n, Access::Read);
-        let value = self.b.load(view, self.place);
+        let value = self.b.load(view, self.index);
         self.inputs.push((name, value));
         Ok(value)
     }
 
-    /// A function's arguments and value; the cursor is behind its parenthesis.
+    /// Parses a call's arguments and applies the function; the cursor is after the opening
+    /// parenthesis.
     fn call(&mut self, name: &str, start: usize) -> Parsed {
         let mut args = vec![];
         while !self.take(")") {
             if !args.is_empty() && !self.take(",") {
                 return self.fail("expected ',' or ')'");
             }
-            args.push(self.deeper(Self::ternary)?);
+            args.push(self.nested(Self::ternary)?);
         }
-        let wrong_count = |takes: usize| format!("'{name}' takes {takes} arguments, {} are given", args.len());
+        let wrong_count = |takes: usize| format!("'{name}' takes {}, found {}", counted(takes, "argument"), args.len());
         if let Some(op) = Op::by_name(name) {
             if args.len() != op.arity() {
                 self.at = start;
                 return self.fail(wrong_count(op.arity()));
             }
-            return self.row(op, &args);
+            return self.apply(op, &args);
         }
         if crate::FORMULAS.iter().any(|formula| formula.name == name) {
             let [x] = args[..] else {
@@ -242,13 +247,13 @@ impl<'t> Parser<'t> {
         self.at = start;
         let near = Op::ALL.iter().map(|op| op.row().name).chain(crate::FORMULAS.iter().map(|f| f.name));
         let near =
-            near.min_by_key(|known| (distance(known, name), known.len().abs_diff(name.len()))).unwrap_or_default();
-        self.fail(format!("there is no function '{name}'; did you mean '{near}'?"))
+            near.min_by_key(|known| (edit_distance(known, name), known.len().abs_diff(name.len()))).unwrap_or_default();
+        self.fail(format!("unknown function '{name}'; did you mean '{near}'?"))
     }
 }
 
-/// How many letters must be put in, taken out or exchanged to make one word the other.
-fn distance(a: &str, b: &str) -> usize {
+/// Levenshtein distance.
+fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(40).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.chars().enumerate() {

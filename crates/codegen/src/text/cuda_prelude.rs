@@ -1,15 +1,17 @@
-//! Helpers whose meaning C++ does not spell, header-free; each is printed where its name is called.
+//! CUDA definitions of operations that C++ has no expression for, without headers. Each is printed
+//! only if it is used.
 
-/// What is searched for in the text, and its definition. Definitions may use those above them.
+/// Search string and definition. A definition may use earlier ones.
 pub(super) const PRELUDE: &[(&str, &str)] = &[
     ("bn_f16", "typedef unsigned short bn_f16;\n"),
     ("bn_bf16", "typedef unsigned short bn_bf16;\n"),
-    // Bits by name: a plain number or cast would be one by value to who takes the names above for floats.
+    // Named conversions between bits and floats: tools that treat bn_f16 and bn_bf16 as float types
+    // would take a plain cast for a numeric conversion.
     ("bn_f16_of(", "__device__ __forceinline__ bn_f16 bn_f16_of(unsigned short bits) { return bits; }\n"),
     ("bn_f16_bits(", "__device__ __forceinline__ unsigned short bn_f16_bits(bn_f16 a) { return a; }\n"),
     ("bn_bf16_of(", "__device__ __forceinline__ bn_bf16 bn_bf16_of(unsigned short bits) { return bits; }\n"),
     ("bn_bf16_bits(", "__device__ __forceinline__ unsigned short bn_bf16_bits(bn_bf16 a) { return a; }\n"),
-    // A thread that meets a bad index has nothing right left to do; barriers do not wait for threads that have ended.
+    // A thread with an out-of-bounds index exits; barriers do not wait for exited threads.
     (
         "bn_at(",
         "__device__ __noinline__ void bn_bad(long long i, long long* status, long long code) {
@@ -120,7 +122,7 @@ __device__ __forceinline__ unsigned long long bn_to_u64(double a) { return a != 
     ),
     (
         "bn_bf16_to_f32(",
-        // As halves of a register: a shift would first take them out of it.
+        // Moves register halves; a shift would first extract them.
         "__device__ __forceinline__ float bn_bf16_to_f32(unsigned short a) {
 #if __CUDA_ARCH__ >= 800
     float r;

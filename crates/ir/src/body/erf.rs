@@ -1,6 +1,6 @@
-//! The error function and its complement.
+//! Error function and complementary error function.
 
-use super::{abs, k, polynomial, through_f64};
+use super::{abs, float, polynomial, via_f64};
 use crate::{EmitBits, Op};
 
 #[allow(clippy::approx_constant)] // a fitted coefficient that comes close to 2/√π
@@ -20,7 +20,7 @@ const ERF: [f64; 13] = [
     -1.1372848856791674e-09,
     5.957176147748911e-11,
 ];
-/// exp(x²) erfc(x) on [0.5, 1.25], in a variable that runs from -1 to 1 there.
+/// exp(x²) erfc(x) on [0.5, 1.25], in a variable scaled to [-1, 1].
 const NEAR: [f64; 17] = [
     0.464311583202669,
     -0.11843771118406568,
@@ -104,19 +104,19 @@ const TAIL: [f64; 14] = [
     -27136089.109363623,
 ];
 
-/// x times a polynomial within 1; beyond, 1 - erfc |x| with the sign of x.
+/// x times a polynomial for |x| ≤ 1; otherwise 1 - erfc |x| with the sign of x.
 pub(crate) fn erf<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Erf, args) {
+    if let Some(result) = via_f64(e, Op::Erf, args) {
         return result;
     }
     let x = args[0];
     let near = small(e, x);
-    let size = abs(e, x);
-    let complement = e.op(Op::Erfc, &[&size]);
-    let one = k(e, x, 1.0);
+    let magnitude = abs(e, x);
+    let complement = e.op(Op::Erfc, &[&magnitude]);
+    let one = float(e, x, 1.0);
     let far = e.sub(&one, &complement);
     let far = e.op(Op::Copysign, &[&far, x]);
-    let is_near = e.lt(&size, &one);
+    let is_near = e.lt(&magnitude, &one);
     e.select(&is_near, &near, &far)
 }
 
@@ -129,48 +129,48 @@ fn small<E: EmitBits>(e: &mut E, x: &E::V) -> E::V {
 
 /// 1 - erf(x) below 0.5; above, exp(-x²) times a smooth function; 2 - erfc(-x) below 0.
 pub(crate) fn erfc<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
-    if let Some(result) = through_f64(e, Op::Erfc, args) {
+    if let Some(result) = via_f64(e, Op::Erfc, args) {
         return result;
     }
-    let size = abs(e, args[0]);
-    let one = k(e, &size, 1.0);
+    let magnitude = abs(e, args[0]);
+    let one = float(e, &magnitude, 1.0);
 
     let on = |e: &mut E, middle: f64, half_width: f64, coefficients: &[f64]| {
-        let shifted = k(e, &size, -middle);
-        let t = e.add(&size, &shifted);
+        let shifted = float(e, &magnitude, -middle);
+        let t = e.add(&magnitude, &shifted);
         let t = e.scale(&t, 1.0 / half_width);
         polynomial(e, &t, coefficients)
     };
     let (near, middle, far) = (on(e, 0.875, 0.375, &NEAR), on(e, 1.875, 0.625, &MIDDLE), on(e, 3.75, 1.25, &FAR));
-    let inverse = e.div(&one, &size);
+    let inverse = e.div(&one, &magnitude);
     let square = e.mul(&inverse, &inverse);
     let tail = polynomial(e, &square, &TAIL);
     let tail = e.mul(&tail, &inverse);
     let mut factor = tail;
-    for (limit, part) in [(5.0, far), (2.5, middle), (1.25, near)] {
-        let limit = k(e, &size, limit);
-        let below = e.lt(&size, &limit);
-        factor = e.select(&below, &part, &factor);
+    for (limit, approximation) in [(5.0, far), (2.5, middle), (1.25, near)] {
+        let limit = float(e, &magnitude, limit);
+        let below = e.lt(&magnitude, &limit);
+        factor = e.select(&below, &approximation, &factor);
     }
-    // exp(-x²), with what rounding x² lost.
-    let square = e.mul(&size, &size);
+    // exp(-x²), corrected by the rounding error of x².
+    let square = e.mul(&magnitude, &magnitude);
     let minus = e.neg(&square);
-    let lost = e.fma(&size, &size, &minus);
-    let power = e.op(Op::Exp, &[&minus]);
-    let correction = e.mul(&power, &lost);
-    let power = e.sub(&power, &correction);
-    let large = e.mul(&power, &factor);
+    let lost = e.fma(&magnitude, &magnitude, &minus);
+    let exp = e.op(Op::Exp, &[&minus]);
+    let correction = e.mul(&exp, &lost);
+    let exp = e.sub(&exp, &correction);
+    let large = e.mul(&exp, &factor);
 
-    // Beyond 28 it is 0 (and x² may have overflowed).
-    let (limit, zero) = (k(e, &size, 28.0), k(e, &size, 0.0));
-    let vanishes = e.lt(&limit, &size);
+    // Above 28 the result is 0 (and x² may have overflowed).
+    let (limit, zero) = (float(e, &magnitude, 28.0), float(e, &magnitude, 0.0));
+    let vanishes = e.lt(&limit, &magnitude);
     let large = e.select(&vanishes, &zero, &large);
-    let half = k(e, &size, 0.5);
-    let is_small = e.lt(&size, &half);
-    let part = small(e, &size);
-    let complement = e.sub(&one, &part);
+    let half = float(e, &magnitude, 0.5);
+    let is_small = e.lt(&magnitude, &half);
+    let erf = small(e, &magnitude);
+    let complement = e.sub(&one, &erf);
     let result = e.select(&is_small, &complement, &large);
-    let two = k(e, &size, 2.0);
+    let two = float(e, &magnitude, 2.0);
     let mirrored = e.sub(&two, &result);
     let negative = e.lt(args[0], &zero);
     e.select(&negative, &mirrored, &result)

@@ -1,36 +1,37 @@
-//! What a kernel claims: the interpreter and machine code find the same, in functions and loops too, and printed text has it.
+//! Assertions in kernels: the interpreter and CPU code report the same failures, in functions and
+//! loops too, and generated source contains them.
 
 use bornite_codegen::{cpp, cpu, cuda};
 use bornite_ir::interp::run;
 use bornite_ir::{Access, Arg, Builder, Check, Emit, EmitBits, Kernel, Scalar, Stmt, Value};
 
-/// `out[i] = i` for 100 instances, of which each claims what `claim` writes.
-fn kernel(claim: impl Fn(&mut Builder, bornite_ir::ExprId)) -> Kernel {
-    let mut b = Builder::new("claims", 100, Scalar::I32);
+/// `out[i] = i` for 100 instances, each of which executes `check`.
+fn kernel(check: impl Fn(&mut Builder, bornite_ir::ExprId)) -> Kernel {
+    let mut b = Builder::new("assertions", 100, Scalar::I32);
     let out = b.param("out", Scalar::I32, 100, Access::Write);
     let i = b.index();
-    b.endless(|b| {
-        claim(b, i);
-        b.simple(Stmt::Break);
+    b.infinite_loop(|b| {
+        check(b, i);
+        b.push_stmt(Stmt::Break);
     });
     b.store(out, i, i);
     b.finish().unwrap()
 }
 
 #[test]
-fn readers_find_the_same() {
+fn backends_report_the_same_failures() {
     let below = |limit: i64| {
         move |b: &mut Builder, i| {
             let limit = b.constant(Value::int(Scalar::I32, limit));
             let condition = b.lt(&i, &limit);
-            b.simple(Stmt::Check(Check::Holds { condition, claim: "i < limit".into() }));
+            b.push_stmt(Stmt::Check(Check::Assert { condition, message: "i < limit".into() }));
         }
     };
     let within = |from: i64, len: u64| {
         move |b: &mut Builder, i| {
             let from = b.constant(Value::int(Scalar::I32, from));
             let index = b.sub(&i, &from);
-            b.simple(Stmt::Check(Check::Within { index, len, of: "table".into() }));
+            b.push_stmt(Stmt::Check(Check::InBounds { index, len, array: "table".into() }));
         }
     };
     let cases: [(Kernel, Option<&str>); 5] = [
@@ -48,8 +49,8 @@ fn readers_find_the_same() {
         assert_eq!(interpreted.err().as_deref(), expected, "{kernel}");
         assert_eq!(compiled.err().as_deref(), expected, "{kernel}");
     }
-    let claimed = kernel(below(5));
-    for text in [cuda::print(&claimed), cpp::print(&claimed).unwrap()] {
+    let asserting = kernel(below(5));
+    for text in [cuda::print(&asserting), cpp::print(&asserting).unwrap()] {
         assert!(text.contains(", \"i < limit\");") && text.contains("void bn_assert("), "{text}");
     }
     assert!(!cuda::print(&kernel(within(0, 5))).contains("table"));

@@ -1,6 +1,6 @@
-//! How values, primitives, conversions and atomics are spelled in CUDA C++.
+//! CUDA C++ syntax of values, primitives, conversions and atomics.
 
-use bornite_ir::{Atomic, Builtin, Op, PrintPiece, Range, Scalar, Value, print_pieces};
+use bornite_ir::{Atomic, Builtin, IntRange, Op, PrintPiece, Scalar, Value, print_format_pieces};
 
 use super::{Term, axis};
 
@@ -15,8 +15,8 @@ pub(super) fn c_type(scalar: Scalar) -> &'static str {
         Scalar::U32 => "unsigned",
         Scalar::U64 => "unsigned long long",
         Scalar::U16 => "unsigned short",
-        // 16-bit floats are held as their bits: they are only ever loaded, stored, chosen and converted. The names are
-        // other names of `unsigned short`, by which the text still says what the bits are.
+        // 16-bit floats are stored as bits, since they are only loaded, stored, selected and
+        // converted. The type names are aliases of `unsigned short` that document the format.
         Scalar::F16 => "bn_f16",
         Scalar::BF16 => "bn_bf16",
         Scalar::F32 => "float",
@@ -34,7 +34,7 @@ pub(super) fn literal(value: Value) -> String {
         Scalar::U32 => format!("{}u", value.bits()),
         Scalar::U64 => format!("{}ull", value.bits()),
         scalar @ (Scalar::F16 | Scalar::BF16) => format!("bn_{scalar}_of({:#06x})", value.bits()),
-        // Shortest decimal that reads back as the same float.
+        // Shortest decimal that parses to the same float.
         Scalar::F32 if x.is_finite() => format!("{:?}f", x as f32),
         Scalar::F32 => format!("__int_as_float({:#x})", value.bits()),
         Scalar::F64 if x.is_finite() => format!("{x:?}"),
@@ -43,8 +43,8 @@ pub(super) fn literal(value: Value) -> String {
     }
 }
 
-/// CUDA's name for a place in the grid.
-pub(super) fn place(builtin: Builtin) -> String {
+/// Returns CUDA's name of a built-in variable.
+pub(super) fn builtin_name(builtin: Builtin) -> String {
     let (name, along) = match builtin {
         Builtin::Thread(along) => ("threadIdx", along),
         Builtin::Block(along) => ("blockIdx", along),
@@ -56,7 +56,8 @@ pub(super) fn place(builtin: Builtin) -> String {
 
 const WORD_64: &str = "unsigned long long";
 
-/// An atomic update. CUDA has 64-bit ones for unsigned integers; sums of those are sums of the signed ones.
+/// Prints an atomic update. CUDA has 64-bit atomics for unsigned integers only; signed addition is
+/// the same operation.
 pub(super) fn atomic_call(atomic: Atomic, scalar: Scalar, element: &str, value: &str) -> String {
     let word = |function: &str, value: String| {
         format!("({})atomic{function}(({WORD_64}*)&{element}, {value})", c_type(scalar))
@@ -66,7 +67,7 @@ pub(super) fn atomic_call(atomic: Atomic, scalar: Scalar, element: &str, value: 
     match atomic {
         Atomic::Add if scalar == Scalar::I64 => word("Add", format!("({WORD_64}){value}")),
         Atomic::Add => plain("Add", value),
-        Atomic::Sub if scalar.is_float() => plain("Add", &format!("-{}", parenthesise(value))),
+        Atomic::Sub if scalar.is_float() => plain("Add", &format!("-{}", parenthesize(value))),
         Atomic::Sub if wide_int => word("Add", format!("0 - ({WORD_64}){value}")),
         Atomic::Sub => plain("Sub", value),
         Atomic::Min if scalar.is_float() => format!("bn_atomic_min(&{element}, {value})"),
@@ -97,12 +98,12 @@ pub(super) fn call(name: &str, args: &[Term]) -> String {
     format!("{name}({})", args.iter().map(|a| a.text.as_str()).collect::<Vec<_>>().join(", "))
 }
 
-/// A debug print, with formats that write what the interpreter writes.
+/// Prints a call of `printf` whose output matches the interpreter's.
 pub(super) fn print_call(format: &str, args: &[Term]) -> String {
     let mut text = String::new();
     let mut values = String::new();
     let mut args = args.iter();
-    for piece in print_pieces(format) {
+    for piece in print_format_pieces(format) {
         let (spec, arg) = match (piece, args.as_slice().first()) {
             (PrintPiece::Text(piece), _) => {
                 text += &piece.replace('%', "%%");
@@ -120,7 +121,7 @@ pub(super) fn print_call(format: &str, args: &[Term]) -> String {
             Scalar::F64 => (".17g", format!("bn_printable({})", arg.text)),
             Scalar::I64 => ("d", arg.text.clone()),
             Scalar::U64 | Scalar::U32 => ("u", arg.text.clone()),
-            _ => ("d", format!("(int){}", parenthesise(&arg.text))),
+            _ => ("d", format!("(int){}", parenthesize(&arg.text))),
         };
         let (spec, letter) = spec.unwrap_or(usual).split_at(spec.unwrap_or(usual).len() - 1);
         let length = if matches!(scalar, Scalar::I64 | Scalar::U64) && letter != "c" { "ll" } else { "" };
@@ -131,13 +132,13 @@ pub(super) fn print_call(format: &str, args: &[Term]) -> String {
     format!("printf(\"{text}\\n\"{values});")
 }
 
-/// The exact result of an op on integers, if it is known to fit their type.
-pub(super) fn op_range(op: Op, args: &[Term]) -> Option<Range> {
-    let ranges: Vec<Option<Range>> = args.iter().map(|arg| arg.range).collect();
-    Range::of_op(op, args.last()?.ty.as_scalar()?, &ranges)
+/// Returns the range of an op's exact result on integers, if it is known to fit their type.
+pub(super) fn op_range(op: Op, args: &[Term]) -> Option<IntRange> {
+    let ranges: Vec<Option<IntRange>> = args.iter().map(|arg| arg.range).collect();
+    IntRange::of_op(op, args.last()?.ty.as_scalar()?, &ranges)
 }
 
-/// A primitive row on wide types (and a select on any).
+/// Prints a primitive op on compute types (and a select on any type).
 pub(super) fn primitive(op: Op, args: &[Term]) -> String {
     let scalar = args[0].scalar();
     let t = |n: usize| args[n].text.as_str();
@@ -166,7 +167,7 @@ pub(super) fn primitive(op: Op, args: &[Term]) -> String {
         Op::Mul => wrapping("*"),
         Op::Div if float => plain("/"),
         Op::Div | Op::Rem => {
-            let safe = args[1].range.and_then(Range::only).is_some_and(|n| n != 0 && n != -1);
+            let safe = args[1].range.and_then(IntRange::single_value).is_some_and(|n| n != 0 && n != -1);
             match (op, safe, scalar.is_signed()) {
                 (Op::Div, true, _) => plain("/"),
                 (_, true, _) => plain("%"),
@@ -177,7 +178,7 @@ pub(super) fn primitive(op: Op, args: &[Term]) -> String {
             }
         }
         Op::Fmod => function("fmod"),
-        Op::Neg if float => format!("-{}", parenthesise(t(0))),
+        Op::Neg if float => format!("-{}", parenthesize(t(0))),
         Op::Neg => format!("({ty})(0 - ({unsigned}){})", t(0)),
         Op::Abs if float => function("fabs"),
         Op::Abs if scalar.is_signed() => format!("{0} < 0 ? ({ty})(0 - ({unsigned}){0}) : {0}", t(0)),
@@ -188,7 +189,7 @@ pub(super) fn primitive(op: Op, args: &[Term]) -> String {
         Op::Or => plain("|"),
         Op::Xor => plain("^"),
         Op::Not if scalar == Scalar::Bool => format!("!{}", t(0)),
-        Op::Not => format!("~{}", parenthesise(t(0))),
+        Op::Not => format!("~{}", parenthesize(t(0))),
         Op::Shl => format!("({ty})(({unsigned}){} << ({} & {width}))", t(0), t(1)),
         Op::Shr => format!("{} >> ({} & {width})", t(0), t(1)),
         Op::Popcount if is_64 => format!("({ty})__popcll({})", t(0)),
@@ -213,12 +214,12 @@ pub(super) fn primitive(op: Op, args: &[Term]) -> String {
     }
 }
 
-/// `- -1.0f` must not become `--1.0f`.
-pub(super) fn parenthesise(text: &str) -> String {
+/// Parenthesizes negative operands: `- -1.0f` must not become `--1.0f`.
+pub(super) fn parenthesize(text: &str) -> String {
     if text.starts_with('-') { format!("({text})") } else { text.into() }
 }
 
-/// One step of a conversion, as [`EmitBits::cast_step`] has it.
+/// Prints one step of a conversion; see [`EmitBits::cast_step`].
 pub(super) fn cast_step(to: Scalar, from: &Term) -> String {
     let text = &from.text;
     match (from.scalar(), to) {
@@ -228,7 +229,7 @@ pub(super) fn cast_step(to: Scalar, from: &Term) -> String {
         (_, Scalar::BF16) => format!("bn_f32_to_bf16({text})"),
         (_, Scalar::Bool) => format!("{text} != 0"),
         (Scalar::F32 | Scalar::F64, to) if to.is_int() => format!("bn_to_{to}({text})"),
-        _ => format!("({}){}", c_type(to), parenthesise(text)),
+        _ => format!("({}){}", c_type(to), parenthesize(text)),
     }
 }
 
@@ -247,9 +248,9 @@ pub(super) fn bitcast(to: Scalar, from: &Term) -> String {
         }
         (Scalar::U16, Scalar::F16 | Scalar::BF16) => format!("bn_{to}_of({text})"),
         (_, Scalar::F16 | Scalar::BF16) if from.scalar() != to => {
-            format!("bn_{to}_of((unsigned short){})", parenthesise(text))
+            format!("bn_{to}_of((unsigned short){})", parenthesize(text))
         }
-        (from, to) if from != to => format!("({}){}", c_type(to), parenthesise(text)),
+        (from, to) if from != to => format!("({}){}", c_type(to), parenthesize(text)),
         _ => text.clone(),
     }
 }

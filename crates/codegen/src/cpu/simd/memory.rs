@@ -1,39 +1,40 @@
-//! Loads and stores of several instances at once: neighbours as vectors, all others singly.
+//! Vectorized loads and stores: adjacent elements as vectors, others lane by lane.
 
 use bornite_ir::{Args, Expr, Extent, ParamId, Scalar, Value, View};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, types};
 
-use super::Lanes;
-use super::pack::{Pack, lane_bytes, vector};
-use crate::cpu::lower::{Typed, flags};
-use crate::cpu::places::Reach;
+use super::SimdLowering;
+use super::value::{LaneValue, lane_bytes, vector};
+use crate::cpu::address::Reach;
+use crate::cpu::lower::{TypedValue, flags};
 
-/// How vectors are accessed: elements are aligned, vectors of them need not be.
+/// Access flags of vectors: elements are aligned, vectors need not be.
 pub(super) fn unaligned() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 
-/// Where the elements of all instances lie.
-enum Places {
-    /// All in one place.
-    One(ir::Value),
-    /// The first here, the others so many bytes further each.
-    Steps(ir::Value, i64),
-    /// Anywhere.
-    Many(Vec<ir::Value>),
+/// Addresses of the elements of all lanes.
+enum Addresses {
+    /// The same address in all lanes.
+    Uniform(ir::Value),
+    /// Address of the first lane, and the byte distance between lanes.
+    Strided(ir::Value, i64),
+    /// One address per lane.
+    PerLane(Vec<ir::Value>),
 }
 
-impl Lanes<'_, '_, '_> {
-    /// Addresses of the elements, after a check that they are there.
-    fn placed(&mut self, id: ParamId, at: &Args, width: usize) -> Places {
+impl SimdLowering<'_, '_, '_> {
+    /// Returns the addresses of the elements, after bounds checks.
+    fn addresses(&mut self, id: ParamId, indices: &Args, width: usize) -> Addresses {
         let param = self.l.kernel.param(id);
-        let indices: Vec<Pack> = at.iter().take(param.dims.len()).map(|&n| self.parts(n)[0].clone()).collect();
+        let index_values: Vec<LaneValue> =
+            indices.iter().take(param.dims.len()).map(|&n| self.components(n)[0].clone()).collect();
         let bytes = self.l.kernel.bytes_of(param.ty) as i64;
-        let steps: Option<Vec<i64>> = (indices.iter())
+        let steps: Option<Vec<i64>> = (index_values.iter())
             .map(|index| match index {
-                Pack::One(_) => Some(0),
-                Pack::Steps { step, .. } => Some(*step),
-                Pack::Many { .. } => None,
+                LaneValue::Uniform(_) => Some(0),
+                LaneValue::Linear { step, .. } => Some(*step),
+                LaneValue::Vectors { .. } => None,
             })
             .collect();
         let moving = steps.iter().flatten().filter(|&&step| step != 0).count();
@@ -42,33 +43,35 @@ impl Lanes<'_, '_, '_> {
             && let Some(n) = steps.iter().position(|&step| step != 0)
             && let (1, Extent::Const(stride)) = (moving, param.dims[n].stride)
         {
-            let firsts: Vec<Typed> = indices.iter().filter_map(Pack::first).collect();
+            let firsts: Vec<TypedValue> = index_values.iter().filter_map(LaneValue::first).collect();
             let further = steps[n] * (self.count as i64 - 1);
             let address =
-                self.l.address(id, at, &firsts, Reach { width, lanes: Some((n, further, self.count as i64 - 1)) });
-            return Places::Steps(address, steps[n] * stride * bytes);
+                self.l.address(id, indices, &firsts, Reach { width, lanes: Some((n, further, self.count as i64 - 1)) });
+            return Addresses::Strided(address, steps[n] * stride * bytes);
         }
-        if indices.iter().all(|index| matches!(index, Pack::One(_))) {
-            let indices: Vec<Typed> = indices.iter().filter_map(Pack::first).collect();
-            return Places::One(self.l.address(id, at, &indices, Reach { width, lanes: None }));
+        if index_values.iter().all(|index| matches!(index, LaneValue::Uniform(_))) {
+            let index_values: Vec<TypedValue> = index_values.iter().filter_map(LaneValue::first).collect();
+            return Addresses::Uniform(self.l.address(id, indices, &index_values, Reach { width, lanes: None }));
         }
         let addresses = (0..self.count)
             .map(|n| {
-                let indices: Vec<Typed> = indices.iter().map(|index| self.lane(index, n)).collect();
+                let lane_indices: Vec<TypedValue> = index_values.iter().map(|index| self.lane(index, n)).collect();
                 self.l.lane = n as i64;
-                self.l.address(id, at, &indices, Reach { width, lanes: None })
+                self.l.address(id, indices, &lane_indices, Reach { width, lanes: None })
             })
             .collect();
         self.l.lane = 0;
-        Places::Many(addresses)
+        Addresses::PerLane(addresses)
     }
 
-    /// How many neighbours an access to so many components takes; where each component lies from the first, and its type.
-    fn offsets(&self, id: ParamId, at: &Args, count: usize) -> (usize, Vec<(usize, Scalar)>) {
+    /// Returns how many adjacent elements an access to `count` components spans, and offset and
+    /// type of each component.
+    fn offsets(&self, id: ParamId, indices: &Args, count: usize) -> (usize, Vec<(usize, Scalar)>) {
         let kernel = self.l.kernel;
         let layout = kernel.param(id).ty.layout(&kernel.structs);
-        let part = kernel.view(View::Param(id)).part(at).map(|part| kernel.code.expr(part));
-        if let Some(Expr::Const(known)) = part {
+        let component =
+            kernel.view(View::Param(id)).component_index(indices).map(|component| kernel.code.expr(component));
+        if let Some(Expr::Const(known)) = component {
             return (1, vec![layout.offsets[known.as_i64() as usize]]);
         }
         let width = count / layout.offsets.len().max(1);
@@ -76,33 +79,33 @@ impl Lanes<'_, '_, '_> {
         (width, (0..width).flat_map(all).collect())
     }
 
-    /// The components of an element (or of neighbours) in all instances.
-    pub(super) fn load(&mut self, view: View, at: &Args, count: usize) -> Vec<Pack> {
-        let View::Param(id) = view else { return vec![] }; // shared memory is refused before
-        let (width, parts) = self.offsets(id, at, count);
-        let places = self.placed(id, at, width);
-        (parts.into_iter())
-            .map(|(offset, scalar)| match &places {
-                Places::One(address) => Pack::One(self.l.load_scalar(scalar, *address, offset as i32)),
-                Places::Steps(address, step) if *step == scalar.bytes() as i64 && offset == 0 => {
+    /// Loads the components of an element (or of adjacent elements) in all lanes.
+    pub(super) fn load(&mut self, view: View, indices: &Args, count: usize) -> Vec<LaneValue> {
+        let View::Param(id) = view else { return vec![] }; // shared memory is rejected earlier
+        let (width, components) = self.offsets(id, indices, count);
+        let addresses = self.addresses(id, indices, width);
+        (components.into_iter())
+            .map(|(offset, scalar)| match &addresses {
+                Addresses::Uniform(address) => LaneValue::Uniform(self.l.load_scalar(scalar, *address, offset as i32)),
+                Addresses::Strided(address, step) if *step == scalar.bytes() as i64 && offset == 0 => {
                     self.load_vectors(scalar, *address)
                 }
-                Places::Steps(address, step) => {
-                    let loads: Vec<Typed> = (0..self.count)
+                Addresses::Strided(address, step) => {
+                    let loads: Vec<TypedValue> = (0..self.count)
                         .map(|n| self.load_far(scalar, *address, n as i64 * step + offset as i64))
                         .collect();
-                    self.assembled(scalar, &loads)
+                    self.build_vectors(scalar, &loads)
                 }
-                Places::Many(addresses) => {
-                    let loads: Vec<Typed> =
+                Addresses::PerLane(addresses) => {
+                    let loads: Vec<TypedValue> =
                         addresses.iter().map(|&address| self.l.load_scalar(scalar, address, offset as i32)).collect();
-                    self.assembled(scalar, &loads)
+                    self.build_vectors(scalar, &loads)
                 }
             })
             .collect()
     }
 
-    fn load_far(&mut self, scalar: Scalar, address: ir::Value, offset: i64) -> Typed {
+    fn load_far(&mut self, scalar: Scalar, address: ir::Value, offset: i64) -> TypedValue {
         match i32::try_from(offset) {
             Ok(offset) => self.l.load_scalar(scalar, address, offset),
             Err(_) => {
@@ -112,7 +115,7 @@ impl Lanes<'_, '_, '_> {
         }
     }
 
-    fn load_vectors(&mut self, scalar: Scalar, address: ir::Value) -> Pack {
+    fn load_vectors(&mut self, scalar: Scalar, address: ir::Value) -> LaneValue {
         let signed = scalar.is_signed();
         let count = self.vector_count(lane_bytes(scalar)) as i32;
         let vectors: Vec<ir::Value> = match scalar.bytes() {
@@ -122,7 +125,7 @@ impl Lanes<'_, '_, '_> {
             _ if count == 1 => {
                 let four = self.l.b.ins().load(types::I32, unaligned(), address, 0);
                 let four = self.l.b.ins().scalar_to_vector(types::I32X4, four);
-                let bytes = self.seen_as(types::I8X16, four);
+                let bytes = self.bitcast_vector(types::I8X16, four);
                 vec![if signed {
                     let halves = self.l.b.ins().swiden_low(bytes);
                     self.l.b.ins().swiden_low(halves)
@@ -143,47 +146,48 @@ impl Lanes<'_, '_, '_> {
                 })
                 .collect(),
         };
-        // Memory may hold any byte; a mask is all ones or none.
+        // Memory may hold any byte; a mask is all ones or all zeros.
         let vectors = match scalar {
             Scalar::Bool => vectors.into_iter().map(|v| self.is_true(v)).collect(),
             _ => vectors,
         };
-        Pack::Many { scalar, vectors }
+        LaneValue::Vectors { scalar, vectors }
     }
 
-    /// Writes the components of an element (or of neighbours) in all instances, the first instance first.
-    pub(super) fn store(&mut self, view: View, at: &Args, parts: &[Pack]) {
+    /// Stores the components of an element (or of adjacent elements) in all lanes, first lane
+    /// first.
+    pub(super) fn store(&mut self, view: View, indices: &Args, components: &[LaneValue]) {
         let View::Param(id) = view else { return };
-        let (width, offsets) = self.offsets(id, at, parts.len());
-        let places = self.placed(id, at, width);
+        let (width, offsets) = self.offsets(id, indices, components.len());
+        let addresses = self.addresses(id, indices, width);
         let offsets: Vec<i64> = offsets.into_iter().map(|(offset, _)| offset as i64).collect();
-        if let (Places::Steps(address, step), [part], [0]) = (&places, parts, &offsets[..])
-            && *step == part.scalar().bytes() as i64
+        if let (Addresses::Strided(address, step), [component], [0]) = (&addresses, components, &offsets[..])
+            && *step == component.scalar().bytes() as i64
         {
-            return self.store_vectors(part, *address);
+            return self.store_vectors(component, *address);
         }
         for n in 0..self.count {
-            for (part, &offset) in parts.iter().zip(&offsets) {
-                let (address, offset) = match &places {
-                    Places::One(address) => (*address, offset),
-                    Places::Steps(address, step) => (*address, offset + n as i64 * step),
-                    Places::Many(addresses) => (addresses[n], offset),
+            for (component, &offset) in components.iter().zip(&offsets) {
+                let (address, offset) = match &addresses {
+                    Addresses::Uniform(address) => (*address, offset),
+                    Addresses::Strided(address, step) => (*address, offset + n as i64 * step),
+                    Addresses::PerLane(addresses) => (addresses[n], offset),
                 };
-                let value = self.lane(part, n).value;
+                let value = self.lane(component, n).value;
                 let address = if offset == 0 { address } else { self.l.b.ins().iadd_imm_s(address, offset) };
                 self.l.b.ins().store(flags(), value, address, 0);
             }
         }
     }
 
-    fn store_vectors(&mut self, part: &Pack, address: ir::Value) {
-        let scalar = part.scalar();
+    fn store_vectors(&mut self, component: &LaneValue, address: ir::Value) {
+        let scalar = component.scalar();
         let mut vectors = match scalar {
-            Scalar::Bool => self.masks(part, 4),
-            _ => self.vectors(part),
+            Scalar::Bool => self.masks(component, 4),
+            _ => self.vectors(component),
         };
         if scalar == Scalar::Bool {
-            let one = self.known(Value::int(Scalar::I32, 1));
+            let one = self.constant_lanes(Value::int(Scalar::I32, 1));
             let one = self.vectors(&one)[0];
             vectors = vectors.into_iter().map(|mask| self.l.b.ins().band(mask, one)).collect();
         }
@@ -193,7 +197,7 @@ impl Lanes<'_, '_, '_> {
             }
             return;
         }
-        // Values are within their type, so that saturation never happens.
+        // Values are in the range of their type, so saturation never occurs.
         let narrow = |s: &mut Self, a: ir::Value, b: ir::Value| match scalar.is_signed() {
             true => s.l.b.ins().snarrow(a, b),
             false => s.l.b.ins().unarrow(a, b),
@@ -201,16 +205,16 @@ impl Lanes<'_, '_, '_> {
         let pairs = vectors.chunks(2).map(|pair| narrow(self, pair[0], pair[pair.len() - 1])).collect::<Vec<_>>();
         for (n, &eight) in pairs.iter().enumerate() {
             let packed = if scalar.bytes() == 1 { narrow(self, eight, eight) } else { eight };
-            // Eight instances in 16 or 8 bytes, or four in half of that.
+            // Eight lanes in 16 or 8 bytes, or four in half of that.
             let bytes = scalar.bytes() * self.count.min(8);
             let value = match bytes {
                 16 => packed,
                 8 => {
-                    let words = self.seen_as(types::I64X2, packed);
+                    let words = self.bitcast_vector(types::I64X2, packed);
                     self.l.b.ins().extractlane(words, 0)
                 }
                 _ => {
-                    let words = self.seen_as(types::I32X4, packed);
+                    let words = self.bitcast_vector(types::I32X4, packed);
                     self.l.b.ins().extractlane(words, 0)
                 }
             };

@@ -1,4 +1,5 @@
-//! A judge that shares no code with us: g++ compiles the CUDA text (with a small header) and the C++ text of kernels.
+//! Independent reference: g++ compiles the CUDA source (with a small header) and the C++ source of
+//! kernels.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -6,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bornite_codegen::{cpp, cuda};
-use bornite_ir::interp::Order;
+use bornite_ir::interp::ExecutionOrder;
 use bornite_ir::{Kernel, Launch};
 
 use crate::calls::{firsts, interpreted, memory, results};
@@ -25,11 +26,12 @@ pub fn text(kernel: &Kernel, dialect: Dialect) -> String {
     }
 }
 
-/// Text that can stand in a namespace: no includes, and for CUDA no conversions by PTX, which the header replaces.
+/// Returns source that can be placed in a namespace: without includes and, for CUDA, without PTX
+/// conversions, which the header replaces.
 fn embedded(kernel: &Kernel, dialect: Dialect) -> String {
     let mut text = text(kernel, dialect).replace("extern \"C\" ", "");
     text = text.lines().filter(|line| !line.starts_with("#include")).map(|line| format!("{line}\n")).collect();
-    // What newer GPUs have an instruction for is said plainly as well.
+    // Keeps the portable branch of code for specific architectures.
     while let Some(start) = text.find("#if __CUDA_ARCH__") {
         let end = text[start..].find("#else\n").map_or(text.len(), |n| start + n + 6);
         text.replace_range(start..end, "");
@@ -43,18 +45,21 @@ fn embedded(kernel: &Kernel, dialect: Dialect) -> String {
     text
 }
 
-/// C++ that reads the memory and values of a kernel, runs every thread and writes all views.
+/// Prints a function that reads the arguments of a kernel, runs every thread and writes all views.
 fn driver(case: &Case, kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let count = kernel.launch.count(&firsts(case));
     let (grid, block) = match kernel.launch {
-        Launch::ParallelFor { .. } => ([count.div_ceil(cuda::BLOCK as u64) as u32, 1, 1], [cuda::BLOCK, 1, 1]),
+        Launch::ParallelFor { .. } => {
+            ([count.div_ceil(cuda::THREADS_PER_BLOCK as u64) as u32, 1, 1], [cuda::THREADS_PER_BLOCK, 1, 1])
+        }
         Launch::Blocks { grid, block } => (grid, block),
     };
     let mut text = format!("static void run_{name}(FILE* in, FILE* out) {{\n    using namespace {name};\n");
     let (mut args, mut writes) = (vec![], String::new());
     for (i, p) in kernel.params.iter().enumerate() {
         let bytes = kernel.view_bytes(p, &firsts(case)).unwrap_or(0).div_ceil(8) * 8;
-        let origin = kernel.span(&p.dims, &firsts(case)).map_or(0, |s| s.origin as usize) * kernel.bytes_of(p.ty);
+        let origin =
+            kernel.memory_span(&p.dims, &firsts(case)).map_or(0, |s| s.origin as usize) * kernel.bytes_of(p.ty);
         let _ = writeln!(text, "    char* p{i} = view<char>(in, {bytes});");
         let _ = writeln!(writes, "    fwrite(p{i}, 1, {bytes}, out);");
         args.push(format!("(decltype(argument<{i}>({0})))(p{i} + {origin})", cuda::symbol(kernel)));
@@ -78,17 +83,17 @@ fn driver(case: &Case, kernel: &Kernel, name: &str, dialect: Dialect) -> String 
     text + &writes + "}\n"
 }
 
-pub struct Judge {
+pub struct Gpp {
     folder: PathBuf,
 }
 
-impl Judge {
-    pub fn find() -> Option<Judge> {
+impl Gpp {
+    pub fn find() -> Option<Gpp> {
         Command::new("g++").arg("--version").output().ok()?;
-        Some(Judge { folder: PathBuf::from(env!("CARGO_TARGET_TMPDIR")) })
+        Some(Gpp { folder: PathBuf::from(env!("CARGO_TARGET_TMPDIR")) })
     }
 
-    /// For each kernel and dialect, the memory that the compiled text leaves.
+    /// Returns the contents of all buffers after running each kernel in each dialect.
     pub fn run(&self, cases: &[(u64, Case)]) -> Vec<Vec<(Dialect, Vec<Vec<u64>>)>> {
         let all: Vec<(&Case, &Kernel, u64, Dialect)> = (cases.iter())
             .flat_map(|(seed, case)| [Dialect::Cuda, Dialect::Cpp].map(|d| (case, &case.kernel, *seed, d)))
@@ -98,9 +103,9 @@ impl Judge {
         cases.iter().map(|_| found.by_ref().take(2).collect()).collect()
     }
 
-    /// True if one kernel's compiled text differs from the interpreter.
+    /// Returns true if one kernel's compiled source differs from the interpreter.
     pub fn disagrees(&self, case: &Case, kernel: &Kernel, seed: u64, dialect: Dialect) -> bool {
-        let Ok(expected) = interpreted(case, kernel, seed, Order::Forward) else { return false };
+        let Ok(expected) = interpreted(case, kernel, seed, ExecutionOrder::Forward) else { return false };
         self.compiled(&[(case, kernel, seed, dialect)]).is_ok_and(|found| results(case, &found[0]) != expected)
     }
 
@@ -120,7 +125,7 @@ impl Judge {
                 let layout = param.ty.layout(&kernel.structs);
                 let mut words = vec![0u64; layout.bytes.div_ceil(8)];
                 for ((offset, _), part) in layout.offsets.iter().zip(parts) {
-                    bornite_ir::poke(&mut words, *offset, *part);
+                    bornite_ir::store_scalar(&mut words, *offset, *part);
                 }
                 input.extend(words.iter().flat_map(|w| w.to_le_bytes()));
             }

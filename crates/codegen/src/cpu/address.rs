@@ -1,23 +1,23 @@
-//! Where elements lie: addresses, each after a check that it is one, unless that is known.
+//! Element addresses, with bounds checks unless an index is known to be in bounds.
 
 use bornite_ir::{Args, Check, Expr, ExprId, Extent, Layout, ParamId, Scalar, View};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 
-use super::lower::{Lower, Typed, flags, ty};
-use super::{CLAIM, COMPONENT, DIVISION, MISALIGNED};
+use super::lower::{Lowering, TypedValue, flags, ty};
+use super::{ASSERTION, COMPONENT, DIVISION, MISALIGNED};
 
-/// What an access touches beside the element that it names.
+/// Elements that an access touches in addition to the indexed one.
 #[derive(Clone, Copy)]
 pub(super) struct Reach {
-    /// Neighbours along the last dimension.
+    /// Number of adjacent elements along the last dimension.
     pub width: usize,
-    /// Other instances: along which dimension, how far the last one is, and its number.
+    /// Other instances of a vector: dimension, index distance of the last instance, and its lane.
     pub lanes: Option<(usize, i64, i64)>,
 }
 
-impl Lower<'_, '_> {
-    /// A dimension's number as 64 bits.
+impl Lowering<'_, '_> {
+    /// Returns an extent or stride as a 64-bit value.
     pub(super) fn extent(&mut self, extent: Extent) -> ir::Value {
         match extent {
             Extent::Const(n) => self.b.ins().iconst(types::I64, n),
@@ -28,52 +28,70 @@ impl Lower<'_, '_> {
         }
     }
 
-    pub(super) fn wide_index(&mut self, index: Typed) -> ir::Value {
+    pub(super) fn wide_index(&mut self, index: TypedValue) -> ir::Value {
         if index.scalar == Scalar::I32 { self.b.ins().sextend(types::I64, index.value) } else { index.value }
     }
 
-    /// Address, offset and type of each component of an element (or of neighbours), after a check that it is there.
-    pub(super) fn places(&mut self, view: View, at: &Args, count: usize) -> Vec<(ir::Value, i32, Scalar)> {
-        let View::Param(id) = view else { return vec![] }; // shared memory is refused before
+    /// Returns address, offset and type of each component of an element (or of adjacent elements),
+    /// after a bounds check.
+    pub(super) fn component_addresses(
+        &mut self,
+        view: View,
+        indices: &Args,
+        count: usize,
+    ) -> Vec<(ir::Value, i32, Scalar)> {
+        let View::Param(id) = view else { return vec![] }; // shared memory is rejected earlier
         let layout = self.kernel.param(id).ty.layout(&self.kernel.structs);
-        if let Some(part) = self.kernel.view(view).part(at) {
-            return vec![self.part_place(id, at, part, &layout)];
+        if let Some(component) = self.kernel.view(view).component_index(indices) {
+            return vec![self.component_address(id, indices, component, &layout)];
         }
         let width = count / layout.offsets.len().max(1);
-        let indices: Vec<Typed> = at.iter().map(|&index| self.only(index)).collect();
-        let address = self.address(id, at, &indices, Reach { width, lanes: None });
-        let offsets = (0..width).flat_map(|n| layout.offsets.iter().map(move |part| (n, part)));
+        let index_values: Vec<TypedValue> = indices.iter().map(|&index| self.scalar_value(index)).collect();
+        let address = self.address(id, indices, &index_values, Reach { width, lanes: None });
+        let offsets = (0..width).flat_map(|n| layout.offsets.iter().map(move |component| (n, component)));
         offsets.map(|(n, &(offset, scalar))| (address, (n * layout.bytes + offset) as i32, scalar)).collect()
     }
 
-    /// Address, offset and type of one component of an element.
-    fn part_place(&mut self, id: ParamId, at: &Args, part: ExprId, layout: &Layout) -> (ir::Value, i32, Scalar) {
-        let indices: Vec<Typed> = at.iter().map(|&index| self.only(index)).collect();
+    /// Returns address, offset and type of one component of an element.
+    fn component_address(
+        &mut self,
+        id: ParamId,
+        indices: &Args,
+        component: ExprId,
+        layout: &Layout,
+    ) -> (ir::Value, i32, Scalar) {
+        let index_values: Vec<TypedValue> = indices.iter().map(|&index| self.scalar_value(index)).collect();
         let rank = self.kernel.param(id).dims.len();
-        let address = self.address(id, at, &indices[..rank], Reach { width: 1, lanes: None });
-        if let Expr::Const(known) = self.kernel.code.expr(part) {
+        let address = self.address(id, indices, &index_values[..rank], Reach { width: 1, lanes: None });
+        if let Expr::Const(known) = self.kernel.code.expr(component) {
             let (offset, scalar) = layout.offsets[known.as_i64() as usize];
             return (address, offset as i32, scalar);
         }
-        let index = self.wide_index(indices[rank]);
+        let index = self.wide_index(index_values[rank]);
         let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, index, layout.offsets.len() as i64);
         self.guard(inside, id.0 as i64, COMPONENT, index, 0);
-        // All components of what is indexed so are of one type.
+        // A dynamic component index implies that all components have the same type.
         let scalar = layout.offsets[0].1;
         let further = self.b.ins().imul_imm_s(index, scalar.bytes() as i64);
         (self.b.ins().iadd(address, further), 0, scalar)
     }
 
-    /// The address of an element, after a check that it and all within reach are there.
-    pub(super) fn address(&mut self, id: ParamId, at: &Args, indices: &[Typed], reach: Reach) -> ir::Value {
+    /// Returns the address of an element, after a bounds check of it and of all elements in reach.
+    pub(super) fn address(
+        &mut self,
+        id: ParamId,
+        indices: &Args,
+        index_values: &[TypedValue],
+        reach: Reach,
+    ) -> ir::Value {
         let param = self.kernel.param(id);
         let bytes = self.kernel.bytes_of(param.ty);
         let Reach { width, lanes } = reach;
-        let mut place: Option<ir::Value> = None;
-        for (n, (&index, dim)) in indices.iter().zip(&param.dims).enumerate() {
+        let mut element_offset: Option<ir::Value> = None;
+        for (n, (&index, dim)) in index_values.iter().zip(&param.dims).enumerate() {
             let wide = self.wide_index(index);
-            if self.options.check_all || !self.ranges.is_inside(at, n) {
-                let wide_reach = if n + 1 == indices.len() { width as i64 - 1 } else { 0 };
+            if self.options.check_all_indices || !self.ranges.is_in_bounds(indices, n) {
+                let wide_reach = if n + 1 == index_values.len() { width as i64 - 1 } else { 0 };
                 let (further, last) = match lanes {
                     Some((dimension, further, last)) if dimension == n => (further, last),
                     _ => (0, 0),
@@ -89,16 +107,17 @@ impl Lower<'_, '_> {
                     self.b.ins().imul(wide, stride)
                 }
             };
-            place = Some(place.map_or(step, |place| self.b.ins().iadd(place, step)));
+            element_offset =
+                Some(element_offset.map_or(step, |element_offset| self.b.ins().iadd(element_offset, step)));
         }
-        let place = place.unwrap_or_else(|| self.b.ins().iconst(types::I64, 0));
+        let element_offset = element_offset.unwrap_or_else(|| self.b.ins().iconst(types::I64, 0));
         let offset = match bytes.is_power_of_two() {
-            true => self.b.ins().ishl_imm_u(place, bytes.trailing_zeros() as i64),
-            false => self.b.ins().imul_imm_s(place, bytes as i64),
+            true => self.b.ins().ishl_imm_u(element_offset, bytes.trailing_zeros() as i64),
+            false => self.b.ins().imul_imm_s(element_offset, bytes as i64),
         };
         let address = self.b.ins().iadd(self.bases[id.0 as usize], offset);
         if width > 1 {
-            let whole = self.b.ins().iadd(place, self.origins[id.0 as usize]);
+            let whole = self.b.ins().iadd(element_offset, self.origins[id.0 as usize]);
             let rest = self.b.ins().band_imm_s(whole, width as i64 - 1);
             let aligned = self.b.ins().icmp_imm_s(IntCC::Equal, rest, 0);
             self.guard(aligned, id.0 as i64, MISALIGNED - width as i64, whole, 0);
@@ -106,7 +125,8 @@ impl Lower<'_, '_> {
         address
     }
 
-    /// Checks an index, its neighbours and those of other instances, of which `last` is the number of the furthest.
+    /// Emits the bounds check of an index, of adjacent elements and of other instances; `last` is
+    /// the lane of the furthest.
     fn check(
         &mut self,
         id: ParamId,
@@ -130,10 +150,11 @@ impl Lower<'_, '_> {
         self.guard(below, view, dimension, highest, high_lane);
     }
 
-    /// Ends the run unless `fine`; `lane` is added to the number of the instance that is to blame.
-    pub(super) fn guard(&mut self, fine: ir::Value, view: i64, dimension: i64, index: ir::Value, lane: i64) {
+    /// Emits a branch to the fault handler unless `ok`; `lane` is added to the number of the
+    /// reported instance.
+    pub(super) fn guard(&mut self, ok: ir::Value, view: i64, dimension: i64, index: ir::Value, lane: i64) {
         let [next, failed] = std::array::from_fn(|_| self.b.create_block());
-        self.b.ins().brif(fine, next, &[], failed, &[]);
+        self.b.ins().brif(ok, next, &[], failed, &[]);
         self.b.switch_to_block(failed);
         self.b.set_cold_block(failed);
         let [view, dimension] = [view, dimension].map(|n| self.b.ins().iconst(types::I64, n));
@@ -143,13 +164,15 @@ impl Lower<'_, '_> {
         self.b.switch_to_block(next);
     }
 
-    /// Ends the run where something does not hold.
-    pub(super) fn claim(&mut self, check: &Check) {
-        let number = super::claims(self.kernel).iter().position(|found| std::ptr::eq(*found, check)).unwrap_or(0);
-        let (fine, index) = match check {
-            Check::Holds { condition, .. } => (self.only(*condition).value, self.b.ins().iconst(types::I64, 0)),
-            Check::Within { index, len, .. } => {
-                let index = self.only(*index).value;
+    /// Emits the check of an assertion or of a table index.
+    pub(super) fn check_assertion(&mut self, check: &Check) {
+        let number = super::checks(self.kernel).iter().position(|found| std::ptr::eq(*found, check)).unwrap_or(0);
+        let (ok, index) = match check {
+            Check::Assert { condition, .. } => {
+                (self.scalar_value(*condition).value, self.b.ins().iconst(types::I64, 0))
+            }
+            Check::InBounds { index, len, .. } => {
+                let index = self.scalar_value(*index).value;
                 let wide = match self.kernel.index {
                     Scalar::I32 => self.b.ins().sextend(types::I64, index),
                     _ => index,
@@ -158,42 +181,42 @@ impl Lower<'_, '_> {
                 (self.b.ins().icmp(IntCC::UnsignedLessThan, wide, len), wide)
             }
         };
-        self.guard(fine, number as i64, CLAIM, index, 0);
+        self.guard(ok, number as i64, ASSERTION, index, 0);
     }
 
-    /// Ends the run where an integer quotient does not exist or does not fit.
-    pub(super) fn guard_division(&mut self, a: Typed, b: Typed) {
+    /// Emits a fault for integer division by zero and for quotients that overflow.
+    pub(super) fn guard_division(&mut self, a: TypedValue, b: TypedValue) {
         let scalar = a.scalar;
         let (smallest, minus) = (scalar.int_range().0 as i64, -1);
-        let mut fine = self.b.ins().icmp_imm_s(IntCC::NotEqual, b.value, 0);
+        let mut ok = self.b.ins().icmp_imm_s(IntCC::NotEqual, b.value, 0);
         if scalar.is_signed() {
             let other = self.b.ins().icmp_imm_s(IntCC::NotEqual, a.value, smallest);
             let usual = self.b.ins().icmp_imm_s(IntCC::NotEqual, b.value, minus);
             let fits = self.b.ins().bor(other, usual);
-            fine = self.b.ins().band(fine, fits);
+            ok = self.b.ins().band(ok, fits);
         }
         let [a, b] = [a, b].map(|v| match ty(scalar) {
             types::I64 => v.value,
             _ => self.b.ins().uextend(types::I64, v.value),
         });
         let [next, failed] = std::array::from_fn(|_| self.b.create_block());
-        self.b.ins().brif(fine, next, &[], failed, &[]);
+        self.b.ins().brif(ok, next, &[], failed, &[]);
         self.b.switch_to_block(failed);
         self.b.set_cold_block(failed);
-        let which = Scalar::ALL.iter().position(|&s| s == scalar).unwrap_or(0) as i64;
-        let what = self.b.ins().iconst(types::I64, DIVISION - which);
-        let record = [b, what, a, self.instance].map(Into::into);
+        let type_index = Scalar::ALL.iter().position(|&s| s == scalar).unwrap_or(0) as i64;
+        let fault_code = self.b.ins().iconst(types::I64, DIVISION - type_index);
+        let record = [b, fault_code, a, self.instance].map(Into::into);
         self.b.ins().jump(self.fault, &record);
         self.b.switch_to_block(next);
     }
 
-    /// A scalar in memory.
-    pub(super) fn load_scalar(&mut self, scalar: Scalar, address: ir::Value, offset: i32) -> Typed {
+    /// Loads a scalar.
+    pub(super) fn load_scalar(&mut self, scalar: Scalar, address: ir::Value, offset: i32) -> TypedValue {
         let mut value = self.b.ins().load(ty(scalar), flags(), address, offset);
-        // Memory may hold any byte; a bool is 0 or 1.
+        // Memory may hold any byte; normalize bools to 0 or 1.
         if scalar == Scalar::Bool {
             value = self.b.ins().icmp_imm_s(IntCC::NotEqual, value, 0);
         }
-        Typed { value, scalar, known: None }
+        TypedValue { value, scalar, known: None }
     }
 }

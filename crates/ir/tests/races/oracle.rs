@@ -1,31 +1,32 @@
-//! A slow exact judge of races: vector clocks of all threads, and every pair of accesses compared.
+//! Exact race oracle: vector clocks of all threads, and every pair of accesses compared.
 //!
-//! It shares nothing with the interpreter: it walks the program, not its kernel, one thread at a time.
+//! It shares no code with the interpreter: it walks the program, not its kernel, one thread at a
+//! time.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::program::{Kind, Program, Step, Thread};
+use super::program::{AccessKind, Program, Step, Thread};
 
-/// The next action of a thread that matters to others.
+/// Next action of a thread that affects other threads.
 #[derive(Clone, Copy)]
 enum Event {
-    Access { kind: Kind, shared: bool, index: i64 },
+    Access { kind: AccessKind, shared: bool, index: i64 },
     Barrier,
     WarpBarrier,
 }
 
-/// An access, with the clock of its thread at that time.
-struct Accessed {
+/// Access with its thread's clock at that time.
+struct Access {
     thread: usize,
-    kind: Kind,
+    kind: AccessKind,
     clock: Rc<Vec<u32>>,
 }
 
-/// True if two accesses of the program race.
+/// Returns true if two accesses of the program race.
 pub fn has_race(program: &Program) -> bool {
     let (blocks, threads) = (program.blocks.max(1), program.threads);
-    let mut accesses: HashMap<(Option<i64>, i64), Vec<Accessed>> = HashMap::new();
+    let mut accesses: HashMap<(Option<i64>, i64), Vec<Access>> = HashMap::new();
     for block in 0..blocks {
         let traces: Vec<Vec<Event>> = (0..threads)
             .map(|thread| {
@@ -37,7 +38,7 @@ pub fn has_race(program: &Program) -> bool {
         run_block(&traces, (block * threads) as usize, (blocks * threads) as usize, |thread, clock, event| {
             if let Event::Access { kind, shared, index } = event {
                 let cell = (shared.then_some(block), index);
-                let accessed = Accessed { thread, kind, clock: clock.clone() };
+                let accessed = Access { thread, kind, clock: clock.clone() };
                 accesses.entry(cell).or_default().push(accessed);
             }
         });
@@ -47,18 +48,18 @@ pub fn has_race(program: &Program) -> bool {
     })
 }
 
-fn conflict(a: &Accessed, b: &Accessed) -> bool {
+fn conflict(a: &Access, b: &Access) -> bool {
     a.thread != b.thread
-        && (a.kind, b.kind) != (Kind::Read, Kind::Read)
-        && (a.kind, b.kind) != (Kind::Atomic, Kind::Atomic)
+        && (a.kind, b.kind) != (AccessKind::Read, AccessKind::Read)
+        && (a.kind, b.kind) != (AccessKind::Atomic, AccessKind::Atomic)
 }
 
-/// True if `a` happens before `b`: the thread of `b` has heard of that moment of the thread of `a`.
-fn ordered(a: &Accessed, b: &Accessed) -> bool {
+/// Returns true if `a` happens before `b`: the clock of `b`'s thread includes `a`.
+fn ordered(a: &Access, b: &Access) -> bool {
     b.clock[a.thread] >= a.clock[a.thread]
 }
 
-/// The events of one thread; false if it returns.
+/// Appends the events of one thread; returns false if it returns.
 fn walk(steps: &[Step], at: Thread, parallel_for: bool, trace: &mut Vec<Event>) -> bool {
     steps.iter().all(|step| match step {
         Step::Access { kind, shared, index, width } => {
@@ -83,7 +84,8 @@ fn walk(steps: &[Step], at: Thread, parallel_for: bool, trace: &mut Vec<Event>) 
     })
 }
 
-/// Runs the threads of a block from barrier to barrier, with a vector clock each over all threads of the program.
+/// Runs the threads of a block from barrier to barrier, each with a vector clock over all threads
+/// of the program.
 fn run_block(traces: &[Vec<Event>], first: usize, all: usize, mut seen: impl FnMut(usize, &Rc<Vec<u32>>, Event)) {
     let mut clocks: Vec<Rc<Vec<u32>>> = (0..traces.len())
         .map(|n| {
@@ -105,7 +107,7 @@ fn run_block(traces: &[Vec<Event>], first: usize, all: usize, mut seen: impl FnM
         if all_threads.iter().all(|&n| waiting(n).is_none()) {
             return;
         }
-        // Threads that have ended count as arrived.
+        // Threads that have returned count as arrived.
         let at_barrier = |n: &usize| matches!(waiting(*n), Some(Event::Barrier) | None);
         let at_warp_barrier = |n: &usize| matches!(waiting(*n), Some(Event::WarpBarrier) | None);
         let complete: Vec<&[usize]> = if all_threads.iter().all(at_barrier) {

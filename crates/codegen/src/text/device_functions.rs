@@ -1,34 +1,37 @@
-//! Device functions of ours: bodies of the tables of operations, printed a line a value.
+//! Device functions for op-table and algebra-table bodies, printed one line per value.
 
 use std::fmt::Write;
 
-use bornite_ir::{Algebra, Emit, EmitBits, Op, Parts, Scalar, Table, Type, Value};
+use bornite_ir::{AlgebraOp, Components, Emit, EmitBits, LookupTable, Op, Scalar, Type, Value};
 
-use super::spell::{bitcast, c_type, call, cast_step};
-use super::{Dialect, Helper, Printer, Term};
+use super::syntax::{bitcast, c_type, call, cast_step};
+use super::{DeviceFunction, Dialect, Printer, Term};
 
 impl Printer<'_> {
-    /// A row of the table of vectors and matrices.
-    pub(super) fn algebra(&mut self, row: Algebra, at: u32, ty: Type, args: &[Term]) -> String {
+    /// Prints an algebra operation.
+    pub(super) fn algebra(&mut self, row: AlgebraOp, at: u32, ty: Type, args: &[Term]) -> String {
         let kernel = self.kernel;
         match (row, args) {
-            (Algebra::Construct, [one]) if one.ty.as_scalar().is_some() => {
-                format!("{{{}}}", vec![one.text.as_str(); ty.count(&kernel.structs)].join(", "))
+            (AlgebraOp::Construct, [one]) if one.ty.as_scalar().is_some() => {
+                format!("{{{}}}", vec![one.text.as_str(); ty.component_count(&kernel.structs)].join(", "))
             }
-            (Algebra::Construct, args) => {
+            (AlgebraOp::Construct, args) => {
                 format!("{{{}}}", args.iter().map(|arg| arg.text.as_str()).collect::<Vec<_>>().join(", "))
             }
-            (Algebra::Extract, [whole]) => format!("{}{}", whole.text, self.names.member(whole.ty, at as usize)),
+            (AlgebraOp::Extract, [whole]) => format!("{}{}", whole.text, self.names.member(whole.ty, at as usize)),
             _ => {
                 let types: Vec<String> = args.iter().map(|arg| arg.ty.name(&kernel.structs).to_string()).collect();
                 let name = format!("bn_{}_{}", row.row().name, types.join("_"));
                 let params: Vec<Term> =
                     args.iter().zip(["a", "b"]).map(|(arg, name)| Term::new(name, arg.ty)).collect();
                 self.define(&name, &params, ty, |body| {
-                    let args: Vec<Parts<Term>> = (params.iter())
+                    let args: Vec<Components<Term>> = (params.iter())
                         .map(|whole| {
-                            let count = whole.ty.count(&kernel.structs);
-                            Parts { ty: whole.ty, parts: (0..count).map(|n| body.printer.part(whole, n)).collect() }
+                            let count = whole.ty.component_count(&kernel.structs);
+                            Components {
+                                ty: whole.ty,
+                                components: (0..count).map(|n| body.printer.component(whole, n)).collect(),
+                            }
                         })
                         .collect();
                     row.body(body, at, ty, &args, &kernel.structs)
@@ -38,7 +41,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Defines a function of an op-table row.
+    /// Defines the device function of an op.
     pub(super) fn define_op(&mut self, name: &str, op: Op, scalar: Scalar) {
         let params: Vec<Term> = op.row().args.iter().map(|name| Term::new(*name, scalar)).collect();
         let types = vec![scalar; params.len()];
@@ -49,19 +52,19 @@ impl Printer<'_> {
         });
     }
 
-    /// Defines a function of a conversion.
+    /// Defines the device function of a conversion.
     pub(super) fn define_cast(&mut self, name: &str, from: Scalar, to: Scalar) {
         let param = Term::new("a", from);
         self.define(name, std::slice::from_ref(&param), to.into(), |body| vec![body.cast(to, &param)]);
     }
 
-    /// Prints a device function unless it is there already.
+    /// Defines a device function unless it exists already.
     fn define(&mut self, name: &str, params: &[Term], ty: Type, emit: impl FnOnce(&mut Body<'_, '_>) -> Vec<Term>) {
-        if self.helpers.iter().any(|f| f.name == name) {
+        if self.device_functions.iter().any(|f| f.name == name) {
             return;
         }
         let mut body = Body { printer: self, lines: vec![] };
-        let parts = emit(&mut body);
+        let components = emit(&mut body);
         let lines = body.lines;
         let params: Vec<String> =
             params.iter().map(|p| format!("{} {}", self.names.of_type(self.kernel, p.ty), p.text)).collect();
@@ -70,14 +73,15 @@ impl Printer<'_> {
         for line in lines {
             let _ = writeln!(text, "    {line}");
         }
-        let parts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
-        let value = if ty.as_scalar().is_some() { parts.join("") } else { format!("{{{}}}", parts.join(", ")) };
+        let components: Vec<&str> = components.iter().map(|component| component.text.as_str()).collect();
+        let value =
+            if ty.as_scalar().is_some() { components.join("") } else { format!("{{{}}}", components.join(", ")) };
         let _ = writeln!(text, "    return {value};\n}}");
-        self.helpers.push(Helper { name: name.into(), text });
+        self.device_functions.push(DeviceFunction { name: name.into(), text });
     }
 }
 
-/// [`Emit`] by printing: one line a value.
+/// Implements [`Emit`] by printing one line per value.
 struct Body<'p, 'k> {
     printer: &'p mut Printer<'k>,
     lines: Vec<String>,
@@ -98,7 +102,7 @@ impl Emit for Body<'_, '_> {
         let args: Vec<Term> = args.iter().map(|&a| a.clone()).collect();
         let types: Vec<Scalar> = args.iter().map(|a| a.scalar()).collect();
         let scalar = op.row().rule.result(&types).unwrap_or(args[0].scalar());
-        let text = self.printer.spell(op, &args);
+        let text = self.printer.op_expr(op, &args);
         self.bind(scalar, text)
     }
 
@@ -124,25 +128,25 @@ impl EmitBits for Body<'_, '_> {
         self.bind(to, bitcast(to, v))
     }
 
-    fn lookup(&mut self, table: &'static Table, index: &Term) -> Term {
+    fn lookup(&mut self, table: &'static LookupTable, index: &Term) -> Term {
         let name = format!("bn_{}", table.name);
-        if self.printer.helpers.iter().all(|f| f.name != name) {
+        if self.printer.device_functions.iter().all(|f| f.name != name) {
             let words: Vec<String> = table.words.iter().map(|word| format!("{word:#x}ull")).collect();
             let storage = if self.printer.dialect == Dialect::Cpp { "static" } else { "__device__" };
             let (ty, words) = (c_type(Scalar::U64), words.join(", "));
             let text = format!("{storage} const {ty} {name}[{}] = {{{words}}};\n", table.words.len());
-            self.printer.helpers.push(Helper { name: name.clone(), text });
+            self.printer.device_functions.push(DeviceFunction { name: name.clone(), text });
         }
         self.bind(Scalar::U64, format!("{name}[{}]", index.text))
     }
 
-    fn rarely<const N: usize>(
+    fn select_unlikely<const N: usize>(
         &mut self,
         condition: &Term,
-        usual: [Term; N],
+        common: [Term; N],
         rare: impl FnOnce(&mut Self) -> [Term; N],
     ) -> [Term; N] {
-        let chosen = usual.map(|v| {
+        let chosen = common.map(|v| {
             let text = format!("t{}", self.lines.len());
             self.lines.push(format!("{} {text} = {};", c_type(v.scalar()), v.text));
             Term { text, range: None, ..v }
