@@ -1,7 +1,8 @@
-//! What makes two rows the same: texts compared after names and constants are taken out.
+//! Deduplication of rows, by texts with names and constants removed.
 //!
-//! A [`Sketch`] of a row is made anywhere, in any order. [`Seen`] takes sketches in the order of their indices, so that the
-//! lowest index of several like rows is the one that stays, whoever made them.
+//! A [`Sketch`] of a row can be computed anywhere, in any order. [`Seen`] takes fingerprints in
+//! index order, so that the lowest index of several similar rows is kept, regardless of threads and
+//! processes.
 
 mod bytes;
 mod sides;
@@ -16,36 +17,38 @@ pub use sides::Group;
 use sides::Sides;
 use tokens::tokens;
 
-/// Numbers of a sketch: each the least hash of its part of all shingles.
+/// Number of MinHash values: each is the minimum over its share of all shingle hashes
+/// (one-permutation hashing).
 const LANES: usize = 128;
-/// Lanes that must all agree for two rows to be compared.
+/// MinHash values per LSH band, which must all agree for two rows to be compared.
 const BAND: usize = 8;
-/// Tokens of a shingle.
+/// Tokens per shingle.
 const SHINGLE: usize = 5;
-/// Shared shingles, of all, from which two rows are near duplicates.
+/// Share of common shingles (Jaccard) from which two rows are near duplicates.
 pub const NEAR: f64 = 0.85;
-/// Estimated likeness from which a row is left out: estimates of 128 numbers are off by 0.03 in one case of three.
+/// Estimated similarity from which a row is dropped: estimates from 128 values are off by more than
+/// 0.03 in one case of three.
 const LEFT_OUT: f64 = 0.8;
-/// Estimated likeness from which two rows stay on one side of every split.
+/// Estimated similarity from which two rows must be in the same split.
 const CLUSTER: f64 = 0.65;
-/// Rows of a bucket that are compared, newest first.
+/// Maximum rows compared per bucket, newest first.
 const MOST_COMPARED: usize = 24;
 
-/// What is kept of a row to compare it with others.
+/// Summary of a row for comparison with others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sketch {
-    /// Equal for rows whose sources differ in names and constants alone, however their CUDA texts are written.
+    /// Hash of the source up to names and constants, independent of the CUDA text.
     pub exact: u64,
-    /// Equal for rows that differ in operators and functions too.
+    /// Hash of both texts up to names, constants, operators and functions.
     pub skeleton: u64,
     lanes: [u16; LANES],
 }
 
 impl Sketch {
-    /// The sketch of a row's source and CUDA text.
+    /// Computes the fingerprint of a row's source and CUDA text.
     pub fn new(source: &str, cuda: &str) -> Sketch {
         let (mut exact, mut skeleton) = (0u64, 0u64);
-        let mut least = [u64::MAX; LANES];
+        let mut min = [u64::MAX; LANES];
         each_token(source, cuda, |of_source, token, plain, shingle| {
             if of_source {
                 exact = mixed(exact ^ token).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -53,32 +56,33 @@ impl Sketch {
             skeleton = mixed(skeleton ^ plain).wrapping_add(0x9e37_79b9_7f4a_7c15);
             if let Some(hash) = shingle {
                 let lane = (hash >> 57) as usize;
-                least[lane] = least[lane].min(hash & (u64::MAX >> 7));
+                min[lane] = min[lane].min(hash & (u64::MAX >> 7));
             }
         });
-        // A lane that no shingle fell into takes the next one's, so that short rows can be compared too.
+        // A value without shingles takes the next one's (densification), so that short rows can be
+        // compared too.
         let mut lanes = [0u16; LANES];
-        for (lane, kept) in lanes.iter_mut().enumerate() {
+        for (lane, value) in lanes.iter_mut().enumerate() {
             let mut from = lane;
             let mut steps = 0u64;
-            while least[from] == u64::MAX && steps < LANES as u64 {
+            while min[from] == u64::MAX && steps < LANES as u64 {
                 from = (from + 1) % LANES;
                 steps += 1;
             }
-            *kept = mixed(least[from] ^ steps.wrapping_mul(0x51ed_270b)) as u16;
+            *value = mixed(min[from] ^ steps.wrapping_mul(0x51ed_270b)) as u16;
         }
         Sketch { exact, skeleton, lanes }
     }
 
-    /// The share of shingles that two rows have in common, estimated.
+    /// Estimated share of common shingles.
     pub fn likeness(&self, other: &Sketch) -> f64 {
         likeness(&self.lanes, &other.lanes)
     }
 }
 
-/// Calls `see` for each token of a row's texts: with whether it is of the source, the token, the same without operators and
-/// functions, and a hash of the shingle that it ends.
-fn each_token(source: &str, cuda: &str, mut see: impl FnMut(bool, u64, u64, Option<u64>)) {
+/// Calls `visit` for each token of a row's texts with: whether it is from the source, the token,
+/// the token with operators and functions removed, and the hash of the shingle that it ends.
+fn each_token(source: &str, cuda: &str, mut visit: impl FnMut(bool, u64, u64, Option<u64>)) {
     let mut recent = [0u64; SHINGLE];
     let mut count = 0;
     for (text, of_source) in [(source, true), (cuda, false)] {
@@ -90,12 +94,12 @@ fn each_token(source: &str, cuda: &str, mut see: impl FnMut(bool, u64, u64, Opti
                 let join = |hash: u64, token: &u64| hash.rotate_left(13).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ token;
                 mixed(recent.iter().fold(0, join))
             });
-            see(of_source, token, plain, shingle);
+            visit(of_source, token, plain, shingle);
         });
     }
 }
 
-/// Hashes of all shingles of a row's texts, sorted: what a [`Sketch`] estimates likeness from.
+/// Sorted hashes of all shingles of a row's texts, from which the exact similarity is computed.
 pub fn shingles(source: &str, cuda: &str) -> Vec<u64> {
     let mut all = vec![];
     each_token(source, cuda, |_, _, _, shingle| all.extend(shingle));
@@ -108,40 +112,40 @@ fn likeness(a: &[u16; LANES], b: &[u16; LANES]) -> f64 {
     agreeing(a, b) as f64 / LANES as f64
 }
 
-/// How many lanes are equal; counted in their own width, so that vectors of them are compared at once.
+/// Number of equal values; counted in their own width, so that the loop vectorizes.
 fn agreeing<const N: usize>(a: &[u16; N], b: &[u16; N]) -> u16 {
     a.iter().zip(b).fold(0, |same, (a, b)| same + u16::from(a == b))
 }
 
-/// What became of a row.
+/// Outcome of admitting a row.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Verdict {
-    /// It is new. Rows of one cluster are alike enough to stay on one side of every split.
+    /// The row is new. Rows of one cluster are similar enough to belong to the same split.
     New {
-        /// The cluster: the number of its first row among those admitted.
+        /// Cluster: the number of its first row among those admitted.
         cluster: u32,
     },
-    /// Its source differs from that of an earlier row in names and constants alone.
+    /// The source equals that of an earlier row up to names and constants.
     Duplicate,
-    /// It is a near duplicate of an earlier row.
+    /// Near duplicate of an earlier row.
     Near {
-        /// The index of that row.
+        /// Index of that row.
         of: u64,
-        /// The share of what they have in common.
+        /// Estimated similarity.
         likeness: f64,
     },
-    /// It is like rows on two sides of a split.
+    /// Similar to rows of two splits.
     Between,
 }
 
 impl Verdict {
-    /// Whether the row is kept.
+    /// True if the row is admitted.
     pub fn is_new(self) -> bool {
         matches!(self, Verdict::New { .. })
     }
 }
 
-/// Keys that are hashes need no other hash.
+/// Identity hasher: keys are hashes already.
 #[derive(Default, Clone, Copy)]
 struct Mixed(u64);
 
@@ -159,19 +163,19 @@ impl Hasher for Mixed {
     }
 
     fn write_u32(&mut self, key: u32) {
-        // Both ends of a hash are looked at.
+        // Hash maps use both ends of a hash.
         self.0 = key as u64 * 0x1_0000_0001;
     }
 }
 
 type Map<K> = HashMap<K, u32, BuildHasherDefault<Mixed>>;
 
-/// The rows that were admitted so far.
+/// Rows admitted so far.
 #[derive(Default)]
 pub struct Seen {
     exact: Map<u64>,
     skeletons: Map<u64>,
-    /// Of each band: the newest row of a bucket, and of each row the one before it.
+    /// Per band: the newest row of each bucket, and for each row the previous one in its bucket.
     bands: Vec<(Map<u32>, Vec<u32>)>,
     lanes: Vec<[u16; LANES]>,
     indices: Vec<u64>,
@@ -182,28 +186,29 @@ pub struct Seen {
 const NONE: u32 = u32::MAX;
 
 impl Seen {
-    /// Nothing seen yet.
+    /// Creates an empty deduplicator.
     pub fn new() -> Seen {
         Seen { bands: vec![Default::default(); LANES / BAND], ..Seen::default() }
     }
 
-    /// How many rows were admitted.
+    /// Number of admitted rows.
     pub fn len(&self) -> usize {
         self.indices.len()
     }
 
-    /// True if none was.
+    /// True if no row was admitted.
     pub fn is_empty(&self) -> bool {
         self.indices.is_empty()
     }
 
-    /// Takes the next row in the order of indices: admits it, or says which earlier row it is like.
+    /// Takes the next row in index order: admits it, or returns why not.
     pub fn admit(&mut self, index: u64, sketch: &Sketch) -> Verdict {
         self.admit_to(index, sketch, Group::Of(0), |_| 0)
     }
 
-    /// The same where rows are split: `side` says by the index of a cluster's first row on which side it lies, 0 for the one that
-    /// most are on. No row of another side of its group is then like the row.
+    /// Like [`Seen::admit`], for rows that are split: `side` returns the split of a cluster by the
+    /// index of its first row, 0 for the largest one. No admitted row of another split in its group
+    /// is similar to the row.
     pub fn admit_to(&mut self, index: u64, sketch: &Sketch, group: Group, side: impl Fn(u64) -> u8) -> Verdict {
         if self.exact.contains_key(&sketch.exact) {
             return Verdict::Duplicate;
@@ -219,7 +224,7 @@ impl Seen {
                     break;
                 }
                 let likeness = likeness(&sketch.lanes, &self.lanes[at as usize]);
-                if best.is_none_or(|(most, other)| likeness > most || likeness == most && at < other) {
+                if best.is_none_or(|(max, other)| likeness > max || likeness == max && at < other) {
                     best = Some((likeness, at));
                 }
                 at = before[at as usize];
@@ -251,34 +256,35 @@ impl Seen {
         Verdict::New { cluster }
     }
 
-    /// The index of an admitted row.
+    /// Index of an admitted row.
     pub fn index_of(&self, number: u32) -> u64 {
         self.indices[number as usize]
     }
 }
 
-/// Operators and functions that only the split `held_out` has, so that a model meets them nowhere else.
+/// Operators and functions that occur only in the split `held_out`, so that a model sees them
+/// nowhere else in training.
 pub const HELD_OUT: &[&str] = &["cbrt", "erfc", "smoothstep", "cw_div", "atomic_xor", "log10", "copysign"];
 
-/// Parts of a dataset by their sides: most rows are on the first.
+/// Splits by number; the first has most rows.
 const SPLITS: [&str; 3] = ["train", "test", "validation"];
 
-/// Which part of a dataset a row belongs to: by its cluster, and by its ops.
+/// Split of a row, by its cluster and its operations.
 pub fn split(seed: u64, cluster_index: u64, ops: &[&str]) -> &'static str {
     if is_held_out(ops) { "held_out" } else { SPLITS[side(seed, cluster_index) as usize] }
 }
 
-/// Whether a row belongs to the split `held_out`, whatever it is like.
+/// True if a row belongs to the split `held_out`, regardless of its cluster.
 fn is_held_out(ops: &[&str]) -> bool {
     ops.iter().any(|op| HELD_OUT.contains(op))
 }
 
-/// What a row is compared with before it is split: those of its category.
+/// Group of rows that a row is compared with: those of its category.
 pub fn group(row: &crate::Row) -> Group {
     if is_held_out(&row.ops) { Group::Apart } else { Group::Of(row.category as u8) }
 }
 
-/// The side of a split that a cluster lies on.
+/// Split number of a cluster.
 pub fn side(seed: u64, cluster_index: u64) -> u8 {
     match mixed(seed ^ mixed(cluster_index ^ 0x5b17)) % 100 {
         0..=1 => 1,

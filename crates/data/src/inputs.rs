@@ -1,7 +1,7 @@
-//! What a kernel is given in a check: lengths at the borders of warps and blocks, and arrays filled from a seed.
+//! Test inputs of a kernel: sizes at warp and block boundaries, and arrays filled from a seed.
 //!
-//! The numbers follow from the row's seed and index, the number of the input and of the array alone (SplitMix64, see
-//! [`Random`]), so that anyone can make them again from the recipe in a row.
+//! The values depend only on the row's seed and index, the input's number and the array's number
+//! (SplitMix64, see [`Random`]), so they can be regenerated from the recipe in a row.
 
 use std::fmt::Write;
 
@@ -10,23 +10,23 @@ use crate::evaluate::{Ball, Contents, Value, nearest};
 use crate::program::python::size;
 use crate::program::{Fill, Form, Program, Scalar, Size};
 
-/// How many inputs a check uses.
+/// Inputs per check.
 pub const INPUTS: usize = 8;
 
-/// One set of inputs.
+/// Arguments of one launch.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// The size parameters.
+    /// Values of the size parameters.
     pub sizes: Vec<u32>,
-    /// The values passed, in the order of the program.
+    /// Values of the scalar parameters, in program order.
     pub values: Vec<Value>,
-    /// The arrays before the launch.
+    /// Arrays before the launch.
     pub arrays: Vec<Contents>,
 }
 
-/// Lengths of the n-th input.
+/// Sizes of the n-th input.
 pub fn sizes(program: &Program, random: &mut Random, number: usize) -> Vec<u32> {
-    // Elements of one block: around them there are one and two.
+    // Elements covered by one block: sizes just below and above it need one and two blocks.
     let covered: u32 = match &program.form {
         Form::Direct(style) => style.block.iter().product(),
         Form::Block(block) => block.grid[0].1,
@@ -34,9 +34,9 @@ pub fn sizes(program: &Program, random: &mut Random, number: usize) -> Vec<u32> 
     const PRIMES: &[u32] = &[97, 101, 127, 131, 149, 163, 191, 211, 229, 251];
     const SMALL: &[[u32; 3]] =
         &[[1, 1, 1], [0, 3, 2], [7, 33, 5], [17, 15, 3], [5, 31, 9], [16, 16, 4], [3, 37, 1], [13, 8, 7]];
-    // Of rows that a block shares: around one and two warps and blocks.
+    // Lengths of rows that a block shares: around one and two warps and blocks.
     const LONG: &[u32] = &[1, 3, 33, 31, 65, 64, 127, 130];
-    let clamped = |n: u32, of: &crate::program::SizeParam| n.clamp(of.least, of.most);
+    let clamped = |n: u32, param: &crate::program::SizeParam| n.clamp(param.least, param.most);
     match &program.sizes[..] {
         [one] => {
             let n = match number {
@@ -55,35 +55,37 @@ pub fn sizes(program: &Program, random: &mut Random, number: usize) -> Vec<u32> 
             let row = if number < SMALL.len() { SMALL[number] } else { SMALL[random.below(SMALL.len())] };
             let number = number % LONG.len();
             (several.iter().enumerate())
-                .map(|(n, of)| clamped(if n > 0 && of.most >= 100 { LONG[number] } else { row[n % 3] }, of))
+                .map(|(n, param)| clamped(if n > 0 && param.most >= 100 { LONG[number] } else { row[n % 3] }, param))
                 .collect()
         }
     }
 }
 
-/// Draws of an input before a program is given up.
+/// Attempts to draw an input before a program is rejected.
 pub const ATTEMPTS: u64 = 6;
 
-/// Inputs whose lengths are the same at every attempt, on which the influence of single parameters is tried.
+/// Inputs whose sizes are the same at every attempt; used to test the influence of single
+/// parameters.
 pub const SAME_LENGTHS: [usize; 4] = [2, 3, 4, 5];
 
-/// Other draws of a parameter that are tried on each of these inputs.
+/// Redraws of each parameter per input in the influence test.
 const REDRAWS: usize = 2;
 
-/// Numbers and attempts of the inputs whose parameters are exchanged for those of the same number's first attempts.
+/// (input number, attempt) pairs that replace single parameters in the influence test.
 pub fn redraws() -> impl Iterator<Item = (usize, u64)> {
     let numbers = SAME_LENGTHS.into_iter().flat_map(|number| [number; REDRAWS]);
     numbers.enumerate().map(|(n, number)| (number, ATTEMPTS + n as u64))
 }
 
-/// The n-th input of a program; `attempt` draws other numbers of the same lengths.
+/// Draws the n-th input of a program; `attempt` draws other values at the same sizes.
 pub fn input(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> Input {
     let stream = stream(key, number, attempt);
     let sizes = sizes(program, &mut stream(0), number);
     of_sizes(program, sizes, is_coarse(number, attempt), stream)
 }
 
-/// As [`input`], of few elements, for a first look at a program: the numbers that are passed by value are the same.
+/// Like [`input`] but with few elements, for a first check of a program; scalar parameters have the
+/// same values.
 pub fn small(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> Input {
     // Most programs need no more than the first two launches; those with branches need more elements.
     const LENGTHS: [[u32; 3]; 4] = [[2, 2, 2], [2, 3, 2], [3, 2, 2], [3, 3, 3]];
@@ -94,7 +96,7 @@ pub fn small(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> I
     of_sizes(program, sizes, is_coarse(number, attempt), stream(key, number, attempt))
 }
 
-/// As [`input`], with three elements along the first of several dimensions.
+/// Like [`input`] but with three elements along the first of several dimensions.
 pub fn medium(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> Input {
     let stream = stream(key, number, attempt);
     let mut sizes = sizes(program, &mut stream(0), number);
@@ -104,17 +106,18 @@ pub fn medium(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> 
     of_sizes(program, sizes, is_coarse(number, attempt), stream)
 }
 
-/// Random numbers of each part of an input.
+/// Random number stream of each part of an input.
 fn stream(key: [u64; 2], number: usize, attempt: u64) -> impl Fn(u64) -> Random {
     move |part| Random::of(&[key[0], key[1], 0x1a9, number as u64, attempt, part])
 }
 
-/// Every other input is coarse, so that values meet each other and the constants they are compared with.
+/// True for every other input: values are multiples of 1/8, so that they coincide with each other
+/// and with the constants they are compared with.
 fn is_coarse(number: usize, attempt: u64) -> bool {
     number % 2 == 1 && attempt == 0
 }
 
-/// An input of these sizes; `stream` gives the random numbers of each part.
+/// Draws an input with these sizes; `stream` returns the random numbers of each part.
 fn of_sizes(program: &Program, sizes: Vec<u32>, coarse: bool, stream: impl Fn(u64) -> Random) -> Input {
     let mut random = stream(1);
     let values = (program.values.iter())
@@ -190,8 +193,8 @@ fn filled(
             cells
         }
         Fill::Below(size) => {
-            let most = size.of(sizes).max(1);
-            (0..elements).map(|_| Value::Int(random.below(most as usize) as i64)).collect()
+            let end = size.of(sizes).max(1);
+            (0..elements).map(|_| Value::Int(random.below(end as usize) as i64)).collect()
         }
         Fill::Permutation(_) => {
             let mut all: Vec<i64> = (0..elements as i64).collect();
@@ -201,22 +204,22 @@ fn filled(
             all.into_iter().map(Value::Int).collect()
         }
         Fill::Offsets(size) => {
-            let most = size.of(sizes) as usize;
-            let mut all: Vec<i64> = (0..elements).map(|_| random.below(most + 1) as i64).collect();
+            let end = size.of(sizes) as usize;
+            let mut all: Vec<i64> = (0..elements).map(|_| random.below(end + 1) as i64).collect();
             all.sort_unstable();
             if let Some(first) = all.first_mut() {
                 *first = 0;
             }
             if let Some(last) = all.last_mut() {
-                *last = most as i64;
+                *last = end as i64;
             }
             all.into_iter().map(Value::Int).collect()
         }
     }
 }
 
-/// The recipe of a row's inputs: a line a parameter, then how the CUDA text is launched (`block`, `grid`) and how the source is
-/// (`dim`, in Python's own terms: a block's work may be an instance's there).
+/// Recipe of a row's inputs: one line per parameter, then the CUDA launch (`block`, `grid`) and the
+/// launch of the source (`dim`, in Warp's terms, where one instance may do a block's work).
 pub fn recipe(program: &Program) -> String {
     let mut text = String::new();
     let fill_text = |fill: &Fill| match fill {

@@ -1,12 +1,12 @@
-//! Sketches as bytes, so that a run that was stopped need not make its rows again to compare with them.
+//! Serialization of fingerprints, so that a resumed run need not regenerate earlier rows.
 
 use super::{LANES, Sketch};
 
-/// Bytes of a sketch.
+/// Bytes of a serialized fingerprint.
 pub const SKETCH_BYTES: usize = 16 + 2 * LANES;
 
 impl Sketch {
-    /// The sketch as bytes.
+    /// Serializes the fingerprint.
     pub fn to_bytes(&self) -> [u8; SKETCH_BYTES] {
         let mut bytes = [0; SKETCH_BYTES];
         bytes[..8].copy_from_slice(&self.exact.to_le_bytes());
@@ -17,7 +17,7 @@ impl Sketch {
         bytes
     }
 
-    /// The sketch of such bytes.
+    /// Deserializes a fingerprint.
     pub fn from_bytes(bytes: &[u8; SKETCH_BYTES]) -> Sketch {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n]));
         let lanes = std::array::from_fn(|n| u16::from_le_bytes([bytes[16 + 2 * n], bytes[17 + 2 * n]]));

@@ -1,10 +1,11 @@
-//! Operators and functions of the dialect on values with bounds, each from its definition.
+//! Operators and functions of the Warp dialect on values with error bounds, each computed from its
+//! definition.
 
 use super::ball::{erf, erfc};
 use super::{Ball, Done, Stop, Value, wrapped};
 use crate::program::{Binary, Builtin, Scalar, Ty};
 
-/// A step of the dialect's random numbers (PCG).
+/// One step of the dialect's random number generator (PCG).
 pub fn pcg(state: u32) -> u32 {
     let b = state.wrapping_mul(747796405).wrapping_add(2891336453);
     let c = (b >> ((b >> 28) + 4) ^ b).wrapping_mul(277803737);
@@ -22,7 +23,7 @@ fn many(balls: impl IntoIterator<Item = Ball>) -> Value {
     Value::Many(balls.into_iter().map(Value::Float).collect())
 }
 
-/// An operator on two values.
+/// Binary operator.
 pub fn binary(op: Binary, a: Value, b: Value, ta: Ty, tb: Ty) -> Done<Value> {
     match (&a, &b) {
         (Value::Float(x), Value::Float(y)) => Ok(floats(op, *x, *y, ta.element().unwrap_or(Scalar::F32))),
@@ -51,10 +52,10 @@ fn floats(op: Binary, x: Ball, y: Ball, scalar: Scalar) -> Value {
     })
 }
 
-/// That a number is above 0 within its bounds.
-fn above_zero(x: Ball, of: &str) -> Done<()> {
+/// Checks that a number is positive within its error bound.
+fn require_positive(x: Ball, function: &str) -> Done<()> {
     if x.mid + x.err <= 0.0 {
-        return Err(Stop::Invalid(format!("{of} of a number that is not above 0")));
+        return Err(Stop::Invalid(format!("{function} of a number that is not positive")));
     }
     if x.mid - x.err <= 0.0 { Err(Stop::Undecided) } else { Ok(()) }
 }
@@ -68,7 +69,7 @@ fn integers(op: Binary, x: i64, y: i64, scalar: Scalar) -> Done<Value> {
         Binary::Sub => x.wrapping_sub(y),
         Binary::Mul => x.wrapping_mul(y),
         Binary::Quotient | Binary::Div | Binary::Rem if b == 0 => {
-            return Err(Stop::Invalid("an integer is divided by 0".into()));
+            return Err(Stop::Invalid("integer division by 0".into()));
         }
         Binary::Quotient | Binary::Div => (a / b) as i64,
         Binary::Rem => (a % b) as i64,
@@ -84,20 +85,20 @@ fn integers(op: Binary, x: i64, y: i64, scalar: Scalar) -> Done<Value> {
         Binary::Ge => return Ok(Value::Bool(Some(a >= b))),
         Binary::Eq => return Ok(Value::Bool(Some(a == b))),
         Binary::Ne => return Ok(Value::Bool(Some(a != b))),
-        Binary::And | Binary::Or => return Err(Stop::Invalid("'and' of integers".into())),
+        Binary::And | Binary::Or => return Err(Stop::Invalid("'and' or 'or' of integers".into())),
     };
-    let kept = wrapped(scalar, value);
-    // What C++ leaves undefined must not be in a row.
+    let result = wrapped(scalar, value);
+    // Undefined behaviour of C++ is not allowed in a row.
     let exact = match op {
         Binary::Add => a + b,
         Binary::Sub => a - b,
         Binary::Mul => a * b,
-        _ => kept as i128,
+        _ => result as i128,
     };
-    if scalar.is_signed() && exact != kept as i128 {
-        return Err(Stop::Invalid(format!("{x} and {y} overflow {}", scalar.name())));
+    if scalar.is_signed() && exact != result as i128 {
+        return Err(Stop::Invalid(format!("an operation on {x} and {y} overflows {}", scalar.name())));
     }
-    Ok(Value::Int(kept))
+    Ok(Value::Int(result))
 }
 
 fn composite(op: Binary, a: &Value, b: &Value, ta: Ty, tb: Ty) -> Done<Value> {
@@ -107,7 +108,7 @@ fn composite(op: Binary, a: &Value, b: &Value, ta: Ty, tb: Ty) -> Done<Value> {
         (Binary::Mul, Ty::Scalar(_), _) => many(y.iter().map(|y| x[0].mul(*y, scalar))),
         (Binary::Mul, _, Ty::Scalar(_)) => many(x.iter().map(|x| x.mul(y[0], scalar))),
         (Binary::Div, _, Ty::Scalar(_)) => {
-            // As a quotient, or as a product with the reciprocal.
+            // Computed as a quotient or as a product with the reciprocal.
             many(x.iter().map(|x| {
                 let ball = x.div(y[0], scalar);
                 Ball { err: ball.err + ball.mid.abs() * super::unit(scalar) * 2.0, ..ball }
@@ -123,11 +124,11 @@ fn composite(op: Binary, a: &Value, b: &Value, ta: Ty, tb: Ty) -> Done<Value> {
         }
         (Binary::Add, ..) => many(x.iter().zip(&y).map(|(x, y)| x.add(*y, scalar))),
         (Binary::Sub, ..) => many(x.iter().zip(&y).map(|(x, y)| x.sub(*y, scalar))),
-        _ => return Err(Stop::Invalid(format!("{op:?} of vectors"))),
+        _ => return Err(Stop::Invalid(format!("{op:?} is not defined for vectors"))),
     })
 }
 
-/// A sum of few in any order.
+/// Sum of a few terms in any order.
 fn sum(terms: impl Iterator<Item = Ball>, scalar: Scalar) -> Ball {
     let (mut mid, mut err, mut size, mut count) = (0.0, 0.0, 0.0, 0.0);
     for term in terms {
@@ -136,15 +137,15 @@ fn sum(terms: impl Iterator<Item = Ball>, scalar: Scalar) -> Ball {
         size += term.mid.abs();
         count += 1.0;
     }
-    let own = if scalar == Scalar::F64 { 3.0 } else { 1.0 };
-    Ball { mid, err: err + size * super::unit(scalar) * count * own }
+    let factor = if scalar == Scalar::F64 { 3.0 } else { 1.0 };
+    Ball { mid, err: err + size * super::unit(scalar) * count * factor }
 }
 
 fn dot(a: &[Ball], b: &[Ball], scalar: Scalar) -> Ball {
     sum(a.iter().zip(b).map(|(a, b)| a.mul(*b, scalar)), scalar)
 }
 
-/// A function of the dialect.
+/// Builtin function of the dialect.
 pub fn call(builtin: Builtin, args: &[Value], ty: Ty) -> Done<Value> {
     use Builtin::*;
     let scalar = ty.element().unwrap_or(Scalar::F32);
@@ -171,18 +172,18 @@ pub fn call(builtin: Builtin, args: &[Value], ty: Ty) -> Done<Value> {
         Frac => x.sub(decided(x.step(f64::trunc))?, scalar),
         Sqrt => {
             if x.mid + x.err < 0.0 {
-                return Err(Stop::Invalid("the root of a negative number".into()));
+                return Err(Stop::Invalid("square root of a negative number".into()));
             }
             x.sqrt(scalar)
         }
         Cbrt => x.monotone(scalar, f64::cbrt),
         Pow => {
-            above_zero(x, "a power")?;
+            require_positive(x, "power")?;
             x.pow(arg(1), scalar)
         }
         Exp => x.monotone(scalar, f64::exp),
         Log | Log2 | Log10 => {
-            above_zero(x, "the logarithm")?;
+            require_positive(x, "logarithm")?;
             match builtin {
                 Log => x.monotone(scalar, f64::ln),
                 Log2 => x.monotone(scalar, f64::log2),
@@ -199,10 +200,10 @@ pub fn call(builtin: Builtin, args: &[Value], ty: Ty) -> Done<Value> {
         }
         Asin | Acos => {
             if x.mid.abs() - x.err > 1.0 {
-                return Err(Stop::Invalid("the arc of a number above 1".into()));
+                return Err(Stop::Invalid("arcsine or arccosine of a number above 1".into()));
             }
-            let of = if builtin == Asin { f64::asin } else { f64::acos };
-            x.monotone(scalar, |x| of(x.clamp(-1.0, 1.0)))
+            let function = if builtin == Asin { f64::asin } else { f64::acos };
+            x.monotone(scalar, |x| function(x.clamp(-1.0, 1.0)))
         }
         Atan => x.monotone(scalar, f64::atan),
         Atan2 => x.atan2(arg(1), scalar),
@@ -211,13 +212,13 @@ pub fn call(builtin: Builtin, args: &[Value], ty: Ty) -> Done<Value> {
         Tanh => x.monotone(scalar, f64::tanh),
         Erf | Erfc => {
             let ball = x.monotone(scalar, if builtin == Erf { erf } else { erfc });
-            // Ours are not as good as a library's in the last places of doubles.
+            // Our implementations are less accurate than libm in the last digits of doubles.
             Ball { err: ball.err + ball.mid.abs() * 1e-14, ..ball }
         }
         Copysign => {
-            // A zero has a sign too, which nobody knows here.
-            let of = arg(1);
-            let sign = decided((of.mid.abs() > of.err).then(|| Ball::exact(of.mid.signum())))?;
+            // The sign of a zero is unknown here.
+            let sign_source = arg(1);
+            let sign = decided((sign_source.mid.abs() > sign_source.err).then(|| Ball::exact(sign_source.mid.signum())))?;
             Ball { mid: x.mid.abs() * sign.mid, err: x.err }
         }
         Lerp => {
@@ -229,14 +230,14 @@ pub fn call(builtin: Builtin, args: &[Value], ty: Ty) -> Done<Value> {
             let (high, at) = (arg(1), arg(2));
             let t = at.sub(x, scalar).div(high.sub(x, scalar), scalar);
             let t = t.max(Ball::exact(0.0)).min(Ball::exact(1.0));
-            let slope = Ball::exact(3.0).sub(Ball::exact(2.0).mul(t, scalar), scalar);
-            t.mul(t, scalar).mul(slope, scalar)
+            let factor = Ball::exact(3.0).sub(Ball::exact(2.0).mul(t, scalar), scalar);
+            t.mul(t, scalar).mul(factor, scalar)
         }
         Degrees | Radians => {
             let factor = if builtin == Degrees { 180.0 / std::f64::consts::PI } else { std::f64::consts::PI / 180.0 };
             x.mul(Ball { mid: factor, err: factor * super::unit(scalar) }, scalar)
         }
-        _ => return Err(Stop::Invalid(format!("{} of a float", builtin.name()))),
+        _ => return Err(Stop::Invalid(format!("{} is not defined for floats", builtin.name()))),
     }))
 }
 
@@ -252,7 +253,7 @@ fn on_integers(builtin: Builtin, args: &[Value], scalar: Scalar) -> Done<Value> 
         Max => larger(x, args[1].int()),
         Clamp => smaller(larger(x, args[1].int()), args[2].int()),
         BitCount => (x as u64 & (u64::MAX >> (64 - scalar.bits()))).count_ones() as i64,
-        _ => return Err(Stop::Invalid(format!("{} of an integer", builtin.name()))),
+        _ => return Err(Stop::Invalid(format!("{} is not defined for integers", builtin.name()))),
     }))
 }
 
@@ -274,7 +275,7 @@ fn on_vectors(builtin: Builtin, args: &[Value], ty: Ty, scalar: Scalar) -> Done<
             if length.mid - length.err <= 0.0 {
                 return Err(Stop::Undecided);
             }
-            // As a quotient or as a product with the reciprocal, which rounds once more.
+            // Computed as a quotient or as a product with the reciprocal, which rounds once more.
             many(x.iter().map(|x| {
                 let ball = x.div(length, scalar);
                 Ball { err: ball.err + ball.mid.abs() * super::unit(scalar) * 2.0, ..ball }
@@ -303,6 +304,6 @@ fn on_vectors(builtin: Builtin, args: &[Value], ty: Ty, scalar: Scalar) -> Done<
             ];
             Value::Float(sum(terms.into_iter(), scalar))
         }
-        _ => return Err(Stop::Invalid(format!("{} of vectors", builtin.name()))),
+        _ => return Err(Stop::Invalid(format!("{} is not defined for vectors", builtin.name()))),
     })
 }

@@ -1,8 +1,8 @@
-//! The judge of rows: runs a program directly, in f64 with bounds and in exact integers.
+//! Reference evaluator: runs a program directly, in f64 with error bounds and in exact integers.
 //!
-//! It reads the tree that the source was printed from and shares no code with kernel IR, its readers or the front ends:
-//! what they and this agree on, no single mistake explains. Instances run one after the other, in order; the generator
-//! makes no program whose result depends on that.
+//! It interprets the tree that the source was printed from and shares no code with the kernel IR,
+//! its readers or the front ends, so no single bug can make both agree on a wrong result. Instances
+//! run one after the other, in order; the generator makes no program whose result depends on that.
 
 mod arrays;
 mod ball;
@@ -18,25 +18,25 @@ pub use telling::{Expected, telling};
 
 use crate::program::{Binary, Body, Expr, Kind, Program, Scalar, Stmt, Ty, Unary, Var};
 
-/// Why a run has no answer.
+/// Why an evaluation has no result.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stop {
-    /// A comparison or step that rounding could turn either way: other inputs are needed.
+    /// A comparison or step that depends on rounding: other inputs are needed.
     Undecided,
-    /// The program does what no program of ours should: a mistake of the generator.
+    /// The program has an error, which is a bug of the generator.
     Invalid(String),
 }
 
-/// A value while a program runs.
+/// A value during evaluation.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
     /// A float.
     Float(Ball),
-    /// An integer; unsigned ones of 64 bits by their bits.
+    /// An integer; unsigned 64-bit ones by their bits.
     Int(i64),
     /// True, false, or undecided.
     Bool(Option<bool>),
-    /// Components of a vector, matrix or struct (all of them, in order).
+    /// All components of a vector, matrix or struct, in order.
     Many(Vec<Value>),
 }
 
@@ -50,21 +50,22 @@ impl Value {
     }
 }
 
-/// The contents of an array: the components of all elements, one after the other.
+/// Contents of an array: the components of all elements, one after the other.
 #[derive(PartialEq, Debug)]
 pub struct Contents {
-    /// Lengths.
+    /// Extents.
     pub shape: Vec<u32>,
     /// Types of the components of an element.
     pub scalars: Vec<Scalar>,
     /// Components.
     pub cells: Vec<Value>,
-    /// Sizes and number of what was added atomically, where floats are.
+    /// Per component: total magnitude and number of atomic float additions; empty if there are
+    /// none.
     added: Vec<(f64, u32)>,
 }
 
 impl Contents {
-    /// An array of these components.
+    /// An array with these components.
     pub fn new(shape: Vec<u32>, scalars: Vec<Scalar>, cells: Vec<Value>) -> Contents {
         Contents { shape, scalars, cells, added: vec![] }
     }
@@ -76,7 +77,7 @@ impl Clone for Contents {
         Contents { shape: shape.clone(), scalars: scalars.clone(), cells: cells.clone(), added: added.clone() }
     }
 
-    /// Keeps the memory: programs are run many times over the same arrays.
+    /// Reuses the allocations: programs are run many times over the same arrays.
     fn clone_from(&mut self, other: &Contents) {
         self.shape.clone_from(&other.shape);
         self.scalars.clone_from(&other.scalars);
@@ -85,7 +86,7 @@ impl Clone for Contents {
     }
 }
 
-/// An integer as its type holds it.
+/// Wraps an integer to its type.
 pub fn wrapped(scalar: Scalar, value: i64) -> i64 {
     match scalar {
         Scalar::I8 => value as i8 as i64,
@@ -98,7 +99,7 @@ pub fn wrapped(scalar: Scalar, value: i64) -> i64 {
     }
 }
 
-/// Loop turns after which a program is taken to be wrong.
+/// Loop iterations after which a program is considered non-terminating.
 const MOST_TURNS: usize = 100_000;
 
 /// How a block of statements was left.
@@ -112,8 +113,8 @@ enum Left {
 
 type Done<T> = Result<T, Stop>;
 
-/// Runs a program over the contents of its arrays, given its sizes and the values that are passed; `reached` learns what of
-/// it was executed.
+/// Runs a program over the contents of its arrays, with its sizes and scalar parameters; `reached`
+/// records which parts were executed.
 pub fn run<'p>(
     program: &'p Program,
     sizes: &[u32],
@@ -124,7 +125,7 @@ pub fn run<'p>(
     execute(program, u64::MAX, sizes, values, arrays, reached)
 }
 
-/// As [`run`], of the first `instances` of the launch alone.
+/// Like [`run`], for the first `instances` of the launch only.
 pub fn run_first(
     program: &Program,
     instances: u64,
@@ -162,7 +163,7 @@ fn execute<'p>(
         machine.block(&program.body.stmts, &mut frame)?;
     }
     for contents in machine.arrays.iter_mut() {
-        contents.settle();
+        contents.apply_sum_bounds();
         if !contents.is_bounded() {
             return Err(Stop::Undecided);
         }
@@ -173,7 +174,8 @@ fn execute<'p>(
 /// Variables of the kernel or a function.
 struct Frame {
     vars: Vec<Value>,
-    /// Of sums whose order is open: sizes and number of what was added, and what the parts brought.
+    /// Of sums in unspecified order: total magnitude, number of additions, and error inherited from
+    /// the terms.
     sums: Vec<(f64, f64, f64)>,
 }
 
@@ -186,7 +188,7 @@ impl Frame {
 struct Machine<'p, 'a> {
     program: &'p Program,
     arrays: &'a mut [Contents],
-    /// Whether sums are computed in the order of the source.
+    /// True if sums are computed in the order of the source.
     ordered: bool,
     reached: &'a mut Reached<'p>,
 }
@@ -209,23 +211,23 @@ impl<'p> Machine<'p, '_> {
                     let value = self.expr(e, frame)?;
                     if let Value::Many(parts) = &mut frame.vars[var.0 as usize] {
                         match value {
-                            Value::Many(_) => return Err(Stop::Invalid("a part that is a vector".into())),
+                            Value::Many(_) => return Err(Stop::Invalid("a component that is a vector".into())),
                             value => parts[*at as usize] = value,
                         }
                     }
                 }
                 Stmt::Store(array, at, e) => {
                     let value = self.expr(e, frame)?;
-                    let place = self.place(*array, at, frame)?;
-                    self.store(*array, place, value)?;
+                    let offset = self.element_offset(*array, at, frame)?;
+                    self.store(*array, offset, value)?;
                 }
                 Stmt::Atomic(update, array, at, e) => {
                     let value = self.expr(e, frame)?;
-                    let place = self.place(*array, at, frame)?;
-                    self.atomic(*update, *array, place, value)?;
+                    let offset = self.element_offset(*array, at, frame)?;
+                    self.atomic(*update, *array, offset, value)?;
                 }
                 Stmt::If(condition, then, otherwise) => {
-                    let holds = self.truth(condition, frame)?;
+                    let holds = self.condition(condition, frame)?;
                     let taken = if holds { then } else { otherwise };
                     match self.block(taken, frame)? {
                         Left::AtEnd => {}
@@ -246,16 +248,16 @@ impl<'p> Machine<'p, '_> {
                     }
                 }
                 Stmt::While(condition, body) => {
-                    let mut turns = 0;
-                    while self.truth(condition, frame)? {
+                    let mut iterations = 0;
+                    while self.condition(condition, frame)? {
                         match self.block(body, frame)? {
                             Left::AtEnd | Left::Continue => {}
                             Left::Break => break,
                             left => return Ok(left),
                         }
-                        turns += 1;
-                        if turns > MOST_TURNS {
-                            return Err(Stop::Invalid("a loop does not end".into()));
+                        iterations += 1;
+                        if iterations > MOST_TURNS {
+                            return Err(Stop::Invalid("a loop does not terminate".into()));
                         }
                     }
                 }
@@ -300,8 +302,8 @@ impl<'p> Machine<'p, '_> {
             *count += 1.0;
             *err += part.err;
             let mid = if op == Binary::Add { sum.mid + part.mid } else { sum.mid - part.mid };
-            let own = if scalar == Scalar::F64 { 3.0 } else { 1.01 };
-            frame.vars[n] = Value::Float(Ball { mid, err: *err + *size * *count * unit(scalar) * own });
+            let factor = if scalar == Scalar::F64 { 3.0 } else { 1.01 };
+            frame.vars[n] = Value::Float(Ball { mid, err: *err + *size * *count * unit(scalar) * factor });
             return Ok(());
         }
         let before = std::mem::replace(&mut frame.vars[n], Value::Int(0));
@@ -310,7 +312,7 @@ impl<'p> Machine<'p, '_> {
         Ok(())
     }
 
-    fn truth(&mut self, e: &'p Expr, frame: &mut Frame) -> Done<bool> {
+    fn condition(&mut self, e: &'p Expr, frame: &mut Frame) -> Done<bool> {
         match self.expr(e, frame)? {
             Value::Bool(Some(truth)) => Ok(truth),
             _ => Err(Stop::Undecided),
@@ -327,7 +329,8 @@ impl<'p> Machine<'p, '_> {
         Ok(value)
     }
 
-    /// The value of an expression; values of operands that an operation could return unchanged go to `operands`.
+    /// Computes an expression; operands that the operation could return unchanged are stored in
+    /// `operands`.
     fn computed(&mut self, e: &'p Expr, frame: &mut Frame, operands: Option<&mut [Value; 3]>) -> Done<Value> {
         Ok(match &e.kind {
             Kind::Float(value) => Value::Float(Ball::exact(nearest(e.ty.element().unwrap_or(Scalar::F32), *value))),
@@ -335,11 +338,11 @@ impl<'p> Machine<'p, '_> {
             Kind::Int(value) => Value::Int(*value),
             Kind::Var(Var(n)) => frame.vars[*n as usize].clone(),
             Kind::Load(array, at) => {
-                let place = self.place(*array, at, frame)?;
+                let offset = self.element_offset(*array, at, frame)?;
                 let contents = &self.arrays[array.0 as usize];
                 match e.ty {
-                    Ty::Scalar(_) => contents.cells[place].clone(),
-                    _ => Value::Many(contents.cells[place..place + contents.scalars.len()].to_vec()),
+                    Ty::Scalar(_) => contents.cells[offset].clone(),
+                    _ => Value::Many(contents.cells[offset..offset + contents.scalars.len()].to_vec()),
                 }
             }
             Kind::Unary(op, a) => {
@@ -347,13 +350,13 @@ impl<'p> Machine<'p, '_> {
                 unary(*op, value, e.ty)
             }
             Kind::Binary(op @ (Binary::And | Binary::Or), both) => {
-                let ends = *op == Binary::Or;
+                let short_circuit = *op == Binary::Or;
                 let first = self.expr(&both[0], frame)?;
-                if first == Value::Bool(Some(ends)) {
+                if first == Value::Bool(Some(short_circuit)) {
                     return Ok(first);
                 }
                 match (first, self.expr(&both[1], frame)?) {
-                    (_, Value::Bool(Some(second))) if second == ends => Value::Bool(Some(ends)),
+                    (_, Value::Bool(Some(second))) if second == short_circuit => Value::Bool(Some(short_circuit)),
                     (Value::Bool(None), _) => Value::Bool(None),
                     (_, second) => second,
                 }
@@ -384,11 +387,11 @@ impl<'p> Machine<'p, '_> {
                 }
                 match self.block(&function.body.stmts, &mut inner)? {
                     Left::Return(Some(value)) => value,
-                    _ => return Err(Stop::Invalid(format!("'{}' ends without a value", function.name))),
+                    _ => return Err(Stop::Invalid(format!("function '{}' ends without returning a value", function.name))),
                 }
             }
             Kind::Where(three) => {
-                // Both are computed, as the dialect does.
+                // Both operands are evaluated, as in Warp.
                 let condition = self.expr(&three[0], frame)?;
                 let (a, b) = (self.expr(&three[1], frame)?, self.expr(&three[2], frame)?);
                 let Value::Bool(Some(holds)) = condition else { return Err(Stop::Undecided) };
@@ -423,7 +426,7 @@ impl<'p> Machine<'p, '_> {
                         value => parts.push(value),
                     }
                 }
-                // One number fills a vector.
+                // A single scalar fills a vector.
                 if parts.len() == 1 {
                     parts = vec![parts[0].clone(); e.ty.parts()];
                 }
@@ -450,15 +453,15 @@ fn cast(value: Value, to: Scalar, from: Scalar) -> Done<Value> {
     Ok(match value {
         Value::Float(ball) if to.is_float() => Value::Float(ball.to(to)),
         Value::Float(ball) => {
-            let whole = ball.step(f64::trunc).ok_or(Stop::Undecided)?.mid;
+            let truncated = ball.step(f64::trunc).ok_or(Stop::Undecided)?.mid;
             let (low, high) = match (to.is_signed(), to.bits()) {
                 (true, bits) => (-2f64.powi(bits as i32 - 1), 2f64.powi(bits as i32 - 1)),
                 (false, bits) => (0.0, 2f64.powi(bits as i32)),
             };
-            if !(low..high).contains(&whole) {
-                return Err(Stop::Invalid(format!("{whole} does not fit {}", to.name())));
+            if !(low..high).contains(&truncated) {
+                return Err(Stop::Invalid(format!("{truncated} does not fit {}", to.name())));
             }
-            Value::Int(if to == Scalar::U64 { whole as u64 as i64 } else { whole as i64 })
+            Value::Int(if to == Scalar::U64 { truncated as u64 as i64 } else { truncated as i64 })
         }
         Value::Int(value) if to.is_float() => {
             let value = if from == Scalar::U64 { value as u64 as f64 } else { value as f64 };
@@ -479,8 +482,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_of_sums_follow_every_update() {
-        // Of a block's text, in which the order of sums is open, as a category that has such texts gives it.
+    fn bounds_of_sums_include_every_update() {
+        // A block kernel, in which the order of sums is unspecified, from a category that has such
+        // kernels.
         let category = crate::Category::Reduction;
         let program = (0..200)
             .map(|index| crate::generate::program(1, index, category))
@@ -496,7 +500,8 @@ mod tests {
             machine.update(var, op, number(by), Ty::F32, &mut frame).unwrap();
             machine.update(var, Binary::Add, number(1.0), Ty::F32, &mut frame).unwrap();
             let ball = frame.vars[0].float();
-            // One addition rounds by the size of what it adds, and no more than a few units for the step before.
+            // One addition rounds by the magnitude of its operand, and by at most a few ulps for
+            // the step before.
             let rounds = (size + 1.0) * unit(Scalar::F32);
             assert!(ball.err >= rounds && ball.err <= rounds * 3.0, "{op:?} {by}: {ball:?}, one rounding is {rounds}");
         }

@@ -1,4 +1,5 @@
-//! What stands in a folder beside the rows, written once all shards are there; the manifest last.
+//! Files next to the rows (statistics, card, report), written once all shards are complete; the
+//! manifest comes last.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,20 +13,20 @@ use super::{Counts, Error, Format, Place, Result, SetHash, Settings, card, cover
 
 pub(super) const MANIFEST: &str = "manifest.json";
 
-/// What a dataset is: `manifest.json`.
+/// Contents of `manifest.json`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Manifest {
-    /// What decides it.
+    /// Settings that determine the rows.
     pub settings: Settings,
-    /// The version of the program that finished it.
+    /// Version of bornite that finished the dataset.
     pub bornite: String,
-    /// All rows, in all splits.
+    /// Number of rows in all splits.
     pub rows: u64,
-    /// Of all rows; the same for any number of shards and in every format.
+    /// Hash of all rows, independent of shard count and format.
     pub set_hash: SetHash,
-    /// How many candidates it took.
+    /// Candidates tried and rejected.
     pub reached: Reached,
-    /// The shards, in order, with all files and their checksums.
+    /// Shards in order, with all files and their checksums.
     pub shards: Vec<ShardRecord>,
 }
 
@@ -43,54 +44,54 @@ impl Manifest {
         }
     }
 
-    /// The manifest of a folder, if it has one.
+    /// Reads the manifest of a folder, if it has one.
     pub fn read(place: &Place) -> Result<Option<Manifest>> {
         let Some(bytes) = place.read(MANIFEST)? else { return Ok(None) };
         let manifest: std::result::Result<Manifest, _> = serde_json::from_slice(&bytes);
         let path = place.path(MANIFEST);
         let manifest =
-            manifest.map_err(|error| Error::damaged(&path, format!("this is not a dataset's manifest: {error}")))?;
-        match manifest.contradiction() {
+            manifest.map_err(|error| Error::damaged(&path, format!("not a valid dataset manifest: {error}")))?;
+        match manifest.inconsistency() {
             Some(what) => Err(Error::damaged(&path, what)),
             None => Ok(Some(manifest)),
         }
     }
 
-    /// What in it cannot be, if anything.
-    fn contradiction(&self) -> Option<String> {
+    /// Returns the first inconsistency, if any.
+    fn inconsistency(&self) -> Option<String> {
         let Manifest { settings, shards, .. } = self;
         if settings.version == crate::generate::VERSION
-            && let Err(what) = settings.named()
+            && let Err(what) = settings.validate_names()
         {
             return Some(what.to_string());
         }
         if shards.len() != settings.shards as usize {
-            return Some(format!("it says {} shards and lists {}", settings.shards, shards.len()));
+            return Some(format!("settings.shards is {}, but {} shards are listed", settings.shards, shards.len()));
         }
-        let again = Manifest::new(settings, shards.clone());
-        let of_files = |shard: &ShardRecord| shard.files.iter().map(|file| file.rows as u128).sum::<u128>();
-        if let Some(shard) = shards.iter().find(|shard| of_files(shard) != shard.counts.rows as u128) {
-            return Some(format!("the files of shard {} do not have as many rows as it says", shard.shard));
+        let recomputed = Manifest::new(settings, shards.clone());
+        let rows_in_files = |shard: &ShardRecord| shard.files.iter().map(|file| file.rows as u128).sum::<u128>();
+        if let Some(shard) = shards.iter().find(|shard| rows_in_files(shard) != shard.counts.rows as u128) {
+            return Some(format!("the row counts of the files of shard {} do not add up to its total", shard.shard));
         }
-        if (again.rows, again.reached) != (self.rows, self.reached) || self.reached.distinct != settings.count {
-            return Some("its numbers of rows or candidates are not those of its shards".into());
+        if (recomputed.rows, recomputed.reached) != (self.rows, self.reached) || self.reached.distinct != settings.count {
+            return Some("the row or candidate counts do not match those of the shards".into());
         }
-        (again.set_hash != self.set_hash).then(|| "its set hash is not that of its shards".into())
+        (recomputed.set_hash != self.set_hash).then(|| "the set hash does not match the shards".into())
     }
 
-    /// What is in all shards.
+    /// Statistics over all shards.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         self.shards.iter().for_each(|shard| counts.merge(&shard.counts));
         counts
     }
 
-    /// What `stats.json` says.
+    /// Contents of `stats.json`.
     pub fn stats(&self) -> serde_json::Value {
         let counts = self.counts();
         let rows = counts.rows.max(1) as f64;
         let table = coverage::Table::new(&counts);
-        let rare = table.few().into_iter();
+        let rare = table.rare().into_iter();
         let rare = rare.map(|(op, ty, count, why)| json!({"op": op, "type": ty, "rows": count, "why": why}));
         let rare: Vec<_> = rare.collect();
         let mean: serde_json::Map<String, _> =
@@ -110,13 +111,13 @@ impl Manifest {
     }
 }
 
-/// Writes what is left to be written, if all shards are there; then nothing but the dataset is in the folder.
+/// Writes the remaining files if all shards are complete, and removes the work folder.
 pub(super) fn finish(place: &Place, settings: &Settings) -> Result<Option<Manifest>> {
     let mut shards = vec![];
     for shard in 0..settings.shards {
         match read_record(place, shard)? {
             Some(record) => shards.push(record),
-            // Another job may have finished the dataset in between.
+            // Another job may have finished the dataset meanwhile.
             None => return Manifest::read(place),
         }
     }
@@ -125,7 +126,7 @@ pub(super) fn finish(place: &Place, settings: &Settings) -> Result<Option<Manife
     Ok(Some(manifest))
 }
 
-/// Writes all that stands beside the rows.
+/// Writes all files next to the rows.
 pub(super) fn write(place: &Place, settings: &Settings, shards: Vec<ShardRecord>) -> Result<Manifest> {
     let manifest = Manifest::new(settings, shards);
     let pretty = |value: &serde_json::Value| format!("{value:#}\n");
@@ -149,7 +150,7 @@ pub(super) fn write(place: &Place, settings: &Settings, shards: Vec<ShardRecord>
     Ok(manifest)
 }
 
-/// `progress.json` of datasets of pairs.
+/// Writes `progress.json` of datasets of pairs.
 pub(super) fn progress(place: &Place, settings: &Settings) -> Result<()> {
     if settings.format != Format::SeedJson {
         return Ok(());
@@ -170,7 +171,7 @@ pub(super) fn progress(place: &Place, settings: &Settings) -> Result<()> {
     place.write("progress.json", format!("{progress:#}\n").as_bytes())
 }
 
-/// The time in UTC, as ISO 8601 writes it.
+/// Current UTC time in ISO 8601 format.
 fn timestamp() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let (mut day, mut year) = (seconds / 86_400, 1970);

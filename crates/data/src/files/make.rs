@@ -1,8 +1,10 @@
-//! Makes a dataset in a folder, or goes on with one.
+//! Creates or resumes a dataset in a folder.
 //!
-//! Rows are made, admitted and written in one pass, in the order of their indices. A shard that is done has a record in
-//! `.making/`, beside it what it takes to admit later rows; a run that was stopped goes on after the last such shard. Jobs
-//! that make different shards need not talk: each admits all rows up to its own, and checks and writes its own alone.
+//! Rows are generated, deduplicated and written in one pass, in index order. A finished shard has a
+//! record in `.making/`, and next to it the fingerprints that are needed to deduplicate later rows;
+//! an interrupted run resumes after the last such shard. Jobs that write different shards need not
+//! communicate: each deduplicates all rows up to its own shards, but checks and writes only its
+//! own.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::claim::Claim;
 use super::judge::Judge;
-use super::plan::{Admitted, KEPT_BYTES, Plan, keep};
+use super::plan::{Admitted, KEPT_BYTES, Plan, store};
 use super::shard::{self, ShardRecord};
 use super::{Error, Extra, Manifest, Place, Record, Result, SetHash, Settings};
 use crate::coverage::Pair;
@@ -23,57 +25,57 @@ use crate::verify::code::{Code, compiler};
 use crate::verify::{Crew, expected};
 use crate::{Random, Row, coverage};
 
-/// Rows that are made together, for each thread.
-const WAVE: usize = 128;
+/// Candidates generated per thread and batch.
+const CANDIDATES_PER_THREAD: usize = 128;
 
-/// The shards that a job makes: the `number`-th of `of` parts of them, from 0.
+/// Share of the shards that one of several jobs writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// Which.
+    /// Job number, from 0.
     pub number: u32,
-    /// Of how many.
+    /// Number of jobs.
     pub of: u32,
 }
 
-/// What is asked for.
+/// Options of [`make`].
 pub struct Asked {
-    /// What decides the dataset; `None`: what the folder says.
+    /// Settings of the dataset; `None` to take those of the existing dataset in the folder.
     pub settings: Option<Settings>,
-    /// Go on with what is in the folder.
+    /// Resume the dataset in the folder.
     pub resume: bool,
-    /// A part of the shards.
+    /// Write only this job's share of the shards.
     pub part: Option<Part>,
-    /// Threads.
+    /// Number of threads.
     pub jobs: usize,
-    /// Set from elsewhere to stop after the next few rows.
+    /// Set from elsewhere to stop after the current batch of rows.
     pub stop: Arc<AtomicBool>,
-    /// What compiles, in processes of its own; `None`: this process does.
+    /// Worker processes for compilation; `None` to compile in this process.
     pub workers: Option<Crew>,
 }
 
-/// How far a dataset is.
+/// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Progress {
-    /// Programs of this job that are done, in shards of earlier runs too.
+    /// Finished programs of this job, including those of earlier runs.
     pub done: u64,
-    /// Programs of this job.
+    /// Total programs of this job.
     pub of: u64,
     /// Programs that this run checked and wrote.
     pub fresh: u64,
-    /// The shard that is being made, from 0.
+    /// Current shard, from 0.
     pub shard: u32,
-    /// Programs before this job's that are being compared, for now.
+    /// True while programs before this job's shards are only deduplicated.
     pub passing: bool,
 }
 
-/// What was made.
+/// Result of [`make`].
 #[derive(Debug)]
 pub struct Made {
-    /// The shards of this job.
+    /// Shards of this job.
     pub shards: Vec<ShardRecord>,
-    /// The whole dataset, once all shards are there.
+    /// Manifest of the complete dataset, once all shards exist.
     pub manifest: Option<Manifest>,
-    /// Shards that were there but damaged, and were made again.
+    /// Damaged shards that were regenerated.
     pub damaged: Vec<u32>,
 }
 
@@ -87,59 +89,59 @@ fn sketch_name(shard: u32) -> String {
     format!(".making/sketches-{shard:05}.bin")
 }
 
-/// What stands in a folder already.
+/// Reads the settings and manifest that exist in a folder.
 fn found(place: &Place) -> Result<(Option<Settings>, Option<Manifest>)> {
     if let Some(manifest) = Manifest::read(place)? {
         return Ok((Some(manifest.settings.clone()), Some(manifest)));
     }
     let Some(bytes) = place.read(SETTINGS)? else { return Ok((None, None)) };
     let settings = serde_json::from_slice(&bytes)
-        .map_err(|error| Error::damaged(&place.path(SETTINGS), format!("it is not what was written there: {error}")))?;
+        .map_err(|error| Error::damaged(&place.path(SETTINGS), format!("invalid settings: {error}")))?;
     Ok((Some(settings), None))
 }
 
-/// The settings of the dataset in a folder, done or not.
+/// Settings of the dataset in a folder, finished or not.
 pub fn settings(place: &Place) -> Result<Option<Settings>> {
     Ok(found(place)?.0)
 }
 
-/// The settings to go by, and the manifest of a dataset that was done before.
+/// Settings to use, and the manifest if the dataset was finished before.
 fn agreed(place: &Place, asked: &Asked) -> Result<(Settings, Option<Manifest>)> {
     let folder = place.path("");
-    let (there, manifest) = found(place)?;
-    let made_by = there.as_ref().and_then(|there| there.compiled_by.clone());
-    let mut settings = match (&asked.settings, there) {
+    let (existing, manifest) = found(place)?;
+    let compiled_by = existing.as_ref().and_then(|existing| existing.compiled_by.clone());
+    let mut settings = match (&asked.settings, existing) {
         (Some(settings), None) => {
-            place.unwritten()?;
+            place.require_no_unrelated_files()?;
             settings.clone()
         }
         (None, None) => {
-            let what = format!("there is no dataset in {} to go on with: begin one with --count", folder.display());
+            let what = format!("{} contains no dataset to resume: start one with --count", folder.display());
             return Err(Error::Asked(what));
         }
-        // Jobs of one dataset begin it together.
+        // Parallel jobs of one dataset may all start it.
         (_, Some(_)) if !asked.resume && asked.part.is_none() => {
-            let what = "there is a dataset in {} already: go on with it with --resume, or name another folder";
+            let what = "{} already contains a dataset: resume it with --resume, or choose another folder";
             return Err(Error::Asked(what.replace("{}", &folder.display().to_string())));
         }
-        (Some(settings), Some(there)) => {
-            let settings = Settings { compiled_by: there.compiled_by.clone(), ..settings.clone() };
-            if let Some((name, asked, found)) = settings.difference(&there) {
+        (Some(settings), Some(existing)) => {
+            let settings = Settings { compiled_by: existing.compiled_by.clone(), ..settings.clone() };
+            if let Some((name, requested, found)) = settings.first_difference(&existing) {
                 return Err(Error::Asked(format!(
-                    "the dataset in {} has {name} {found}, not {asked}: leave the option out, or name another folder",
+                    "the dataset in {} has {name} {found}, but {requested} was requested: omit the option, or choose another folder",
                     folder.display()
                 )));
             }
-            there
+            existing
         }
-        (None, Some(there)) => there,
+        (None, Some(existing)) => existing,
     };
-    settings.checked()?;
+    settings.validate()?;
     if Extra::wanted(&settings.extras()).any() {
         let here = compiler()?;
-        if let Some(there) = made_by.filter(|there| *there != here) {
+        if let Some(other) = compiled_by.filter(|other| *other != here) {
             return Err(Error::Asked(format!(
-                "the code in {} was made by {there}, and here is {here}: go on where it was begun, or name another folder",
+                "the code in {} was compiled by {other}, but this machine has {here}: resume where the dataset was started, or choose another folder",
                 folder.display()
             )));
         }
@@ -148,34 +150,34 @@ fn agreed(place: &Place, asked: &Asked) -> Result<(Settings, Option<Manifest>)> 
     Ok((settings, manifest))
 }
 
-/// The shards of a part.
+/// Shards of a job.
 fn range(settings: &Settings, part: Option<Part>) -> Result<Range<u32>> {
     let Some(Part { number, of }) = part else { return Ok(0..settings.shards) };
     if of == 0 || number >= of || of > settings.shards {
         return Err(Error::Asked(format!(
-            "part {number} of {of} cannot be made of {} shards: parts are 0/N to N-1/N, and N is at most the number of shards",
+            "part {number}/{of} is invalid for {} shards: valid parts are 0/N to N-1/N, and N is at most the number of shards",
             settings.shards
         )));
     }
-    let at = |n: u32| (settings.shards as u64 * n as u64 / of as u64) as u32;
-    Ok(at(number)..at(number + 1))
+    let boundary = |n: u32| (settings.shards as u64 * n as u64 / of as u64) as u32;
+    Ok(boundary(number)..boundary(number + 1))
 }
 
-/// Makes a dataset, or what is missing of it.
+/// Creates a dataset, or its missing shards.
 pub fn make(place: &Place, asked: &Asked, tell: &mut (dyn FnMut(Progress) + Send)) -> Result<Made> {
-    // What cannot be is refused before a folder is made.
+    // Invalid options are rejected before the folder is created.
     let (settings, manifest) = agreed(place, asked)?;
     let mine = range(&settings, asked.part)?;
     if let Some(manifest) = manifest
         && let Some(shards) = manifest.shards.get(mine.start as usize..mine.end as usize)
-        && shards.iter().flat_map(|shard| &shard.files).all(|file| shard::wrong(place, file).is_none())
+        && shards.iter().flat_map(|shard| &shard.files).all(|file| shard::damage(place, file).is_none())
     {
         return Ok(Made { shards: shards.to_vec(), manifest: Some(manifest), damaged: vec![] });
     }
-    let judge = Judge::new(settings.checks(), Extra::wanted(&settings.extras()), asked.workers.as_ref())?;
+    let judge = Judge::new(settings.verify_level(), Extra::wanted(&settings.extras()), asked.workers.as_ref())?;
     place.create()?;
     let (_claim, (settings, manifest)) = Claim::take(place, mine.clone(), || {
-        // Another run may have begun or ended meanwhile.
+        // Another run may have started or finished meanwhile.
         let (settings, manifest) = agreed(place, asked)?;
         if manifest.is_none() {
             let text = serde_json::to_string_pretty(&settings).unwrap_or_default();
@@ -196,10 +198,10 @@ pub fn make(place: &Place, asked: &Asked, tell: &mut (dyn FnMut(Progress) + Send
     }
     if let Some(last) = missing.last() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(asked.jobs.max(1)).build();
-        let pool = pool.map_err(|error| Error::Asked(format!("{} threads cannot be started: {error}", asked.jobs)))?;
+        let pool = pool.map_err(|error| Error::Asked(format!("{} threads could not be started: {error}", asked.jobs)))?;
         let mut progress = Progress::default();
         for shard in mine.clone() {
-            let (from, to) = settings.bounds(shard);
+            let (from, to) = settings.program_range(shard);
             progress.of += to - from;
             progress.done += if done[shard as usize].is_some() { to - from } else { 0 };
         }
@@ -228,7 +230,7 @@ pub fn make(place: &Place, asked: &Asked, tell: &mut (dyn FnMut(Progress) + Send
 
 type Finished = (Vec<Option<ShardRecord>>, Vec<u32>);
 
-/// The shards of a job that are done and whole, and those that are damaged.
+/// Complete shards of a job, and the numbers of the damaged ones.
 fn finished(place: &Place, settings: &Settings, manifest: Option<&Manifest>, mine: Range<u32>) -> Result<Finished> {
     let mut done: Vec<Option<ShardRecord>> = vec![None; settings.shards as usize];
     let mut damaged = vec![];
@@ -238,13 +240,13 @@ fn finished(place: &Place, settings: &Settings, manifest: Option<&Manifest>, min
             None => read_record(place, shard)?,
         };
         let Some(record) = record else { continue };
-        if record.files.iter().any(|file| shard::wrong(place, file).is_some()) {
+        if record.files.iter().any(|file| shard::damage(place, file).is_some()) {
             damaged.push(shard);
         } else {
             done[shard as usize] = Some(record);
         }
     }
-    // A finished dataset that is damaged becomes an unfinished one.
+    // A finished dataset with damaged shards becomes an unfinished one.
     if let (Some(manifest), false) = (manifest, damaged.is_empty()) {
         let text = serde_json::to_string_pretty(settings).unwrap_or_default();
         place.write(SETTINGS, text.as_bytes())?;
@@ -257,7 +259,7 @@ fn finished(place: &Place, settings: &Settings, manifest: Option<&Manifest>, min
     Ok((done, damaged))
 }
 
-/// The record of a shard, if it is done. One that cannot be read is none.
+/// Reads the record of a finished shard. An unreadable record counts as missing.
 pub(super) fn read_record(place: &Place, shard: u32) -> Result<Option<ShardRecord>> {
     Ok(place.read(&record_name(shard))?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
@@ -266,7 +268,7 @@ fn write_record(place: &Place, record: &ShardRecord) -> Result<()> {
     place.write(&record_name(record.shard), serde_json::to_string(record).unwrap_or_default().as_bytes())
 }
 
-/// Admits the rows of a shard that is done or another job's.
+/// Deduplicates the rows of a shard that is finished or another job's, without writing them.
 fn pass(
     place: &Place,
     settings: &Settings,
@@ -275,18 +277,18 @@ fn pass(
     asked: &Asked,
     tell: &mut dyn FnMut(),
 ) -> Result<()> {
-    let (from, to) = settings.bounds(shard);
+    let (from, to) = settings.program_range(shard);
     if let (Some(bytes), Some(record)) = (place.read(&sketch_name(shard))?, read_record(place, shard)?)
         && bytes.len() as u64 == 32 + (to - from) * KEPT_BYTES as u64
         && Sha256::digest(&bytes[32..])[..] == bytes[..32]
         && plan.reached.distinct == from
     {
-        plan.pass(&bytes[32..], record.reached);
+        plan.skip(&bytes[32..], record.reached);
         return Ok(());
     }
     while plan.reached.distinct < to {
         stopped(asked)?;
-        plan.next(to - plan.reached.distinct, WAVE * asked.jobs.max(1))?;
+        plan.next_batch(to - plan.reached.distinct, CANDIDATES_PER_THREAD * asked.jobs.max(1))?;
         tell();
     }
     Ok(())
@@ -296,7 +298,7 @@ fn stopped(asked: &Asked) -> Result<()> {
     if asked.stop.load(Ordering::Relaxed) { Err(Error::Stopped) } else { Ok(()) }
 }
 
-/// Makes a shard.
+/// Generates, checks and writes a shard.
 fn one(
     place: &Place,
     settings: &Settings,
@@ -306,13 +308,13 @@ fn one(
     asked: &Asked,
     tell: &mut dyn FnMut(u64),
 ) -> Result<ShardRecord> {
-    let (_, to) = settings.bounds(shard);
+    let (_, to) = settings.program_range(shard);
     let mut writer = shard::Writer::new(place, settings, shard)?;
-    let mut kept = vec![0; 32];
+    let mut stored = vec![0; 32];
     while plan.reached.distinct < to {
         stopped(asked)?;
-        let admitted = plan.next(to - plan.reached.distinct, WAVE * asked.jobs.max(1))?;
-        admitted.iter().for_each(|row| keep(row, &mut kept));
+        let admitted = plan.next_batch(to - plan.reached.distinct, CANDIDATES_PER_THREAD * asked.jobs.max(1))?;
+        admitted.iter().for_each(|row| store(row, &mut stored));
         let rows: Vec<&Row> = admitted.iter().map(|admitted| &admitted.row).collect();
         let verdicts = judge.judge(&rows)?;
         let encoded: Vec<Option<Encoded>> = (admitted.par_iter().zip(&verdicts))
@@ -331,32 +333,33 @@ fn one(
         tell(admitted.len() as u64);
     }
     let record = writer.finish(plan.reached)?;
-    let sum = Sha256::digest(&kept[32..]);
-    kept[..32].copy_from_slice(&sum);
-    place.write(&sketch_name(shard), &kept)?;
+    let sum = Sha256::digest(&stored[32..]);
+    stored[..32].copy_from_slice(&sum);
+    place.write(&sketch_name(shard), &stored)?;
     write_record(place, &record)?;
     super::finish::progress(place, settings)?;
     Ok(record)
 }
 
-/// What is written and counted of a row.
+/// A row's record, its coverage combinations and its hash.
 type Encoded = (Record, Vec<Pair>, SetHash);
 
 fn encode(settings: &Settings, admitted: &Admitted, code: &Code) -> Encoded {
     let row = &admitted.row;
     let split = split(settings.seed, admitted.cluster, &row.ops);
-    let made = settings.faults.then(|| wrong_twin(row));
-    let mut record = Record::new(row, &settings.level, split, admitted.cluster, made.as_ref().map(Option::as_ref));
+    let variant = settings.faults.then(|| incorrect_variant_of(row));
+    let mut record = Record::new(row, &settings.level, split, admitted.cluster, variant.as_ref().map(Option::as_ref));
     settings.extras().into_iter().for_each(|extra| record.push(extra, extra.text(row, code)));
     let hash = record.hash();
     (record, coverage::pairs(&row.program), hash)
 }
 
-/// A wrong twin of a row, of the first kind that can be made, in an order of the row's own.
-fn wrong_twin(row: &Row) -> Option<Twin> {
+/// Incorrect variant of a row, of the first kind of bug that can be injected, starting from a
+/// random kind.
+fn incorrect_variant_of(row: &Row) -> Option<Twin> {
     let cases = expected(&row.program, [row.seed, row.index]).ok()?;
     let mut random = Random::of(&[row.seed, row.index, 0xfa17]);
     let first = random.below(FaultKind::ALL.len());
     let kinds = FaultKind::ALL.iter().cycle().skip(first).take(FaultKind::ALL.len());
-    kinds.into_iter().find_map(|kind| twin(row, &cases, *kind, &mut random))
+    kinds.into_iter().find_map(|kind| incorrect_variant(row, &cases, *kind, &mut random))
 }

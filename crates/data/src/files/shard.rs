@@ -1,4 +1,4 @@
-//! A shard: a file of each split, and a record of what is in them.
+//! Shards: one file per split, and a record of their contents.
 
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
@@ -16,54 +16,54 @@ use crate::Rejected;
 use crate::coverage::Pair;
 use crate::verify::code::Missed;
 
-/// The splits, in the order of their files.
+/// Splits, in file order.
 pub(super) const SPLITS: [&str; 4] = ["train", "validation", "test", "held_out"];
 
 /// A file of a dataset.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Within the folder.
+    /// Path within the folder.
     pub path: String,
-    /// The split; of a file with one row, its own.
+    /// Split of the rows; for a single-row file, the split of that row.
     pub split: String,
-    /// Rows in it.
+    /// Number of rows.
     pub rows: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// SHA-256 of its bytes, in hexadecimal digits.
+    /// SHA-256 in hexadecimal.
     pub sha256: String,
 }
 
-/// A row that cost a compiler.
+/// A row on which the compiler failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lost {
-    /// Its id.
+    /// Row id.
     pub id: String,
-    /// What happened, as statistics name it.
+    /// Kind of failure, as in the statistics.
     pub why: String,
-    /// What happened, in words.
+    /// Description of the failure.
     pub what: String,
 }
 
-/// Rows that are named as such in a shard; all are counted.
+/// Maximum number of compiler failures listed per shard; all are counted.
 const MOST_LOST: usize = 100;
 
-/// What is known of a shard that is done.
+/// Record of a finished shard.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ShardRecord {
-    /// Its number, from 0.
+    /// Shard number, from 0.
     pub shard: u32,
-    /// Its files.
+    /// Files of the shard.
     pub files: Vec<FileRecord>,
-    /// Of its rows.
+    /// Hash of its rows.
     pub hash: SetHash,
-    /// Of its rows.
+    /// Statistics of its rows.
     pub counts: Counts,
-    /// How far the plan was at its end.
+    /// Candidates tried up to the end of the shard.
     pub reached: Reached,
-    /// Milliseconds that it took.
+    /// Time taken, in milliseconds.
     pub millis: u64,
-    /// The first rows that cost a compiler, and are left out.
+    /// First rows on which the compiler failed.
     #[serde(default)]
     pub lost: Vec<Lost>,
 }
@@ -111,12 +111,12 @@ pub(super) struct Writer<'a> {
     hash: SetHash,
     pub counts: Counts,
     lost: Vec<Lost>,
-    begun: Instant,
+    started: Instant,
 }
 
-/// The file of a split, within the folder.
-fn file_name(settings: &Settings, split: &str, shard: u32, ending: &str) -> String {
-    format!("data/{split}-{shard:05}-of-{:05}.{ending}", settings.shards)
+/// File name of a split, within the folder.
+fn file_name(settings: &Settings, split: &str, shard: u32, extension: &str) -> String {
+    format!("data/{split}-{shard:05}-of-{:05}.{extension}", settings.shards)
 }
 
 impl<'a> Writer<'a> {
@@ -124,10 +124,10 @@ impl<'a> Writer<'a> {
         let mut open = vec![];
         if settings.format != Format::SeedJson {
             for split in SPLITS {
-                // What is compressed as a whole is first written as it is.
-                let ending = if settings.format == Format::JsonlZst { "jsonl" } else { settings.format.ending() };
-                let path = file_name(settings, split, shard, ending);
-                let part = place.begin(&path)?;
+                // Rows are written uncompressed first and compressed at the end.
+                let extension = if settings.format == Format::JsonlZst { "jsonl" } else { settings.format.extension() };
+                let path = file_name(settings, split, shard, extension);
+                let part = place.begin_file(&path)?;
                 let sink = if settings.format == Format::Parquet {
                     let writer = TableWriter::new(columns(settings), part);
                     Sink::Table(writer.map_err(Error::io("write", &place.path(&path)))?)
@@ -138,10 +138,10 @@ impl<'a> Writer<'a> {
             }
         }
         let (files, hash, counts) = (vec![], SetHash::default(), Counts::default());
-        Ok(Writer { place, settings, shard, open, files, hash, counts, lost: vec![], begun: Instant::now() })
+        Ok(Writer { place, settings, shard, open, files, hash, counts, lost: vec![], started: Instant::now() })
     }
 
-    /// Leaves out a row that is none.
+    /// Counts a rejected row.
     pub(super) fn reject(&mut self, id: String, why: &Rejected) {
         let reason = match why {
             Rejected::Text(_) => "text",
@@ -163,22 +163,22 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Names a row that a compiler was lost on.
+    /// Lists a row on which the compiler failed.
     pub(super) fn lose(&mut self, id: String, missed: &Missed) {
         if self.lost.len() < MOST_LOST {
             self.lost.push(Lost { id, why: missed.why.clone(), what: missed.what.clone() });
         }
     }
 
-    /// Writes a row; `number` is that of its program.
+    /// Writes a row; `number` is the number of its program.
     pub(super) fn push(&mut self, record: &Record, pairs: &[Pair], hash: SetHash, number: u64) -> Result<()> {
         self.hash.add(hash);
         self.counts.add(record, pairs);
         let split = record.text("split");
-        let Some(at) = SPLITS.iter().position(|name| *name == split).filter(|at| *at < self.open.len()) else {
+        let Some(split_index) = SPLITS.iter().position(|name| *name == split).filter(|n| *n < self.open.len()) else {
             let path = pairs::file_name(number);
             let text = pairs::pair(record);
-            self.place.write_quickly(&path, text.as_bytes())?;
+            self.place.write_unsynced(&path, text.as_bytes())?;
             self.files.push(FileRecord {
                 path,
                 split: split.to_owned(),
@@ -188,20 +188,20 @@ impl<'a> Writer<'a> {
             });
             return Ok(());
         };
-        let Open { path, sink, rows } = &mut self.open[at];
+        let Open { path, sink, rows } = &mut self.open[split_index];
         *rows += 1;
         sink.push(record).map_err(Error::io("write", &self.place.path(path)))
     }
 
-    /// Ends all files; they are there under their names when this returns.
+    /// Finishes all files; they exist under their final names when this returns.
     pub(super) fn finish(mut self, reached: Reached) -> Result<ShardRecord> {
         for (open, split) in self.open.into_iter().zip(SPLITS) {
             let Open { mut path, sink, rows } = open;
             sink.finish().map_err(Error::io("write", &self.place.path(&path)))?;
             if self.settings.format == Format::JsonlZst {
                 let plain = self.place.path(&path);
-                path = file_name(self.settings, split, self.shard, self.settings.format.ending());
-                let mut part = self.place.begin(&path)?;
+                path = file_name(self.settings, split, self.shard, self.settings.format.extension());
+                let mut part = self.place.begin_file(&path)?;
                 let from = BufReader::new(place::open(&plain)?.0);
                 let packed = zstd::compress(from, &mut part).and_then(|()| part.finish());
                 packed.map_err(Error::io("write", &self.place.path(&path)))?;
@@ -210,8 +210,8 @@ impl<'a> Writer<'a> {
             let (bytes, sha256) = checksum(&self.place.path(&path))?;
             self.files.push(FileRecord { path, split: split.to_owned(), rows, bytes, sha256 });
         }
-        let Writer { shard, files, hash, counts, lost, begun, .. } = self;
-        Ok(ShardRecord { shard, files, hash, counts, reached, millis: begun.elapsed().as_millis() as u64, lost })
+        let Writer { shard, files, hash, counts, lost, started, .. } = self;
+        Ok(ShardRecord { shard, files, hash, counts, reached, millis: started.elapsed().as_millis() as u64, lost })
     }
 }
 
@@ -234,20 +234,20 @@ pub(super) fn checksum(path: &Path) -> Result<(u64, String)> {
     }
 }
 
-/// Why a file is not the one that was written; `None` if it is.
-pub(super) fn wrong(place: &Place, file: &FileRecord) -> Option<String> {
+/// Returns why a file differs from what was written; `None` if it is intact.
+pub(super) fn damage(place: &Place, file: &FileRecord) -> Option<String> {
     let path = place.path(&file.path);
-    if let Ok(there) = std::fs::metadata(&path)
-        && there.is_file()
-        && there.len() != file.bytes
+    if let Ok(metadata) = std::fs::metadata(&path)
+        && metadata.is_file()
+        && metadata.len() != file.bytes
     {
-        return Some(format!("it has {} bytes, {} were written", there.len(), file.bytes));
+        return Some(format!("the file has {} bytes, but {} were written", metadata.len(), file.bytes));
     }
     match checksum(&path) {
         Err(Error::Damaged { what, .. }) => Some(what),
-        Err(Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => Some("it is missing".into()),
+        Err(Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => Some("the file is missing".into()),
         Err(error) => Some(error.to_string()),
-        Ok((_, sha256)) if sha256 != file.sha256 => Some("its checksum is not that of what was written".into()),
+        Ok((_, sha256)) if sha256 != file.sha256 => Some("the checksum does not match".into()),
         Ok(_) => None,
     }
 }

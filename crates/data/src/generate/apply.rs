@@ -1,4 +1,4 @@
-//! Functions of one term, each with its domain seen to.
+//! Unary operations on terms, with arguments kept within their domain.
 
 use super::describe::idioms;
 use super::maker::Maker;
@@ -6,26 +6,26 @@ use super::term::{Fun, Term, bin, most, span};
 use crate::program::{Binary, Builtin, Expr, Kind, Unary};
 
 impl Maker {
-    /// Applies a function, its domain seen to.
+    /// Applies an operation, after bringing its argument into the domain.
     pub fn apply(&mut self, fun: Fun, a: Term) -> Term {
         let scalar = a.scalar();
         let cap = most(scalar);
         let (low, high) = (a.low, a.high);
-        // Where nothing can be named, what is long is not written twice.
-        let twice = matches!(fun, Fun::Square | Fun::Step | Fun::Softsign | Fun::Polynomial);
-        if twice && !self.repeats(&a) {
+        // Where expressions cannot be bound to variables, long ones are not duplicated.
+        let duplicates = matches!(fun, Fun::Square | Fun::Step | Fun::Softsign | Fun::Polynomial);
+        if duplicates && !self.repeats(&a) {
             let other = *self.random.pick(&[Fun::Scale, Fun::Shift]);
             return self.apply(other, a);
         }
         match fun {
             Fun::Call(builtin) => self.apply_builtin(builtin, a),
-            // The minus of a minus is nothing.
+            // Double negation would cancel out.
             Fun::Neg if matches!(a.e.kind, Kind::Unary(..) | Kind::Float(_)) => self.apply(Fun::Scale, a),
             Fun::Neg => Term::new(Expr::unary(Unary::Neg, a.e), -high, -low),
             Fun::Square if a.size() * a.size() > cap => self.narrowed(a, cap.sqrt() / 2.0),
             Fun::Square => {
                 let a = self.once(a);
-                let least = if low > 0.0 {
+                let min = if low > 0.0 {
                     low * low
                 } else if high < 0.0 {
                     high * high
@@ -33,7 +33,7 @@ impl Maker {
                     0.0
                 };
                 let size = a.size();
-                Term::new(bin(Binary::Mul, a.e.clone(), a.e), least, size * size)
+                Term::new(bin(Binary::Mul, a.e.clone(), a.e), min, size * size)
             }
             Fun::Scale => {
                 let (c, value) = self.literal(scalar, 0.1, if a.size() * 4.0 > cap { 0.9 } else { 4.0 });
@@ -60,7 +60,7 @@ impl Maker {
                 if high - low < 1.0 {
                     return self.apply(Fun::Shift, a);
                 }
-                // Within what most values lie in, so that it acts on some.
+                // Clamp bounds lie within the typical range, so that the clamp has an effect.
                 let (low, high) = self.most_values(&a);
                 let quarter = (high - low) / 4.0;
                 let step = 2f64.powi((quarter / 2.0).log2().floor() as i32);
@@ -103,8 +103,8 @@ impl Maker {
                     e = bin(op, product, c);
                     bound = bound * size + value;
                 }
-                let made = Term::new(e, -bound, bound);
-                if bound > cap { self.narrowed(made, 8.0) } else { made }
+                let polynomial = Term::new(e, -bound, bound);
+                if bound > cap { self.narrowed(polynomial, 8.0) } else { polynomial }
             }
         }
     }
@@ -157,12 +157,12 @@ impl Maker {
             }
             Log | Log2 | Log10 => {
                 let a = self.positive(a, 0.1);
-                let of = |x: f64| match builtin {
+                let log = |x: f64| match builtin {
                     Log => x.ln(),
                     Log2 => x.log2(),
                     _ => x.log10(),
                 };
-                let (low, high) = (of(a.low), of(a.high));
+                let (low, high) = (log(a.low), log(a.high));
                 Term::new(call(a.e), low, high)
             }
             Sin | Cos => {

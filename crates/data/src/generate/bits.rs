@@ -1,11 +1,11 @@
-//! Bits of integers, and floats of 16 bits.
+//! Kernels of integer bit operations and of 16-bit floats.
 
 use super::elementwise::{repeated, scalars};
 use super::maker::Maker;
 use super::term::{MIXED, Term};
 use crate::program::{Binary, Builtin, Expr, Fill, Scalar, Stmt, Unary};
 
-/// Shifts, masks, hashes and counts of bits; in some, numbers kept in few bits.
+/// Shifts, masks, hashes and bit counts; in some, integers of 8 and 16 bits.
 pub fn integer_bits(m: &mut Maker) {
     if m.random.chance(25) {
         return few_bits(m);
@@ -42,10 +42,10 @@ pub fn integer_bits(m: &mut Maker) {
                 let k = m.random.within(3, 13);
                 let left = Expr::binary(Binary::Shl, now.clone(), number(k));
                 let right = Expr::binary(Binary::Shr, now, number(scalar.bits() as i64 - k));
-                let turned = Expr::binary(Binary::BitOr, left, right);
-                let turned =
-                    if leaves.len() > 1 { Expr::binary(Binary::BitXor, turned, leaves.remove(1)) } else { turned };
-                m.push(Stmt::Assign(var, turned));
+                let rotated = Expr::binary(Binary::BitOr, left, right);
+                let rotated =
+                    if leaves.len() > 1 { Expr::binary(Binary::BitXor, rotated, leaves.remove(1)) } else { rotated };
+                m.push(Stmt::Assign(var, rotated));
             }
             1 => {
                 let tested = bits(m, scalar, leaves, 1);
@@ -56,7 +56,7 @@ pub fn integer_bits(m: &mut Maker) {
                     Expr::binary(Binary::BitAnd, tested, mask),
                     zero,
                 );
-                // What is known of the bits may decide it.
+                // Known bits may decide the condition.
                 if !m.bits_go_both_ways(&odd) {
                     let value = bits(m, scalar, vec![now], 2);
                     m.push(Stmt::Assign(var, value));
@@ -74,9 +74,9 @@ pub fn integer_bits(m: &mut Maker) {
                 m.push(Stmt::If(odd, then, otherwise));
             }
             2 => {
-                let turns = Expr::int(m.random.within(2, 6));
+                let iterations = Expr::int(m.random.within(2, 6));
                 let inner = m.random.within(1, 2) as usize;
-                m.count("round_id", Expr::int(0), turns, 1, |m, k| {
+                m.count("round_id", Expr::int(0), iterations, 1, |m, k| {
                     let now = m.read(var);
                     let mut leaves = leaves.clone();
                     if m.random.chance(50) {
@@ -105,7 +105,7 @@ pub fn integer_bits(m: &mut Maker) {
         m.push(Stmt::Update(var, op, other));
     }
     let value = m.read(var);
-    // Masks and shifts may have left nothing of the keys.
+    // Masks and shifts may have erased all bits of the keys.
     if m.bits_are_fixed(&value) {
         m.push(Stmt::Update(var, Binary::BitXor, key));
     }
@@ -135,10 +135,10 @@ pub fn integer_bits(m: &mut Maker) {
     }
 }
 
-/// Integers of 8 and 16 bits, computed in 32 and brought back to what their type holds.
+/// Integers of 8 and 16 bits, computed in 32 bits and clamped to their type.
 fn few_bits(m: &mut Maker) {
-    let kept = *m.random.pick(&[Scalar::I8, Scalar::U8, Scalar::I16, Scalar::U16]);
-    let (low, high) = match kept {
+    let narrow = *m.random.pick(&[Scalar::I8, Scalar::U8, Scalar::I16, Scalar::U16]);
+    let (low, high) = match narrow {
         Scalar::I8 => (-128, 127),
         Scalar::U8 => (0, 255),
         Scalar::I16 => (-32768, 32767),
@@ -149,7 +149,7 @@ fn few_bits(m: &mut Maker) {
     let arrays: Vec<_> = (0..count)
         .map(|_| {
             let name = *m.random.pick(&["samples", "codes", "levels", "quantised", "pixels", "counts", "ticks"]);
-            m.array(name, kept, &[n], Fill::Uniform(low as f64, high as f64), false)
+            m.array(name, narrow, &[n], Fill::Uniform(low as f64, high as f64), false)
         })
         .collect();
     let count = m.random.below(2);
@@ -157,7 +157,7 @@ fn few_bits(m: &mut Maker) {
     let i = m.index("i", n);
     let mut terms: Vec<Term> = (arrays.into_iter())
         .map(|array| {
-            let e = m.bind(Expr::load(array, vec![i.clone()], kept).cast(Scalar::I32));
+            let e = m.bind(Expr::load(array, vec![i.clone()], narrow).cast(Scalar::I32));
             Term::new(e, low as f64, high as f64)
         })
         .collect();
@@ -170,14 +170,14 @@ fn few_bits(m: &mut Maker) {
         let bounds = vec![value.e, Expr::int(low), Expr::int(high)];
         value.e = Expr::call(Builtin::Clamp, bounds);
     }
-    let out = m.output(kept, &[n]);
-    m.push(Stmt::Store(out, vec![i], value.e.cast(kept)));
+    let out = m.output(narrow, &[n]);
+    m.push(Stmt::Store(out, vec![i], value.e.cast(narrow)));
 }
 
-/// An expression of bits over some leaves, with so many operations more.
+/// A bit expression over some leaves, with `more` additional operations.
 fn bits(m: &mut Maker, scalar: Scalar, mut leaves: Vec<Expr>, mut more: usize) -> Expr {
     let number = |value: i64| Expr::int_of(scalar, value);
-    // Of signed numbers no bit that could be the sign is moved or made.
+    // Operations on signed numbers must not touch the sign bit.
     let signed = scalar.is_signed();
     loop {
         if leaves.len() == 1 && more == 0 {
@@ -185,7 +185,7 @@ fn bits(m: &mut Maker, scalar: Scalar, mut leaves: Vec<Expr>, mut more: usize) -
         }
         let at = m.random.below(leaves.len());
         let a = leaves.swap_remove(at);
-        let made = if more > 0 && (leaves.is_empty() || m.random.chance(50)) {
+        let combined = if more > 0 && (leaves.is_empty() || m.random.chance(50)) {
             more -= 1;
             let shift = number(m.random.within(1, 15));
             match m.random.below(7) {
@@ -216,19 +216,19 @@ fn bits(m: &mut Maker, scalar: Scalar, mut leaves: Vec<Expr>, mut more: usize) -
                 Expr::binary(op, a, b)
             }
         };
-        if m.random.chance(20) && made.operations() > 2 {
-            let named = m.bind(made);
+        if m.random.chance(20) && combined.operations() > 2 {
+            let named = m.bind(combined);
             if m.random.chance(40) {
                 leaves.push(named.clone());
             }
             leaves.push(named);
         } else {
-            leaves.push(made);
+            leaves.push(combined);
         }
     }
 }
 
-/// 16-bit floats, computed in 32 bits or in 16.
+/// 16-bit floats, computed in 32 or 16 bits.
 pub fn half_precision(m: &mut Maker) {
     let narrow = *m.random.pick(&[Scalar::F16, Scalar::F16, Scalar::BF16]);
     let in_sixteen = m.random.chance(35);
@@ -274,24 +274,24 @@ fn sixteen(m: &mut Maker, mut terms: Vec<Term>, narrow: Scalar) -> Term {
         let at = m.random.below(n + 1);
         terms.swap(n, at);
     }
-    let mut whole = terms.remove(0);
+    let mut result = terms.remove(0);
     for term in terms {
         let op = *m.random.pick(&[Binary::Add, Binary::Mul, Binary::Sub, Binary::Mul]);
-        let (whole_before, term) = if m.random.chance(40) { (term, whole) } else { (whole, term) };
-        whole = whole_before;
-        let op = if op == Binary::Sub && whole.e == term.e { Binary::Add } else { op };
+        let (left, term) = if m.random.chance(40) { (term, result) } else { (result, term) };
+        result = left;
+        let op = if op == Binary::Sub && result.e == term.e { Binary::Add } else { op };
         let (low, high) = match op {
-            Binary::Add => (whole.low + term.low, whole.high + term.high),
-            Binary::Sub => (whole.low - term.high, whole.high - term.low),
+            Binary::Add => (result.low + term.low, result.high + term.high),
+            Binary::Sub => (result.low - term.high, result.high - term.low),
             _ => {
-                let size = whole.size() * term.size();
+                let size = result.size() * term.size();
                 (-size, size)
             }
         };
-        whole = Term::new(Expr::binary(op, whole.e, term.e), low, high);
-        if whole.e.operations() > 2 && m.random.chance(40) {
-            whole.e = m.bind(whole.e);
+        result = Term::new(Expr::binary(op, result.e, term.e), low, high);
+        if result.e.operations() > 2 && m.random.chance(40) {
+            result.e = m.bind(result.e);
         }
     }
-    whole
+    result
 }

@@ -1,7 +1,8 @@
-//! Texts in which the threads of a block work together, and the plain programs that say what they compute.
+//! Block-cooperative CUDA texts, and the sequential programs that define what they compute.
 //!
-//! The source is what anyone would write first: a loop, or an atomic update. The CUDA text does the same with shared memory,
-//! barriers and shuffles, in one of many ways. A plan is made together with the source and written once all names are known.
+//! The source is the obvious implementation: a loop, or an atomic update. The CUDA text computes
+//! the same with shared memory, barriers and shuffles, in one of many ways. Its writer is created
+//! together with the source and runs once all names are known.
 
 use super::maker::Maker;
 use crate::program::c::{Dialect, Printer};
@@ -10,7 +11,7 @@ use crate::program::{Binary, Builtin, Cooperative, Expr, Program, Scalar, Size, 
 /// Writes the CUDA text of a finished program.
 pub type Plan = Box<dyn FnOnce(&Program) -> Cooperative>;
 
-/// How many values become one.
+/// Reduction operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduce {
     Add,
@@ -20,13 +21,14 @@ pub enum Reduce {
     Or,
 }
 
-/// A number far from every value of a kernel. Of doubles one that floats hold too, as the dialect's literals are floats.
+/// A number larger than every value of a kernel. For doubles it is representable as a float, since
+/// the dialect's literals are floats.
 fn far(scalar: Scalar) -> f64 {
     if scalar == Scalar::F64 { 1e6 } else { 1e30 }
 }
 
 impl Reduce {
-    /// One that suits a type.
+    /// Draws an operation that suits a type.
     pub fn pick(m: &mut Maker, scalar: Scalar) -> Reduce {
         match scalar {
             Scalar::I32 => *m.random.weighted(&[
@@ -40,7 +42,7 @@ impl Reduce {
         }
     }
 
-    /// What changes nothing.
+    /// Identity element.
     pub fn identity(self, scalar: Scalar) -> Expr {
         match (self, scalar.is_float()) {
             (Reduce::Max, true) => Expr::float(scalar, -far(scalar)),
@@ -52,7 +54,7 @@ impl Reduce {
         }
     }
 
-    /// The step of the plain loop.
+    /// Step of the sequential loop.
     pub fn step(self, acc: Var, now: Expr, value: Expr) -> Stmt {
         match self {
             Reduce::Add => Stmt::Update(acc, Binary::Add, value),
@@ -73,7 +75,7 @@ impl Reduce {
         }
     }
 
-    /// `a` and `b` together, in C.
+    /// `a op b` in C.
     pub fn joined(self, scalar: Scalar, a: &str, b: &str) -> String {
         let f = if scalar == Scalar::F64 { "" } else { "f" };
         match (self, scalar.is_float()) {
@@ -87,7 +89,7 @@ impl Reduce {
         }
     }
 
-    /// `a = a op b;`, as people write it.
+    /// `a = a op b;` in C, with a compound assignment where possible.
     pub fn into(self, scalar: Scalar, a: &str, b: &str) -> String {
         match self {
             Reduce::Add => format!("{a} += {b};"),
@@ -97,7 +99,7 @@ impl Reduce {
         }
     }
 
-    pub fn atomic(self, place: &str, value: &str) -> String {
+    pub fn atomic(self, target: &str, value: &str) -> String {
         let name = match self {
             Reduce::Add => "atomicAdd",
             Reduce::Max => "atomicMax",
@@ -105,11 +107,11 @@ impl Reduce {
             Reduce::Xor => "atomicXor",
             Reduce::Or => "atomicOr",
         };
-        format!("{name}(&{place}, {value});")
+        format!("{name}(&{target}, {value});")
     }
 }
 
-/// Puts a kernel's text together.
+/// Assembles a kernel's text.
 pub fn written(program: &Program, restrict: bool, body: impl FnOnce(&mut Printer<'_>) -> String) -> String {
     let mut printer = Printer::new(program, Dialect::Cuda);
     let body = body(&mut printer);
@@ -117,28 +119,28 @@ pub fn written(program: &Program, restrict: bool, body: impl FnOnce(&mut Printer
     printer.whole(kernel)
 }
 
-/// A block's text with its launch along x.
-pub fn along_x(text: String, threads: u32, covers: (Size, u32), kind: &'static str) -> Cooperative {
-    Cooperative { text, block: [threads, 1, 1], grid: [covers, (Size::Known(1), 1), (Size::Known(1), 1)], kind }
+/// A block kernel launched along x.
+pub fn along_x(text: String, threads: u32, coverage: (Size, u32), kind: &'static str) -> Cooperative {
+    Cooperative { text, block: [threads, 1, 1], grid: [coverage, (Size::Known(1), 1), (Size::Known(1), 1)], kind }
 }
 
-/// Lines with an indentation.
+/// Indents lines.
 pub fn indent(depth: usize, lines: &[String]) -> String {
     lines.iter().map(|line| format!("{}{line}\n", "    ".repeat(depth))).collect()
 }
 
-/// How the threads of a block make one value of theirs.
+/// Strategy of a block-wide reduction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// A tree in shared memory, halving.
+    /// A tree in shared memory, halving the stride.
     Tree,
-    /// A tree in shared memory with steps written out.
+    /// A tree in shared memory, unrolled.
     Unrolled,
-    /// Neighbours first: strides 1, 2, 4.
+    /// A tree with strides 1, 2, 4, ….
     Interleaved,
-    /// Shuffles in warps, then shared memory, then shuffles in the first warp.
+    /// Warp shuffles, then shared memory, then shuffles in the first warp.
     Warps,
-    /// Shuffles in warps, then one thread over the warps' values.
+    /// Warp shuffles, then one thread reduces the warps' values.
     WarpsThenOne,
 }
 
@@ -161,7 +163,7 @@ impl Way {
     }
 }
 
-/// Names that a text needs for itself.
+/// Names of a block kernel's helper variables.
 pub struct Own {
     pub t: String,
     pub tile: String,
@@ -179,7 +181,8 @@ impl Own {
     }
 }
 
-/// Lines that reduce `own.value` of all threads; then the first thread holds the whole in the text that is returned.
+/// Lines that reduce `names.value` of all threads, and the expression that holds the result in the
+/// first thread.
 pub fn reduced(
     way: Way,
     reduce: Reduce,

@@ -1,4 +1,4 @@
-//! Functions, and loops within loops.
+//! Kernels with device functions, and with nested loops.
 
 use super::elementwise::{RANGES, any_condition, float, line, scalars};
 use super::maker::Maker;
@@ -7,7 +7,7 @@ use super::sample::Given;
 use super::term::{ARITHMETIC, MIXED, Op, PLAIN, Term};
 use crate::program::{Binary, Builtin, Expr, Fill, Func, Scalar, Stmt, Ty};
 
-/// A function of one to three numbers that the kernel calls with some.
+/// Defines a function of one to three scalars that the kernel calls with `call`.
 fn function(m: &mut Maker, scalar: Scalar, earlier: &[(Func, usize)], call: &[Term]) -> (Func, usize) {
     let count = call.len();
     let arguments = call.iter().map(|arg| m.samples(&arg.e)).collect();
@@ -15,7 +15,7 @@ fn function(m: &mut Maker, scalar: Scalar, earlier: &[(Func, usize)], call: &[Te
     let params: Vec<(&str, Ty)> = all[..count].iter().map(|name| (*name, scalar.into())).collect();
     let params = m.open_function(&params);
     m.arguments = arguments;
-    // Other functions may call it with anything.
+    // Other functions may call it with any arguments.
     let mut terms: Vec<Term> = params.iter().map(|e| Term::new(e.clone(), -4.0, 4.0)).collect();
     let op = *m.random.pick(&[Binary::Lt, Binary::Gt]);
     let condition = if m.random.chance(25) { m.threshold(&terms[0], op) } else { None };
@@ -49,14 +49,14 @@ fn function(m: &mut Maker, scalar: Scalar, earlier: &[(Func, usize)], call: &[Te
     (m.close_function(&format!("{verb}_{noun}"), scalar), count)
 }
 
-/// Kernels that call functions.
+/// Kernels that call device functions.
 pub fn functions(m: &mut Maker) {
     let scalar = float(m);
     let count = 1 + m.random.below(3);
     let mut l = line(m, count, scalar);
     let mut terms = std::mem::take(&mut l.terms);
     let inputs = terms.clone();
-    let mut made = vec![];
+    let mut defined = vec![];
     for _ in 0..1 + m.random.below(2) {
         let count = 1 + m.random.below(3);
         let calls: Vec<Vec<Term>> = (0..1 + m.random.below(2))
@@ -69,8 +69,8 @@ pub fn functions(m: &mut Maker) {
                 args
             })
             .collect();
-        let next = function(m, scalar, &made, &calls[0]);
-        made.push(next);
+        let next = function(m, scalar, &defined, &calls[0]);
+        defined.push(next);
         for args in calls {
             let args = args.into_iter().map(|arg| arg.e).collect();
             terms.push(Term::new(Expr::function(next.0, args, scalar), -4.0, 4.0));
@@ -82,7 +82,7 @@ pub fn functions(m: &mut Maker) {
     m.push(Stmt::Store(out, vec![l.i], value.e));
 }
 
-/// Loops within loops and branches within loops.
+/// Nested loops, and branches within loops.
 pub fn nested(m: &mut Maker) {
     let scalar = float(m);
     let rows = m.size("rows", false, 0, 40);
@@ -99,7 +99,7 @@ pub fn nested(m: &mut Maker) {
     let high = m.extent(cols);
     let depth = 1 + m.random.chance(55) as usize;
     let branch = m.random.chance(70);
-    let inner_turns = m.random.within(2, 4);
+    let inner_iterations = m.random.within(2, 4);
     m.count("j", Expr::int(0), high.clone(), 1, |m, j| {
         let own = Term::new(Expr::load(a, vec![i.clone(), j.clone()], scalar), range.0, range.1);
         let own = Term { e: m.bind(own.e), ..own };
@@ -130,7 +130,7 @@ pub fn nested(m: &mut Maker) {
             let condition = any_condition(m, &others);
             let then = m.block_where(&condition, true, |m| {
                 if depth > 1 {
-                    m.count("k", Expr::int(0), Expr::int(inner_turns), 1, |m, k| {
+                    m.count("k", Expr::int(0), Expr::int(inner_iterations), 1, |m, k| {
                         let mut terms = others.clone();
                         terms.push(Term::new(k.cast(scalar), 0.0, 4.0));
                         body(m, terms);
@@ -147,13 +147,13 @@ pub fn nested(m: &mut Maker) {
         } else {
             let counted = m.random.chance(50);
             let high =
-                if counted { Expr::int(inner_turns) } else { Expr::binary(Binary::Add, j.clone(), Expr::int(1)) };
+                if counted { Expr::int(inner_iterations) } else { Expr::binary(Binary::Add, j.clone(), Expr::int(1)) };
             m.count("k", Expr::int(0), high, 1, |m, k| {
                 let mut terms = terms.clone();
                 let column = if counted { Expr::call(Builtin::Min, vec![k.clone(), j.clone()]) } else { k.clone() };
-                let place = Expr::load(a, vec![i.clone(), column], scalar);
+                let element = Expr::load(a, vec![i.clone(), column], scalar);
                 if m.random.chance(60) {
-                    terms.push(Term::new(place, range.0, range.1));
+                    terms.push(Term::new(element, range.0, range.1));
                 } else {
                     terms.push(Term::new(k.cast(scalar), 0.0, 12.0));
                 }

@@ -1,5 +1,5 @@
-//! Kernels that compute each element from those at its own place: arithmetic, functions, deep expressions, numbers passed
-//! by value, branches and loops.
+//! Elementwise kernels: arithmetic, math functions, deep expressions, scalar parameters, branches
+//! and loops.
 
 use super::maker::Maker;
 use super::names;
@@ -7,19 +7,19 @@ use super::sample::Given;
 use super::term::{ARITHMETIC, Fun, MATH, MIXED, Menu, Op, PLAIN, Term};
 use crate::program::{Array, Binary, Builtin, Expr, Fill, Kind, Scalar, Size, Stmt, Var};
 
-/// Conditions that are tried before one is given up.
-const TRIES: usize = 4;
+/// Attempts to find a condition.
+const MAX_ATTEMPTS: usize = 4;
 
-/// Ranges that inputs are drawn from.
+/// Ranges from which inputs are drawn.
 pub const RANGES: &[(f64, f64)] =
     &[(-1.0, 1.0), (-2.0, 2.0), (0.0, 1.0), (-4.0, 4.0), (0.5, 3.0), (-3.0, 5.0), (0.0, 8.0)];
 
-/// A float type for a kernel.
+/// Draws a float type.
 pub fn float(m: &mut Maker) -> Scalar {
     *m.random.weighted(&[(4, Scalar::F32), (1, Scalar::F64)])
 }
 
-/// What a kernel over one dimension begins with.
+/// Common beginning of a one-dimensional kernel.
 pub struct Line {
     pub n: Size,
     pub i: Expr,
@@ -27,7 +27,7 @@ pub struct Line {
     pub scalar: Scalar,
 }
 
-/// `count` arrays of `n` elements, read at the instance's own place.
+/// Declares `count` arrays of `n` elements, loaded at the instance's index.
 pub fn line(m: &mut Maker, count: usize, scalar: Scalar) -> Line {
     let name = *m.random.pick(&["n", "n", "count", "size", "num"]);
     let n = m.size(name, false, 0, 600);
@@ -51,7 +51,7 @@ pub fn line(m: &mut Maker, count: usize, scalar: Scalar) -> Line {
     Line { n, i, terms, scalar }
 }
 
-/// Some numbers passed by value.
+/// Declares scalar parameters.
 pub fn scalars(m: &mut Maker, count: usize, scalar: Scalar) -> Vec<Term> {
     (0..count)
         .map(|_| {
@@ -64,15 +64,15 @@ pub fn scalars(m: &mut Maker, count: usize, scalar: Scalar) -> Vec<Term> {
         .collect()
 }
 
-/// Some terms again, so that expressions are more than one leaf an input.
+/// Duplicates some terms, so that expressions have more than one leaf per input.
 pub fn repeated(m: &mut Maker, terms: &mut Vec<Term>, more: usize) {
     for _ in 0..more {
-        let again = m.random.pick(terms).clone();
-        terms.push(again);
+        let duplicate = m.random.pick(terms).clone();
+        terms.push(duplicate);
     }
 }
 
-fn stored(m: &mut Maker, line: &Line, value: Expr) {
+fn store(m: &mut Maker, line: &Line, value: Expr) {
     let out = m.output(line.scalar, &[line.n]);
     m.push(Stmt::Store(out, vec![line.i.clone()], value));
 }
@@ -96,10 +96,10 @@ fn expression(
     terms.extend(values);
     let unary = m.random.within(unary.start as i64, unary.end as i64) as usize;
     let value = m.combine(terms, unary, bind, menu);
-    stored(m, &line, value.e);
+    store(m, &line, value.e);
 }
 
-/// Sums, products and quotients; of integers in some.
+/// Sums, products and quotients of floats or integers.
 pub fn arithmetic(m: &mut Maker) {
     if m.random.chance(25) {
         let scalar = *m.random.weighted(&[(3, Scalar::I32), (1, Scalar::I64)]);
@@ -110,28 +110,28 @@ pub fn arithmetic(m: &mut Maker) {
         repeated(m, &mut terms, more);
         let unary = 1 + m.random.below(4);
         let value = m.combine_int(terms, unary, 20);
-        return stored(m, &line, value.e);
+        return store(m, &line, value.e);
     }
     expression(m, 1..3, 1..3, 1..4, 20, 0, &ARITHMETIC);
 }
 
-/// Nested functions.
+/// Nested math functions.
 pub fn math(m: &mut Maker) {
     expression(m, 1..3, 0..2, 2..5, 20, 0, &MATH);
 }
 
-/// One deep expression over several arrays.
+/// A deep expression over several arrays.
 pub fn expression_tree(m: &mut Maker) {
     expression(m, 2..4, 3..7, 2..6, 4, 0, &MIXED);
 }
 
-/// Numbers passed by value.
+/// Expressions with scalar parameters.
 pub fn scalar_param(m: &mut Maker) {
     let values = 1 + m.random.below(3);
     expression(m, 1..2, 0..2, 1..3, 20, values, &MIXED);
 }
 
-/// Sets a variable anew from what it is and other terms.
+/// Assigns to a variable a function of its value and other terms.
 pub fn step(m: &mut Maker, var: Var, terms: &[Term], low: f64, high: f64) {
     let now = Term::new(m.read(var), low, high);
     let other = m.random.pick(terms).clone();
@@ -162,7 +162,7 @@ pub fn step(m: &mut Maker, var: Var, terms: &[Term], low: f64, high: f64) {
     }
 }
 
-/// Branches, loops and early ends.
+/// Branches, loops and early exits.
 pub fn control_flow(m: &mut Maker) {
     let scalar = float(m);
     let count = 1 + m.random.below(2);
@@ -173,10 +173,10 @@ pub fn control_flow(m: &mut Maker) {
         terms.extend(values);
     }
     match m.random.below(5) {
-        0 => early(m, &line, &terms),
-        1 => counted(m, &line, &terms),
-        2 => iterated(m, &line, &terms),
-        3 => ladder(m, &line, &terms),
+        0 => early_exit(m, &line, &terms),
+        1 => counted_loop(m, &line, &terms),
+        2 => while_loop(m, &line, &terms),
+        3 => if_else_chain(m, &line, &terms),
         _ => branches(m, &line, &terms),
     }
 }
@@ -189,34 +189,36 @@ fn small(m: &mut Maker, terms: &[Term], unary: usize, menu: &Menu) -> Term {
     m.combine(chosen, unary, 0, menu)
 }
 
-/// A condition of one or two comparisons that goes both ways where it is written; none if none is found.
+/// Builds a condition of one or two comparisons that can be true and false at this point, if one is
+/// found.
 pub fn condition(m: &mut Maker, terms: &[Term]) -> Option<Expr> {
-    // What is passed by value goes one way in a whole launch, unless an element is compared with it.
-    let varied: Vec<&Term> = terms.iter().filter(|term| !m.steady(term)).collect();
-    for _ in 0..TRIES {
-        let (a, b) = (*m.random.pick(&varied), m.random.pick(terms));
-        let Some(mut made) = m.comparison(a, b) else { continue };
+    // Scalar parameters are uniform over a launch, unless an element is compared with them.
+    let varying: Vec<&Term> = terms.iter().filter(|term| !m.steady(term)).collect();
+    for _ in 0..MAX_ATTEMPTS {
+        let (a, b) = (*m.random.pick(&varying), m.random.pick(terms));
+        let Some(mut condition) = m.comparison(a, b) else { continue };
         if m.random.chance(25) {
             let op = *m.random.pick(&[Binary::Lt, Binary::Gt]);
-            let second = *m.random.pick(&varied);
+            let second = *m.random.pick(&varying);
             let join = *m.random.pick(&[Binary::And, Binary::Or]);
             if let Some(second) = m.threshold(second, op) {
-                made = Expr::binary(join, made, second);
+                condition = Expr::binary(join, condition, second);
             }
         }
-        if m.matters(&made) {
-            return Some(made);
+        if m.matters(&condition) {
+            return Some(condition);
         }
     }
     None
 }
 
-/// A condition where there must be one: an element in the middle of its range divides any launch.
+/// Builds a condition unconditionally, falling back to a threshold in the middle of an element's
+/// range.
 pub fn any_condition(m: &mut Maker, terms: &[Term]) -> Expr {
     condition(m, terms).unwrap_or_else(|| m.any_threshold(&terms[0], Binary::Gt))
 }
 
-/// A value that branches set.
+/// A variable assigned in branches.
 fn branches(m: &mut Maker, line: &Line, terms: &[Term]) {
     let first = small(m, terms, 1, &PLAIN);
     let first = m.narrowed(first, 8.0);
@@ -227,7 +229,7 @@ fn branches(m: &mut Maker, line: &Line, terms: &[Term]) {
     }
     let last = Term::new(m.read(var), -16.0, 16.0);
     let value = m.combine(vec![last], 1, 0, &PLAIN);
-    stored(m, line, value.e);
+    store(m, line, value.e);
 }
 
 fn branch(m: &mut Maker, var: Var, terms: &[Term], depth: usize) {
@@ -252,13 +254,13 @@ fn branch(m: &mut Maker, var: Var, terms: &[Term], depth: usize) {
 }
 
 /// `if … elif … else`.
-fn ladder(m: &mut Maker, line: &Line, terms: &[Term]) {
+fn if_else_chain(m: &mut Maker, line: &Line, terms: &[Term]) {
     let scalar = line.scalar;
     let name = *m.random.pick(&["value", "res", "band", "gain_val", "mode"]);
     let var = m.changing(name, Expr::float(scalar, 0.0));
-    // What is passed by value would take one way in a whole launch.
-    let varied: Vec<&Term> = terms.iter().filter(|term| !m.steady(term)).collect();
-    let chosen = (*m.random.pick(&varied)).clone();
+    // A scalar parameter would take the same branch in the complete launch.
+    let varying: Vec<&Term> = terms.iter().filter(|term| !m.steady(term)).collect();
+    let chosen = (*m.random.pick(&varying)).clone();
     let steps = 2 + m.random.below(3);
     let mut cuts: Vec<f64> = vec![];
     let width = chosen.high - chosen.low;
@@ -268,7 +270,7 @@ fn ladder(m: &mut Maker, line: &Line, terms: &[Term]) {
     }
     cuts.dedup();
     let below = |cut: f64| Expr::binary(Binary::Lt, chosen.e.clone(), Expr::float(scalar, cut));
-    let given = m.given.len();
+    let outer = m.given.len();
     m.given.extend(cuts.iter().map(|cut| Given { condition: below(*cut), holds: false }));
     let mut tail = m.block(|m| {
         let value = small(m, terms, 1, &PLAIN);
@@ -283,14 +285,14 @@ fn ladder(m: &mut Maker, line: &Line, terms: &[Term]) {
         });
         tail = vec![Stmt::If(condition, then, tail)];
     }
-    m.given.truncate(given);
+    m.given.truncate(outer);
     tail.into_iter().for_each(|stmt| m.push(stmt));
     let value = m.read(var);
-    stored(m, line, value);
+    store(m, line, value);
 }
 
-/// An instance that ends early after writing something else.
-fn early(m: &mut Maker, line: &Line, terms: &[Term]) {
+/// An instance that writes another value and exits early.
+fn early_exit(m: &mut Maker, line: &Line, terms: &[Term]) {
     let out = m.output(line.scalar, &[line.n]);
     let condition = any_condition(m, terms);
     let then = m.block_where(&condition, true, |m| {
@@ -305,25 +307,25 @@ fn early(m: &mut Maker, line: &Line, terms: &[Term]) {
     m.push(Stmt::Store(out, vec![line.i.clone()], value.e));
 }
 
-/// A loop with a number of turns that is known or depends on the element.
-fn counted(m: &mut Maker, line: &Line, terms: &[Term]) {
+/// A loop with a constant or element-dependent number of iterations.
+fn counted_loop(m: &mut Maker, line: &Line, terms: &[Term]) {
     let scalar = line.scalar;
     let first = m.random.pick(terms).clone();
     let first = if m.random.chance(50) { Expr::float(scalar, 0.0) } else { m.narrowed(first, 4.0).e };
     let name = *m.random.pick(&["acc", "total_sum", "state", "value"]);
     let var = m.changing(name, first);
-    let turns = m.random.within(2, 8);
-    let varied = m.random.chance(40);
-    let high = if varied {
+    let iterations = m.random.within(2, 8);
+    let element_dependent = m.random.chance(40);
+    let high = if element_dependent {
         let chosen = m.random.pick(terms).clone();
         let wide = m.narrowed(chosen, 4.0);
         let size = Expr::call(Builtin::Abs, vec![wide.e]);
-        let whole = Expr::call(Builtin::Floor, vec![size]).cast(Scalar::I32);
-        Expr::binary(Binary::Add, whole, Expr::int(turns.min(4)))
+        let rounded = Expr::call(Builtin::Floor, vec![size]).cast(Scalar::I32);
+        Expr::binary(Binary::Add, rounded, Expr::int(iterations.min(4)))
     } else {
-        Expr::int(turns)
+        Expr::int(iterations)
     };
-    let leaves = m.random.chance(35);
+    let exits = m.random.chance(35);
     m.count("k", Expr::int(0), high, 1, |m, k| {
         let k_float = Term::new(k.clone().cast(scalar), 0.0, 8.0);
         let mut inner: Vec<Term> = terms.to_vec();
@@ -342,10 +344,10 @@ fn counted(m: &mut Maker, line: &Line, terms: &[Term]) {
             let value = m.narrowed(value, 4.0);
             m.push(Stmt::Assign(var, value.e));
         }
-        // Turns that every element has.
-        let sure = if varied { turns.min(4) } else { turns } as usize;
-        let leave = if let (true, Kind::Var(k)) = (leaves, &k.kind) { m.leaving(var, *k, sure) } else { None };
-        if let Some(condition) = leave {
+        // Iterations that every element executes.
+        let guaranteed = if element_dependent { iterations.min(4) } else { iterations } as usize;
+        let exit = if let (true, Kind::Var(k)) = (exits, &k.kind) { m.leaving(var, *k, guaranteed) } else { None };
+        if let Some(condition) = exit {
             let stop = if m.random.chance(70) { Stmt::Break } else { Stmt::Continue };
             if stop == Stmt::Continue {
                 let body = m.block(|m| m.push(Stmt::Continue));
@@ -359,11 +361,12 @@ fn counted(m: &mut Maker, line: &Line, terms: &[Term]) {
         }
     });
     let value = m.read(var);
-    stored(m, line, value);
+    store(m, line, value);
 }
 
-/// A loop that ends when a value has shrunk or grown enough, or after so many turns.
-fn iterated(m: &mut Maker, line: &Line, terms: &[Term]) {
+/// A loop that ends when a value has shrunk or grown enough, or after a maximum number of
+/// iterations.
+fn while_loop(m: &mut Maker, line: &Line, terms: &[Term]) {
     let scalar = line.scalar;
     let chosen = m.random.pick(terms).clone();
     let start = m.narrowed(chosen, 4.0);
@@ -371,21 +374,21 @@ fn iterated(m: &mut Maker, line: &Line, terms: &[Term]) {
     let var = m.changing("value", start.e);
     let name = *m.random.pick(&["steps", "turns", "iterations"]);
     let count = m.changing(name, Expr::int(0));
-    // Few enough that some elements come to the last turn.
-    let most = m.random.within(2, 5);
+    // Few enough that some elements reach the last iteration.
+    let max_iterations = m.random.within(2, 5);
     let size = Expr::call(Builtin::Abs, vec![m.read(var)]);
     let grows = m.random.chance(50);
     let op = if grows { Binary::Lt } else { Binary::Gt };
-    // Some begin the loop, whichever way it goes.
-    let begins = m.dividing(&Term::new(Expr::call(Builtin::Abs, vec![first]), 0.0, 4.0)).filter(|at| *at > 0.0);
-    let limit = match (begins, grows) {
+    // Some elements enter the loop, whether it shrinks or grows.
+    let entry = m.dividing(&Term::new(Expr::call(Builtin::Abs, vec![first]), 0.0, 4.0)).filter(|at| *at > 0.0);
+    let limit = match (entry, grows) {
         (Some(at), true) => at * *m.random.pick(&[1.0, 2.0, 4.0]),
         (Some(at), false) => at,
         (None, true) => 6.0,
         (None, false) => 0.25,
     };
     let limit = Expr::float(scalar, limit);
-    let below = Expr::binary(Binary::Lt, m.read(count), Expr::int(most));
+    let below = Expr::binary(Binary::Lt, m.read(count), Expr::int(max_iterations));
     let condition = Expr::binary(Binary::And, Expr::binary(op, size, limit), below);
     let body = m.block(|m| {
         let now = Term::new(m.read(var), -8.0, 8.0);
@@ -405,8 +408,8 @@ fn iterated(m: &mut Maker, line: &Line, terms: &[Term]) {
         m.push(Stmt::Update(count, Binary::Add, Expr::int(1)));
     });
     m.push(Stmt::While(condition, body));
-    let turns = Term::new(m.read(count).cast(scalar), 0.0, most as f64);
+    let iterations = Term::new(m.read(count).cast(scalar), 0.0, max_iterations as f64);
     let value = Term::new(m.read(var), -16.0, 16.0);
-    let value = if m.random.chance(50) { m.join(Op::Add, value, turns) } else { m.join(Op::Mul, value, turns) };
-    stored(m, line, value.e);
+    let value = if m.random.chance(50) { m.join(Op::Add, value, iterations) } else { m.join(Op::Mul, value, iterations) };
+    store(m, line, value.e);
 }

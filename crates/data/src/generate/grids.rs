@@ -1,11 +1,11 @@
-//! Kernels over neighbours: lines, planes, volumes, pictures.
+//! Kernels over neighbourhoods: 1D, 2D and 3D stencils and grids.
 
 use super::elementwise::{float, scalars};
 use super::maker::Maker;
 use super::term::{Fun, MIXED, Op, PLAIN, Term};
 use crate::program::{Array, Binary, Builtin, Expr, Fill, Scalar, Size, Stmt};
 
-/// A place and some more.
+/// An index plus a constant.
 pub fn add(a: Expr, k: i64) -> Expr {
     match k {
         0 => a,
@@ -14,17 +14,17 @@ pub fn add(a: Expr, k: i64) -> Expr {
     }
 }
 
-/// How places beyond the border are read.
+/// Handling of indices outside the grid.
 #[derive(Clone, Copy, PartialEq)]
 enum Border {
     Clamp,
     Wrap,
     Zero,
-    /// Only instances whose neighbours all exist compute; the others copy or do nothing.
+    /// Only interior instances compute; the others copy or do nothing.
     Inner,
 }
 
-/// One axis of a grid: the instance's place and the extent.
+/// One axis of a grid: the instance's index and the extent.
 #[derive(Clone)]
 struct Along {
     at: Expr,
@@ -32,7 +32,7 @@ struct Along {
 }
 
 impl Along {
-    /// The place that many further.
+    /// Index shifted by `by`.
     fn moved(&self, by: i64, border: Border) -> Expr {
         let last = || Expr::binary(Binary::Sub, self.extent.clone(), Expr::int(1));
         match border {
@@ -41,19 +41,19 @@ impl Along {
             Border::Clamp => Expr::call(Builtin::Max, vec![add(self.at.clone(), by), Expr::int(0)]),
             Border::Wrap if by > 0 => Expr::binary(Binary::Rem, add(self.at.clone(), by), self.extent.clone()),
             Border::Wrap => {
-                // Lengths may be shorter than the way back.
-                let turns = match by {
+                // The extent may be smaller than the shift.
+                let multiple = match by {
                     -1 => self.extent.clone(),
                     by => Expr::binary(Binary::Mul, self.extent.clone(), Expr::int(-by)),
                 };
-                let sum = Expr::binary(Binary::Add, self.at.clone(), turns);
+                let sum = Expr::binary(Binary::Add, self.at.clone(), multiple);
                 Expr::binary(Binary::Rem, Expr::binary(Binary::Sub, sum, Expr::int(-by)), self.extent.clone())
             }
             _ => add(self.at.clone(), by),
         }
     }
 
-    /// Whether that place exists; `None` where it always does.
+    /// Condition that the shifted index exists; `None` if it always does.
     fn inside(&self, by: i64) -> Option<Expr> {
         match by {
             0 => None,
@@ -63,7 +63,7 @@ impl Along {
     }
 }
 
-/// A place relative to the instance's own, and where values are read from.
+/// A grid whose elements are read relative to the instance's index.
 struct Grid {
     axes: Vec<Along>,
     scalar: Scalar,
@@ -71,7 +71,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// The neighbour at an offset along each axis. A read outside is 0 where the border says so.
+    /// Neighbour at an offset along each axis. Reads outside are 0 with [`Border::Zero`].
     fn neighbour(&self, m: &mut Maker, array: Array, offset: &[i64], range: (f64, f64)) -> Term {
         let border = self.border;
         let at: Vec<Expr> = self.axes.iter().zip(offset).map(|(axis, by)| axis.moved(*by, border)).collect();
@@ -92,7 +92,7 @@ impl Grid {
     }
 }
 
-/// Offsets of a neighbourhood.
+/// Draws the offsets of a neighbourhood.
 fn offsets(m: &mut Maker, dimensions: usize) -> Vec<Vec<i64>> {
     let mut all: Vec<Vec<i64>> = vec![];
     let reach = if dimensions == 1 { 1 + m.random.below(3) as i64 } else { 1 + m.random.chance(20) as i64 };
@@ -109,17 +109,17 @@ fn offsets(m: &mut Maker, dimensions: usize) -> Vec<Vec<i64>> {
     if dimensions == 2 && m.random.chance(35) {
         all.extend([[-1, -1], [-1, 1], [1, -1], [1, 1]].map(Vec::from));
     }
-    let most = all.len();
-    for n in (1..most).rev() {
+    let total = all.len();
+    for n in (1..total).rev() {
         let at = m.random.below(n + 1);
         all.swap(n, at);
     }
-    let kept = if m.random.chance(60) { most } else { 2 + m.random.below(most - 1) };
-    all.truncate(kept);
+    let count = if m.random.chance(60) { total } else { 2 + m.random.below(total - 1) };
+    all.truncate(count);
     all
 }
 
-/// A sum of terms, with or without weights.
+/// Sum of terms, with or without weights.
 pub fn weighted(m: &mut Maker, scalar: Scalar, terms: Vec<Term>) -> Term {
     let weights = m.random.below(3);
     let mut sum: Option<Term> = None;
@@ -148,8 +148,8 @@ pub fn weighted(m: &mut Maker, scalar: Scalar, terms: Vec<Term>) -> Term {
 fn neighbourhood(m: &mut Maker, dimensions: usize) {
     let scalar = float(m);
     let names: [&[&str]; 3] = [&["n"], &["rows", "cols"], &["depth", "rows", "cols"]];
-    let most = [400, 40, 9][dimensions - 1];
-    let sizes: Vec<Size> = names[dimensions - 1].iter().map(|name| m.size(name, true, 0, most)).collect();
+    let max_size = [400, 40, 9][dimensions - 1];
+    let sizes: Vec<Size> = names[dimensions - 1].iter().map(|name| m.size(name, true, 0, max_size)).collect();
     let range = *m.random.pick(super::elementwise::RANGES);
     let array = m.input(scalar, &sizes, Fill::Uniform(range.0, range.1));
     let other = m.random.chance(35).then(|| (m.input(scalar, &sizes, Fill::Uniform(-1.0, 1.0)), (-1.0, 1.0)));
@@ -188,10 +188,10 @@ fn neighbourhood(m: &mut Maker, dimensions: usize) {
     }
     let mut conditions = vec![];
     for (n, axis) in grid.axes.iter().enumerate() {
-        let least = all.iter().map(|offset| offset[n]).min().unwrap_or(0);
-        let largest = all.iter().map(|offset| offset[n]).max().unwrap_or(0);
-        conditions.extend(axis.inside(least.min(0)));
-        conditions.extend(axis.inside(largest.max(0)));
+        let min = all.iter().map(|offset| offset[n]).min().unwrap_or(0);
+        let max = all.iter().map(|offset| offset[n]).max().unwrap_or(0);
+        conditions.extend(axis.inside(min.min(0)));
+        conditions.extend(axis.inside(max.max(0)));
     }
     let Some(inside) = conditions.into_iter().reduce(|a, b| Expr::binary(Binary::And, a, b)) else { return compute(m) };
     let then = m.block(compute);
@@ -205,13 +205,13 @@ fn neighbourhood(m: &mut Maker, dimensions: usize) {
     m.push(Stmt::If(inside, then, otherwise));
 }
 
-/// Elements and their neighbours along a line.
+/// 1D and 2D stencils.
 pub fn stencil(m: &mut Maker) {
     let dimensions = if m.random.chance(70) { 1 } else { 2 };
     neighbourhood(m, dimensions);
 }
 
-/// Planes.
+/// 2D grids.
 pub fn grid_two(m: &mut Maker) {
     if m.random.chance(40) {
         return neighbourhood(m, 2);
@@ -219,7 +219,7 @@ pub fn grid_two(m: &mut Maker) {
     plane(m);
 }
 
-/// Volumes.
+/// 3D grids.
 pub fn grid_three(m: &mut Maker) {
     if m.random.chance(50) {
         return neighbourhood(m, 3);
@@ -227,36 +227,36 @@ pub fn grid_three(m: &mut Maker) {
     let scalar = float(m);
     let names = ["depth", "rows", "cols"];
     let sizes: Vec<Size> = names.iter().map(|name| m.size(name, false, 0, 9)).collect();
-    let whole = m.input(scalar, &sizes, Fill::Uniform(-2.0, 2.0));
-    // Lower-dimensional arrays that are the same along some axes.
-    let keep: Vec<usize> = match m.random.below(4) {
+    let volume = m.input(scalar, &sizes, Fill::Uniform(-2.0, 2.0));
+    // Lower-dimensional arrays are broadcast along the other axes.
+    let axes: Vec<usize> = match m.random.below(4) {
         0 => vec![0],
         1 => vec![2],
         2 => vec![1, 2],
         _ => vec![0, 1],
     };
-    let part = m.input(scalar, &keep.iter().map(|n| sizes[*n]).collect::<Vec<_>>(), Fill::Uniform(0.5, 3.0));
+    let broadcast = m.input(scalar, &axes.iter().map(|n| sizes[*n]).collect::<Vec<_>>(), Fill::Uniform(0.5, 3.0));
     let out = m.output(scalar, &sizes);
     let count = m.random.below(2);
     let numbers = scalars(m, count, scalar);
     let letters = ["k", "i", "j"];
-    let places: Vec<Expr> = letters.iter().zip(&sizes).map(|(name, size)| m.index(name, *size)).collect();
-    let at: Vec<Expr> = keep.iter().map(|n| places[*n].clone()).collect();
+    let indices: Vec<Expr> = letters.iter().zip(&sizes).map(|(name, size)| m.index(name, *size)).collect();
+    let at: Vec<Expr> = axes.iter().map(|n| indices[*n].clone()).collect();
     let mut terms = vec![
-        Term::new(Expr::load(whole, places.clone(), scalar), -2.0, 2.0),
-        Term::new(Expr::load(part, at, scalar), 0.5, 3.0),
+        Term::new(Expr::load(volume, indices.clone(), scalar), -2.0, 2.0),
+        Term::new(Expr::load(broadcast, at, scalar), 0.5, 3.0),
     ];
     let axis = m.random.below(3);
     if m.random.chance(60) {
-        terms.push(Term::new(places[axis].clone().cast(scalar), 0.0, 9.0));
+        terms.push(Term::new(indices[axis].clone().cast(scalar), 0.0, 9.0));
     }
     terms.extend(numbers);
     let unary = 1 + m.random.below(3);
     let value = m.combine(terms, unary, 20, &MIXED);
-    m.push(Stmt::Store(out, places, value.e));
+    m.push(Stmt::Store(out, indices, value.e));
 }
 
-/// A plane computed from rows, columns, transposes and sums along an axis.
+/// A 2D grid computed from rows, columns, transposes and sums along an axis.
 fn plane(m: &mut Maker) {
     let scalar = float(m);
     let (rows, cols) = (m.size("rows", false, 0, 40), m.size("cols", false, 0, 40));

@@ -1,4 +1,4 @@
-//! Histograms: atomics in the source, and in the CUDA text a block's own counts in shared memory first.
+//! Histograms: atomics in the source, per-block counts in shared memory in the CUDA text.
 
 use super::block::{Own, Plan, along_x, indent, written};
 use super::maker::Maker;
@@ -51,8 +51,8 @@ pub fn histogram(m: &mut Maker) -> Option<Plan> {
             Expr::binary(op, term.e, Expr::float(Scalar::F32, low.abs()))
         };
         let scaled = Expr::binary(Binary::Mul, shifted, Expr::float(Scalar::F32, factor));
-        let place = scaled.cast(Scalar::I32);
-        Expr::call(Builtin::Clamp, vec![place, Expr::int(0), Expr::int(bins as i64 - 1)])
+        let bin_index = scaled.cast(Scalar::I32);
+        Expr::call(Builtin::Clamp, vec![bin_index, Expr::int(0), Expr::int(bins as i64 - 1)])
     } else {
         let mut leaves = vec![Term::new(key.clone(), low, high)];
         for _ in 0..m.random.below(3) {

@@ -1,4 +1,4 @@
-//! Pictures: pixels and their neighbourhoods.
+//! Image kernels: pixels and their neighbourhoods.
 
 use super::elementwise::scalars;
 use super::grids::{add, weighted};
@@ -6,7 +6,7 @@ use super::maker::Maker;
 use super::term::{MIXED, Op, Term};
 use crate::program::{Array, Binary, Builtin, Expr, Fill, Kind, Scalar, Size, Stmt};
 
-/// Pictures: colours, thresholds, small filters, sampling.
+/// Colours, thresholds, small filters and sampling.
 pub fn image(m: &mut Maker) {
     match m.random.below(4) {
         0 => colours(m),
@@ -37,30 +37,30 @@ fn filter(m: &mut Maker) {
     let sum = m.changing("acc", Expr::float(Scalar::F32, 0.0));
     let clamped = m.random.chance(50);
     let (di, dj) = (Expr::int(side as i64), Expr::int(side as i64));
-    let menu = m.random.below(3);
+    let unary = m.random.below(3);
     m.count("dy", Expr::int(0), di, 1, |m, dy| {
-        let place = Expr::binary(Binary::Sub, Expr::binary(Binary::Add, i.clone(), dy.clone()), Expr::int(half));
+        let offset_row = Expr::binary(Binary::Sub, Expr::binary(Binary::Add, i.clone(), dy.clone()), Expr::int(half));
         let row = if clamped {
             let last = Expr::binary(Binary::Sub, height.clone(), Expr::int(1));
-            Expr::call(Builtin::Clamp, vec![place, Expr::int(0), last])
+            Expr::call(Builtin::Clamp, vec![offset_row, Expr::int(0), last])
         } else {
-            place
+            offset_row
         };
         let row = m.bind_as("sy", row);
         m.count("dx", Expr::int(0), dj, 1, |m, dx| {
-            let place = Expr::binary(Binary::Sub, Expr::binary(Binary::Add, j.clone(), dx.clone()), Expr::int(half));
+            let offset_column = Expr::binary(Binary::Sub, Expr::binary(Binary::Add, j.clone(), dx.clone()), Expr::int(half));
             let column = if clamped {
                 let last = Expr::binary(Binary::Sub, width.clone(), Expr::int(1));
-                Expr::call(Builtin::Clamp, vec![place, Expr::int(0), last])
+                Expr::call(Builtin::Clamp, vec![offset_column, Expr::int(0), last])
             } else {
-                place
+                offset_column
             };
             let column = m.bind_as("sx", column);
             let weight = Expr::load(weights, vec![dy.clone(), dx], Scalar::F32);
             let pixel = Term::new(Expr::load(pixels, vec![row.clone(), column.clone()], Scalar::F32), 0.0, 1.0);
-            // Nothing may be read before the place is known to exist.
+            // Nothing may be loaded before the bounds check.
             let binds = std::mem::replace(&mut m.binds, clamped);
-            let pixel = m.combine(vec![pixel], menu, 20, &MIXED);
+            let pixel = m.combine(vec![pixel], unary, 20, &MIXED);
             m.binds = binds;
             let step = Stmt::Update(sum, Binary::Add, Expr::binary(Binary::Mul, pixel.e, weight));
             if clamped {
@@ -129,7 +129,7 @@ fn colours(m: &mut Maker) {
         }
         let unary = 1 + m.random.below(3);
         let mut value = m.combine(terms, unary, 20, &MIXED);
-        // What lies beyond the range of colours would be black or white everywhere.
+        // Values outside the colour range would be black or white everywhere.
         let beyond = ((value.low + value.high) * 2.0).round() / 4.0 - 0.5;
         if value.low > 0.5 || value.high < 0.5 {
             let op = if beyond > 0.0 { Binary::Sub } else { Binary::Add };
@@ -140,7 +140,7 @@ fn colours(m: &mut Maker) {
         let e = Expr::call(Builtin::Clamp, vec![value.e, zero, one]);
         m.push(Stmt::Store(out, vec![i.clone()], e));
     }
-    // Numbers that no channel took make one more choice.
+    // Unused scalar parameters scale the last output.
     for number in numbers {
         let first = m.program.arrays.len() as u8 - 1;
         let e = Expr::load(Array(first), vec![i.clone()], scalar);
@@ -148,7 +148,7 @@ fn colours(m: &mut Maker) {
     }
 }
 
-/// Bytes in, bytes out.
+/// 8-bit images.
 fn bytes(m: &mut Maker) {
     let (rows, cols) = (m.size("height", false, 0, 40), m.size("width", false, 0, 40));
     let count = 1 + m.random.below(2);
@@ -169,8 +169,8 @@ fn bytes(m: &mut Maker) {
         })
         .collect();
     if m.random.chance(40) {
-        let again = terms[0].clone();
-        terms.push(again);
+        let duplicate = terms[0].clone();
+        terms.push(duplicate);
     }
     let first = terms[0].clone();
     let more = m.random.below(3);
@@ -182,7 +182,7 @@ fn bytes(m: &mut Maker) {
         let other = *m.random.pick(&[0, 255, 128, 32]);
         value = Term::new(Expr::choose(bright, value.e, Expr::int(other)), value.low.min(0.0), value.high.max(255.0));
     }
-    // Of what would nearly always be clamped, the low bits are kept instead.
+    // If nearly all values would be clamped, the low bits are used instead.
     let e = if value.low > 60.0 || value.high < 60.0 || value.high > 4000.0 {
         let value = m.not_negative(value);
         Expr::binary(Binary::Rem, value.e, Expr::int(256))
@@ -192,7 +192,7 @@ fn bytes(m: &mut Maker) {
     m.push(Stmt::Store(out, vec![i, j], e.cast(Scalar::U8)));
 }
 
-/// A picture of another size, or shifted, mirrored, blended between pixels.
+/// An image that is shifted, mirrored or interpolated between pixels.
 fn sampled(m: &mut Maker) {
     let (rows, cols) = (m.size("height", true, 1, 40), m.size("width", true, 1, 40));
     let pixels = m.array("image", Scalar::F32, &[rows, cols], Fill::Uniform(0.0, 1.0), false);

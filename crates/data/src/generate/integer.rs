@@ -1,5 +1,5 @@
-//! Integer expressions with ranges: nothing overflows a signed type, nothing is divided by zero, and `//` and `%` see no
-//! negative numbers, on which languages differ.
+//! Integer terms with value ranges: no signed overflow, no division by zero, and no negative
+//! operands of `//` and `%`, on which languages differ.
 
 use super::maker::Maker;
 use super::term::{Term, span};
@@ -14,7 +14,7 @@ fn cap(scalar: Scalar) -> f64 {
 }
 
 impl Maker {
-    /// Joins integers until one is left; each is used.
+    /// Combines integer terms until one is left; each is used.
     pub fn combine_int(&mut self, mut terms: Vec<Term>, mut unary: usize, bind: usize) -> Term {
         loop {
             let more = terms.len() > 1;
@@ -23,7 +23,7 @@ impl Maker {
             }
             let at = self.random.below(terms.len());
             let a = terms.swap_remove(at);
-            let mut made = if unary > 0 && (!more || self.random.chance(45)) {
+            let mut combined = if unary > 0 && (!more || self.random.chance(45)) {
                 unary -= 1;
                 self.apply_int(a)
             } else {
@@ -31,19 +31,19 @@ impl Maker {
                 let b = terms.swap_remove(at);
                 self.join_int(a, b)
             };
-            if !(terms.is_empty() && unary == 0) && self.binds && made.e.operations() > 1 && self.random.chance(bind) {
-                made.e = self.bind(made.e);
+            if !(terms.is_empty() && unary == 0) && self.binds && combined.e.operations() > 1 && self.random.chance(bind) {
+                combined.e = self.bind(combined.e);
                 if self.random.chance(40) {
-                    terms.push(made.clone());
+                    terms.push(combined.clone());
                 }
             }
-            terms.push(made);
+            terms.push(combined);
         }
     }
 
     pub fn join_int(&mut self, a: Term, b: Term) -> Term {
         let scalar = a.e.ty.element().unwrap_or(Scalar::I32);
-        let most = cap(scalar);
+        let max = cap(scalar);
         let choice = self.random.below(10);
         let same = a.e == b.e;
         let (low, high, op) = match choice {
@@ -74,14 +74,14 @@ impl Maker {
             }
             _ => (a.low + b.low, a.high + b.high, Binary::Add),
         };
-        if low.abs().max(high.abs()) > most {
+        if low.abs().max(high.abs()) > max {
             let (a, b) = (self.small_int(a), self.small_int(b));
             return Term::new(bin(Binary::Add, a.e, b.e), a.low + b.low, a.high + b.high);
         }
         Term::new(bin(op, a.e, b.e), low, high)
     }
 
-    /// A term brought down by a remainder or quotient.
+    /// Reduces a term by a remainder.
     pub fn small_int(&mut self, a: Term) -> Term {
         let a = self.not_negative(a);
         if a.high < 1000.0 {
@@ -106,7 +106,7 @@ impl Maker {
 
     pub fn apply_int(&mut self, a: Term) -> Term {
         let scalar = a.e.ty.element().unwrap_or(Scalar::I32);
-        let most = cap(scalar);
+        let max = cap(scalar);
         let number = |value: i64| Expr::int_of(scalar, value);
         match self.random.below(9) {
             0 | 1 => {
@@ -117,11 +117,11 @@ impl Maker {
                     Term::new(bin(Binary::Sub, a.e, number(c)), a.low - c as f64, a.high - c as f64)
                 }
             }
-            2 | 3 if a.size() * 12.0 < most => {
+            2 | 3 if a.size() * 12.0 < max => {
                 let c = self.random.within(2, 12);
                 Term::new(bin(Binary::Mul, a.e, number(c)), a.low * c as f64, a.high * c as f64)
             }
-            4 if a.size() * a.size() < most && (self.binds || a.e.operations() <= 2) => {
+            4 if a.size() * a.size() < max && (self.binds || a.e.operations() <= 2) => {
                 let a = self.once(a);
                 let size = a.size();
                 Term::new(bin(Binary::Mul, a.e.clone(), a.e), 0.0, size * size)

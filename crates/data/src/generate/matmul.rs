@@ -1,4 +1,4 @@
-//! Products of matrices through tiles.
+//! Tiled matrix products.
 
 use super::block::{Plan, indent, written};
 use super::elementwise::scalars;
@@ -8,7 +8,7 @@ use super::term::{MATH, MIXED, Term};
 use crate::program::python::size;
 use crate::program::{Binary, Cooperative, Expr, Fill, Scalar, Size, Stmt};
 
-/// Products of matrices through tiles.
+/// Tiled matrix products.
 pub fn tiled_matmul(m: &mut Maker) -> Option<Plan> {
     let scalar = *m.random.weighted(&[(5, Scalar::F32), (1, Scalar::F64), (1, Scalar::I32)]);
     let names =
@@ -32,12 +32,12 @@ pub fn tiled_matmul(m: &mut Maker) -> Option<Plan> {
     let k_expr = Expr::var(k, Scalar::I32);
     let at_a = if flip_a { vec![k_expr.clone(), i.clone()] } else { vec![i.clone(), k_expr.clone()] };
     let at_b = if flip_b { vec![j.clone(), k_expr.clone()] } else { vec![k_expr.clone(), j.clone()] };
-    let most = if scalar.is_float() { 1.0 } else { 9.0 };
+    let max = if scalar.is_float() { 1.0 } else { 9.0 };
     let (load_a, load_b) = (Expr::load(a, at_a, scalar), Expr::load(b, at_b, scalar));
-    // What is done to an element before it goes into its tile.
-    let treated = |m: &mut Maker, e: Expr| {
+    // Optionally transforms an element before it is stored in its tile.
+    let transformed = |m: &mut Maker, e: Expr| {
         whole(m, |m| {
-            let term = Term::new(e, -most, most);
+            let term = Term::new(e, -max, max);
             if !m.random.chance(55) {
                 term
             } else if scalar.is_float() {
@@ -49,7 +49,7 @@ pub fn tiled_matmul(m: &mut Maker) -> Option<Plan> {
             }
         })
     };
-    let (value_a, value_b) = (treated(m, load_a), treated(m, load_b));
+    let (value_a, value_b) = (transformed(m, load_a), transformed(m, load_b));
     let product = Expr::binary(Binary::Mul, value_a.e.clone(), value_b.e.clone());
     m.push(Stmt::For(k, Expr::int(0), high, 1, vec![Stmt::Update(acc, Binary::Add, product)]));
     let total = 24.0 * value_a.size() * value_b.size();
@@ -58,9 +58,9 @@ pub fn tiled_matmul(m: &mut Maker) -> Option<Plan> {
         terms.extend(bias.map(|bias| Term::new(Expr::load(bias, vec![j.clone()], scalar), -1.0, 1.0)));
         terms.extend(numbers);
         if scalar.is_float() {
-            let again = terms[0].clone();
+            let duplicate = terms[0].clone();
             if m.random.chance(40) {
-                terms.push(again);
+                terms.push(duplicate);
             }
             let unary = 1 + m.random.below(4);
             m.combine(terms, unary, 0, &MIXED)

@@ -1,4 +1,4 @@
-//! Kernels about where values go: atomics, gathers, scatters; and random numbers.
+//! Kernels with irregular memory access (atomics, gathers, scatters), and with random numbers.
 
 use super::elementwise::{RANGES, float, line, repeated, scalars};
 use super::maker::Maker;
@@ -6,7 +6,7 @@ use super::sample::Given;
 use super::term::{Fun, MATH, MIXED, Op, Term};
 use crate::program::{Binary, Expr, Fill, Scalar, Size, Stmt, Update};
 
-/// Updates of elements that many threads share.
+/// Atomic updates of elements shared by many threads.
 pub fn atomic(m: &mut Maker) {
     let ints = m.random.chance(55);
     let scalar =
@@ -66,15 +66,15 @@ pub fn atomic(m: &mut Maker) {
             Update::Sub,
         ]),
         Scalar::U32 => *m.random.pick(&[Update::Add, Update::Max, Update::Or, Update::Xor, Update::And]),
-        // Of 64 bits CUDA adds unsigned ones alone.
+        // CUDA's 64-bit atomicAdd is unsigned.
         Scalar::U64 => Update::Add,
         _ => Update::Add,
     };
-    // Bits of one element fill up, or are gone, after a few.
+    // All bits of a single element would be set or cleared after a few updates.
     let update = if bins == 1 && matches!(update, Update::Or | Update::And) { Update::Xor } else { update };
-    // Nothing is below 0 that only ever sees larger ones.
+    // A minimum with 0 of non-negative values is always 0.
     let update = if update == Update::Min && value.low >= 0.0 { Update::Max } else { update };
-    // Of zeros nothing is left to take bits from.
+    // ANDing into zeros would have no effect.
     if update == Update::And {
         m.program.arrays[out.0 as usize].fill = Fill::Uniform(1e4, 1e6);
     }
@@ -86,7 +86,7 @@ pub fn atomic(m: &mut Maker) {
     }
 }
 
-/// Elements found through indices.
+/// Gathers and scatters.
 pub fn gather_scatter(m: &mut Maker) {
     let scalar = float(m);
     let range = *m.random.pick(RANGES);
@@ -124,15 +124,15 @@ pub fn gather_scatter(m: &mut Maker) {
             let count = 1 + m.random.below(2);
             let inputs: Vec<_> = (0..count).map(|_| m.input(scalar, &[n], Fill::Uniform(range.0, range.1))).collect();
             let name = *m.random.pick(&["perm", "order", "slots", "targets"]);
-            let places = m.array(name, Scalar::I32, &[n], Fill::Permutation(n), false);
+            let targets = m.array(name, Scalar::I32, &[n], Fill::Permutation(n), false);
             let out = m.output(scalar, &[n]);
             let i = m.index("i", n);
-            let at = m.bind_as("slot", Expr::load(places, vec![i.clone()], Scalar::I32));
+            let at = m.bind_as("slot", Expr::load(targets, vec![i.clone()], Scalar::I32));
             let mut terms: Vec<Term> = vec![];
-            let (mut fetched, mut own) = (false, false);
+            let (mut gathered, mut own) = (false, false);
             for array in inputs {
                 let index = if m.random.chance(40) { at.clone() } else { i.clone() };
-                fetched |= index == at;
+                gathered |= index == at;
                 own |= index == i;
                 terms.push(Term::new(Expr::load(array, vec![index], scalar), range.0, range.1));
             }
@@ -140,19 +140,20 @@ pub fn gather_scatter(m: &mut Maker) {
             repeated(m, &mut terms, more);
             let unary = 1 + m.random.below(4);
             let value = m.combine(terms, unary, 20, &MIXED);
-            // Elements that move together with what is stored would not depend on the order.
-            let to = if !fetched || own && m.random.chance(70) { at } else { i };
+            // If loads and the store use the same permuted index, the result does not depend on the
+            // permutation.
+            let to = if !gathered || own && m.random.chance(70) { at } else { i };
             m.push(Stmt::Store(out, vec![to], value.e));
         }
         2 => {
             let n = m.size("n", false, 0, 300);
             let table = m.size("m", false, 1, 40);
             let input = m.input(scalar, &[n], Fill::Uniform(range.0, range.1));
-            let places = m.array("bins", Scalar::I32, &[n], Fill::Below(table), false);
+            let targets = m.array("bins", Scalar::I32, &[n], Fill::Below(table), false);
             let weights = m.random.chance(50).then(|| m.input(scalar, &[table], Fill::Uniform(0.5, 2.0)));
             let out = m.output(scalar, &[table]);
             let i = m.index("i", n);
-            let at = m.bind_as("b", Expr::load(places, vec![i.clone()], Scalar::I32));
+            let at = m.bind_as("b", Expr::load(targets, vec![i.clone()], Scalar::I32));
             let mut terms = vec![Term::new(Expr::load(input, vec![i], scalar), range.0, range.1)];
             terms.extend(weights.map(|w| Term::new(Expr::load(w, vec![at.clone()], scalar), 0.5, 2.0)));
             let more = m.random.below(3);
@@ -166,7 +167,7 @@ pub fn gather_scatter(m: &mut Maker) {
     }
 }
 
-/// Rows of a sparse matrix: offsets, columns, values.
+/// Rows of a sparse matrix (CSR): offsets, columns, values.
 fn rows(m: &mut Maker, scalar: Scalar, range: (f64, f64)) {
     let n = m.size("rows", false, 1, 40);
     let entries = m.size("nnz", false, 0, 200);
@@ -205,7 +206,7 @@ fn rows(m: &mut Maker, scalar: Scalar, range: (f64, f64)) {
     m.push(Stmt::Store(out, vec![i], value.e));
 }
 
-/// Random numbers made in the kernel.
+/// Random numbers generated in the kernel.
 pub fn random_numbers(m: &mut Maker) {
     let n = m.size("n", false, 0, 300);
     let own = m.random.chance(60).then(|| m.input(Scalar::F32, &[n], Fill::Uniform(-2.0, 2.0)));
@@ -248,18 +249,18 @@ pub fn random_numbers(m: &mut Maker) {
         0 => {
             let u = draw(m, None);
             let p = *m.random.pick(&[0.25, 0.5, 0.1, 0.75, 0.3]);
-            let kept = Expr::binary(*m.random.pick(&[Binary::Lt, Binary::Ge]), u.e, Expr::float(Scalar::F32, p));
+            let condition = Expr::binary(*m.random.pick(&[Binary::Lt, Binary::Ge]), u.e, Expr::float(Scalar::F32, p));
             let value = own.clone().unwrap_or(Term::new(Expr::float(Scalar::F32, 1.0), 1.0, 1.0));
             let scaled = m.apply(Fun::Scale, value);
             let other =
                 if m.random.chance(60) { Term::new(Expr::float(Scalar::F32, 0.0), 0.0, 0.0) } else { draw(m, None) };
             let (low, high) = (scaled.low.min(other.low), scaled.high.max(other.high));
-            terms.push(Term::new(Expr::choose(kept, scaled.e, other.e), low, high));
+            terms.push(Term::new(Expr::choose(condition, scaled.e, other.e), low, high));
         }
         1 => {
             let hits = m.changing("hits", Expr::float(Scalar::F32, 0.0));
-            let turns = Expr::int(m.random.within(4, 12));
-            m.count("trial", Expr::int(0), turns, 1, |m, _| {
+            let iterations = Expr::int(m.random.within(4, 12));
+            m.count("trial", Expr::int(0), iterations, 1, |m, _| {
                 let (a, b) = (draw(m, None), draw(m, None));
                 let a = m.apply(Fun::Square, a);
                 let b = m.apply(Fun::Square, b);
@@ -273,13 +274,13 @@ pub fn random_numbers(m: &mut Maker) {
         }
         2 => {
             let at = m.changing("walk", own.clone().map_or(Expr::float(Scalar::F32, 0.0), |t| t.e));
-            let turns = Expr::int(m.random.within(3, 10));
+            let iterations = Expr::int(m.random.within(3, 10));
             let half = Expr::float(Scalar::F32, *m.random.pick(&[0.5, 0.25, 0.375]));
-            let menu = m.random.below(2);
-            m.count("step", Expr::int(0), turns, 1, |m, _| {
+            let variant = m.random.below(2);
+            m.count("step", Expr::int(0), iterations, 1, |m, _| {
                 let u = draw(m, None);
                 let moved = Term::new(Expr::binary(Binary::Sub, u.e, half), -0.5, 0.75);
-                let moved = if menu == 0 { moved } else { m.apply(Fun::Scale, moved) };
+                let moved = if variant == 0 { moved } else { m.apply(Fun::Scale, moved) };
                 m.push(Stmt::Update(at, Binary::Add, moved.e));
             });
             terms.push(Term::new(m.read(at), -12.0, 12.0));

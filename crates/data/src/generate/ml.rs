@@ -1,4 +1,4 @@
-//! Parts of neural networks: activations, losses, optimiser steps, norms of rows.
+//! Building blocks of neural networks: activations, losses, optimizer steps, row normalizations.
 
 use super::block::{Own, Plan, Reduce, Way, along_x, indent, reduced, written};
 use super::describe::idioms;
@@ -19,19 +19,19 @@ fn bin(op: Binary, a: Expr, b: Expr) -> Expr {
     Expr::binary(op, a, b)
 }
 
-/// Parts of neural networks.
+/// Building blocks of neural networks.
 pub fn ml_ops(m: &mut Maker) -> Option<Plan> {
     match m.random.below(6) {
         0 | 1 => activation(m),
-        2 => optimiser(m),
+        2 => optimizer(m),
         3 => loss(m),
         _ => return rows(m),
     }
     None
 }
 
-/// An activation of a term, by the names that people know.
-fn activated(m: &mut Maker, x: Term) -> Term {
+/// A well-known activation of a term.
+fn activation_of(m: &mut Maker, x: Term) -> Term {
     let x = m.once(x);
     let size = x.size();
     match m.random.below(10) {
@@ -42,12 +42,12 @@ fn activated(m: &mut Maker, x: Term) -> Term {
             Term::new(idioms::relu(x.e), 0.0, x.high.max(0.0))
         }
         1 => {
-            let slope = m.constant(0.01, 0.3);
+            let negative_slope = m.constant(0.01, 0.3);
             let positive = bin(Binary::Gt, x.e.clone(), number(0.0));
             if !m.matters(&positive) {
                 return m.apply(Fun::Sigmoid, x);
             }
-            Term::new(idioms::leaky_relu(x.e, number(slope)), -size, size)
+            Term::new(idioms::leaky_relu(x.e, number(negative_slope)), -size, size)
         }
         2 => m.apply(Fun::Sigmoid, x),
         3 => {
@@ -87,7 +87,7 @@ fn activated(m: &mut Maker, x: Term) -> Term {
     }
 }
 
-/// An activation of a sum of things, perhaps gated or with a residual.
+/// An activation of a sum, possibly gated or with a residual.
 fn activation(m: &mut Maker) {
     let count = 1 + m.random.below(3);
     let mut l = line(m, count, F32);
@@ -98,10 +98,10 @@ fn activation(m: &mut Maker) {
     let unary = m.random.below(3);
     let joined = m.combine(terms, unary, 20, &MIXED);
     let joined = m.narrowed(joined, 20.0);
-    let mut value = activated(m, joined);
+    let mut value = activation_of(m, joined);
     match m.random.below(4) {
         0 => {
-            let other = activated(m, first);
+            let other = activation_of(m, first);
             value = m.join(Op::Mul, value, other);
         }
         1 => value = m.join(Op::Add, value, first),
@@ -115,15 +115,15 @@ fn activation(m: &mut Maker) {
     m.push(Stmt::Store(out, vec![l.i], value.e));
 }
 
-/// A step of an optimiser: momentum, Adam, decay, clipping, in all mixtures.
-fn optimiser(m: &mut Maker) {
+/// An optimizer step: combinations of momentum, Adam, decay and clipping.
+fn optimizer(m: &mut Maker) {
     let n = m.size("n", false, 0, 300);
     let weights = m.array("weights", F32, &[n], Fill::Uniform(-1.0, 1.0), true);
     let grads = m.array("grads", F32, &[n], Fill::Uniform(-2.0, 2.0), false);
     let momentum = m.random.chance(70).then(|| m.array("momentum", F32, &[n], Fill::Uniform(-1.0, 1.0), true));
     let square = m.random.chance(55).then(|| m.array("variance", F32, &[n], Fill::Uniform(0.1, 1.0), true));
-    let rate = m.value("lr", F32, 0.001, 0.1);
-    let rate = Expr::var(rate, F32);
+    let learning_rate = m.value("lr", F32, 0.001, 0.1);
+    let learning_rate = Expr::var(learning_rate, F32);
     let decay = m.random.chance(45).then(|| m.value("weight_decay", F32, 0.01, 0.1));
     let beta = momentum.or(square).map(|_| m.value("beta", F32, 0.8, 0.99));
     let i = m.index("i", n);
@@ -134,8 +134,8 @@ fn optimiser(m: &mut Maker) {
         let limit = m.constant(0.5, 1.5);
         g = m.bind_as("g_clip", Expr::call(Builtin::Clamp, vec![g, number(-limit), number(limit)]));
     }
-    let late = m.random.chance(50);
-    if let (Some(decay), false) = (decay, late) {
+    let decoupled = m.random.chance(50);
+    if let (Some(decay), false) = (decay, decoupled) {
         g = m.bind_as("g_reg", bin(Binary::Add, g, bin(Binary::Mul, Expr::var(decay, F32), w.clone())));
     }
     let averaged = |m: &mut Maker, array, value: Expr, name: &str| {
@@ -147,7 +147,7 @@ fn optimiser(m: &mut Maker) {
         new
     };
     if m.random.chance(60) {
-        // Something of one's own in between.
+        // An arbitrary transformation of the gradient.
         let mut terms = vec![Term::new(g, -2.0, 2.0)];
         if m.random.chance(50) {
             terms.push(Term::new(w.clone(), -1.0, 1.0));
@@ -171,15 +171,15 @@ fn optimiser(m: &mut Maker) {
         None if m.random.chance(25) => Expr::call(Builtin::Sign, vec![direction]),
         None => direction,
     };
-    let mut step = bin(Binary::Mul, rate.clone(), direction);
-    if let (Some(decay), true) = (decay, late) {
-        let shrink = bin(Binary::Mul, bin(Binary::Mul, rate, Expr::var(decay, F32)), w.clone());
+    let mut step = bin(Binary::Mul, learning_rate.clone(), direction);
+    if let (Some(decay), true) = (decay, decoupled) {
+        let shrink = bin(Binary::Mul, bin(Binary::Mul, learning_rate, Expr::var(decay, F32)), w.clone());
         step = bin(Binary::Add, step, shrink);
     }
     m.push(Stmt::Store(weights, at(), bin(Binary::Sub, w, step)));
 }
 
-/// A loss of each element, and in some its derivative.
+/// An elementwise loss, in some kernels with its derivative.
 fn loss(m: &mut Maker) {
     let n = m.size("n", false, 0, 300);
     let names = *m.random.pick(&[["pred", "target"], ["logits", "labels"], ["output_vals", "truth"]]);
@@ -190,20 +190,20 @@ fn loss(m: &mut Maker) {
         m.array(names[1], F32, &[n], Fill::Uniform(if unit { 0.0 } else { -3.0 }, if unit { 1.0 } else { 3.0 }), false);
     let weights = m.random.chance(30).then(|| m.array("class_weights", F32, &[n], Fill::Uniform(0.5, 2.0), false));
     let out = m.array("loss", F32, &[n], Fill::Zero, true);
-    let slope = m.random.chance(45).then(|| m.array("grad", F32, &[n], Fill::Zero, true));
+    let gradient = m.random.chance(45).then(|| m.array("grad", F32, &[n], Fill::Zero, true));
     let i = m.index("i", n);
     let p = m.bind_as("p", Expr::load(pred, vec![i.clone()], F32));
     let y = m.bind_as("y", Expr::load(target, vec![i.clone()], F32));
     let p_again = p.clone();
     let d = Term::new(bin(Binary::Sub, p.clone(), y.clone()), low - 3.0, high + 3.0);
     let size_of_d = d.size();
-    // Beside a derivative stands the loss that it is of, unchanged.
+    // A stored derivative is that of the stored loss, unmodified.
     let kind = match m.random.below(4) {
         0 if !unit => 2,
-        3 if slope.is_some() => 2,
+        3 if gradient.is_some() => 2,
         kind => kind,
     };
-    let ((mut value, mut grad), most) = match kind {
+    let ((mut value, mut grad), range) = match kind {
         0 => {
             let d = m.bind_as("d", d.e);
             let loss = idioms::binary_cross_entropy(p.clone(), y.clone());
@@ -212,7 +212,7 @@ fn loss(m: &mut Maker) {
         1 => {
             let d = m.bind_as("d", d.e);
             let size = m.bind_as("size_val", Expr::call(Builtin::Abs, vec![d.clone()]));
-            // Some are near and some are far.
+            // Some elements are on each side of delta.
             let far = m.dividing(&Term::new(size.clone(), 0.0, size_of_d)).unwrap_or(1.0);
             let delta = m.constant(0.7 * far, 1.3 * far);
             let loss = idioms::huber(d.clone(), size, number(delta), number(0.5 * delta));
@@ -231,8 +231,8 @@ fn loss(m: &mut Maker) {
             ((value.e, grad.e), (value.low, value.high))
         }
     };
-    if slope.is_none() && m.random.chance(60) {
-        let loss = Term::new(m.bind_as("raw", value), most.0, most.1);
+    if gradient.is_none() && m.random.chance(60) {
+        let loss = Term::new(m.bind_as("raw", value), range.0, range.1);
         let mut terms = vec![loss];
         if m.random.chance(50) {
             terms.push(Term::new(p_again, low, high));
@@ -246,12 +246,12 @@ fn loss(m: &mut Maker) {
         grad = bin(Binary::Mul, w, grad);
     }
     m.push(Stmt::Store(out, vec![i.clone()], value));
-    if let Some(slope) = slope {
-        m.push(Stmt::Store(slope, vec![i], grad));
+    if let Some(gradient) = gradient {
+        m.push(Stmt::Store(gradient, vec![i], grad));
     }
 }
 
-/// Norms of rows: softmax, layer norm, RMS norm and their like.
+/// Row normalizations: softmax, layer norm, RMS norm and similar.
 fn rows(m: &mut Maker) -> Option<Plan> {
     let (rows, cols) = (m.size("rows", false, 0, 9), m.size("cols", true, 1, 140));
     let elements = Elements::new(m, F32, &[rows, cols]);
@@ -266,27 +266,28 @@ fn rows(m: &mut Maker) -> Option<Plan> {
     let element = elements.at(m, &[row.clone(), j_expr.clone()], 8.0);
     let count = high.clone().cast(F32);
     let eps = *m.random.pick(&[1e-3, 1e-2, 1e-4]);
-    // Up to two passes over the row, each with what it adds up and what is made of the sum.
+    // Up to two passes over the row, each with the summed expression and the variable computed from
+    // the sum.
     struct Pass {
         reduce: Reduce,
         part: Expr,
         acc: crate::program::Var,
-        made: Option<(crate::program::Var, Expr)>,
+        derived: Option<(crate::program::Var, Expr)>,
     }
     let mut passes: Vec<Pass> = vec![];
     let mut pass =
-        |m: &mut Maker, reduce: Reduce, name: &str, part: Expr, made: Option<(&str, &dyn Fn(Expr) -> Expr)>| {
+        |m: &mut Maker, reduce: Reduce, name: &str, part: Expr, derived: Option<(&str, &dyn Fn(Expr) -> Expr)>| {
             let acc = m.changing(name, reduce.identity(F32));
             let now = m.read(acc);
             m.push(Stmt::For(j, Expr::int(0), high.clone(), 1, vec![reduce.step(acc, now.clone(), part.clone())]));
-            let made = made.map(|(name, of)| {
-                let e = of(now.clone());
+            let derived = derived.map(|(name, compute)| {
+                let e = compute(now.clone());
                 let bound = m.bind_as(name, e.clone());
                 let crate::program::Kind::Var(var) = bound.kind else { return (acc, e) };
                 (var, e)
             });
-            let value = made.as_ref().map_or(now, |(var, _)| m.read(*var));
-            passes.push(Pass { reduce, part, acc, made });
+            let value = derived.as_ref().map_or(now, |(var, _)| m.read(*var));
+            passes.push(Pass { reduce, part, acc, derived });
             value
         };
     let normal = match kind {
@@ -376,8 +377,8 @@ fn rows(m: &mut Maker) -> Option<Plan> {
                 lines.push(format!("if ({t} == 0) {shared} = {result};"));
                 lines.push("__syncthreads();".into());
                 lines.push(format!("float {} = {shared};", program.body.var(pass.acc).name));
-                if let Some((var, made)) = &pass.made {
-                    lines.push(format!("float {} = {};", program.body.var(*var).name, p.shown(made)));
+                if let Some((var, derived)) = &pass.derived {
+                    lines.push(format!("float {} = {};", program.body.var(*var).name, p.shown(derived)));
                 }
             }
             lines.push(over);

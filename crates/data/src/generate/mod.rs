@@ -1,4 +1,4 @@
-//! Makes programs: row *i* of a seed is a function of the two, whatever else is made.
+//! Program generator: the program of row *i* depends only on the seed and *i*.
 
 mod apply;
 mod bits;
@@ -33,26 +33,27 @@ use crate::program::{Form, Program};
 use crate::{Category, Random};
 use maker::Maker;
 
-/// The generator's version: datasets of another have other rows.
+/// Generator version: datasets of different versions have different rows.
 pub const VERSION: u32 = 6;
 
-/// What programs are drawn by. It stays where a version keeps other rows of them, or words them otherwise.
+/// Version of the random program stream. It stays the same if a generator version only selects
+/// other rows or changes their descriptions.
 const PROGRAMS: u64 = 5;
 
-/// The category of an index: all take turns.
-pub fn category(seed: u64, index: u64, among: &[Category]) -> Category {
-    // Random rather than in turn, so that every shard has all of them.
-    *Random::of(&[seed, index, PROGRAMS, 0xca7]).pick(among)
+/// Draws the category of an index.
+pub fn category(seed: u64, index: u64, categories: &[Category]) -> Category {
+    // Random rather than round-robin, so that every shard has all categories.
+    *Random::of(&[seed, index, PROGRAMS, 0xca7]).pick(categories)
 }
 
-/// Draws of a program before the last one is taken as it is; the level `run` judges it.
-const DRAWS: u64 = 24;
+/// Draws before the last program is used anyway; the level `run` then checks it.
+const MAX_DRAWS: u64 = 24;
 
-/// The program of an index: the first of some that are drawn that is sound and typical of its category.
+/// Generates the program of an index: the first draw that is sound and typical of its category.
 pub fn program(seed: u64, index: u64, category: Category) -> Program {
-    let draw = |number: u64| drawn(Random::of(&[seed, index, PROGRAMS, number]), category);
+    let draw = |number: u64| draw_program(Random::of(&[seed, index, PROGRAMS, number]), category);
     let mut program = draw(0);
-    for number in 1..DRAWS {
+    for number in 1..MAX_DRAWS {
         if typical::is_typical(&program, category) && sound::is_sound(&program, [seed, index]) {
             break;
         }
@@ -62,8 +63,8 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
     program
 }
 
-/// A program of a category, without a description.
-fn drawn(random: Random, category: Category) -> Program {
+/// Draws a program of a category, without a description.
+fn draw_program(random: Random, category: Category) -> Program {
     let mut maker = Maker::new(random);
     let m = &mut maker;
     let mut plan = None;
@@ -99,7 +100,7 @@ fn drawn(random: Random, category: Category) -> Program {
     maker.direct();
     let mut program = describe::finish(maker, category);
     match plan {
-        // A plan of the CUDA text knows the program as it is.
+        // The writer of the block text depends on the program as it is.
         Some(plan) => program.form = Form::Block(plan(&program)),
         None => prune::prune(&mut program),
     }

@@ -1,4 +1,4 @@
-//! Steps of simulations.
+//! Simulation steps.
 
 use super::dynamics::dynamics;
 use super::elementwise::scalars;
@@ -7,7 +7,7 @@ use super::term::{Fun, MIXED, Term};
 use super::vector::{Bundle, op};
 use crate::program::{Binary, Builtin, Expr, Fill, Kind, Scalar, Stmt, Ty};
 
-/// Steps of simulations: bodies that move, fall, bounce, pull at each other.
+/// Steps of simulations: moving, falling, bouncing and interacting bodies.
 pub fn physics(m: &mut Maker) {
     match m.random.below(10) {
         0..=2 => return bodies(m),
@@ -32,7 +32,7 @@ pub fn physics(m: &mut Maker) {
     let i = m.index("i", n);
     let p = m.bind_as("p", Expr::load(position, vec![i.clone()], vector));
     let v = m.bind_as("v", Expr::load(velocity, vec![i.clone()], vector));
-    // The force is a sum of what people put into forces.
+    // The force is a sum of common force terms.
     let mut force: Option<Expr> = None;
     let mut more = |m: &mut Maker, part: Expr| {
         let sum = force.take().map_or(part.clone(), |f| Expr::binary(Binary::Add, f, part));
@@ -70,7 +70,7 @@ pub fn physics(m: &mut Maker) {
     }
     if m.random.chance(50) {
         let unary = 1 + m.random.below(2);
-        let some = vec![Bundle { e: p.clone(), most: 4.0 }, Bundle { e: v.clone(), most: 2.0 }];
+        let some = vec![Bundle { e: p.clone(), max: 4.0 }, Bundle { e: v.clone(), max: 2.0 }];
         let part = m.combine_vectors(some, unary, &[]).e;
         more(m, part);
     }
@@ -107,12 +107,12 @@ pub fn physics(m: &mut Maker) {
     }
 }
 
-/// A number that depends on where a body is and how fast it moves.
+/// A coefficient that depends on a body's position and velocity.
 fn coefficient(m: &mut Maker, number: Term, p: &Expr, v: &Expr) -> Term {
     let mut terms = vec![number];
     if m.random.chance(60) {
-        let of = if m.random.chance(50) { p } else { v };
-        let bundle = Bundle { e: of.clone(), most: 4.0 };
+        let source = if m.random.chance(50) { p } else { v };
+        let bundle = Bundle { e: source.clone(), max: 4.0 };
         let measured = m.measure(bundle.clone(), &[bundle]);
         terms.push(measured);
     }
@@ -121,7 +121,7 @@ fn coefficient(m: &mut Maker, number: Term, p: &Expr, v: &Expr) -> Term {
     m.narrowed(value, 4.0)
 }
 
-/// Every body feels every other.
+/// Pairwise interactions of all bodies.
 fn bodies(m: &mut Maker) {
     let size = 2 + m.random.below(2) as u8;
     let vector = Ty::Vector(Scalar::F32, size);
@@ -137,13 +137,13 @@ fn bodies(m: &mut Maker) {
     let sum = m.changing("acc", zero);
     let high = m.extent(n);
     let soft = m.constant(0.1, 1.0);
-    let menu = *m.random.pick(&[0usize, 1, 2]);
+    let falloff_kind = *m.random.pick(&[0usize, 1, 2]);
     m.count("j", Expr::int(0), high, 1, |m, j| {
         let d = m.bind_as("d", Expr::binary(Binary::Sub, Expr::load(position, vec![j.clone()], vector), p.clone()));
         let square = Expr::call_of(Builtin::Dot, vec![d.clone(), d.clone()], Scalar::F32);
         let near = m.bind_as("r2", Expr::binary(Binary::Add, square, Expr::float(Scalar::F32, soft)));
         let near = Term::new(near, soft, 200.0);
-        let falloff = match menu {
+        let falloff = match falloff_kind {
             0 => {
                 let root = m.bind_as(
                     "inv",

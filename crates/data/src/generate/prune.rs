@@ -1,10 +1,10 @@
-//! Takes out what a program came to have no use for: values that nothing reads, arrays that nothing loads.
+//! Dead code elimination: removes values that nothing reads and arrays that nothing loads.
 
 use foldhash::{HashSet, HashSetExt};
 
 use crate::program::{Array, Expr, Kind, Program, Stmt};
 
-/// Takes out of a finished program what is never read.
+/// Removes from a finished program what is never read.
 pub fn prune(program: &mut Program) {
     loop {
         let mut read = HashSet::new();
@@ -49,7 +49,7 @@ pub fn prune(program: &mut Program) {
     }
 }
 
-/// Removes statements; whether there were any.
+/// Removes dead statements; returns true if there were any.
 fn remove(stmts: &mut Vec<Stmt>, dead: &dyn Fn(&Stmt) -> bool) -> bool {
     let before = stmts.len();
     stmts.retain(|stmt| !dead(stmt));
@@ -67,51 +67,51 @@ fn remove(stmts: &mut Vec<Stmt>, dead: &dyn Fn(&Stmt) -> bool) -> bool {
     removed
 }
 
-fn each_mut(stmts: &mut [Stmt], see: &mut dyn FnMut(&mut Array)) {
+fn each_mut(stmts: &mut [Stmt], visit: &mut dyn FnMut(&mut Array)) {
     for stmt in stmts {
         match stmt {
-            Stmt::Let(_, e) | Stmt::Assign(_, e) | Stmt::Update(_, _, e) | Stmt::SetPart(_, _, e) => within(e, see),
-            Stmt::Return(Some(e)) => within(e, see),
+            Stmt::Let(_, e) | Stmt::Assign(_, e) | Stmt::Update(_, _, e) | Stmt::SetPart(_, _, e) => within(e, visit),
+            Stmt::Return(Some(e)) => within(e, visit),
             Stmt::Store(array, at, e) | Stmt::Atomic(_, array, at, e) => {
-                see(array);
-                at.iter_mut().for_each(|e| within(e, see));
-                within(e, see);
+                visit(array);
+                at.iter_mut().for_each(|e| within(e, visit));
+                within(e, visit);
             }
             Stmt::If(e, then, otherwise) => {
-                within(e, see);
-                each_mut(then, see);
-                each_mut(otherwise, see);
+                within(e, visit);
+                each_mut(then, visit);
+                each_mut(otherwise, visit);
             }
             Stmt::For(_, low, high, _, body) => {
-                within(low, see);
-                within(high, see);
-                each_mut(body, see);
+                within(low, visit);
+                within(high, visit);
+                each_mut(body, visit);
             }
             Stmt::While(e, body) => {
-                within(e, see);
-                each_mut(body, see);
+                within(e, visit);
+                each_mut(body, visit);
             }
             Stmt::Seed(_, a, b) => {
-                within(a, see);
-                within(b, see);
+                within(a, visit);
+                within(b, visit);
             }
             Stmt::Break | Stmt::Continue | Stmt::Return(None) | Stmt::Draw(..) => {}
         }
     }
 }
 
-fn within(e: &mut Expr, see: &mut dyn FnMut(&mut Array)) {
+fn within(e: &mut Expr, visit: &mut dyn FnMut(&mut Array)) {
     match &mut e.kind {
         Kind::Float(_) | Kind::Int(_) | Kind::Var(_) => {}
         Kind::Load(array, at) => {
-            see(array);
-            at.iter_mut().for_each(|e| within(e, see));
+            visit(array);
+            at.iter_mut().for_each(|e| within(e, visit));
         }
         Kind::Call(_, args) | Kind::Function(_, args) | Kind::Make(args) => {
-            args.iter_mut().for_each(|e| within(e, see))
+            args.iter_mut().for_each(|e| within(e, visit))
         }
-        Kind::Unary(_, a) | Kind::Cast(a) | Kind::Part(a, _) => within(a, see),
-        Kind::Binary(_, both) => both.iter_mut().for_each(|e| within(e, see)),
-        Kind::Where(three) => three.iter_mut().for_each(|e| within(e, see)),
+        Kind::Unary(_, a) | Kind::Cast(a) | Kind::Part(a, _) => within(a, visit),
+        Kind::Binary(_, both) => both.iter_mut().for_each(|e| within(e, visit)),
+        Kind::Where(three) => three.iter_mut().for_each(|e| within(e, visit)),
     }
 }

@@ -1,4 +1,5 @@
-//! Reductions and scans: plain loops and atomics in the source, blocks of threads in the CUDA text.
+//! Reductions and scans: loops and atomics in the source, block-cooperative algorithms in the CUDA
+//! text.
 
 use super::block::{Own, Plan, Reduce, Way, along_x, indent, reduced, written};
 use super::elementwise::{RANGES, scalars};
@@ -6,7 +7,7 @@ use super::maker::Maker;
 use super::term::{ARITHMETIC, MATH, MIXED, Menu, PLAIN, Term};
 use crate::program::{Array, Binary, Builtin, Expr, Fill, Scalar, Size, Stmt};
 
-/// Arrays that elements are made of.
+/// Arrays and scalars from which elements are computed.
 pub struct Elements {
     pub arrays: Vec<(Array, (f64, f64))>,
     pub numbers: Vec<Term>,
@@ -14,7 +15,7 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// One or two arrays of a shape, and perhaps a number.
+    /// One to three arrays of a shape, and possibly a scalar parameter.
     pub fn new(m: &mut Maker, scalar: Scalar, shape: &[Size]) -> Elements {
         let mut arrays = vec![];
         for _ in 0..1 + m.random.chance(55) as usize + m.random.chance(25) as usize {
@@ -27,15 +28,15 @@ impl Elements {
         Elements { arrays, numbers, scalar }
     }
 
-    /// An expression over the elements at a place, all in one.
-    pub fn at(&self, m: &mut Maker, at: &[Expr], most: f64) -> Term {
+    /// An expression over the elements at an index, without intermediate variables.
+    pub fn at(&self, m: &mut Maker, at: &[Expr], max: f64) -> Term {
         let binds = std::mem::replace(&mut m.binds, false);
         let mut terms: Vec<Term> = (self.arrays.iter())
             .map(|(array, range)| Term::new(Expr::load(*array, at.to_vec(), self.scalar), range.0, range.1))
             .collect();
         for _ in 0..m.random.below(3) {
-            let again = m.random.pick(&terms).clone();
-            terms.push(again);
+            let duplicate = m.random.pick(&terms).clone();
+            terms.push(duplicate);
         }
         terms.extend(self.numbers.clone());
         let value = if self.scalar.is_float() {
@@ -43,7 +44,7 @@ impl Elements {
             let menu = *m.random.pick(&menus);
             let unary = 1 + m.random.below(4);
             let value = m.combine(terms, unary, 0, menu);
-            m.narrowed(value, most)
+            m.narrowed(value, max)
         } else {
             let unary = 1 + m.random.below(4);
             let value = m.combine_int(terms, unary, 0);
@@ -62,17 +63,17 @@ fn threads(m: &mut Maker) -> u32 {
     *m.random.weighted(&[(3, 64), (4, 128), (2, 256), (1, 32)])
 }
 
-/// Many elements become one.
+/// Reductions of many elements to one.
 pub fn reduction(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
     match m.random.below(3) {
-        0 => whole(m, only),
-        1 => segments(m, only),
-        _ => rows(m, only),
+        0 => reduce_all(m, only),
+        1 => reduce_segments(m, only),
+        _ => reduce_rows(m, only),
     }
 }
 
-/// One value of all, by an atomic.
-fn whole(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
+/// A single value over all elements, by an atomic.
+fn reduce_all(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
     let scalar = scalar(m);
     let n = m.size("n", false, 0, 600);
     let elements = Elements::new(m, scalar, &[n]);
@@ -128,8 +129,8 @@ fn whole(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
     }))
 }
 
-/// A value for each stretch of elements.
-fn segments(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
+/// One value per segment of elements.
+fn reduce_segments(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
     let scalar = scalar(m);
     let n = m.size("n", true, 0, 600);
     let Size::Param(number) = n else { return None };
@@ -149,10 +150,10 @@ fn segments(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
     let mut value = None;
     let mut counter = None;
     m.count("i", begin, end, 1, |m, i| {
-        let made = elements.at(m, std::slice::from_ref(&i), 50.0);
+        let element = elements.at(m, std::slice::from_ref(&i), 50.0);
         let now = m.read(acc);
-        m.push(reduce.step(acc, now, made.e.clone()));
-        (value, counter) = (Some(made), Some(i));
+        m.push(reduce.step(acc, now, element.e.clone()));
+        (value, counter) = (Some(element), Some(i));
     });
     let (value, i) = (value?, counter?);
     let result = m.read(acc);
@@ -178,7 +179,7 @@ fn segments(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
             }
             let (more, result) = reduced(way, reduce, scalar, threads, &own, &identity);
             lines.extend(more);
-            // The last block of an empty array has nothing to write to.
+            // The last block of an empty array has no output element.
             lines.push(format!("if ({t} == 0 && blockIdx.x * {length} < {n_name}) {out_name}[blockIdx.x] = {result};"));
             indent(1, &lines)
         });
@@ -186,8 +187,8 @@ fn segments(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
     }))
 }
 
-/// A value for each row.
-fn rows(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
+/// One value per row.
+fn reduce_rows(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
     let scalar = scalar(m);
     let (rows, cols) = (m.size("rows", false, 0, 9), m.size("cols", true, 1, 140));
     let elements = Elements::new(m, scalar, &[rows, cols]);
@@ -198,20 +199,20 @@ fn rows(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
     let high = m.extent(cols);
     let (mut value, mut counter) = (None, None);
     m.count("j", Expr::int(0), high.clone(), 1, |m, j| {
-        let made = elements.at(m, &[row.clone(), j.clone()], 50.0);
+        let element = elements.at(m, &[row.clone(), j.clone()], 50.0);
         let now = m.read(acc);
-        m.push(reduce.step(acc, now, made.e.clone()));
-        (value, counter) = (Some(made), Some(j));
+        m.push(reduce.step(acc, now, element.e.clone()));
+        (value, counter) = (Some(element), Some(j));
     });
     let (value, j) = (value?, counter?);
-    // 140 of what `Elements::at` allows.
-    let most = match (reduce, scalar.is_float()) {
+    // 140 times the bound of `Elements::at`.
+    let max = match (reduce, scalar.is_float()) {
         (Reduce::Add, true) => 7e3,
         (Reduce::Add, false) => 1.4e6,
         (_, true) => 50.0,
         (_, false) => 2e4,
     };
-    let mut last = Term::new(m.read(acc), -most, most);
+    let mut last = Term::new(m.read(acc), -max, max);
     if scalar.is_float() && reduce == Reduce::Add && m.random.chance(50) {
         // A mean, or a root of it.
         let mean = Expr::binary(Binary::Div, last.e, high.cast(scalar));
@@ -261,7 +262,7 @@ fn rows(m: &mut Maker, only: Option<Way>) -> Option<Plan> {
     }))
 }
 
-/// Running sums, products and extremes of stretches.
+/// Running sums and extrema of segments.
 pub fn scan(m: &mut Maker) -> Option<Plan> {
     let scalar = scalar(m);
     let n = m.size("n", true, 0, 600);
@@ -283,16 +284,16 @@ pub fn scan(m: &mut Maker) -> Option<Plan> {
     let acc = m.changing("running", reduce.identity(scalar));
     let (mut value, mut counter) = (None, None);
     m.count("i", begin, end, 1, |m, i| {
-        let made = elements.at(m, std::slice::from_ref(&i), 20.0);
+        let element = elements.at(m, std::slice::from_ref(&i), 20.0);
         let now = m.read(acc);
         if exclusive {
             m.push(Stmt::Store(out, vec![i.clone()], now.clone()));
         }
-        m.push(reduce.step(acc, now.clone(), made.e.clone()));
+        m.push(reduce.step(acc, now.clone(), element.e.clone()));
         if !exclusive {
             m.push(Stmt::Store(out, vec![i.clone()], now));
         }
-        (value, counter) = (Some(made), Some(i));
+        (value, counter) = (Some(element), Some(i));
     });
     let (value, i) = (value?, counter?);
     let own = Own::new(m);

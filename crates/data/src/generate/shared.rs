@@ -1,4 +1,4 @@
-//! Tiles that the threads of a block share.
+//! Kernels with tiles in shared memory.
 
 use super::block::{Own, Plan, Way, along_x, indent, written};
 use super::maker::Maker;
@@ -7,15 +7,15 @@ use super::term::{MIXED, Op, Term};
 use crate::program::python::size;
 use crate::program::{Binary, Builtin, Cooperative, Expr, Fill, Scalar, Size, Stmt};
 
-/// Runs without naming parts, since the text needs one expression.
-pub fn whole<T>(m: &mut Maker, make: impl FnOnce(&mut Maker) -> T) -> T {
+/// Runs without binding subexpressions, since the block text needs a single expression.
+pub fn without_binding<T>(m: &mut Maker, build: impl FnOnce(&mut Maker) -> T) -> T {
     let binds = std::mem::replace(&mut m.binds, false);
-    let made = make(m);
+    let result = build(m);
     m.binds = binds;
-    made
+    result
 }
 
-/// Tiles that the threads of a block share.
+/// Kernels with tiles in shared memory.
 pub fn shared_memory(m: &mut Maker) -> Option<Plan> {
     match m.random.below(4) {
         0 => halo(m),
@@ -28,7 +28,7 @@ pub fn shared_memory(m: &mut Maker) -> Option<Plan> {
     }
 }
 
-/// Neighbours along a line, through a tile with a border.
+/// A 1D stencil through a tile with a halo.
 fn halo(m: &mut Maker) -> Option<Plan> {
     let scalar = *m.random.weighted(&[(4, Scalar::F32), (1, Scalar::F64)]);
     let n = m.size("n", true, 0, 500);
@@ -39,7 +39,7 @@ fn halo(m: &mut Maker) -> Option<Plan> {
     let zero_border = m.random.chance(50);
     let i = m.index("i", n);
     let extent = m.extent(n);
-    // The plain source adds up the neighbourhood in a loop or term by term.
+    // The source adds up the neighbourhood term by term.
     let weights: Vec<f64> = (0..=2 * reach).map(|_| *m.random.pick(&[0.25, 0.5, 0.125, 1.0, 0.75, 0.375])).collect();
     let acc = m.changing("acc", Expr::float(scalar, 0.0));
     let mut parts = vec![];
@@ -73,7 +73,7 @@ fn halo(m: &mut Maker) -> Option<Plan> {
     }
     let sum: f64 = weights.iter().sum();
     let now = Term::new(m.read(acc), sum * range.0.min(0.0), sum * range.1.max(0.0));
-    let value = whole(m, |m| {
+    let value = without_binding(m, |m| {
         let mut terms = vec![now];
         for (array, range) in &elements.arrays[1..] {
             terms.push(Term::new(Expr::load(*array, vec![i.clone()], scalar), range.0, range.1));
@@ -132,7 +132,7 @@ fn halo(m: &mut Maker) -> Option<Plan> {
     }))
 }
 
-/// A transposed matrix through a padded tile.
+/// A matrix transpose through a padded tile.
 fn transposed(m: &mut Maker) -> Option<Plan> {
     let scalar = *m.random.weighted(&[(4, Scalar::F32), (1, Scalar::F64), (1, Scalar::I32)]);
     let (rows, cols) = (m.size("rows", false, 0, 40), m.size("cols", false, 0, 40));
@@ -191,7 +191,7 @@ fn transposed(m: &mut Maker) -> Option<Plan> {
     }))
 }
 
-/// Each stretch the other way round, or turned by some places.
+/// Each segment reversed, or rotated by some elements.
 fn reversed(m: &mut Maker) -> Option<Plan> {
     let scalar = *m.random.weighted(&[(4, Scalar::F32), (2, Scalar::I32)]);
     let threads = *m.random.pick(&[32u32, 64, 128]);
@@ -201,20 +201,20 @@ fn reversed(m: &mut Maker) -> Option<Plan> {
     let i = m.index("i", n);
     let extent = m.extent(n);
     let length = Expr::int(threads as i64);
-    let turn = m.random.chance(50).then(|| m.random.within(1, 9));
+    let rotation = m.random.chance(50).then(|| m.random.within(1, 9));
     let begin = Expr::binary(Binary::Mul, Expr::binary(Binary::Quotient, i.clone(), length.clone()), length.clone());
     let begin = m.bind_as("begin", begin);
     let left = Expr::binary(Binary::Sub, extent, begin.clone());
     let here = m.bind_as("len", Expr::call(Builtin::Min, vec![length, left]));
-    let place = Expr::binary(Binary::Sub, i.clone(), begin.clone());
-    let other = match turn {
-        Some(by) => Expr::binary(Binary::Rem, Expr::binary(Binary::Add, place, Expr::int(by)), here.clone()),
-        None => Expr::binary(Binary::Sub, Expr::binary(Binary::Sub, here.clone(), Expr::int(1)), place),
+    let position = Expr::binary(Binary::Sub, i.clone(), begin.clone());
+    let other = match rotation {
+        Some(by) => Expr::binary(Binary::Rem, Expr::binary(Binary::Add, position, Expr::int(by)), here.clone()),
+        None => Expr::binary(Binary::Sub, Expr::binary(Binary::Sub, here.clone(), Expr::int(1)), position),
     };
     let j = m.bind_as("src_at", Expr::binary(Binary::Add, begin.clone(), other));
     let value = elements.at(m, std::slice::from_ref(&j), 1e4);
     let mut last = value.clone();
-    // A second array is read at the own place, after the exchange.
+    // A second array is read at the instance's own index, after the exchange.
     let more = m.random.chance(50).then(|| (m.input(scalar, &[n], Fill::Uniform(1.0, 4.0)), (1.0, 4.0)));
     let name = m.names.free("moved");
     let var = m.variable("got", scalar, false);
@@ -222,7 +222,7 @@ fn reversed(m: &mut Maker) -> Option<Plan> {
     last.e = m.read(var);
     if let Some((array, range)) = more {
         let own = Term::new(Expr::load(array, vec![i.clone()], scalar), range.0, range.1);
-        last = whole(m, |m| if scalar.is_float() { m.join(Op::Add, last, own) } else { m.join_int(last, own) });
+        last = without_binding(m, |m| if scalar.is_float() { m.join(Op::Add, last, own) } else { m.join_int(last, own) });
     }
     m.push(Stmt::Store(out, vec![i.clone()], last.e.clone()));
     let own = Own::new(m);
@@ -235,7 +235,7 @@ fn reversed(m: &mut Maker) -> Option<Plan> {
             let (begin_name, len_name) = (p.shown(&begin), p.shown(&here));
             let Own { t, tile, .. } = &own;
             let c = scalar.c();
-            let at = match turn {
+            let at = match rotation {
                 Some(by) => format!("({t} + {by}) % {len_name}"),
                 None => format!("{len_name} - 1 - {t}"),
             };
@@ -245,7 +245,7 @@ fn reversed(m: &mut Maker) -> Option<Plan> {
                 format!("int {begin_name} = blockIdx.x * {threads};"),
                 format!("int {i_name} = {begin_name} + {t};"),
                 format!("if ({i_name} < {n_name}) {{"),
-                // The value is computed at the place that it is later fetched from.
+                // The value is computed at the index from which it is later read.
                 format!("    int {j_name} = {i_name};"),
                 format!("    {tile}[{t}] = {};", p.shown(&value.e)),
                 "}".into(),

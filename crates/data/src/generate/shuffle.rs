@@ -1,14 +1,14 @@
-//! Values handed from lane to lane.
+//! Kernels with warp shuffles.
 
 use super::block::{Own, Plan, Reduce, Way, along_x, indent, written};
 use super::maker::Maker;
 use super::reduce::{Elements, reduction};
-use super::shared::whole;
+use super::shared::without_binding;
 use super::term::{ARITHMETIC, MIXED, PLAIN, Term};
 use crate::program::python::size;
 use crate::program::{Binary, Builtin, Expr, Scalar, Stmt};
 
-/// Values handed from lane to lane.
+/// Kernels with warp shuffles.
 pub fn warp_shuffle(m: &mut Maker) -> Option<Plan> {
     match m.random.below(4) {
         0 => {
@@ -21,7 +21,7 @@ pub fn warp_shuffle(m: &mut Maker) -> Option<Plan> {
     }
 }
 
-/// What each lane combines its own value with: that of a lane further up or down the warp, if there is one.
+/// Each lane combines its value with that of a lane further up or down the warp, if there is one.
 fn lanes(m: &mut Maker) -> Option<Plan> {
     let scalar = *m.random.weighted(&[(4, Scalar::F32), (2, Scalar::I32), (1, Scalar::F64)]);
     let n = m.size("n", true, 0, 500);
@@ -47,9 +47,9 @@ fn lanes(m: &mut Maker) -> Option<Plan> {
     } else {
         Expr::binary(Binary::Ge, lane.clone(), Expr::int(by))
     };
-    let far = replaced(&element.e, &i, &at);
+    let far = substituted(&element.e, &i, &at);
     m.push(Stmt::If(inside, vec![Stmt::Assign(other, far)], vec![]));
-    let joined = whole(m, |m| {
+    let joined = without_binding(m, |m| {
         let (a, b) = (
             Term::new(mine.clone(), element.low, element.high),
             Term::new(m.read(other), element.low.min(0.0), element.high.max(0.0)),
@@ -92,29 +92,29 @@ fn lanes(m: &mut Maker) -> Option<Plan> {
     }))
 }
 
-/// An expression with one variable replaced.
-fn replaced(e: &Expr, what: &Expr, by: &Expr) -> Expr {
+/// Substitutes a subexpression.
+fn substituted(e: &Expr, target: &Expr, by: &Expr) -> Expr {
     use crate::program::Kind::*;
-    if e == what {
+    if e == target {
         return by.clone();
     }
-    let all = |args: &[Expr]| args.iter().map(|arg| replaced(arg, what, by)).collect::<Vec<_>>();
+    let all = |args: &[Expr]| args.iter().map(|arg| substituted(arg, target, by)).collect::<Vec<_>>();
     let kind = match &e.kind {
         Float(_) | Int(_) | Var(_) => return e.clone(),
         Load(array, at) => Load(*array, all(at)),
-        Unary(op, a) => Unary(*op, Box::new(replaced(a, what, by))),
-        Binary(op, both) => Binary(*op, Box::new([replaced(&both[0], what, by), replaced(&both[1], what, by)])),
+        Unary(op, a) => Unary(*op, Box::new(substituted(a, target, by))),
+        Binary(op, both) => Binary(*op, Box::new([substituted(&both[0], target, by), substituted(&both[1], target, by)])),
         Call(builtin, args) => Call(*builtin, all(args)),
         Function(func, args) => Function(*func, all(args)),
-        Where(three) => Where(Box::new([0, 1, 2].map(|n| replaced(&three[n], what, by)))),
-        Cast(a) => Cast(Box::new(replaced(a, what, by))),
-        Part(a, at) => Part(Box::new(replaced(a, what, by)), *at),
+        Where(three) => Where(Box::new([0, 1, 2].map(|n| substituted(&three[n], target, by)))),
+        Cast(a) => Cast(Box::new(substituted(a, target, by))),
+        Part(a, at) => Part(Box::new(substituted(a, target, by)), *at),
         Make(args) => Make(all(args)),
     };
     Expr::new(kind, e.ty)
 }
 
-/// Every lane combines its value with that of one lane of its warp.
+/// Each lane combines its value with that of its warp's first lane.
 fn broadcast(m: &mut Maker) -> Option<Plan> {
     let scalar = *m.random.weighted(&[(4, Scalar::F32), (2, Scalar::I32)]);
     let n = m.size("n", false, 0, 500);
@@ -125,9 +125,9 @@ fn broadcast(m: &mut Maker) -> Option<Plan> {
     let first = m.bind_as("first", base);
     let element = elements.at(m, std::slice::from_ref(&i), 100.0);
     let mine = m.bind_as("mine", element.e.clone());
-    let far = replaced(&element.e, &i, &first);
+    let far = substituted(&element.e, &i, &first);
     let lead = m.bind_as("lead", far);
-    let joined = whole(m, |m| {
+    let joined = without_binding(m, |m| {
         let (a, b) =
             (Term::new(mine.clone(), element.low, element.high), Term::new(lead.clone(), element.low, element.high));
         if scalar.is_float() {
@@ -160,7 +160,7 @@ fn broadcast(m: &mut Maker) -> Option<Plan> {
     }))
 }
 
-/// Each element against the whole of its group of lanes.
+/// Each element is combined with a reduction over its group of lanes.
 fn butterfly(m: &mut Maker) -> Option<Plan> {
     let scalar = *m.random.weighted(&[(4, Scalar::F32), (2, Scalar::I32)]);
     let n = m.size("n", true, 0, 500);
@@ -178,17 +178,17 @@ fn butterfly(m: &mut Maker) -> Option<Plan> {
     let acc = m.changing("acc", reduce.identity(scalar));
     let (mut value, mut counter) = (None, None);
     m.count("k", begin, end, 1, |m, k| {
-        let made = elements.at(m, std::slice::from_ref(&k), 50.0);
+        let element = elements.at(m, std::slice::from_ref(&k), 50.0);
         let now = m.read(acc);
-        m.push(reduce.step(acc, now, made.e.clone()));
-        (value, counter) = (Some(made), Some(k));
+        m.push(reduce.step(acc, now, element.e.clone()));
+        (value, counter) = (Some(element), Some(k));
     });
     let (value, k): (Term, Expr) = (value?, counter?);
-    let own_value = replaced(&value.e, &k, &i);
+    let own_value = substituted(&value.e, &k, &i);
     let mine = m.bind_as("mine", own_value.clone());
-    let joined = whole(m, |m| {
-        let most = if reduce == Reduce::Add { value.size() * group as f64 } else { value.size() };
-        let (a, b) = (Term::new(mine.clone(), value.low, value.high), Term::new(m.read(acc), -most, most));
+    let joined = without_binding(m, |m| {
+        let max = if reduce == Reduce::Add { value.size() * group as f64 } else { value.size() };
+        let (a, b) = (Term::new(mine.clone(), value.low, value.high), Term::new(m.read(acc), -max, max));
         if scalar.is_float() {
             let unary = m.random.below(2);
             m.combine(vec![a, b], unary, 0, &PLAIN)

@@ -1,57 +1,62 @@
-//! A first look at a program: it is drawn again if an operand cancels, if an expression of the inputs computes nothing in a few
-//! instances, or if an input has no influence on what comes out. The level `run` looks at all inputs; here it must cost little:
-//! the inputs of `run` are used for influence alone, and only their first instances where these show it.
+//! Quick check of a drawn program: it is redrawn if an operand cancels out, if an expression of the
+//! inputs computes nothing in a few instances, or if an input does not influence the outputs. The
+//! level `run` checks all inputs; here the check must be cheap: the inputs of `run` are only used
+//! for influence, and only their first instances where those suffice.
 
 use crate::evaluate::{Expected, Influence, Parameter, Reached, run, run_first, telling};
 use crate::inputs::{ATTEMPTS, Input, SAME_LENGTHS, input, medium, redraws, small};
 use crate::program::cancel::cancelled;
 use crate::program::{Binary, Builtin, Expr, Kind, Program, Stmt, Ty, Update, Var};
 
-/// Launches before an expression is judged, as one of numbers passed by value has one value in each.
-const JUDGED_FROM: usize = 3;
+/// Launches before an expression is judged, since one of scalar parameters has a single value per
+/// launch.
+const MIN_LAUNCHES: usize = 3;
 
-/// Values of an expression before it is judged.
-const VALUES: u32 = 6;
+/// Evaluations before an expression is judged.
+const MIN_VALUES: u32 = 6;
 
-/// Rounding bounds by which few elements must move a result that many are accumulated in, as many move it less.
+/// Multiple of the error bound by which few elements must change an accumulated result, since many
+/// elements change it less.
 const MARGIN: f64 = 256.0;
 
-/// Instances of a launch that is as long as at the level `run` which are evaluated first, as these show most influences.
+/// Instances of a full-size launch that are evaluated first, since they show most influences.
 const FIRST: u64 = 2;
 
-/// Whether a program computes something of all of its inputs, as far as a first look tells; `key` is that of its row.
+/// True if a program computes something from all of its inputs, as far as a quick check shows;
+/// `key` is the row's seed and index.
 pub fn is_sound(program: &Program, key: [u64; 2]) -> bool {
     if cancelled(program).is_some() || has_magnitude_of_index(program) {
         return false;
     }
-    let of_inputs = of_inputs(program);
-    let mut reached = Reached::observing(&of_inputs);
+    let input_exprs = input_dependent(program);
+    let mut reached = Reached::observing(&input_exprs);
     let mut first: Vec<Option<Expected>> = vec![];
     for (launch, number) in SAME_LENGTHS.into_iter().enumerate() {
         if reached.is_complete() {
             break;
         }
-        first.push(ran(program, small(program, key, number, 0), &mut reached));
-        if launch + 1 >= JUDGED_FROM && reached.has_idle(&of_inputs, VALUES) {
+        first.push(run_input(program, small(program, key, number, 0), &mut reached));
+        if launch + 1 >= MIN_LAUNCHES && reached.has_idle(&input_exprs, MIN_VALUES) {
             return false;
         }
     }
-    let many = many(program);
-    let mut look = Look { program, key, reached, length: Length::Small, cases: first };
-    if many == Many::Saturate || !look.moves(if accumulates(program) { MARGIN } else { 1.0 }) {
-        (look.length, look.cases) = (Length::Medium, vec![]);
-        if !look.moves(1.0) {
+    let scaling = scaling_effect(program);
+    let mut check = QuickCheck { program, key, reached, length: Length::Small, cases: first };
+    if scaling == ScalingEffect::Saturate || !check.has_influence(if accumulates(program) { MARGIN } else { 1.0 }) {
+        (check.length, check.cases) = (Length::Medium, vec![]);
+        if !check.has_influence(1.0) {
             return false;
         }
     }
-    (many == Many::Alike && look.reached.is_complete() || look.tells()) && moves_at_run(program, key)
+    (scaling == ScalingEffect::None && check.reached.is_complete() || check.is_informative()) && has_influence_at_run(program, key)
 }
 
-/// Whether every parameter has influence by the criterion of the level `run`, on the same inputs. Few elements do not show
-/// that a longer loop damps what its first turns add (`acc = (acc + e) * 0.5`), that a sum outgrows what it is compared with,
-/// or that no element of a window passes a threshold.
-fn moves_at_run(program: &Program, key: [u64; 2]) -> bool {
-    let moves = |instances: u64| {
+/// True if every parameter has influence by the criterion of the level `run`, on the same inputs.
+/// Few elements do not show that a longer loop damps what its first iterations add (`acc = (acc +
+/// e) * 0.5`), that a sum outgrows the value it is compared with, or that no element of a window
+/// passes a threshold.
+fn has_influence_at_run(program: &Program, key: [u64; 2]) -> bool {
+    let has_influence = |instances: u64| {
         let case = |number: usize| {
             (0..ATTEMPTS).find_map(|attempt| {
                 let input = input(program, key, number, attempt);
@@ -60,17 +65,18 @@ fn moves_at_run(program: &Program, key: [u64; 2]) -> bool {
                 Some(Expected { input, after })
             })
         };
-        // The level `run` rejects a program that rounding leaves undecided, for that reason.
+        // The level `run` rejects a program that rounding leaves undecided for that reason.
         Influence::on_inputs(program, key, instances, case).is_none_or(|influence| influence.is_complete())
     };
-    // No other instance stores to the elements of the first ones: what moves these moves the output of a complete launch,
-    // unless other instances leave that undecided.
+    // No other instance stores to the elements of the first ones, so a change of these is a change
+    // of the output of the complete launch, unless other instances leave that undecided.
     let mut is_atomic = false;
     program.each_stmt(&mut |stmt| is_atomic |= matches!(stmt, Stmt::Atomic(..)));
-    !is_atomic && !has_steps(program) && moves(FIRST) || moves(u64::MAX)
+    !is_atomic && !has_steps(program) && has_influence(FIRST) || has_influence(u64::MAX)
 }
 
-/// Whether a program compares or rounds floats, so that a launch with many elements may be undecided where few are decided.
+/// True if a program compares or rounds floats, so that a launch with many elements may be
+/// undecided where few are decided.
 fn has_steps(program: &Program) -> bool {
     use Builtin::{Ceil, Copysign, Floor, Frac, Normalize, Rint, Round, Sign, Tan, Trunc};
     let is_float = |e: &Expr| e.ty.element().is_some_and(|scalar| scalar.is_float());
@@ -88,17 +94,17 @@ fn has_steps(program: &Program) -> bool {
     found
 }
 
-/// Lengths of inputs.
+/// Size class of inputs.
 #[derive(Clone, Copy, PartialEq)]
 enum Length {
-    /// Of [`small`].
+    /// Sizes of [`small`].
     Small,
-    /// Of [`medium`].
+    /// Sizes of [`medium`].
     Medium,
 }
 
-/// Inputs that were run so far, in the order of [`SAME_LENGTHS`], all of one kind of length.
-struct Look<'p> {
+/// Inputs that were run so far, in the order of [`SAME_LENGTHS`], all of one size class.
+struct QuickCheck<'p> {
     program: &'p Program,
     key: [u64; 2],
     reached: Reached<'p>,
@@ -107,32 +113,33 @@ struct Look<'p> {
     cases: Vec<Option<Expected>>,
 }
 
-impl Look<'_> {
+impl QuickCheck<'_> {
     fn input(&self, number: usize, attempt: u64) -> Input {
-        let of = match self.length {
+        let draw = match self.length {
             Length::Small => small,
             Length::Medium => medium,
         };
-        of(self.program, self.key, number, attempt)
+        draw(self.program, self.key, number, attempt)
     }
 
     /// Runs the next input.
-    fn next(&mut self) {
+    fn run_next(&mut self) {
         let input = self.input(SAME_LENGTHS[self.cases.len()], 0);
-        self.cases.push(ran(self.program, input, &mut self.reached));
+        self.cases.push(run_input(self.program, input, &mut self.reached));
     }
 
-    /// Whether every parameter moves an output and every output is moved, by that many times the rounding bounds.
-    fn moves(&mut self, bounds: f64) -> bool {
+    /// True if every parameter changes an output and every output is changed, by at least `bounds`
+    /// times the error bounds.
+    fn has_influence(&mut self, bounds: f64) -> bool {
         let mut influence = Influence::new(self.program);
         for (number, attempt) in redraws() {
-            // Longer inputs than the first two cost much, and rarely show what these do not.
+            // Longer inputs than the first two are expensive, and rarely show more.
             if influence.is_complete() || number > SAME_LENGTHS[1] && self.length != Length::Small {
                 break;
             }
             let launch = number - SAME_LENGTHS[0];
             while self.cases.len() <= launch {
-                self.next();
+                self.run_next();
             }
             if let Some(case) = &self.cases[launch] {
                 let other = self.input(number, attempt);
@@ -142,15 +149,15 @@ impl Look<'_> {
         influence.is_complete()
     }
 
-    /// Whether outputs show what the program does and all expressions of inputs compute something, on inputs with more
-    /// elements.
-    fn tells(mut self) -> bool {
+    /// True if outputs show the program's effect and all input-dependent expressions compute
+    /// something, on inputs with more elements.
+    fn is_informative(mut self) -> bool {
         if self.length == Length::Small {
             self.length = Length::Medium;
             self.cases.clear();
         }
         loop {
-            // What some inputs show, more of them do not take back.
+            // More inputs do not invalidate what some inputs show.
             let cases: Vec<&Expected> = self.cases.iter().flatten().collect();
             if self.cases.len() > 1 && self.reached.is_complete() && telling(self.program, &cases).is_ok() {
                 return true;
@@ -158,19 +165,19 @@ impl Look<'_> {
             if self.cases.len() == SAME_LENGTHS.len() {
                 return false;
             }
-            self.next();
+            self.run_next();
         }
     }
 }
 
-/// An input with what the program makes of it. A run that rounding leaves undecided has shown some values all the same.
-fn ran<'p>(program: &'p Program, input: Input, reached: &mut Reached<'p>) -> Option<Expected> {
+/// Runs an input. A run that rounding leaves undecided still contributes to the coverage.
+fn run_input<'p>(program: &'p Program, input: Input, reached: &mut Reached<'p>) -> Option<Expected> {
     let mut after = input.arrays.clone();
     run(program, &input.sizes, &input.values, &mut after, reached).ok()?;
     Some(Expected { input, after })
 }
 
-/// Whether a program takes the magnitude of an index, which is never negative.
+/// True if a program takes the absolute value of an index, which is never negative.
 fn has_magnitude_of_index(program: &Program) -> bool {
     let mut found = false;
     program.each_expr(&mut |e| {
@@ -183,41 +190,42 @@ fn has_magnitude_of_index(program: &Program) -> bool {
     found
 }
 
-/// Whether results are accumulated over elements.
+/// True if results are accumulated over elements.
 fn accumulates(program: &Program) -> bool {
     let mut found = false;
     program.each_stmt(&mut |stmt| found |= matches!(stmt, Stmt::Atomic(..) | Stmt::For(..) | Stmt::While(..)));
     found
 }
 
-/// An effect of many elements that few do not show.
+/// Effect of many elements that few do not show.
 #[derive(Clone, Copy, PartialEq)]
-enum Many {
-    /// Nothing else.
-    Alike,
-    /// They lie in bins, or nothing goes in.
+enum ScalingEffect {
+    /// None.
+    None,
+    /// Elements fall into bins, or there are no inputs.
     Spread,
-    /// They bring results to the largest, the smallest or all bits of them, or to the end of a function's range.
+    /// Many elements drive results to an extremum, to all bits set or cleared, or to the end of a
+    /// function's range.
     Saturate,
 }
 
-fn many(program: &Program) -> Many {
-    let mut many = if Parameter::all(program).is_empty() { Many::Spread } else { Many::Alike };
+fn scaling_effect(program: &Program) -> ScalingEffect {
+    let mut effect = if Parameter::all(program).is_empty() { ScalingEffect::Spread } else { ScalingEffect::None };
     let mut sums: Vec<Var> = vec![];
     program.each_stmt(&mut |stmt| match stmt {
-        Stmt::Atomic(Update::Min | Update::Max | Update::And | Update::Or, ..) => many = Many::Saturate,
-        Stmt::Atomic(_, _, at, _) if many == Many::Alike && at.iter().any(|e| !matches!(e.kind, Kind::Int(_))) => {
-            many = Many::Spread;
+        Stmt::Atomic(Update::Min | Update::Max | Update::And | Update::Or, ..) => effect = ScalingEffect::Saturate,
+        Stmt::Atomic(_, _, at, _) if effect == ScalingEffect::None && at.iter().any(|e| !matches!(e.kind, Kind::Int(_))) => {
+            effect = ScalingEffect::Spread;
         }
         // Few launches have loops as long as those of the row.
         Stmt::For(_, _, high, _, body) if !matches!(high.kind, Kind::Int(_)) => {
             body.iter().for_each(|stmt| {
                 stmt.walk(&mut |stmt| match stmt {
-                    Stmt::Update(_, Binary::BitAnd | Binary::BitOr, _) => many = Many::Saturate,
+                    Stmt::Update(_, Binary::BitAnd | Binary::BitOr, _) => effect = ScalingEffect::Saturate,
                     Stmt::Assign(var, Expr { kind: Kind::Call(Builtin::Min | Builtin::Max, args), .. })
                         if args.iter().any(|arg| matches!(arg.kind, Kind::Var(other) if other == *var)) =>
                     {
-                        many = Many::Saturate;
+                        effect = ScalingEffect::Saturate;
                     }
                     Stmt::Update(var, ..) => sums.push(*var),
                     _ => {}
@@ -232,21 +240,22 @@ fn many(program: &Program) -> Many {
             if let Kind::Call(Builtin::Tanh | Builtin::Erf | Builtin::Erfc, args) = &e.kind {
                 args[0].walk(&mut |part| {
                     if is_sum(part) {
-                        many = Many::Saturate
+                        effect = ScalingEffect::Saturate
                     }
                 });
             }
         });
     }
-    many
+    effect
 }
 
-/// Expressions that depend on what goes in: not on indices and lengths alone, of which few launches have too few.
-fn of_inputs(program: &Program) -> Vec<&Expr> {
+/// Expressions that depend on inputs, and not only on indices and sizes, of which few launches have
+/// too few values.
+fn input_dependent(program: &Program) -> Vec<&Expr> {
     let mut found = vec![];
     for body in program.functions.iter().map(|function| &function.body).chain([&program.body]) {
-        // Parameters of functions stand for what the kernel made of its inputs.
-        let mut moved: Vec<Var> = if std::ptr::eq(body, &program.body) {
+        // Function parameters represent values that the kernel computed from its inputs.
+        let mut dependent: Vec<Var> = if std::ptr::eq(body, &program.body) {
             program.values.iter().map(|value| value.var).collect()
         } else {
             (0..body.params as u16).map(Var).collect()
@@ -255,31 +264,31 @@ fn of_inputs(program: &Program) -> Vec<&Expr> {
             stmt.walk(&mut |stmt| {
                 let before = found.len();
                 for e in stmt.contents().0 {
-                    collect(e, &moved, &mut found);
+                    collect(e, &dependent, &mut found);
                 }
-                // What ends a loop after so many turns must do so for some.
+                // The iteration limit of a `while` loop must apply to some elements.
                 if let Stmt::While(Expr { kind: Kind::Binary(_, both), .. }, _) = stmt {
                     found.extend(both.iter().filter(|part| part.ty == Ty::BOOL));
                 }
                 match stmt {
-                    // Counts of what a condition holds for.
+                    // Counts of elements that satisfy a condition.
                     Stmt::If(_, then, otherwise) if found.len() > before => {
                         let assigned = |stmt: &Stmt| match stmt {
                             Stmt::Assign(var, _) | Stmt::Update(var, ..) => Some(*var),
                             _ => None,
                         };
-                        moved.extend(then.iter().chain(otherwise).filter_map(assigned));
+                        dependent.extend(then.iter().chain(otherwise).filter_map(assigned));
                     }
-                    // Every launch has all values of a counter whose range is known.
+                    // Every launch has all values of a counter with a constant range.
                     Stmt::For(var, low, high, ..) if [low, high].iter().all(|e| matches!(e.kind, Kind::Int(_))) => {
-                        moved.push(*var);
+                        dependent.push(*var);
                     }
                     Stmt::Let(var, e) | Stmt::Assign(var, e) | Stmt::Update(var, _, e)
-                        if found.len() > before || matches!(e.kind, Kind::Var(other) if moved.contains(&other)) =>
+                        if found.len() > before || matches!(e.kind, Kind::Var(other) if dependent.contains(&other)) =>
                     {
-                        moved.push(*var);
+                        dependent.push(*var);
                     }
-                    Stmt::Draw(var, ..) => moved.push(*var),
+                    Stmt::Draw(var, ..) => dependent.push(*var),
                     _ => {}
                 }
             });
@@ -288,14 +297,15 @@ fn of_inputs(program: &Program) -> Vec<&Expr> {
     found
 }
 
-/// Adds the operations and loads within an expression that depend on some variables or on an array; whether it does.
-fn collect<'p>(e: &'p Expr, moved: &[Var], found: &mut Vec<&'p Expr>) -> bool {
+/// Collects the operations and loads within an expression that depend on these variables or on an
+/// array; returns true if the expression does.
+fn collect<'p>(e: &'p Expr, dependent: &[Var], found: &mut Vec<&'p Expr>) -> bool {
     let mut depends = match &e.kind {
-        Kind::Var(var) => return moved.contains(var),
+        Kind::Var(var) => return dependent.contains(var),
         Kind::Load(..) => true,
         _ => false,
     };
-    e.operands().iter().for_each(|operand| depends |= collect(operand, moved, found));
+    e.operands().iter().for_each(|operand| depends |= collect(operand, dependent, found));
     if depends {
         found.push(e);
     }

@@ -1,11 +1,11 @@
-//! Expressions with the range that their values lie in, and how they are put together so that nothing divides by zero,
-//! leaves its domain, or grows beyond what its type holds.
+//! Expressions with value ranges, combined such that nothing divides by zero, leaves a function's
+//! domain or overflows its type.
 
 use super::maker::Maker;
 pub use super::menu::{ARITHMETIC, Fun, MATH, MIXED, Menu, Op, PLAIN};
 use crate::program::{Binary, Builtin, Expr, Kind, Scalar};
 
-/// An expression and where its values lie.
+/// An expression and the range of its values.
 #[derive(Clone, Debug)]
 pub struct Term {
     pub e: Expr,
@@ -26,13 +26,13 @@ impl Term {
         self.e.ty.element().unwrap_or(Scalar::F32)
     }
 
-    /// Keeps away from 0 by that much.
-    fn clear(&self, by: f64) -> bool {
+    /// True if the range keeps this distance from 0.
+    fn is_away_from_zero(&self, by: f64) -> bool {
         self.low >= by || self.high <= -by
     }
 }
 
-/// The largest size that values of a type should have on the way.
+/// Maximum magnitude of intermediate values of a type.
 pub fn most(scalar: Scalar) -> f64 {
     match scalar {
         Scalar::F16 => 60.0,
@@ -42,13 +42,13 @@ pub fn most(scalar: Scalar) -> f64 {
     }
 }
 
-/// An operator between two expressions of one type.
+/// Binary operation on operands of one type.
 pub fn bin(op: Binary, a: Expr, b: Expr) -> Expr {
     Expr::binary(op, a, b)
 }
 
 impl Maker {
-    /// A constant that people write, between two numbers in size.
+    /// A short decimal constant in a range.
     pub fn constant(&mut self, low: f64, high: f64) -> f64 {
         const NICE: &[f64] = &[
             0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 0.1, 0.2,
@@ -58,7 +58,8 @@ impl Maker {
         if fitting.is_empty() { (low + high) / 2.0 } else { *self.random.pick(&fitting) }
     }
 
-    /// A constant of a type; of doubles one that floats hold too, since the dialect's literals are floats.
+    /// A constant of a type; for doubles, one that is representable as a float, since the dialect's
+    /// literals are floats.
     pub fn literal(&mut self, scalar: Scalar, low: f64, high: f64) -> (Expr, f64) {
         let mut value = self.constant(low, high);
         if scalar != Scalar::F32 {
@@ -67,7 +68,7 @@ impl Maker {
         (Expr::float(scalar, value), value)
     }
 
-    /// Joins terms with operations of a menu until one is left; each is used.
+    /// Combines terms with operations of a distribution until one is left; each is used.
     pub fn combine(&mut self, mut terms: Vec<Term>, mut unary: usize, bind: usize, menu: &Menu) -> Term {
         loop {
             let more = terms.len() > 1;
@@ -77,7 +78,7 @@ impl Maker {
             let one = unary > 0 && (!more || self.random.chance(45));
             let at = self.random.below(terms.len());
             let a = terms.swap_remove(at);
-            let mut made = if one {
+            let mut combined = if one {
                 unary -= 1;
                 let fun = *self.random.weighted(menu.unary);
                 self.apply(fun, a)
@@ -88,18 +89,19 @@ impl Maker {
                 self.join(op, a, b)
             };
             let last = terms.is_empty() && unary == 0;
-            if !last && self.binds && made.e.operations() > 1 && self.random.chance(bind) {
-                made.e = self.bind(made.e);
-                // A name is worth it if it is used again.
+            if !last && self.binds && combined.e.operations() > 1 && self.random.chance(bind) {
+                combined.e = self.bind(combined.e);
+                // A variable is worthwhile if it is used again.
                 if self.random.chance(40) {
-                    terms.push(made.clone());
+                    terms.push(combined.clone());
                 }
             }
-            terms.push(made);
+            terms.push(combined);
         }
     }
 
-    /// Joins two terms; where an operation does not suit their ranges, with a neighbour that does.
+    /// Combines two terms; an operation that does not suit their ranges is replaced by a similar
+    /// one.
     pub fn join(&mut self, op: Op, a: Term, b: Term) -> Term {
         let scalar = a.scalar();
         let cap = most(scalar);
@@ -107,7 +109,7 @@ impl Maker {
             Op::Add => {
                 let (low, high) = (a.low + b.low, a.high + b.high);
                 if low.abs().max(high.abs()) > cap {
-                    return self.tamed(a, b);
+                    return self.add_narrowed(a, b);
                 }
                 Term::new(bin(Binary::Add, a.e, b.e), low, high)
             }
@@ -117,7 +119,7 @@ impl Maker {
                     return self.join(Op::Add, a, b);
                 }
                 if low.abs().max(high.abs()) > cap {
-                    return self.tamed(a, b);
+                    return self.add_narrowed(a, b);
                 }
                 Term::new(bin(Binary::Sub, a.e, b.e), low, high)
             }
@@ -143,7 +145,7 @@ impl Maker {
                 Term::new(bin(Binary::Div, a.e, b.e), low, high)
             }
             Op::Min | Op::Max => {
-                // Ranges that do not overlap would make one of them dead.
+                // With disjoint ranges, one operand would be dead.
                 if a.high.min(b.high) - a.low.max(b.low) < 0.1 || a.e == b.e {
                     return self.join(Op::Add, a, b);
                 }
@@ -182,8 +184,8 @@ impl Maker {
                 let (low, high) = (a.low.min(b.low), a.high.max(b.high));
                 Term::new(Expr::call(Builtin::Lerp, vec![a.e, b.e, t]), low, high)
             }
-            Op::Choose if !self.repeats(&a) || !self.repeats(&b) => self.join(Op::Add, a, b),
-            Op::Norm if !self.repeats(&a) || !self.repeats(&b) => self.join(Op::Sub, a, b),
+            Op::Choose if !self.may_repeat(&a) || !self.may_repeat(&b) => self.join(Op::Add, a, b),
+            Op::Norm if !self.may_repeat(&a) || !self.may_repeat(&b) => self.join(Op::Sub, a, b),
             Op::Choose => {
                 let (a, b) = (self.once(a), self.once(b));
                 let Some(condition) = self.comparison(&a, &b) else { return self.join(Op::Add, a, b) };
@@ -214,7 +216,7 @@ impl Maker {
         }
     }
 
-    /// A comparison that goes both ways, if one is found.
+    /// A comparison with both outcomes, if one is found.
     pub fn comparison(&mut self, a: &Term, b: &Term) -> Option<Expr> {
         let op = *self.random.pick(&[Binary::Lt, Binary::Gt, Binary::Le, Binary::Ge]);
         let overlap = a.high.min(b.high) - a.low.max(b.low);
@@ -228,12 +230,12 @@ impl Maker {
         self.threshold(a, op)
     }
 
-    /// Whether a term may be written more than once.
-    pub fn repeats(&self, a: &Term) -> bool {
+    /// True if a term may be printed more than once.
+    pub fn may_repeat(&self, a: &Term) -> bool {
         self.binds || a.e.operations() <= 2
     }
 
-    /// A term that is written more than once: named, unless it is short.
+    /// Prepares a term for repeated use: binds it to a variable, unless it is short.
     pub fn once(&mut self, a: Term) -> Term {
         if !self.binds || a.e.operations() <= 1 && !matches!(a.e.kind, Kind::Call(..)) {
             return a;
@@ -241,13 +243,13 @@ impl Maker {
         Term { e: self.bind(a.e), ..a }
     }
 
-    /// Two terms that are too large to be added as they are.
-    fn tamed(&mut self, a: Term, b: Term) -> Term {
+    /// Adds two terms whose sum would be too large, after narrowing both.
+    fn add_narrowed(&mut self, a: Term, b: Term) -> Term {
         let (a, b) = (self.narrowed(a, 8.0), self.narrowed(b, 8.0));
         self.join(Op::Add, a, b)
     }
 
-    /// A term brought to at most that size.
+    /// Reduces a term to at most this magnitude.
     pub fn narrowed(&mut self, a: Term, size: f64) -> Term {
         let scalar = a.scalar();
         if a.size() <= size {
@@ -255,7 +257,7 @@ impl Maker {
         }
         let choice =
             if matches!(scalar, Scalar::F16 | Scalar::BF16) { 1 + self.random.below(2) } else { self.random.below(5) };
-        // A clamp that never acts, or always, is none; where samples tell nothing, nothing is known of it.
+        // A clamp must affect some values but not all; without samples, that is unknown.
         let choice = if choice == 1 && !self.reaches_beyond(&a, size) { 2 } else { choice };
         match choice {
             0 => Term::new(Expr::call(Builtin::Tanh, vec![a.e]), -1.0, 1.0),
@@ -277,15 +279,15 @@ impl Maker {
         }
     }
 
-    /// A term that keeps away from 0.
+    /// Makes a term usable as a divisor, away from 0.
     pub fn divisor(&mut self, a: Term) -> Term {
-        if a.clear(0.25) {
+        if a.is_away_from_zero(0.25) {
             return a;
         }
         let scalar = a.scalar();
         match self.random.below(3) {
             choice
-                if a.size() < 60.0 && self.repeats(&a) && (choice == 0 || choice == 2 && self.keeps_its_sign(&a)) =>
+                if a.size() < 60.0 && self.may_repeat(&a) && (choice == 0 || choice == 2 && self.keeps_its_sign(&a)) =>
             {
                 let a = self.once(a);
                 let size = a.size();
@@ -300,23 +302,23 @@ impl Maker {
             _ => {
                 let (c, value) = self.literal(scalar, 0.5, 4.0);
                 let size = a.size();
-                let least = if a.low > 0.0 { a.low } else { 0.0 };
+                let min = if a.low > 0.0 { a.low } else { 0.0 };
                 let size_of = if a.low >= 0.0 { a.e } else { Expr::call(Builtin::Abs, vec![a.e]) };
-                Term::new(bin(Binary::Add, size_of, c), least + value, size + value)
+                Term::new(bin(Binary::Add, size_of, c), min + value, size + value)
             }
         }
     }
 
-    /// A term at least that large.
-    pub fn positive(&mut self, a: Term, least: f64) -> Term {
-        if a.low >= least {
+    /// Makes a term at least this large.
+    pub fn positive(&mut self, a: Term, min: f64) -> Term {
+        if a.low >= min {
             return a;
         }
         let scalar = a.scalar();
-        let (c, value) = self.literal(scalar, least.max(0.25), 3.0_f64.max(least));
+        let (c, value) = self.literal(scalar, min.max(0.25), 3.0_f64.max(min));
         match self.random.below(3) {
             choice
-                if a.size() < 60.0 && self.repeats(&a) && (choice == 0 || choice == 2 && self.keeps_its_sign(&a)) =>
+                if a.size() < 60.0 && self.may_repeat(&a) && (choice == 0 || choice == 2 && self.keeps_its_sign(&a)) =>
             {
                 let a = self.once(a);
                 let size = a.size();
@@ -333,7 +335,7 @@ impl Maker {
     }
 }
 
-/// The least and the largest of some.
-pub fn span(of: &[f64]) -> (f64, f64) {
-    of.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(*x), high.max(*x)))
+/// Minimum and maximum.
+pub fn span(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(*x), high.max(*x)))
 }

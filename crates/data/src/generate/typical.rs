@@ -1,11 +1,12 @@
-//! Operations that make a program one of its category.
+//! Characteristic operations of categories.
 
 use crate::Category;
 use crate::coverage::is_math;
 use crate::program::{Binary, Kind, Program, Stmt, Unary};
 
-/// Whether a program has an operation that its category is about. A random draw may have none, as where no condition that
-/// goes both ways is found. Other categories have theirs by construction.
+/// True if a program has an operation that is characteristic of its category. A random draw may
+/// have none, for example if no condition with both outcomes is found. Other categories have theirs
+/// by construction.
 pub fn is_typical(program: &Program, category: Category) -> bool {
     let mut found = false;
     match category {

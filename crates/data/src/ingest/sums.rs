@@ -1,9 +1,10 @@
-//! How far sums of floats may be apart whose order is open.
+//! Error bounds of float sums whose order is unspecified.
 //!
-//! Each addition may round by the size of all that is added, as the independent evaluator has it for rows of the generator.
-//! How much and how often a kernel adds to an element, two of its likes tell: one adds sizes in place of numbers, the
-//! other ones. Elements that nothing is added to have no bound, so what a kernel makes of an unfinished sum (a place in a
-//! list, say) still has to be the same in every order.
+//! Each addition may round by the magnitude of everything that is added, as in the reference
+//! evaluator. Two modified kernels measure how much and how often the kernel adds to an element:
+//! one adds magnitudes instead of values, the other adds ones. Elements without atomic additions
+//! have no bound, so a value derived from an unfinished sum (such as a position in a list) must
+//! still be the same in every order.
 
 use bornite_ir::interp::Order;
 use bornite_ir::{Args, Atomic, Code, Expr, ExprId, Kernel, Op, Scalar, Stmt, Value, View};
@@ -21,14 +22,15 @@ fn unit(scalar: Scalar) -> f64 {
     }
 }
 
-/// What is added in place of a number.
+/// Value that is added instead of the operand.
 #[derive(Clone, Copy, PartialEq)]
 enum Weight {
     Size,
     One,
 }
 
-/// For each array, how far each component may be apart in two orders; nothing where all must be the same.
+/// Error bound of each component of each array between two orders; empty for arrays without float
+/// sums.
 pub(super) fn bounds(lowered: &Lowered, given: &Contents) -> Vec<Vec<f64>> {
     let kernel = &lowered.kernel;
     let summed: Vec<bool> =
@@ -37,7 +39,7 @@ pub(super) fn bounds(lowered: &Lowered, given: &Contents) -> Vec<Vec<f64>> {
     if !summed.contains(&true) {
         return bounds;
     }
-    let weighed = |weight: Weight| {
+    let run_weighted = |weight: Weight| {
         let mut given = given.clone();
         for (cells, _) in given.arrays.iter_mut().zip(&summed).filter(|(_, summed)| **summed) {
             for cell in cells.iter_mut().filter(|cell| cell.scalar().is_float()) {
@@ -48,12 +50,13 @@ pub(super) fn bounds(lowered: &Lowered, given: &Contents) -> Vec<Vec<f64>> {
         let lowered = Lowered { kernel: adding(kernel, weight), ..lowered.clone() };
         ran(&lowered, &given, Order::Forward)
     };
-    // One that does not run, because it goes by its own sums, has no bounds: then all must be the same.
-    let (Ok(sizes), Ok(counts)) = (weighed(Weight::Size), weighed(Weight::One)) else { return bounds };
+    // A kernel whose control flow depends on its sums may fail here; then all results must be
+    // equal.
+    let (Ok(sizes), Ok(counts)) = (run_weighted(Weight::Size), run_weighted(Weight::One)) else { return bounds };
     for n in (0..kernel.params.len()).filter(|n| summed[*n]) {
         bounds[n] = (sizes[n].iter().zip(&counts[n]))
             .map(|(size, count)| match size.scalar() {
-                // Each of the two orders may be that far from the sum.
+                // Each of the two orders may be this far from the exact sum.
                 scalar if scalar.is_float() => 2.02 * count.as_f64() * size.as_f64() * unit(scalar),
                 _ => 0.0,
             })
@@ -63,7 +66,7 @@ pub(super) fn bounds(lowered: &Lowered, given: &Contents) -> Vec<Vec<f64>> {
     bounds
 }
 
-/// The array that an expression adds floats to.
+/// Array to which an expression atomically adds floats.
 fn adds_to(kernel: &Kernel, expr: &Expr) -> Option<usize> {
     match expr {
         Expr::Atomic { atomic: Atomic::Add | Atomic::Sub, view: View::Param(id), value, .. } => {
@@ -74,18 +77,18 @@ fn adds_to(kernel: &Kernel, expr: &Expr) -> Option<usize> {
     }
 }
 
-/// The kernel that adds weights.
+/// The kernel with every atomic addition replaced by one of weights.
 fn adding(kernel: &Kernel, weight: Weight) -> Kernel {
-    let mut made = kernel.clone();
-    let body = std::mem::take(&mut made.code.body);
-    made.code.body = block(kernel, &mut made.code, body, weight);
-    made
+    let mut weighted = kernel.clone();
+    let body = std::mem::take(&mut weighted.code.body);
+    weighted.code.body = block(kernel, &mut weighted.code, body, weight);
+    weighted
 }
 
 fn block(kernel: &Kernel, code: &mut Code, stmts: Vec<Stmt>, weight: Weight) -> Vec<Stmt> {
     let mut all = vec![];
     for stmt in stmts {
-        let made = match stmt {
+        let rewritten = match stmt {
             Stmt::Let(id) if adds_to(kernel, code.expr(id)).is_some() => {
                 all.extend(weighed(code, id, weight).into_iter().map(Stmt::Let));
                 stmt
@@ -99,12 +102,13 @@ fn block(kernel: &Kernel, code: &mut Code, stmts: Vec<Stmt>, weight: Weight) -> 
             },
             other => other,
         };
-        all.push(made);
+        all.push(rewritten);
     }
     all
 }
 
-/// Makes an update add the weight of its operand; what has to be evaluated before.
+/// Makes an atomic update add the weight of its operand; returns the expressions to evaluate before
+/// it.
 fn weighed(code: &mut Code, update: ExprId, weight: Weight) -> Vec<ExprId> {
     let Expr::Atomic { view, at, value, .. } = code.expr(update).clone() else { return vec![] };
     let ty = code.ty(value);
@@ -115,7 +119,7 @@ fn weighed(code: &mut Code, update: ExprId, weight: Weight) -> Vec<ExprId> {
         steps.push(ExprId(code.exprs.len() as u32 - 1));
         steps.last().copied()
     };
-    let made = match weight {
+    let weighted = match weight {
         Weight::Size => add(Args::new(&[value]).map(|args| Expr::Op(Op::Abs, args)), ty),
         Weight::One => {
             let same = Args::new(&[value, value]).map(|args| Expr::Op(Op::Eq, args));
@@ -124,7 +128,7 @@ fn weighed(code: &mut Code, update: ExprId, weight: Weight) -> Vec<ExprId> {
             truth.and_then(|truth| add(Some(Expr::Cast(to, truth)), ty))
         }
     };
-    let value = made.unwrap_or(value);
+    let value = weighted.unwrap_or(value);
     code.exprs[update.0 as usize] = Expr::Atomic { atomic: Atomic::Add, view, at, value };
     steps
 }

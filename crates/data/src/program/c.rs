@@ -1,5 +1,5 @@
-//! A program as C: CUDA C++ for a GPU, C++ for a CPU. Written as people write it: nested expressions, names kept, and only
-//! the small functions that the text calls.
+//! Prints a program as CUDA C++ or as C++ for a CPU, in the style of handwritten code: nested
+//! expressions, original names, and only the helper functions that the text calls (`prelude.rs`).
 
 mod pieces;
 mod stmts;
@@ -10,7 +10,7 @@ use super::python::size;
 use super::{Binary, Body, Builtin, Expr, Form, Guard, Kind, Program, Scalar, Size, Style, Ty, Unary, Var};
 use pieces::Pieces;
 
-/// For which compiler.
+/// Target of the printed text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialect {
     /// CUDA C++.
@@ -19,7 +19,7 @@ pub enum Dialect {
     Host,
 }
 
-/// The CUDA C++ text of a program.
+/// Prints a program as CUDA C++.
 pub fn cuda(program: &Program) -> String {
     match &program.form {
         Form::Direct(style) => {
@@ -31,21 +31,22 @@ pub fn cuda(program: &Program) -> String {
     }
 }
 
-/// The C++ text of a program: a function that runs all instances.
+/// Prints a program as C++: a function that runs all instances.
 pub fn host(program: &Program) -> String {
     let mut p = Printer::new(program, Dialect::Host);
     let kernel = p.loops();
     p.whole(kernel)
 }
 
-/// Writes the parts of a program in C. Texts in which threads work together are put together from its pieces.
+/// Prints parts of a program in C++. Generators of block kernels assemble their texts from its
+/// output.
 pub struct Printer<'p> {
     program: &'p Program,
     body: &'p Body,
     dialect: Dialect,
     pieces: Pieces,
     out: String,
-    /// What ends an instance.
+    /// Statement that ends an instance.
     leave: &'static str,
 }
 
@@ -90,13 +91,13 @@ fn operator(op: Binary) -> &'static str {
 }
 
 impl<'p> Printer<'p> {
-    /// A printer for a program.
+    /// Creates a printer for a program.
     pub fn new(program: &'p Program, dialect: Dialect) -> Printer<'p> {
         let pieces = Pieces::new(dialect);
         Printer { program, body: &program.body, dialect, pieces, out: String::new(), leave: "return;" }
     }
 
-    /// Structs, functions and the small functions that were called, before a kernel.
+    /// Prepends structs, device functions and the helper functions that were called to a kernel.
     pub fn whole(&mut self, kernel: String) -> String {
         let mut structs = String::new();
         for found in &self.program.structs {
@@ -129,7 +130,7 @@ impl<'p> Printer<'p> {
         self.pieces.text(&structs, &self.program.structs) + &functions + &kernel
     }
 
-    /// The kernel's parameters.
+    /// Parameter declarations of the kernel.
     pub fn params(&self, restrict: bool) -> Vec<String> {
         let structs = &self.program.structs;
         let restrict = match (restrict, self.dialect) {
@@ -157,7 +158,7 @@ impl<'p> Printer<'p> {
         }
     }
 
-    /// The head of the kernel's function.
+    /// Head of the kernel function.
     pub fn head(&self, prefix: &str, restrict: bool) -> String {
         let params = self.params(restrict);
         let line: usize = params.iter().map(|param| param.len() + 2).sum();
@@ -171,11 +172,11 @@ impl<'p> Printer<'p> {
 
     fn direct(&mut self, style: Style) -> String {
         let mut text = self.head("__global__ void", style.restrict);
-        let places: Vec<(String, &str, String)> = (self.program.grid.iter().rev().zip(["x", "y", "z"]))
+        let indices: Vec<(String, &str, String)> = (self.program.grid.iter().rev().zip(["x", "y", "z"]))
             .map(|((var, extent), axis)| (self.name(*var).to_owned(), axis, size(self.program, *extent)))
             .collect();
-        if style.guard == Guard::Stride && places.len() == 1 {
-            let (name, _, extent) = &places[0];
+        if style.guard == Guard::Stride && indices.len() == 1 {
+            let (name, _, extent) = &indices[0];
             let _ = writeln!(
                 text,
                 "    for (int {name} = blockIdx.x * blockDim.x + threadIdx.x; {name} < {extent}; {name} += blockDim.x * gridDim.x) {{"
@@ -186,18 +187,18 @@ impl<'p> Printer<'p> {
             text.push_str("    }\n}\n");
             return text;
         }
-        for (name, axis, _) in &places {
+        for (name, axis, _) in &indices {
             let _ = writeln!(text, "    int {name} = blockIdx.{axis} * blockDim.{axis} + threadIdx.{axis};");
         }
         self.leave = "return;";
         if style.guard == Guard::Around {
-            let inside: Vec<String> = places.iter().map(|(name, _, extent)| format!("{name} < {extent}")).collect();
+            let inside: Vec<String> = indices.iter().map(|(name, _, extent)| format!("{name} < {extent}")).collect();
             let _ = writeln!(text, "    if ({}) {{", inside.join(" && "));
             self.block(&self.program.body.stmts, 2);
             text.push_str(&std::mem::take(&mut self.out));
             text.push_str("    }\n}\n");
         } else {
-            let outside: Vec<String> = places.iter().map(|(name, _, extent)| format!("{name} >= {extent}")).collect();
+            let outside: Vec<String> = indices.iter().map(|(name, _, extent)| format!("{name} >= {extent}")).collect();
             let _ = writeln!(text, "    if ({}) return;", outside.join(" || "));
             self.block(&self.program.body.stmts, 1);
             text.push_str(&std::mem::take(&mut self.out));
@@ -222,12 +223,12 @@ impl<'p> Printer<'p> {
         text
     }
 
-    /// A variable's name.
+    /// Name of a variable.
     pub fn name(&self, var: Var) -> &'p str {
         &self.body.var(var).name
     }
 
-    /// An expression as text.
+    /// Text of an expression.
     pub fn shown(&mut self, e: &Expr) -> String {
         let mut text = String::new();
         self.expr(e, 0, &mut text);
@@ -245,8 +246,8 @@ impl<'p> Printer<'p> {
         text
     }
 
-    /// The place of an element in an array without gaps.
-    fn place(&mut self, shape: &[Size], at: &[Expr]) -> String {
+    /// Linear index of an element in a contiguous array.
+    fn linear_index(&mut self, shape: &[Size], at: &[Expr]) -> String {
         let mut text = String::new();
         for (n, index) in at.iter().enumerate() {
             if n > 0 {
@@ -286,8 +287,8 @@ impl<'p> Printer<'p> {
             Kind::Var(var) => out.push_str(self.name(*var)),
             Kind::Load(array, at) => {
                 let array = self.program.array(*array);
-                let place = self.place(&array.shape, at);
-                let _ = write!(out, "{}[{place}]", array.name);
+                let index = self.linear_index(&array.shape, at);
+                let _ = write!(out, "{}[{index}]", array.name);
             }
             Kind::Unary(op, a) => match (op, a.ty) {
                 (Unary::Neg, Ty::Vector(..) | Ty::Matrix(..)) => {
@@ -397,14 +398,15 @@ impl<'p> Printer<'p> {
             return;
         }
         let arithmetic = matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div);
-        // Compilers may keep what is within a longer expression in more bits; a conversion rounds.
+        // Compilers may keep intermediate results in higher precision; a conversion rounds.
         if a.ty == Ty::Scalar(Scalar::F16) && arithmetic && around > 0 {
             out.push_str("(_Float16)(");
             self.binary(op, both, 0, out);
             return out.push(')');
         }
         let binds = binding(op);
-        // Compilers warn where bits, shifts, `&&` and `||` meet others without parentheses.
+        // Compilers warn about bit operators, shifts, `&&` and `||` that are mixed without
+        // parentheses.
         let mixed = |child: &Expr| match &child.kind {
             Kind::Binary(inner, _) if *inner != op => match binds {
                 1 | 2 => binding(*inner) <= 5,

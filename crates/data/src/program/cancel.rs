@@ -1,12 +1,13 @@
-//! Terms that an expression adds and subtracts again, factors that it multiplies and divides by, bits that it flips twice:
-//! `b - (b - c)` reads `b` and does not depend on it.
+//! Detection of operands that cancel out: terms that are added and subtracted, factors that are
+//! multiplied and divided by, bits that are flipped twice. `b - (b - c)` reads `b` but does not
+//! depend on it.
 
 use super::{Binary, Body, Expr, Kind, Program, Stmt, Unary, Var};
 
-/// Operands that are compared: names that double again and again would have more than anyone can count.
+/// Maximum operands compared: variables that double repeatedly would expand exponentially.
 const MOST: usize = 64;
 
-/// Operators of one group, by which operands are joined with a sign.
+/// Operators whose nested operands are flattened into one list with signs.
 #[derive(Clone, Copy, PartialEq)]
 enum Group {
     Sums,
@@ -14,7 +15,7 @@ enum Group {
     Xors,
 }
 
-/// An expression with a cancelled operand, and the body that it is in.
+/// Finds an expression with a cancelled operand, and the body that contains it.
 pub fn cancelled(program: &Program) -> Option<(&Body, &Expr)> {
     let mut bodies = program.functions.iter().map(|function| &function.body).chain([&program.body]);
     bodies.find_map(|body| Some((body, cancelled_in(body)?)))
@@ -45,7 +46,7 @@ fn cancelled_in(body: &Body) -> Option<&Expr> {
     found
 }
 
-/// Whether an operand of an expression is cancelled by another one.
+/// True if one operand of an expression cancels another.
 fn cancels(e: &Expr, definitions: &[(Var, &Expr)]) -> bool {
     let group = match &e.kind {
         Kind::Binary(Binary::Add | Binary::Sub, _) => Group::Sums,
@@ -55,7 +56,7 @@ fn cancels(e: &Expr, definitions: &[(Var, &Expr)]) -> bool {
     };
     let mut operands = vec![];
     flatten(e, group, false, definitions, &mut operands);
-    // A bit is its own opposite.
+    // XOR is its own inverse.
     let opposed = |a: bool, b: bool| a != b || group == Group::Xors;
     operands
         .iter()
@@ -63,7 +64,8 @@ fn cancels(e: &Expr, definitions: &[(Var, &Expr)]) -> bool {
         .any(|(n, (a, inverse))| operands[..n].iter().any(|(b, other)| opposed(*inverse, *other) && a == b))
 }
 
-/// The operands of nested operators of one group, each with whether it is subtracted or divided by. Names are followed.
+/// Flattens the operands of nested operators of one group, each with whether it is inverted
+/// (subtracted or divided by). Variables are replaced by their definitions.
 fn flatten<'p>(
     e: &'p Expr,
     group: Group,
@@ -99,7 +101,7 @@ mod tests {
     use crate::program::Scalar;
 
     #[test]
-    fn opposite_operands_are_found() {
+    fn cancelling_operands_are_found() {
         let var = |n: u16| Expr::var(Var(n), Scalar::F32);
         let bin = Expr::binary;
         let (a, b, c) = (var(0), var(1), var(2));

@@ -1,13 +1,13 @@
-//! A program as Python source in the dialect of NVIDIA Warp.
+//! Prints a program as Python source in the dialect of NVIDIA Warp.
 //!
-//! Warp mixes no types: every literal is written in the type it is used in, and a variable that a loop changes begins as
-//! `float(0.0)`, which makes it one that can change.
+//! Warp does not mix types: every literal is written in the type it is used in, and a variable that
+//! is modified in a loop is initialized as `float(0.0)`, which makes it mutable.
 
 use std::fmt::Write;
 
 use super::{ArrayParam, Binary, Body, Expr, Kind, Program, Scalar, Size, Stmt, Ty, Unary, Update, Var};
 
-/// The Python source of a program.
+/// Prints a program as Python source.
 pub fn print(program: &Program) -> String {
     let mut p = Printer { program, body: &program.body, text: "import warp as wp\n".into() };
     for found in &program.structs {
@@ -50,14 +50,14 @@ pub fn print(program: &Program) -> String {
     p.text
 }
 
-/// A statement of a body, its first line alone.
+/// First line of a statement's text.
 pub fn line(program: &Program, body: &Body, stmt: &Stmt) -> String {
     let mut p = Printer { program, body, text: String::new() };
     p.block(std::slice::from_ref(stmt), 0);
     p.text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// An expression of a body.
+/// Text of an expression.
 pub fn expression(program: &Program, body: &Body, e: &Expr) -> String {
     Printer { program, body, text: String::new() }.shown(e)
 }
@@ -76,7 +76,7 @@ struct Printer<'p> {
     text: String,
 }
 
-/// How tightly an operator binds.
+/// Operator precedence.
 fn binding(op: Binary) -> u8 {
     use Binary::*;
     match op {
@@ -117,7 +117,7 @@ fn operator(op: Binary) -> &'static str {
     }
 }
 
-/// A float as Python writes it.
+/// Formats a float as in Python.
 pub(super) fn float(value: f64) -> String {
     let text = format!("{value:?}");
     if text.contains(['.', 'e']) { text } else { text + ".0" }
@@ -180,7 +180,7 @@ impl Printer<'_> {
             }
             Kind::Binary(op, both) => {
                 let binds = binding(*op);
-                // A comparison within a comparison would be a chain.
+                // Nested comparisons would form a chain.
                 let left = if binds == 4 { 5 } else { binds };
                 let wrapped = around > binds;
                 out.push_str(if wrapped { "(" } else { "" });
@@ -279,7 +279,7 @@ impl Printer<'_> {
                         [Stmt::If(..)] => {
                             let start = self.text.len();
                             self.block(otherwise, depth);
-                            // `else: if` is `elif`.
+                            // `else: if` becomes `elif`.
                             let at = start + depth * 4;
                             self.text.insert_str(at, "el");
                         }
@@ -324,7 +324,7 @@ impl Printer<'_> {
     }
 }
 
-/// A length as people write it: `n`, `n + 1`, `(n + 255) / 256`.
+/// Text of a size: `n`, `n + 1`, `(n + 255) / 256`.
 pub fn size(program: &Program, size: Size) -> String {
     let name = |n: u8| &program.body.var(program.sizes[n as usize].var).name;
     match size {

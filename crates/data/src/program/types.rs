@@ -1,6 +1,6 @@
-//! Types of values, and their names in Python and C.
+//! Value types, and their names in Python and C.
 
-/// A type of numbers.
+/// Scalar type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)]
 pub enum Scalar {
@@ -32,12 +32,12 @@ impl Scalar {
         !self.is_float() && self != Bool
     }
 
-    /// True for integers with a sign.
+    /// True for signed integers.
     pub fn is_signed(self) -> bool {
         matches!(self, I8 | I16 | I32 | I64)
     }
 
-    /// Bits of a value.
+    /// Size in bits.
     pub fn bits(self) -> u32 {
         match self {
             Bool | I8 | U8 => 8,
@@ -47,7 +47,7 @@ impl Scalar {
         }
     }
 
-    /// The name in metadata and recipes.
+    /// Name in metadata and recipes.
     pub fn name(self) -> &'static str {
         match self {
             Bool => "bool",
@@ -66,7 +66,7 @@ impl Scalar {
         }
     }
 
-    /// The name in C.
+    /// Name in C.
     pub fn c(self) -> &'static str {
         match self {
             Bool => "bool",
@@ -85,7 +85,7 @@ impl Scalar {
         }
     }
 
-    /// The name in annotations and conversions of Python.
+    /// Name in Python annotations and conversions.
     pub fn python(self) -> &'static str {
         match self {
             Bool => "bool",
@@ -105,14 +105,14 @@ impl Scalar {
     }
 }
 
-/// The type of a value.
+/// Type of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Ty {
-    /// One number.
+    /// A scalar.
     Scalar(Scalar),
-    /// Two to four numbers.
+    /// A vector of two to four components.
     Vector(Scalar, u8),
-    /// A square matrix with so many rows.
+    /// A square matrix with this many rows.
     Matrix(Scalar, u8),
     /// A struct of the program.
     Struct(u8),
@@ -125,14 +125,14 @@ impl From<Scalar> for Ty {
 }
 
 impl Ty {
-    /// A number that is either true or false.
+    /// Boolean.
     pub const BOOL: Ty = Ty::Scalar(Bool);
     /// An `int`.
     pub const I32: Ty = Ty::Scalar(I32);
     /// A `float`.
     pub const F32: Ty = Ty::Scalar(F32);
 
-    /// The type of components; of a struct, `None`.
+    /// Component type; `None` for structs.
     pub fn element(self) -> Option<Scalar> {
         match self {
             Ty::Scalar(scalar) | Ty::Vector(scalar, _) | Ty::Matrix(scalar, _) => Some(scalar),
@@ -140,12 +140,12 @@ impl Ty {
         }
     }
 
-    /// The type if it is a number.
+    /// The scalar type, if it is one.
     pub fn scalar(self) -> Option<Scalar> {
         if let Ty::Scalar(scalar) = self { Some(scalar) } else { None }
     }
 
-    /// Components of a vector or matrix; 1 of a number.
+    /// Number of components of a vector or matrix; 1 for scalars.
     pub fn parts(self) -> usize {
         match self {
             Ty::Scalar(_) | Ty::Struct(_) => 1,
@@ -154,7 +154,7 @@ impl Ty {
         }
     }
 
-    /// The name in Python.
+    /// Name in Python.
     pub fn python(self, structs: &[super::Struct]) -> String {
         let suffix = |scalar| match scalar {
             F64 => "d",
@@ -170,7 +170,7 @@ impl Ty {
         }
     }
 
-    /// The name in C.
+    /// Name in C.
     pub fn c(self, structs: &[super::Struct]) -> String {
         let short = |scalar| match scalar {
             F64 => "double",
@@ -186,7 +186,7 @@ impl Ty {
         }
     }
 
-    /// The types of all components, in order.
+    /// Types of all components, in order.
     pub fn scalars(self, structs: &[super::Struct]) -> Vec<Scalar> {
         match self {
             Ty::Struct(n) => structs[n as usize].fields.iter().flat_map(|(_, ty)| ty.scalars(structs)).collect(),
@@ -194,7 +194,7 @@ impl Ty {
         }
     }
 
-    /// The type of a component or field.
+    /// Type of a component or field.
     pub fn part(self, at: u8, structs: &[super::Struct]) -> Ty {
         match self {
             Ty::Struct(n) => structs[n as usize].fields[at as usize].1,

@@ -1,4 +1,4 @@
-//! Walks over programs, and short ways to write expressions.
+//! Constructors of expressions, and visitors of programs.
 
 use super::{Array, Binary, Builtin, Expr, Func, Kind, Program, Scalar, Stmt, Ty, Unary, Var};
 
@@ -13,12 +13,12 @@ impl Expr {
         Expr::new(Kind::Int(value), Scalar::I32)
     }
 
-    /// An integer of a type.
+    /// An integer literal of a type.
     pub fn int_of(scalar: Scalar, value: i64) -> Expr {
         Expr::new(Kind::Int(value), scalar)
     }
 
-    /// A number of a type.
+    /// A float literal of a type.
     pub fn float(scalar: Scalar, value: f64) -> Expr {
         Expr::new(Kind::Float(value), scalar)
     }
@@ -28,12 +28,12 @@ impl Expr {
         Expr::new(Kind::Var(var), ty)
     }
 
-    /// An element.
+    /// An array element.
     pub fn load(array: Array, at: Vec<Expr>, ty: impl Into<Ty>) -> Expr {
         Expr::new(Kind::Load(array, at), ty)
     }
 
-    /// An operation on two values of one type.
+    /// A binary operation on operands of one type.
     pub fn binary(op: Binary, a: Expr, b: Expr) -> Expr {
         use Binary::*;
         let ty = match op {
@@ -43,19 +43,19 @@ impl Expr {
         Expr::new(Kind::Binary(op, Box::new([a, b])), ty)
     }
 
-    /// An operation on one value.
+    /// A unary operation.
     pub fn unary(op: Unary, a: Expr) -> Expr {
         let ty = a.ty;
         Expr::new(Kind::Unary(op, Box::new(a)), ty)
     }
 
-    /// A function of the dialect whose value has the type of its first argument.
+    /// A call of a builtin function that returns the type of its first argument.
     pub fn call(builtin: Builtin, args: Vec<Expr>) -> Expr {
         let ty = args[0].ty;
         Expr::new(Kind::Call(builtin, args), ty)
     }
 
-    /// A function of the dialect of another type.
+    /// A call of a builtin function with another return type.
     pub fn call_of(builtin: Builtin, args: Vec<Expr>, ty: impl Into<Ty>) -> Expr {
         Expr::new(Kind::Call(builtin, args), ty)
     }
@@ -65,13 +65,13 @@ impl Expr {
         Expr::new(Kind::Function(func, args), ty)
     }
 
-    /// A choice.
+    /// A `where` expression.
     pub fn choose(condition: Expr, a: Expr, b: Expr) -> Expr {
         let ty = a.ty;
         Expr::new(Kind::Where(Box::new([condition, a, b])), ty)
     }
 
-    /// A conversion; none where the type is right.
+    /// A conversion, unless the type already matches.
     pub fn cast(self, ty: impl Into<Ty>) -> Expr {
         let ty = ty.into();
         if self.ty == ty { self } else { Expr::new(Kind::Cast(Box::new(self)), ty) }
@@ -83,7 +83,7 @@ impl Expr {
         Expr::new(Kind::Part(Box::new(self), at), ty)
     }
 
-    /// The expressions directly in this one.
+    /// Direct subexpressions.
     pub fn operands(&self) -> &[Expr] {
         match &self.kind {
             Kind::Float(_) | Kind::Int(_) | Kind::Var(_) => &[],
@@ -94,13 +94,13 @@ impl Expr {
         }
     }
 
-    /// Calls `see` on this expression and all within.
-    pub fn walk<'a>(&'a self, see: &mut dyn FnMut(&'a Expr)) {
-        see(self);
-        self.operands().iter().for_each(|operand| operand.walk(see));
+    /// Calls `visit` on this expression and all subexpressions.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        visit(self);
+        self.operands().iter().for_each(|operand| operand.walk(visit));
     }
 
-    /// Operations in this expression.
+    /// Number of operations in this expression.
     pub fn operations(&self) -> usize {
         let mut count = 0;
         self.walk(&mut |e| {
@@ -111,7 +111,7 @@ impl Expr {
 }
 
 impl Stmt {
-    /// The expressions directly in this statement, and the blocks within it.
+    /// Direct subexpressions and nested blocks of this statement.
     pub fn contents(&self) -> (Vec<&Expr>, Vec<&[Stmt]>) {
         match self {
             Stmt::Let(_, e) | Stmt::Assign(_, e) | Stmt::Update(_, _, e) | Stmt::SetPart(_, _, e) => (vec![e], vec![]),
@@ -125,25 +125,25 @@ impl Stmt {
         }
     }
 
-    /// Calls `see` on this statement and all within.
-    pub fn walk<'a>(&'a self, see: &mut dyn FnMut(&'a Stmt)) {
-        see(self);
+    /// Calls `visit` on this statement and all nested ones.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Stmt)) {
+        visit(self);
         for block in self.contents().1 {
-            block.iter().for_each(|stmt| stmt.walk(see));
+            block.iter().for_each(|stmt| stmt.walk(visit));
         }
     }
 }
 
 impl Program {
-    /// Calls `see` on every statement, of functions too.
-    pub fn each_stmt<'a>(&'a self, see: &mut dyn FnMut(&'a Stmt)) {
+    /// Calls `visit` on every statement, including those of functions.
+    pub fn each_stmt<'a>(&'a self, visit: &mut dyn FnMut(&'a Stmt)) {
         for body in self.functions.iter().map(|f| &f.body).chain([&self.body]) {
-            body.stmts.iter().for_each(|stmt| stmt.walk(see));
+            body.stmts.iter().for_each(|stmt| stmt.walk(visit));
         }
     }
 
-    /// Calls `see` on every expression, of functions too.
-    pub fn each_expr<'a>(&'a self, see: &mut dyn FnMut(&'a Expr)) {
-        self.each_stmt(&mut |stmt| stmt.contents().0.into_iter().for_each(|e| e.walk(see)));
+    /// Calls `visit` on every expression, including those of functions.
+    pub fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        self.each_stmt(&mut |stmt| stmt.contents().0.into_iter().for_each(|e| e.walk(visit)));
     }
 }

@@ -1,4 +1,4 @@
-//! Rows on a GPU, on the inputs that the interpreter has seen them on.
+//! Verification on a GPU, on the inputs that the interpreter has run.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::Row;
 use crate::evaluate::Value;
 use crate::program::Scalar;
 
-/// Checks rows on a GPU. Each must have passed the interpreter, which is what makes it safe to launch: on the same inputs
-/// no index leaves its array.
+/// Checks rows on a GPU. Each row first passes the interpreter, which makes it safe to launch: on
+/// the same inputs, no index leaves its array.
 pub fn check(rows: &[&Row], device: &Arc<Device>) -> Result<Vec<Result<Checked, Rejected>>, Error> {
     check_as(rows, device, true)
 }
 
-/// As [`check`], with an assembler that does not optimise: a row that is right so and wrong otherwise is the assembler's fault.
+/// Like [`check`], with `ptxas -O0`: if a row passes only this check, ptxas miscompiled it.
 pub fn check_unoptimised(rows: &[&Row], device: &Arc<Device>) -> Result<Vec<Result<Checked, Rejected>>, Error> {
     check_as(rows, device, false)
 }
@@ -52,8 +52,8 @@ fn check_as(rows: &[&Row], device: &Arc<Device>, optimised: bool) -> Result<Vec<
             let name = symbol(number, row);
             outcome[*n] = match Function::load(device, &batch.code, &name, program.arrays.len(), sizes) {
                 Ok(function) => launched(row, &function, &cases)?,
-                // Others of the batch may be there: a device that is broken shows itself with their launches.
-                Err(why) => Err(Rejected::Compile(format!("'{name}' cannot be loaded: {why}"))),
+                // Other rows of the batch may load; a broken device shows in their launches.
+                Err(why) => Err(Rejected::Compile(format!("could not load kernel '{name}': {why}"))),
             };
         }
     }

@@ -1,4 +1,4 @@
-//! Arrays as bytes, laid out as C lays them out, for devices that know nothing of programs.
+//! Arrays as bytes in C layout, as a GPU reads them.
 
 use crate::evaluate::{Contents, Value};
 use crate::program::{Scalar, Struct, Ty};
@@ -12,7 +12,7 @@ fn layout(ty: &Ty, structs: &[Struct]) -> (Vec<(usize, Scalar)>, usize) {
         ty => vec![*ty],
     };
     for field in fields {
-        // CUDA's vectors of two and four lie at multiples of their size, up to 16 bytes.
+        // CUDA aligns vectors of two and four components to their size, up to 16 bytes.
         let each = field.element().map_or(4, |scalar| scalar.bits() as usize / 8);
         let align = match field {
             Ty::Vector(_, n @ (2 | 4)) => (each * n as usize).min(16),
@@ -28,7 +28,7 @@ fn layout(ty: &Ty, structs: &[Struct]) -> (Vec<(usize, Scalar)>, usize) {
     (offsets, at.next_multiple_of(widest))
 }
 
-/// A number as bytes.
+/// A scalar as bytes.
 pub fn bytes(scalar: Scalar, value: &Value) -> Vec<u8> {
     match value {
         Value::Float(ball) => match scalar {
@@ -56,7 +56,8 @@ pub fn packed(ty: &Ty, structs: &[Struct], contents: &Contents) -> Vec<u8> {
     all
 }
 
-/// The components in the bytes of an array: floats as they are, integers by their bits.
+/// Components decoded from the bytes of an array: floats as intervals without error, integers by
+/// their bits.
 pub fn unpacked(ty: &Ty, structs: &[Struct], bytes: &[u8], like: &Contents) -> Vec<Value> {
     let (offsets, size) = layout(ty, structs);
     let word = |at: usize, count: usize| {

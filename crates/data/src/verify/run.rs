@@ -1,4 +1,5 @@
-//! The CUDA text under the checking interpreter, against the independent evaluation of the program.
+//! Runs texts under the checking interpreter and compares them with the reference evaluator
+//! (`evaluate/`).
 
 use bornite_ir::interp::{Options, Order, run_printing};
 use bornite_ir::{Arg, FaultKind, Kernel, Scalar as IrScalar, Value as IrValue, peek, poke};
@@ -14,37 +15,37 @@ use crate::program::cancel::cancelled;
 use crate::program::{Program, Scalar, python};
 use crate::row::request;
 
-/// The share of an element's size that a bound may be.
+/// Maximum error bound of an element, relative to its magnitude.
 const BLUNT: f64 = 2e-2;
 
-/// One in so many elements may have a wider bound.
+/// One in this many elements may have a wider bound.
 const BLUNT_ELEMENTS: usize = 100;
 
-/// What a launch may take before it is given up.
+/// Limits of a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Statements, of a whole block each.
+    /// Statements, counted once per block.
     pub statements: u64,
 }
 
-/// Of rows, which end by construction.
+/// Limits for generated rows, which terminate by construction.
 const OWN: Limits = Limits { statements: 2_000_000 };
 
-/// What a check did.
+/// What a check covered.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Checked {
     /// Inputs that were run.
     pub inputs: usize,
     /// Components that were compared.
     pub compared: usize,
-    /// Instances of the source that were evaluated.
+    /// Instances (threads) of the source that were evaluated.
     pub instances: u64,
 }
 
-/// What the program of a row makes of each of its inputs.
+/// Test cases of a program: its inputs with the reference outputs.
 pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejected> {
     if let Some((body, e)) = cancelled(program) {
-        return Err(Rejected::Dead(format!("an operand of '{}' cancels", python::expression(program, body, e))));
+        return Err(Rejected::Dead(format!("an operand of '{}' cancels out", python::expression(program, body, e))));
     }
     let mut reached = Reached::new(program);
     let all: Result<Vec<Expected>, Rejected> = (0..INPUTS)
@@ -52,11 +53,11 @@ pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejec
             for attempt in 0..ATTEMPTS {
                 let input = input(program, key, number, attempt);
                 let mut after = input.arrays.clone();
-                // What a run that came to no end has reached does not count.
-                let mut more = reached.clone();
-                match evaluate::run(program, &input.sizes, &input.values, &mut after, &mut more) {
+                // Coverage of a run that failed does not count.
+                let mut extended = reached.clone();
+                match evaluate::run(program, &input.sizes, &input.values, &mut after, &mut extended) {
                     Ok(()) => {
-                        reached = more;
+                        reached = extended;
                         return Ok(Expected { input, after });
                     }
                     Err(Stop::Undecided) => {}
@@ -76,8 +77,8 @@ pub fn expected(program: &Program, key: [u64; 2]) -> Result<Vec<Expected>, Rejec
     Ok(all)
 }
 
-/// Requires that each parameter with random contents moves some output beyond rounding, all others unchanged, and that each
-/// output is moved by one of them.
+/// Requires that each random parameter, changed alone, changes some output beyond rounding, and
+/// that each output is changed by one of them.
 fn moved(program: &Program, key: [u64; 2], all: &[Expected]) -> Result<(), Rejected> {
     let Some(influence) = Influence::on_inputs(program, key, u64::MAX, |number| all.get(number)) else { return Ok(()) };
     if let Some(name) = influence.idle() {
@@ -86,8 +87,9 @@ fn moved(program: &Program, key: [u64; 2], all: &[Expected]) -> Result<(), Rejec
     influence.constant().map_or(Ok(()), |name| Err(Rejected::Constant { array: name.into() }))
 }
 
-/// Bounds must be narrow beside the sizes of what they bound, over all inputs: in sum, and of nearly every element, lest
-/// one large element excuse wide bounds of all others.
+/// Requires error bounds that are narrow relative to the magnitudes they belong to, over all
+/// inputs: in sum, and for nearly every element, so that one large element does not hide wide
+/// bounds of the others.
 fn sharp(all: &[Expected]) -> Result<(), Rejected> {
     let arrays = all.first().map_or(0, |case| case.after.len());
     for n in 0..arrays {
@@ -107,28 +109,29 @@ fn sharp(all: &[Expected]) -> Result<(), Rejected> {
             return Err(Rejected::Blunt { bound, size });
         }
         balls.sort_unstable_by(|a, b| a.mid.abs().total_cmp(&b.mid.abs()));
-        // An element near zero among others of some size is what cancellation leaves: theirs counts.
+        // An element near zero among larger ones results from cancellation: the median magnitude
+        // counts.
         let median = balls[balls.len() / 2].mid.abs();
-        let blunt = |ball: &&Ball| ball.err > narrow * ball.mid.abs().max(median) + 1e-9;
-        if balls.iter().filter(blunt).count() > balls.len() / BLUNT_ELEMENTS {
-            let first = balls.iter().find(blunt).copied().unwrap_or(balls[0]);
+        let loose = |ball: &&Ball| ball.err > narrow * ball.mid.abs().max(median) + 1e-9;
+        if balls.iter().filter(loose).count() > balls.len() / BLUNT_ELEMENTS {
+            let first = balls.iter().find(loose).copied().unwrap_or(balls[0]);
             return Err(Rejected::Blunt { bound: first.err, size: first.mid.abs().max(median) });
         }
     }
     Ok(())
 }
 
-/// Checks a row's own texts: the CUDA text on all inputs, the source on some.
+/// Checks a row's texts: the CUDA text on all inputs, the source on some.
 pub fn check(row: &Row) -> Result<Checked, Rejected> {
     let cases = expected(&row.program, [row.seed, row.index])?;
     source_against(&row.program, &row.source, &cases[2..4])?;
     against(&row.program, &row.cuda, &cases)
 }
 
-/// Checks a Python source of a program against what is expected.
+/// Checks a Python source of a program against test cases.
 pub fn source_against(program: &Program, source: &str, expected: &[Expected]) -> Result<(), Rejected> {
-    let wrong = |errors: bornite_lang::Errors| Rejected::Source(errors.to_string());
-    let module = bornite_lang::python::Module::parse("kernel.py", source).map_err(wrong)?;
+    let unsupported = |errors: bornite_lang::Errors| Rejected::Source(errors.to_string());
+    let module = bornite_lang::python::Module::parse("kernel.py", source).map_err(unsupported)?;
     for (number, case) in expected.iter().enumerate() {
         let sizes = &case.input.sizes;
         let dims: Vec<u64> = program.grid.iter().map(|(_, size)| size.of(sizes) as u64).collect();
@@ -137,20 +140,21 @@ pub fn source_against(program: &Program, source: &str, expected: &[Expected]) ->
             let extents: Vec<u64> = array.shape.iter().map(|size| size.of(sizes) as u64).collect();
             request = request.shape(&array.name, &extents);
         }
-        let lowered = module.kernel(&program.name, &request).map_err(wrong)?;
+        let lowered = module.kernel(&program.name, &request).map_err(unsupported)?;
         signature::of_source(program, &lowered).map_err(Rejected::Source)?;
         one(program, &lowered, case, number, OWN)?;
     }
     Ok(())
 }
 
-/// Checks any CUDA text of a program against what is expected. It must have the program's parameters, in order, by name
-/// and type; leave alone the arrays that the program only reads; and give what is expected in all others.
+/// Checks any CUDA text of a program against test cases. It must have the program's parameters, in
+/// order, by name and type; must not write to the arrays that the program only reads; and must
+/// match the reference in all others.
 pub fn against(program: &Program, cuda: &str, expected: &[Expected]) -> Result<Checked, Rejected> {
     against_within(program, cuda, expected, OWN)
 }
 
-/// As [`against`], of a text that may do anything: what takes more than the limits is given up.
+/// Like [`check_cuda`], with explicit limits for untrusted texts.
 pub fn against_within(
     program: &Program,
     cuda: &str,
@@ -170,8 +174,8 @@ pub fn against_within(
     Ok(checked)
 }
 
-fn value(scalar: IrScalar, of: &Value) -> IrValue {
-    match of {
+fn value(scalar: IrScalar, from: &Value) -> IrValue {
+    match from {
         Value::Float(ball) => IrValue::from_f64(scalar, ball.mid),
         Value::Int(value) => IrValue::int(scalar, *value),
         Value::Bool(truth) => IrValue::int(scalar, (*truth == Some(true)) as i64),
@@ -179,7 +183,8 @@ fn value(scalar: IrScalar, of: &Value) -> IrValue {
     }
 }
 
-/// Runs a text whose parameters are those of the program; how many components were compared.
+/// Runs a text whose parameters are those of the program; returns the number of compared
+/// components.
 fn one(
     program: &Program,
     lowered: &Lowered,
@@ -190,8 +195,8 @@ fn one(
     let kernel = &lowered.kernel;
     let mut memory: Vec<Vec<u64>> = vec![vec![]; kernel.params.len()];
     let mut values: Vec<Vec<IrValue>> = vec![vec![]; kernel.values.len()];
-    for (name, given) in &lowered.params {
-        match given {
+    for (name, param) in &lowered.params {
+        match param {
             ParamRef::View(n) => {
                 let Some(at) = program.arrays.iter().position(|array| array.name == *name) else { continue };
                 memory[*n as usize] = packed(kernel, *n as usize, &case.input.arrays[at]);
@@ -223,8 +228,8 @@ fn one(
         report: fault.kind.to_string(),
     })?;
     let mut count = 0;
-    for (name, given) in &lowered.params {
-        let ParamRef::View(n) = given else { continue };
+    for (name, param) in &lowered.params {
+        let ParamRef::View(n) = param else { continue };
         let Some(at) = program.arrays.iter().position(|array| array.name == *name) else { continue };
         let found = unpacked(kernel, *n as usize, &memory[*n as usize], &case.after[at]);
         if program.arrays[at].written {
@@ -233,17 +238,17 @@ fn one(
             return Err(clobbered(&found, &case.input.arrays[at], name, number));
         }
     }
-    let wanted: usize = (program.arrays.iter().zip(&case.after))
+    let expected: usize = (program.arrays.iter().zip(&case.after))
         .filter(|(array, _)| array.written)
         .map(|(_, after)| after.cells.len())
         .sum();
-    match count == wanted {
+    match count == expected {
         true => Ok(count),
-        false => Err(Rejected::Text(format!("it gives {count} of the {wanted} components that are expected"))),
+        false => Err(Rejected::Text(format!("the text produces {count} of the {expected} expected components"))),
     }
 }
 
-/// What is said of a text that writes to an array which its program only reads.
+/// Rejection of a text that writes to an array which its program only reads.
 fn clobbered(found: &[Value], before: &Contents, name: &str, input: usize) -> Rejected {
     let number = |value: &Value| match value {
         Value::Float(ball) => ball.mid,
@@ -251,13 +256,13 @@ fn clobbered(found: &[Value], before: &Contents, name: &str, input: usize) -> Re
         Value::Bool(truth) => (*truth == Some(true)) as u8 as f64,
         Value::Many(_) => 0.0,
     };
-    // A zero that changed its sign compares equal: the first element stands for it.
+    // -0 and 0 compare equal: report the first element then.
     let element = found.iter().zip(&before.cells).position(|(a, b)| number(a) != number(b)).unwrap_or(0);
     let (found, expected) = (number(&found[element]), number(&before.cells[element]));
     Rejected::Differs { input, array: name.to_owned(), element, found, expected, bound: 0.0 }
 }
 
-/// The memory of a view.
+/// Memory words of a view.
 fn packed(kernel: &Kernel, view: usize, contents: &Contents) -> Vec<u64> {
     let layout = kernel.params[view].ty.layout(&kernel.structs);
     let elements = contents.cells.len() / contents.scalars.len();
@@ -284,7 +289,7 @@ fn kind(kind: &FaultKind) -> &'static str {
     }
 }
 
-/// The components in the memory of a view.
+/// Components in the memory of a view.
 fn unpacked(kernel: &Kernel, view: usize, words: &[u64], like: &Contents) -> Vec<Value> {
     let layout = kernel.params[view].ty.layout(&kernel.structs);
     (0..like.cells.len())
@@ -300,7 +305,7 @@ fn unpacked(kernel: &Kernel, view: usize, words: &[u64], like: &Contents) -> Vec
         .collect()
 }
 
-/// Compares what was found with what is expected; how many components that were.
+/// Compares results with the reference; returns the number of components.
 pub fn compared(found: &[Value], after: &Contents, name: &str, input: usize) -> Result<usize, Rejected> {
     for (n, (found, cell)) in found.iter().zip(&after.cells).enumerate() {
         let scalar = after.scalars[n % after.scalars.len()];
@@ -325,7 +330,7 @@ mod tests {
     use crate::inputs::Input;
 
     #[test]
-    fn a_large_element_does_not_excuse_wide_bounds_of_others() {
+    fn one_large_element_does_not_hide_wide_bounds_of_others() {
         let case = |large: usize, wide: usize, bound: f64| {
             let cell =
                 |n: usize| Ball { mid: if n < large { 1e6 } else { 1.0 }, err: if n < wide { bound } else { 1e-6 } };
@@ -333,7 +338,7 @@ mod tests {
             let after = vec![Contents::new(vec![1000], vec![Scalar::F32], cells)];
             vec![Expected { input: Input { sizes: vec![], values: vec![], arrays: vec![] }, after }]
         };
-        // The large one is among the wide, and not wide beside its own size.
+        // The large element is among the wide ones, but not wide relative to its own magnitude.
         for (large, wide, bound, passes) in [
             (0, 0, 0.0, true),
             (1, 1000, 0.5, false),

@@ -1,4 +1,5 @@
-//! Pairs of operations and types: each is an operand of the operation, and the table of them says what is missing and why.
+//! Coverage: each combination is of an operation and an operand type, and the table explains the
+//! missing ones.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +8,9 @@ use bornite_data::files::{Dataset, coverage};
 use bornite_data::program::{Binary, Expr, Kind, Scalar, Stmt, Ty};
 use bornite_data::{Category, make};
 
-use crate::{folder, made, seed, settings};
+use crate::{folder, make_dataset, seed, settings};
 
-pub fn pairs_are_of_operands() {
+pub fn combinations_are_of_operand_types() {
     let seed = seed();
     let known: BTreeSet<&str> = operations().collect();
     for category in Category::ALL {
@@ -26,11 +27,11 @@ pub fn pairs_are_of_operands() {
             }
         }
     }
-    // Both types are in the program, and each pair is of the operation that it names.
+    // Both types occur in the program, and each combination is of the operation that it names.
     let mut row = make(seed, 0, &[Category::Arithmetic]).unwrap();
     let float = Expr::float(Scalar::F64, 1.5);
-    let whole = Expr::binary(Binary::Rem, Expr::int_of(Scalar::U32, 7), Expr::int_of(Scalar::U32, 2));
-    let chosen = Expr::choose(Expr::binary(Binary::Lt, whole.clone(), whole), float.clone(), float.clone());
+    let remainder = Expr::binary(Binary::Rem, Expr::int_of(Scalar::U32, 7), Expr::int_of(Scalar::U32, 2));
+    let chosen = Expr::choose(Expr::binary(Binary::Lt, remainder.clone(), remainder), float.clone(), float.clone());
     let vector = Expr::new(Kind::Make(vec![float.clone(), float]), Ty::Vector(Scalar::F64, 2));
     let scaled = Expr::new(Kind::Binary(Binary::Mul, Box::new([vector, chosen])), Ty::Vector(Scalar::F64, 2));
     row.program.functions.clear();
@@ -39,11 +40,11 @@ pub fn pairs_are_of_operands() {
     assert_eq!(pairs(&row.program), expected);
 }
 
-pub fn the_table_has_every_pair_or_says_why_not() {
+pub fn coverage_table_lists_every_combination_or_the_reason() {
     let mut settings = settings(600, 3);
     settings.seed = seed();
     let folder = folder("coverage");
-    made(&folder, &settings);
+    make_dataset(&folder, &settings);
     let manifest = Dataset::open(&folder).unwrap().manifest;
     let counts = manifest.counts();
     let text = coverage(&manifest);
@@ -76,7 +77,6 @@ pub fn the_table_has_every_pair_or_says_why_not() {
     }
     let all: u64 = counts.ops.values().flat_map(|tally| tally.values()).sum();
     assert_eq!(sum, all);
-    // As many counters for ten times the rows, or few more.
     let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
     assert!(page.contains("Operations and types"), "{page}");
 }

@@ -1,18 +1,19 @@
-//! Rows of all categories: right by the judge, the same whoever makes them, distinct, and with a judge that is sharp.
+//! Rows of all categories: verified, deterministic, distinct, and checked by tests that detect
+//! small changes.
 #![allow(missing_docs)]
 
 #[path = "../../../ir/tests/suite/mod.rs"]
 mod suite;
 
-mod alike;
+mod near_duplicates;
 mod claims;
 mod compiled;
 mod dead;
 mod described;
 mod host;
-mod judged;
+mod rejected_texts;
 mod recipe;
-mod sharp;
+mod mutations;
 mod tasks;
 mod text;
 
@@ -26,39 +27,39 @@ use bornite_data::verify::expected;
 use bornite_data::{Category, Level, Random, Rejected, Row, generate, make, verify};
 
 suite! {
-    every_category_makes_rows_that_the_judge_finds_right,
-    a_row_depends_on_seed_and_index_alone,
+    every_category_generates_rows_that_pass,
+    row_depends_only_on_seed_and_index,
     a_version_names_one_generator,
-    a_source_is_kept_once,
-    all_categories_take_part_and_say_what_they_do,
+    duplicate_sources_are_found,
+    all_categories_occur_with_descriptions,
     programs_have_an_operation_of_their_category,
-    every_named_value_is_used,
-    like_rows_are_found_and_the_lowest_index_stays,
-    wrong_twins_are_reported_as_what_they_are,
-    descriptions_name_what_is_known_and_all_functions,
-    alike::near_duplicates_are_found,
-    alike::splits_do_not_leak,
-    compiled::nvrtc_takes_every_text,
-    dead::conditions_go_both_ways,
-    dead::a_condition_that_decides_nothing_is_found,
+    every_variable_is_used,
+    similar_rows_are_found_and_the_lowest_index_is_kept,
+    incorrect_variants_are_reported_by_kind,
+    descriptions_name_patterns_and_all_functions,
+    near_duplicates::near_duplicates_are_found,
+    near_duplicates::splits_do_not_leak,
+    compiled::nvrtc_compiles_every_text,
+    dead::conditions_have_both_outcomes,
+    dead::conditions_with_one_outcome_are_found,
     dead::degenerate_programs_are_found,
-    dead::an_output_that_saturates_is_found,
-    dead::every_input_moves_an_output,
-    dead::programs_have_no_input_without_influence,
-    dead::inputs_that_count_in_short_launches_alone_are_drawn_again,
-    described::descriptions_hold_in_the_text,
+    dead::saturated_outputs_are_found,
+    dead::every_input_changes_an_output,
+    dead::every_program_input_has_influence,
+    dead::programs_with_influence_only_in_short_launches_are_redrawn,
+    described::descriptions_match_the_text,
     described::wrong_descriptions_are_found,
-    host::the_texts_for_the_host_give_what_the_evaluator_gives,
-    host::texts_for_the_host_round_each_operation_of_16_bit_floats,
-    judged::texts_with_other_parameters_are_rejected,
-    judged::texts_that_change_what_they_should_read_are_rejected,
-    recipe::a_recipe_says_how_the_source_is_launched,
-    sharp::changes_that_matter_are_found,
-    tasks::answers_of_pairs_are_right,
-    tasks::changed_answers_are_not_right,
-    tasks::no_answer_hangs_or_fills_memory,
-    tasks::whole_rows_of_all_categories_are_judged,
-    tasks::a_pair_depends_on_seed_and_index_alone,
+    host::host_texts_match_the_reference,
+    host::host_texts_round_each_16_bit_operation,
+    rejected_texts::texts_with_other_parameters_are_rejected,
+    rejected_texts::texts_that_modify_read_only_arrays_are_rejected,
+    recipe::recipe_describes_the_launch_of_the_source,
+    mutations::mutations_that_change_results_are_found,
+    tasks::answers_of_pairs_are_correct,
+    tasks::modified_answers_are_incorrect,
+    tasks::answers_cannot_hang_or_exhaust_memory,
+    tasks::complete_rows_of_all_categories_are_checked,
+    tasks::pair_depends_only_on_seed_and_index,
 }
 
 fn full() -> bool {
@@ -66,8 +67,8 @@ fn full() -> bool {
 }
 
 fn seed() -> u64 {
-    let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
-    let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
+    let configured = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = configured.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
     println!("BORNITE_TEST_SEED={seed}");
     seed
 }
@@ -79,37 +80,38 @@ fn rows(seed: u64, category: Category, count: u64) -> impl Iterator<Item = Row> 
     })
 }
 
-fn every_category_makes_rows_that_the_judge_finds_right() {
+fn every_category_generates_rows_that_pass() {
     let seed = seed();
     let each = if full() { 400 } else { 6 };
-    let mut given_up_of_all = 0;
+    let mut total_rejected = 0;
     for category in Category::ALL {
-        let mut given_up = 0;
+        let mut rejected = 0;
         for row in rows(seed, *category, each) {
             match verify(&row, Level::Run) {
                 Ok(checked) => {
                     assert_eq!(checked.inputs, 8);
                     assert!(checked.compared > 0, "{}", row.cuda);
                 }
-                // Inputs on which rounding decides, bounds that are too wide, or nothing to see: no row, but no mistake either.
+                // Rounding decides a comparison, bounds are too wide, or there is no effect:
+                // rejected, but not an error.
                 Err(
                     Rejected::Undecided { .. }
                     | Rejected::Blunt { .. }
                     | Rejected::Constant { .. }
                     | Rejected::Unused { .. }
                     | Rejected::Dead(_),
-                ) => given_up += 1,
+                ) => rejected += 1,
                 Err(why) => panic!("{} {}: {why}\n{}\n{}", category.name(), row.id(), row.source, row.cuda),
             }
         }
-        assert!(given_up <= each / 5 + 4, "{}: {given_up} of {each} were given up", category.name());
-        given_up_of_all += given_up;
+        assert!(rejected <= each / 5 + 4, "{}: {rejected} of {each} were rejected", category.name());
+        total_rejected += rejected;
     }
     let all = each * Category::ALL.len() as u64;
-    assert!(given_up_of_all * 10 <= all, "{given_up_of_all} of {all} were given up");
+    assert!(total_rejected * 10 <= all, "{total_rejected} of {all} were rejected");
 }
 
-fn a_row_depends_on_seed_and_index_alone() {
+fn row_depends_only_on_seed_and_index() {
     let seed = seed();
     let texts = |row: &Row| (row.source.clone(), row.cuda.clone(), row.ir.clone(), row.cpp.clone(), row.inputs.clone());
     let first: Vec<_> = (0..60).map(|index| texts(&generate(seed, index).unwrap())).collect();
@@ -119,8 +121,8 @@ fn a_row_depends_on_seed_and_index_alone() {
     assert_ne!(first[0], texts(&generate(seed + 1, 0).unwrap()));
 }
 
-/// What the generator's version stands for: rows, and which of them are kept. Whoever changes either gives it another number,
-/// and says here what it gives.
+/// The generator version determines the rows and which of them are kept. A change of either needs a
+/// new version and a new hash here.
 fn a_version_names_one_generator() {
     let mut seen = Seen::new();
     let mut hash = 0u64;
@@ -141,8 +143,8 @@ fn a_version_names_one_generator() {
     assert_eq!((bornite_data::generate::VERSION, format!("{hash:016x}")), (6, "a75717591494187a".into()));
 }
 
-/// However its CUDA text is written, and whatever its names mean elsewhere.
-fn a_source_is_kept_once() {
+/// Regardless of the CUDA text, and of names that are keywords elsewhere.
+fn duplicate_sources_are_found() {
     let source = "def k(a: wp.array(dtype=float), out: wp.array(dtype=float)):\n    out[i] = wp.sin(a[i]) * 0.5";
     let renamed = source.replace("a[i]", "w[i]").replace("k(a:", "scale(w:");
     let mut seen = Seen::new();
@@ -153,12 +155,12 @@ fn a_source_is_kept_once() {
     assert!(seen.admit(1, &Sketch::new(&source.replace("sin", "cos"), "one text")) != Verdict::Duplicate);
 }
 
-fn all_categories_take_part_and_say_what_they_do() {
+fn all_categories_occur_with_descriptions() {
     let seed = seed();
-    let mut met: BTreeSet<Category> = BTreeSet::new();
+    let mut seen: BTreeSet<Category> = BTreeSet::new();
     for index in 0..600 {
         let row = generate(seed, index).unwrap();
-        met.insert(row.category);
+        seen.insert(row.category);
         assert!(row.description.ends_with('.') && row.source.contains(&row.description), "{}", row.source);
         assert!(row.source.contains("@wp.kernel") && row.cuda.contains("__global__"));
         assert!((1..=5).contains(&row.difficulty) && row.complexity > 0 && !row.types.is_empty());
@@ -167,10 +169,11 @@ fn all_categories_take_part_and_say_what_they_do() {
             assert!(row.inputs.contains(&array.name), "{}", row.inputs);
         }
     }
-    assert_eq!(met.len(), Category::ALL.len());
+    assert_eq!(seen.len(), Category::ALL.len());
 }
 
-/// The structure check of pairs finds the operation in the CUDA text. The known indices have none at their first sound draw.
+/// The structure check of pairs finds the operation in the CUDA text. The listed indices have none
+/// at their first sound draw.
 fn programs_have_an_operation_of_their_category() {
     let known = [
         (9, 2479, Category::ControlFlow),
@@ -188,12 +191,12 @@ fn programs_have_an_operation_of_their_category() {
         let (source, cuda) = (python::print(&program), c::cuda(&program));
         let metadata = serde_json::json!({"category": category.name(), "kernel_name": program.name});
         let pair = serde_json::json!({"python_source": source, "cuda_forward": cuda, "metadata": metadata});
-        let last = check_pair(&pair.to_string()).checks.pop().expect("the check of the category");
+        let last = check_pair(&pair.to_string()).checks.pop().expect("the category's check");
         assert!(last.holds, "{} {seed} {index}: '{}' fails\n{source}", category.name(), last.what);
     }
 }
 
-fn every_named_value_is_used() {
+fn every_variable_is_used() {
     let seed = seed();
     for index in 0..if full() { 5000 } else { 400 } {
         let row = generate(seed, index).unwrap();
@@ -227,7 +230,7 @@ fn every_named_value_is_used() {
         {
             let mut read = BTreeSet::new();
             let mut set = BTreeSet::new();
-            let mut see = |stmt: &bornite_data::program::Stmt| {
+            let mut visit = |stmt: &bornite_data::program::Stmt| {
                 use bornite_data::program::{Kind, Stmt};
                 for e in stmt.contents().0 {
                     e.walk(&mut |e| {
@@ -245,7 +248,7 @@ fn every_named_value_is_used() {
                     _ => {}
                 }
             };
-            body.stmts.iter().for_each(|stmt| stmt.walk(&mut see));
+            body.stmts.iter().for_each(|stmt| stmt.walk(&mut visit));
             for var in set {
                 assert!(
                     read.contains(&var),
@@ -258,7 +261,7 @@ fn every_named_value_is_used() {
     }
 }
 
-fn like_rows_are_found_and_the_lowest_index_stays() {
+fn similar_rows_are_found_and_the_lowest_index_is_kept() {
     let seed = seed();
     let mut seen = Seen::new();
     let mut kept = 0;
@@ -267,10 +270,10 @@ fn like_rows_are_found_and_the_lowest_index_stays() {
         let row = generate(seed, index).unwrap();
         let sketch = Sketch::new(&row.source, &row.cuda);
         kept += matches!(seen.admit(index, &sketch), Verdict::New { .. }) as usize;
-        // The same again is never new.
+        // An equal row is never new.
         assert!(!seen.admit(index + count, &sketch).is_new(), "row {index}");
         if index % 50 == 0 {
-            // Other names and constants are no other row.
+            // A row with other names and constants is the same row.
             let renamed = |text: &str| text.replace("0.5", "0.875").replace(row.name.as_str(), "another_name");
             let other = Sketch::new(&renamed(&row.source), &renamed(&row.cuda));
             assert_eq!(other.exact, sketch.exact, "{}", row.source);
@@ -282,10 +285,10 @@ fn like_rows_are_found_and_the_lowest_index_stays() {
     assert_eq!(split(1, 5, &["cbrt"]), "held_out");
 }
 
-fn wrong_twins_are_reported_as_what_they_are() {
+fn incorrect_variants_are_reported_by_kind() {
     let seed = seed();
     let mut random = Random::new(seed);
-    let mut made: BTreeMap<FaultKind, (usize, usize)> = BTreeMap::new();
+    let mut counts_by_kind: BTreeMap<FaultKind, (usize, usize)> = BTreeMap::new();
     let each = if full() { 40 } else { 4 };
     let categories = [
         Category::Reduction,
@@ -302,30 +305,30 @@ fn wrong_twins_are_reported_as_what_they_are() {
         for row in rows(seed, category, each) {
             let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
             for kind in FaultKind::ALL {
-                let counts = made.entry(kind).or_default();
+                let counts = counts_by_kind.entry(kind).or_default();
                 counts.0 += 1;
-                if let Some(twin) = twin(&row, &cases, kind, &mut random) {
+                if let Some(variant) = twin(&row, &cases, kind, &mut random) {
                     counts.1 += 1;
-                    assert_ne!(twin.cuda, row.cuda);
-                    assert!(twin.report_line.is_some(), "{}\n{}", twin.report, twin.cuda);
+                    assert_ne!(variant.cuda, row.cuda);
+                    assert!(variant.report_line.is_some(), "{}\n{}", variant.report, variant.cuda);
                     let lines = row.cuda.lines().count() as u32;
-                    assert!((1..=lines).contains(&twin.line));
+                    assert!((1..=lines).contains(&variant.line));
                 }
             }
         }
     }
-    println!("{made:?}");
+    println!("{counts_by_kind:?}");
     for kind in FaultKind::ALL {
-        assert!(made[&kind].1 > 0, "no twin of {kind:?}: {made:?}");
+        assert!(counts_by_kind[&kind].1 > 0, "no variant of {kind:?}: {counts_by_kind:?}");
     }
 }
 
-fn descriptions_name_what_is_known_and_all_functions() {
+fn descriptions_name_patterns_and_all_functions() {
     let seed = seed();
     let mut known = 0;
     for index in 0..if full() { 5000 } else { 600 } {
         let row = generate(seed, index).unwrap();
-        // `wp.tid()` and what only makes or moves values is no function of the kernel's.
+        // Excludes `wp.tid()`, constructors and conversions.
         let mut called = BTreeSet::new();
         row.program.each_expr(&mut |e| {
             if let bornite_data::program::Kind::Call(builtin, _) = &e.kind {
@@ -333,11 +336,11 @@ fn descriptions_name_what_is_known_and_all_functions() {
             }
         });
         let words: Vec<&str> = row.description.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
-        let told = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name));
+        let named = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name));
         for name in called {
-            assert!(told(name), "{name} is not in '{}':\n{}", row.description, row.source);
+            assert!(named(name), "{name} is not in '{}':\n{}", row.description, row.source);
         }
-        // Nobody calls a kernel after the folder it lies in.
+        // A kernel is not named after its category.
         let category = format!("_{}", row.category.name());
         let plain = matches!(row.category, Category::Histogram);
         assert!(plain || !row.name.ends_with(&category), "{} of {}", row.name, row.category.name());

@@ -1,5 +1,5 @@
-//! Functions that have a name in neural networks and elsewhere: one definition for the generator, which applies it, and for
-//! the description, which finds it again in a finished program.
+//! Named functions (activations, losses): one definition that the generator applies and that the
+//! description recognizes in a finished program.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -25,10 +25,10 @@ pub fn relu(x: Expr) -> Expr {
     Expr::call(Builtin::Max, vec![x, zero])
 }
 
-/// `x` above 0, else `slope * x`.
-pub fn leaky_relu(x: Expr, slope: Expr) -> Expr {
+/// `x` if positive, else `negative_slope * x`.
+pub fn leaky_relu(x: Expr, negative_slope: Expr) -> Expr {
     let positive = bin(Binary::Gt, x.clone(), literal(&x, 0.0));
-    Expr::choose(positive, x.clone(), bin(Binary::Mul, slope, x))
+    Expr::choose(positive, x.clone(), bin(Binary::Mul, negative_slope, x))
 }
 
 /// `1 / (1 + exp(-x))`.
@@ -48,7 +48,7 @@ fn gelu(x: Expr, t: Expr) -> Expr {
     bin(Binary::Mul, half, bin(Binary::Add, literal(&x, 1.0), t))
 }
 
-/// GELU in its approximation by tanh.
+/// GELU, tanh approximation.
 pub fn gelu_tanh(x: Expr) -> Expr {
     let cube = bin(Binary::Mul, bin(Binary::Mul, x.clone(), x.clone()), x.clone());
     let inner = bin(Binary::Add, x.clone(), bin(Binary::Mul, literal(&x, 0.044715), cube));
@@ -63,7 +63,7 @@ pub fn gelu_erf(x: Expr) -> Expr {
     gelu(x, t)
 }
 
-/// `x` above 0, else `alpha * (exp(x) - 1)`.
+/// `x` if positive, else `alpha * (exp(x) - 1)`.
 pub fn elu(x: Expr, alpha: Expr) -> Expr {
     let low = bin(Binary::Mul, alpha, bin(Binary::Sub, call(Builtin::Exp, x.clone()), literal(&x, 1.0)));
     Expr::choose(bin(Binary::Gt, x.clone(), literal(&x, 0.0)), x, low)
@@ -94,13 +94,13 @@ pub fn binary_cross_entropy(p: Expr, y: Expr) -> Expr {
     Expr::unary(Unary::Neg, sum)
 }
 
-/// Its derivative by `p`, `d` being `p - y`.
+/// Derivative of the binary cross entropy with respect to `p`; `d` is `p - y`.
 pub fn binary_cross_entropy_derivative(d: Expr, p: Expr) -> Expr {
     let rest = bin(Binary::Sub, literal(&p, 1.0), p.clone());
     bin(Binary::Div, d, bin(Binary::Mul, p, rest))
 }
 
-/// Half the square of `d` up to `delta` in size, then a line.
+/// Huber loss: half the square of `d` up to `delta` in magnitude, then linear.
 pub fn huber(d: Expr, size: Expr, delta: Expr, half_delta: Expr) -> Expr {
     let near = bin(Binary::Le, size.clone(), delta.clone());
     let square = bin(Binary::Mul, bin(Binary::Mul, literal(&d, 0.5), d.clone()), d);
@@ -118,7 +118,7 @@ pub fn lerp(a: Expr, b: Expr, t: Expr) -> Expr {
     bin(Binary::Add, a, bin(Binary::Mul, t, difference))
 }
 
-/// Activations by name, over `any(0)`.
+/// Activation names and patterns over `any(0)`.
 static ACTIVATIONS: LazyLock<[(&str, Expr); 9]> = LazyLock::new(|| {
     let x = || any(0);
     [
@@ -134,7 +134,8 @@ static ACTIVATIONS: LazyLock<[(&str, Expr); 9]> = LazyLock::new(|| {
     ]
 });
 
-/// Losses of the prediction `any(0)` and the target `any(1)` by name, each with its derivative by the prediction.
+/// Loss names and patterns over prediction `any(0)` and target `any(1)`, each with its derivative
+/// with respect to the prediction.
 static LOSSES: LazyLock<[(&str, Expr, Expr); 3]> = LazyLock::new(|| {
     let d = || bin(Binary::Sub, any(0), any(1));
     let entropy = binary_cross_entropy(any(0), any(1));
@@ -147,7 +148,7 @@ static LOSSES: LazyLock<[(&str, Expr, Expr); 3]> = LazyLock::new(|| {
     ]
 });
 
-/// A loss that was found, with what its pattern's variables stand for.
+/// A recognized loss, with its pattern's bindings.
 struct Loss<'p> {
     name: &'static str,
     derivative: &'static Expr,
@@ -156,7 +157,7 @@ struct Loss<'p> {
 
 impl<'p> View<'p> {
     fn activation(&self, e: &'p Expr) -> Option<(&'static str, &'p Expr)> {
-        // All of them are operations.
+        // All patterns are operations.
         if !matches!(e.kind, Kind::Binary(..) | Kind::Call(..) | Kind::Where(_)) {
             return None;
         }
@@ -169,7 +170,8 @@ impl<'p> View<'p> {
         }
         LOSSES.iter().find_map(|(name, pattern, derivative)| {
             let bindings = self.matched(pattern, e)?;
-            // A loss is of a prediction and a target at one index, and a Huber loss has one slope where its parts meet.
+            // A loss has a prediction and a target at the same index, and a Huber loss is
+            // differentiable at delta.
             let element = |n: usize| self.element(bindings.any(n)?).filter(|(_, at)| self.is_own(at));
             let read = element(0).is_some() && element(1).is_some();
             let smooth = bindings.constant(0).is_none_or(|delta| bindings.constant(1) == Some(0.5 * delta));
@@ -177,7 +179,7 @@ impl<'p> View<'p> {
         })
     }
 
-    /// Names of all idioms in the program's expressions, of functions excepted.
+    /// Names of all idioms in the kernel's expressions.
     pub fn idioms(&self) -> BTreeSet<&'static str> {
         let mut names = BTreeSet::new();
         for stmt in &self.program.body.stmts {
@@ -193,8 +195,9 @@ impl<'p> View<'p> {
         names
     }
 
-    /// The idiom that the program as a whole computes: its one stored value, or a loss stored beside its derivative.
-    pub fn whole(&self) -> Option<String> {
+    /// Name of the idiom that the complete program computes: its only stored value, or a loss
+    /// stored with its derivative.
+    pub fn complete_idiom(&self) -> Option<String> {
         let stores: Vec<&'p Expr> = (self.program.body.stmts.iter())
             .filter_map(|stmt| if let Stmt::Store(_, at, e) = stmt { self.is_own(at).then_some(e) } else { None })
             .collect();
@@ -203,7 +206,7 @@ impl<'p> View<'p> {
         if let (Some((name, _)), []) = (self.activation(first), rest) {
             return Some(name.into());
         }
-        // A weight of each element may be on both.
+        // Both may have a per-element weight.
         let (weight, first) = match &first.kind {
             Kind::Binary(Binary::Mul, both) if self.loss(first).is_none() && self.element(&both[0]).is_some() => {
                 (Some(&both[0]), self.resolved(&both[1]))

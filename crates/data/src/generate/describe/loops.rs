@@ -1,11 +1,11 @@
-//! Names for what loops compute: reductions, scans, products of matrices, norms of rows.
+//! Recognizes what loops compute: reductions, scans, matrix products, row normalizations.
 
 use super::view::{View, any, constant};
 use crate::program::{Binary, Builtin, Expr, Kind, Scalar, Stmt, Ty, Var};
 
-/// The operation by which a loop combines values.
+/// Operation with which a loop combines values.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Join {
+enum Combine {
     Add,
     Max,
     Min,
@@ -24,9 +24,9 @@ impl Join {
         }
     }
 
-    /// Whether a variable may begin with a value for the result to be of the values alone. Numbers far beyond all values stand
-    /// for infinity.
-    fn begins_with(self, first: &Expr) -> bool {
+    /// True if a variable with this initial value yields a reduction over the loop's values alone.
+    /// Very large numbers stand for infinity.
+    fn is_identity(self, first: &Expr) -> bool {
         let first = match first.kind {
             Kind::Float(value) => value,
             Kind::Int(value) => value as f64,
@@ -40,7 +40,7 @@ impl Join {
     }
 }
 
-/// A variable that joins a value at every turn of a loop.
+/// A variable that combines a value in every iteration of a loop.
 struct Reduction<'p> {
     into: Var,
     join: Join,
@@ -64,7 +64,7 @@ fn bin(op: Binary, a: Expr, b: Expr) -> Expr {
 }
 
 impl<'p> View<'p> {
-    /// Names for the reductions of all loops.
+    /// Names of the reductions in all loops.
     pub fn loops(&self) -> Vec<String> {
         let reductions = self.reductions();
         if let Some(name) = self.norm(&reductions) {
@@ -79,12 +79,12 @@ impl<'p> View<'p> {
         names
     }
 
-    /// The first value of a variable.
-    pub fn first_value(&self, of: Var) -> Option<&'p Expr> {
+    /// Initial value of a variable.
+    pub fn first_value(&self, target: Var) -> Option<&'p Expr> {
         let mut first = None;
         self.each_stmt(&mut |stmt| {
             if let Stmt::Let(var, e) = stmt
-                && *var == of
+                && *var == target
             {
                 first.get_or_insert(e);
             }
@@ -92,14 +92,14 @@ impl<'p> View<'p> {
         first
     }
 
-    /// Loops that all turns of are whole, with what they join.
+    /// Loops without early exits, with their reductions.
     fn reductions(&self) -> Vec<Reduction<'p>> {
         let mut found = vec![];
         self.each_stmt(&mut |stmt| {
             let Stmt::For(counter, low, high, _, body) = stmt else { return };
-            let mut leaves = false;
-            stmt.walk(&mut |stmt| leaves |= matches!(stmt, Stmt::Break | Stmt::Continue | Stmt::Return(_)));
-            if leaves {
+            let mut exits = false;
+            stmt.walk(&mut |stmt| exits |= matches!(stmt, Stmt::Break | Stmt::Continue | Stmt::Return(_)));
+            if exits {
                 return;
             }
             let joined = |stmt: &'p Stmt| match stmt {
@@ -117,8 +117,8 @@ impl<'p> View<'p> {
                 let Some((into, join, value)) = joined(stmt) else { continue };
                 let sets = body.iter().filter(|other| joined(other).is_some_and(|(var, ..)| var == into)).count();
                 let reads = self.depends(value, into);
-                let begins = self.first_value(into).is_some_and(|first| join.begins_with(first));
-                if sets == 1 && !reads && begins && self.reads_along(value, *counter) {
+                let starts_with_identity = self.first_value(into).is_some_and(|first| join.is_identity(first));
+                if sets == 1 && !reads && starts_with_identity && self.reads_along(value, *counter) {
                     found.push(Reduction { into, join, value, counter: *counter, low, high, body });
                 }
             }
@@ -126,7 +126,7 @@ impl<'p> View<'p> {
         found
     }
 
-    /// Whether an expression has elements at indices that depend on a counter.
+    /// True if an expression loads elements at indices that depend on a counter.
     fn reads_along(&self, e: &'p Expr, counter: Var) -> bool {
         let mut found = false;
         self.walk(e, &mut |part| {
@@ -137,7 +137,7 @@ impl<'p> View<'p> {
         found
     }
 
-    /// A name by what the loop goes over.
+    /// Name of a reduction by the loop's range.
     fn domain(&self, of: &Reduction<'p>) -> Option<String> {
         let name = of.join.name();
         if let (Some((offsets, [row])), Some((other, [next]))) = (self.element(of.low), self.element(of.high)) {
@@ -179,7 +179,7 @@ impl<'p> View<'p> {
         (by_row && two).then(|| format!("{name} over rows"))
     }
 
-    /// A loop over the entries of a sparse row.
+    /// Name of a loop over the entries of a sparse row.
     fn sparse(&self, of: &Reduction<'p>) -> String {
         let product = match &self.resolved(of.value).kind {
             Kind::Binary(Binary::Mul, both) => both.iter().all(|e| self.element(e).is_some()),
@@ -191,7 +191,7 @@ impl<'p> View<'p> {
         }
     }
 
-    /// Every value so far, stored at every turn.
+    /// Name of a scan, which stores every partial result.
     fn running(&self, of: &Reduction<'p>) -> Option<String> {
         let stores = |stmt: &Stmt| match stmt {
             Stmt::Store(_, at, e) => {
@@ -205,7 +205,7 @@ impl<'p> View<'p> {
         Some(format!("{}running {}", if before { "exclusive " } else { "" }, of.join.name()))
     }
 
-    /// A loop over the inner dimension of two matrices.
+    /// Name of a loop over the inner dimension of two matrices.
     fn inner(&self, of: &Reduction<'p>) -> Option<String> {
         let [(i, _), (j, _)] = self.program.grid[..] else { return None };
         let name = || Some(format!("{} over an inner dimension", of.join.name()));
@@ -221,7 +221,7 @@ impl<'p> View<'p> {
         Some(if plain { "matrix product" } else { "matrix product of transformed elements" }.into())
     }
 
-    /// A sum over two loops of elements weighted by an array over both counters.
+    /// Name of a sum over two loops of elements weighted by an array over both counters.
     fn convolution(&self) -> Option<String> {
         let mut name = None;
         self.each_stmt(&mut |stmt| {
@@ -243,7 +243,7 @@ impl<'p> View<'p> {
         name.map(|plain| if plain { "2D convolution" } else { "2D convolution of transformed elements" }.into())
     }
 
-    /// A norm that a quotient in a stored value is.
+    /// Name of a row normalization, recognized by a quotient in a stored value.
     fn norm(&self, all: &[Reduction<'p>]) -> Option<&'static str> {
         let mut name = None;
         self.each_stmt(&mut |stmt| {
@@ -258,29 +258,29 @@ impl<'p> View<'p> {
         name
     }
 
-    fn quotient(&self, above: &'p Expr, below: &'p Expr, all: &[Reduction<'p>]) -> Option<&'static str> {
+    fn quotient(&self, numerator: &'p Expr, denominator: &'p Expr, all: &[Reduction<'p>]) -> Option<&'static str> {
         let f32 = Ty::Scalar(Scalar::F32);
         let total = |e: &'p Expr, join: Join| match e.kind {
             Kind::Var(var) => all.iter().find(|other| other.into == var && other.join == join).map(|other| other.value),
             _ => None,
         };
-        if let Some(summed) = total(below, Join::Add) {
+        if let Some(summed) = total(denominator, Join::Add) {
             let shifted = call(Builtin::Exp, bin(Binary::Sub, any(0), any(1)));
-            let bindings = self.matched(&shifted, above)?;
-            let largest = total(bindings.any(1)?, Join::Max)?;
-            return (self.same(summed, above) && self.same(largest, bindings.any(0)?)).then_some("softmax");
+            let bindings = self.matched(&shifted, numerator)?;
+            let max = total(bindings.any(1)?, Join::Max)?;
+            return (self.same(summed, numerator) && self.same(max, bindings.any(0)?)).then_some("softmax");
         }
         let mean = bin(Binary::Div, any(0), Expr::new(Kind::Cast(Box::new(any(1))), f32));
         let raised = bin(Binary::Add, mean.clone(), constant(0));
-        let rooted = self.matched(&call(Builtin::Sqrt, raised.clone()), below);
-        let bindings = rooted.clone().or_else(|| self.matched(&raised, below))?;
+        let rooted = self.matched(&call(Builtin::Sqrt, raised.clone()), denominator);
+        let bindings = rooted.clone().or_else(|| self.matched(&raised, denominator))?;
         let summed = total(bindings.any(0)?, Join::Add)?;
         let squares = self.matched(&bin(Binary::Mul, any(0), any(0)), summed).and_then(|squares| squares.any(0));
         if let (Some(root), true) = (squares, rooted.is_some()) {
-            if !self.same(root, above) {
+            if !self.same(root, numerator) {
                 return None;
             }
-            let centred = self.matched(&bin(Binary::Sub, any(0), any(1)), above);
+            let centred = self.matched(&bin(Binary::Sub, any(0), any(1)), numerator);
             let centre = centred.as_ref().and_then(|centred| self.matched(&mean, centred.any(1)?));
             let of_same = centre.and_then(|centre| {
                 let summed = total(centre.any(0)?, Join::Add)?;
@@ -289,6 +289,6 @@ impl<'p> View<'p> {
             return Some(if of_same == Some(true) { "layer norm" } else { "RMS norm" });
         }
         let size = self.matched(&call(Builtin::Abs, any(0)), summed)?.any(0)?;
-        (rooted.is_none() && self.same(size, above)).then_some("norm by the mean magnitude")
+        (rooted.is_none() && self.same(size, numerator)).then_some("norm by the mean magnitude")
     }
 }

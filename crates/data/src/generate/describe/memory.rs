@@ -1,4 +1,4 @@
-//! Names for where a program reads and writes: gathers, scatters, histograms, transposes, neighbourhoods.
+//! Recognizes memory access patterns: gathers, scatters, histograms, transposes, neighbourhoods.
 
 use super::idioms::lerp;
 use super::view::{View, any};
@@ -13,7 +13,7 @@ fn bin(op: Binary, a: Expr, b: Expr) -> Expr {
 }
 
 impl<'p> View<'p> {
-    /// Every element that the kernel reads.
+    /// All distinct elements that the kernel reads.
     fn loads(&self) -> Vec<(Array, &'p [Expr])> {
         let mut loads: Vec<(Array, &'p [Expr])> = vec![];
         self.each_expr(&mut |e| {
@@ -26,14 +26,14 @@ impl<'p> View<'p> {
         loads
     }
 
-    /// Calls `see` on every statement of the kernel.
-    pub fn each_stmt(&self, see: &mut dyn FnMut(&'p Stmt)) {
-        self.program.body.stmts.iter().for_each(|stmt| stmt.walk(see));
+    /// Calls `visit` on every statement of the kernel.
+    pub fn each_stmt(&self, visit: &mut dyn FnMut(&'p Stmt)) {
+        self.program.body.stmts.iter().for_each(|stmt| stmt.walk(visit));
     }
 
-    /// Calls `see` on every expression of the kernel.
-    pub fn each_expr(&self, see: &mut dyn FnMut(&'p Expr)) {
-        self.each_stmt(&mut |stmt| stmt.contents().0.into_iter().for_each(|e| e.walk(see)));
+    /// Calls `visit` on every expression of the kernel.
+    pub fn each_expr(&self, visit: &mut dyn FnMut(&'p Expr)) {
+        self.each_stmt(&mut |stmt| stmt.contents().0.into_iter().for_each(|e| e.walk(visit)));
     }
 
     fn counters(&self) -> Vec<Var> {
@@ -42,16 +42,16 @@ impl<'p> View<'p> {
         counters
     }
 
-    /// Names for all that is read and written elsewhere than at the instance's own index.
+    /// Names of all accesses at other indices than the instance's own.
     pub fn memory(&self) -> Vec<String> {
         let mut names: Vec<String> = vec![];
         let loads = self.loads();
-        let fetched = |at: &'p [Expr]| at.iter().any(|e| self.element(e).is_some());
-        if loads.iter().any(|(_, at)| fetched(at)) {
+        let indirect = |at: &'p [Expr]| at.iter().any(|e| self.element(e).is_some());
+        if loads.iter().any(|(_, at)| indirect(at)) {
             names.push("gather".into());
         }
         self.each_stmt(&mut |stmt| match stmt {
-            Stmt::Store(_, at, _) if fetched(at) => names.push("scatter".into()),
+            Stmt::Store(_, at, _) if indirect(at) => names.push("scatter".into()),
             Stmt::Store(_, at, _) if self.is_transposed(at) && loads.iter().any(|(_, at)| self.is_own(at)) => {
                 names.push("matrix transpose".into());
             }
@@ -72,7 +72,7 @@ impl<'p> View<'p> {
         at.len() == 2 && self.resolved(&at[0]).kind == Kind::Var(j) && self.resolved(&at[1]).kind == Kind::Var(i)
     }
 
-    /// A name for atomic updates by what decides their index.
+    /// Name of atomic updates, by the origin of their index.
     fn updates(&self, update: Update, array: Array, at: &'p [Expr], value: &'p Expr, branched: bool) -> Option<String> {
         let [at] = at else { return None };
         let (one, many) = match update {
@@ -100,7 +100,7 @@ impl<'p> View<'p> {
         Some(if single { format!("{one} over {some} elements") } else { format!("{many} of interleaved elements") })
     }
 
-    /// A name for elements that are read at a distance from the instance's own index.
+    /// Name of loads at a distance from the instance's own index.
     fn neighbours(&self, loads: &[(Array, &'p [Expr])]) -> Option<String> {
         let grid: Vec<Var> = self.program.grid.iter().map(|(var, _)| *var).collect();
         let counters = self.counters();
@@ -124,16 +124,16 @@ impl<'p> View<'p> {
         if self.window_sums(&far) {
             return Some("window sums".into());
         }
-        let places = loads.iter().filter(|(other, at)| other == array && at.len() == grid.len()).count();
-        (places > 1).then(|| "stencil".into())
+        let positions = loads.iter().filter(|(other, at)| other == array && at.len() == grid.len()).count();
+        (positions > 1).then(|| "stencil".into())
     }
 
-    /// A name for one element that is read from elsewhere in the instance's stretch, group or warp.
+    /// Name of a single load from elsewhere in the instance's segment, group or warp.
     fn exchanged(&self, i: Var, at: &'p Expr) -> Option<String> {
         let i = || Expr::var(i, Ty::I32);
-        let place = || bin(Binary::Sub, i(), any(0));
-        let reversed = bin(Binary::Sub, bin(Binary::Sub, any(1), int(1)), place());
-        let rotated = bin(Binary::Rem, bin(Binary::Add, place(), any(2)), any(1));
+        let position = || bin(Binary::Sub, i(), any(0));
+        let reversed = bin(Binary::Sub, bin(Binary::Sub, any(1), int(1)), position());
+        let rotated = bin(Binary::Rem, bin(Binary::Add, position(), any(2)), any(1));
         for (name, other) in [("reversal", reversed), ("rotation", rotated)] {
             if self.matched(&bin(Binary::Add, any(0), other), at).is_some() {
                 return Some(format!("{name} within segments"));
@@ -181,7 +181,7 @@ impl<'p> View<'p> {
         }
     }
 
-    /// Whether one variable adds up elements at several distances, weighted or not.
+    /// True if one variable sums elements at several distances, weighted or not.
     fn window_sums(&self, far: &[&(Array, &'p [Expr])]) -> bool {
         let mut sums: Vec<(Var, usize)> = vec![];
         self.each_stmt(&mut |stmt| {

@@ -1,7 +1,8 @@
-//! Names and docstrings, derived from the finished program and not from what its maker had in mind.
+//! Kernel names and docstrings, derived from the finished program rather than from the generator's
+//! intent.
 //!
-//! `view` resolves names and matches patterns; `idioms` (activations, losses), `loops`, `memory` and `steps` recognise what a
-//! program does.
+//! `view` resolves variables and matches patterns; `idioms` (activations, losses), `loops`,
+//! `memory` and `steps` recognize what a program computes.
 
 pub mod idioms;
 mod loops;
@@ -17,7 +18,7 @@ use super::names;
 use crate::Category;
 use crate::program::{Binary, Kind, Program, Stmt, Unary, Update};
 
-/// Ends a program with a name.
+/// Finishes a program with a generated name.
 pub fn finish(mut m: Maker, category: Category) -> Program {
     let name = if m.program.name.is_empty() {
         let (verb, noun) = (*m.random.pick(names::VERBS), *m.random.pick(names::NOUNS));
@@ -35,7 +36,7 @@ pub fn finish(mut m: Maker, category: Category) -> Program {
     m.finish(name)
 }
 
-/// What people might call that which comes out of a kernel of a category.
+/// Nouns for the result of a kernel of a category.
 fn results(category: Category) -> &'static [&'static str] {
     match category {
         Category::Arithmetic => &["mix", "balance", "blend", "offset"],
@@ -68,20 +69,20 @@ fn results(category: Category) -> &'static [&'static str] {
     }
 }
 
-/// Gives a program the sentence that says what it does: names for what it computes, and its parts.
+/// Sets the description of a program: names for what it computes, and its operations.
 pub fn describe(program: &mut Program) {
     program.doc = sentence(program);
 }
 
-/// Names that the field has for what a program computes.
+/// Names for what a program computes.
 fn names(view: &View<'_>) -> Vec<String> {
-    let mut all: Vec<String> = view.whole().into_iter().collect();
-    all.extend(view.optimiser());
+    let mut all: Vec<String> = view.complete_idiom().into_iter().collect();
+    all.extend(view.optimizer());
     all.extend(view.simulation());
     all.extend(view.random());
     all.extend(view.loops());
     all.extend(view.memory());
-    // Columns of a sparse row are gathered by definition.
+    // Columns of a sparse row are always gathered.
     if all.iter().any(|name| name.contains("sparse matrix")) {
         all.retain(|name| name != "gather");
     }
@@ -94,17 +95,17 @@ fn names(view: &View<'_>) -> Vec<String> {
     distinct
 }
 
-/// One sentence that describes a program.
+/// One-sentence description of a program.
 fn sentence(program: &Program) -> String {
     let view = View::new(program);
-    let known_as = names(&view);
+    let patterns = names(&view);
     let read: Vec<&str> =
         program.arrays.iter().filter(|array| !array.written).map(|array| array.name.as_str()).collect();
     let written: Vec<&str> =
         program.arrays.iter().filter(|array| array.written).map(|array| array.name.as_str()).collect();
     let mut words: BTreeSet<&str> = BTreeSet::new();
     let mut calls: BTreeSet<&str> = view.idioms();
-    calls.retain(|idiom| !known_as.iter().any(|name| name.contains(idiom)));
+    calls.retain(|idiom| !patterns.iter().any(|name| name.contains(idiom)));
     program.each_expr(&mut |e| match &e.kind {
         Kind::Binary(op, _) => words.extend(word(*op)),
         Kind::Unary(Unary::Neg, a) if !matches!(a.kind, Kind::Float(_) | Kind::Int(_)) => {
@@ -134,8 +135,8 @@ fn sentence(program: &Program) -> String {
         parts.push(list(&calls.into_iter().collect::<Vec<_>>()));
     }
     let how = parts.join(" with ");
-    // `of` twice would say whose rows.
-    let of = if known_as.iter().any(|name| name.contains(" of ")) { "from" } else { "of" };
+    // A second `of` would be ambiguous.
+    let of = if patterns.iter().any(|name| name.contains(" of ")) { "from" } else { "of" };
     let from = if read.is_empty() { String::new() } else { format!(" {of} {}", list(&read)) };
     let with = if shape.is_empty() {
         String::new()
@@ -143,8 +144,8 @@ fn sentence(program: &Program) -> String {
         format!(", with {}", list(&shape.into_iter().collect::<Vec<_>>()))
     };
     let into = list(&written);
-    let known_as: Vec<&str> = known_as.iter().map(String::as_str).collect();
-    let mut text = match (&known_as[..], how.as_str()) {
+    let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+    let mut text = match (&patterns[..], how.as_str()) {
         ([], "") => format!("copies{from} into {into}{with}."),
         ([], how) => format!("{how}{from} into {into}{with}."),
         (names, "") => format!("{}{from} into {into}{with}.", list(names)),
@@ -157,7 +158,7 @@ fn sentence(program: &Program) -> String {
     text
 }
 
-/// The noun for results of an operator.
+/// Noun for the results of an operator.
 fn word(op: Binary) -> Option<&'static str> {
     Some(match op {
         Binary::Add => "sums",
@@ -172,10 +173,10 @@ fn word(op: Binary) -> Option<&'static str> {
 }
 
 /// `a, b and c`.
-fn list(of: &[&str]) -> String {
-    match of {
+fn list(items: &[&str]) -> String {
+    match items {
         [] => String::new(),
         [one] => (*one).into(),
-        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }

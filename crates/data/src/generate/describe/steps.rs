@@ -1,4 +1,5 @@
-//! Names for programs that update what they read: optimisers, simulations; and for random numbers.
+//! Recognizes programs that update what they read (optimizers, simulations), and uses of random
+//! numbers.
 
 use super::view::{View, any, constant, number};
 use crate::program::{Array, Binary, Builtin, Expr, Kind, Stmt, Ty, Unary, Var};
@@ -29,8 +30,8 @@ impl<'p> View<'p> {
         self.element(e).is_some_and(|(array, at)| array == of && self.is_own(at))
     }
 
-    /// A step of an optimiser: a weight less a rate times a direction.
-    pub fn optimiser(&self) -> Option<String> {
+    /// An optimizer step: a weight minus a learning rate times a direction.
+    pub fn optimizer(&self) -> Option<String> {
         let stores = self.own_stores();
         let (weights, last) = *stores.last()?;
         let bindings = self.matched(&bin(Binary::Sub, any(0), any(1)), last)?;
@@ -38,7 +39,7 @@ impl<'p> View<'p> {
             return None;
         }
         let weight = bindings.any(0)?;
-        // Decay of the weight may be added to the step.
+        // Weight decay may be added to the step.
         let decayed = bin(Binary::Add, any(0), bin(Binary::Mul, bin(Binary::Mul, any(1), any(2)), any(3)));
         let step = match self.matched(&decayed, bindings.any(1)?) {
             Some(bindings) if self.same(bindings.any(3)?, weight) => bindings.any(0)?,
@@ -79,7 +80,8 @@ impl<'p> View<'p> {
         Some(if plain { name.into() } else { format!("{name} with a transformed gradient") })
     }
 
-    /// The value of which an array keeps an exponential average: `beta * old + (1 - beta) * value`.
+    /// The value of which an array stores an exponential moving average: `beta * old + (1 - beta) *
+    /// value`.
     fn average(&self, array: Array, e: &'p Expr) -> Option<&'p Expr> {
         let rest = bin(Binary::Sub, number(1.0), any(0));
         let old = bin(Binary::Mul, any(0), any(1));
@@ -88,7 +90,8 @@ impl<'p> View<'p> {
             .then_some(bindings.any(2)?)
     }
 
-    /// Whether an expression is an element of another array, clipped or not, with or without decay of the weight.
+    /// True if an expression is an element of another array, optionally clipped and with weight
+    /// decay.
     fn is_gradient(&self, e: &'p Expr, weights: Array) -> bool {
         let decay = bin(Binary::Add, any(0), bin(Binary::Mul, any(1), any(2)));
         let e = match self.matched(&decay, e) {
@@ -102,7 +105,7 @@ impl<'p> View<'p> {
         self.element(e).is_some_and(|(array, at)| array != weights && self.is_own(at))
     }
 
-    /// A simulation: every pair of bodies, or states that move by a rate times a time step.
+    /// A simulation: pairwise interactions, or states that change by a rate times a time step.
     pub fn simulation(&self) -> Option<String> {
         if self.is_pairwise() {
             return Some("pairwise interactions".into());
@@ -126,7 +129,8 @@ impl<'p> View<'p> {
         found
     }
 
-    /// Whether a stored variable began as the array's element and moved by something times a number that is passed.
+    /// True if a stored variable starts as the array's element and changes by something times a
+    /// scalar parameter.
     fn is_state(&self, array: Array, e: &'p Expr) -> bool {
         let Kind::Var(state) = e.kind else { return false };
         let Some(first) = self.first_value(state) else { return false };
@@ -146,7 +150,8 @@ impl<'p> View<'p> {
         sum.is_some_and(|(old, change)| self.is_own_element(old, array) && moves(change))
     }
 
-    /// Whether a loop over all elements sums up something of the difference of each to the instance's own.
+    /// True if a loop over all elements sums a function of the difference of each element and the
+    /// instance's own.
     fn is_pairwise(&self) -> bool {
         let mut found = false;
         self.each_stmt(&mut |stmt| {
@@ -170,7 +175,7 @@ impl<'p> View<'p> {
         found
     }
 
-    /// Names for what is done with random numbers.
+    /// Names for uses of random numbers.
     pub fn random(&self) -> Vec<String> {
         let mut drawn: Vec<Var> = vec![];
         self.each_stmt(&mut |stmt| drawn.extend(if let Stmt::Draw(var, ..) = stmt { Some(*var) } else { None }));
@@ -212,7 +217,7 @@ impl<'p> View<'p> {
         names
     }
 
-    /// Whether an expression is a random number, shifted and scaled by constants.
+    /// True if an expression is a random number, shifted and scaled by constants.
     fn is_walk(&self, e: &'p Expr, drawn: &[Var]) -> bool {
         let mut linear = true;
         let mut numbers = 0;

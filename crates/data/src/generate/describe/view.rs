@@ -1,20 +1,20 @@
-//! A finished program as a reader sees it: names stand for what they were bound to, and expressions are matched with patterns.
+//! View of a finished program for pattern matching: variables are replaced by their definitions.
 
 use crate::program::{Array, Expr, Kind, Program, Scalar, Stmt, Var};
 
-/// A kernel with the definitions of its names.
+/// A kernel with the definitions of its variables.
 pub struct View<'p> {
     pub program: &'p Program,
-    /// For each variable that never changes: the expression that it was bound to.
+    /// Per immutable variable: the expression that it is bound to.
     definitions: Vec<Option<&'p Expr>>,
 }
 
-/// A variable of patterns that stands for any expression, the same one wherever it occurs.
+/// Pattern variable that matches any expression, the same one at every occurrence.
 pub fn any(n: u16) -> Expr {
     Expr::var(Var(ANY + n), Scalar::F32)
 }
 
-/// A variable of patterns that stands for any float constant.
+/// Pattern variable that matches any float constant.
 pub fn constant(n: u16) -> Expr {
     Expr::var(Var(CONSTANT + n), Scalar::F32)
 }
@@ -27,17 +27,17 @@ pub fn number(value: f64) -> Expr {
 const ANY: u16 = 0xff00;
 const CONSTANT: u16 = 0xff80;
 
-/// The expressions that match the variables of a pattern.
+/// Expressions and constants that match the variables of a pattern.
 #[derive(Clone, Default)]
 pub struct Bindings<'p>([Option<&'p Expr>; 4], [Option<f64>; 4]);
 
 impl<'p> Bindings<'p> {
-    /// What `any(n)` stands for.
+    /// Match of `any(n)`.
     pub fn any(&self, n: usize) -> Option<&'p Expr> {
         self.0[n]
     }
 
-    /// What `constant(n)` stands for.
+    /// Match of `constant(n)`.
     pub fn constant(&self, n: usize) -> Option<f64> {
         self.1[n]
     }
@@ -58,7 +58,7 @@ impl<'p> View<'p> {
         View { program, definitions }
     }
 
-    /// The expression that a name stands for; any other expression is itself.
+    /// Definition of a variable; any other expression is returned unchanged.
     pub fn resolved(&self, mut e: &'p Expr) -> &'p Expr {
         while let Kind::Var(var) = e.kind {
             match self.definitions.get(var.0 as usize) {
@@ -69,14 +69,15 @@ impl<'p> View<'p> {
         e
     }
 
-    /// Calls `see` on an expression and all within, and once on what each name in it stands for.
-    pub fn walk(&self, e: &'p Expr, see: &mut dyn FnMut(&'p Expr)) {
+    /// Calls `visit` on an expression and all subexpressions, and once on the definition of each
+    /// variable in it.
+    pub fn walk(&self, e: &'p Expr, visit: &mut dyn FnMut(&'p Expr)) {
         let mut names: Vec<Var> = vec![];
         let mut next = Some(e);
         let mut seen = 0;
         while let Some(e) = next {
             e.walk(&mut |part| {
-                see(part);
+                visit(part);
                 if let Kind::Var(var) = part.kind
                     && !names.contains(&var)
                 {
@@ -91,33 +92,33 @@ impl<'p> View<'p> {
         }
     }
 
-    /// Whether an expression, names resolved, has a part of some kind.
-    pub fn has(&self, e: &'p Expr, wanted: impl Fn(&Kind) -> bool) -> bool {
+    /// True if an expression, with variables resolved, has a node of some kind.
+    pub fn has(&self, e: &'p Expr, matches: impl Fn(&Kind) -> bool) -> bool {
         let mut found = false;
-        self.walk(e, &mut |part| found |= wanted(&part.kind));
+        self.walk(e, &mut |part| found |= matches(&part.kind));
         found
     }
 
-    /// Whether an expression depends on a variable.
+    /// True if an expression depends on a variable.
     pub fn depends(&self, e: &'p Expr, on: Var) -> bool {
         self.has(e, |kind| *kind == Kind::Var(on))
     }
 
-    /// Whether two expressions are the same once names are resolved.
+    /// True if two expressions are equal after resolving variables.
     pub fn same(&self, a: &'p Expr, b: &'p Expr) -> bool {
         a == b || self.fits(a, b, &mut Bindings::default())
     }
 
-    /// The expressions that match the variables of a pattern, if an expression has its form.
+    /// Bindings of a pattern's variables, if an expression matches it.
     pub fn matched(&self, pattern: &Expr, e: &'p Expr) -> Option<Bindings<'p>> {
         let mut bindings = Bindings::default();
         self.fits(pattern, e, &mut bindings).then_some(bindings)
     }
 
-    /// Whether an expression has the form of a pattern, some of whose variables may be bound already.
+    /// True if an expression matches a pattern, some of whose variables may be bound already.
     pub fn fits(&self, pattern: &Expr, e: &'p Expr, bindings: &mut Bindings<'p>) -> bool {
         let e = match pattern.kind {
-            // Bound as it is written, so that a name stays one.
+            // Bound before resolution, so that a variable stays one.
             Kind::Var(Var(n)) if (ANY..CONSTANT).contains(&n) => {
                 let first = *bindings.0[(n - ANY) as usize].get_or_insert(e);
                 return self.same(first, e);
@@ -130,8 +131,8 @@ impl<'p> View<'p> {
             }
             _ => self.resolved(e),
         };
-        let mut all = |wanted: &[Expr], found: &'p [Expr]| {
-            wanted.len() == found.len() && wanted.iter().zip(found).all(|(wanted, e)| self.fits(wanted, e, bindings))
+        let mut all = |patterns: &[Expr], found: &'p [Expr]| {
+            patterns.len() == found.len() && patterns.iter().zip(found).all(|(pattern, e)| self.fits(pattern, e, bindings))
         };
         match (&pattern.kind, &e.kind) {
             (Kind::Var(Var(n)), Kind::Float(value)) if *n >= CONSTANT => {
@@ -140,24 +141,24 @@ impl<'p> View<'p> {
             (Kind::Float(a), Kind::Float(b)) => a == b,
             (Kind::Int(a), Kind::Int(b)) => a == b,
             (Kind::Var(a), Kind::Var(b)) => a == b,
-            (Kind::Load(a, wanted), Kind::Load(b, found)) => a == b && all(wanted, found),
-            (Kind::Call(a, wanted), Kind::Call(b, found)) => a == b && all(wanted, found),
-            (Kind::Function(a, wanted), Kind::Function(b, found)) => a == b && all(wanted, found),
-            (Kind::Make(wanted), Kind::Make(found)) => all(wanted, found),
-            (Kind::Binary(a, wanted), Kind::Binary(b, found)) => a == b && all(&wanted[..], &found[..]),
-            (Kind::Where(wanted), Kind::Where(found)) => all(&wanted[..], &found[..]),
-            (Kind::Unary(a, wanted), Kind::Unary(b, found)) => {
-                a == b && all(std::slice::from_ref(wanted), std::slice::from_ref(found))
+            (Kind::Load(a, pattern), Kind::Load(b, found)) => a == b && all(pattern, found),
+            (Kind::Call(a, pattern), Kind::Call(b, found)) => a == b && all(pattern, found),
+            (Kind::Function(a, pattern), Kind::Function(b, found)) => a == b && all(pattern, found),
+            (Kind::Make(pattern), Kind::Make(found)) => all(pattern, found),
+            (Kind::Binary(a, pattern), Kind::Binary(b, found)) => a == b && all(&pattern[..], &found[..]),
+            (Kind::Where(pattern), Kind::Where(found)) => all(&pattern[..], &found[..]),
+            (Kind::Unary(a, pattern), Kind::Unary(b, found)) => {
+                a == b && all(std::slice::from_ref(pattern), std::slice::from_ref(found))
             }
-            (Kind::Cast(wanted), Kind::Cast(found)) => all(std::slice::from_ref(wanted), std::slice::from_ref(found)),
-            (Kind::Part(wanted, a), Kind::Part(found, b)) => {
-                a == b && all(std::slice::from_ref(wanted), std::slice::from_ref(found))
+            (Kind::Cast(pattern), Kind::Cast(found)) => all(std::slice::from_ref(pattern), std::slice::from_ref(found)),
+            (Kind::Part(pattern, a), Kind::Part(found, b)) => {
+                a == b && all(std::slice::from_ref(pattern), std::slice::from_ref(found))
             }
             _ => false,
         }
     }
 
-    /// The array and indices of an element, if an expression is one.
+    /// Array and indices of an element, if the expression is one.
     pub fn element(&self, e: &'p Expr) -> Option<(Array, &'p [Expr])> {
         match &self.resolved(e).kind {
             Kind::Load(array, at) => Some((*array, at)),
@@ -165,7 +166,7 @@ impl<'p> View<'p> {
         }
     }
 
-    /// Whether indices are those of the instance, in order.
+    /// True if the indices are those of the instance, in order.
     pub fn is_own(&self, at: &'p [Expr]) -> bool {
         let grid = &self.program.grid;
         at.len() == grid.len() && at.iter().zip(grid).all(|(e, (var, _))| self.resolved(e).kind == Kind::Var(*var))

@@ -1,4 +1,4 @@
-//! Statements in C.
+//! Prints statements in C.
 
 use super::{Dialect, Printer, operator, pieces};
 use crate::program::{ArrayParam, Expr, Scalar, Stmt, Ty, Update};
@@ -12,7 +12,7 @@ impl Printer<'_> {
         self.out.push('\n');
     }
 
-    /// Statements as lines.
+    /// Prints statements as lines.
     pub fn lines(&mut self, stmts: &[Stmt], depth: usize) -> String {
         let outer = std::mem::take(&mut self.out);
         self.block(stmts, depth);
@@ -50,7 +50,7 @@ impl Printer<'_> {
                 }
                 Stmt::Store(array, at, e) => {
                     let array = self.program.array(*array);
-                    format!("{}[{}] = {};", array.name, self.place(&array.shape, at), self.shown(e))
+                    format!("{}[{}] = {};", array.name, self.linear_index(&array.shape, at), self.shown(e))
                 }
                 Stmt::Atomic(update, array, at, e) => self.atomic(*update, self.program.array(*array), at, e),
                 Stmt::If(condition, then, otherwise) => {
@@ -118,10 +118,10 @@ impl Printer<'_> {
     }
 
     fn atomic(&mut self, update: Update, array: &ArrayParam, at: &[Expr], e: &Expr) -> String {
-        let (place, value) = (self.place(&array.shape, at), self.shown(e));
+        let (index, value) = (self.linear_index(&array.shape, at), self.shown(e));
         let float = array.ty.element().is_some_and(Scalar::is_float);
         if self.dialect == Dialect::Host {
-            let element = format!("{}[{place}]", array.name);
+            let element = format!("{}[{index}]", array.name);
             return match update {
                 Update::Add => format!("{element} += {value};"),
                 Update::Sub => format!("{element} -= {value};"),
@@ -135,7 +135,7 @@ impl Printer<'_> {
             };
         }
         let name = match update {
-            Update::Sub if float => return format!("atomicAdd(&{}[{place}], -({value}));", array.name),
+            Update::Sub if float => return format!("atomicAdd(&{}[{index}], -({value}));", array.name),
             Update::Add => "atomicAdd",
             Update::Sub => "atomicSub",
             Update::Min => "atomicMin",
@@ -144,6 +144,6 @@ impl Printer<'_> {
             Update::Or => "atomicOr",
             Update::Xor => "atomicXor",
         };
-        format!("{name}(&{}[{place}], {value});", array.name)
+        format!("{name}(&{}[{index}], {value});", array.name)
     }
 }

@@ -1,44 +1,45 @@
-//! Which side of a split rows lie on, so that no two like ones lie on different sides.
+//! Assignment of rows to splits, such that no two similar rows are in different splits.
 //!
-//! Buckets of a sketch find most rows that are like a new one, not all, and a split leaks by the others. The sides that few
-//! rows are on are short: a new row is compared with all of theirs, and with all of the common side before it joins a rare one.
+//! LSH bands find most of the rows similar to a new one, but not all, and the others would leak
+//! between splits. The small splits are short, so a new row is compared with all of their rows, and
+//! with all rows of the large split before it joins a small one.
 
 use super::{CLUSTER, LANES, Sketch, agreeing, likeness};
 
 /// Rows that are compared with each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Group {
-    /// Those of one number: rows of several are hardly alike.
+    /// Rows with the same number; rows of different groups are rarely similar.
     Of(u8),
-    /// None: it is split off by other means.
+    /// Compared with no row: it is split off by other means.
     Apart,
 }
 
 #[derive(Default)]
 pub(super) struct Sides {
-    /// Of each admitted row.
+    /// Split of each admitted row.
     of: Vec<u8>,
-    /// Of each group: rows on the common side, and on others.
+    /// Per group: rows of the large split, and of the others.
     groups: Vec<[Side; 2]>,
 }
 
-/// Rows of a group, with what is looked at first of each side by side: nearly all are told apart by that, and reading it is
-/// what a comparison costs.
+/// Rows of a group, with their first MinHash values stored contiguously: those suffice to
+/// distinguish nearly all rows, and reading them dominates the cost of a comparison.
 #[derive(Default)]
 struct Side {
     rows: Vec<u32>,
     firsts: Vec<[u16; FIRST]>,
 }
 
-/// The side of rows that are apart.
+/// Split number of excluded rows.
 const APART: u8 = u8::MAX;
-/// Lanes that are looked at first, and how many of them agree for two rows that could be alike: of rows at the limit, one in a
-/// thousand has fewer.
+/// MinHash values compared first, and how many of them must agree for two rows to be similar: of
+/// rows at the similarity limit, one in a thousand has fewer.
 const FIRST: usize = 32;
 const FIRST_ALIKE: u16 = 12;
 
 impl Side {
-    /// The rows that are like a sketch.
+    /// Rows similar to a fingerprint.
     fn like<'a>(&'a self, lanes: &'a [[u16; LANES]], sketch: &'a Sketch) -> impl Iterator<Item = u32> + 'a {
         let first = first(sketch);
         let both = self.rows.iter().zip(&self.firsts);
@@ -52,8 +53,9 @@ fn first(sketch: &Sketch) -> [u16; FIRST] {
 }
 
 impl Sides {
-    /// The row whose cluster a new one joins, if any; `None` if it is like rows on two sides. `like` is one that was found
-    /// otherwise, and `side` what the row would lie on by itself.
+    /// The row whose cluster a new row joins, if any; `None` if it is similar to rows of two
+    /// splits. `like` is a similar row found otherwise, and `side` returns the split that the row
+    /// would get by itself.
     pub(super) fn beside(
         &self,
         lanes: &[[u16; LANES]],
@@ -83,7 +85,7 @@ impl Sides {
         }
     }
 
-    /// Takes the next row.
+    /// Adds the next row.
     pub(super) fn add(&mut self, row: u32, sketch: &Sketch, group: Group, side: u8) {
         let Group::Of(group) = group else { return self.of.push(APART) };
         self.of.push(side);

@@ -1,4 +1,5 @@
-//! A program under construction: declares parameters and variables with names that are free, and keeps statements.
+//! A program under construction: declares parameters and variables with unused names, and collects
+//! statements.
 
 use super::names::{self, Names};
 use super::sample::{Given, Values};
@@ -13,19 +14,20 @@ pub struct Maker {
     pub random: Random,
     pub program: Program,
     pub names: Names,
-    /// The body being written: the kernel's, or that of a function.
+    /// Body being built: the kernel's, or a function's.
     pub body: Body,
-    /// Blocks not yet closed; the last is where statements go.
+    /// Blocks not yet closed; statements are appended to the last.
     open: Vec<Vec<Stmt>>,
-    /// Whether expressions may name parts of themselves; not where an expression is all there can be.
+    /// True if expressions may bind subexpressions to variables; false where a single expression is
+    /// required.
     pub binds: bool,
-    /// Names of the kernel while a function is written.
+    /// State of the kernel while a function is built.
     outer: Option<(Body, Vec<Vec<Stmt>>, Names)>,
-    /// While a function is written: its arguments in a call of the kernel.
+    /// While a function is built: samples of its arguments in a call from the kernel.
     pub arguments: Vec<Option<Values>>,
-    /// Counters of loops and how many turns those have.
+    /// Loop counters and their number of iterations.
     pub counters: Vec<(Var, usize)>,
-    /// What is decided where statements are written.
+    /// Conditions known to hold or not to hold at the current statement.
     pub given: Vec<Given>,
 }
 
@@ -57,47 +59,47 @@ impl Maker {
         }
     }
 
-    /// An array parameter.
+    /// Declares an array parameter.
     pub fn array(&mut self, name: &str, ty: impl Into<Ty>, shape: &[Size], fill: Fill, written: bool) -> Array {
         let name = self.names.free(name);
         self.program.arrays.push(ArrayParam { name, ty: ty.into(), shape: shape.into(), fill, written });
         Array(self.program.arrays.len() as u8 - 1)
     }
 
-    /// An array that is read, named by what it could hold.
+    /// Declares an input array with a random name.
     pub fn input(&mut self, ty: impl Into<Ty>, shape: &[Size], fill: Fill) -> Array {
         let name = *self.random.pick(names::INPUTS);
         self.array(name, ty, shape, fill, false)
     }
 
-    /// An array that is written.
+    /// Declares an output array.
     pub fn output(&mut self, ty: impl Into<Ty>, shape: &[Size]) -> Array {
         let name = *self.random.pick(names::OUTPUTS);
         self.array(name, ty, shape, Fill::Zero, true)
     }
 
-    /// A variable of the body being written.
+    /// Declares a variable of the current body.
     pub fn variable(&mut self, name: &str, ty: impl Into<Ty>, changes: bool) -> Var {
         let name = self.names.free(name);
         self.body.vars.push(Variable { name, ty: ty.into(), changes });
         Var(self.body.vars.len() as u16 - 1)
     }
 
-    /// A number passed by value.
+    /// Declares a scalar parameter.
     pub fn value(&mut self, name: &str, scalar: Scalar, low: f64, high: f64) -> Var {
         let var = self.variable(name, scalar, false);
         self.program.values.push(ValueParam { var, range: (low, high) });
         var
     }
 
-    /// A length that a launch chooses.
+    /// Declares a size parameter.
     pub fn size(&mut self, name: &str, in_source: bool, least: u32, most: u32) -> Size {
         let var = self.variable(name, Scalar::I32, false);
         self.program.sizes.push(SizeParam { var, in_source, most, least });
         Size::Param(self.program.sizes.len() as u8 - 1)
     }
 
-    /// A size parameter as an expression; the source must take it then.
+    /// A size parameter as an expression; the source then takes it as a parameter.
     pub fn extent(&mut self, size: Size) -> Expr {
         match size {
             Size::Param(n) => {
@@ -116,20 +118,20 @@ impl Maker {
         Expr::var(var, Scalar::I32)
     }
 
-    /// Adds a statement.
+    /// Appends a statement.
     pub fn push(&mut self, stmt: Stmt) {
         if let Some(block) = self.open.last_mut() {
             block.push(stmt);
         }
     }
 
-    /// Names a value; the variable.
+    /// Binds a value to a variable with a random name.
     pub fn bind(&mut self, e: Expr) -> Expr {
         let name = *self.random.pick(names::LOCALS);
         self.bind_as(name, e)
     }
 
-    /// Names a value so.
+    /// Binds a value to a variable with this name.
     pub fn bind_as(&mut self, name: &str, e: Expr) -> Expr {
         let ty = e.ty;
         let var = self.variable(name, ty, false);
@@ -137,7 +139,7 @@ impl Maker {
         Expr::var(var, ty)
     }
 
-    /// A variable that changes, with its first value.
+    /// Declares a mutable variable with its initial value.
     pub fn changing(&mut self, name: &str, first: Expr) -> Var {
         let var = self.variable(name, first.ty, true);
         self.push(Stmt::Let(var, first));
@@ -149,14 +151,14 @@ impl Maker {
         Expr::var(var, self.body.var(var).ty)
     }
 
-    /// Writes statements into a block of their own.
+    /// Collects statements into a block.
     pub fn block(&mut self, write: impl FnOnce(&mut Maker)) -> Vec<Stmt> {
         self.open.push(vec![]);
         write(self);
         self.open.pop().unwrap_or_default()
     }
 
-    /// Writes statements into a block of their own, where a condition holds or does not.
+    /// Collects statements into a block that is executed if a condition has this outcome.
     pub fn block_where(&mut self, condition: &Expr, holds: bool, write: impl FnOnce(&mut Maker)) -> Vec<Stmt> {
         self.given.push(Given { condition: condition.clone(), holds });
         let stmts = self.block(write);
@@ -164,16 +166,17 @@ impl Maker {
         stmts
     }
 
-    /// A loop over a range of integers; `body` is given the counter.
+    /// Appends a loop over a range of integers; `body` receives the counter.
     pub fn count(&mut self, name: &str, low: Expr, high: Expr, step: i64, body: impl FnOnce(&mut Maker, Expr)) {
         let var = self.variable(name, Scalar::I32, false);
-        let turns = if let Kind::Int(turns) = high.kind { turns.max(1) as usize } else { 8 };
-        self.counters.push((var, turns));
+        let iterations = if let Kind::Int(iterations) = high.kind { iterations.max(1) as usize } else { 8 };
+        self.counters.push((var, iterations));
         let stmts = self.block(|m| body(m, Expr::var(var, Scalar::I32)));
         self.push(Stmt::For(var, low, high, step, stmts));
     }
 
-    /// Begins a function: statements go into it until [`Maker::close_function`]. Its parameters.
+    /// Begins a function, and returns its parameters: statements are appended to it until
+    /// [`Maker::close_function`].
     pub fn open_function(&mut self, params: &[(&str, Ty)]) -> Vec<Expr> {
         let names = std::mem::take(&mut self.names);
         let body = std::mem::take(&mut self.body);
@@ -204,9 +207,9 @@ impl Maker {
         Func(self.program.functions.len() as u8 - 1)
     }
 
-    /// The program, once all is written.
+    /// Finishes the program.
     pub fn finish(mut self, name: String) -> Program {
-        // A number that nothing came to use is not passed.
+        // Unused scalar parameters are dropped.
         let values = std::mem::take(&mut self.program.values);
         let read: Vec<bool> = values.iter().map(|value| self.is_read(&self.read(value.var))).collect();
         self.program.values = values.into_iter().zip(read).filter(|(_, read)| *read).map(|(value, _)| value).collect();
@@ -217,7 +220,7 @@ impl Maker {
         self.program
     }
 
-    /// A style of a direct text for a launch of so many dimensions.
+    /// Draws a style of direct text for a launch with this many dimensions.
     pub fn style(&mut self, dimensions: usize) -> Style {
         let random = &mut self.random;
         let block = match dimensions {
@@ -232,7 +235,7 @@ impl Maker {
         Style { block, guard, restrict: random.chance(65) }
     }
 
-    /// A direct form in a random style.
+    /// Draws a direct form in a random style.
     pub fn direct(&mut self) {
         let dimensions = self.program.grid.len();
         self.program.form = Form::Direct(self.style(dimensions));
@@ -240,35 +243,35 @@ impl Maker {
 }
 
 impl Maker {
-    /// Whether a function is being written.
+    /// True while a function is built.
     pub fn in_function(&self) -> bool {
         self.outer.is_some()
     }
 
-    /// The block that is being written.
+    /// Statements of the current block.
     pub fn writing(&self) -> &[Stmt] {
         self.open.last().map_or(&[], Vec::as_slice)
     }
 
-    /// The first value of a variable, where it was named in the blocks that are being written.
-    pub fn bound_to(&self, of: Var) -> Option<&Expr> {
+    /// Initial value of a variable declared in an open block.
+    pub fn bound_to(&self, target: Var) -> Option<&Expr> {
         self.open.iter().rev().flatten().find_map(|stmt| match stmt {
-            Stmt::Let(var, e) if *var == of => Some(e),
+            Stmt::Let(var, e) if *var == target => Some(e),
             _ => None,
         })
     }
 
-    /// Whether a variable is a random number between 0 and 1, drawn in the blocks that are being written.
-    pub fn is_random(&self, of: Var) -> bool {
-        self.open.iter().flatten().any(|stmt| matches!(stmt, Stmt::Draw(var, _, None) if *var == of))
+    /// True for a random number between 0 and 1 drawn in an open block.
+    pub fn is_random(&self, target: Var) -> bool {
+        self.open.iter().flatten().any(|stmt| matches!(stmt, Stmt::Draw(var, _, None) if *var == target))
     }
 
-    /// Whether a statement written so far reads a variable.
-    pub fn is_read(&self, of: &Expr) -> bool {
+    /// True if a statement so far reads a variable.
+    pub fn is_read(&self, target: &Expr) -> bool {
         let mut found = false;
         for stmt in self.open.iter().flatten() {
             stmt.walk(&mut |stmt| {
-                stmt.contents().0.into_iter().for_each(|e| e.walk(&mut |part| found |= part == of));
+                stmt.contents().0.into_iter().for_each(|e| e.walk(&mut |part| found |= part == target));
             });
         }
         found

@@ -1,14 +1,14 @@
-//! What expressions are made of, and how often.
+//! Weighted distributions from which expressions are generated.
 
 use crate::program::Builtin;
 
-/// Which operations a category draws from, each with a weight.
+/// Operations that a category draws from, each with a weight.
 pub struct Menu {
     pub binary: &'static [(usize, Op)],
     pub unary: &'static [(usize, Fun)],
 }
 
-/// What two terms are joined by.
+/// Binary operation on terms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     Add,
@@ -22,16 +22,16 @@ pub enum Op {
     Copysign,
     Lerp,
     Choose,
-    /// Distance of two numbers.
+    /// Absolute difference.
     AbsDiff,
     /// Square root of the sum of squares.
     Norm,
 }
 
-/// What is done to one term.
+/// Unary operation on a term.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fun {
-    /// A function of the dialect, with its domain seen to.
+    /// A builtin function, with its argument brought into the domain.
     Call(Builtin),
     Neg,
     /// A square.
@@ -40,11 +40,11 @@ pub enum Fun {
     Scale,
     /// A sum with a constant.
     Shift,
-    /// One over it.
+    /// The reciprocal.
     Reciprocal,
-    /// Kept between two constants.
+    /// A clamp between two constants.
     Clamp,
-    /// A choice by its sign or size.
+    /// A selection by a threshold.
     Step,
     /// 1 / (1 + exp(-x)).
     Sigmoid,
@@ -157,7 +157,7 @@ pub const MIXED: Menu = Menu {
     ],
 };
 
-/// Plain sums and products only: what stays sharp in 16 bits and in long sums.
+/// Plain sums and products, whose error bounds stay narrow in 16 bits and in long sums.
 pub const PLAIN: Menu = Menu {
     binary: &[(6, Op::Add), (5, Op::Sub), (6, Op::Mul), (1, Op::Min), (1, Op::Max)],
     unary: &[

@@ -1,112 +1,112 @@
-//! What can go wrong: each is one sentence, and nothing that was made is lost.
+//! Error cases: each message is one sentence, and no finished data is lost.
 
 use bornite_data::Level;
 use bornite_data::files::{
     Asked, Dataset, Error, Format, Part, Place, Settings, check, check_pair, check_pairs, make, write_ingested,
 };
 
-use crate::{asked, folder, hash, made, seed, settings};
+use crate::{folder, hash, make_dataset, options, seed, settings};
 
-fn refused(place: &Place, asked: &Asked) -> String {
-    let error = make(place, asked, &mut |_| {}).unwrap_err().to_string();
+fn error_of(place: &Place, options: &Asked) -> String {
+    let error = make(place, options, &mut |_| {}).unwrap_err().to_string();
     assert!(!error.contains('\n') && !error.contains(". "), "not one sentence: {error}");
     error
 }
 
-pub fn what_cannot_be_is_refused_in_a_sentence() {
+pub fn invalid_options_are_rejected_in_one_sentence() {
     let place = Place::new(&folder("refused"));
     let part = |number, of| Some(Part { number, of });
     let cases: [(Asked, &str); 5] = [
-        (asked(&settings(0, 1)), "a dataset of 0 rows was asked for"),
-        (asked(&settings(5, 6)), "5 rows cannot be in 6 shards: choose 1 to 5"),
-        (Asked { part: part(3, 3), ..asked(&settings(100, 3)) }, "part 3 of 3 cannot be made of 3 shards"),
-        (Asked { part: part(0, 4), ..asked(&settings(100, 3)) }, "part 0 of 4 cannot be made of 3 shards"),
-        (Asked { settings: None, resume: true, ..asked(&settings(1, 1)) }, "there is no dataset in"),
+        (options(&settings(0, 1)), "--count must be at least 1"),
+        (options(&settings(5, 6)), "5 rows cannot be split into 6 shards: --shards must be 1 to 5"),
+        (Asked { part: part(3, 3), ..options(&settings(100, 3)) }, "part 3/3 is invalid for 3 shards"),
+        (Asked { part: part(0, 4), ..options(&settings(100, 3)) }, "part 0/4 is invalid for 3 shards"),
+        (Asked { settings: None, resume: true, ..options(&settings(1, 1)) }, "contains no dataset to resume"),
     ];
-    for (asked, expected) in cases {
-        let error = refused(&place, &asked);
+    for (options, expected) in cases {
+        let error = error_of(&place, &options);
         assert!(error.contains(expected), "{error}");
     }
     for (name, expected) in [
-        ("aritmetic", "there is no category 'aritmetic'; did you mean 'arithmetic'?"),
+        ("aritmetic", "unknown category 'aritmetic'; did you mean 'arithmetic'?"),
         ("warpshuffle", "did you mean 'warp_shuffle'?"),
-        ("quantum_foam", "there is no category 'quantum_foam'; there are arithmetic, math,"),
+        ("quantum_foam", "unknown category 'quantum_foam'; available: arithmetic, math,"),
     ] {
-        let error = Settings::new(10).of_categories(&[name.to_owned()]).unwrap_err().to_string();
+        let error = Settings::new(10).with_categories(&[name.to_owned()]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    // A file stands where the folder should be.
+    // A file exists at the path of the folder.
     let file = folder("file");
     std::fs::write(&file, "").unwrap();
     let error = Place::new(&file.join("inner")).create().unwrap_err().to_string();
-    assert!(error.starts_with("could not make the folder"), "{error}");
+    assert!(error.starts_with("could not create the folder"), "{error}");
 }
 
-pub fn another_dataset_is_not_written_over() {
+pub fn different_dataset_is_not_overwritten() {
     let folder = folder("mismatch");
     let settings = settings(60, 2);
-    let whole = hash(&made(&folder, &settings));
+    let expected = hash(&make_dataset(&folder, &settings));
     let place = Place::new(&folder);
-    assert!(refused(&place, &asked(&settings)).contains("go on with it with --resume"));
+    assert!(error_of(&place, &options(&settings)).contains("resume it with --resume"));
     let others: [(&str, Settings); 4] = [
-        ("seed 42, not 7", Settings { seed: 7, ..settings.clone() }),
-        ("count 60, not 61", Settings { count: 61, ..settings.clone() }),
-        ("level types, not run", Settings { level: "run".into(), ..settings.clone() }),
-        ("shards 2, not 3", Settings { shards: 3, ..settings.clone() }),
+        ("seed 42, but 7 was requested", Settings { seed: 7, ..settings.clone() }),
+        ("count 60, but 61 was requested", Settings { count: 61, ..settings.clone() }),
+        ("level types, but run was requested", Settings { level: "run".into(), ..settings.clone() }),
+        ("shards 2, but 3 was requested", Settings { shards: 3, ..settings.clone() }),
     ];
-    for (expected, other) in others {
-        let error = refused(&place, &Asked { resume: true, ..asked(&other) });
-        assert!(error.contains(expected), "{error}");
+    for (message, other) in others {
+        let error = error_of(&place, &Asked { resume: true, ..options(&other) });
+        assert!(error.contains(message), "{error}");
     }
-    let again = make(&place, &Asked { resume: true, settings: None, ..asked(&settings) }, &mut |_| {}).unwrap();
-    assert_eq!(hash(&again), whole);
+    let resumed = make(&place, &Asked { resume: true, settings: None, ..options(&settings) }, &mut |_| {}).unwrap();
+    assert_eq!(hash(&resumed), expected);
 }
 
-pub fn a_damaged_shard_is_found_and_made_again() {
+pub fn damaged_shard_is_found_and_regenerated() {
     let mut settings = settings(90, 3);
     settings.seed = seed();
     let folder = folder("damaged");
-    let whole = hash(&made(&folder, &settings));
+    let expected = hash(&make_dataset(&folder, &settings));
     let path = folder.join("data/train-00001-of-00003.parquet");
     let bytes = std::fs::read(&path).unwrap();
     for round in 0..3 {
-        let mut wrong = bytes.clone();
+        let mut damaged = bytes.clone();
         match round {
-            0 => wrong[bytes.len() / 2] ^= 0x40,
-            1 => wrong.truncate(bytes.len() / 3),
-            _ => wrong.clear(),
+            0 => damaged[bytes.len() / 2] ^= 0x40,
+            1 => damaged.truncate(bytes.len() / 3),
+            _ => damaged.clear(),
         }
-        std::fs::write(&path, &wrong).unwrap();
+        std::fs::write(&path, &damaged).unwrap();
         let dataset = Dataset::open(&folder).unwrap();
         let report = check(&dataset, Level::Types, 1, None, &mut |_| {}).unwrap();
         assert_eq!(report.findings.len(), 1, "{report:?}");
         assert_eq!(report.findings[0].file, "data/train-00001-of-00003.parquet");
-        // Reading rows of it gives an error, not a panic.
-        let _ = dataset.each(&mut |_| Ok(true));
+        // Reading its rows returns an error and does not panic.
+        let _ = dataset.for_each(&mut |_| Ok(true));
         let place = Place::new(&folder);
-        let made = make(&place, &Asked { resume: true, settings: None, ..asked(&settings) }, &mut |_| {}).unwrap();
-        assert_eq!((made.damaged.as_slice(), hash(&made)), (&[1][..], whole.clone()));
+        let outcome = make(&place, &Asked { resume: true, settings: None, ..options(&settings) }, &mut |_| {}).unwrap();
+        assert_eq!((outcome.damaged.as_slice(), hash(&outcome)), (&[1][..], expected.clone()));
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
     }
 }
 
-pub fn a_disk_that_fills_up_loses_nothing() {
+pub fn full_disk_loses_no_finished_shard() {
     let mut settings = settings(120, 4);
     settings.seed = seed();
-    let whole = hash(&made(&folder("room"), &settings));
+    let expected = hash(&make_dataset(&folder("room"), &settings));
     let folder = folder("full");
     let mut failures = 0;
-    // Room for a little more each time, until it is enough.
+    // A little more free space each time, until it is enough.
     for step in 0u64.. {
-        let place = Place::new(&folder).with_room(2_000 + step * 30_000);
+        let place = Place::new(&folder).with_free_bytes(2_000 + step * 30_000);
         let resume = step > 0;
-        match make(&place, &Asked { resume, ..asked(&settings) }, &mut |_| {}) {
+        match make(&place, &Asked { resume, ..options(&settings) }, &mut |_| {}) {
             Err(Error::Io { cause, .. }) => {
                 assert_eq!(cause.kind(), std::io::ErrorKind::StorageFull);
                 failures += 1;
             }
-            made => {
-                assert_eq!(hash(&made.unwrap()), whole);
+            outcome => {
+                assert_eq!(hash(&outcome.unwrap()), expected);
                 break;
             }
         }
@@ -114,7 +114,7 @@ pub fn a_disk_that_fills_up_loses_nothing() {
     assert!(failures >= 2, "{failures} failures");
 }
 
-pub fn pairs_from_elsewhere_are_checked_too() {
+pub fn pairs_in_the_style_of_warp_are_checked() {
     let cuda = "extern \\\"C\\\" __global__ void add_kernel_cuda_kernel_forward(wp::launch_bounds_t dim, wp::array_t<wp::float32> var_a)\\n{\\n\
         for (size_t _idx = static_cast<size_t>(blockDim.x) * static_cast<size_t>(blockIdx.x) + static_cast<size_t>(threadIdx.x);\\n\
         _idx < dim.size;\\n _idx += static_cast<size_t>(blockDim.x) * static_cast<size_t>(gridDim.x))\\n{\\n\
@@ -146,15 +146,15 @@ pub fn pairs_from_elsewhere_are_checked_too() {
     }
 }
 
-pub fn files_that_a_loader_would_take_for_rows_are_found() {
+pub fn unlisted_row_files_are_found() {
     for (format, copy, of) in [
         (Format::Parquet, "data/train-00009-of-00003.parquet", "data/train-00000-of-00002.parquet"),
         (Format::Jsonl, "data/test-copy.jsonl", "data/train-00001-of-00002.jsonl"),
         (Format::SeedJson, "cuda_synth_9999.json", "cuda_synth_0000.json"),
     ] {
         let folder = folder(&format!("foreign-{}", format.name()));
-        made(&folder, &Settings { format, ..settings(40, 2) });
-        // What no loader reads is nobody's business.
+        make_dataset(&folder, &Settings { format, ..settings(40, 2) });
+        // Files that no loader reads are ignored.
         std::fs::write(folder.join("notes.txt"), "mine").unwrap();
         let findings = || {
             let report = check(&Dataset::open(&folder).unwrap(), Level::Types, 2, None, &mut |_| {}).unwrap();
@@ -164,13 +164,13 @@ pub fn files_that_a_loader_would_take_for_rows_are_found() {
         std::fs::copy(folder.join(of), folder.join(copy)).unwrap();
         let found = findings();
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].0 == copy && found[0].1.contains("no file of the dataset"), "{found:?}");
+        assert!(found[0].0 == copy && found[0].1.contains("does not belong to the dataset"), "{found:?}");
     }
 }
 
-pub fn rows_of_another_generator_are_not_called_wrong() {
+pub fn rows_of_another_generator_version_are_not_failures() {
     let folder = folder("older");
-    made(&folder, &settings(40, 1));
+    make_dataset(&folder, &settings(40, 1));
     let path = folder.join("manifest.json");
     let text = std::fs::read_to_string(&path).unwrap();
     let now = format!("\"version\": {}", bornite_data::generate::VERSION);
@@ -178,13 +178,13 @@ pub fn rows_of_another_generator_are_not_called_wrong() {
     std::fs::write(&path, text.replace(&now, "\"version\": 1")).unwrap();
     let checked = || check(&Dataset::open(&folder).unwrap(), Level::Types, 2, None, &mut |_| {});
     let error = checked().unwrap_err().to_string();
-    assert!(error.contains("have their checksums") && error.contains("version 1 of the generator"), "{error}");
-    // What is damaged is told all the same.
+    assert!(error.contains("match their checksums") && error.contains("version 1 of the generator"), "{error}");
+    // Damage is still reported.
     std::fs::write(folder.join("data/train-00000-of-00001.parquet"), "").unwrap();
     assert_eq!(checked().unwrap().findings.len(), 1);
 }
 
-pub fn files_of_others_are_not_written_over() {
+pub fn unrelated_files_are_not_overwritten() {
     let settings = settings(10, 1);
     let pairs = Settings { format: Format::SeedJson, ..settings.clone() };
     for (n, (name, settings)) in [
@@ -200,78 +200,78 @@ pub fn files_of_others_are_not_written_over() {
         let path = folder.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, "mine").unwrap();
-        let error = refused(&Place::new(&folder), &asked(settings));
-        assert!(error.contains("would be written over: name another folder"), "{error}");
+        let error = error_of(&Place::new(&folder), &options(settings));
+        assert!(error.contains("would be overwritten: choose another folder"), "{error}");
         let kernels = bornite_data::ingest::ingest("k.py", "").unwrap();
         let error = write_ingested(&Place::new(&folder), &kernels).unwrap_err().to_string();
-        assert!(error.contains("would be written over"), "{error}");
+        assert!(error.contains("would be overwritten"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     }
-    // What is none of a dataset's names stays beside it.
+    // Files with other names are left in place.
     let folder = folder("beside");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("notes.txt"), "mine").unwrap();
-    made(&folder, &settings);
+    make_dataset(&folder, &settings);
     assert_eq!(std::fs::read_to_string(folder.join("notes.txt")).unwrap(), "mine");
 }
 
-pub fn a_manifest_that_cannot_be_is_damaged() {
+pub fn inconsistent_manifest_is_rejected() {
     let folder = folder("manifest");
-    made(&folder, &settings(60, 3));
+    make_dataset(&folder, &settings(60, 3));
     let path = folder.join("manifest.json");
-    let whole: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let valid: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let edits: [(&str, serde_json::Value, &str); 10] = [
-        ("/settings/categories", serde_json::json!(["foo"]), "there is no category 'foo'"),
-        ("/settings/categories", serde_json::json!([]), "no category was chosen"),
-        ("/settings/level", "high".into(), "there is no level 'high'"),
-        ("/settings/count", 1_000_000_000_000_000u64.into(), "are not those of its shards"),
-        ("/settings/shards", 1_000_000_000u64.into(), "it says 1000000000 shards and lists 3"),
-        ("/rows", 7.into(), "are not those of its shards"),
-        ("/reached/duplicates", 1_000_000u64.into(), "are not those of its shards"),
-        ("/shards/1/files/0/rows", u64::MAX.into(), "the files of shard 1 do not have as many rows"),
-        ("/set_hash", whole["shards"][0]["hash"].clone(), "its set hash is not that of its shards"),
-        ("/shards", serde_json::json!([]), "it says 3 shards and lists 0"),
+        ("/settings/categories", serde_json::json!(["foo"]), "unknown category 'foo'"),
+        ("/settings/categories", serde_json::json!([]), "no category selected"),
+        ("/settings/level", "high".into(), "unknown verification level 'high'"),
+        ("/settings/count", 1_000_000_000_000_000u64.into(), "do not match those of the shards"),
+        ("/settings/shards", 1_000_000_000u64.into(), "settings.shards is 1000000000, but 3 shards are listed"),
+        ("/rows", 7.into(), "do not match those of the shards"),
+        ("/reached/duplicates", 1_000_000u64.into(), "do not match those of the shards"),
+        ("/shards/1/files/0/rows", u64::MAX.into(), "the row counts of the files of shard 1 do not add up"),
+        ("/set_hash", valid["shards"][0]["hash"].clone(), "the set hash does not match the shards"),
+        ("/shards", serde_json::json!([]), "settings.shards is 3, but 0 shards are listed"),
     ];
     for (at, value, expected) in edits {
-        let mut wrong = whole.clone();
-        *wrong.pointer_mut(at).unwrap() = value;
-        std::fs::write(&path, wrong.to_string()).unwrap();
-        let resume = Asked { settings: None, resume: true, ..asked(&settings(60, 3)) };
+        let mut edited = valid.clone();
+        *edited.pointer_mut(at).unwrap() = value;
+        std::fs::write(&path, edited.to_string()).unwrap();
+        let resume = Asked { settings: None, resume: true, ..options(&settings(60, 3)) };
         for error in
-            [Dataset::open(&folder).err().map(|error| error.to_string()), Some(refused(&Place::new(&folder), &resume))]
+            [Dataset::open(&folder).err().map(|error| error.to_string()), Some(error_of(&Place::new(&folder), &resume))]
         {
             let error = error.unwrap_or_default();
             assert!(error.contains(expected), "{at}: {error}");
         }
     }
-    // That rows were checked at another level, only they say.
-    let mut wrong = whole;
-    *wrong.pointer_mut("/settings/level").unwrap() = "run".into();
-    std::fs::write(&path, wrong.to_string()).unwrap();
+    // A wrong level in the settings only shows in the rows.
+    let mut edited = valid;
+    *edited.pointer_mut("/settings/level").unwrap() = "run".into();
+    std::fs::write(&path, edited.to_string()).unwrap();
     let report = check(&Dataset::open(&folder).unwrap(), Level::Types, 2, None, &mut |_| {}).unwrap();
     assert_eq!(report.findings.len(), 60);
-    assert!(report.findings[0].what.contains("its level is not"), "{:?}", report.findings[0]);
+    assert!(report.findings[0].what.contains("column 'level' does not match"), "{:?}", report.findings[0]);
 }
 
-pub fn what_is_no_plain_file_is_not_waited_for() {
+pub fn named_pipe_is_reported_without_blocking() {
     let folder = folder("pipe");
-    made(&folder, &settings(30, 1));
+    make_dataset(&folder, &settings(30, 1));
     let pipe = folder.join("data/train-00000-of-00001.parquet");
     std::fs::remove_file(&pipe).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let report = check(&Dataset::open(&folder).unwrap(), Level::Types, 2, None, &mut |_| {}).unwrap();
     assert_eq!(report.findings.len(), 1);
-    assert!(report.findings[0].what.contains("it is no plain file"), "{:?}", report.findings[0]);
-    // It is damage like other damage.
-    let again = Asked { settings: None, resume: true, ..asked(&settings(30, 1)) };
-    assert_eq!(make(&Place::new(&folder), &again, &mut |_| {}).unwrap().damaged, [0]);
+    assert!(report.findings[0].what.contains("not a regular file"), "{:?}", report.findings[0]);
+    // It is treated like other damage.
+    let options = Asked { settings: None, resume: true, ..crate::options(&settings(30, 1)) };
+    assert_eq!(make(&Place::new(&folder), &options, &mut |_| {}).unwrap().damaged, [0]);
     assert!(pipe.is_file());
 }
 
-pub fn a_pair_that_cannot_be_read_does_not_hide_the_others() {
+pub fn unreadable_pair_does_not_hide_the_others() {
     let folder = folder("unreadable");
-    made(&folder, &Settings { format: Format::SeedJson, ..settings(12, 1) });
+    make_dataset(&folder, &Settings { format: Format::SeedJson, ..settings(12, 1) });
     std::fs::write(folder.join("cuda_synth_0003.json"), [0xff, 0xfe]).unwrap();
     std::fs::create_dir(folder.join("folder.json")).unwrap();
     let reports = check_pairs(&folder).unwrap();

@@ -1,23 +1,24 @@
-//! What kernels of bits come to on samples: integers as their types hold them, statements with loops and branches.
+//! Evaluation of bit kernels on samples: integers in the width of their types, statements with
+//! loops and branches.
 
 use super::maker::Maker;
 use crate::Random;
 use crate::program::{Binary, Expr, Fill, Kind, Scalar, Stmt, Ty, Unary, Var};
 
-/// Samples that are drawn.
+/// Number of samples.
 const SAMPLES: usize = 16;
 
-/// Integers by their bits.
+/// One sample; integers are represented by their bits.
 struct Words<'m> {
     maker: &'m Maker,
     random: Random,
-    place: u64,
+    index: u64,
     vars: Vec<(Var, u64)>,
     drawn: Vec<(&'m Expr, u64)>,
 }
 
-/// As a type holds it, with the sign in all upper bits.
-fn held(ty: Ty, word: u64) -> u64 {
+/// Truncates or sign-extends a word to its type.
+fn to_type(ty: Ty, word: u64) -> u64 {
     match ty.element() {
         Some(Scalar::U32) => word & 0xffff_ffff,
         Some(Scalar::I32) => word as u32 as i32 as i64 as u64,
@@ -36,8 +37,8 @@ impl<'m> Words<'m> {
     fn value(&mut self, e: &'m Expr) -> Option<u64> {
         let word = match &e.kind {
             Kind::Int(value) => *value as u64,
-            // What is not set is the instance's place.
-            Kind::Var(var) => self.vars.iter().find(|(other, _)| other == var).map_or(self.place, |(_, word)| *word),
+            // A variable that is not set is the instance's index.
+            Kind::Var(var) => self.vars.iter().find(|(other, _)| other == var).map_or(self.index, |(_, word)| *word),
             Kind::Load(array, _) => {
                 if let Some((_, word)) = self.drawn.iter().find(|(other, _)| *other == e) {
                     return Some(*word);
@@ -58,7 +59,7 @@ impl<'m> Words<'m> {
             }
             _ => return None,
         };
-        Some(held(e.ty, word))
+        Some(to_type(e.ty, word))
     }
 
     fn binary(&self, op: Binary, a: u64, b: u64, ty: Ty) -> Option<u64> {
@@ -89,7 +90,7 @@ impl<'m> Words<'m> {
                 Stmt::Update(var, op, e) => {
                     let before = self.vars.iter().find(|(other, _)| other == var)?.1;
                     let word = self.value(e)?;
-                    let word = held(e.ty, self.binary(*op, before, word, e.ty)?);
+                    let word = to_type(e.ty, self.binary(*op, before, word, e.ty)?);
                     self.set(*var, word);
                 }
                 Stmt::If(condition, then, otherwise) => {
@@ -111,30 +112,31 @@ impl<'m> Words<'m> {
 }
 
 impl Maker {
-    /// What an expression of bits comes to on samples, after what is written so far, which sets variables alone.
+    /// Values of a bit expression on samples, after the statements so far, which only assign
+    /// variables.
     fn words(&self, e: &Expr) -> Option<[u64; SAMPLES]> {
         let mut words = [0; SAMPLES];
         for (number, word) in words.iter_mut().enumerate() {
             let random = Random::of(&[number as u64, 0xb175]);
-            // Launches are small: places are too.
-            let place = (number * number % 61) as u64;
-            let mut sample = Words { maker: self, random, place, vars: vec![], drawn: vec![] };
+            // Indices are small, like launches.
+            let index = (number * number % 61) as u64;
+            let mut sample = Words { maker: self, random, index, vars: vec![], drawn: vec![] };
             sample.execute(self.writing())?;
             *word = sample.value(e)?;
         }
         Some(words)
     }
 
-    /// Whether a condition on bits goes both ways.
-    pub fn bits_go_both_ways(&self, condition: &Expr) -> bool {
+    /// True if a condition on bits has both outcomes on samples.
+    pub fn bits_have_both_outcomes(&self, condition: &Expr) -> bool {
         self.words(condition).is_some_and(|words| {
-            let held = words.iter().filter(|word| **word != 0).count();
-            (2..=words.len() - 2).contains(&held)
+            let true_count = words.iter().filter(|word| **word != 0).count();
+            (2..=words.len() - 2).contains(&true_count)
         })
     }
 
-    /// Whether an expression of bits is the same on all samples.
-    pub fn bits_are_fixed(&self, e: &Expr) -> bool {
+    /// True if a bit expression is the same on all samples.
+    pub fn bits_are_constant(&self, e: &Expr) -> bool {
         self.words(e).is_some_and(|words| words.iter().all(|word| *word == words[0]))
     }
 }

@@ -1,7 +1,7 @@
-//! What an answer is worth: whether it is understood, compiles, and does what the source means.
+//! Checks answers of a model: does the answer parse, compile, and match the source?
 //!
-//! An answer comes from anywhere, so its size and nesting, its variables, and the statements that it executes are bounded
-//! before and while it runs.
+//! Answers are untrusted: size, nesting, variables and executed statements are limited before and
+//! while they run.
 
 use bornite_lang::cuda::Module;
 
@@ -10,45 +10,46 @@ use crate::Row;
 use crate::row::request;
 use crate::verify::{Expected, Limits, Rejected, against_within, expected};
 
-/// Bytes of an answer that is a body, at most.
+/// Maximum bytes of an answer that is a kernel body.
 pub const MOST_BYTES: usize = 2048;
-/// Of one that is a whole text.
+/// Maximum bytes of an answer that is a complete text.
 const MOST_BYTES_WHOLE: usize = 16 << 10;
-/// Lines that a whole text may have beside C++: nothing else is given to a preprocessor.
+/// Preprocessor lines allowed in a complete text.
 const DIRECTIVES: &[&str] = &["#include <cuda_fp16.h>", "#include <cuda_bf16.h>", "#pragma unroll"];
-/// Brackets that stand in each other.
+/// Maximum nesting of brackets.
 const MOST_DEPTH: usize = 32;
-/// Components of variables and expressions of a kernel, for each thread.
+/// Maximum components of variables and expressions of a kernel, per thread.
 const MOST_VALUES: usize = 4096;
-/// Statements of blocks in one launch. What is asked for takes some thirty for each of at most five blocks.
+/// Limits of kernel bodies: a correct answer takes about thirty statements in each of at most five
+/// blocks.
 const LIMITS: Limits = Limits { statements: 20_000 };
-/// Of whole texts, which may loop over their arrays.
+/// Limits of complete texts, which may loop over their arrays.
 const LIMITS_WHOLE: Limits = Limits { statements: 2_000_000 };
 
-/// What became of an answer, from bad to good.
+/// Verdict on an answer, from worst to best.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Judgement {
-    /// It is no kernel: too long, not closed, not understood.
+    /// Not a kernel: too long, unbalanced brackets or rejected by the front end.
     Unread(String),
-    /// NVRTC refuses what our front end takes.
+    /// NVRTC rejects what our front end accepts.
     Uncompiled(String),
-    /// It is a kernel that does something else, or what none should.
+    /// A kernel that computes something else or has a fault.
     Wrong(Rejected),
-    /// It does what the source means on all inputs.
+    /// Matches the source on all inputs.
     Right,
 }
 
-/// An answer and what became of it.
+/// An answer with its verdict.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
-    /// What was written: the body of a kernel, or a whole text.
+    /// Answer text: a kernel body, or a complete CUDA text.
     pub body: String,
-    /// What became of it.
+    /// Verdict.
     pub judgement: Judgement,
 }
 
 impl Judgement {
-    /// 0 to 3: the higher the better.
+    /// Rank from 0 (worst) to 3 (best).
     pub fn rank(&self) -> u8 {
         match self {
             Judgement::Unread(_) => 0,
@@ -58,7 +59,7 @@ impl Judgement {
         }
     }
 
-    /// One word for it.
+    /// Name in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Judgement::Unread(_) => "unread",
@@ -72,15 +73,15 @@ impl Judgement {
 impl std::fmt::Display for Judgement {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Judgement::Unread(why) => write!(out, "no kernel: {why}"),
-            Judgement::Uncompiled(why) => write!(out, "NVRTC refuses it: {why}"),
-            Judgement::Wrong(why) => write!(out, "wrong: {why}"),
-            Judgement::Right => write!(out, "right on all inputs"),
+            Judgement::Unread(why) => write!(out, "not a kernel: {why}"),
+            Judgement::Uncompiled(why) => write!(out, "NVRTC rejects it: {why}"),
+            Judgement::Wrong(why) => write!(out, "incorrect: {why}"),
+            Judgement::Right => write!(out, "correct on all inputs"),
         }
     }
 }
 
-/// Judges answers to one pair.
+/// Checks answers to one pair.
 pub struct Judge<'p> {
     pair: &'p Pair,
     expected: Vec<Expected>,
@@ -93,9 +94,9 @@ impl<'p> Judge<'p> {
         Ok(Judge { pair, expected })
     }
 
-    /// What an answer is worth without NVRTC.
+    /// Verdict on an answer, without NVRTC.
     pub fn judge(&self, body: &str) -> Judgement {
-        if let Err(why) = self.read(body) {
+        if let Err(why) = self.validate(body) {
             return Judgement::Unread(why);
         }
         let limits = if self.pair.head.is_some() { LIMITS } else { LIMITS_WHOLE };
@@ -106,13 +107,13 @@ impl<'p> Judge<'p> {
         }
     }
 
-    /// Whether an answer is a kernel that is safe to run and to give to a compiler.
-    fn read(&self, body: &str) -> Result<(), String> {
+    /// Checks that an answer is a kernel that is safe to run and to compile.
+    fn validate(&self, body: &str) -> Result<(), String> {
         match &self.pair.head {
-            Some(_) => bounded(body, MOST_BYTES)?,
+            Some(_) => check_limits(body, MOST_BYTES)?,
             None => {
                 let lines: Vec<&str> = body.lines().filter(|line| !DIRECTIVES.contains(&line.trim())).collect();
-                bounded(&lines.join("\n"), MOST_BYTES_WHOLE)?;
+                check_limits(&lines.join("\n"), MOST_BYTES_WHOLE)?;
             }
         }
         let row = &self.pair.row;
@@ -127,28 +128,29 @@ impl<'p> Judge<'p> {
             });
             let values: usize = values.sum();
             if values > MOST_VALUES {
-                return Err(format!("{values} values for each thread; {MOST_VALUES} are the most"));
+                return Err(format!("{values} values per thread exceed the limit of {MOST_VALUES}"));
             }
         }
         Ok(())
     }
 
-    /// The row with an answer instead of its own CUDA text, for a compiler.
+    /// The row with the answer as its CUDA text, for compilation.
     pub fn row(&self, body: &str) -> Row {
         Row { cuda: self.pair.kernel(body), ..self.pair.row.clone() }
     }
 }
 
-/// Refuses directives, texts, brackets that close nothing or stay open, and what is too long or too deep.
-fn bounded(body: &str, most: usize) -> Result<(), String> {
-    if body.len() > most {
-        return Err(format!("{} bytes; {most} are the most", body.len()));
+/// Rejects directives, string literals, comments, unbalanced brackets, and texts that are too long
+/// or too deeply nested.
+fn check_limits(body: &str, max_bytes: usize) -> Result<(), String> {
+    if body.len() > max_bytes {
+        return Err(format!("{} bytes exceed the limit of {max_bytes}", body.len()));
     }
     if let Some(other) = body.chars().find(|c| !matches!(c, '\n' | ' '..='~')) {
-        return Err(format!("it has the character {other:?}"));
+        return Err(format!("character {other:?} is not allowed"));
     }
     if body.contains(['#', '"', '\'', '\\', '@', '`', '$']) || body.contains("//") || body.contains("/*") {
-        return Err("it has directives, texts or comments".into());
+        return Err("directives, string literals and comments are not allowed".into());
     }
     let mut open = vec![];
     for byte in body.bytes() {
@@ -157,13 +159,13 @@ fn bounded(body: &str, most: usize) -> Result<(), String> {
             b')' | b']' | b'}' => {
                 let opened = open.pop();
                 if !matches!((opened, byte), (Some(b'('), b')') | (Some(b'['), b']') | (Some(b'{'), b'}')) {
-                    return Err(format!("'{}' closes nothing", byte as char));
+                    return Err(format!("'{}' has no matching opening bracket", byte as char));
                 }
             }
             _ => {}
         }
         if open.len() > MOST_DEPTH {
-            return Err(format!("brackets stand {MOST_DEPTH} deep"));
+            return Err(format!("brackets are nested more than {MOST_DEPTH} deep"));
         }
     }
     match open.last() {

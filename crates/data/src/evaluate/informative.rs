@@ -1,23 +1,25 @@
-//! Outputs that show what a program does: neither left as they were, nor of one value, nor updated in few elements.
+//! Requirements on outputs: not left unchanged, not constant, and not updated in only a few
+//! elements.
 
 use super::{Contents, is_same};
 use crate::Rejected;
 use crate::inputs::Input;
 use crate::program::{Program, Stmt};
 
-/// Inputs with what a program makes of them.
+/// A test input with the reference output.
 pub struct Expected {
     /// The input.
     pub input: Input,
-    /// The arrays after the run.
+    /// Arrays after the run.
     pub after: Vec<Contents>,
 }
 
-/// Elements from which on a launch counts as a large one.
+/// Elements from which a launch counts as large.
 const LARGE: usize = 31;
 
-/// Every array that is written must show what the program does: over all inputs it does not stay as it was, and over the large
-/// ones it does not hold one value everywhere. Bits that fill up and functions that saturate differ in small launches alone.
+/// Requires that every written array shows the program's effect: over all inputs it does not stay
+/// unchanged, and over the large inputs it is not constant. Saturating bits and functions may
+/// differ only in small launches.
 pub fn telling(program: &Program, all: &[&Expected]) -> Result<(), Rejected> {
     let elements = |case: &&&Expected| case.input.arrays.iter().map(|array| array.cells.len()).max().unwrap_or(0);
     let large: Vec<&Expected> = all.iter().filter(|case| elements(case) >= LARGE).copied().collect();
@@ -31,13 +33,14 @@ pub fn telling(program: &Program, all: &[&Expected]) -> Result<(), Rejected> {
             return Err(Rejected::Constant { array: array.name.clone() });
         }
         if is_concentrated(program, all, n) {
-            return Err(Rejected::Dead(format!("'{}' is updated in few of its elements", array.name)));
+            return Err(Rejected::Dead(format!("'{}' is updated in only a few of its elements", array.name)));
         }
     }
     Ok(())
 }
 
-/// Whether atomic updates reach less than a quarter of an array's elements over all inputs, as a histogram of one bin does.
+/// True if atomic updates reach less than a quarter of an array's elements over all inputs, as with
+/// a histogram of one bin.
 fn is_concentrated(program: &Program, all: &[&Expected], array: usize) -> bool {
     let mut atomic = false;
     program.each_stmt(&mut |stmt| atomic |= matches!(stmt, Stmt::Atomic(_, to, ..) if to.0 as usize == array));
@@ -60,7 +63,7 @@ mod tests {
     use crate::program::Scalar;
 
     #[test]
-    fn what_fills_up_in_large_launches_shows_nothing() {
+    fn outputs_constant_in_large_launches_are_rejected() {
         let program = crate::generate::program(1, 0, crate::Category::Arithmetic);
         let arrays = program.arrays.len();
         let case = |length: usize, value: Ball| {

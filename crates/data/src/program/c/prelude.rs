@@ -1,5 +1,5 @@
-//! The small functions that C lacks and the dialect has: arithmetic of vectors and matrices, `lerp`, random numbers. Only
-//! those that a text calls are written into it.
+//! Helper functions that C lacks and the Warp dialect has: vector and matrix arithmetic, `lerp`,
+//! random numbers. Only those that a text calls are printed before it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::Dialect;
 use crate::program::{Binary, Scalar, Struct, Ty};
 
-/// A component of a vector or entry of a matrix, as C selects it.
+/// Member access to a component of a vector or an entry of a matrix.
 pub fn member(ty: Ty, at: u8) -> String {
     match ty {
         Ty::Matrix(_, n) => format!(".m{}{}", at / n, at % n),
@@ -15,7 +15,7 @@ pub fn member(ty: Ty, at: u8) -> String {
     }
 }
 
-/// The upper half of a float, which few compilers for a CPU have. Each operation rounds, as CUDA's do.
+/// bfloat16 for CPU compilers without it. Each operation rounds, as in CUDA.
 const BFLOAT: &str = "\
 struct bfloat16 {
     unsigned short bits;
@@ -41,11 +41,11 @@ static inline bfloat16 operator/(bfloat16 a, bfloat16 b) { return bfloat16((floa
 
 ";
 
-/// What a text has called so far.
+/// Types and functions that a text has used so far.
 pub struct Pieces {
     dialect: Dialect,
     types: BTreeSet<Ty>,
-    /// Name and the type of the first argument, or of both where they differ.
+    /// Name and the types of the first two arguments.
     called: BTreeSet<(&'static str, Ty, Ty)>,
 }
 
@@ -84,7 +84,7 @@ impl Pieces {
         Pieces { dialect, types: BTreeSet::new(), called: BTreeSet::new() }
     }
 
-    /// Notes that a type is named.
+    /// Records the use of a type.
     pub fn uses(&mut self, ty: Ty) {
         if !matches!(ty, Ty::Scalar(Scalar::F32 | Scalar::I32 | Scalar::Bool)) {
             self.types.insert(ty);
@@ -114,7 +114,7 @@ impl Pieces {
         found
     }
 
-    /// A call of a function on values of a type.
+    /// Call of a helper function on values of a type.
     pub fn call(&mut self, name: &str, ty: Ty, args: &str) -> String {
         let name = match (name, ty) {
             ("min" | "max" | "abs", Ty::Vector(..)) => {
@@ -122,7 +122,7 @@ impl Pieces {
             }
             _ => name,
         };
-        let rests_on: &[&str] = match name {
+        let dependencies: &[&str] = match name {
             "length" => &["dot"],
             "normalize" => &["length", "dot", "scale"],
             "length_sq" => &["dot"],
@@ -130,7 +130,7 @@ impl Pieces {
             "randf" | "randi" => &["pcg"],
             _ => &[],
         };
-        for base in rests_on {
+        for base in dependencies {
             let on = if *base == "pcg" { Ty::I32 } else { ty };
             self.need(base, on, on);
         }
@@ -138,7 +138,7 @@ impl Pieces {
         format!("{name}({args})")
     }
 
-    /// A value of its parts.
+    /// Constructor call.
     pub fn made(&mut self, ty: Ty, args: &str, structs: &[Struct]) -> String {
         self.uses(ty);
         if !matches!(ty, Ty::Vector(..)) {
@@ -147,7 +147,7 @@ impl Pieces {
         format!("make_{}({args})", ty.c(structs))
     }
 
-    /// An operator between vectors, matrices and numbers.
+    /// Call of the function for an operator between vectors, matrices and scalars.
     pub fn operation(&mut self, op: Binary, a: Ty, b: Ty, x: &str, y: &str) -> String {
         let (name, args) = match (op, a, b) {
             (Binary::Add, ..) => ("add", [x, y]),
@@ -170,7 +170,7 @@ impl Pieces {
         format!("{name}({}, {})", args[0], args[1])
     }
 
-    /// Includes, types and functions that come before everything else.
+    /// Includes, type definitions and functions that precede everything else.
     pub fn text(&self, declared: &str, structs: &[Struct]) -> String {
         let mut text = String::new();
         let has = |scalar: Scalar| {
@@ -220,7 +220,7 @@ impl Pieces {
             }
         }
         text.push_str(declared);
-        // In an order in which each comes after what it calls.
+        // Ordered so that each function follows those that it calls.
         for name in MORE.iter().rev().chain(&NAMES) {
             for (_, a, b) in self.called.iter().filter(|(called, ..)| called == name) {
                 text.push_str(&self.function(name, *a, *b, structs));
@@ -292,7 +292,7 @@ impl Pieces {
                 format!("{prefix} {ta} make_{ta}({}) {{\n    {ta} r;\n{sets}    return r;\n}}\n\n", params.join(", "))
             }
             "multiply" => self.product(a, b, &ta, &tb, prefix),
-            "transpose" | "determinant" | "trace" => of_matrix(name, a, &ta, ts, prefix),
+            "transpose" | "determinant" | "trace" => matrix_function(name, a, &ta, ts, prefix),
             "outer" => {
                 let Ty::Vector(_, n) = a else { return String::new() };
                 let matrix = Ty::Matrix(scalar, n).c(structs);
@@ -355,7 +355,7 @@ impl Pieces {
     }
 }
 
-fn of_matrix(name: &str, a: Ty, ta: &str, ts: &str, prefix: &str) -> String {
+fn matrix_function(name: &str, a: Ty, ta: &str, ts: &str, prefix: &str) -> String {
     let Ty::Matrix(_, n) = a else { return String::new() };
     let returns = match name {
         "trace" => (0..n).map(|k| format!("a.m{k}{k}")).collect::<Vec<_>>().join(" + "),

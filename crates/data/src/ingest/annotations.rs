@@ -1,30 +1,31 @@
-//! What the author of a kernel says of its launches, in comments within it. Without a word arrays are as long as the launch.
+//! Annotations of a handwritten kernel's launches, in comments inside the kernel. By default,
+//! arrays have the extents of the launch.
 //!
 //! ```python
-//! # given: points = n, 3           # sizes of an array; n is the launch's first size, n1 to n3 are the others
-//! # given: bin = n below 10        # and a bound for the integers in it
-//! # given: width = 2*n + 1         # a number
-//! # given: launch = 1, 8           # the launches, in place of the usual ones
+//! # given: points = n, 3           # extents of an array; n is the launch's first extent, n1 to n3 are the others
+//! # given: bin = n below 10        # with an exclusive upper bound of its integers
+//! # given: width = 2*n + 1         # a scalar
+//! # given: launch = 1, 8           # launches, instead of the default ones
 //! ```
 
 use bornite_ir::{Scalar, Value};
 use bornite_lang::{Lowered, ParamRef};
 
 const MARK: &str = "# given:";
-/// Most launches that may be said, and most instances of each.
-const MOST_LAUNCHES: usize = 16;
-const MOST_INSTANCES: u64 = 1 << 20;
-/// Most elements of an array.
-const MOST_ELEMENTS: u64 = 1 << 20;
+/// Limits of annotated launches: their number, and instances per launch.
+const MAX_LAUNCHES: usize = 16;
+const MAX_INSTANCES: u64 = 1 << 20;
+/// Maximum elements of an array.
+const MAX_ELEMENTS: u64 = 1 << 20;
 
-/// A sum of products of numbers and sizes of the launch.
+/// Polynomial in the extents of the launch: signed terms, each a product of factors.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Size(Vec<(bool, Vec<Factor>)>);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Factor {
     Number(u64),
-    /// A size of the launch.
+    /// Extent of the launch along this dimension.
     Launch(usize),
 }
 
@@ -49,7 +50,7 @@ impl Size {
         }
     }
 
-    /// The number for a launch; `None` below 0 and beyond 63 bits.
+    /// Evaluates the polynomial for a launch; `None` if negative or beyond 63 bits.
     fn of(&self, dims: &[u64]) -> Option<u64> {
         let product = |factors: &[Factor]| {
             factors.iter().try_fold(1i64, |product, factor| match factor {
@@ -64,7 +65,7 @@ impl Size {
         u64::try_from(sum?).ok()
     }
 
-    /// As a recipe has it.
+    /// Form used in a recipe.
     pub fn named(&self, rank: usize) -> String {
         let mut text = String::new();
         for (n, (minus, factors)) in self.0.iter().enumerate() {
@@ -84,15 +85,15 @@ impl Size {
     }
 }
 
-/// What is said of a parameter.
+/// Annotation of a parameter.
 #[derive(Clone, Debug)]
 enum Said {
     Array {
         sizes: Vec<Size>,
-        /// A bound for its integers.
+        /// Exclusive upper bound of its integers.
         below: Option<Size>,
     },
-    /// The components of a value.
+    /// Components of a scalar or vector parameter.
     Value(Vec<Amount>),
 }
 
@@ -102,33 +103,33 @@ enum Amount {
     Number(f64),
 }
 
-/// All that is said of a kernel.
+/// All annotations of a kernel.
 #[derive(Clone, Debug)]
 pub(super) struct Terms {
     rank: usize,
     params: Vec<(String, Said)>,
-    /// Sizes of each launch.
+    /// Extents of each launch.
     pub launches: Vec<Vec<u64>>,
 }
 
 impl Terms {
-    /// What is said in the lines of a kernel, whose launches have that many dimensions.
-    pub fn of(lines: &[(u32, &str)], open: &Lowered, rank: usize) -> Result<Terms, String> {
+    /// Parses the annotations in the lines of a kernel whose launches have `rank` dimensions.
+    pub fn parse(lines: &[(u32, &str)], open: &Lowered, rank: usize) -> Result<Terms, String> {
         let mut terms = Terms { rank, params: vec![], launches: SIZES.map(|size| usual(size, rank)).into() };
-        let mut named: Vec<&str> = vec![];
+        let mut seen: Vec<&str> = vec![];
         for (number, line) in lines {
             let Some((name, text)) = marked(line) else { continue };
-            let wrong = |why: String| format!("line {number}: '{}': {why}", line.trim());
-            if named.contains(&name) {
-                return Err(wrong(format!("'{name}' is said twice")));
+            let invalid = |why: String| format!("line {number}: '{}': {why}", line.trim());
+            if seen.contains(&name) {
+                return Err(invalid(format!("'{name}' is annotated twice")));
             }
-            named.push(name);
-            let given = open.params.iter().find(|(found, _)| found == name);
-            if name == "launch" && given.is_none() {
-                terms.launches = launches(text, rank).map_err(wrong)?;
+            seen.push(name);
+            let param = open.params.iter().find(|(found, _)| found == name);
+            if name == "launch" && param.is_none() {
+                terms.launches = launches(text, rank).map_err(invalid)?;
                 continue;
             }
-            let said = match given {
+            let annotation = match param {
                 Some((_, ParamRef::View(n))) => array(text, open.kernel.params[*n as usize].dims.len(), rank),
                 Some((_, ParamRef::Value(n))) => {
                     let scalars = open.kernel.values[*n as usize].ty.components(&open.kernel.structs);
@@ -136,58 +137,58 @@ impl Terms {
                 }
                 None => Err(format!("the kernel has no parameter '{name}'; write NAME = SIZE, or launch = SIZE")),
             };
-            terms.params.push((name.to_owned(), said.map_err(wrong)?));
+            terms.params.push((name.to_owned(), annotation.map_err(invalid)?));
         }
         Ok(terms)
     }
 
-    fn said(&self, name: &str) -> Option<&Said> {
-        self.params.iter().find(|(found, _)| found == name).map(|(_, said)| said)
+    fn param(&self, name: &str) -> Option<&Said> {
+        self.params.iter().find(|(found, _)| found == name).map(|(_, annotation)| annotation)
     }
 
-    /// The sizes of an array in a launch.
+    /// Extents of an array in a launch.
     pub fn extents(&self, name: &str, rank: usize, dims: &[u64]) -> Result<Vec<u64>, String> {
-        let Some(Said::Array { sizes, .. }) = self.said(name) else {
+        let Some(Said::Array { sizes, .. }) = self.param(name) else {
             return Ok((0..rank).map(|k| dims.get(k).copied().unwrap_or(beyond(dims[0], k))).collect());
         };
         let extents: Option<Vec<u64>> = sizes.iter().map(|size| size.of(dims)).collect();
         let elements = |all: &Vec<u64>| all.iter().try_fold(1u64, |product, size| product.checked_mul(*size));
-        match extents.filter(|all| elements(all).is_some_and(|elements| elements <= MOST_ELEMENTS)) {
+        match extents.filter(|all| elements(all).is_some_and(|elements| elements <= MAX_ELEMENTS)) {
             Some(extents) => Ok(extents),
             None => Err(format!(
-                "'{name}' has a size below 0 or more than {MOST_ELEMENTS} elements with {} instances",
+                "'{name}' has a negative extent or more than {MAX_ELEMENTS} elements in a launch of {} instances",
                 by(dims)
             )),
         }
     }
 
-    /// What integers in an array stay below.
+    /// Exclusive upper bound of the integers in an array.
     pub fn bound(&self, name: &str, dims: &[u64]) -> Result<u64, String> {
-        match self.said(name) {
+        match self.param(name) {
             Some(Said::Array { below: Some(below), .. }) => below
                 .of(dims)
-                .ok_or_else(|| format!("the bound of '{name}' is below 0 or too large with {} instances", by(dims))),
+                .ok_or_else(|| format!("the bound of '{name}' is negative or too large in a launch of {} instances", by(dims))),
             _ => Ok(dims[0]),
         }
     }
 
-    /// The components of a value in a launch, if they are said.
+    /// Components of an annotated scalar or vector parameter in a launch.
     pub fn value(&self, name: &str, scalars: &[Scalar], dims: &[u64]) -> Result<Option<Vec<Value>>, String> {
-        let Some(Said::Value(amounts)) = self.said(name) else { return Ok(None) };
-        let made = amounts.iter().zip(scalars).map(|(amount, scalar)| match amount {
+        let Some(Said::Value(amounts)) = self.param(name) else { return Ok(None) };
+        let components = amounts.iter().zip(scalars).map(|(amount, scalar)| match amount {
             Amount::Size(size) => {
                 let number = size.of(dims).and_then(|n| whole(n, *scalar));
-                number.ok_or_else(|| format!("'{name}' does not fit {} with {} instances", scalar.name(), by(dims)))
+                number.ok_or_else(|| format!("'{name}' does not fit {} in a launch of {} instances", scalar.name(), by(dims)))
             }
             Amount::Number(number) => fitted(*number, *scalar)
-                .ok_or_else(|| format!("'{name}' is {}, which does not hold {number}", scalar.name())),
+                .ok_or_else(|| format!("'{name}' has type {}, which cannot represent {number}", scalar.name())),
         });
-        made.collect::<Result<_, _>>().map(Some)
+        components.collect::<Result<_, _>>().map(Some)
     }
 
-    /// What a recipe says of a size of an array, of the bound of its integers, and of a value.
-    pub fn extent_in_words(&self, name: &str, k: usize) -> String {
-        match self.said(name) {
+    /// Recipe text of an array's extent, of the bound of its integers, and of a value.
+    pub fn extent_text(&self, name: &str, k: usize) -> String {
+        match self.param(name) {
             Some(Said::Array { sizes, .. }) => sizes[k].named(self.rank),
             _ if k < self.rank => launch_name(k, self.rank),
             _ if k < 2 => launch_name(0, self.rank),
@@ -195,34 +196,34 @@ impl Terms {
         }
     }
 
-    pub fn bound_in_words(&self, name: &str) -> String {
-        match self.said(name) {
+    pub fn bound_text(&self, name: &str) -> String {
+        match self.param(name) {
             Some(Said::Array { below: Some(below), .. }) => below.named(self.rank),
             _ => launch_name(0, self.rank),
         }
     }
 
-    pub fn value_in_words(&self, name: &str) -> Option<String> {
-        let Some(Said::Value(amounts)) = self.said(name) else { return None };
-        let words = amounts.iter().map(|amount| match amount {
+    pub fn value_text(&self, name: &str) -> Option<String> {
+        let Some(Said::Value(amounts)) = self.param(name) else { return None };
+        let texts = amounts.iter().map(|amount| match amount {
             Amount::Size(size) => size.named(self.rank),
             Amount::Number(number) => number.to_string(),
         });
-        Some(words.collect::<Vec<_>>().join(", "))
+        Some(texts.collect::<Vec<_>>().join(", "))
     }
 }
 
-/// What the texts call a size of the launch.
+/// Name of a launch extent in the texts.
 pub(super) fn launch_name(n: usize, rank: usize) -> String {
     if rank == 1 { "launch_count".into() } else { format!("launch_dim{n}") }
 }
 
-/// Sizes of a launch in words.
+/// Extents of a launch, for messages.
 pub(super) fn by(dims: &[u64]) -> String {
     dims.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ")
 }
 
-/// The name and the text of a line that says something, without a further comment.
+/// Name and value of an annotation line, without a trailing comment.
 pub(super) fn marked(line: &str) -> Option<(&str, &str)> {
     let text = line.trim().strip_prefix(MARK)?;
     let (text, _) = text.split_once('#').unwrap_or((text, ""));
@@ -231,11 +232,11 @@ pub(super) fn marked(line: &str) -> Option<(&str, &str)> {
 }
 
 fn size(text: &str, rank: usize) -> Result<Size, String> {
-    let wrong = || {
+    let invalid = || {
         let others = if rank > 1 { format!(" and n1 to n{}", rank - 1) } else { String::new() };
-        format!("'{}' is no size: write whole numbers and n{others} with +, - and * between them", text.trim())
+        format!("'{}' is not a valid size: use integers and n{others} with +, - and *", text.trim())
     };
-    Size::parse(text, rank).ok_or_else(wrong)
+    Size::parse(text, rank).ok_or_else(invalid)
 }
 
 fn array(text: &str, dimensions: usize, rank: usize) -> Result<Said, String> {
@@ -246,40 +247,40 @@ fn array(text: &str, dimensions: usize, rank: usize) -> Result<Said, String> {
     let sizes = sizes.split(',').map(|text| size(text, rank)).collect::<Result<Vec<_>, _>>()?;
     match sizes.len() == dimensions {
         true => Ok(Said::Array { sizes, below }),
-        false => Err(format!("an array of {dimensions} dimensions has as many sizes, not {}", sizes.len())),
+        false => Err(format!("the array has {dimensions} dimensions, but {} sizes are given", sizes.len())),
     }
 }
 
 fn numbers(text: &str, scalars: &[Scalar], rank: usize) -> Result<Said, String> {
     let amount = |text: &str| match Size::parse(text, rank) {
         Some(size) => Ok(Amount::Size(size)),
-        None => text.trim().parse().map(Amount::Number).map_err(|_| format!("'{}' is no number", text.trim())),
+        None => text.trim().parse().map(Amount::Number).map_err(|_| format!("'{}' is not a number", text.trim())),
     };
     let amounts = text.split(',').map(amount).collect::<Result<Vec<_>, _>>()?;
     match amounts.len() == scalars.len() {
         true => Ok(Said::Value(amounts)),
-        false => Err(format!("it has {} components, not {}", scalars.len(), amounts.len())),
+        false => Err(format!("the parameter has {} components, but {} are given", scalars.len(), amounts.len())),
     }
 }
 
 fn launches(text: &str, rank: usize) -> Result<Vec<Vec<u64>>, String> {
     let dims = |text: &str| -> Result<Vec<u64>, String> {
-        let wrong = || {
+        let invalid = || {
             let example = ["64", "8x8", "4x4x4", "2x2x2x2"][rank - 1];
-            format!("'{}' is no launch: write as many sizes as wp.tid() gives, such as {example}", text.trim())
+            format!("'{}' is not a valid launch: write one extent per value of wp.tid(), such as {example}", text.trim())
         };
         let dims: Option<Vec<u64>> = text.trim().split('x').map(|size| size.parse().ok()).collect();
-        let dims = dims.filter(|dims| dims.len() == rank).ok_or_else(wrong)?;
+        let dims = dims.filter(|dims| dims.len() == rank).ok_or_else(invalid)?;
         match dims.iter().try_fold(1u64, |product, size| product.checked_mul(*size)) {
-            Some(count) if count <= MOST_INSTANCES => Ok(dims),
-            _ => Err(format!("{} instances are too many: {MOST_INSTANCES} are the most", by(&dims))),
+            Some(count) if count <= MAX_INSTANCES => Ok(dims),
+            _ => Err(format!("{} instances exceed the maximum of {MAX_INSTANCES}", by(&dims))),
         }
     };
     let all = text.split(',').map(dims).collect::<Result<Vec<_>, _>>()?;
-    if all.len() > MOST_LAUNCHES { Err(format!("{MOST_LAUNCHES} launches are the most")) } else { Ok(all) }
+    if all.len() > MAX_LAUNCHES { Err(format!("more than {MAX_LAUNCHES} launches")) } else { Ok(all) }
 }
 
-/// A number in a type that holds it.
+/// Converts a number, if the type represents it.
 fn fitted(number: f64, scalar: Scalar) -> Option<Value> {
     if scalar.is_float() {
         return Some(Value::from_f64(scalar, number)).filter(|value| value.as_f64().is_finite());
@@ -288,7 +289,7 @@ fn fitted(number: f64, scalar: Scalar) -> Option<Value> {
     (value.as_f64() == number).then_some(value)
 }
 
-/// A whole number in a type that holds it.
+/// Converts an integer, if the type represents it exactly.
 fn whole(number: u64, scalar: Scalar) -> Option<Value> {
     if scalar.is_float() {
         return fitted(number as f64, scalar);
@@ -297,18 +298,19 @@ fn whole(number: u64, scalar: Scalar) -> Option<Value> {
     (value.as_i64() as u64 == number).then_some(value)
 }
 
-/// Instances along the first dimension of the usual launches: none, around warps and blocks, and a prime.
+/// First extents of the default launches: zero, around warps and blocks, and a prime.
 const SIZES: [u64; 8] = [1, 0, 31, 33, 97, 255, 256, 257];
-/// The longest launches along each dimension but the first.
+/// Maximum extent along each dimension of the default launches.
 const MOST: [u64; 4] = [u64::MAX, 16, 7, 3];
 
-/// Sizes of a usual launch. Along the other dimensions it is shorter, so that arrays as long as the first hold all indices.
+/// Extents of a default launch. The other dimensions are shorter than the first, so that arrays as
+/// long as the first hold all indices.
 fn usual(size: u64, rank: usize) -> Vec<u64> {
     (0..rank).map(|k| if k == 0 { size } else { (size / (4 << k)).clamp(1, MOST[k]) }).collect()
 }
 
-/// The extent of an array along a dimension that the launch does not have: as long as the first, but for arrays that would not fit
-/// memory.
+/// Default extent of an array along a dimension that the launch does not have: that of the first,
+/// limited so that arrays fit in memory.
 fn beyond(first: u64, dimension: usize) -> u64 {
     if dimension < 2 { first } else { first.min(MOST[dimension.min(3)]) }
 }

@@ -1,22 +1,23 @@
-//! Numbers with a bound on how far a right implementation may be off.
+//! Floats with an error bound (midpoint-radius intervals).
 //!
-//! A float of a kernel is a middle, computed in f64, and a distance within which every faithful computation lies: each
-//! operation may round once to its type (or be contracted with its neighbour, which rounds less), and functions may be as
-//! many units off as CUDA's manual and our own table allow. What is exact stays exact, so comparisons of what was loaded
-//! are decided, and only what rounding could turn either way is left undecided.
+//! A float of a kernel is an f64 value and the distance within which every correct implementation
+//! lies: each operation may round once to its type (or be contracted with its neighbour, which
+//! rounds less), and functions may have the error in ulps that CUDA's manual and our own table
+//! allow. Exact values stay exact, so comparisons of loaded values are decided; only comparisons
+//! that rounding could change are undecided.
 
 use crate::program::Scalar;
 
-/// A float and its bound.
+/// A float with an error bound.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ball {
-    /// The value in f64.
+    /// Value in f64.
     pub mid: f64,
-    /// How far a right value may be from it.
+    /// Maximum distance of a correct result.
     pub err: f64,
 }
 
-/// Units in the last place that a function may be off on any device.
+/// Maximum error of a math function on any device, in ulps.
 const FUNCTION_ULPS: f64 = 6.0;
 
 /// Half a unit in the last place of 1.
@@ -29,7 +30,7 @@ pub fn unit(scalar: Scalar) -> f64 {
     }
 }
 
-/// Half the smallest number above 0.
+/// Half the smallest positive number.
 fn tiny(scalar: Scalar) -> f64 {
     match scalar {
         Scalar::F16 => 2f64.powi(-25),
@@ -39,7 +40,7 @@ fn tiny(scalar: Scalar) -> f64 {
     }
 }
 
-/// The largest number.
+/// Largest finite number.
 fn largest(scalar: Scalar) -> f64 {
     match scalar {
         Scalar::F16 => 65504.0,
@@ -49,16 +50,16 @@ fn largest(scalar: Scalar) -> f64 {
     }
 }
 
-/// The number of a type nearest to a value, ties to even.
+/// Rounds a value to a type, ties to even.
 pub fn nearest(scalar: Scalar, value: f64) -> f64 {
     match scalar {
         Scalar::F64 => value,
         Scalar::F32 => value as f32 as f64,
         _ if value == 0.0 || !value.is_finite() => value,
         _ => {
-            // Of 11 or 8 bits, above the smallest normal number.
-            let (bits, least) = if scalar == Scalar::F16 { (10, -14) } else { (7, -126) };
-            let exponent = (((value.abs().to_bits() >> 52) as i32) - 1023).max(least);
+            // Mantissa bits and minimum exponent of normal numbers.
+            let (bits, min_exponent) = if scalar == Scalar::F16 { (10, -14) } else { (7, -126) };
+            let exponent = (((value.abs().to_bits() >> 52) as i32) - 1023).max(min_exponent);
             let step = 2f64.powi(exponent - bits);
             (value / step).round_ties_even() * step
         }
@@ -66,30 +67,31 @@ pub fn nearest(scalar: Scalar, value: f64) -> f64 {
 }
 
 impl Ball {
-    /// A number that is known.
+    /// A known value, without error.
     pub fn exact(mid: f64) -> Ball {
         Ball { mid, err: 0.0 }
     }
 
-    /// A result that rounds once to its type; `inherited` is what its operands bring.
+    /// A result that rounds once to its type; `inherited` is the error from its operands.
     pub fn rounded(mid: f64, inherited: f64, scalar: Scalar) -> Ball {
         if inherited == 0.0 && scalar != Scalar::F64 && nearest(scalar, mid) == mid {
             return Ball::exact(mid).within(scalar);
         }
-        let own = if scalar == Scalar::F64 { 3.0 } else { 1.0000001 };
-        Ball { mid, err: inherited * 1.0000001 + mid.abs() * unit(scalar) * own + tiny(scalar) }.within(scalar)
+        let factor = if scalar == Scalar::F64 { 3.0 } else { 1.0000001 };
+        Ball { mid, err: inherited * 1.0000001 + mid.abs() * unit(scalar) * factor + tiny(scalar) }.within(scalar)
     }
 
-    /// What its type may not hold has no bound: a kernel goes on with infinity where f64 has a number.
+    /// Makes the bound infinite if the type may overflow: a kernel continues with infinity where
+    /// f64 has a number.
     fn within(self, scalar: Scalar) -> Ball {
         let holds = !self.mid.is_finite() || self.mid.abs() + self.err <= largest(scalar);
         if holds { self } else { Ball { mid: self.mid, err: f64::INFINITY } }
     }
 
-    /// The value of a function.
+    /// Result of a math function.
     fn function(mid: f64, inherited: f64, scalar: Scalar) -> Ball {
-        let narrow = if matches!(scalar, Scalar::F16 | Scalar::BF16) { 1.0 } else { FUNCTION_ULPS };
-        let own = mid.abs() * unit(scalar) * 2.0 * narrow + tiny(scalar) * 8.0;
+        let ulps = if matches!(scalar, Scalar::F16 | Scalar::BF16) { 1.0 } else { FUNCTION_ULPS };
+        let own = mid.abs() * unit(scalar) * 2.0 * ulps + tiny(scalar) * 8.0;
         Ball { mid, err: inherited * 1.0000001 + own }.within(scalar)
     }
 
@@ -109,15 +111,16 @@ impl Ball {
         Ball::rounded(self.mid * b.mid, inherited, scalar)
     }
 
-    /// Quotient; a divisor that may be 0 leaves no bound.
+    /// Quotient; a divisor that may be 0 makes the bound infinite.
     pub fn div(self, b: Ball, scalar: Scalar) -> Ball {
-        let least = b.mid.abs() - b.err;
-        if least <= 0.0 {
+        let min_divisor = b.mid.abs() - b.err;
+        if min_divisor <= 0.0 {
             return Ball { mid: self.mid / b.mid, err: f64::INFINITY };
         }
         let mid = self.mid / b.mid;
-        let inherited = (self.err + mid.abs() * b.err) / least;
-        // A quotient that f64 cannot hold is not exact, even where its nearest f64 looks like it.
+        let inherited = (self.err + mid.abs() * b.err) / min_divisor;
+        // A quotient that f64 does not represent is not exact, even if its nearest f64 looks like
+        // it.
         if inherited == 0.0 && mid * b.mid != self.mid {
             return Ball { mid, err: mid.abs() * unit(scalar) * 1.001 + tiny(scalar) };
         }
@@ -129,22 +132,22 @@ impl Ball {
         Ball { mid: -self.mid, err: self.err }
     }
 
-    /// The smaller.
+    /// Minimum.
     pub fn min(self, b: Ball) -> Ball {
         Ball { mid: self.mid.min(b.mid), err: joined(self, b, self.mid <= b.mid) }
     }
 
-    /// The larger.
+    /// Maximum.
     pub fn max(self, b: Ball) -> Ball {
         Ball { mid: self.mid.max(b.mid), err: joined(self, b, self.mid >= b.mid) }
     }
 
-    /// The same in another type.
+    /// Conversion to another type.
     pub fn to(self, scalar: Scalar) -> Ball {
         Ball::rounded(self.mid, self.err, scalar)
     }
 
-    /// A function that rises or falls all along `[mid - err, mid + err]`.
+    /// A function that is monotone on `[mid - err, mid + err]`.
     pub fn monotone(self, scalar: Scalar, of: impl Fn(f64) -> f64) -> Ball {
         let mid = of(self.mid);
         let mut inherited = 0.0;
@@ -158,9 +161,9 @@ impl Ball {
         Ball::function(mid, inherited, scalar)
     }
 
-    /// A function whose slope is at most `slope` in size.
-    pub fn bounded(self, scalar: Scalar, slope: f64, of: impl Fn(f64) -> f64) -> Ball {
-        Ball::function(of(self.mid), self.err * slope, scalar)
+    /// A function whose derivative is at most `max_derivative` in magnitude.
+    pub fn bounded(self, scalar: Scalar, max_derivative: f64, of: impl Fn(f64) -> f64) -> Ball {
+        Ball::function(of(self.mid), self.err * max_derivative, scalar)
     }
 
     /// The square root.
@@ -177,7 +180,7 @@ impl Ball {
         Ball::function(mid, (mid - low).max(high - mid), scalar)
     }
 
-    /// A power of a base above 0.
+    /// Power with a positive base.
     pub fn pow(self, b: Ball, scalar: Scalar) -> Ball {
         let mid = self.mid.powf(b.mid);
         let mut inherited: f64 = 0.0;
@@ -189,44 +192,44 @@ impl Ball {
         Ball::function(mid, if inherited.is_finite() { inherited } else { f64::INFINITY }, scalar)
     }
 
-    /// The angle of the point (b, self).
+    /// Angle of the point (b, self).
     pub fn atan2(self, b: Ball, scalar: Scalar) -> Ball {
-        let off = self.err.hypot(b.err);
-        let least = self.mid.hypot(b.mid) - off;
-        let crosses = b.mid < off && self.mid.abs() <= self.err;
-        let inherited = if least <= 0.0 || crosses && off > 0.0 { f64::INFINITY } else { off / least * 1.6 };
+        let distance = self.err.hypot(b.err);
+        let min_radius = self.mid.hypot(b.mid) - distance;
+        let crosses = b.mid < distance && self.mid.abs() <= self.err;
+        let inherited = if min_radius <= 0.0 || crosses && distance > 0.0 { f64::INFINITY } else { distance / min_radius * 1.6 };
         Ball::function(self.mid.atan2(b.mid), inherited, scalar)
     }
 
-    /// The value of a step function, if it is the same all along.
+    /// Value of a step function, if it is constant within the bound.
     pub fn step(self, of: impl Fn(f64) -> f64) -> Option<Ball> {
         let mid = of(self.mid);
         let same = self.err == 0.0 || of(self.mid - self.err) == mid && of(self.mid + self.err) == mid;
         same.then_some(Ball::exact(mid))
     }
 
-    /// Whether this is below the other, if that is decided.
+    /// Whether this is less than the other, if that is decided.
     pub fn below(self, b: Ball) -> Option<bool> {
-        let off = self.err + b.err;
+        let distance = self.err + b.err;
         match b.mid - self.mid {
-            gap if gap > off => Some(true),
-            gap if off == 0.0 || gap < -off => Some(false),
+            gap if gap > distance => Some(true),
+            gap if distance == 0.0 || gap < -distance => Some(false),
             _ => None,
         }
     }
 
-    /// Whether both are the same number, if that is decided.
+    /// Whether both are equal, if that is decided.
     pub fn equals(self, b: Ball) -> Option<bool> {
-        let off = self.err + b.err;
+        let distance = self.err + b.err;
         match (b.mid - self.mid).abs() {
-            gap if off == 0.0 => Some(gap == 0.0),
-            gap if gap > off => Some(false),
+            gap if distance == 0.0 => Some(gap == 0.0),
+            gap if gap > distance => Some(false),
             _ => None,
         }
     }
 }
 
-/// The bound of the one that was chosen, or of both where either might be.
+/// Error bound of the selected operand, or of both if either might be selected.
 fn joined(a: Ball, b: Ball, first: bool) -> f64 {
     if (a.mid - b.mid).abs() > a.err + b.err {
         return if first { a.err } else { b.err };
@@ -234,7 +237,7 @@ fn joined(a: Ball, b: Ball, first: bool) -> f64 {
     a.err.max(b.err)
 }
 
-/// The error function, by its series and, further out, its continued fraction.
+/// Error function, by its series and, for large arguments, its continued fraction.
 pub fn erf(x: f64) -> f64 {
     if x.abs() > 2.5 {
         return x.signum() * (1.0 - erfc_far(x.abs()));
@@ -247,7 +250,7 @@ pub fn erf(x: f64) -> f64 {
     sum * std::f64::consts::FRAC_2_SQRT_PI
 }
 
-/// 1 - erf, accurate where that is small.
+/// Complementary error function, accurate where it is small.
 pub fn erfc(x: f64) -> f64 {
     if x > 1.0 { erfc_far(x) } else { 1.0 - erf(x) }
 }
@@ -262,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_type_cannot_hold_has_no_bound() {
+    fn overflowing_values_have_an_infinite_bound() {
         for (scalar, held, beyond) in [
             (Scalar::F16, 65000.0, 66000.0),
             (Scalar::F16, 300.0, 1e6),
@@ -279,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn erf_has_its_known_values() {
+    fn erf_matches_known_values() {
         for (x, expected) in
             [(0.0, 0.0), (0.5, 0.5204998778130465), (1.0, 0.8427007929497149), (3.0, 0.9999779095030014)]
         {
@@ -297,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn narrow_numbers_are_rounded_to_even() {
+    fn sixteen_bit_floats_round_ties_to_even() {
         for (scalar, value, expected) in [
             (Scalar::F16, 1.0 + 2f64.powi(-11), 1.0),
             (Scalar::F16, 1.0 + 3.0 * 2f64.powi(-11), 1.0 + 2f64.powi(-9)),

@@ -1,4 +1,4 @@
-//! Rows checked at a level, and compiled where code of theirs is asked for.
+//! Checks rows at a level and compiles them where code is requested.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use crate::verify::compile::BATCH;
 use crate::verify::{Crew, Workers, gpu};
 use crate::{Level, Rejected, Row, verify};
 
-/// What is found of a row: its code as far as that is wanted, or why it is none.
+/// Code of a row, as far as requested, or why the row is rejected.
 pub(super) type Verdict = std::result::Result<Code, Rejected>;
 
-/// Checks rows at a level.
+/// Checks rows at a verification level.
 pub(super) struct Judge {
     level: Level,
     device: Option<Arc<Device>>,
     wanted: Wanted,
-    /// None: what is compiled is compiled in this process.
+    /// `None`: compile in this process.
     workers: Option<Workers>,
 }
 
 impl Judge {
-    /// Whatever is needed is looked for before the first row is made.
+    /// Finds the compiler, disassembler and device before the first row is generated.
     pub(super) fn new(level: Level, wanted: Wanted, crew: Option<&Crew>) -> Result<Judge> {
         let device = if level == Level::Gpu { Some(Device::best()?) } else { None };
         let compiles = level == Level::Compile || wanted.any();
-        // Workers say for themselves that they have none.
+        // Workers report a missing compiler themselves.
         if compiles && crew.is_none() {
             bornite_cuda::nvrtc_version()?;
         }
@@ -42,19 +42,20 @@ impl Judge {
         Ok(Judge { level, device, wanted, workers })
     }
 
-    /// What is found of each row. Runs on the current pool.
+    /// Checks all rows in parallel on the current thread pool.
     pub(super) fn judge(&self, rows: &[&Row]) -> Result<Vec<Verdict>> {
-        let passed = |found: std::result::Result<_, Rejected>| found.map(|_| Code::default());
+        let without_code = |found: std::result::Result<_, Rejected>| found.map(|_| Code::default());
         let mut verdicts: Vec<Verdict> = match (self.level, &self.device) {
             (Level::Compile, _) => return self.compiled(rows),
             (Level::Types, _) => vec![Ok(Code::default()); rows.len()],
-            (Level::Gpu, Some(device)) => gpu::check(rows, device)?.into_iter().map(passed).collect(),
-            _ => rows.par_iter().map(|row| passed(verify(row, Level::Run))).collect(),
+            (Level::Gpu, Some(device)) => gpu::check(rows, device)?.into_iter().map(without_code).collect(),
+            _ => rows.par_iter().map(|row| without_code(verify(row, Level::Run))).collect(),
         };
         if self.wanted.any() {
             let right: Vec<usize> = (0..rows.len()).filter(|n| verdicts[*n].is_ok()).collect();
             let chosen: Vec<&Row> = right.iter().map(|n| rows[*n]).collect();
-            // Which rows there are must not depend on NVRTC below the level `compile`: one that it refuses has no code.
+            // Below the level `compile`, the set of rows must not depend on NVRTC: a row that fails
+            // to compile stays, without code.
             for (n, code) in right.into_iter().zip(self.compiled(&chosen)?) {
                 verdicts[n] = Ok(match code {
                     Ok(code) => code,

@@ -1,7 +1,7 @@
-//! Which programs a dataset has: distinct ones in the order of their indices, from the first.
+//! Selection of a dataset's programs: distinct ones in index order.
 //!
-//! Programs are made many at a time, and admitted one by one, so that the lowest index of several like ones stays however
-//! many threads work.
+//! Programs are generated in parallel batches and admitted one by one, so that the lowest index of
+//! several similar ones is kept regardless of the number of threads.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -12,49 +12,49 @@ use super::{Error, Result, Settings};
 use crate::distinct::{Group, SKETCH_BYTES, Seen, Sketch, Verdict, group, side};
 use crate::{Category, Row};
 
-/// So many candidates in a row without a new one: there are no more.
+/// Candidates without a new program after which generation gives up.
 const BARREN: u64 = 20_000;
 
-/// How far a plan is.
+/// Candidates tried so far, by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Reached {
     /// Indices that were tried.
     pub candidates: u64,
     /// Distinct programs among them.
     pub distinct: u64,
-    /// Of which the texts are not understood.
+    /// Rejected by the front end.
     pub unmade: u64,
-    /// Differ from an earlier one in names and constants alone.
+    /// Duplicates of an earlier program up to names and constants.
     pub duplicates: u64,
-    /// Near duplicates of an earlier one.
+    /// Near duplicates of an earlier program.
     pub near: u64,
-    /// Like rows of two splits.
+    /// Similar to rows of two splits.
     #[serde(default)]
     pub between: u64,
-    /// Structures of distinct programs, all that people choose freely and operators left out.
+    /// Distinct structures: names, constants, operators and functions ignored.
     pub structures: u64,
 }
 
 /// A distinct program.
 pub(super) struct Admitted {
     pub row: Row,
-    /// Its number among the distinct ones.
+    /// Number among the distinct programs.
     pub number: u64,
-    /// The index of the first row of its cluster.
+    /// Index of the first row of its cluster.
     pub cluster: u64,
     pub sketch: Sketch,
 }
 
-/// What is kept of admitted rows to go on after them.
+/// Bytes stored per admitted row in order to resume after it.
 pub(super) const KEPT_BYTES: usize = 9 + SKETCH_BYTES;
 
-/// Stands for [`Group::Apart`].
+/// Encodes [`Group::Apart`].
 const APART: u8 = u8::MAX;
 
-/// Admits programs.
+/// Generates candidates and admits the distinct ones.
 pub(super) struct Plan {
     seed: u64,
-    among: Vec<Category>,
+    categories: Vec<Category>,
     seen: Seen,
     structures: HashSet<u64>,
     ahead: VecDeque<Option<(Row, Sketch)>>,
@@ -66,7 +66,7 @@ impl Plan {
     pub(super) fn new(settings: &Settings) -> Plan {
         Plan {
             seed: settings.seed,
-            among: settings.among(),
+            categories: settings.category_list(),
             seen: Seen::new(),
             structures: HashSet::new(),
             ahead: VecDeque::new(),
@@ -75,27 +75,28 @@ impl Plan {
         }
     }
 
-    /// The next distinct programs, `most` at most: those among the next `wave` candidates. Runs on the current pool.
-    pub(super) fn next(&mut self, most: u64, wave: usize) -> Result<Vec<Admitted>> {
+    /// Returns at most `max` distinct programs among the next `batch` candidates. Runs on the
+    /// current thread pool.
+    pub(super) fn next_batch(&mut self, max: u64, batch: usize) -> Result<Vec<Admitted>> {
         if self.ahead.is_empty() {
             let from = self.reached.candidates;
-            let (seed, among) = (self.seed, &self.among);
-            let made: Vec<Option<(Row, Sketch)>> = (from..from + wave as u64)
+            let (seed, categories) = (self.seed, &self.categories);
+            let generated: Vec<Option<(Row, Sketch)>> = (from..from + batch as u64)
                 .into_par_iter()
                 .map(|index| {
-                    let row = crate::make(seed, index, among).ok()?;
+                    let row = crate::make(seed, index, categories).ok()?;
                     let sketch = Sketch::new(&row.source, &row.cuda);
                     Some((row, sketch))
                 })
                 .collect();
-            self.ahead.extend(made);
+            self.ahead.extend(generated);
         }
         let mut admitted = vec![];
-        while (admitted.len() as u64) < most {
-            let Some(made) = self.ahead.pop_front() else { break };
+        while (admitted.len() as u64) < max {
+            let Some(candidate) = self.ahead.pop_front() else { break };
             self.reached.candidates += 1;
             self.barren += 1;
-            let Some((row, sketch)) = made else {
+            let Some((row, sketch)) = candidate else {
                 self.reached.unmade += 1;
                 continue;
             };
@@ -107,9 +108,9 @@ impl Plan {
         }
         if self.barren > BARREN {
             return Err(Error::Asked(format!(
-                "there are no more than about {} distinct rows of {}: ask for fewer with --count, or for more categories",
+                "only about {} distinct rows exist for {}: lower --count or add categories",
                 self.reached.distinct,
-                self.among.iter().map(|c| c.name()).collect::<Vec<_>>().join(", ")
+                self.categories.iter().map(|c| c.name()).collect::<Vec<_>>().join(", ")
             )));
         }
         Ok(admitted)
@@ -140,25 +141,25 @@ impl Plan {
         }
     }
 
-    /// Goes past rows that were admitted in an earlier run, of which [`kept`] was written down.
-    pub(super) fn pass(&mut self, kept: &[u8], reached: Reached) {
-        for one in kept.chunks_exact(KEPT_BYTES) {
+    /// Skips rows that were admitted in an earlier run and stored with [`store`].
+    pub(super) fn skip(&mut self, stored: &[u8], reached: Reached) {
+        for one in stored.chunks_exact(KEPT_BYTES) {
             let index = u64::from_le_bytes(std::array::from_fn(|n| one[n]));
             let group = if one[8] == APART { Group::Apart } else { Group::Of(one[8]) };
             if let Some(sketch) = one[9..].first_chunk() {
                 self.admit(index, &Sketch::from_bytes(sketch), group);
             }
         }
-        // What was made ahead lies behind now.
-        let passed = reached.candidates.saturating_sub(self.reached.candidates).min(self.ahead.len() as u64);
-        self.ahead.drain(..passed as usize);
+        // Drop candidates generated ahead that lie before this point.
+        let skipped = reached.candidates.saturating_sub(self.reached.candidates).min(self.ahead.len() as u64);
+        self.ahead.drain(..skipped as usize);
         self.reached = reached;
     }
 }
 
-/// Writes down what it takes to go past a row.
-pub(super) fn keep(row: &Admitted, kept: &mut Vec<u8>) {
-    kept.extend(row.row.index.to_le_bytes());
-    kept.push(if let Group::Of(group) = group(&row.row) { group } else { APART });
-    kept.extend(row.sketch.to_bytes());
+/// Stores what is needed to skip a row when resuming.
+pub(super) fn store(row: &Admitted, stored: &mut Vec<u8>) {
+    stored.extend(row.row.index.to_le_bytes());
+    stored.push(if let Group::Of(group) = group(&row.row) { group } else { APART });
+    stored.extend(row.sketch.to_bytes());
 }

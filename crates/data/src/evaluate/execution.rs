@@ -1,18 +1,20 @@
-//! Coverage of a program by its inputs. Code that no input executes was not checked; a condition that always goes one way, an
-//! expression that always has one value and an operation that always returns its operand say less than they seem to.
+//! Execution coverage of a program by its inputs. Code that no input executes is unchecked; a
+//! condition with a constant outcome, an expression with a constant value and an operation that
+//! always returns its operand are dead code.
 
 use foldhash::HashMap;
 
 use super::Value;
 use crate::program::{Binary, Body, Expr, Kind, Program, Stmt, python};
 
-/// Statements that were executed, and expressions that have not yet shown that they compute something.
+/// Statements that were executed, and expressions that have not yet been shown to compute anything.
 #[derive(Clone, Default)]
 pub struct Reached<'p> {
-    /// A block by its first statement, and how many of its statements were begun. Programs have so few that looking from the
-    /// first on is faster than any table.
+    /// A block by its first statement, and the number of its statements that were started. A linear
+    /// search is faster than a hash map for so few blocks.
     blocks: Vec<(&'p Stmt, usize)>,
-    /// Expressions under observation, by address; one leaves once it has shown two values and differed from each operand.
+    /// Expressions under observation, by address; an expression is removed once it has had two
+    /// different values and differed from each operand.
     open: HashMap<*const Expr, Observed>,
 }
 
@@ -22,7 +24,8 @@ struct Observed {
     first: Option<Value>,
     count: u32,
     varied: bool,
-    /// For each operand: whether the result ever differed from it, as one of another type does from the start.
+    /// Per operand: whether the result ever differed from it. Initially true for operands of
+    /// another type.
     differed: [bool; 3],
 }
 
@@ -32,7 +35,7 @@ impl Observed {
     }
 }
 
-/// Equality up to the rounding bounds.
+/// Equality up to the error bounds.
 pub fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Float(a), Value::Float(b)) => (a.mid - b.mid).abs() <= a.err + b.err,
@@ -41,7 +44,8 @@ pub fn is_same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Operands that an operation could return unchanged. Those of `and` and `or` are not always evaluated.
+/// Operands that an operation could return unchanged. Those of `and` and `or` are not always
+/// evaluated.
 fn operands(e: &Expr) -> &[Expr] {
     match &e.kind {
         Kind::Binary(Binary::And | Binary::Or, _) => &[],
@@ -52,7 +56,8 @@ fn operands(e: &Expr) -> &[Expr] {
     }
 }
 
-/// Whether an expression computes or loads something: constants, names and tuples of them are not observed.
+/// True if an expression computes or loads something: constants, variables and tuples of them are
+/// not observed.
 fn is_observed(e: &Expr) -> bool {
     if matches!(e.kind, Kind::Float(_) | Kind::Int(_) | Kind::Var(_) | Kind::Make(_)) {
         return false;
@@ -63,7 +68,7 @@ fn is_observed(e: &Expr) -> bool {
 }
 
 impl<'p> Reached<'p> {
-    /// Coverage of a program before its first run, with every expression under observation.
+    /// Coverage before the first run, with every expression under observation.
     pub fn new(program: &'p Program) -> Reached<'p> {
         let mut all = vec![];
         program.each_expr(&mut |e| {
@@ -74,7 +79,7 @@ impl<'p> Reached<'p> {
         Reached::observing(&all)
     }
 
-    /// Coverage with some expressions under observation.
+    /// Coverage with only these expressions under observation.
     pub fn observing(all: &[&'p Expr]) -> Reached<'p> {
         let observed = |e: &&'p Expr| {
             let mut differed = [true; 3];
@@ -84,7 +89,7 @@ impl<'p> Reached<'p> {
         Reached { blocks: vec![], open: all.iter().map(observed).collect() }
     }
 
-    /// Where the statements of a block are counted.
+    /// Index of the counter of a block's statements.
     pub(super) fn block(&mut self, stmts: &'p [Stmt]) -> usize {
         let Some(first) = stmts.first() else { return 0 };
         self.blocks.iter().position(|(other, _)| std::ptr::eq(*other, first)).unwrap_or_else(|| {
@@ -93,17 +98,17 @@ impl<'p> Reached<'p> {
         })
     }
 
-    /// Statement `n` of a block is begun.
+    /// Records that statement `n` of a block was started.
     pub(super) fn statement(&mut self, block: usize, n: usize) {
         self.blocks[block].1 = self.blocks[block].1.max(n + 1);
     }
 
-    /// Whether an expression is still under observation.
+    /// True if an expression is still under observation.
     pub(super) fn observes(&self, e: &Expr) -> bool {
         !self.open.is_empty() && self.open.contains_key(&std::ptr::from_ref(e))
     }
 
-    /// Records the value of an expression and those of an operation's operands.
+    /// Records the value of an expression and of its operands.
     pub(super) fn value(&mut self, e: &'p Expr, value: &Value, operands: &[Value; 3]) {
         let address = std::ptr::from_ref(e);
         let Some(observed) = self.open.get_mut(&address) else { return };
@@ -121,18 +126,19 @@ impl<'p> Reached<'p> {
         }
     }
 
-    /// Whether every expression has shown that it computes something.
+    /// True if every expression has been shown to compute something.
     pub fn is_complete(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Whether one of some expressions came to that many values and has not shown that it computes something.
-    pub fn has_idle(&self, among: &[&Expr], values: u32) -> bool {
+    /// True if one of these expressions was evaluated at least `values` times without showing that
+    /// it computes anything.
+    pub fn has_idle(&self, exprs: &[&Expr], values: u32) -> bool {
         let idle = |e: &&Expr| self.open.get(&std::ptr::from_ref(*e)).is_some_and(|observed| observed.count >= values);
-        !self.is_complete() && among.iter().any(idle)
+        !self.is_complete() && exprs.iter().any(idle)
     }
 
-    /// The first part of the program that no input reached or that no input moved, in words.
+    /// Describes the first part of the program that no input executed or affected.
     pub fn missed(&self, program: &'p Program) -> Option<String> {
         let bodies = program.functions.iter().map(|function| &function.body).chain([&program.body]);
         bodies.filter_map(|body| self.missed_in(program, body, &body.stmts)).next()
@@ -142,7 +148,7 @@ impl<'p> Reached<'p> {
         let first = stmts.first()?;
         let begun = self.blocks.iter().find(|(other, _)| std::ptr::eq(*other, first)).map_or(0, |(_, begun)| *begun);
         if let Some(stmt) = stmts.get(begun) {
-            return Some(format!("no input reaches '{}'", python::line(program, body, stmt)));
+            return Some(format!("no input executes '{}'", python::line(program, body, stmt)));
         }
         stmts.iter().find_map(|stmt| {
             let (exprs, blocks) = stmt.contents();
@@ -151,7 +157,7 @@ impl<'p> Reached<'p> {
         })
     }
 
-    /// The innermost part of an expression that computes nothing, in words.
+    /// Describes the innermost dead subexpression.
     fn idle(&self, program: &'p Program, body: &'p Body, e: &'p Expr) -> Option<String> {
         let mut found = None;
         e.walk(&mut |part| {
@@ -163,13 +169,13 @@ impl<'p> Reached<'p> {
         let shown = |e: &Expr| python::expression(program, body, e);
         let copied = operands(part).iter().zip(&observed.differed).find(|(_, differed)| !**differed);
         Some(match (&observed.first, copied) {
-            (None, _) => format!("no input reaches '{}'", shown(part)),
-            (Some(Value::Bool(Some(true))), _) => format!("'{}' holds whatever the input is", shown(part)),
-            (Some(Value::Bool(Some(false))), _) => format!("'{}' fails whatever the input is", shown(part)),
+            (None, _) => format!("no input evaluates '{}'", shown(part)),
+            (Some(Value::Bool(Some(true))), _) => format!("'{}' is true for every input", shown(part)),
+            (Some(Value::Bool(Some(false))), _) => format!("'{}' is false for every input", shown(part)),
             (_, Some((operand, _))) if observed.varied => {
-                format!("'{}' is '{}' whatever the input is", shown(part), shown(operand))
+                format!("'{}' equals '{}' for every input", shown(part), shown(operand))
             }
-            _ => format!("'{}' has one value whatever the input is", shown(part)),
+            _ => format!("'{}' has the same value for every input", shown(part)),
         })
     }
 }
