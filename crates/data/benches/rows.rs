@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 use bornite_bench::Machine;
-use bornite_data::distinct::{Seen, Sketch, Verdict, group, side, split};
+use bornite_data::distinct::{Admission, Deduplicator, Fingerprint, group, split, split_number};
 use bornite_data::verify::compile::to_ptx;
 use bornite_data::{Level, Row, generate, verify};
 
@@ -25,35 +25,32 @@ fn main() {
     println!("{}", Machine::detect(vec![]));
     let clock = Instant::now();
     let begin = now(clock);
-    let mut seen = Seen::new();
+    let mut seen = Deduplicator::new();
     let mut by: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
     let mut splits: BTreeMap<&str, usize> = BTreeMap::new();
     let mut skeletons = HashSet::new();
     let mut some: Vec<Row> = vec![];
     for index in 0..count {
         let Ok(row) = generate(1, index) else { continue };
-        let sketch = Sketch::new(&row.source, &row.cuda);
+        let fingerprint = Fingerprint::new(&row.source, &row.cuda);
         let counts = by.entry(row.category.name()).or_default();
         counts[0] += 1;
-        match seen.admit_to(index, &sketch, group(&row), |first| side(1, first)) {
-            Verdict::New { cluster } => {
+        match seen.admit_to_group(index, &fingerprint, group(&row), |first| split_number(1, first)) {
+            Admission::New { cluster } => {
                 counts[1] += 1;
-                skeletons.insert(sketch.skeleton);
+                skeletons.insert(fingerprint.skeleton);
                 *splits.entry(split(1, seen.index_of(cluster), &row.ops)).or_default() += 1;
                 if some.len() < 1500 {
                     some.push(row);
                 }
             }
-            Verdict::Duplicate => counts[2] += 1,
-            Verdict::Near { .. } | Verdict::Between => counts[3] += 1,
+            Admission::Duplicate => counts[2] += 1,
+            Admission::Near { .. } | Admission::SplitConflict => counts[3] += 1,
         }
     }
     let spent = now(clock) - begin;
     println!("types: {:.0} distinct rows/s per core; {} of {count} distinct", seen.len() as f64 / spent, seen.len());
-    println!(
-        "skeletons (without operators): {:.1} % are unique",
-        100.0 * skeletons.len() as f64 / seen.len() as f64
-    );
+    println!("skeletons (without operators): {:.1} % are unique", 100.0 * skeletons.len() as f64 / seen.len() as f64);
 
     let begin = now(clock);
     let mut costs: BTreeMap<&str, (f64, usize)> = BTreeMap::new();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use bornite_data::{Category, Level, make, verify};
+use bornite_data::{Category, Level, generate_in, verify};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -22,7 +22,7 @@ fn main() {
     let mut costs: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
     for index in 0..count {
         let start = Instant::now();
-        let row = make(seed, index, &categories);
+        let row = generate_in(seed, index, &categories);
         generate_s += start.elapsed().as_secs_f64();
         let outcome = match &row {
             Ok(row) => {

@@ -5,13 +5,13 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use bornite_data::distinct::{Seen, Verdict};
-use bornite_data::task::{LONGEST, pair};
+use bornite_data::distinct::{Admission, Deduplicator};
+use bornite_data::task::{MAX_PAIR_BYTES, pair};
 
 fn main() {
     let number = |n: usize, default: u64| std::env::args().nth(n).and_then(|text| text.parse().ok()).unwrap_or(default);
-    let (count, show, max_bytes) = (number(1, 20_000), number(2, 5), number(3, LONGEST as u64) as usize);
-    let mut seen = Seen::new();
+    let (count, show, max_bytes) = (number(1, 20_000), number(2, 5), number(3, MAX_PAIR_BYTES as u64) as usize);
+    let mut seen = Deduplicator::new();
     let (mut generated, mut duplicates, mut near, mut bytes) = (0, 0, 0, 0);
     let mut clusters: HashMap<u32, u64> = HashMap::new();
     let mut kept = vec![];
@@ -19,14 +19,14 @@ fn main() {
     for index in 0..count {
         let Some(pair) = pair(1, index, max_bytes) else { continue };
         generated += 1;
-        match seen.admit(index, &pair.sketch()) {
-            Verdict::New { cluster } => {
+        match seen.admit(index, &pair.fingerprint()) {
+            Admission::New { cluster } => {
                 *clusters.entry(cluster).or_default() += 1;
                 bytes += pair.document().len();
                 kept.push(pair);
             }
-            Verdict::Duplicate => duplicates += 1,
-            Verdict::Near { .. } | Verdict::Between => near += 1,
+            Admission::Duplicate => duplicates += 1,
+            Admission::Near { .. } | Admission::SplitConflict => near += 1,
         }
     }
     let seconds = start.elapsed().as_secs_f64();

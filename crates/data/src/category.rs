@@ -57,7 +57,7 @@ categories! {
 
 impl Category {
     /// Returns the category with this name.
-    pub fn named(name: &str) -> Option<Category> {
+    pub fn from_name(name: &str) -> Option<Category> {
         Category::ALL.iter().copied().find(|category| category.name() == name)
     }
 }

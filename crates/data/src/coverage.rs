@@ -6,10 +6,10 @@
 //! the element type, random numbers (which have no operand) by the type drawn, and
 //! block-cooperative operations by the elements that the kernel writes.
 
-use crate::program::{Binary, Form, Kind, Program, Scalar, Stmt, Ty, Unary, Update};
+use crate::program::{AtomicOp, BinaryOp, CudaForm, ExprKind, Program, ProgramStmt, ScalarType, Ty, UnaryOp};
 
 /// Operation name and operand type name.
-pub type Pair = (&'static str, &'static str);
+pub type OpTypePair = (&'static str, &'static str);
 
 /// Type names, in table order.
 pub const TYPES: &[&str] = &[
@@ -20,19 +20,19 @@ pub const TYPES: &[&str] = &[
 fn name(ty: Ty) -> &'static str {
     match ty {
         Ty::Scalar(scalar) => scalar.name(),
-        Ty::Vector(Scalar::F16, _) => "vec_f16",
-        Ty::Vector(Scalar::F64, _) => "vec_f64",
+        Ty::Vector(ScalarType::F16, _) => "vec_f16",
+        Ty::Vector(ScalarType::F64, _) => "vec_f64",
         Ty::Vector(scalar, _) if scalar.is_int() => "vec_i32",
         Ty::Vector(..) => "vec_f32",
-        Ty::Matrix(Scalar::F64, _) => "mat_f64",
+        Ty::Matrix(ScalarType::F64, _) => "mat_f64",
         Ty::Matrix(..) => "mat_f32",
         Ty::Struct(_) => "struct",
     }
 }
 
 /// Name of an operator.
-pub(crate) fn operator(op: Binary) -> &'static str {
-    use Binary::*;
+pub(crate) fn operator(op: BinaryOp) -> &'static str {
+    use BinaryOp::*;
     match op {
         Add => "add",
         Sub => "sub",
@@ -52,17 +52,17 @@ pub(crate) fn operator(op: Binary) -> &'static str {
 }
 
 /// Sorted, deduplicated combinations that a program uses.
-pub fn pairs(program: &Program) -> Vec<Pair> {
-    let mut all: Vec<Pair> = vec![];
+pub fn pairs(program: &Program) -> Vec<OpTypePair> {
+    let mut all: Vec<OpTypePair> = vec![];
     program.each_expr(&mut |e| {
         let (op, operands) = match &e.kind {
-            Kind::Binary(op, both) => (operator(*op), &both[..]),
-            Kind::Unary(Unary::Neg, a) => ("neg", std::slice::from_ref(&**a)),
-            Kind::Unary(_, a) => ("not", std::slice::from_ref(&**a)),
-            Kind::Call(builtin, args) => (builtin.name(), &args[..]),
-            Kind::Where(three) => ("where", &three[1..]),
-            Kind::Cast(a) => ("cast", std::slice::from_ref(&**a)),
-            Kind::Function(_, args) => ("call", &args[..]),
+            ExprKind::Binary(op, both) => (operator(*op), &both[..]),
+            ExprKind::Unary(UnaryOp::Neg, a) => ("neg", std::slice::from_ref(&**a)),
+            ExprKind::Unary(_, a) => ("not", std::slice::from_ref(&**a)),
+            ExprKind::Call(builtin, args) => (builtin.name(), &args[..]),
+            ExprKind::Where(three) => ("where", &three[1..]),
+            ExprKind::Cast(a) => ("cast", std::slice::from_ref(&**a)),
+            ExprKind::Function(_, args) => ("call", &args[..]),
             _ => return,
         };
         all.extend(operands.iter().map(|operand| (op, name(operand.ty))));
@@ -71,19 +71,19 @@ pub fn pairs(program: &Program) -> Vec<Pair> {
         body.stmts.iter().for_each(|stmt| {
             stmt.walk(&mut |stmt| {
                 all.extend(match stmt {
-                    Stmt::Update(var, op, _) => Some((operator(*op), name(body.var(*var).ty))),
-                    Stmt::If(..) => Some(("if", "bool")),
-                    Stmt::While(..) => Some(("while", "bool")),
-                    Stmt::For(var, ..) => Some(("for", name(body.var(*var).ty))),
-                    Stmt::Atomic(update, array, ..) => Some((atomic(*update), name(program.array(*array).ty))),
-                    Stmt::Draw(_, _, None) => Some(("randf", "f32")),
-                    Stmt::Draw(..) => Some(("randi", "i32")),
+                    ProgramStmt::Update(var, op, _) => Some((operator(*op), name(body.var(*var).ty))),
+                    ProgramStmt::If(..) => Some(("if", "bool")),
+                    ProgramStmt::While(..) => Some(("while", "bool")),
+                    ProgramStmt::For(var, ..) => Some(("for", name(body.var(*var).ty))),
+                    ProgramStmt::Atomic(update, array, ..) => Some((atomic(*update), name(program.array(*array).ty))),
+                    ProgramStmt::Draw(_, _, None) => Some(("randf", "f32")),
+                    ProgramStmt::Draw(..) => Some(("randi", "i32")),
                     _ => None,
                 });
             });
         });
     }
-    if let Form::Block(block) = &program.form {
+    if let CudaForm::Block(block) = &program.form {
         all.extend(program.arrays.iter().filter(|array| array.written).map(|array| (block.kind, name(array.ty))));
     }
     all.sort_unstable();
@@ -91,15 +91,15 @@ pub fn pairs(program: &Program) -> Vec<Pair> {
     all
 }
 
-pub(crate) fn atomic(update: Update) -> &'static str {
+pub(crate) fn atomic(update: AtomicOp) -> &'static str {
     match update {
-        Update::Add => "atomic_add",
-        Update::Sub => "atomic_sub",
-        Update::Min => "atomic_min",
-        Update::Max => "atomic_max",
-        Update::And => "atomic_and",
-        Update::Or => "atomic_or",
-        Update::Xor => "atomic_xor",
+        AtomicOp::Add => "atomic_add",
+        AtomicOp::Sub => "atomic_sub",
+        AtomicOp::Min => "atomic_min",
+        AtomicOp::Max => "atomic_max",
+        AtomicOp::And => "atomic_and",
+        AtomicOp::Or => "atomic_or",
+        AtomicOp::Xor => "atomic_xor",
     }
 }
 
@@ -202,8 +202,9 @@ pub fn operations() -> impl Iterator<Item = &'static str> {
 }
 
 /// Reason why no program applies an operation to operands of this type.
-pub fn why_not(op: &str, ty: &str) -> &'static str {
-    let class = OPERATIONS.iter().find(|(_, names)| names.contains(&op)).map_or(Class::Cooperative, |(class, _)| *class);
+pub fn why_missing(op: &str, ty: &str) -> &'static str {
+    let class =
+        OPERATIONS.iter().find(|(_, names)| names.contains(&op)).map_or(Class::Cooperative, |(class, _)| *class);
     let float = ["f16", "bf16", "f32", "f64"].contains(&ty);
     let (vector, matrix) = (ty.starts_with("vec_"), ty.starts_with("mat_"));
     let integer = !float && !vector && !matrix && ty != "bool" && ty != "struct";
@@ -213,28 +214,32 @@ pub fn why_not(op: &str, ty: &str) -> &'static str {
         Class::Logical if ty != "bool" => "booleans only",
         Class::Vector if !vector => "vectors only",
         Class::Matrix if !matrix => "matrices only",
-        Class::Anything | Class::Logical => NOT_DRAWN,
-        Class::Bits if op == "not" && ty == "bool" => NOT_DRAWN,
+        Class::Anything | Class::Logical => NOT_GENERATED,
+        Class::Bits if op == "not" && ty == "bool" => NOT_GENERATED,
         _ if ty == "struct" => "structs are only used field by field",
         _ if ty == "bool" => "numbers only",
         Class::Float if !float => "floats only",
         Class::Integer | Class::Bits | Class::AtomicBits if !integer => "integers only",
         Class::Quotient if integer => "`/` is for floats; integers use `//`",
-        Class::Atomic | Class::Cooperative if vector || matrix => "block-cooperative and atomic operations only take scalars",
-        Class::Comparison | Class::Equality if (vector || matrix) && op != "where" => "vectors and matrices are not ordered",
+        Class::Atomic | Class::Cooperative if vector || matrix => {
+            "block-cooperative and atomic operations only take scalars"
+        }
+        Class::Comparison | Class::Equality if (vector || matrix) && op != "where" => {
+            "vectors and matrices are not ordered"
+        }
         Class::Ordered | Class::Signed | Class::Quotient if matrix && op != "sub" => "scalars and vectors only",
         Class::Equality if float => "floats are not compared for equality",
         Class::Signed if ty.starts_with('u') && op == "sub" => "a difference could be negative",
         Class::Signed if ty.starts_with('u') => "unsigned types have no sign",
         _ if ["i8", "i16", "u8", "u16"].contains(&ty) => "integers of 8 and 16 bits are converted before use",
-        Class::Arithmetic => NOT_DRAWN,
+        Class::Arithmetic => NOT_GENERATED,
         _ if ["f16", "bf16"].contains(&ty) && !["sub", "neg"].contains(&op) => {
             "16-bit floats are converted for everything but sums and products"
         }
         Class::Atomic if op != "atomic_add" && float => "CUDA has no such atomic operation",
-        _ => NOT_DRAWN,
+        _ => NOT_GENERATED,
     }
 }
 
 /// Reason for combinations that are valid but never generated.
-pub const NOT_DRAWN: &str = "not generated";
+pub const NOT_GENERATED: &str = "not generated";

@@ -1,12 +1,12 @@
 //! Incorrect variants of rows: one small, realistic bug injected into the CUDA text, which the
 //! interpreter must report.
 
-use crate::verify::{Expected, Rejected, against};
+use crate::verify::{Rejection, TestCase, check_cuda};
 use crate::{Random, Row};
 
 /// Kind of injected bug.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum FaultKind {
+pub enum InjectedFault {
     /// A `__syncthreads()` is removed.
     MissingBarrier,
     /// A bounds check allows one index too many.
@@ -19,43 +19,43 @@ pub enum FaultKind {
     Uninitialised,
 }
 
-impl FaultKind {
+impl InjectedFault {
     /// All kinds.
-    pub const ALL: [FaultKind; 5] = [
-        FaultKind::MissingBarrier,
-        FaultKind::OffByOne,
-        FaultKind::MissingAtomic,
-        FaultKind::Overrun,
-        FaultKind::Uninitialised,
+    pub const ALL: [InjectedFault; 5] = [
+        InjectedFault::MissingBarrier,
+        InjectedFault::OffByOne,
+        InjectedFault::MissingAtomic,
+        InjectedFault::Overrun,
+        InjectedFault::Uninitialised,
     ];
 
     /// Name in a dataset.
     pub fn name(self) -> &'static str {
         match self {
-            FaultKind::MissingBarrier => "missing_barrier",
-            FaultKind::OffByOne => "off_by_one",
-            FaultKind::MissingAtomic => "missing_atomic",
-            FaultKind::Overrun => "overrun",
-            FaultKind::Uninitialised => "uninitialised_shared",
+            InjectedFault::MissingBarrier => "missing_barrier",
+            InjectedFault::OffByOne => "off_by_one",
+            InjectedFault::MissingAtomic => "missing_atomic",
+            InjectedFault::Overrun => "overrun",
+            InjectedFault::Uninitialised => "uninitialised_shared",
         }
     }
 
     /// Fault classes of the interpreter that count as detection of this bug.
     fn reported_as(self) -> &'static [&'static str] {
         match self {
-            FaultKind::MissingBarrier => &["race", "uninitialised"],
-            FaultKind::OffByOne | FaultKind::Overrun => &["bounds"],
-            FaultKind::MissingAtomic => &["race"],
-            FaultKind::Uninitialised => &["uninitialised"],
+            InjectedFault::MissingBarrier => &["race", "uninitialised"],
+            InjectedFault::OffByOne | InjectedFault::Overrun => &["bounds"],
+            InjectedFault::MissingAtomic => &["race"],
+            InjectedFault::Uninitialised => &["uninitialised"],
         }
     }
 }
 
 /// Incorrect variant of a row.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Twin {
+pub struct IncorrectVariant {
     /// The injected bug.
-    pub kind: FaultKind,
+    pub kind: InjectedFault,
     /// Line of the CUDA text that was changed or removed, from 1.
     pub line: u32,
     /// The incorrect CUDA text.
@@ -69,24 +69,29 @@ pub struct Twin {
 /// Builds an incorrect variant of a row, if a bug of this kind can be injected and the interpreter
 /// reports it as such. `test_cases` are the row's inputs with their reference outputs
 /// ([`crate::verify::test_cases`]).
-pub fn twin(row: &Row, expected: &[Expected], kind: FaultKind, random: &mut Random) -> Option<Twin> {
+pub fn incorrect_variant(
+    row: &Row,
+    test_cases: &[TestCase],
+    kind: InjectedFault,
+    random: &mut Random,
+) -> Option<IncorrectVariant> {
     let mut all = candidates(row, kind);
     for n in (1..all.len()).rev() {
         all.swap(n, random.below(n + 1));
     }
     for (line, cuda) in all.into_iter().take(4) {
-        if let Err(Rejected::Report { kind: class, report, line: report_line, .. }) =
-            against(&row.program, &cuda, expected)
+        if let Err(Rejection::Fault { kind: class, report, line: report_line, .. }) =
+            check_cuda(&row.program, &cuda, test_cases)
             && kind.reported_as().contains(&class)
         {
-            return Some(Twin { kind, line, cuda, report, report_line });
+            return Some(IncorrectVariant { kind, line, cuda, report, report_line });
         }
     }
     None
 }
 
 /// Texts with one injected bug each, with its line.
-fn candidates(row: &Row, kind: FaultKind) -> Vec<(u32, String)> {
+fn candidates(row: &Row, kind: InjectedFault) -> Vec<(u32, String)> {
     let lines: Vec<&str> = row.cuda.lines().collect();
     let begin = lines.iter().position(|line| line.contains("__global__")).unwrap_or(0);
     let mut all = vec![];
@@ -110,8 +115,8 @@ fn candidates(row: &Row, kind: FaultKind) -> Vec<(u32, String)> {
     for (n, line) in lines.iter().enumerate().skip(begin) {
         let bare = line.trim();
         match kind {
-            FaultKind::MissingBarrier if bare == "__syncthreads();" => push(n, None),
-            FaultKind::OffByOne => {
+            InjectedFault::MissingBarrier if bare == "__syncthreads();" => push(n, None),
+            InjectedFault::OffByOne => {
                 for size in &sizes {
                     for (right, wrong) in
                         [(format!(" < {size}"), format!(" <= {size}")), (format!(" >= {size}"), format!(" > {size}"))]
@@ -125,7 +130,7 @@ fn candidates(row: &Row, kind: FaultKind) -> Vec<(u32, String)> {
                     }
                 }
             }
-            FaultKind::MissingAtomic => {
+            InjectedFault::MissingAtomic => {
                 if let Some(at) = line.find("atomicAdd(&")
                     && let Some((target, value)) =
                         line[at + 11..].trim_end().strip_suffix(");").and_then(split_arguments)
@@ -133,7 +138,7 @@ fn candidates(row: &Row, kind: FaultKind) -> Vec<(u32, String)> {
                     push(n, Some(format!("{}{target} += {value};", &line[..at])));
                 }
             }
-            FaultKind::Overrun => {
+            InjectedFault::Overrun => {
                 for array in &row.program.arrays {
                     let open = format!("{}[", array.name);
                     for (at, _) in line.match_indices(&open) {
@@ -148,7 +153,7 @@ fn candidates(row: &Row, kind: FaultKind) -> Vec<(u32, String)> {
                     }
                 }
             }
-            FaultKind::Uninitialised => {
+            InjectedFault::Uninitialised => {
                 let stores = shared.iter().any(|name| bare.starts_with(&format!("{name}[")) && bare.contains("] = "));
                 if stores && bare.ends_with(';') {
                     push(n, Some(format!("{};", " ".repeat(line.len() - line.trim_start().len()))));

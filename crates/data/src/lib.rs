@@ -19,8 +19,8 @@
 //! This crate must not know of training or the command line.
 //!
 //! ```
-//! use bornite_data::{Category, Level, make, verify};
-//! let row = make(7, 0, Category::ALL).unwrap();
+//! use bornite_data::{Category, Level, generate_in, verify};
+//! let row = generate_in(7, 0, Category::ALL).unwrap();
 //! assert!(row.cuda.contains("__global__"));
 //! verify(&row, Level::Run).unwrap();
 //! ```
@@ -41,5 +41,5 @@ pub mod verify;
 
 pub use bornite_support::random::Random;
 pub use category::Category;
-pub use row::{Row, generate, make};
-pub use verify::{Level, Rejected, verify};
+pub use row::{Row, generate, generate_in};
+pub use verify::{Level, Rejection, verify};

@@ -7,8 +7,8 @@ use bornite_lang::Request;
 use bornite_lang::cuda::Module;
 
 use crate::coverage::{atomic, operator};
-use crate::program::{Form, Kind, Program, Stmt, c, python};
-use crate::verify::{Level, Rejected};
+use crate::program::{CudaForm, ExprKind, Program, ProgramStmt, c, python};
+use crate::verify::{Level, Rejection};
 use crate::{Category, inputs};
 
 /// Value of each size parameter in the launch that a row's IR is lowered for.
@@ -60,13 +60,13 @@ pub fn id(seed: u64, index: u64) -> String {
 }
 
 /// Generates the row of an index, from any category.
-pub fn generate(seed: u64, index: u64) -> Result<Row, Rejected> {
-    make(seed, index, Category::ALL)
+pub fn generate(seed: u64, index: u64) -> Result<Row, Rejection> {
+    generate_in(seed, index, Category::ALL)
 }
 
 /// Generates the row of an index, from one of the given categories.
-pub fn make(seed: u64, index: u64, among: &[Category]) -> Result<Row, Rejected> {
-    let category = crate::generate::category(seed, index, among);
+pub fn generate_in(seed: u64, index: u64, categories: &[Category]) -> Result<Row, Rejection> {
+    let category = crate::generate::category(seed, index, categories);
     let program = crate::generate::program(seed, index, category);
     Row::new(seed, index, category, program)
 }
@@ -74,12 +74,12 @@ pub fn make(seed: u64, index: u64, among: &[Category]) -> Result<Row, Rejected> 
 impl Row {
     /// Prints and lowers a program. Fails if the CUDA front end rejects the printed text, since the
     /// IR is lowered from it.
-    pub fn new(seed: u64, index: u64, category: Category, program: Program) -> Result<Row, Rejected> {
+    pub fn new(seed: u64, index: u64, category: Category, program: Program) -> Result<Row, Rejection> {
         let (source, cuda, cpp) = (python::print(&program), c::cuda(&program), c::host(&program));
-        let module = Module::parse("kernel.cu", &cuda).map_err(|e| Rejected::Text(e.to_string()))?;
-        let sizes: Vec<u32> = program.sizes.iter().map(|size| IR_SIZE.clamp(size.least, size.most)).collect();
+        let module = Module::parse("kernel.cu", &cuda).map_err(|e| Rejection::Cuda(e.to_string()))?;
+        let sizes: Vec<u32> = program.sizes.iter().map(|size| IR_SIZE.clamp(size.min, size.max)).collect();
         let lowered = module.kernel(&program.name, &request(&program, &sizes));
-        let ir = lowered.map_err(|e| Rejected::Text(e.to_string()))?.kernel.to_string();
+        let ir = lowered.map_err(|e| Rejection::Cuda(e.to_string()))?.kernel.to_string();
         let (ops, types) = (ops(&program), types(&program));
         let complexity = complexity(&program);
         let difficulty = difficulty(&program, complexity);
@@ -114,7 +114,7 @@ impl Row {
 pub fn request(program: &Program, sizes: &[u32]) -> Request {
     let mut request = Request::new(program.blocks(sizes), program.block());
     for array in &program.arrays {
-        let elements: u64 = array.shape.iter().map(|size| size.of(sizes) as u64).product();
+        let elements: u64 = array.shape.iter().map(|size| size.eval(sizes) as u64).product();
         request = request.length(&array.name, elements);
     }
     request
@@ -124,29 +124,29 @@ fn ops(program: &Program) -> Vec<&'static str> {
     let mut ops = BTreeSet::new();
     program.each_expr(&mut |e| {
         ops.extend(match &e.kind {
-            Kind::Binary(op, _) => Some(operator(*op)),
-            Kind::Unary(crate::program::Unary::Neg, _) => Some("neg"),
-            Kind::Unary(..) => Some("not"),
-            Kind::Call(builtin, _) => Some(builtin.name()),
-            Kind::Where(_) => Some("where"),
-            Kind::Cast(_) => Some("cast"),
-            Kind::Function(..) => Some("call"),
+            ExprKind::Binary(op, _) => Some(operator(*op)),
+            ExprKind::Unary(crate::program::UnaryOp::Neg, _) => Some("neg"),
+            ExprKind::Unary(..) => Some("not"),
+            ExprKind::Call(builtin, _) => Some(builtin.name()),
+            ExprKind::Where(_) => Some("where"),
+            ExprKind::Cast(_) => Some("cast"),
+            ExprKind::Function(..) => Some("call"),
             _ => None,
         });
     });
     program.each_stmt(&mut |stmt| {
         ops.extend(match stmt {
-            Stmt::Update(_, op, _) => Some(operator(*op)),
-            Stmt::If(..) => Some("if"),
-            Stmt::For(..) => Some("for"),
-            Stmt::While(..) => Some("while"),
-            Stmt::Atomic(update, ..) => Some(atomic(*update)),
-            Stmt::Draw(_, _, None) => Some("randf"),
-            Stmt::Draw(..) => Some("randi"),
+            ProgramStmt::Update(_, op, _) => Some(operator(*op)),
+            ProgramStmt::If(..) => Some("if"),
+            ProgramStmt::For(..) => Some("for"),
+            ProgramStmt::While(..) => Some("while"),
+            ProgramStmt::Atomic(update, ..) => Some(atomic(*update)),
+            ProgramStmt::Draw(_, _, None) => Some("randf"),
+            ProgramStmt::Draw(..) => Some("randi"),
             _ => None,
         });
     });
-    if let Form::Block(block) = &program.form {
+    if let CudaForm::Block(block) = &program.form {
         ops.insert(block.kind);
     }
     ops.into_iter().collect()
@@ -175,25 +175,25 @@ fn complexity(program: &Program) -> u32 {
     let mut operations = 0;
     program.each_expr(&mut |e| {
         operations += match e.kind {
-            Kind::Call(..) | Kind::Function(..) | Kind::Where(_) => 2,
-            Kind::Binary(..) | Kind::Unary(..) | Kind::Load(..) => 1,
+            ExprKind::Call(..) | ExprKind::Function(..) | ExprKind::Where(_) => 2,
+            ExprKind::Binary(..) | ExprKind::Unary(..) | ExprKind::Load(..) => 1,
             _ => 0,
         }
     });
     program.each_stmt(&mut |stmt| {
         operations += match stmt {
-            Stmt::If(..) => 3,
-            Stmt::For(..) | Stmt::While(..) => 5,
-            Stmt::Atomic(..) => 4,
+            ProgramStmt::If(..) => 3,
+            ProgramStmt::For(..) | ProgramStmt::While(..) => 5,
+            ProgramStmt::Atomic(..) => 4,
             _ => 1,
         }
     });
-    let cooperative = if let Form::Block(block) = &program.form { block.text.lines().count() as u32 } else { 0 };
+    let cooperative = if let CudaForm::Block(block) = &program.form { block.text.lines().count() as u32 } else { 0 };
     operations + cooperative
 }
 
 fn difficulty(program: &Program, complexity: u32) -> u8 {
-    let cooperative = matches!(program.form, Form::Block(_)) as u8;
+    let cooperative = matches!(program.form, CudaForm::Block(_)) as u8;
     let size = match complexity {
         0..=11 => 1,
         12..=24 => 2,

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bornite_cuda::Device;
-use bornite_data::{Rejected, Row, generate, verify};
+use bornite_data::{Rejection, Row, generate, verify};
 use suite::Outcome;
 
 suite! {
@@ -31,7 +31,8 @@ fn rows_match_the_reference_on_a_gpu() -> Outcome {
         for _ in 0..threads {
             scope.spawn(|| {
                 // Terminates even if no row passes.
-                let unfinished = || passed.load(Ordering::Relaxed) < wanted && next.load(Ordering::Relaxed) < wanted * 4;
+                let unfinished =
+                    || passed.load(Ordering::Relaxed) < wanted && next.load(Ordering::Relaxed) < wanted * 4;
                 while unfinished() && wrong.lock().unwrap().len() < 5 {
                     let first = next.fetch_add(BATCH, Ordering::Relaxed);
                     let rows: Vec<Row> = (first..first + BATCH).filter_map(|n| generate(seed, n).ok()).collect();
@@ -43,16 +44,17 @@ fn rows_match_the_reference_on_a_gpu() -> Outcome {
                                 passed.fetch_add(1, Ordering::Relaxed);
                             }
                             Err(
-                                Rejected::Undecided { .. }
-                                | Rejected::Blunt { .. }
-                                | Rejected::Constant { .. }
-                                | Rejected::Unused { .. }
-                                | Rejected::Dead(_),
+                                Rejection::Undecided { .. }
+                                | Rejection::LooseBound { .. }
+                                | Rejection::ConstantOutput { .. }
+                                | Rejection::UnusedInput { .. }
+                                | Rejection::DeadCode(_),
                             ) => {
                                 undecided.fetch_add(1, Ordering::Relaxed);
                             }
                             Err(why) => {
-                                let unoptimized = verify::gpu::check_unoptimised(&[row], &device).expect("the GPU works");
+                                let unoptimized =
+                                    verify::gpu::check_unoptimised(&[row], &device).expect("the GPU works");
                                 let list = if unoptimized[0].is_ok() { &miscompiled } else { &wrong };
                                 list.lock().unwrap().push(format!("row {}: {why}\n{}", row.index, row.cuda));
                             }
@@ -68,11 +70,7 @@ fn rows_match_the_reference_on_a_gpu() -> Outcome {
     if !miscompiled.is_empty() {
         println!("{} are miscompiled by ptxas:\n{}", miscompiled.len(), miscompiled.join("\n\n"));
     }
-    assert!(
-        miscompiled.len() as u64 * 1000 <= passed + 1000,
-        "too many rows to blame ptxas: {}",
-        miscompiled.len()
-    );
+    assert!(miscompiled.len() as u64 * 1000 <= passed + 1000, "too many rows to blame ptxas: {}", miscompiled.len());
     assert!(wrong.is_empty(), "{} of {passed} disagree:\n{}", wrong.len(), wrong[..wrong.len().min(5)].join("\n\n"));
     assert!(passed >= wanted, "only {passed} of {wanted} rows pass, {undecided} are undecided");
     // Two or three in a hundred are; in a sample of a hundred it may be a dozen.

@@ -3,7 +3,7 @@
 #![allow(missing_docs)]
 
 use bornite_data::files::duplicates;
-use bornite_data::ingest::{Ingested, Texts, ingest};
+use bornite_data::ingest::{IngestedKernel, KernelTexts, ingest};
 use bornite_ir::interp::{Options, run_with};
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
 use bornite_lang::cuda::Module;
@@ -18,12 +18,12 @@ fn seed() -> u64 {
     seed
 }
 
-fn ingested(body: &str) -> Vec<Ingested> {
+fn ingested(body: &str) -> Vec<IngestedKernel> {
     ingest("kernels.py", &format!("{HEAD}{body}")).unwrap_or_else(|errors| panic!("{errors}\n{body}"))
 }
 
 /// Texts of the only kernel.
-fn texts(body: &str) -> Texts {
+fn texts(body: &str) -> KernelTexts {
     let mut all = ingested(body);
     assert_eq!(all.len(), 1, "{body}");
     all.remove(0).outcome.unwrap_or_else(|why| panic!("{why}\n{body}"))
@@ -299,7 +299,10 @@ fn annotations_describe_the_inputs_of_a_kernel() {
     assert!(texts(example).inputs.contains("launch_count: i32 = 64, 100\n"));
     let k = |annotation: &str| kernel(&format!("{annotation}\ni = wp.tid()\nout[i] = x[i + 1]"));
     let invalid = [
-        ("", "outside 'x' of 1 elements, in instance 0; if the array has another size, annotate it in the kernel: # given: x = SIZE"),
+        (
+            "",
+            "outside 'x' of 1 elements, in instance 0; if the array has another size, annotate it in the kernel: # given: x = SIZE",
+        ),
         ("# given: x = n", "outside 'x'"),
         ("# given: x = 2", "outside 'x'"),
         ("# given: x = n+1\n# given: out = n-2", "'out' has a negative extent"),

@@ -4,96 +4,102 @@
 //! between splits. The small splits are short, so a new row is compared with all of their rows, and
 //! with all rows of the large split before it joins a small one.
 
-use super::{CLUSTER, LANES, Sketch, agreeing, likeness};
+use super::{CLUSTER_SIMILARITY, Fingerprint, MINHASHES, count_equal, similarity};
 
 /// Rows that are compared with each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Group {
+pub enum ComparisonGroup {
     /// Rows with the same number; rows of different groups are rarely similar.
-    Of(u8),
+    Numbered(u8),
     /// Compared with no row: it is split off by other means.
-    Apart,
+    Excluded,
 }
 
 #[derive(Default)]
-pub(super) struct Sides {
+pub(super) struct SplitTracker {
     /// Split of each admitted row.
     of: Vec<u8>,
     /// Per group: rows of the large split, and of the others.
-    groups: Vec<[Side; 2]>,
+    groups: Vec<[SplitRows; 2]>,
 }
 
 /// Rows of a group, with their first MinHash values stored contiguously: those suffice to
 /// distinguish nearly all rows, and reading them dominates the cost of a comparison.
 #[derive(Default)]
-struct Side {
+struct SplitRows {
     rows: Vec<u32>,
-    firsts: Vec<[u16; FIRST]>,
+    prefixes: Vec<[u16; PREFIX]>,
 }
 
 /// Split number of excluded rows.
-const APART: u8 = u8::MAX;
+const EXCLUDED: u8 = u8::MAX;
 /// MinHash values compared first, and how many of them must agree for two rows to be similar: of
 /// rows at the similarity limit, one in a thousand has fewer.
-const FIRST: usize = 32;
-const FIRST_ALIKE: u16 = 12;
+const PREFIX: usize = 32;
+const MIN_PREFIX_MATCHES: u16 = 12;
 
-impl Side {
+impl SplitRows {
     /// Rows similar to a fingerprint.
-    fn like<'a>(&'a self, lanes: &'a [[u16; LANES]], sketch: &'a Sketch) -> impl Iterator<Item = u32> + 'a {
-        let first = first(sketch);
-        let both = self.rows.iter().zip(&self.firsts);
-        let could_be = both.filter(move |(_, other)| agreeing(&first, other) >= FIRST_ALIKE);
-        could_be.map(|(row, _)| *row).filter(|row| likeness(&sketch.lanes, &lanes[*row as usize]) >= CLUSTER)
+    fn like<'a>(
+        &'a self,
+        minhashes: &'a [[u16; MINHASHES]],
+        fingerprint: &'a Fingerprint,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let first = first(fingerprint);
+        let both = self.rows.iter().zip(&self.prefixes);
+        let could_be = both.filter(move |(_, other)| count_equal(&first, other) >= MIN_PREFIX_MATCHES);
+        could_be
+            .map(|(row, _)| *row)
+            .filter(|row| similarity(&fingerprint.minhashes, &minhashes[*row as usize]) >= CLUSTER_SIMILARITY)
     }
 }
 
-fn first(sketch: &Sketch) -> [u16; FIRST] {
-    std::array::from_fn(|lane| sketch.lanes[lane])
+fn first(fingerprint: &Fingerprint) -> [u16; PREFIX] {
+    std::array::from_fn(|slot| fingerprint.minhashes[slot])
 }
 
-impl Sides {
+impl SplitTracker {
     /// The row whose cluster a new row joins, if any; `None` if it is similar to rows of two
-    /// splits. `like` is a similar row found otherwise, and `side` returns the split that the row
+    /// splits. `like` is a similar row found otherwise, and `split_number` returns the split that the row
     /// would get by itself.
-    pub(super) fn beside(
+    pub(super) fn joined_row(
         &self,
-        lanes: &[[u16; LANES]],
-        sketch: &Sketch,
-        group: Group,
+        minhashes: &[[u16; MINHASHES]],
+        fingerprint: &Fingerprint,
+        group: ComparisonGroup,
         like: Option<u32>,
-        side: impl Fn() -> u8,
+        split_number: impl Fn() -> u8,
     ) -> Option<Option<u32>> {
-        let Group::Of(group) = group else { return Some(None) };
-        let like = like.filter(|at| self.of[*at as usize] != APART);
+        let ComparisonGroup::Numbered(group) = group else { return Some(None) };
+        let like = like.filter(|at| self.of[*at as usize] != EXCLUDED);
         let none = Default::default();
         let [common, rare] = self.groups.get(group as usize).unwrap_or(&none);
-        let mut beside = like;
-        for at in rare.like(lanes, sketch) {
-            match beside {
-                None => beside = Some(at),
+        let mut joined_row = like;
+        for at in rare.like(minhashes, fingerprint) {
+            match joined_row {
+                None => joined_row = Some(at),
                 Some(other) if self.of[other as usize] == self.of[at as usize] => {}
                 Some(_) => return None,
             }
         }
-        let mut common = common.like(lanes, sketch);
-        match beside {
-            Some(at) if self.of[at as usize] == 0 => Some(beside),
-            Some(_) => common.next().is_none().then_some(beside),
-            None if side() == 0 => Some(None),
+        let mut common = common.like(minhashes, fingerprint);
+        match joined_row {
+            Some(at) if self.of[at as usize] == 0 => Some(joined_row),
+            Some(_) => common.next().is_none().then_some(joined_row),
+            None if split_number() == 0 => Some(None),
             None => Some(common.next()),
         }
     }
 
     /// Adds the next row.
-    pub(super) fn add(&mut self, row: u32, sketch: &Sketch, group: Group, side: u8) {
-        let Group::Of(group) = group else { return self.of.push(APART) };
-        self.of.push(side);
+    pub(super) fn add(&mut self, row: u32, fingerprint: &Fingerprint, group: ComparisonGroup, split_number: u8) {
+        let ComparisonGroup::Numbered(group) = group else { return self.of.push(EXCLUDED) };
+        self.of.push(split_number);
         if self.groups.len() <= group as usize {
             self.groups.resize_with(group as usize + 1, Default::default);
         }
-        let of_side = &mut self.groups[group as usize][usize::from(side != 0)];
+        let of_side = &mut self.groups[group as usize][usize::from(split_number != 0)];
         of_side.rows.push(row);
-        of_side.firsts.push(first(sketch));
+        of_side.prefixes.push(first(fingerprint));
     }
 }

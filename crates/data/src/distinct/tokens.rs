@@ -7,7 +7,7 @@ use bornite_support::random::mixed;
 use foldhash::{HashMap, HashMapExt};
 
 /// Keywords, types and builtin variables of Python and C, significant everywhere.
-const KEPT: &str = "and as assert break class continue def elif else for if import in not or pass return while wp True False \
+const KEYWORDS: &str = "and as assert break class continue def elif else for if import in not or pass return while wp True False \
     array array2d array3d dtype kernel func struct range float int bool float16 float32 float64 bfloat16 int8 int16 \
     int32 int64 uint8 uint16 uint32 uint64 vec2 vec3 vec4 vec2d vec3d vec4d mat22 mat33 mat44 mat22d mat33d mat44d \
     __global__ __device__ __shared__ __restrict__ inline const void signed unsigned char short long double \
@@ -16,7 +16,7 @@ const KEPT: &str = "and as assert break class continue def elif else for if impo
 
 /// Functions and vector members, significant only where they are called or follow a dot. Elsewhere
 /// they are user-chosen names.
-const CALLED: &str = "tid x y z w \
+const FUNCTIONS_AND_MEMBERS: &str = "tid x y z w \
     where atomic_add atomic_sub atomic_min atomic_max atomic_and atomic_or atomic_xor rand_init randf randi \
     abs sign min max clamp floor ceil round rint trunc frac sqrt cbrt pow exp log log2 log10 sin cos tan asin acos atan \
     atan2 sinh cosh tanh erf erfc copysign lerp smoothstep degrees radians bit_count dot length length_sq normalize \
@@ -31,7 +31,7 @@ const CALLED: &str = "tid x y z w \
 /// Each word, and whether it is significant everywhere.
 static WORDS: LazyLock<HashMap<&str, bool>> = LazyLock::new(|| {
     let words = |text: &'static str, anywhere: bool| text.split_whitespace().map(move |word| (word, anywhere));
-    words(KEPT, true).chain(words(CALLED, false)).collect()
+    words(KEYWORDS, true).chain(words(FUNCTIONS_AND_MEMBERS, false)).collect()
 });
 
 fn hash(word: &[u8]) -> u64 {

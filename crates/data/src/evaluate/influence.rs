@@ -3,9 +3,9 @@
 
 use std::borrow::Borrow;
 
-use super::{Contents, Expected, Value, is_same, run_first};
-use crate::inputs::{Input, SAME_LENGTHS, input, redraws};
-use crate::program::{Fill, Program};
+use super::{ArrayContents, EvalValue, TestCase, is_same, run_first_instances};
+use crate::inputs::{FIXED_SIZE_INPUTS, KernelInput, input, redraws};
+use crate::program::{ArrayFill, Program};
 
 /// A parameter with random contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +19,7 @@ pub enum Parameter {
 impl Parameter {
     /// All parameters of a program with random contents.
     pub fn all(program: &Program) -> Vec<Parameter> {
-        let random = |n: &usize| !matches!(program.arrays[*n].fill, Fill::Zero | Fill::All(_));
+        let random = |n: &usize| !matches!(program.arrays[*n].fill, ArrayFill::Zero | ArrayFill::Constant(_));
         let arrays = (0..program.arrays.len()).filter(random).map(Parameter::Array);
         arrays.chain((0..program.values.len()).map(Parameter::Value)).collect()
     }
@@ -34,7 +34,7 @@ impl Parameter {
 
     /// True if two inputs have the same contents for this parameter, as bools and small ranges
     /// often do.
-    fn is_equal(self, a: &Input, b: &Input) -> bool {
+    fn is_equal(self, a: &KernelInput, b: &KernelInput) -> bool {
         match self {
             Parameter::Array(n) => a.arrays[n] == b.arrays[n],
             Parameter::Value(n) => a.values[n] == b.values[n],
@@ -47,9 +47,9 @@ impl Parameter {
         self,
         program: &Program,
         instances: u64,
-        before: &Input,
-        other: &Input,
-        arrays: &mut Vec<Contents>,
+        before: &KernelInput,
+        other: &KernelInput,
+        arrays: &mut Vec<ArrayContents>,
     ) -> Option<()> {
         arrays.clone_from(&before.arrays);
         let replaced;
@@ -65,7 +65,7 @@ impl Parameter {
                 &replaced
             }
         };
-        run_first(program, instances, &before.sizes, values, arrays).ok()
+        run_first_instances(program, instances, &before.sizes, values, arrays).ok()
     }
 }
 
@@ -73,7 +73,7 @@ impl Parameter {
 pub struct Influence<'p> {
     program: &'p Program,
     parameters: Vec<Parameter>,
-    idle: Vec<Parameter>,
+    unused: Vec<Parameter>,
     constant: Vec<usize>,
     /// Number of instances evaluated, from the first.
     instances: u64,
@@ -84,26 +84,26 @@ impl<'p> Influence<'p> {
     pub fn new(program: &'p Program) -> Influence<'p> {
         let parameters = Parameter::all(program);
         let constant = (0..program.arrays.len()).filter(|n| program.arrays[*n].written).collect();
-        Influence { program, idle: parameters.clone(), parameters, constant, instances: u64::MAX }
+        Influence { program, unused: parameters.clone(), parameters, constant, instances: u64::MAX }
     }
 
     /// Tests all parameters over the first instances, on the inputs of the level `run`; `key` is
     /// the row's seed and index. `case` returns the input of a number with its reference output for
     /// these instances; `None` aborts.
-    pub fn on_inputs<C: Borrow<Expected>>(
+    pub fn on_inputs<C: Borrow<TestCase>>(
         program: &'p Program,
         key: [u64; 2],
         instances: u64,
         case: impl Fn(usize) -> Option<C>,
     ) -> Option<Influence<'p>> {
         let mut influence = Influence { instances, ..Influence::new(program) };
-        for number in SAME_LENGTHS {
+        for number in FIXED_SIZE_INPUTS {
             // The first input suffices for nearly all programs.
             if influence.is_complete() {
                 break;
             }
             let case = case(number)?;
-            let Expected { input: before, after } = case.borrow();
+            let TestCase { input: before, after } = case.borrow();
             for (_, attempt) in redraws().filter(|(other, _)| *other == number) {
                 if influence.is_complete() {
                     break;
@@ -117,10 +117,10 @@ impl<'p> Influence<'p> {
     /// Replaces each still unused parameter, one at a time, with that of another input of the same
     /// sizes; `after` is the reference output of `before`. Floats count as changed if they differ
     /// by `bounds` times their error bounds.
-    pub fn exchange(&mut self, before: &Input, after: &[Contents], other: &Input, bounds: f64) {
+    pub fn exchange(&mut self, before: &KernelInput, after: &[ArrayContents], other: &KernelInput, bounds: f64) {
         // Outputs that are still constant may be changed by a parameter that is known to change
         // another output.
-        let tried = if self.idle.is_empty() { &self.parameters } else { &self.idle };
+        let tried = if self.unused.is_empty() { &self.parameters } else { &self.unused };
         let mut redrawn = vec![];
         for parameter in tried.clone() {
             if self.is_complete() || parameter.is_equal(before, other) {
@@ -131,7 +131,7 @@ impl<'p> Influence<'p> {
             }
             let is_changed = |n: usize| redrawn[n].cells.iter().zip(&after[n].cells).any(|(a, b)| differ(a, b, bounds));
             if (0..after.len()).any(|n| self.program.arrays[n].written && is_changed(n)) {
-                self.idle.retain(|other| *other != parameter);
+                self.unused.retain(|other| *other != parameter);
                 self.constant.retain(|n| !is_changed(*n));
             }
         }
@@ -140,12 +140,12 @@ impl<'p> Influence<'p> {
     /// True if every parameter changes an output and every output is changed. Programs without
     /// parameters are complete.
     pub fn is_complete(&self) -> bool {
-        self.idle.is_empty() && (self.constant.is_empty() || self.parameters.is_empty())
+        self.unused.is_empty() && (self.constant.is_empty() || self.parameters.is_empty())
     }
 
     /// Name of the first parameter that changes no output.
-    pub fn idle(&self) -> Option<&'p str> {
-        self.idle.first().map(|parameter| parameter.name(self.program))
+    pub fn unused(&self) -> Option<&'p str> {
+        self.unused.first().map(|parameter| parameter.name(self.program))
     }
 
     /// Name of the first output that no parameter changes.
@@ -156,9 +156,9 @@ impl<'p> Influence<'p> {
 }
 
 /// True if two components differ, floats by `bounds` times their error bounds.
-fn differ(a: &Value, b: &Value, bounds: f64) -> bool {
+fn differ(a: &EvalValue, b: &EvalValue, bounds: f64) -> bool {
     match (a, b) {
-        (Value::Float(a), Value::Float(b)) => (a.mid - b.mid).abs() > (a.err + b.err) * bounds,
+        (EvalValue::Float(a), EvalValue::Float(b)) => (a.mid - b.mid).abs() > (a.err + b.err) * bounds,
         (a, b) => !is_same(a, b),
     }
 }

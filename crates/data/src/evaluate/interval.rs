@@ -6,11 +6,11 @@
 //! allow. Exact values stay exact, so comparisons of loaded values are decided; only comparisons
 //! that rounding could change are undecided.
 
-use crate::program::Scalar;
+use crate::program::ScalarType;
 
 /// A float with an error bound.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Ball {
+pub struct Interval {
     /// Value in f64.
     pub mid: f64,
     /// Maximum distance of a correct result.
@@ -21,44 +21,44 @@ pub struct Ball {
 const FUNCTION_ULPS: f64 = 6.0;
 
 /// Half a unit in the last place of 1.
-pub fn unit(scalar: Scalar) -> f64 {
+pub fn half_ulp(scalar: ScalarType) -> f64 {
     match scalar {
-        Scalar::F16 => 2f64.powi(-11),
-        Scalar::BF16 => 2f64.powi(-8),
-        Scalar::F64 => 2f64.powi(-53),
+        ScalarType::F16 => 2f64.powi(-11),
+        ScalarType::BF16 => 2f64.powi(-8),
+        ScalarType::F64 => 2f64.powi(-53),
         _ => 2f64.powi(-24),
     }
 }
 
 /// Half the smallest positive number.
-fn tiny(scalar: Scalar) -> f64 {
+fn half_min_positive(scalar: ScalarType) -> f64 {
     match scalar {
-        Scalar::F16 => 2f64.powi(-25),
-        Scalar::BF16 => 2f64.powi(-134),
-        Scalar::F64 => f64::MIN_POSITIVE,
+        ScalarType::F16 => 2f64.powi(-25),
+        ScalarType::BF16 => 2f64.powi(-134),
+        ScalarType::F64 => f64::MIN_POSITIVE,
         _ => 2f64.powi(-150),
     }
 }
 
 /// Largest finite number.
-fn largest(scalar: Scalar) -> f64 {
+fn max_finite(scalar: ScalarType) -> f64 {
     match scalar {
-        Scalar::F16 => 65504.0,
-        Scalar::BF16 => half::bf16::MAX.to_f64(),
-        Scalar::F64 => f64::MAX,
+        ScalarType::F16 => 65504.0,
+        ScalarType::BF16 => half::bf16::MAX.to_f64(),
+        ScalarType::F64 => f64::MAX,
         _ => f32::MAX as f64,
     }
 }
 
 /// Rounds a value to a type, ties to even.
-pub fn nearest(scalar: Scalar, value: f64) -> f64 {
+pub fn round_to(scalar: ScalarType, value: f64) -> f64 {
     match scalar {
-        Scalar::F64 => value,
-        Scalar::F32 => value as f32 as f64,
+        ScalarType::F64 => value,
+        ScalarType::F32 => value as f32 as f64,
         _ if value == 0.0 || !value.is_finite() => value,
         _ => {
             // Mantissa bits and minimum exponent of normal numbers.
-            let (bits, min_exponent) = if scalar == Scalar::F16 { (10, -14) } else { (7, -126) };
+            let (bits, min_exponent) = if scalar == ScalarType::F16 { (10, -14) } else { (7, -126) };
             let exponent = (((value.abs().to_bits() >> 52) as i32) - 1023).max(min_exponent);
             let step = 2f64.powi(exponent - bits);
             (value / step).round_ties_even() * step
@@ -66,89 +66,90 @@ pub fn nearest(scalar: Scalar, value: f64) -> f64 {
     }
 }
 
-impl Ball {
+impl Interval {
     /// A known value, without error.
-    pub fn exact(mid: f64) -> Ball {
-        Ball { mid, err: 0.0 }
+    pub fn exact(mid: f64) -> Interval {
+        Interval { mid, err: 0.0 }
     }
 
     /// A result that rounds once to its type; `inherited` is the error from its operands.
-    pub fn rounded(mid: f64, inherited: f64, scalar: Scalar) -> Ball {
-        if inherited == 0.0 && scalar != Scalar::F64 && nearest(scalar, mid) == mid {
-            return Ball::exact(mid).within(scalar);
+    pub fn rounded(mid: f64, inherited: f64, scalar: ScalarType) -> Interval {
+        if inherited == 0.0 && scalar != ScalarType::F64 && round_to(scalar, mid) == mid {
+            return Interval::exact(mid).within(scalar);
         }
-        let factor = if scalar == Scalar::F64 { 3.0 } else { 1.0000001 };
-        Ball { mid, err: inherited * 1.0000001 + mid.abs() * unit(scalar) * factor + tiny(scalar) }.within(scalar)
+        let factor = if scalar == ScalarType::F64 { 3.0 } else { 1.0000001 };
+        Interval { mid, err: inherited * 1.0000001 + mid.abs() * half_ulp(scalar) * factor + half_min_positive(scalar) }
+            .within(scalar)
     }
 
     /// Makes the bound infinite if the type may overflow: a kernel continues with infinity where
     /// f64 has a number.
-    fn within(self, scalar: Scalar) -> Ball {
-        let holds = !self.mid.is_finite() || self.mid.abs() + self.err <= largest(scalar);
-        if holds { self } else { Ball { mid: self.mid, err: f64::INFINITY } }
+    fn within(self, scalar: ScalarType) -> Interval {
+        let holds = !self.mid.is_finite() || self.mid.abs() + self.err <= max_finite(scalar);
+        if holds { self } else { Interval { mid: self.mid, err: f64::INFINITY } }
     }
 
     /// Result of a math function.
-    fn function(mid: f64, inherited: f64, scalar: Scalar) -> Ball {
-        let ulps = if matches!(scalar, Scalar::F16 | Scalar::BF16) { 1.0 } else { FUNCTION_ULPS };
-        let own = mid.abs() * unit(scalar) * 2.0 * ulps + tiny(scalar) * 8.0;
-        Ball { mid, err: inherited * 1.0000001 + own }.within(scalar)
+    fn function(mid: f64, inherited: f64, scalar: ScalarType) -> Interval {
+        let ulps = if matches!(scalar, ScalarType::F16 | ScalarType::BF16) { 1.0 } else { FUNCTION_ULPS };
+        let own = mid.abs() * half_ulp(scalar) * 2.0 * ulps + half_min_positive(scalar) * 8.0;
+        Interval { mid, err: inherited * 1.0000001 + own }.within(scalar)
     }
 
     /// Sum.
-    pub fn add(self, b: Ball, scalar: Scalar) -> Ball {
-        Ball::rounded(self.mid + b.mid, self.err + b.err, scalar)
+    pub fn add(self, b: Interval, scalar: ScalarType) -> Interval {
+        Interval::rounded(self.mid + b.mid, self.err + b.err, scalar)
     }
 
     /// Difference.
-    pub fn sub(self, b: Ball, scalar: Scalar) -> Ball {
-        Ball::rounded(self.mid - b.mid, self.err + b.err, scalar)
+    pub fn sub(self, b: Interval, scalar: ScalarType) -> Interval {
+        Interval::rounded(self.mid - b.mid, self.err + b.err, scalar)
     }
 
     /// Product.
-    pub fn mul(self, b: Ball, scalar: Scalar) -> Ball {
+    pub fn mul(self, b: Interval, scalar: ScalarType) -> Interval {
         let inherited = self.mid.abs() * b.err + b.mid.abs() * self.err + self.err * b.err;
-        Ball::rounded(self.mid * b.mid, inherited, scalar)
+        Interval::rounded(self.mid * b.mid, inherited, scalar)
     }
 
     /// Quotient; a divisor that may be 0 makes the bound infinite.
-    pub fn div(self, b: Ball, scalar: Scalar) -> Ball {
+    pub fn div(self, b: Interval, scalar: ScalarType) -> Interval {
         let min_divisor = b.mid.abs() - b.err;
         if min_divisor <= 0.0 {
-            return Ball { mid: self.mid / b.mid, err: f64::INFINITY };
+            return Interval { mid: self.mid / b.mid, err: f64::INFINITY };
         }
         let mid = self.mid / b.mid;
         let inherited = (self.err + mid.abs() * b.err) / min_divisor;
         // A quotient that f64 does not represent is not exact, even if its nearest f64 looks like
         // it.
         if inherited == 0.0 && mid * b.mid != self.mid {
-            return Ball { mid, err: mid.abs() * unit(scalar) * 1.001 + tiny(scalar) };
+            return Interval { mid, err: mid.abs() * half_ulp(scalar) * 1.001 + half_min_positive(scalar) };
         }
-        Ball::rounded(mid, inherited, scalar)
+        Interval::rounded(mid, inherited, scalar)
     }
 
     /// Negation.
-    pub fn negated(self) -> Ball {
-        Ball { mid: -self.mid, err: self.err }
+    pub fn negated(self) -> Interval {
+        Interval { mid: -self.mid, err: self.err }
     }
 
     /// Minimum.
-    pub fn min(self, b: Ball) -> Ball {
-        Ball { mid: self.mid.min(b.mid), err: joined(self, b, self.mid <= b.mid) }
+    pub fn min(self, b: Interval) -> Interval {
+        Interval { mid: self.mid.min(b.mid), err: error_of_choice(self, b, self.mid <= b.mid) }
     }
 
     /// Maximum.
-    pub fn max(self, b: Ball) -> Ball {
-        Ball { mid: self.mid.max(b.mid), err: joined(self, b, self.mid >= b.mid) }
+    pub fn max(self, b: Interval) -> Interval {
+        Interval { mid: self.mid.max(b.mid), err: error_of_choice(self, b, self.mid >= b.mid) }
     }
 
     /// Conversion to another type.
-    pub fn to(self, scalar: Scalar) -> Ball {
-        Ball::rounded(self.mid, self.err, scalar)
+    pub fn to(self, scalar: ScalarType) -> Interval {
+        Interval::rounded(self.mid, self.err, scalar)
     }
 
     /// A function that is monotone on `[mid - err, mid + err]`.
-    pub fn monotone(self, scalar: Scalar, of: impl Fn(f64) -> f64) -> Ball {
+    pub fn monotone(self, scalar: ScalarType, of: impl Fn(f64) -> f64) -> Interval {
         let mid = of(self.mid);
         let mut inherited = 0.0;
         if self.err > 0.0 {
@@ -158,30 +159,30 @@ impl Ball {
                 inherited = f64::INFINITY;
             }
         }
-        Ball::function(mid, inherited, scalar)
+        Interval::function(mid, inherited, scalar)
     }
 
     /// A function whose derivative is at most `max_derivative` in magnitude.
-    pub fn bounded(self, scalar: Scalar, max_derivative: f64, of: impl Fn(f64) -> f64) -> Ball {
-        Ball::function(of(self.mid), self.err * max_derivative, scalar)
+    pub fn bounded(self, scalar: ScalarType, max_derivative: f64, of: impl Fn(f64) -> f64) -> Interval {
+        Interval::function(of(self.mid), self.err * max_derivative, scalar)
     }
 
     /// The square root.
-    pub fn sqrt(self, scalar: Scalar) -> Ball {
+    pub fn sqrt(self, scalar: ScalarType) -> Interval {
         let mid = self.mid.max(0.0).sqrt();
         if self.err == 0.0 {
             return if mid * mid == self.mid {
-                Ball::rounded(mid, 0.0, scalar)
+                Interval::rounded(mid, 0.0, scalar)
             } else {
-                Ball::function(mid, 0.0, scalar)
+                Interval::function(mid, 0.0, scalar)
             };
         }
         let (low, high) = ((self.mid - self.err).max(0.0).sqrt(), (self.mid + self.err).sqrt());
-        Ball::function(mid, (mid - low).max(high - mid), scalar)
+        Interval::function(mid, (mid - low).max(high - mid), scalar)
     }
 
     /// Power with a positive base.
-    pub fn pow(self, b: Ball, scalar: Scalar) -> Ball {
+    pub fn pow(self, b: Interval, scalar: ScalarType) -> Interval {
         let mid = self.mid.powf(b.mid);
         let mut inherited: f64 = 0.0;
         for base in [self.mid - self.err, self.mid + self.err] {
@@ -189,27 +190,28 @@ impl Ball {
                 inherited = inherited.max((base.powf(power) - mid).abs());
             }
         }
-        Ball::function(mid, if inherited.is_finite() { inherited } else { f64::INFINITY }, scalar)
+        Interval::function(mid, if inherited.is_finite() { inherited } else { f64::INFINITY }, scalar)
     }
 
     /// Angle of the point (b, self).
-    pub fn atan2(self, b: Ball, scalar: Scalar) -> Ball {
+    pub fn atan2(self, b: Interval, scalar: ScalarType) -> Interval {
         let distance = self.err.hypot(b.err);
         let min_radius = self.mid.hypot(b.mid) - distance;
         let crosses = b.mid < distance && self.mid.abs() <= self.err;
-        let inherited = if min_radius <= 0.0 || crosses && distance > 0.0 { f64::INFINITY } else { distance / min_radius * 1.6 };
-        Ball::function(self.mid.atan2(b.mid), inherited, scalar)
+        let inherited =
+            if min_radius <= 0.0 || crosses && distance > 0.0 { f64::INFINITY } else { distance / min_radius * 1.6 };
+        Interval::function(self.mid.atan2(b.mid), inherited, scalar)
     }
 
     /// Value of a step function, if it is constant within the bound.
-    pub fn step(self, of: impl Fn(f64) -> f64) -> Option<Ball> {
+    pub fn step(self, of: impl Fn(f64) -> f64) -> Option<Interval> {
         let mid = of(self.mid);
         let same = self.err == 0.0 || of(self.mid - self.err) == mid && of(self.mid + self.err) == mid;
-        same.then_some(Ball::exact(mid))
+        same.then_some(Interval::exact(mid))
     }
 
     /// Whether this is less than the other, if that is decided.
-    pub fn below(self, b: Ball) -> Option<bool> {
+    pub fn less_than(self, b: Interval) -> Option<bool> {
         let distance = self.err + b.err;
         match b.mid - self.mid {
             gap if gap > distance => Some(true),
@@ -219,7 +221,7 @@ impl Ball {
     }
 
     /// Whether both are equal, if that is decided.
-    pub fn equals(self, b: Ball) -> Option<bool> {
+    pub fn equals(self, b: Interval) -> Option<bool> {
         let distance = self.err + b.err;
         match (b.mid - self.mid).abs() {
             gap if distance == 0.0 => Some(gap == 0.0),
@@ -230,7 +232,7 @@ impl Ball {
 }
 
 /// Error bound of the selected operand, or of both if either might be selected.
-fn joined(a: Ball, b: Ball, first: bool) -> f64 {
+fn error_of_choice(a: Interval, b: Interval, first: bool) -> f64 {
     if (a.mid - b.mid).abs() > a.err + b.err {
         return if first { a.err } else { b.err };
     }
@@ -256,7 +258,7 @@ pub fn erfc(x: f64) -> f64 {
 }
 
 fn erfc_far(x: f64) -> f64 {
-    let fraction = (1..400).rev().fold(x, |below, n| x + n as f64 / 2.0 / below);
+    let fraction = (1..400).rev().fold(x, |less_than, n| x + n as f64 / 2.0 / less_than);
     (-x * x).exp() / fraction / std::f64::consts::PI.sqrt()
 }
 
@@ -267,14 +269,14 @@ mod tests {
     #[test]
     fn overflowing_values_have_an_infinite_bound() {
         for (scalar, held, beyond) in [
-            (Scalar::F16, 65000.0, 66000.0),
-            (Scalar::F16, 300.0, 1e6),
-            (Scalar::BF16, 3.3e38, 3.5e38),
-            (Scalar::F32, 3.4e38, 3.5e38),
-            (Scalar::F32, 1e30, 6.6e41),
+            (ScalarType::F16, 65000.0, 66000.0),
+            (ScalarType::F16, 300.0, 1e6),
+            (ScalarType::BF16, 3.3e38, 3.5e38),
+            (ScalarType::F32, 3.4e38, 3.5e38),
+            (ScalarType::F32, 1e30, 6.6e41),
         ] {
             for sign in [1.0, -1.0] {
-                let sum = |of: f64| Ball::exact(sign * of / 2.0).add(Ball::exact(sign * of / 2.0), scalar);
+                let sum = |of: f64| Interval::exact(sign * of / 2.0).add(Interval::exact(sign * of / 2.0), scalar);
                 assert!(sum(held).err.is_finite(), "{scalar:?} holds {held}");
                 assert!(sum(beyond).err.is_infinite(), "{scalar:?} does not hold {beyond}");
             }
@@ -302,14 +304,14 @@ mod tests {
     #[test]
     fn sixteen_bit_floats_round_ties_to_even() {
         for (scalar, value, expected) in [
-            (Scalar::F16, 1.0 + 2f64.powi(-11), 1.0),
-            (Scalar::F16, 1.0 + 3.0 * 2f64.powi(-11), 1.0 + 2f64.powi(-9)),
-            (Scalar::F16, 2f64.powi(-24), 2f64.powi(-24)),
-            (Scalar::F16, 2f64.powi(-26), 0.0),
-            (Scalar::BF16, 1.0 + 2f64.powi(-8), 1.0),
-            (Scalar::BF16, -5.1415927, -5.15625),
+            (ScalarType::F16, 1.0 + 2f64.powi(-11), 1.0),
+            (ScalarType::F16, 1.0 + 3.0 * 2f64.powi(-11), 1.0 + 2f64.powi(-9)),
+            (ScalarType::F16, 2f64.powi(-24), 2f64.powi(-24)),
+            (ScalarType::F16, 2f64.powi(-26), 0.0),
+            (ScalarType::BF16, 1.0 + 2f64.powi(-8), 1.0),
+            (ScalarType::BF16, -5.1415927, -5.15625),
         ] {
-            assert_eq!(nearest(scalar, value), expected, "{value} in {}", scalar.name());
+            assert_eq!(round_to(scalar, value), expected, "{value} in {}", scalar.name());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::record::columns;
 use super::shard::SPLITS;
-use super::{Counts, Format, Manifest, Settings, ingested};
+use super::{Counts, DatasetFormat, DatasetManifest, DatasetSettings, ingested};
 use crate::Category;
 use crate::distinct::HELD_OUT;
 
@@ -21,7 +21,7 @@ fn size(rows: u64) -> &'static str {
 }
 
 /// Renders the dataset card.
-pub(super) fn card(manifest: &Manifest) -> String {
+pub(super) fn card(manifest: &DatasetManifest) -> String {
     let counts = manifest.counts();
     let settings = &manifest.settings;
     let mut text = String::from("---\npretty_name: Verified CUDA kernels\nlanguage:\n- code\n- en\n");
@@ -30,15 +30,15 @@ pub(super) fn card(manifest: &Manifest) -> String {
     let ingested = settings.categories == [ingested::CATEGORY];
     text += if ingested { "" } else { "- synthetic\n" };
     let _ = writeln!(text, "size_categories:\n- {}", size(counts.rows));
-    if settings.format != Format::SeedJson {
+    if settings.format != DatasetFormat::SeedJson {
         text += "configs:\n- config_name: default\n  data_files:\n";
         // A split without rows fails to load.
         for split in SPLITS.iter().filter(|split| counts.splits.contains_key(**split)) {
-            let _ = writeln!(text, "  - split: {split}\n    path: data/{split}-*.{}", settings.format.ending());
+            let _ = writeln!(text, "  - split: {split}\n    path: data/{split}-*.{}", settings.format.extension());
         }
     }
     text += "---\n\n# Verified CUDA kernels\n\n";
-    let pairs = settings.format == Format::SeedJson;
+    let pairs = settings.format == DatasetFormat::SeedJson;
     let _ = writeln!(
         text,
         "{} {}. Each is a kernel as Python source (the dialect of NVIDIA Warp){}, with a one-sentence description. {}\n",
@@ -121,7 +121,7 @@ pub(super) fn card(manifest: &Manifest) -> String {
         write_columns(settings, &mut text);
     }
     let mut again = String::new();
-    if settings.format != Format::Parquet {
+    if settings.format != DatasetFormat::Parquet {
         again += &format!(" --format {}", settings.format.name());
     }
     if settings.categories.len() < Category::ALL.len() {
@@ -172,7 +172,7 @@ fn write_splits(counts: &Counts, text: &mut String) {
 }
 
 /// Describes the JSON keys of a pair's file.
-fn write_pair_keys(settings: &Settings, text: &mut String) {
+fn write_pair_keys(settings: &DatasetSettings, text: &mut String) {
     *text += "\n## Files\n\nOne file per pair (`cuda_synth_0000.json`, …), without splits; `progress.json` and \
               `generation_stats.json` describe the run.\n\n| key | |\n|---|---|\n\
               | `python_source` | Python, in the dialect of NVIDIA Warp |\n\
@@ -184,7 +184,7 @@ fn write_pair_keys(settings: &Settings, text: &mut String) {
     }
 }
 
-fn write_columns(settings: &Settings, text: &mut String) {
+fn write_columns(settings: &DatasetSettings, text: &mut String) {
     *text += "\n## Columns\n\n| column | |\n|---|---|\n";
     let there: Vec<&str> = columns(settings).into_iter().map(|(name, _)| name).collect();
     let ingested: &[(&str, &str)] = if settings.categories == [ingested::CATEGORY] { INGESTED } else { &[] };

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 
-use super::place::require_regular_file;
-use super::{Error, Place, Result};
+use super::dir::require_regular_file;
+use super::{DatasetDir, Error, Result};
 
 const FOLDER: &str = ".making";
 /// Held while claims are read and created, so that two processes starting at once see each other.
@@ -15,7 +15,7 @@ const CLAIMS_LOCK: &str = ".making/door.lock";
 
 /// Exclusive right to write some shards, until dropped.
 pub(super) struct Claim<'a> {
-    place: &'a Place,
+    dir: &'a DatasetDir,
     name: String,
     /// Kept open to hold the lock.
     _file: File,
@@ -31,8 +31,8 @@ fn shards_of(name: &str) -> Option<Range<u32>> {
 }
 
 /// Locks the claims folder. The lock file may be removed while waiting for it.
-fn lock_claims(place: &Place) -> Result<File> {
-    let (folder, path) = (place.path(FOLDER), place.path(CLAIMS_LOCK));
+fn lock_claims(dir: &DatasetDir) -> Result<File> {
+    let (folder, path) = (dir.path(FOLDER), dir.path(CLAIMS_LOCK));
     loop {
         fs::create_dir_all(&folder).map_err(Error::io("create the folder", &folder))?;
         require_regular_file(&path)?;
@@ -54,12 +54,12 @@ impl Claim<'_> {
     /// Claims shards unless a running process has one of them. No other process can claim shards
     /// until `begin` returns.
     pub(super) fn take<T>(
-        place: &Place,
+        dir: &DatasetDir,
         shards: Range<u32>,
         begin: impl FnOnce() -> Result<T>,
     ) -> Result<(Claim<'_>, T)> {
-        let claims_lock = lock_claims(place)?;
-        let folder = place.path(FOLDER);
+        let claims_lock = lock_claims(dir)?;
+        let folder = dir.path(FOLDER);
         for entry in fs::read_dir(&folder).map_err(Error::io("read", &folder))?.flatten() {
             let Some(others) = shards_of(&entry.file_name().to_string_lossy()) else { continue };
             if others.start >= shards.end || shards.start >= others.end {
@@ -75,25 +75,25 @@ impl Claim<'_> {
                 Err(TryLockError::WouldBlock) => {
                     let mut owner = String::new();
                     let _ = file.take(256).read_to_string(&mut owner);
-                    return Err(Error::Asked(format!(
+                    return Err(Error::InvalidRequest(format!(
                         "{} is writing shards {} to {} of the dataset in {}: wait until it ends, or choose another folder",
                         if owner.is_empty() { "another run" } else { &owner },
                         others.start,
                         others.end - 1,
-                        place.path("").display()
+                        dir.path("").display()
                     )));
                 }
                 Err(TryLockError::Error(_)) => {}
             }
         }
         let (name, host) = (name(&shards), fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default());
-        let path = place.path(&name);
+        let path = dir.path(&name);
         require_regular_file(&path)?;
         let mut file = File::create(&path).map_err(Error::io("write", &path))?;
         let _ = file.try_lock();
         let on = if host.trim().is_empty() { String::new() } else { format!(" on {}", host.trim()) };
         let _ = write!(file, "process {}{on}", std::process::id());
-        let claim = Claim { place, name, _file: file };
+        let claim = Claim { dir, name, _file: file };
         match begin() {
             Ok(begun) => Ok((claim, begun)),
             Err(error) => {
@@ -108,13 +108,13 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         // Finishing the dataset removes the folder.
-        if !self.place.path(FOLDER).is_dir() {
+        if !self.dir.path(FOLDER).is_dir() {
             return;
         }
-        let Ok(_claims_lock) = lock_claims(self.place) else { return };
-        let _ = fs::remove_file(self.place.path(&self.name));
-        let _ = fs::remove_file(self.place.path(CLAIMS_LOCK));
+        let Ok(_claims_lock) = lock_claims(self.dir) else { return };
+        let _ = fs::remove_file(self.dir.path(&self.name));
+        let _ = fs::remove_file(self.dir.path(CLAIMS_LOCK));
         // Succeeds only if the folder is empty.
-        let _ = fs::remove_dir(self.place.path(FOLDER));
+        let _ = fs::remove_dir(self.dir.path(FOLDER));
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Record;
-use crate::coverage::Pair;
+use super::RowRecord;
+use crate::coverage::OpTypePair;
 
 /// Counts by name.
 pub type Tally = BTreeMap<String, u64>;
@@ -49,7 +49,7 @@ fn count(tally: &mut Tally, name: &str, more: u64) {
 
 impl Counts {
     /// Adds a row and the (operation, type) combinations it uses.
-    pub fn add(&mut self, record: &Record, pairs: &[Pair]) {
+    pub fn add(&mut self, record: &RowRecord, pairs: &[OpTypePair]) {
         self.rows += 1;
         count(&mut self.categories, record.text("category"), 1);
         count(&mut self.splits, record.text("split"), 1);

@@ -4,23 +4,23 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{Counts, Manifest};
-use crate::coverage::{NOT_DRAWN, TYPES, operations, why_not};
+use super::{Counts, DatasetManifest};
+use crate::coverage::{NOT_GENERATED, TYPES, operations, why_missing};
 use crate::distinct::HELD_OUT;
 
 /// Combinations with fewer rows are listed as exceptions.
 const MIN_ROWS: u64 = 100;
 
 /// Operations by operand type.
-pub(super) struct Table {
+pub(super) struct CoverageTable {
     /// Types that occur as operands.
     pub types: Vec<String>,
     /// Known or occurring operations, with the row count per type.
     pub rows: Vec<(String, Vec<u64>)>,
 }
 
-impl Table {
-    pub(super) fn new(counts: &Counts) -> Table {
+impl CoverageTable {
+    pub(super) fn new(counts: &Counts) -> CoverageTable {
         let occurs = |ty: &str| counts.ops.values().any(|tally| tally.contains_key(ty));
         let types: Vec<String> = TYPES.iter().filter(|ty| occurs(ty)).map(|ty| (*ty).to_owned()).collect();
         let known: Vec<&str> = operations().collect();
@@ -32,7 +32,7 @@ impl Table {
                 (op.to_owned(), types.iter().map(count).collect())
             })
             .collect();
-        Table { types, rows }
+        CoverageTable { types, rows }
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&str, &str, u64)> {
@@ -53,9 +53,9 @@ impl Table {
 }
 
 /// Renders the coverage table and its gaps as Markdown.
-pub fn coverage(manifest: &Manifest) -> String {
+pub fn coverage(manifest: &DatasetManifest) -> String {
     let (counts, settings) = (manifest.counts(), &manifest.settings);
-    let table = Table::new(&counts);
+    let table = CoverageTable::new(&counts);
     if table.types.is_empty() {
         return "No operations were counted in this dataset.\n".into();
     }
@@ -74,7 +74,11 @@ pub fn coverage(manifest: &Manifest) -> String {
     }
     let occurring = table.pairs().filter(|(_, _, count)| *count > 0).count();
     let rare = table.rare();
-    let _ = writeln!(text, "\n## Exceptions\n\n{occurring} pairs occur, {} of them in fewer than {MIN_ROWS} rows.", rare.len());
+    let _ = writeln!(
+        text,
+        "\n## Exceptions\n\n{occurring} pairs occur, {} of them in fewer than {MIN_ROWS} rows.",
+        rare.len()
+    );
     if !rare.is_empty() {
         text += "\n| operation | type | rows | why |\n|---|---|---:|---|\n";
         for (op, ty, count, why) in rare {
@@ -85,7 +89,7 @@ pub fn coverage(manifest: &Manifest) -> String {
     for (op, row) in &table.rows {
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (ty, _) in table.types.iter().zip(row).filter(|(_, count)| **count == 0) {
-            by_reason.entry(why_not(op, ty)).or_default().push(ty);
+            by_reason.entry(why_missing(op, ty)).or_default().push(ty);
         }
         for (why, types) in by_reason {
             missing.entry(why).or_default().entry(types).or_default().push(op);
@@ -95,7 +99,7 @@ pub fn coverage(manifest: &Manifest) -> String {
         text += "\nThe remaining pairs do not occur:\n\n| why | operations | types |\n|---|---|---|\n";
     }
     // Valid combinations that are never generated come last.
-    let (last, first): (Vec<_>, Vec<_>) = missing.into_iter().partition(|(why, _)| *why == NOT_DRAWN);
+    let (last, first): (Vec<_>, Vec<_>) = missing.into_iter().partition(|(why, _)| *why == NOT_GENERATED);
     for (why, groups) in first.into_iter().chain(last) {
         for (types, ops) in groups {
             let ops: Vec<String> = ops.iter().map(|op| format!("`{op}`")).collect();

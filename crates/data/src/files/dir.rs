@@ -13,14 +13,14 @@ use super::{Error, Result};
 
 /// Folder that a dataset is written to.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct DatasetDir {
     folder: PathBuf,
     /// Remaining bytes on the simulated disk, in tests.
     free_bytes: Option<Arc<AtomicU64>>,
 }
 
 /// File being written under a temporary name, buffered in 64 KiB blocks.
-pub(super) struct Part(BufWriter<Limited>);
+pub(super) struct PendingFile(BufWriter<Limited>);
 
 /// File with an optional limit on the bytes that can be written.
 struct Limited {
@@ -45,10 +45,10 @@ impl Write for Limited {
     }
 }
 
-impl Place {
+impl DatasetDir {
     /// A folder that exists or will be created.
-    pub fn new(folder: &Path) -> Place {
-        Place { folder: folder.into(), free_bytes: None }
+    pub fn new(folder: &Path) -> DatasetDir {
+        DatasetDir { folder: folder.into(), free_bytes: None }
     }
 
     /// Creates the folder if it does not exist.
@@ -57,7 +57,7 @@ impl Place {
     }
 
     /// Simulates a disk with this many free bytes, for tests.
-    pub fn with_free_bytes(mut self, bytes: u64) -> Place {
+    pub fn with_free_bytes(mut self, bytes: u64) -> DatasetDir {
         self.free_bytes = Some(Arc::new(AtomicU64::new(bytes)));
         self
     }
@@ -70,10 +70,11 @@ impl Place {
         };
         let names = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
         let rows = names(&self.path("data")).next().map(|_| "data".to_owned());
-        let mut found = names(&self.folder).map(|name| name.to_string_lossy().into_owned()).filter(|name| is_dataset_file(name));
+        let mut found =
+            names(&self.folder).map(|name| name.to_string_lossy().into_owned()).filter(|name| is_dataset_file(name));
         match found.next().or(rows) {
             None => Ok(()),
-            Some(name) => Err(Error::Asked(format!(
+            Some(name) => Err(Error::InvalidRequest(format!(
                 "{} exists, does not belong to a dataset and would be overwritten: choose another folder",
                 self.path(&name).display()
             ))),
@@ -86,13 +87,13 @@ impl Place {
     }
 
     /// Starts writing a file, replacing any existing one.
-    pub(super) fn begin_file(&self, name: &str) -> Result<Part> {
+    pub(super) fn begin_file(&self, name: &str) -> Result<PendingFile> {
         let path = self.path(name);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(Error::io("create the folder", folder))?;
         }
         let file = Replacement::overwrite(&path).map_err(Error::io("write", &path))?;
-        Ok(Part(BufWriter::with_capacity(1 << 16, Limited { file, free_bytes: self.free_bytes.clone() })))
+        Ok(PendingFile(BufWriter::with_capacity(1 << 16, Limited { file, free_bytes: self.free_bytes.clone() })))
     }
 
     /// Writes a complete file.
@@ -152,7 +153,7 @@ pub(super) fn require_regular_file(path: &Path) -> Result<()> {
     }
 }
 
-impl Part {
+impl PendingFile {
     /// Syncs the contents, then renames the file to its final name.
     pub(super) fn finish(self) -> io::Result<()> {
         self.into_replacement()?.commit()
@@ -163,7 +164,7 @@ impl Part {
     }
 }
 
-impl Write for Part {
+impl Write for PendingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes)
     }

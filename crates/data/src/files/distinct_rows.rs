@@ -8,19 +8,19 @@ use std::collections::{HashSet, VecDeque};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Result, Settings};
-use crate::distinct::{Group, SKETCH_BYTES, Seen, Sketch, Verdict, group, side};
+use super::{DatasetSettings, Error, Result};
+use crate::distinct::{Admission, ComparisonGroup, Deduplicator, FINGERPRINT_BYTES, Fingerprint, group, split_number};
 use crate::{Category, Row};
 
 /// Candidates without a new program after which generation gives up.
-const BARREN: u64 = 20_000;
+const MAX_MISSES: u64 = 20_000;
 
 /// Candidates tried so far, by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Reached {
+pub struct CandidateCounts {
     /// Indices that were tried.
     pub candidates: u64,
-    /// Distinct programs among them.
+    /// Distinct programs categories them.
     pub distinct: u64,
     /// Rejected by the front end.
     pub unmade: u64,
@@ -36,78 +36,78 @@ pub struct Reached {
 }
 
 /// A distinct program.
-pub(super) struct Admitted {
+pub(super) struct AdmittedRow {
     pub row: Row,
-    /// Number among the distinct programs.
+    /// Number categories the distinct programs.
     pub number: u64,
     /// Index of the first row of its cluster.
     pub cluster: u64,
-    pub sketch: Sketch,
+    pub fingerprint: Fingerprint,
 }
 
 /// Bytes stored per admitted row in order to resume after it.
-pub(super) const KEPT_BYTES: usize = 9 + SKETCH_BYTES;
+pub(super) const STORED_BYTES: usize = 9 + FINGERPRINT_BYTES;
 
-/// Encodes [`Group::Apart`].
-const APART: u8 = u8::MAX;
+/// Encodes [`ComparisonGroup::Excluded`].
+const EXCLUDED: u8 = u8::MAX;
 
 /// Generates candidates and admits the distinct ones.
-pub(super) struct Plan {
+pub(super) struct DistinctRows {
     seed: u64,
     categories: Vec<Category>,
-    seen: Seen,
+    seen: Deduplicator,
     structures: HashSet<u64>,
-    ahead: VecDeque<Option<(Row, Sketch)>>,
-    pub reached: Reached,
-    barren: u64,
+    prefetched: VecDeque<Option<(Row, Fingerprint)>>,
+    pub reached: CandidateCounts,
+    misses: u64,
 }
 
-impl Plan {
-    pub(super) fn new(settings: &Settings) -> Plan {
-        Plan {
+impl DistinctRows {
+    pub(super) fn new(settings: &DatasetSettings) -> DistinctRows {
+        DistinctRows {
             seed: settings.seed,
             categories: settings.category_list(),
-            seen: Seen::new(),
+            seen: Deduplicator::new(),
             structures: HashSet::new(),
-            ahead: VecDeque::new(),
-            reached: Reached::default(),
-            barren: 0,
+            prefetched: VecDeque::new(),
+            reached: CandidateCounts::default(),
+            misses: 0,
         }
     }
 
-    /// Returns at most `max` distinct programs among the next `batch` candidates. Runs on the
+    /// Returns at most `max` distinct programs categories the next `batch` candidates. Runs on the
     /// current thread pool.
-    pub(super) fn next_batch(&mut self, max: u64, batch: usize) -> Result<Vec<Admitted>> {
-        if self.ahead.is_empty() {
+    pub(super) fn next_batch(&mut self, max: u64, batch: usize) -> Result<Vec<AdmittedRow>> {
+        if self.prefetched.is_empty() {
             let from = self.reached.candidates;
             let (seed, categories) = (self.seed, &self.categories);
-            let generated: Vec<Option<(Row, Sketch)>> = (from..from + batch as u64)
+            let generated: Vec<Option<(Row, Fingerprint)>> = (from..from + batch as u64)
                 .into_par_iter()
                 .map(|index| {
-                    let row = crate::make(seed, index, categories).ok()?;
-                    let sketch = Sketch::new(&row.source, &row.cuda);
-                    Some((row, sketch))
+                    let row = crate::generate_in(seed, index, categories).ok()?;
+                    let fingerprint = Fingerprint::new(&row.source, &row.cuda);
+                    Some((row, fingerprint))
                 })
                 .collect();
-            self.ahead.extend(generated);
+            self.prefetched.extend(generated);
         }
         let mut admitted = vec![];
         while (admitted.len() as u64) < max {
-            let Some(candidate) = self.ahead.pop_front() else { break };
+            let Some(candidate) = self.prefetched.pop_front() else { break };
             self.reached.candidates += 1;
-            self.barren += 1;
-            let Some((row, sketch)) = candidate else {
+            self.misses += 1;
+            let Some((row, fingerprint)) = candidate else {
                 self.reached.unmade += 1;
                 continue;
             };
             let group = group(&row);
-            if let Some(cluster) = self.admit(row.index, &sketch, group) {
+            if let Some(cluster) = self.admit(row.index, &fingerprint, group) {
                 let cluster = self.seen.index_of(cluster);
-                admitted.push(Admitted { row, number: self.reached.distinct - 1, cluster, sketch });
+                admitted.push(AdmittedRow { row, number: self.reached.distinct - 1, cluster, fingerprint });
             }
         }
-        if self.barren > BARREN {
-            return Err(Error::Asked(format!(
+        if self.misses > MAX_MISSES {
+            return Err(Error::InvalidRequest(format!(
                 "only about {} distinct rows exist for {}: lower --count or add categories",
                 self.reached.distinct,
                 self.categories.iter().map(|c| c.name()).collect::<Vec<_>>().join(", ")
@@ -116,25 +116,25 @@ impl Plan {
         Ok(admitted)
     }
 
-    fn admit(&mut self, index: u64, sketch: &Sketch, group: Group) -> Option<u32> {
+    fn admit(&mut self, index: u64, fingerprint: &Fingerprint, group: ComparisonGroup) -> Option<u32> {
         let seed = self.seed;
-        match self.seen.admit_to(index, sketch, group, |first| side(seed, first)) {
-            Verdict::New { cluster } => {
-                self.structures.insert(sketch.skeleton);
+        match self.seen.admit_to_group(index, fingerprint, group, |first| split_number(seed, first)) {
+            Admission::New { cluster } => {
+                self.structures.insert(fingerprint.skeleton);
                 self.reached.distinct += 1;
                 self.reached.structures = self.structures.len() as u64;
-                self.barren = 0;
+                self.misses = 0;
                 Some(cluster)
             }
-            Verdict::Duplicate => {
+            Admission::Duplicate => {
                 self.reached.duplicates += 1;
                 None
             }
-            Verdict::Near { .. } => {
+            Admission::Near { .. } => {
                 self.reached.near += 1;
                 None
             }
-            Verdict::Between => {
+            Admission::SplitConflict => {
                 self.reached.between += 1;
                 None
             }
@@ -142,24 +142,24 @@ impl Plan {
     }
 
     /// Skips rows that were admitted in an earlier run and stored with [`store`].
-    pub(super) fn skip(&mut self, stored: &[u8], reached: Reached) {
-        for one in stored.chunks_exact(KEPT_BYTES) {
+    pub(super) fn skip(&mut self, stored: &[u8], reached: CandidateCounts) {
+        for one in stored.chunks_exact(STORED_BYTES) {
             let index = u64::from_le_bytes(std::array::from_fn(|n| one[n]));
-            let group = if one[8] == APART { Group::Apart } else { Group::Of(one[8]) };
-            if let Some(sketch) = one[9..].first_chunk() {
-                self.admit(index, &Sketch::from_bytes(sketch), group);
+            let group = if one[8] == EXCLUDED { ComparisonGroup::Excluded } else { ComparisonGroup::Numbered(one[8]) };
+            if let Some(fingerprint) = one[9..].first_chunk() {
+                self.admit(index, &Fingerprint::from_bytes(fingerprint), group);
             }
         }
         // Drop candidates generated ahead that lie before this point.
-        let skipped = reached.candidates.saturating_sub(self.reached.candidates).min(self.ahead.len() as u64);
-        self.ahead.drain(..skipped as usize);
+        let skipped = reached.candidates.saturating_sub(self.reached.candidates).min(self.prefetched.len() as u64);
+        self.prefetched.drain(..skipped as usize);
         self.reached = reached;
     }
 }
 
 /// Stores what is needed to skip a row when resuming.
-pub(super) fn store(row: &Admitted, stored: &mut Vec<u8>) {
+pub(super) fn store(row: &AdmittedRow, stored: &mut Vec<u8>) {
     stored.extend(row.row.index.to_le_bytes());
-    stored.push(if let Group::Of(group) = group(&row.row) { group } else { APART });
-    stored.extend(row.sketch.to_bytes());
+    stored.push(if let ComparisonGroup::Numbered(group) = group(&row.row) { group } else { EXCLUDED });
+    stored.extend(row.fingerprint.to_bytes());
 }

@@ -5,12 +5,12 @@ use bornite_lang::Request;
 use bornite_lang::python::Module;
 
 use crate::Row;
-use crate::task::MARK;
-use crate::verify::code::{Code, Wanted};
+use crate::task::SEPARATOR;
+use crate::verify::code::{CompiledCode, EmitOptions};
 
 /// An extra column.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Extra {
+pub enum ExtraColumn {
     /// PTX of the kernel.
     Ptx,
     /// SASS of the kernel.
@@ -21,62 +21,62 @@ pub enum Extra {
     Text,
 }
 
-impl Extra {
+impl ExtraColumn {
     /// All extra columns, in column order.
-    pub const ALL: [Extra; 4] = [Extra::Ptx, Extra::Sass, Extra::CudaWarp, Extra::Text];
+    pub const ALL: [ExtraColumn; 4] = [ExtraColumn::Ptx, ExtraColumn::Sass, ExtraColumn::CudaWarp, ExtraColumn::Text];
 
     /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Extra::Ptx => "ptx",
-            Extra::Sass => "sass",
-            Extra::CudaWarp => "cuda-warp",
-            Extra::Text => "text",
+            ExtraColumn::Ptx => "ptx",
+            ExtraColumn::Sass => "sass",
+            ExtraColumn::CudaWarp => "cuda-warp",
+            ExtraColumn::Text => "text",
         }
     }
 
     /// Column name.
     pub fn column(self) -> &'static str {
         match self {
-            Extra::Ptx => "ptx",
-            Extra::Sass => "sass",
-            Extra::CudaWarp => "cuda_warp",
-            Extra::Text => "text",
+            ExtraColumn::Ptx => "ptx",
+            ExtraColumn::Sass => "sass",
+            ExtraColumn::CudaWarp => "cuda_warp",
+            ExtraColumn::Text => "text",
         }
     }
 
     /// Compiler outputs that these columns need.
-    pub(super) fn emit_options(all: &[Extra]) -> Wanted {
-        Wanted { ptx: all.contains(&Extra::Ptx), sass: all.contains(&Extra::Sass) }
+    pub(super) fn emit_options(all: &[ExtraColumn]) -> EmitOptions {
+        EmitOptions { ptx: all.contains(&ExtraColumn::Ptx), sass: all.contains(&ExtraColumn::Sass) }
     }
 
     /// Text of the column for a row; empty if there is none.
-    pub(super) fn text(self, row: &Row, code: &Code) -> String {
+    pub(super) fn text(self, row: &Row, code: &CompiledCode) -> String {
         match self {
-            Extra::Ptx => code.ptx.clone(),
-            Extra::Sass => code.sass.clone(),
-            Extra::CudaWarp => warp_style(row).unwrap_or_default(),
-            Extra::Text => format!("{}{MARK}{}", row.source, row.cuda),
+            ExtraColumn::Ptx => code.ptx.clone(),
+            ExtraColumn::Sass => code.sass.clone(),
+            ExtraColumn::CudaWarp => warp_style(row).unwrap_or_default(),
+            ExtraColumn::Text => format!("{}{SEPARATOR}{}", row.source, row.cuda),
         }
     }
 
     /// Description of the structure check of a pair's column.
     pub(super) fn check_description(self) -> &'static str {
         match self {
-            Extra::Ptx => "the PTX is of this kernel",
-            Extra::Sass => "the SASS is of this kernel",
-            Extra::CudaWarp => "the Warp-style CUDA text is of this kernel",
-            Extra::Text => "the training text has a separator between source and CUDA text",
+            ExtraColumn::Ptx => "the PTX is of this kernel",
+            ExtraColumn::Sass => "the SASS is of this kernel",
+            ExtraColumn::CudaWarp => "the Warp-style CUDA text is of this kernel",
+            ExtraColumn::Text => "the training text has a separator between source and CUDA text",
         }
     }
 
     /// True if a text could be this kernel's, judged without a compiler.
     pub(super) fn is_plausible(self, text: &str, kernel: &str) -> bool {
         match self {
-            Extra::Ptx => text.starts_with(".version") && text.contains(&format!(".visible .entry {kernel}(")),
-            Extra::Sass => text.contains(kernel) && text.contains("EXIT"),
-            Extra::CudaWarp => text.contains(&format!("__global__ void {kernel}_cuda_kernel_forward(")),
-            Extra::Text => text.contains(MARK),
+            ExtraColumn::Ptx => text.starts_with(".version") && text.contains(&format!(".visible .entry {kernel}(")),
+            ExtraColumn::Sass => text.contains(kernel) && text.contains("EXIT"),
+            ExtraColumn::CudaWarp => text.contains(&format!("__global__ void {kernel}_cuda_kernel_forward(")),
+            ExtraColumn::Text => text.contains(SEPARATOR),
         }
     }
 }

@@ -6,18 +6,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::distinct_rows::CandidateCounts;
 use super::make::read_record;
-use super::plan::Reached;
 use super::shard::ShardRecord;
-use super::{Counts, Error, Format, Place, Result, SetHash, Settings, card, coverage, page};
+use super::{Counts, DatasetDir, DatasetFormat, DatasetSettings, Error, Result, SetHash, card, coverage, html_report};
 
 pub(super) const MANIFEST: &str = "manifest.json";
 
 /// Contents of `manifest.json`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Manifest {
+pub struct DatasetManifest {
     /// Settings that determine the rows.
-    pub settings: Settings,
+    pub settings: DatasetSettings,
     /// Version of bornite that finished the dataset.
     pub bornite: String,
     /// Number of rows in all splits.
@@ -25,16 +25,16 @@ pub struct Manifest {
     /// Hash of all rows, independent of shard count and format.
     pub set_hash: SetHash,
     /// Candidates tried and rejected.
-    pub reached: Reached,
+    pub reached: CandidateCounts,
     /// Shards in order, with all files and their checksums.
     pub shards: Vec<ShardRecord>,
 }
 
-impl Manifest {
-    pub(super) fn new(settings: &Settings, shards: Vec<ShardRecord>) -> Manifest {
+impl DatasetManifest {
+    pub(super) fn new(settings: &DatasetSettings, shards: Vec<ShardRecord>) -> DatasetManifest {
         let mut set_hash = SetHash::default();
         shards.iter().for_each(|shard| set_hash.add(shard.hash));
-        Manifest {
+        DatasetManifest {
             settings: settings.clone(),
             bornite: env!("CARGO_PKG_VERSION").into(),
             rows: shards.iter().map(|shard| shard.counts.rows).sum(),
@@ -45,10 +45,10 @@ impl Manifest {
     }
 
     /// Reads the manifest of a folder, if it has one.
-    pub fn read(place: &Place) -> Result<Option<Manifest>> {
-        let Some(bytes) = place.read(MANIFEST)? else { return Ok(None) };
-        let manifest: std::result::Result<Manifest, _> = serde_json::from_slice(&bytes);
-        let path = place.path(MANIFEST);
+    pub fn read(dir: &DatasetDir) -> Result<Option<DatasetManifest>> {
+        let Some(bytes) = dir.read(MANIFEST)? else { return Ok(None) };
+        let manifest: std::result::Result<DatasetManifest, _> = serde_json::from_slice(&bytes);
+        let path = dir.path(MANIFEST);
         let manifest =
             manifest.map_err(|error| Error::damaged(&path, format!("not a valid dataset manifest: {error}")))?;
         match manifest.inconsistency() {
@@ -59,7 +59,7 @@ impl Manifest {
 
     /// Returns the first inconsistency, if any.
     fn inconsistency(&self) -> Option<String> {
-        let Manifest { settings, shards, .. } = self;
+        let DatasetManifest { settings, shards, .. } = self;
         if settings.version == crate::generate::VERSION
             && let Err(what) = settings.validate_names()
         {
@@ -68,12 +68,13 @@ impl Manifest {
         if shards.len() != settings.shards as usize {
             return Some(format!("settings.shards is {}, but {} shards are listed", settings.shards, shards.len()));
         }
-        let recomputed = Manifest::new(settings, shards.clone());
+        let recomputed = DatasetManifest::new(settings, shards.clone());
         let rows_in_files = |shard: &ShardRecord| shard.files.iter().map(|file| file.rows as u128).sum::<u128>();
         if let Some(shard) = shards.iter().find(|shard| rows_in_files(shard) != shard.counts.rows as u128) {
             return Some(format!("the row counts of the files of shard {} do not add up to its total", shard.shard));
         }
-        if (recomputed.rows, recomputed.reached) != (self.rows, self.reached) || self.reached.distinct != settings.count {
+        if (recomputed.rows, recomputed.reached) != (self.rows, self.reached) || self.reached.distinct != settings.count
+        {
             return Some("the row or candidate counts do not match those of the shards".into());
         }
         (recomputed.set_hash != self.set_hash).then(|| "the set hash does not match the shards".into())
@@ -90,7 +91,7 @@ impl Manifest {
     pub fn stats(&self) -> serde_json::Value {
         let counts = self.counts();
         let rows = counts.rows.max(1) as f64;
-        let table = coverage::Table::new(&counts);
+        let table = coverage::CoverageTable::new(&counts);
         let rare = table.rare().into_iter();
         let rare = rare.map(|(op, ty, count, why)| json!({"op": op, "type": ty, "rows": count, "why": why}));
         let rare: Vec<_> = rare.collect();
@@ -112,28 +113,28 @@ impl Manifest {
 }
 
 /// Writes the remaining files if all shards are complete, and removes the work folder.
-pub(super) fn finish(place: &Place, settings: &Settings) -> Result<Option<Manifest>> {
+pub(super) fn finish(dir: &DatasetDir, settings: &DatasetSettings) -> Result<Option<DatasetManifest>> {
     let mut shards = vec![];
     for shard in 0..settings.shards {
-        match read_record(place, shard)? {
+        match read_record(dir, shard)? {
             Some(record) => shards.push(record),
             // Another job may have finished the dataset meanwhile.
-            None => return Manifest::read(place),
+            None => return DatasetManifest::read(dir),
         }
     }
-    let manifest = write(place, settings, shards)?;
-    let _ = std::fs::remove_dir_all(place.path(".making"));
+    let manifest = write(dir, settings, shards)?;
+    let _ = std::fs::remove_dir_all(dir.path(".making"));
     Ok(Some(manifest))
 }
 
 /// Writes all files next to the rows.
-pub(super) fn write(place: &Place, settings: &Settings, shards: Vec<ShardRecord>) -> Result<Manifest> {
-    let manifest = Manifest::new(settings, shards);
+pub(super) fn write(dir: &DatasetDir, settings: &DatasetSettings, shards: Vec<ShardRecord>) -> Result<DatasetManifest> {
+    let manifest = DatasetManifest::new(settings, shards);
     let pretty = |value: &serde_json::Value| format!("{value:#}\n");
-    place.write("stats.json", pretty(&manifest.stats()).as_bytes())?;
-    place.write("README.md", card::card(&manifest).as_bytes())?;
-    place.write("report.html", page::page(&manifest).as_bytes())?;
-    if settings.format == Format::SeedJson {
+    dir.write("stats.json", pretty(&manifest.stats()).as_bytes())?;
+    dir.write("README.md", card::card(&manifest).as_bytes())?;
+    dir.write("report.html", html_report::render(&manifest).as_bytes())?;
+    if settings.format == DatasetFormat::SeedJson {
         let counts = manifest.counts();
         let seconds = manifest.shards.iter().map(|shard| shard.millis).sum::<u64>() as f64 / 1000.0;
         let stats = json!({
@@ -143,21 +144,21 @@ pub(super) fn write(place: &Place, settings: &Settings, shards: Vec<ShardRecord>
             "categories": counts.categories,
             "device": "cuda",
         });
-        place.write("generation_stats.json", pretty(&stats).as_bytes())?;
+        dir.write("generation_stats.json", pretty(&stats).as_bytes())?;
     }
     let text = serde_json::to_value(&manifest).map(|value| pretty(&value)).unwrap_or_default();
-    place.write(MANIFEST, text.as_bytes())?;
+    dir.write(MANIFEST, text.as_bytes())?;
     Ok(manifest)
 }
 
 /// Writes `progress.json` of datasets of pairs.
-pub(super) fn progress(place: &Place, settings: &Settings) -> Result<()> {
-    if settings.format != Format::SeedJson {
+pub(super) fn progress(dir: &DatasetDir, settings: &DatasetSettings) -> Result<()> {
+    if settings.format != DatasetFormat::SeedJson {
         return Ok(());
     }
     let (mut rows, mut shards) = (0, 0);
     for shard in 0..settings.shards {
-        if let Some(record) = read_record(place, shard)? {
+        if let Some(record) = read_record(dir, shard)? {
             rows += record.counts.rows;
             shards += 1;
         }
@@ -168,7 +169,7 @@ pub(super) fn progress(place: &Place, settings: &Settings) -> Result<()> {
         "batches_completed": shards,
         "timestamp": timestamp(),
     });
-    place.write("progress.json", format!("{progress:#}\n").as_bytes())
+    dir.write("progress.json", format!("{progress:#}\n").as_bytes())
 }
 
 /// Current UTC time in ISO 8601 format.

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::coverage::Table;
-use super::{Counts, Manifest};
+use super::coverage::CoverageTable;
+use super::{Counts, DatasetManifest};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1f1d1a;--quiet:#6b665e;--paper:#fdfcfa;--line:#e4dfd6;--bar:184 84 30}
@@ -40,8 +40,9 @@ const ROW_HEIGHT: usize = 20;
 fn bars(title: &str, values: &[(String, u64)]) -> String {
     let max = values.iter().map(|(_, value)| *value).max().unwrap_or(0).max(1);
     let height = values.len() * ROW_HEIGHT;
-    let mut text =
-        format!("<div><h2>{title}</h2><svg viewBox=\"0 0 {PLOT_WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\n");
+    let mut text = format!(
+        "<div><h2>{title}</h2><svg viewBox=\"0 0 {PLOT_WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\n"
+    );
     for (n, (name, value)) in values.iter().enumerate() {
         let (y, width) = (n * ROW_HEIGHT, (*value as f64 / max as f64 * BAR_WIDTH).max(1.0));
         let _ = writeln!(
@@ -89,7 +90,7 @@ fn by_size(tally: &super::counts::Tally) -> Vec<(String, u64)> {
 
 /// Table of rows per operation and type, darker where there are more.
 fn coverage(counts: &Counts) -> String {
-    let table = Table::new(counts);
+    let table = CoverageTable::new(counts);
     if table.types.is_empty() {
         return String::new();
     }
@@ -116,7 +117,7 @@ fn coverage(counts: &Counts) -> String {
 }
 
 /// Renders the report.
-pub(super) fn render(manifest: &Manifest) -> String {
+pub(super) fn render(manifest: &DatasetManifest) -> String {
     let counts = manifest.counts();
     let (settings, reached) = (&manifest.settings, &manifest.reached);
     let mut text = format!(

@@ -2,9 +2,9 @@
 //!
 //! | to see | look in |
 //! |---|---|
-//! | settings that determine the rows | [`Settings`] |
+//! | settings that determine the rows | [`DatasetSettings`] |
 //! | generating, deduplicating and writing rows | `make.rs`, which takes rows from `distinct_rows.rs` and passes them to `shard.rs` |
-//! | columns, JSON line and hash of a row | [`Record`]; extra columns: [`Extra`] |
+//! | columns, JSON line and hash of a row | [`RowRecord`]; extra columns: [`ExtraColumn`] |
 //! | checking and compiling rows before they are written | `row_checker.rs` |
 //! | Parquet and zstd | [`bornite_parquet`] |
 //! | pairs as single JSON files, and structure checks of such pairs | `pairs.rs`, `structure.rs` |
@@ -20,35 +20,35 @@ mod check;
 mod claim;
 mod counts;
 mod coverage;
+mod dir;
+mod distinct_rows;
 mod extra;
 mod finish;
+mod html_report;
 mod ingested;
-mod judge;
 mod make;
-mod page;
 mod pairs;
-mod place;
-mod plan;
 mod read;
 mod record;
+mod row_checker;
 mod settings;
 mod shard;
 mod structure;
 
-pub use check::{Finding, Report, check};
+pub use check::{CheckReport, Finding, check};
 pub use counts::Counts;
 pub use coverage::coverage;
-pub use extra::Extra;
-pub use finish::Manifest;
+pub use dir::DatasetDir;
+pub use distinct_rows::CandidateCounts;
+pub use extra::ExtraColumn;
+pub use finish::DatasetManifest;
 pub use ingested::{duplicates, write_ingested};
-pub use make::{Asked, Made, Part, Progress, make, settings};
+pub use make::{JobPart, MakeOptions, MakeOutcome, MakeProgress, make, settings};
 pub use pairs::{check_pairs, is_pairs};
-pub use place::Place;
-pub use plan::Reached;
 pub use read::Dataset;
-pub use record::{Cell, Record, SetHash};
-pub use settings::{Format, Settings, nearest_name};
-pub use shard::{FileRecord, Lost, ShardRecord};
+pub use record::{Cell, RowRecord, SetHash};
+pub use settings::{DatasetFormat, DatasetSettings, nearest_name};
+pub use shard::{FileRecord, RowFailure, ShardRecord};
 pub use structure::{PairReport, StructureCheck, check_pair};
 
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ use bornite_support::INPUT_LIMIT_VARIABLE;
 pub enum Error {
     /// The request is invalid.
     #[error("{0}")]
-    Asked(String),
+    InvalidRequest(String),
     /// A file or folder could not be read or written.
     #[error("could not {what} {}: {cause}", path.display())]
     Io {

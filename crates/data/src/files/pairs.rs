@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::place::read;
+use super::dir::read;
 use super::read::row_limit;
 use super::structure::{PairReport, check_pair};
-use super::{Error, Extra, Record, Result};
+use super::{Error, ExtraColumn, Result, RowRecord};
 use crate::coverage::is_math;
 
 /// File name of a program's number.
@@ -17,7 +17,7 @@ pub(super) fn file_name(number: u64) -> String {
 }
 
 /// Renders a row as a pair.
-pub(super) fn pair(record: &Record) -> String {
+pub(super) fn pair(record: &RowRecord) -> String {
     let (source, ops) = (record.text("source"), record.text("ops"));
     let ops: Vec<&str> = ops.split_whitespace().collect();
     let mut metadata = Map::new();
@@ -65,7 +65,7 @@ pub(super) fn pair(record: &Record) -> String {
     }
     let cuda = record.text("cuda").replacen("__global__ void", "extern \"C\" __global__ void", 1);
     let mut pair = json!({"python_source": source, "cuda_forward": cuda, "metadata": metadata});
-    for extra in Extra::ALL.iter().filter(|extra| record.has(extra.column())) {
+    for extra in ExtraColumn::ALL.iter().filter(|extra| record.has(extra.column())) {
         pair[extra.column()] = record.text(extra.column()).into();
     }
     format!("{pair:#}\n")
@@ -102,10 +102,10 @@ pub fn check_pairs(folder: &Path) -> Result<Vec<PairReport>> {
         let mut report = match read(&path, row_limit()?) {
             Ok(bytes) => match str::from_utf8(&bytes) {
                 Ok(text) => check_pair(text),
-                Err(error) => PairReport::wrong(format!("not valid UTF-8: {error}")),
+                Err(error) => PairReport::not_a_pair(format!("not valid UTF-8: {error}")),
             },
-            Err(Error::Io { cause, .. }) => PairReport::wrong(format!("cannot be read: {cause}")),
-            Err(Error::Damaged { what, .. }) => PairReport::wrong(what),
+            Err(Error::Io { cause, .. }) => PairReport::not_a_pair(format!("cannot be read: {cause}")),
+            Err(Error::Damaged { what, .. }) => PairReport::not_a_pair(what),
             Err(other) => return Err(other),
         };
         report.file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -6,40 +6,43 @@ use std::path::{Path, PathBuf};
 use bornite_parquet::{Error as TableError, Table, Value};
 use bornite_support::input_limit;
 
-use super::place::open;
-use super::{Cell, Error, Format, Manifest, Place, Record, Result};
+use super::dir::open;
+use super::{Cell, DatasetDir, DatasetFormat, DatasetManifest, Error, Result, RowRecord};
 
 /// A finished dataset.
 pub struct Dataset {
-    pub(super) place: Place,
+    pub(super) dir: DatasetDir,
     /// Manifest of the dataset.
-    pub manifest: Manifest,
+    pub manifest: DatasetManifest,
 }
 
 impl Dataset {
     /// Opens the dataset in a folder.
     pub fn open(folder: &Path) -> Result<Dataset> {
         if !folder.is_dir() {
-            return Err(Error::Asked(format!("{} is not a folder", folder.display())));
+            return Err(Error::InvalidRequest(format!("{} is not a folder", folder.display())));
         }
-        let place = Place::new(folder);
-        match Manifest::read(&place)? {
-            Some(manifest) => Ok(Dataset { place, manifest }),
-            None if place.path(".making").is_dir() => Err(Error::Asked(format!(
+        let dir = DatasetDir::new(folder);
+        match DatasetManifest::read(&dir)? {
+            Some(manifest) => Ok(Dataset { dir, manifest }),
+            None if dir.path(".making").is_dir() => Err(Error::InvalidRequest(format!(
                 "the dataset in {0} is not finished: resume it with `bornite data make --resume --out {0}`",
                 folder.display()
             ))),
-            None => Err(Error::Asked(format!("{} contains no dataset: manifest.json is missing", folder.display()))),
+            None => Err(Error::InvalidRequest(format!(
+                "{} contains no dataset: manifest.json is missing",
+                folder.display()
+            ))),
         }
     }
 
     /// Path of a file of the dataset.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.place.path(name)
+        self.dir.path(name)
     }
 
     /// Calls `visit` with every row, shard by shard and split by split, until it returns `false`.
-    pub fn for_each(&self, visit: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
+    pub fn for_each(&self, visit: &mut dyn FnMut(RowRecord) -> Result<bool>) -> Result<()> {
         for file in self.manifest.shards.iter().flat_map(|shard| &shard.files) {
             let mut more = true;
             self.for_each_in(&file.path, &mut |record| {
@@ -54,22 +57,22 @@ impl Dataset {
     }
 
     /// Calls `visit` with every row of a file, until it returns `false`.
-    pub(super) fn for_each_in(&self, file: &str, visit: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
-        let path = self.place.path(file);
+    pub(super) fn for_each_in(&self, file: &str, visit: &mut dyn FnMut(RowRecord) -> Result<bool>) -> Result<()> {
+        let path = self.dir.path(file);
         match self.manifest.settings.format {
-            Format::Parquet => table(&path, visit),
-            Format::Jsonl => lines(&path, BufReader::new(open(&path)?.0), visit),
-            Format::JsonlZst => {
+            DatasetFormat::Parquet => table(&path, visit),
+            DatasetFormat::Jsonl => lines(&path, BufReader::new(open(&path)?.0), visit),
+            DatasetFormat::JsonlZst => {
                 let decoder = ruzstd::decoding::StreamingDecoder::new(BufReader::new(open(&path)?.0))
                     .map_err(|error| Error::damaged(&path, format!("not valid zstd: {error}")))?;
                 lines(&path, BufReader::new(decoder), visit)
             }
-            Format::SeedJson => Ok(()),
+            DatasetFormat::SeedJson => Ok(()),
         }
     }
 
     /// Finds the row with this id, row number or kernel name.
-    pub fn find(&self, id: &str) -> Result<Option<Record>> {
+    pub fn find(&self, id: &str) -> Result<Option<RowRecord>> {
         let mut found = None;
         let number = id.parse::<u64>().ok();
         self.for_each(&mut |record| {
@@ -92,7 +95,7 @@ pub(super) fn row_limit() -> Result<u64> {
 }
 
 /// Calls `visit` with every row of a Parquet file, until it returns `false`.
-fn table(path: &Path, visit: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
+fn table(path: &Path, visit: &mut dyn FnMut(RowRecord) -> Result<bool>) -> Result<()> {
     let convert = |error: TableError| match error {
         TableError::Io(cause) => Error::io("read", path)(cause),
         TableError::Unsupported(what) => {
@@ -108,14 +111,14 @@ fn table(path: &Path, visit: &mut dyn FnMut(Record) -> Result<bool>) -> Result<(
             Value::Text(text) => text.into(),
             Value::Int(value) => Cell::Int(value),
         });
-        if !visit(Record::from_cells(&names, cells.collect()))? {
+        if !visit(RowRecord::from_cells(&names, cells.collect()))? {
             break;
         }
     }
     Ok(())
 }
 
-fn lines(path: &Path, mut from: impl BufRead, visit: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
+fn lines(path: &Path, mut from: impl BufRead, visit: &mut dyn FnMut(RowRecord) -> Result<bool>) -> Result<()> {
     let (max_bytes, mut line) = (row_limit()?, vec![]);
     for n in 1u64.. {
         line.clear();
@@ -127,7 +130,7 @@ fn lines(path: &Path, mut from: impl BufRead, visit: &mut dyn FnMut(Record) -> R
             return Err(Error::too_large(path, &format!("line {n} has"), max_bytes));
         }
         let text = str::from_utf8(line.trim_ascii_end()).map_err(|error| error.to_string());
-        let record = text.and_then(Record::from_json);
+        let record = text.and_then(RowRecord::from_json);
         if !visit(record.map_err(|what| Error::damaged(path, format!("line {n}: {what}")))?)? {
             break;
         }

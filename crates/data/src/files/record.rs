@@ -5,9 +5,9 @@ use bornite_parquet::ColumnType::{self, Int, Text};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Extra, Settings};
+use super::{DatasetSettings, ExtraColumn};
 use crate::Row;
-use crate::fault::Twin;
+use crate::fault::IncorrectVariant;
 use crate::row::id;
 
 /// Columns of every dataset.
@@ -44,7 +44,7 @@ const FAULT_COLUMNS: &[(&str, ColumnType)] = &[
 ];
 
 /// Columns of a dataset.
-pub(super) fn columns(settings: &Settings) -> Vec<(&'static str, ColumnType)> {
+pub(super) fn columns(settings: &DatasetSettings) -> Vec<(&'static str, ColumnType)> {
     let extras = settings.extras();
     base_columns(settings.faults).into_iter().chain(extras.into_iter().map(|extra| (extra.column(), Text))).collect()
 }
@@ -57,7 +57,7 @@ pub(super) fn base_columns(faults: bool) -> Vec<(&'static str, ColumnType)> {
 
 /// True for extra columns, which are excluded from hashes.
 fn is_extra(name: &str) -> bool {
-    Extra::ALL.iter().any(|extra| extra.column() == name)
+    ExtraColumn::ALL.iter().any(|extra| extra.column() == name)
 }
 
 /// Value in a row.
@@ -83,15 +83,21 @@ impl From<u64> for Cell {
 
 /// A row as columns.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct RowRecord {
     names: Vec<String>,
     cells: Vec<Cell>,
 }
 
-impl Record {
+impl RowRecord {
     /// Builds the record of a row; `variant` is `None` in datasets without incorrect variants and
     /// `Some(None)` if this row has none.
-    pub fn new(row: &Row, level: &str, split: &str, cluster: u64, variant: Option<Option<&Twin>>) -> Record {
+    pub fn new(
+        row: &Row,
+        level: &str,
+        split: &str,
+        cluster: u64,
+        variant: Option<Option<&IncorrectVariant>>,
+    ) -> RowRecord {
         let [x, y, z] = row.block;
         let mut cells: Vec<Cell> = vec![
             Cell::Text(row.id()),
@@ -127,11 +133,11 @@ impl Record {
             None => {}
         }
         let names = base_columns(variant.is_some()).into_iter().map(|(name, _)| name.to_owned()).collect();
-        Record { names, cells }
+        RowRecord { names, cells }
     }
 
     /// Appends an extra column.
-    pub(super) fn push(&mut self, extra: Extra, text: String) {
+    pub(super) fn push(&mut self, extra: ExtraColumn, text: String) {
         self.names.push(extra.column().to_owned());
         self.cells.push(Cell::Text(text));
     }
@@ -142,16 +148,16 @@ impl Record {
     }
 
     /// Builds a record from column names and cells.
-    pub fn from_cells(names: &[String], cells: Vec<Cell>) -> Record {
-        Record { names: names.to_vec(), cells }
+    pub fn from_cells(names: &[String], cells: Vec<Cell>) -> RowRecord {
+        RowRecord { names: names.to_vec(), cells }
     }
 
     /// Parses a line of JSON.
-    pub(super) fn from_json(line: &str) -> Result<Record, String> {
+    pub(super) fn from_json(line: &str) -> Result<RowRecord, String> {
         let value: serde_json::Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let object = value.as_object().ok_or("not a JSON object")?;
         let (mut names, mut cells) = (vec![], vec![]);
-        let extras = Extra::ALL.map(|extra| (extra.column(), Text));
+        let extras = ExtraColumn::ALL.map(|extra| (extra.column(), Text));
         for (name, _) in base_columns(true).into_iter().chain(extras) {
             let Some(value) = object.get(name) else { continue };
             names.push(name.to_owned());
@@ -161,7 +167,7 @@ impl Record {
                 _ => return Err(format!("'{name}' is neither a string nor an unsigned integer")),
             });
         }
-        Ok(Record { names, cells })
+        Ok(RowRecord { names, cells })
     }
 
     /// Column names and values, in order.

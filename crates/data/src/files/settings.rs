@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Extra, Result};
+use super::{Error, ExtraColumn, Result};
 use crate::{Category, Level};
 
 /// File format of the rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Format {
+pub enum DatasetFormat {
     /// Parquet, compressed with zstd.
     Parquet,
     /// One line of JSON per row.
@@ -19,27 +19,28 @@ pub enum Format {
     SeedJson,
 }
 
-impl Format {
+impl DatasetFormat {
     /// All formats.
-    pub const ALL: [Format; 4] = [Format::Parquet, Format::Jsonl, Format::JsonlZst, Format::SeedJson];
+    pub const ALL: [DatasetFormat; 4] =
+        [DatasetFormat::Parquet, DatasetFormat::Jsonl, DatasetFormat::JsonlZst, DatasetFormat::SeedJson];
 
     /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Format::Parquet => "parquet",
-            Format::Jsonl => "jsonl",
-            Format::JsonlZst => "jsonl-zst",
-            Format::SeedJson => "seed-json",
+            DatasetFormat::Parquet => "parquet",
+            DatasetFormat::Jsonl => "jsonl",
+            DatasetFormat::JsonlZst => "jsonl-zst",
+            DatasetFormat::SeedJson => "seed-json",
         }
     }
 
     /// File extension.
     pub(super) fn extension(self) -> &'static str {
         match self {
-            Format::Parquet => "parquet",
-            Format::Jsonl => "jsonl",
-            Format::JsonlZst => "jsonl.zst",
-            Format::SeedJson => "json",
+            DatasetFormat::Parquet => "parquet",
+            DatasetFormat::Jsonl => "jsonl",
+            DatasetFormat::JsonlZst => "jsonl.zst",
+            DatasetFormat::SeedJson => "json",
         }
     }
 }
@@ -50,7 +51,7 @@ const MAX_SHARDS: u32 = 99_999;
 /// Settings of a dataset.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
+pub struct DatasetSettings {
     /// Generator version.
     pub version: u32,
     /// Random seed.
@@ -64,10 +65,10 @@ pub struct Settings {
     /// Name of the verification level.
     pub level: String,
     /// File format of the rows.
-    pub format: Format,
+    pub format: DatasetFormat,
     /// If set, rows have incorrect variants.
     pub faults: bool,
-    /// Names of extra columns, in the order of [`Extra::ALL`].
+    /// Names of extra columns, in the order of [`ExtraColumn::ALL`].
     #[serde(default)]
     pub with: Vec<String>,
     /// Compiler that produced the code columns; `None` if there are none.
@@ -75,17 +76,17 @@ pub struct Settings {
     pub compiled_by: Option<String>,
 }
 
-impl Settings {
+impl DatasetSettings {
     /// Settings for `count` rows of all categories, in shards of about 100,000.
-    pub fn new(count: u64) -> Settings {
-        Settings {
+    pub fn new(count: u64) -> DatasetSettings {
+        DatasetSettings {
             version: crate::generate::VERSION,
             seed: 42,
             count,
             categories: Category::ALL.iter().map(|c| c.name().to_owned()).collect(),
             shards: count.div_ceil(100_000).clamp(1, MAX_SHARDS as u64) as u32,
             level: Level::Run.name().to_owned(),
-            format: Format::Parquet,
+            format: DatasetFormat::Parquet,
             faults: false,
             with: vec![],
             compiled_by: None,
@@ -93,12 +94,12 @@ impl Settings {
     }
 
     /// Restricts the settings to categories, by name.
-    pub fn with_categories(mut self, names: &[String]) -> Result<Settings> {
+    pub fn with_categories(mut self, names: &[String]) -> Result<DatasetSettings> {
         let mut chosen = vec![];
         for name in names {
             let found = Category::from_name(name).ok_or_else(|| {
                 let all: Vec<&str> = Category::ALL.iter().map(|c| c.name()).collect();
-                Error::Asked(match nearest_name(name, all.iter().copied()) {
+                Error::InvalidRequest(match nearest_name(name, all.iter().copied()) {
                     Some(near) => format!("unknown category '{name}'; did you mean '{near}'?"),
                     None => format!("unknown category '{name}'; available: {}", all.join(", ")),
                 })
@@ -112,13 +113,13 @@ impl Settings {
     }
 
     /// Adds extra columns, by name.
-    pub fn with_columns(mut self, names: &[String]) -> Result<Settings> {
+    pub fn with_columns(mut self, names: &[String]) -> Result<DatasetSettings> {
         let mut chosen = vec![];
         for name in names {
-            let found = Extra::ALL.into_iter().find(|extra| extra.name() == name || extra.column() == name);
+            let found = ExtraColumn::ALL.into_iter().find(|extra| extra.name() == name || extra.column() == name);
             chosen.push(found.ok_or_else(|| {
-                let all = Extra::ALL.map(Extra::name);
-                Error::Asked(match nearest_name(name, all.into_iter()) {
+                let all = ExtraColumn::ALL.map(ExtraColumn::name);
+                Error::InvalidRequest(match nearest_name(name, all.into_iter()) {
                     Some(near) => format!("unknown extra column '{name}'; did you mean '{near}'?"),
                     None => format!("unknown extra column '{name}'; available: {}", all.join(", ")),
                 })
@@ -131,13 +132,13 @@ impl Settings {
     }
 
     /// Extra columns.
-    pub(super) fn extras(&self) -> Vec<Extra> {
-        Extra::ALL.into_iter().filter(|extra| self.with.iter().any(|name| name == extra.name())).collect()
+    pub(super) fn extras(&self) -> Vec<ExtraColumn> {
+        ExtraColumn::ALL.into_iter().filter(|extra| self.with.iter().any(|name| name == extra.name())).collect()
     }
 
     /// Validates the settings.
     pub(super) fn validate(&self) -> Result<()> {
-        let invalid = |what: String| Err(Error::Asked(what));
+        let invalid = |what: String| Err(Error::InvalidRequest(what));
         if self.count == 0 {
             return invalid("--count must be at least 1".into());
         }
@@ -164,13 +165,13 @@ impl Settings {
     pub(super) fn validate_names(&self) -> Result<()> {
         let known = |name: &String| Category::from_name(name).is_some() || name == super::ingested::CATEGORY;
         if let Some(name) = self.categories.iter().find(|name| !known(name)) {
-            return Err(Error::Asked(format!("unknown category '{name}'")));
+            return Err(Error::InvalidRequest(format!("unknown category '{name}'")));
         }
         if self.categories.is_empty() {
-            return Err(Error::Asked("no category selected".into()));
+            return Err(Error::InvalidRequest("no category selected".into()));
         }
         if Level::from_name(&self.level).is_none() {
-            return Err(Error::Asked(format!("unknown verification level '{}'", self.level)));
+            return Err(Error::InvalidRequest(format!("unknown verification level '{}'", self.level)));
         }
         Ok(())
     }
@@ -192,8 +193,8 @@ impl Settings {
     }
 
     /// First field that differs from `other`: its name, this value and the other value.
-    pub(super) fn first_difference(&self, other: &Settings) -> Option<(String, String, String)> {
-        let fields = |settings: &Settings| match serde_json::to_value(settings) {
+    pub(super) fn first_difference(&self, other: &DatasetSettings) -> Option<(String, String, String)> {
+        let fields = |settings: &DatasetSettings| match serde_json::to_value(settings) {
             Ok(serde_json::Value::Object(fields)) => fields,
             _ => Default::default(),
         };

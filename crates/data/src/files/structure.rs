@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::Extra;
+use super::ExtraColumn;
 use crate::coverage::is_math;
 
 /// A structure check and its result.
@@ -25,40 +25,40 @@ pub struct PairReport {
     /// Checks; empty if the file is not a pair.
     pub checks: Vec<StructureCheck>,
     /// Why the file is not a pair.
-    pub wrong: Option<String>,
+    pub error: Option<String>,
 }
 
 impl PairReport {
     /// Report of a file that is not a pair.
-    pub(super) fn wrong(what: String) -> PairReport {
-        PairReport { file: String::new(), category: String::new(), checks: vec![], wrong: Some(what) }
+    pub(super) fn not_a_pair(what: String) -> PairReport {
+        PairReport { file: String::new(), category: String::new(), checks: vec![], error: Some(what) }
     }
 
     /// True if all checks hold.
     pub fn passes(&self) -> bool {
-        self.wrong.is_none() && self.checks.iter().all(|check| check.holds)
+        self.error.is_none() && self.checks.iter().all(|check| check.holds)
     }
 }
 
 /// Checks a pair's structure: six checks, of which the last depends on its category, and one per
 /// extra column.
 pub fn check_pair(text: &str) -> PairReport {
-    let wrong = PairReport::wrong;
+    let not_a_pair = PairReport::not_a_pair;
     let value: Value = match serde_json::from_str(text) {
         Ok(value) => value,
-        Err(error) => return wrong(format!("not valid JSON: {error}")),
+        Err(error) => return not_a_pair(format!("not valid JSON: {error}")),
     };
     let metadata = &value["metadata"];
     let cuda = ["cuda_forward", "cpu_forward", "cpp_forward"].iter().find_map(|key| value[*key].as_str());
     let (Some(source), Some(cuda), Some(category)) =
         (value["python_source"].as_str(), cuda, metadata["category"].as_str())
     else {
-        return wrong("missing one of python_source, cuda_forward and metadata.category".into());
+        return not_a_pair("missing one of python_source, cuda_forward and metadata.category".into());
     };
     let Some(name) = metadata["kernel_name"].as_str().filter(|name| !name.is_empty()) else {
-        return wrong("missing metadata.kernel_name".into());
+        return not_a_pair("missing metadata.kernel_name".into());
     };
-    let code = Code::new(cuda);
+    let code = CppTokens::new(cuda);
     let host = metadata["device"] == "cpu" || cuda.contains("_cpu_kernel_forward");
     let guards = if host { 0 } else { code.guards() };
     let check = |what, holds| StructureCheck { what, holds };
@@ -75,7 +75,8 @@ pub fn check_pair(text: &str) -> PairReport {
             check("the thread index is used", code.has("blockIdx") || code.has("threadIdx")),
         ]
     };
-    let defined = |name: &str| code.tokens.windows(3).any(|t| t[0] == "void" && is_kernel_name(t[1], name) && t[2] == "(");
+    let defined =
+        |name: &str| code.tokens.windows(3).any(|t| t[0] == "void" && is_kernel_name(t[1], name) && t[2] == "(");
     checks.push(check("brackets are balanced", code.balanced()));
     checks.push(check(
         "source and CUDA text define the kernel by name",
@@ -104,12 +105,12 @@ pub fn check_pair(text: &str) -> PairReport {
             check("an element is stored", stored || called)
         }
     });
-    for extra in Extra::ALL {
+    for extra in ExtraColumn::ALL {
         if let Some(text) = value[extra.column()].as_str().filter(|text| !text.is_empty()) {
             checks.push(check(extra.check_description(), extra.is_plausible(text, name)));
         }
     }
-    PairReport { file: String::new(), category: category.into(), checks, wrong: None }
+    PairReport { file: String::new(), category: category.into(), checks, error: None }
 }
 
 /// True if a function's name is the kernel's, or Warp's name for it: with a hash and a suffix.
@@ -137,12 +138,12 @@ fn is_vector(token: &str) -> bool {
 }
 
 /// Tokens of a C++ text, without comments, strings and preprocessor lines.
-struct Code<'a> {
+struct CppTokens<'a> {
     tokens: Vec<&'a str>,
 }
 
-impl<'a> Code<'a> {
-    fn new(text: &'a str) -> Code<'a> {
+impl<'a> CppTokens<'a> {
+    fn new(text: &'a str) -> CppTokens<'a> {
         let mut tokens = vec![];
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
@@ -168,7 +169,7 @@ impl<'a> Code<'a> {
             }
             rest = after;
         }
-        Code { tokens }
+        CppTokens { tokens }
     }
 
     fn has(&self, token: &str) -> bool {

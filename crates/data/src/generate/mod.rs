@@ -1,20 +1,21 @@
 //! Program generator: the program of row *i* depends only on the seed and *i*.
 
 mod apply;
+mod bit_samples;
 mod bits;
 mod block;
+mod builder;
 mod calls;
 mod describe;
+mod distribution;
 mod dynamics;
 mod elementwise;
 mod grids;
 mod histogram;
 mod image;
 mod integer;
-mod maker;
 mod matmul;
 mod memory;
-mod menu;
 mod ml;
 mod names;
 mod physics;
@@ -27,11 +28,10 @@ mod sound;
 mod term;
 mod typical;
 mod vector;
-mod words;
 
-use crate::program::{Form, Program};
+use crate::program::{CudaForm, Program};
 use crate::{Category, Random};
-use maker::Maker;
+use builder::ProgramBuilder;
 
 /// Generator version: datasets of different versions have different rows.
 pub const VERSION: u32 = 6;
@@ -65,9 +65,9 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
 
 /// Draws a program of a category, without a description.
 fn draw_program(random: Random, category: Category) -> Program {
-    let mut maker = Maker::new(random);
-    let m = &mut maker;
-    let mut plan = None;
+    let mut builder = ProgramBuilder::new(random);
+    let m = &mut builder;
+    let mut block_writer = None;
     match category {
         Category::Arithmetic => elementwise::arithmetic(m),
         Category::Math => elementwise::math(m),
@@ -89,19 +89,19 @@ fn draw_program(random: Random, category: Category) -> Program {
         Category::RandomNumbers => memory::random_numbers(m),
         Category::Functions => calls::functions(m),
         Category::Nested => calls::nested(m),
-        Category::Reduction => plan = reduce::reduction(m, None),
-        Category::Scan => plan = reduce::scan(m),
-        Category::Histogram => plan = histogram::histogram(m),
-        Category::SharedMemory => plan = shared::shared_memory(m),
-        Category::WarpShuffle => plan = shuffle::warp_shuffle(m),
-        Category::TiledMatmul => plan = matmul::tiled_matmul(m),
-        Category::MlOps => plan = ml::ml_ops(m),
+        Category::Reduction => block_writer = reduce::reduction(m, None),
+        Category::Scan => block_writer = reduce::scan(m),
+        Category::Histogram => block_writer = histogram::histogram(m),
+        Category::SharedMemory => block_writer = shared::shared_memory(m),
+        Category::WarpShuffle => block_writer = shuffle::warp_shuffle(m),
+        Category::TiledMatmul => block_writer = matmul::tiled_matmul(m),
+        Category::MlOps => block_writer = ml::ml_ops(m),
     }
-    maker.direct();
-    let mut program = describe::finish(maker, category);
-    match plan {
+    builder.direct();
+    let mut program = describe::finish(builder, category);
+    match block_writer {
         // The writer of the block text depends on the program as it is.
-        Some(plan) => program.form = Form::Block(plan(&program)),
+        Some(block_writer) => program.form = CudaForm::Block(block_writer(&program)),
         None => prune::prune(&mut program),
     }
     program

@@ -336,7 +336,7 @@ pub struct Names(HashSet<String>);
 
 impl Names {
     /// Returns the name itself if it is unused, else a variation, and marks it as used.
-    pub fn free(&mut self, name: &str) -> String {
+    pub fn unique(&mut self, name: &str) -> String {
         let mut unique = if RESERVED.binary_search(&name).is_ok() || RESERVED.contains(&name) {
             format!("{name}_")
         } else {

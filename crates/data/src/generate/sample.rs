@@ -2,10 +2,10 @@
 //! their distribution or correlation; samples do, so that generated conditions can be true and
 //! false.
 
-use super::maker::Maker;
+use super::builder::ProgramBuilder;
 use super::term::{Term, bin};
 use crate::Random;
-use crate::program::{Binary, Builtin, Expr, Fill, Kind, Stmt, Unary, Var};
+use crate::program::{ArrayFill, BinaryOp, BuiltinFn, ExprKind, ProgramExpr, ProgramStmt, UnaryOp, VarId};
 
 /// Number of samples.
 const SAMPLES: usize = 32;
@@ -18,17 +18,17 @@ const MIN_SAMPLES: usize = 2;
 
 /// One sample: values drawn and computed so far.
 struct Sample<'m> {
-    maker: &'m Maker,
+    builder: &'m ProgramBuilder,
     number: usize,
     /// Variables with known values.
-    known: Vec<(Var, f64)>,
+    known: Vec<(VarId, f64)>,
     /// Array elements drawn so far.
-    drawn: Vec<(&'m Expr, f64)>,
+    drawn: Vec<(&'m ProgramExpr, f64)>,
 }
 
 impl<'m> Sample<'m> {
-    fn new(maker: &'m Maker, number: usize) -> Sample<'m> {
-        Sample { maker, number, known: vec![], drawn: vec![] }
+    fn new(builder: &'m ProgramBuilder, number: usize) -> Sample<'m> {
+        Sample { builder, number, known: vec![], drawn: vec![] }
     }
 
     /// A number between 0 and 1 for the n-th drawn value.
@@ -38,39 +38,40 @@ impl<'m> Sample<'m> {
         if n == 0 { (at + jitter) / SAMPLES as f64 } else { jitter }
     }
 
-    fn set(&mut self, var: Var, value: f64) {
+    fn set(&mut self, var: VarId, value: f64) {
         match self.known.iter_mut().find(|(known, _)| *known == var) {
             Some((_, old)) => *old = value,
             None => self.known.push((var, value)),
         }
     }
 
-    fn var(&mut self, var: Var) -> Option<f64> {
+    fn var(&mut self, var: VarId) -> Option<f64> {
         if let Some((_, value)) = self.known.iter().find(|(known, _)| *known == var) {
             return Some(*value);
         }
-        let maker = self.maker;
+        let builder = self.builder;
         let between = |(low, high): (f64, f64), share: f64| low + (high - low) * share;
-        let value = if maker.in_function() && (var.0 as usize) < maker.body.params {
-            maker.arguments.get(var.0 as usize)?.as_ref()?[self.number]
+        let value = if builder.in_function() && (var.0 as usize) < builder.body.params {
+            builder.arguments.get(var.0 as usize)?.as_ref()?[self.number]
         } else if let (false, Some(param)) =
-            (maker.in_function(), maker.program.values.iter().find(|param| param.var == var))
+            (builder.in_function(), builder.program.values.iter().find(|param| param.var == var))
         {
             let launch = self.number / LAUNCH;
             // Stratified over the launches too, in an order that depends on the parameter.
             let stratum = (launch + var.0 as usize) % (SAMPLES / LAUNCH);
             let share = (stratum as f64 + self.unit(1 + var.0 as usize, launch)) / (SAMPLES / LAUNCH) as f64;
             let value = between(param.range, share);
-            if maker.body.var(var).ty.element()?.is_float() { value } else { value.round() }
-        } else if maker.body.var(var).changes {
+            if builder.body.var(var).ty.element()?.is_float() { value } else { value.round() }
+        } else if builder.body.var(var).mutable {
             return None;
-        } else if let Some(e) = maker.bound_to(var) {
+        } else if let Some(e) = builder.initial_value(var) {
             self.value(e)?
-        } else if maker.body.var(var).ty.element()?.is_int() {
+        } else if builder.body.var(var).ty.element()?.is_int() {
             // Loop counters, and indices in the launch.
-            let iterations = maker.counters.iter().find(|(counter, _)| *counter == var).map_or(8, |(_, iterations)| *iterations);
+            let iterations =
+                builder.counters.iter().find(|(counter, _)| *counter == var).map_or(8, |(_, iterations)| *iterations);
             Random::of(&[var.0 as u64, self.number as u64]).below(iterations) as f64
-        } else if maker.is_random(var) {
+        } else if builder.is_random(var) {
             Random::of(&[var.0 as u64, self.number as u64]).unit()
         } else {
             return None;
@@ -79,60 +80,60 @@ impl<'m> Sample<'m> {
         Some(value)
     }
 
-    fn element(&mut self, e: &'m Expr, fill: &Fill) -> Option<f64> {
+    fn element(&mut self, e: &'m ProgramExpr, fill: &ArrayFill) -> Option<f64> {
         if let Some((_, value)) = self.drawn.iter().find(|(other, _)| *other == e) {
             return Some(*value);
         }
         let share = self.unit(self.drawn.len(), self.number);
         let value = match fill {
-            Fill::Zero => 0.0,
-            Fill::All(value) => *value,
-            Fill::Uniform(low, high) if e.ty.element()?.is_float() => low + (high - low) * share,
-            Fill::Uniform(low, high) => (low + (high - low) * share).round(),
-            Fill::Below(_) | Fill::Permutation(_) | Fill::Offsets(_) => (share * 32.0).floor(),
-            Fill::Fields(_) => return None,
+            ArrayFill::Zero => 0.0,
+            ArrayFill::Constant(value) => *value,
+            ArrayFill::Uniform(low, high) if e.ty.element()?.is_float() => low + (high - low) * share,
+            ArrayFill::Uniform(low, high) => (low + (high - low) * share).round(),
+            ArrayFill::Below(_) | ArrayFill::Permutation(_) | ArrayFill::Offsets(_) => (share * 32.0).floor(),
+            ArrayFill::Fields(_) => return None,
         };
         self.drawn.push((e, value));
         Some(value)
     }
 
     /// Value of a scalar expression; `None` if unknown.
-    fn value(&mut self, e: &'m Expr) -> Option<f64> {
+    fn value(&mut self, e: &'m ProgramExpr) -> Option<f64> {
         let value = match &e.kind {
-            Kind::Float(value) => *value,
-            Kind::Int(value) => *value as f64,
-            Kind::Var(var) => self.var(*var)?,
-            Kind::Load(array, _) => self.element(e, &self.maker.program.array(*array).fill)?,
-            Kind::Part(base, at) => match &base.kind {
-                Kind::Load(array, _) => match &self.maker.program.array(*array).fill {
-                    Fill::Fields(fields) => self.element(e, fields.get(*at as usize)?)?,
+            ExprKind::Float(value) => *value,
+            ExprKind::Int(value) => *value as f64,
+            ExprKind::Var(var) => self.var(*var)?,
+            ExprKind::Load(array, _) => self.element(e, &self.builder.program.array(*array).fill)?,
+            ExprKind::Component(base, at) => match &base.kind {
+                ExprKind::Load(array, _) => match &self.builder.program.array(*array).fill {
+                    ArrayFill::Fields(fields) => self.element(e, fields.get(*at as usize)?)?,
                     fill => self.element(e, fill)?,
                 },
                 _ => return None,
             },
-            Kind::Unary(Unary::Neg, a) => -self.value(a)?,
-            Kind::Unary(Unary::Not, a) => 1.0 - self.value(a)?,
-            Kind::Unary(Unary::Invert, _) | Kind::Make(_) => return None,
-            Kind::Function(func, args) => {
-                let mut inner = Sample::new(self.maker, self.number);
+            ExprKind::Unary(UnaryOp::Neg, a) => -self.value(a)?,
+            ExprKind::Unary(UnaryOp::Not, a) => 1.0 - self.value(a)?,
+            ExprKind::Unary(UnaryOp::Invert, _) | ExprKind::Construct(_) => return None,
+            ExprKind::Function(func, args) => {
+                let mut inner = Sample::new(self.builder, self.number);
                 for (n, arg) in args.iter().enumerate() {
-                    inner.known.push((Var(n as u16), self.value(arg)?));
+                    inner.known.push((VarId(n as u16), self.value(arg)?));
                 }
-                inner.execute(&self.maker.program.functions[func.0 as usize].body.stmts)??
+                inner.execute(&self.builder.program.functions[func.0 as usize].body.stmts)??
             }
-            Kind::Binary(op, both) => {
+            ExprKind::Binary(op, both) => {
                 let (a, b) = (self.value(&both[0])?, self.value(&both[1])?);
                 binary(*op, a, b)?
             }
-            Kind::Where(three) => {
+            ExprKind::Where(three) => {
                 let holds = self.value(&three[0])? != 0.0;
                 self.value(&three[if holds { 1 } else { 2 }])?
             }
-            Kind::Cast(a) => {
+            ExprKind::Cast(a) => {
                 let value = self.value(a)?;
                 if e.ty.element()?.is_float() { value } else { value.trunc() }
             }
-            Kind::Call(builtin, args) => {
+            ExprKind::Call(builtin, args) => {
                 let mut values = [0.0; 3];
                 for (value, arg) in values.iter_mut().zip(args) {
                     *value = self.value(arg)?;
@@ -145,13 +146,13 @@ impl<'m> Sample<'m> {
 
     /// Executes statements without loops and stores; returns their return value, if any. `None` if
     /// unknown.
-    fn execute(&mut self, stmts: &'m [Stmt]) -> Option<Option<f64>> {
+    fn execute(&mut self, stmts: &'m [ProgramStmt]) -> Option<Option<f64>> {
         for stmt in stmts {
             let (var, value) = match stmt {
-                Stmt::Let(var, e) | Stmt::Assign(var, e) => (*var, self.value(e)?),
-                Stmt::Update(var, op, e) => (*var, binary(*op, self.var(*var)?, self.value(e)?)?),
-                Stmt::Return(Some(e)) => return Some(Some(self.value(e)?)),
-                Stmt::If(condition, then, otherwise) => {
+                ProgramStmt::Let(var, e) | ProgramStmt::Assign(var, e) => (*var, self.value(e)?),
+                ProgramStmt::Update(var, op, e) => (*var, binary(*op, self.var(*var)?, self.value(e)?)?),
+                ProgramStmt::Return(Some(e)) => return Some(Some(self.value(e)?)),
+                ProgramStmt::If(condition, then, otherwise) => {
                     let holds = self.value(condition)? != 0.0;
                     match self.execute(if holds { then } else { otherwise })? {
                         None => continue,
@@ -166,8 +167,8 @@ impl<'m> Sample<'m> {
     }
 }
 
-fn binary(op: Binary, a: f64, b: f64) -> Option<f64> {
-    use Binary::*;
+fn binary(op: BinaryOp, a: f64, b: f64) -> Option<f64> {
+    use BinaryOp::*;
     let truth = |holds: bool| holds as u8 as f64;
     Some(match op {
         Add => a + b,
@@ -188,8 +189,8 @@ fn binary(op: Binary, a: f64, b: f64) -> Option<f64> {
     })
 }
 
-fn call(builtin: Builtin, [a, b, c]: [f64; 3]) -> Option<f64> {
-    use Builtin::*;
+fn call(builtin: BuiltinFn, [a, b, c]: [f64; 3]) -> Option<f64> {
+    use BuiltinFn::*;
     Some(match builtin {
         Abs => a.abs(),
         Sign => 1f64.copysign(a),
@@ -230,17 +231,17 @@ fn call(builtin: Builtin, [a, b, c]: [f64; 3]) -> Option<f64> {
 
 /// A condition with its known outcome at a point of the program.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Given {
-    pub condition: Expr,
+pub struct PathCondition {
+    pub condition: ProgramExpr,
     pub holds: bool,
 }
 
 /// One value per sample.
 pub type Values = [f64; SAMPLES];
 
-impl Maker {
+impl ProgramBuilder {
     /// Values of an expression on all samples, if known.
-    pub fn samples(&self, e: &Expr) -> Option<Values> {
+    pub fn samples(&self, e: &ProgramExpr) -> Option<Values> {
         let mut values = [0.0; SAMPLES];
         for (number, value) in values.iter_mut().enumerate() {
             *value = Sample::new(self, number).value(e)?;
@@ -249,18 +250,18 @@ impl Maker {
     }
 
     /// True if a sample reaches the current statement, as far as known.
-    fn comes_here<'m>(&'m self, sample: &mut Sample<'m>) -> bool {
-        self.given
-            .iter()
-            .all(|Given { condition, holds }| sample.value(condition).is_none_or(|value| (value != 0.0) == *holds))
+    fn reaches_here<'m>(&'m self, sample: &mut Sample<'m>) -> bool {
+        self.path_conditions.iter().all(|PathCondition { condition, holds }| {
+            sample.value(condition).is_none_or(|value| (value != 0.0) == *holds)
+        })
     }
 
     /// Values of an expression on the samples that reach the current statement.
-    fn samples_here(&self, e: &Expr) -> Option<Vec<f64>> {
+    fn samples_here(&self, e: &ProgramExpr) -> Option<Vec<f64>> {
         let mut values = Vec::with_capacity(SAMPLES);
         for number in 0..SAMPLES {
             let mut sample = Sample::new(self, number);
-            if self.comes_here(&mut sample) {
+            if self.reaches_here(&mut sample) {
                 values.push(sample.value(e)?);
             }
         }
@@ -269,19 +270,19 @@ impl Maker {
 
     /// True if a condition and each of its operands matter: among the samples that reach the
     /// current statement, some take each branch, and neither operand decides alone.
-    pub fn matters(&self, condition: &Expr) -> bool {
-        let parts: Vec<&Expr> = match &condition.kind {
-            Kind::Binary(Binary::And | Binary::Or, both) => both.iter().collect(),
+    pub fn has_both_outcomes(&self, condition: &ProgramExpr) -> bool {
+        let parts: Vec<&ProgramExpr> = match &condition.kind {
+            ExprKind::Binary(BinaryOp::And | BinaryOp::Or, both) => both.iter().collect(),
             _ => vec![condition],
         };
-        let is_or = matches!(condition.kind, Kind::Binary(Binary::Or, _));
+        let is_or = matches!(condition.kind, ExprKind::Binary(BinaryOp::Or, _));
         // Per launch: conditions on scalar parameters alone must differ between launches.
         let mut seen = [[0usize; 2]; SAMPLES / LAUNCH];
         // Per operand: its outcomes where the other operand leaves the result open.
         let mut open = [[0usize; 2]; 2];
         for number in 0..SAMPLES {
             let mut sample = Sample::new(self, number);
-            if !self.comes_here(&mut sample) {
+            if !self.reaches_here(&mut sample) {
                 continue;
             }
             let mut outcomes = [false; 2];
@@ -308,7 +309,7 @@ impl Maker {
     }
 
     /// A short decimal number with samples of the term on both sides.
-    pub fn dividing(&mut self, a: &Term) -> Option<f64> {
+    pub fn dividing_value(&mut self, a: &Term) -> Option<f64> {
         let values = self.samples_here(&a.e)?;
         let middle = self.is_uniform(a);
         self.between(values, middle)
@@ -316,7 +317,7 @@ impl Maker {
 
     /// Range that contains most values of a term, with some outside; the term's range if samples
     /// are unknown.
-    pub fn most_values(&self, a: &Term) -> (f64, f64) {
+    pub fn typical_range(&self, a: &Term) -> (f64, f64) {
         let range = (a.low, a.high.max(a.low + 0.5));
         let Some(mut sorted) = self.samples(&a.e) else { return range };
         sorted.sort_unstable_by(f64::total_cmp);
@@ -325,7 +326,7 @@ impl Maker {
     }
 
     /// True if samples of a term lie both within a magnitude and beyond it.
-    pub fn reaches_beyond(&self, a: &Term, size: f64) -> bool {
+    pub fn exceeds(&self, a: &Term, size: f64) -> bool {
         self.samples_here(&a.e).is_some_and(|values| {
             let beyond = values.iter().filter(|value| value.abs() > size).count();
             beyond >= MIN_SAMPLES && values.len() - beyond >= MIN_SAMPLES
@@ -333,7 +334,7 @@ impl Maker {
     }
 
     /// True if all samples of a term at the current statement have the same sign.
-    pub fn keeps_its_sign(&self, a: &Term) -> bool {
+    pub fn has_constant_sign(&self, a: &Term) -> bool {
         self.samples_here(&a.e).is_some_and(|values| {
             let negative = values.iter().filter(|value| **value < 0.0).count();
             negative == 0 || negative == values.len()
@@ -342,9 +343,9 @@ impl Maker {
 
     /// A condition on a variable assigned in the current loop body, with which some samples exit
     /// the loop and some continue; `counter` counts its iterations.
-    pub fn leaving(&mut self, var: Var, counter: Var, iterations: usize) -> Option<Expr> {
-        let first = self.bound_to(var)?;
-        let body = self.writing();
+    pub fn exit_condition(&mut self, var: VarId, counter: VarId, iterations: usize) -> Option<ProgramExpr> {
+        let first = self.initial_value(var)?;
+        let body = self.current_block();
         let mut runs = vec![];
         for number in 0..SAMPLES {
             let mut sample = Sample::new(self, number);
@@ -360,15 +361,15 @@ impl Maker {
         }
         let at = self.between(runs.concat(), false)?;
         let flipped = self.random.chance(50);
-        let ops = if flipped { [Binary::Gt, Binary::Lt] } else { [Binary::Lt, Binary::Gt] };
+        let ops = if flipped { [BinaryOp::Gt, BinaryOp::Lt] } else { [BinaryOp::Lt, BinaryOp::Gt] };
         let op = ops.into_iter().find(|op| {
-            let exits = |value: &f64| if *op == Binary::Lt { *value < at } else { *value > at };
+            let exits = |value: &f64| if *op == BinaryOp::Lt { *value < at } else { *value > at };
             let exited = runs.iter().filter(|run| run[..iterations - 1].iter().any(exits)).count();
             let continued = runs.iter().filter(|run| !exits(&run[0])).count();
             exited >= MIN_SAMPLES && continued >= MIN_SAMPLES
         })?;
         let ty = self.body.var(var).ty;
-        Some(bin(op, self.read(var), Expr::float(ty.element()?, at)))
+        Some(bin(op, self.read(var), ProgramExpr::float(ty.element()?, at)))
     }
 
     /// A short decimal number between values, or near their median, with enough of them on both
@@ -402,8 +403,8 @@ impl Maker {
         let mut uniform = true;
         a.e.walk(&mut |e| {
             uniform &= match &e.kind {
-                Kind::Var(var) => self.program.values.iter().any(|param| param.var == *var),
-                Kind::Load(..) => false,
+                ExprKind::Var(var) => self.program.values.iter().any(|param| param.var == *var),
+                ExprKind::Load(..) => false,
                 _ => true,
             }
         });
@@ -411,20 +412,20 @@ impl Maker {
     }
 
     /// A comparison of a term with a number that has samples on both sides, if one is found.
-    pub fn threshold(&mut self, a: &Term, op: Binary) -> Option<Expr> {
-        let at = self.dividing(a)?;
-        Some(bin(op, a.e.clone(), Expr::float(a.scalar(), at)))
+    pub fn threshold(&mut self, a: &Term, op: BinaryOp) -> Option<ProgramExpr> {
+        let at = self.dividing_value(a)?;
+        Some(bin(op, a.e.clone(), ProgramExpr::float(a.scalar(), at)))
     }
 
     /// A comparison of a term with a number, near the middle of its range if samples are unknown.
-    pub fn any_threshold(&mut self, a: &Term, op: Binary) -> Expr {
+    pub fn any_threshold(&mut self, a: &Term, op: BinaryOp) -> ProgramExpr {
         self.threshold(a, op).unwrap_or_else(|| {
             let share = 0.25 + 0.5 * self.random.unit();
             let at = a.low + (a.high - a.low) * share;
             let step = 2f64.powi(((a.high - a.low).max(1e-3) / 16.0).log2().floor() as i32);
             // Avoids -0.
             let at = (at / step).round() * step + 0.0;
-            bin(op, a.e.clone(), Expr::float(a.scalar(), at))
+            bin(op, a.e.clone(), ProgramExpr::float(a.scalar(), at))
         })
     }
 }

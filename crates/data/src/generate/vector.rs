@@ -1,36 +1,38 @@
 //! Kernels on vectors, matrices and structs.
 
+use super::builder::ProgramBuilder;
 use super::elementwise::{float, scalars};
-use super::maker::Maker;
 use super::term::{ARITHMETIC, MIXED, PLAIN, Term};
-use crate::program::{Array, Binary, Builtin, Expr, Fill, Kind, Scalar, Size, Stmt, Struct, Ty};
+use crate::program::{
+    ArrayFill, ArrayId, BinaryOp, BuiltinFn, ExprKind, ProgramExpr, ProgramStmt, ScalarType, SizeExpr, StructDef, Ty,
+};
 
 /// A vector or matrix, and the maximum magnitude of its components.
 #[derive(Clone)]
-pub struct Bundle {
-    pub e: Expr,
+pub struct VectorTerm {
+    pub e: ProgramExpr,
     pub max: f64,
 }
 
 /// A binary operation with an explicit result type.
-pub fn op(op: Binary, a: Expr, b: Expr, ty: Ty) -> Expr {
-    Expr::new(Kind::Binary(op, Box::new([a, b])), ty)
+pub fn op(op: BinaryOp, a: ProgramExpr, b: ProgramExpr, ty: Ty) -> ProgramExpr {
+    ProgramExpr::new(ExprKind::Binary(op, Box::new([a, b])), ty)
 }
 
-impl Maker {
+impl ProgramBuilder {
     /// A scalar computed from a vector.
-    pub fn measure(&mut self, a: Bundle, others: &[Bundle]) -> Term {
-        let scalar = a.e.ty.element().unwrap_or(Scalar::F32);
-        let n = a.e.ty.parts() as f64;
-        let call = |builtin, args| Expr::call_of(builtin, args, scalar);
+    pub fn measure(&mut self, a: VectorTerm, others: &[VectorTerm]) -> Term {
+        let scalar = a.e.ty.element().unwrap_or(ScalarType::F32);
+        let n = a.e.ty.components() as f64;
+        let call = |builtin, args| ProgramExpr::typed_call(builtin, args, scalar);
         match self.random.below(5) {
             0 => {
                 let b = self.random.pick(others).clone();
                 let max = n * a.max * b.max;
-                Term::new(call(Builtin::Dot, vec![a.e, b.e]), -max, max)
+                Term::new(call(BuiltinFn::Dot, vec![a.e, b.e]), -max, max)
             }
-            1 => Term::new(call(Builtin::Length, vec![a.e]), 0.0, a.max * n.sqrt()),
-            2 => Term::new(call(Builtin::LengthSq, vec![a.e]), 0.0, a.max * a.max * n),
+            1 => Term::new(call(BuiltinFn::Length, vec![a.e]), 0.0, a.max * n.sqrt()),
+            2 => Term::new(call(BuiltinFn::LengthSq, vec![a.e]), 0.0, a.max * a.max * n),
             3 => {
                 let at = self.random.below(n as usize) as u8;
                 let named = self.as_variable(a.e);
@@ -39,90 +41,95 @@ impl Maker {
             _ => {
                 let b = self.random.pick(others).clone();
                 if a.e == b.e {
-                    return Term::new(call(Builtin::Length, vec![a.e]), 0.0, a.max * n.sqrt());
+                    return Term::new(call(BuiltinFn::Length, vec![a.e]), 0.0, a.max * n.sqrt());
                 }
-                let distance = Expr::binary(Binary::Sub, a.e, b.e);
-                Term::new(call(Builtin::Length, vec![distance]), 0.0, (a.max + b.max) * n.sqrt())
+                let distance = ProgramExpr::binary(BinaryOp::Sub, a.e, b.e);
+                Term::new(call(BuiltinFn::Length, vec![distance]), 0.0, (a.max + b.max) * n.sqrt())
             }
         }
     }
 
     /// A variable for a vector expression.
-    pub fn as_variable(&mut self, e: Expr) -> Expr {
-        if matches!(e.kind, Kind::Var(_)) { e } else { self.bind(e) }
+    pub fn as_variable(&mut self, e: ProgramExpr) -> ProgramExpr {
+        if matches!(e.kind, ExprKind::Var(_)) { e } else { self.bind(e) }
     }
 
     /// Combines two vectors.
-    pub fn join_vectors(&mut self, a: Bundle, b: Bundle, numbers: &[Term]) -> Bundle {
+    pub fn join_vectors(&mut self, a: VectorTerm, b: VectorTerm, numbers: &[Term]) -> VectorTerm {
         let ty = a.e.ty;
-        let scalar = ty.element().unwrap_or(Scalar::F32);
+        let scalar = ty.element().unwrap_or(ScalarType::F32);
         let large = a.max.max(b.max) > 100.0;
         match self.random.below(8) {
-            0 | 1 => Bundle { max: a.max + b.max, e: Expr::binary(Binary::Add, a.e, b.e) },
-            2 if a.e != b.e => Bundle { max: a.max + b.max, e: Expr::binary(Binary::Sub, a.e, b.e) },
-            3 if !large => Bundle { max: a.max * b.max, e: Expr::call(Builtin::CwMul, vec![a.e, b.e]) },
-            4 if ty.parts() == 3 && a.e != b.e && !large => {
-                Bundle { max: 2.0 * a.max * b.max, e: Expr::call(Builtin::Cross, vec![a.e, b.e]) }
+            0 | 1 => VectorTerm { max: a.max + b.max, e: ProgramExpr::binary(BinaryOp::Add, a.e, b.e) },
+            2 if a.e != b.e => VectorTerm { max: a.max + b.max, e: ProgramExpr::binary(BinaryOp::Sub, a.e, b.e) },
+            3 if !large => VectorTerm { max: a.max * b.max, e: ProgramExpr::call(BuiltinFn::CwMul, vec![a.e, b.e]) },
+            4 if ty.components() == 3 && a.e != b.e && !large => {
+                VectorTerm { max: 2.0 * a.max * b.max, e: ProgramExpr::call(BuiltinFn::Cross, vec![a.e, b.e]) }
             }
             6 if a.e != b.e => {
                 let min = *self.random.pick(&[0.5, 1.0, 2.0]);
-                let away = Expr::new(Kind::Make(vec![Expr::float(scalar, min); ty.parts()]), ty);
-                let by = Expr::binary(Binary::Add, Expr::call(Builtin::Abs, vec![b.e]), away);
-                Bundle { max: a.max / min, e: Expr::call(Builtin::CwDiv, vec![a.e, by]) }
+                let away =
+                    ProgramExpr::new(ExprKind::Construct(vec![ProgramExpr::float(scalar, min); ty.components()]), ty);
+                let by = ProgramExpr::binary(BinaryOp::Add, ProgramExpr::call(BuiltinFn::Abs, vec![b.e]), away);
+                VectorTerm { max: a.max / min, e: ProgramExpr::call(BuiltinFn::CwDiv, vec![a.e, by]) }
             }
             5 if a.e != b.e => {
-                let builtin = *self.random.pick(&[Builtin::Min, Builtin::Max]);
-                Bundle { max: a.max.max(b.max), e: Expr::call(builtin, vec![a.e, b.e]) }
+                let builtin = *self.random.pick(&[BuiltinFn::Min, BuiltinFn::Max]);
+                VectorTerm { max: a.max.max(b.max), e: ProgramExpr::call(builtin, vec![a.e, b.e]) }
             }
             _ => {
                 let factor = match numbers {
-                    [] => Term::new(Expr::float(scalar, *self.random.pick(&[0.5, 0.25, 1.5, 2.0, 0.75])), 0.25, 2.0),
+                    [] => Term::new(
+                        ProgramExpr::float(scalar, *self.random.pick(&[0.5, 0.25, 1.5, 2.0, 0.75])),
+                        0.25,
+                        2.0,
+                    ),
                     _ => self.random.pick(numbers).clone(),
                 };
                 let factor = self.narrowed(factor, 4.0);
                 let max = a.max * factor.size() + b.max;
                 let scaled = if self.random.chance(50) {
-                    op(Binary::Mul, a.e, factor.e, ty)
+                    op(BinaryOp::Mul, a.e, factor.e, ty)
                 } else {
-                    op(Binary::Mul, factor.e, a.e, ty)
+                    op(BinaryOp::Mul, factor.e, a.e, ty)
                 };
-                Bundle { max, e: Expr::binary(Binary::Add, scaled, b.e) }
+                VectorTerm { max, e: ProgramExpr::binary(BinaryOp::Add, scaled, b.e) }
             }
         }
     }
 
     /// Applies a unary operation to a vector.
-    pub fn apply_vector(&mut self, a: Bundle, numbers: &[Term]) -> Bundle {
+    pub fn apply_vector(&mut self, a: VectorTerm, numbers: &[Term]) -> VectorTerm {
         let ty = a.e.ty;
-        let scalar = ty.element().unwrap_or(Scalar::F32);
+        let scalar = ty.element().unwrap_or(ScalarType::F32);
         match self.random.below(6) {
-            0 => Bundle { max: 1.0, e: Expr::call(Builtin::Normalize, vec![a.e]) },
+            0 => VectorTerm { max: 1.0, e: ProgramExpr::call(BuiltinFn::Normalize, vec![a.e]) },
             1 => {
                 let factor = self.constant(0.1, 2.0);
-                let factor = if scalar == Scalar::F32 { factor } else { (factor * 16.0).round().max(1.0) / 16.0 };
-                Bundle { max: a.max * factor, e: op(Binary::Mul, a.e, Expr::float(scalar, factor), ty) }
+                let factor = if scalar == ScalarType::F32 { factor } else { (factor * 16.0).round().max(1.0) / 16.0 };
+                VectorTerm { max: a.max * factor, e: op(BinaryOp::Mul, a.e, ProgramExpr::float(scalar, factor), ty) }
             }
-            2 => Bundle { max: a.max, e: Expr::call(Builtin::Abs, vec![a.e]) },
+            2 => VectorTerm { max: a.max, e: ProgramExpr::call(BuiltinFn::Abs, vec![a.e]) },
             3 if !numbers.is_empty() => {
                 let factor = self.random.pick(numbers).clone();
                 let factor = self.narrowed(factor, 4.0);
-                Bundle { max: a.max * factor.size(), e: op(Binary::Mul, factor.e, a.e, ty) }
+                VectorTerm { max: a.max * factor.size(), e: op(BinaryOp::Mul, factor.e, a.e, ty) }
             }
             4 => {
                 let b = self.divisor_of(scalar, &a);
-                Bundle { max: a.max * 2.0, e: op(Binary::Div, a.e, b, ty) }
+                VectorTerm { max: a.max * 2.0, e: op(BinaryOp::Div, a.e, b, ty) }
             }
-            _ => Bundle { max: a.max, e: Expr::unary(crate::program::Unary::Neg, a.e) },
+            _ => VectorTerm { max: a.max, e: ProgramExpr::unary(crate::program::UnaryOp::Neg, a.e) },
         }
     }
 
-    fn divisor_of(&mut self, scalar: Scalar, a: &Bundle) -> Expr {
+    fn divisor_of(&mut self, scalar: ScalarType, a: &VectorTerm) -> ProgramExpr {
         let _ = a;
-        Expr::float(scalar, *self.random.pick(&[0.5, 2.0, 1.5, 4.0, 3.0]))
+        ProgramExpr::float(scalar, *self.random.pick(&[0.5, 2.0, 1.5, 4.0, 3.0]))
     }
 
     /// Combines vectors until one is left.
-    pub fn combine_vectors(&mut self, mut all: Vec<Bundle>, mut unary: usize, numbers: &[Term]) -> Bundle {
+    pub fn combine_vectors(&mut self, mut all: Vec<VectorTerm>, mut unary: usize, numbers: &[Term]) -> VectorTerm {
         loop {
             if all.len() == 1 && unary == 0 {
                 return all.remove(0);
@@ -138,7 +145,7 @@ impl Maker {
                 self.join_vectors(a, b, numbers)
             };
             if combined.max > 300.0 {
-                combined = Bundle { max: 1.0, e: Expr::call(Builtin::Normalize, vec![combined.e]) };
+                combined = VectorTerm { max: 1.0, e: ProgramExpr::call(BuiltinFn::Normalize, vec![combined.e]) };
             }
             if combined.e.operations() > 2 && self.random.chance(35) {
                 combined.e = self.bind(combined.e);
@@ -152,21 +159,21 @@ impl Maker {
 }
 
 struct Inputs {
-    n: Size,
-    i: Expr,
-    all: Vec<Bundle>,
+    n: SizeExpr,
+    i: ProgramExpr,
+    all: Vec<VectorTerm>,
     numbers: Vec<Term>,
-    scalar: Scalar,
+    scalar: ScalarType,
 }
 
-fn inputs(m: &mut Maker, ty: Ty, count: usize) -> Inputs {
-    let scalar = ty.element().unwrap_or(Scalar::F32);
+fn inputs(m: &mut ProgramBuilder, ty: Ty, count: usize) -> Inputs {
+    let scalar = ty.element().unwrap_or(ScalarType::F32);
     let n = m.size("n", false, 0, 300);
-    let mut arrays: Vec<(Array, f64)> = vec![];
+    let mut arrays: Vec<(ArrayId, f64)> = vec![];
     for _ in 0..count {
         let max = *m.random.pick(&[1.0, 2.0, 4.0]);
         let low = if m.random.chance(70) { -max } else { 0.0 };
-        arrays.push((m.input(ty, &[n], Fill::Uniform(low, max)), max));
+        arrays.push((m.input(ty, &[n], ArrayFill::Uniform(low, max)), max));
     }
     let count = m.random.below(3);
     let numbers = scalars(m, count, scalar);
@@ -174,16 +181,16 @@ fn inputs(m: &mut Maker, ty: Ty, count: usize) -> Inputs {
     let i = m.index(name, n);
     let all = (arrays.into_iter())
         .map(|(array, max)| {
-            let e = Expr::load(array, vec![i.clone()], ty);
+            let e = ProgramExpr::load(array, vec![i.clone()], ty);
             let e = if m.random.chance(60) { m.bind(e) } else { e };
-            Bundle { e, max }
+            VectorTerm { e, max }
         })
         .collect();
     Inputs { n, i, all, numbers, scalar }
 }
 
 /// Vectors of two to four components.
-pub fn vector(m: &mut Maker) {
+pub fn vector(m: &mut ProgramBuilder) {
     let scalar = float(m);
     let ty = Ty::Vector(scalar, 2 + m.random.below(3) as u8);
     let count = 1 + m.random.below(3);
@@ -200,11 +207,11 @@ pub fn vector(m: &mut Maker) {
         // Every scalar parameter is used.
         for number in &g.numbers {
             if !uses(m, &e, &number.e) {
-                e = op(Binary::Mul, e, number.e.clone(), ty);
+                e = op(BinaryOp::Mul, e, number.e.clone(), ty);
             }
         }
         let out = m.output(ty, &[g.n]);
-        m.push(Stmt::Store(out, vec![g.i], e));
+        m.push(ProgramStmt::Store(out, vec![g.i], e));
     } else {
         let parts = if all.len() > 1 && m.random.chance(60) { all.split_off(all.len() / 2) } else { all.clone() };
         let joined = m.combine_vectors(all, unary.min(2), &[]);
@@ -214,19 +221,19 @@ pub fn vector(m: &mut Maker) {
         let unary = m.random.below(3);
         let value = m.combine(terms, unary, 20, &MIXED);
         let out = m.output(g.scalar, &[g.n]);
-        m.push(Stmt::Store(out, vec![g.i], value.e));
+        m.push(ProgramStmt::Store(out, vec![g.i], value.e));
     }
 }
 
 /// True if an expression, or a variable in it, reads a variable.
-fn uses(m: &Maker, e: &Expr, target: &Expr) -> bool {
+fn uses(m: &ProgramBuilder, e: &ProgramExpr, target: &ProgramExpr) -> bool {
     let mut found = false;
     e.walk(&mut |part| found |= part == target);
     found || m.is_read(target)
 }
 
 /// Small matrices.
-pub fn matrix(m: &mut Maker) {
+pub fn matrix(m: &mut ProgramBuilder) {
     let scalar = float(m);
     let size = 2 + m.random.below(2) as u8 + m.random.chance(15) as u8;
     let (ty, vector) = (Ty::Matrix(scalar, size), Ty::Vector(scalar, size));
@@ -235,10 +242,10 @@ pub fn matrix(m: &mut Maker) {
     let with_vector = m.random.chance(60);
     let mut vectors = vec![];
     if with_vector {
-        let array = m.input(vector, &[g.n], Fill::Uniform(-2.0, 2.0));
-        let e = Expr::load(array, vec![g.i.clone()], vector);
+        let array = m.input(vector, &[g.n], ArrayFill::Uniform(-2.0, 2.0));
+        let e = ProgramExpr::load(array, vec![g.i.clone()], vector);
         let e = if m.random.chance(50) { m.bind(e) } else { e };
-        vectors.push(Bundle { e, max: 2.0 });
+        vectors.push(VectorTerm { e, max: 2.0 });
     }
     // Matrices first.
     let steps = 1 + m.random.below(3);
@@ -250,67 +257,68 @@ pub fn matrix(m: &mut Maker) {
         let small = a.max * b.max * size as f64 <= 400.0;
         let combined = match m.random.below(7) {
             6 if !vectors.is_empty() => {
-                let v: &Bundle = &vectors[0];
-                let product = Expr::call_of(Builtin::Outer, vec![v.e.clone(), v.e.clone()], ty);
-                Bundle { max: a.max + v.max * v.max, e: Expr::binary(Binary::Add, a.e, product) }
+                let v: &VectorTerm = &vectors[0];
+                let product = ProgramExpr::typed_call(BuiltinFn::Outer, vec![v.e.clone(), v.e.clone()], ty);
+                VectorTerm { max: a.max + v.max * v.max, e: ProgramExpr::binary(BinaryOp::Add, a.e, product) }
             }
-            0 | 1 if small => Bundle { max: a.max * b.max * size as f64, e: op(Binary::Mul, a.e, b.e, ty) },
-            2 => Bundle { max: a.max, e: Expr::call(Builtin::Transpose, vec![a.e]) },
-            3 if a.e != b.e => Bundle { max: a.max + b.max, e: Expr::binary(Binary::Sub, a.e, b.e) },
+            0 | 1 if small => VectorTerm { max: a.max * b.max * size as f64, e: op(BinaryOp::Mul, a.e, b.e, ty) },
+            2 => VectorTerm { max: a.max, e: ProgramExpr::call(BuiltinFn::Transpose, vec![a.e]) },
+            3 if a.e != b.e => VectorTerm { max: a.max + b.max, e: ProgramExpr::binary(BinaryOp::Sub, a.e, b.e) },
             4 => {
                 let factor = match &g.numbers[..] {
-                    [] => Term::new(Expr::float(scalar, *m.random.pick(&[0.5, 2.0, 0.25, 1.5])), 0.0, 2.0),
+                    [] => Term::new(ProgramExpr::float(scalar, *m.random.pick(&[0.5, 2.0, 0.25, 1.5])), 0.0, 2.0),
                     some => m.random.pick(some).clone(),
                 };
-                Bundle { max: a.max * factor.size(), e: op(Binary::Mul, a.e, factor.e, ty) }
+                VectorTerm { max: a.max * factor.size(), e: op(BinaryOp::Mul, a.e, factor.e, ty) }
             }
-            _ => Bundle { max: a.max + b.max, e: Expr::binary(Binary::Add, a.e, b.e) },
+            _ => VectorTerm { max: a.max + b.max, e: ProgramExpr::binary(BinaryOp::Add, a.e, b.e) },
         };
         let e = m.bind(combined.e);
-        all[at] = Bundle { e, max: combined.max };
+        all[at] = VectorTerm { e, max: combined.max };
     }
     let mut sum = all.remove(0);
     for other in all {
-        sum = Bundle { max: sum.max + other.max, e: Expr::binary(Binary::Add, sum.e, other.e) };
+        sum = VectorTerm { max: sum.max + other.max, e: ProgramExpr::binary(BinaryOp::Add, sum.e, other.e) };
     }
     if let Some(v) = vectors.pop() {
         let max = sum.max * v.max * size as f64;
-        let mut product = Bundle { e: op(Binary::Mul, sum.e, v.e.clone(), vector), max };
+        let mut product = VectorTerm { e: op(BinaryOp::Mul, sum.e, v.e.clone(), vector), max };
         let unary = m.random.below(3);
         product = m.combine_vectors(vec![product, v], unary, &g.numbers);
         let mut e = product.e;
         for number in &g.numbers {
             if !uses(m, &e, &number.e) {
-                e = op(Binary::Mul, number.e.clone(), e, vector);
+                e = op(BinaryOp::Mul, number.e.clone(), e, vector);
             }
         }
         let out = m.output(vector, &[g.n]);
-        return m.push(Stmt::Store(out, vec![g.i], e));
+        return m.push(ProgramStmt::Store(out, vec![g.i], e));
     }
     let mut e = sum.e;
     for number in &g.numbers {
         if !uses(m, &e, &number.e) {
-            e = op(Binary::Mul, e, number.e.clone(), ty);
+            e = op(BinaryOp::Mul, e, number.e.clone(), ty);
         }
     }
     if size <= 3 && m.random.chance(40) {
-        let builtin = *m.random.pick(&[Builtin::Determinant, Builtin::Trace]);
-        let max = if builtin == Builtin::Trace { sum.max * 3.0 } else { 6.0 * sum.max.powi(size as i32) };
+        let builtin = *m.random.pick(&[BuiltinFn::Determinant, BuiltinFn::Trace]);
+        let max = if builtin == BuiltinFn::Trace { sum.max * 3.0 } else { 6.0 * sum.max.powi(size as i32) };
         let e = m.as_variable(e);
-        let mut terms = vec![Term::new(Expr::call_of(builtin, vec![e.clone()], scalar), -max.min(4e3), max.min(4e3))];
+        let mut terms =
+            vec![Term::new(ProgramExpr::typed_call(builtin, vec![e.clone()], scalar), -max.min(4e3), max.min(4e3))];
         let at = m.random.below(size as usize * size as usize) as u8;
         terms.push(Term::new(e.component(at), -sum.max, sum.max));
         let unary = 1 + m.random.below(2);
         let value = m.combine(terms, unary, 0, &PLAIN);
         let out = m.output(scalar, &[g.n]);
-        return m.push(Stmt::Store(out, vec![g.i], value.e));
+        return m.push(ProgramStmt::Store(out, vec![g.i], value.e));
     }
     let out = m.output(ty, &[g.n]);
-    m.push(Stmt::Store(out, vec![g.i], e));
+    m.push(ProgramStmt::Store(out, vec![g.i], e));
 }
 
 /// Arrays of structs.
-pub fn structs(m: &mut Maker) {
+pub fn structs(m: &mut ProgramBuilder) {
     const KINDS: &[(&str, &[&str])] = &[
         ("Particle", &["position", "velocity", "mass", "charge", "radius"]),
         ("Sample", &["value", "weight", "origin", "level", "age"]),
@@ -329,40 +337,40 @@ pub fn structs(m: &mut Maker) {
         let ty = match (vector, field_types.first()) {
             // Vectors of one struct have the same type, so that they can be combined.
             (true, Some((_, first @ Ty::Vector(..)))) => *first,
-            (true, _) => Ty::Vector(Scalar::F32, size),
+            (true, _) => Ty::Vector(ScalarType::F32, size),
             _ => Ty::F32,
         };
         field_types.push(((*field).to_owned(), ty));
     }
-    m.program.structs.push(Struct { name: name.into(), fields: field_types.clone() });
-    m.names.free(name);
+    m.program.structs.push(StructDef { name: name.into(), fields: field_types.clone() });
+    m.names.unique(name);
     let ty = Ty::Struct(0);
     let n = m.size("n", false, 0, 300);
-    let scalars_of: usize = field_types.iter().map(|(_, ty)| ty.parts()).sum();
+    let scalars_of: usize = field_types.iter().map(|(_, ty)| ty.components()).sum();
     let mut fills = vec![];
     for _ in 0..scalars_of {
-        fills.push(if m.random.chance(60) { Fill::Uniform(-2.0, 2.0) } else { Fill::Uniform(0.5, 3.0) });
+        fills.push(if m.random.chance(60) { ArrayFill::Uniform(-2.0, 2.0) } else { ArrayFill::Uniform(0.5, 3.0) });
     }
     let plural = format!("{}s", name.to_lowercase());
     let in_place = m.random.chance(45);
-    let array = m.array(&plural, ty, &[n], Fill::Fields(fills.clone()), in_place);
+    let array = m.array(&plural, ty, &[n], ArrayFill::Fields(fills.clone()), in_place);
     let count = m.random.below(2) + in_place as usize;
-    let mut numbers = scalars(m, count, Scalar::F32);
+    let mut numbers = scalars(m, count, ScalarType::F32);
     let i = m.index("i", n);
     let short = name[..1].to_lowercase();
-    let element = m.bind_as(&short, Expr::load(array, vec![i.clone()], ty));
+    let element = m.bind_as(&short, ProgramExpr::load(array, vec![i.clone()], ty));
     let mut at = 0;
     let (mut vectors, mut parts) = (vec![], vec![]);
     for (k, (_, field_ty)) in field_types.iter().enumerate() {
-        let e = Expr::new(Kind::Part(Box::new(element.clone()), k as u8), *field_ty);
+        let e = ProgramExpr::new(ExprKind::Component(Box::new(element.clone()), k as u8), *field_ty);
         match field_ty {
-            Ty::Vector(..) => vectors.push((k, Bundle { e, max: 3.0 })),
+            Ty::Vector(..) => vectors.push((k, VectorTerm { e, max: 3.0 })),
             _ => {
-                let range = if let Fill::Uniform(low, high) = fills[at] { (low, high) } else { (0.0, 1.0) };
+                let range = if let ArrayFill::Uniform(low, high) = fills[at] { (low, high) } else { (0.0, 1.0) };
                 parts.push((k, Term::new(e, range.0, range.1)));
             }
         }
-        at += field_ty.parts();
+        at += field_ty.components();
     }
     if in_place {
         // Every field is recomputed: vectors from vectors, scalars from scalars.
@@ -370,7 +378,7 @@ pub fn structs(m: &mut Maker) {
         for (k, (_, field_ty)) in field_types.iter().enumerate() {
             let e = match field_ty {
                 Ty::Vector(..) => {
-                    let mut all: Vec<Bundle> =
+                    let mut all: Vec<VectorTerm> =
                         vectors.iter().map(|(_, b)| b.clone()).filter(|b| b.e.ty == *field_ty).collect();
                     if m.random.chance(40) {
                         let duplicate = m.random.pick(&all).clone();
@@ -398,18 +406,18 @@ pub fn structs(m: &mut Maker) {
             };
             fields.push(if e.operations() > 3 { m.bind(e) } else { e });
         }
-        return m.push(Stmt::Store(array, vec![i], Expr::new(Kind::Make(fields), ty)));
+        return m.push(ProgramStmt::Store(array, vec![i], ProgramExpr::new(ExprKind::Construct(fields), ty)));
     }
     let mut terms: Vec<Term> = parts.into_iter().map(|(_, term)| term).collect();
-    let bundles: Vec<Bundle> = vectors.into_iter().map(|(_, bundle)| bundle).collect();
+    let bundles: Vec<VectorTerm> = vectors.into_iter().map(|(_, bundle)| bundle).collect();
     for bundle in &bundles {
-        let same: Vec<Bundle> = bundles.iter().filter(|b| b.e.ty == bundle.e.ty).cloned().collect();
+        let same: Vec<VectorTerm> = bundles.iter().filter(|b| b.e.ty == bundle.e.ty).cloned().collect();
         let measured = m.measure(bundle.clone(), &same);
         terms.push(measured);
     }
     terms.extend(numbers);
     let unary = 1 + m.random.below(3);
     let value = m.combine(terms, unary, 25, &MIXED);
-    let out = m.output(Scalar::F32, &[n]);
-    m.push(Stmt::Store(out, vec![i], value.e));
+    let out = m.output(ScalarType::F32, &[n]);
+    m.push(ProgramStmt::Store(out, vec![i], value.e));
 }

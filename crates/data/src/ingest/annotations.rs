@@ -11,7 +11,7 @@
 use bornite_ir::{Scalar, Value};
 use bornite_lang::{Lowered, ParamRef};
 
-const MARK: &str = "# given:";
+const PREFIX: &str = "# given:";
 /// Limits of annotated launches: their number, and instances per launch.
 const MAX_LAUNCHES: usize = 16;
 const MAX_INSTANCES: u64 = 1 << 20;
@@ -20,7 +20,7 @@ const MAX_ELEMENTS: u64 = 1 << 20;
 
 /// Polynomial in the extents of the launch: signed terms, each a product of factors.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Size(Vec<(bool, Vec<Factor>)>);
+pub(super) struct SizePolynomial(Vec<(bool, Vec<Factor>)>);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Factor {
@@ -29,8 +29,8 @@ enum Factor {
     Launch(usize),
 }
 
-impl Size {
-    fn parse(text: &str, rank: usize) -> Option<Size> {
+impl SizePolynomial {
+    fn parse(text: &str, rank: usize) -> Option<SizePolynomial> {
         let factor = |text: &str| match text.trim() {
             "n" | "n0" => Some(Factor::Launch(0)),
             text => match text.strip_prefix('n').map(|n| n.parse::<usize>()) {
@@ -45,13 +45,13 @@ impl Size {
             terms.push((minus, rest[..end].split('*').map(factor).collect::<Option<_>>()?));
             match rest[end..].chars().next() {
                 Some(sign) => (rest, minus) = (&rest[end + 1..], sign == '-'),
-                None => return Some(Size(terms)),
+                None => return Some(SizePolynomial(terms)),
             }
         }
     }
 
     /// Evaluates the polynomial for a launch; `None` if negative or beyond 63 bits.
-    fn of(&self, dims: &[u64]) -> Option<u64> {
+    fn eval(&self, dims: &[u64]) -> Option<u64> {
         let product = |factors: &[Factor]| {
             factors.iter().try_fold(1i64, |product, factor| match factor {
                 Factor::Number(n) => product.checked_mul(i64::try_from(*n).ok()?),
@@ -66,7 +66,7 @@ impl Size {
     }
 
     /// Form used in a recipe.
-    pub fn named(&self, rank: usize) -> String {
+    pub fn recipe_text(&self, rank: usize) -> String {
         let mut text = String::new();
         for (n, (minus, factors)) in self.0.iter().enumerate() {
             text += match (n, minus) {
@@ -87,38 +87,42 @@ impl Size {
 
 /// Annotation of a parameter.
 #[derive(Clone, Debug)]
-enum Said {
+enum ParamAnnotation {
     Array {
-        sizes: Vec<Size>,
+        sizes: Vec<SizePolynomial>,
         /// Exclusive upper bound of its integers.
-        below: Option<Size>,
+        below: Option<SizePolynomial>,
     },
     /// Components of a scalar or vector parameter.
-    Value(Vec<Amount>),
+    Value(Vec<ComponentValue>),
 }
 
 #[derive(Clone, Debug)]
-enum Amount {
-    Size(Size),
+enum ComponentValue {
+    Size(SizePolynomial),
     Number(f64),
 }
 
 /// All annotations of a kernel.
 #[derive(Clone, Debug)]
-pub(super) struct Terms {
+pub(super) struct Annotations {
     rank: usize,
-    params: Vec<(String, Said)>,
+    params: Vec<(String, ParamAnnotation)>,
     /// Extents of each launch.
     pub launches: Vec<Vec<u64>>,
 }
 
-impl Terms {
+impl Annotations {
     /// Parses the annotations in the lines of a kernel whose launches have `rank` dimensions.
-    pub fn parse(lines: &[(u32, &str)], open: &Lowered, rank: usize) -> Result<Terms, String> {
-        let mut terms = Terms { rank, params: vec![], launches: SIZES.map(|size| usual(size, rank)).into() };
+    pub fn parse(lines: &[(u32, &str)], open: &Lowered, rank: usize) -> Result<Annotations, String> {
+        let mut annotations = Annotations {
+            rank,
+            params: vec![],
+            launches: DEFAULT_EXTENTS.map(|size| default_launch(size, rank)).into(),
+        };
         let mut seen: Vec<&str> = vec![];
         for (number, line) in lines {
-            let Some((name, text)) = marked(line) else { continue };
+            let Some((name, text)) = parse_annotation(line) else { continue };
             let invalid = |why: String| format!("line {number}: '{}': {why}", line.trim());
             if seen.contains(&name) {
                 return Err(invalid(format!("'{name}' is annotated twice")));
@@ -126,7 +130,7 @@ impl Terms {
             seen.push(name);
             let param = open.params.iter().find(|(found, _)| found == name);
             if name == "launch" && param.is_none() {
-                terms.launches = launches(text, rank).map_err(invalid)?;
+                annotations.launches = launches(text, rank).map_err(invalid)?;
                 continue;
             }
             let annotation = match param {
@@ -137,27 +141,27 @@ impl Terms {
                 }
                 None => Err(format!("the kernel has no parameter '{name}'; write NAME = SIZE, or launch = SIZE")),
             };
-            terms.params.push((name.to_owned(), annotation.map_err(invalid)?));
+            annotations.params.push((name.to_owned(), annotation.map_err(invalid)?));
         }
-        Ok(terms)
+        Ok(annotations)
     }
 
-    fn param(&self, name: &str) -> Option<&Said> {
+    fn param(&self, name: &str) -> Option<&ParamAnnotation> {
         self.params.iter().find(|(found, _)| found == name).map(|(_, annotation)| annotation)
     }
 
     /// Extents of an array in a launch.
     pub fn extents(&self, name: &str, rank: usize, dims: &[u64]) -> Result<Vec<u64>, String> {
-        let Some(Said::Array { sizes, .. }) = self.param(name) else {
-            return Ok((0..rank).map(|k| dims.get(k).copied().unwrap_or(beyond(dims[0], k))).collect());
+        let Some(ParamAnnotation::Array { sizes, .. }) = self.param(name) else {
+            return Ok((0..rank).map(|k| dims.get(k).copied().unwrap_or(default_extent(dims[0], k))).collect());
         };
-        let extents: Option<Vec<u64>> = sizes.iter().map(|size| size.of(dims)).collect();
+        let extents: Option<Vec<u64>> = sizes.iter().map(|size| size.eval(dims)).collect();
         let elements = |all: &Vec<u64>| all.iter().try_fold(1u64, |product, size| product.checked_mul(*size));
         match extents.filter(|all| elements(all).is_some_and(|elements| elements <= MAX_ELEMENTS)) {
             Some(extents) => Ok(extents),
             None => Err(format!(
                 "'{name}' has a negative extent or more than {MAX_ELEMENTS} elements in a launch of {} instances",
-                by(dims)
+                dims_text(dims)
             )),
         }
     }
@@ -165,22 +169,24 @@ impl Terms {
     /// Exclusive upper bound of the integers in an array.
     pub fn bound(&self, name: &str, dims: &[u64]) -> Result<u64, String> {
         match self.param(name) {
-            Some(Said::Array { below: Some(below), .. }) => below
-                .of(dims)
-                .ok_or_else(|| format!("the bound of '{name}' is negative or too large in a launch of {} instances", by(dims))),
+            Some(ParamAnnotation::Array { below: Some(below), .. }) => below.eval(dims).ok_or_else(|| {
+                format!("the bound of '{name}' is negative or too large in a launch of {} instances", dims_text(dims))
+            }),
             _ => Ok(dims[0]),
         }
     }
 
     /// Components of an annotated scalar or vector parameter in a launch.
     pub fn value(&self, name: &str, scalars: &[Scalar], dims: &[u64]) -> Result<Option<Vec<Value>>, String> {
-        let Some(Said::Value(amounts)) = self.param(name) else { return Ok(None) };
+        let Some(ParamAnnotation::Value(amounts)) = self.param(name) else { return Ok(None) };
         let components = amounts.iter().zip(scalars).map(|(amount, scalar)| match amount {
-            Amount::Size(size) => {
-                let number = size.of(dims).and_then(|n| whole(n, *scalar));
-                number.ok_or_else(|| format!("'{name}' does not fit {} in a launch of {} instances", scalar.name(), by(dims)))
+            ComponentValue::Size(size) => {
+                let number = size.eval(dims).and_then(|n| int_to_value(n, *scalar));
+                number.ok_or_else(|| {
+                    format!("'{name}' does not fit {} in a launch of {} instances", scalar.name(), dims_text(dims))
+                })
             }
-            Amount::Number(number) => fitted(*number, *scalar)
+            ComponentValue::Number(number) => to_value(*number, *scalar)
                 .ok_or_else(|| format!("'{name}' has type {}, which cannot represent {number}", scalar.name())),
         });
         components.collect::<Result<_, _>>().map(Some)
@@ -189,25 +195,25 @@ impl Terms {
     /// Recipe text of an array's extent, of the bound of its integers, and of a value.
     pub fn extent_text(&self, name: &str, k: usize) -> String {
         match self.param(name) {
-            Some(Said::Array { sizes, .. }) => sizes[k].named(self.rank),
+            Some(ParamAnnotation::Array { sizes, .. }) => sizes[k].recipe_text(self.rank),
             _ if k < self.rank => launch_name(k, self.rank),
             _ if k < 2 => launch_name(0, self.rank),
-            _ => format!("{} at most {}", launch_name(0, self.rank), MOST[k.min(3)]),
+            _ => format!("{} at most {}", launch_name(0, self.rank), MAX_EXTENTS[k.min(3)]),
         }
     }
 
     pub fn bound_text(&self, name: &str) -> String {
         match self.param(name) {
-            Some(Said::Array { below: Some(below), .. }) => below.named(self.rank),
+            Some(ParamAnnotation::Array { below: Some(below), .. }) => below.recipe_text(self.rank),
             _ => launch_name(0, self.rank),
         }
     }
 
     pub fn value_text(&self, name: &str) -> Option<String> {
-        let Some(Said::Value(amounts)) = self.param(name) else { return None };
+        let Some(ParamAnnotation::Value(amounts)) = self.param(name) else { return None };
         let texts = amounts.iter().map(|amount| match amount {
-            Amount::Size(size) => size.named(self.rank),
-            Amount::Number(number) => number.to_string(),
+            ComponentValue::Size(size) => size.recipe_text(self.rank),
+            ComponentValue::Number(number) => number.to_string(),
         });
         Some(texts.collect::<Vec<_>>().join(", "))
     }
@@ -219,46 +225,48 @@ pub(super) fn launch_name(n: usize, rank: usize) -> String {
 }
 
 /// Extents of a launch, for messages.
-pub(super) fn by(dims: &[u64]) -> String {
+pub(super) fn dims_text(dims: &[u64]) -> String {
     dims.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ")
 }
 
 /// Name and value of an annotation line, without a trailing comment.
-pub(super) fn marked(line: &str) -> Option<(&str, &str)> {
-    let text = line.trim().strip_prefix(MARK)?;
+pub(super) fn parse_annotation(line: &str) -> Option<(&str, &str)> {
+    let text = line.trim().strip_prefix(PREFIX)?;
     let (text, _) = text.split_once('#').unwrap_or((text, ""));
     let (name, text) = text.split_once('=').unwrap_or((text, ""));
     Some((name.trim(), text.trim()))
 }
 
-fn size(text: &str, rank: usize) -> Result<Size, String> {
+fn size(text: &str, rank: usize) -> Result<SizePolynomial, String> {
     let invalid = || {
         let others = if rank > 1 { format!(" and n1 to n{}", rank - 1) } else { String::new() };
         format!("'{}' is not a valid size: use integers and n{others} with +, - and *", text.trim())
     };
-    Size::parse(text, rank).ok_or_else(invalid)
+    SizePolynomial::parse(text, rank).ok_or_else(invalid)
 }
 
-fn array(text: &str, dimensions: usize, rank: usize) -> Result<Said, String> {
+fn array(text: &str, dimensions: usize, rank: usize) -> Result<ParamAnnotation, String> {
     let (sizes, below) = match text.split_once(" below ") {
         Some((sizes, below)) => (sizes, Some(size(below, rank)?)),
         None => (text, None),
     };
     let sizes = sizes.split(',').map(|text| size(text, rank)).collect::<Result<Vec<_>, _>>()?;
     match sizes.len() == dimensions {
-        true => Ok(Said::Array { sizes, below }),
+        true => Ok(ParamAnnotation::Array { sizes, below }),
         false => Err(format!("the array has {dimensions} dimensions, but {} sizes are given", sizes.len())),
     }
 }
 
-fn numbers(text: &str, scalars: &[Scalar], rank: usize) -> Result<Said, String> {
-    let amount = |text: &str| match Size::parse(text, rank) {
-        Some(size) => Ok(Amount::Size(size)),
-        None => text.trim().parse().map(Amount::Number).map_err(|_| format!("'{}' is not a number", text.trim())),
+fn numbers(text: &str, scalars: &[Scalar], rank: usize) -> Result<ParamAnnotation, String> {
+    let amount = |text: &str| match SizePolynomial::parse(text, rank) {
+        Some(size) => Ok(ComponentValue::Size(size)),
+        None => {
+            text.trim().parse().map(ComponentValue::Number).map_err(|_| format!("'{}' is not a number", text.trim()))
+        }
     };
     let amounts = text.split(',').map(amount).collect::<Result<Vec<_>, _>>()?;
     match amounts.len() == scalars.len() {
-        true => Ok(Said::Value(amounts)),
+        true => Ok(ParamAnnotation::Value(amounts)),
         false => Err(format!("the parameter has {} components, but {} are given", scalars.len(), amounts.len())),
     }
 }
@@ -267,13 +275,16 @@ fn launches(text: &str, rank: usize) -> Result<Vec<Vec<u64>>, String> {
     let dims = |text: &str| -> Result<Vec<u64>, String> {
         let invalid = || {
             let example = ["64", "8x8", "4x4x4", "2x2x2x2"][rank - 1];
-            format!("'{}' is not a valid launch: write one extent per value of wp.tid(), such as {example}", text.trim())
+            format!(
+                "'{}' is not a valid launch: write one extent per value of wp.tid(), such as {example}",
+                text.trim()
+            )
         };
         let dims: Option<Vec<u64>> = text.trim().split('x').map(|size| size.parse().ok()).collect();
         let dims = dims.filter(|dims| dims.len() == rank).ok_or_else(invalid)?;
         match dims.iter().try_fold(1u64, |product, size| product.checked_mul(*size)) {
             Some(count) if count <= MAX_INSTANCES => Ok(dims),
-            _ => Err(format!("{} instances exceed the maximum of {MAX_INSTANCES}", by(&dims))),
+            _ => Err(format!("{} instances exceed the maximum of {MAX_INSTANCES}", dims_text(&dims))),
         }
     };
     let all = text.split(',').map(dims).collect::<Result<Vec<_>, _>>()?;
@@ -281,7 +292,7 @@ fn launches(text: &str, rank: usize) -> Result<Vec<Vec<u64>>, String> {
 }
 
 /// Converts a number, if the type represents it.
-fn fitted(number: f64, scalar: Scalar) -> Option<Value> {
+fn to_value(number: f64, scalar: Scalar) -> Option<Value> {
     if scalar.is_float() {
         return Some(Value::from_f64(scalar, number)).filter(|value| value.as_f64().is_finite());
     }
@@ -290,27 +301,27 @@ fn fitted(number: f64, scalar: Scalar) -> Option<Value> {
 }
 
 /// Converts an integer, if the type represents it exactly.
-fn whole(number: u64, scalar: Scalar) -> Option<Value> {
+fn int_to_value(number: u64, scalar: Scalar) -> Option<Value> {
     if scalar.is_float() {
-        return fitted(number as f64, scalar);
+        return to_value(number as f64, scalar);
     }
     let value = Value::int(scalar, i64::try_from(number).ok()?);
     (value.as_i64() as u64 == number).then_some(value)
 }
 
 /// First extents of the default launches: zero, around warps and blocks, and a prime.
-const SIZES: [u64; 8] = [1, 0, 31, 33, 97, 255, 256, 257];
+const DEFAULT_EXTENTS: [u64; 8] = [1, 0, 31, 33, 97, 255, 256, 257];
 /// Maximum extent along each dimension of the default launches.
-const MOST: [u64; 4] = [u64::MAX, 16, 7, 3];
+const MAX_EXTENTS: [u64; 4] = [u64::MAX, 16, 7, 3];
 
 /// Extents of a default launch. The other dimensions are shorter than the first, so that arrays as
 /// long as the first hold all indices.
-fn usual(size: u64, rank: usize) -> Vec<u64> {
-    (0..rank).map(|k| if k == 0 { size } else { (size / (4 << k)).clamp(1, MOST[k]) }).collect()
+fn default_launch(size: u64, rank: usize) -> Vec<u64> {
+    (0..rank).map(|k| if k == 0 { size } else { (size / (4 << k)).clamp(1, MAX_EXTENTS[k]) }).collect()
 }
 
 /// Default extent of an array along a dimension that the launch does not have: that of the first,
 /// limited so that arrays fit in memory.
-fn beyond(first: u64, dimension: usize) -> u64 {
-    if dimension < 2 { first } else { first.min(MOST[dimension.min(3)]) }
+fn default_extent(first: u64, dimension: usize) -> u64 {
+    if dimension < 2 { first } else { first.min(MAX_EXTENTS[dimension.min(3)]) }
 }

@@ -7,8 +7,8 @@ use bornite_ir::{Arg, Extent, FaultKind, Kernel, Launch, Scalar, Stmt, Value, pe
 use bornite_lang::cuda::Module;
 use bornite_lang::{Lowered, ParamRef, Request};
 
-use super::annotations::{Terms, by};
-use super::{sums, words};
+use super::annotations::{Annotations, dims_text};
+use super::{first_message, sums};
 use crate::Random;
 
 /// Threads per block in launches of the printed texts.
@@ -24,13 +24,18 @@ pub(super) fn is_length(scalar: Scalar) -> bool {
 /// Arguments of a launch, or their state after it: the components of each array, element by
 /// element, and of each value.
 #[derive(Clone)]
-pub(super) struct Contents {
+pub(super) struct LaunchData {
     pub arrays: Vec<Vec<Value>>,
     pub values: Vec<Vec<Value>>,
 }
 
 /// Draws the inputs of the `number`-th launch, for a kernel that was lowered for it.
-fn given(lowered: &Lowered, terms: &Terms, dims: &[u64], number: usize) -> Result<Contents, String> {
+fn draw_inputs(
+    lowered: &Lowered,
+    annotations: &Annotations,
+    dims: &[u64],
+    number: usize,
+) -> Result<LaunchData, String> {
     let kernel = &lowered.kernel;
     let name = |param: ParamRef| {
         lowered.params.iter().find(|(_, other)| *other == param).map_or("", |(name, _)| name.as_str())
@@ -46,7 +51,7 @@ fn given(lowered: &Lowered, terms: &Terms, dims: &[u64], number: usize) -> Resul
     for (n, param) in kernel.params.iter().enumerate() {
         let span = kernel.span(&param.dims, &[]).ok_or("an array has a size that does not fit 64 bits")?;
         let scalars = param.ty.components(&kernel.structs);
-        let (mut random, bound) = (stream(n), terms.bound(name(ParamRef::View(n as u32)), dims)?);
+        let (mut random, bound) = (stream(n), annotations.bound(name(ParamRef::View(n as u32)), dims)?);
         let cells = (0..span.elements).flat_map(|_| &scalars).map(|scalar| drawn(&mut random, *scalar, bound));
         arrays.push(cells.collect());
     }
@@ -54,55 +59,55 @@ fn given(lowered: &Lowered, terms: &Terms, dims: &[u64], number: usize) -> Resul
     let mut values = vec![];
     for (n, value) in kernel.values.iter().enumerate() {
         let scalars = value.ty.components(&kernel.structs);
-        values.push(match (terms.value(name(ParamRef::Value(n as u32)), &scalars, dims)?, &scalars[..]) {
+        values.push(match (annotations.value(name(ParamRef::Value(n as u32)), &scalars, dims)?, &scalars[..]) {
             (Some(annotated), _) => annotated,
             (None, [scalar]) if is_length(*scalar) => vec![Value::int(*scalar, dims[0] as i64)],
             (None, scalars) => scalars.iter().map(|scalar| drawn(&mut random, *scalar, dims[0])).collect(),
         });
     }
-    Ok(Contents { arrays, values })
+    Ok(LaunchData { arrays, values })
 }
 
 /// Runs a launch; returns the arrays after it, or the interpreter's report.
-pub(super) fn ran(lowered: &Lowered, given: &Contents, order: Order) -> Result<Vec<Vec<Value>>, String> {
+pub(super) fn run_launch(lowered: &Lowered, inputs: &LaunchData, order: Order) -> Result<Vec<Vec<Value>>, String> {
     let kernel = &lowered.kernel;
     let layouts: Vec<_> = kernel.params.iter().map(|param| param.ty.layout(&kernel.structs)).collect();
-    let mut memory: Vec<Vec<u64>> = (layouts.iter().zip(&given.arrays))
+    let mut memory: Vec<Vec<u64>> = (layouts.iter().zip(&inputs.arrays))
         .map(|(layout, cells)| {
             let count = layout.offsets.len();
-            let mut words = vec![0u64; (cells.len() / count.max(1) * layout.bytes).div_ceil(8)];
+            let mut first_message = vec![0u64; (cells.len() / count.max(1) * layout.bytes).div_ceil(8)];
             for (n, cell) in cells.iter().enumerate() {
-                poke(&mut words, n / count * layout.bytes + layout.offsets[n % count].0, *cell);
+                poke(&mut first_message, n / count * layout.bytes + layout.offsets[n % count].0, *cell);
             }
-            words
+            first_message
         })
         .collect();
     let mut args: Vec<Arg<'_>> = (memory.iter_mut().zip(&kernel.params))
-        .map(|(words, p)| if p.access.writes() { Arg::Write(words) } else { Arg::Read(words) })
+        .map(|(first_message, p)| if p.access.writes() { Arg::Write(first_message) } else { Arg::Read(first_message) })
         .collect();
-    args.extend(given.values.iter().map(|parts| Arg::Value(parts)));
+    args.extend(inputs.values.iter().map(|parts| Arg::Value(parts)));
     let options = Options { order, max_statements: Some(MAX_STATEMENTS), instances: true, divisions: true };
     run_printing(kernel, &mut args, options, &mut |_| {}).map_err(|fault| {
         let line = lowered.line_of(&fault).map_or(String::new(), |line| format!("line {line}: "));
         let hint = match &fault.kind {
-            FaultKind::OutOfBounds { view, .. } => longer(lowered, view),
+            FaultKind::OutOfBounds { view, .. } => size_hint(lowered, view),
             _ => None,
         };
         format!("{line}{}{}", fault.kind, hint.unwrap_or_default())
     })?;
-    let cells = |(words, (layout, before)): (&Vec<u64>, (&bornite_ir::Layout, &Vec<Value>))| {
+    let cells = |(first_message, (layout, before)): (&Vec<u64>, (&bornite_ir::Layout, &Vec<Value>))| {
         let count = layout.offsets.len();
         let cell = |n: usize| {
             let (offset, scalar) = layout.offsets[n % count];
-            peek(words, n / count * layout.bytes + offset, scalar)
+            peek(first_message, n / count * layout.bytes + offset, scalar)
         };
         (0..before.len()).map(cell).collect()
     };
-    Ok(memory.iter().zip(layouts.iter().zip(&given.arrays)).map(cells).collect())
+    Ok(memory.iter().zip(layouts.iter().zip(&inputs.arrays)).map(cells).collect())
 }
 
 /// Hint for an index out of bounds: how to annotate the array's size.
-fn longer(lowered: &Lowered, view: &str) -> Option<String> {
+fn size_hint(lowered: &Lowered, view: &str) -> Option<String> {
     let (array, what) = view.split_once(", ").unwrap_or((view, ""));
     if what == "components" {
         return None;
@@ -117,7 +122,7 @@ fn longer(lowered: &Lowered, view: &str) -> Option<String> {
 }
 
 /// A CUDA text parsed like any user's text: launched in blocks, with its sizes as arguments.
-pub(super) struct Text {
+pub(super) struct CudaText {
     module: Module,
     symbol: String,
     /// Names of its pointer parameters, which come before its values.
@@ -129,14 +134,14 @@ pub(super) struct Text {
     own: Vec<u32>,
 }
 
-impl Text {
-    pub fn read(open: &Lowered, text: &str) -> Result<Text, String> {
+impl CudaText {
+    pub fn read(open: &Lowered, text: &str) -> Result<CudaText, String> {
         let invalid = |why: String| format!("the CUDA front end rejects the printed text: {why}");
-        let module = Module::parse("kernel.cu", text).map_err(|errors| invalid(words(errors)))?;
+        let module = Module::parse("kernel.cu", text).map_err(|errors| invalid(first_message(errors)))?;
         let symbol = cuda::symbol(&open.kernel);
         let mut request = Request::new([1; 3], BLOCK);
         request.default_length = Some(1);
-        let lowered = module.kernel(&symbol, &request).map_err(|errors| invalid(words(errors)))?;
+        let lowered = module.kernel(&symbol, &request).map_err(|errors| invalid(first_message(errors)))?;
         let types = |kernel: &Kernel| -> Vec<Vec<Scalar>> {
             let all = kernel.params.iter().map(|p| p.ty).chain(kernel.values.iter().map(|v| v.ty));
             all.map(|ty| ty.components(&kernel.structs)).collect()
@@ -154,28 +159,28 @@ impl Text {
             .filter_map(|(_, param)| if let ParamRef::Value(n) = param { Some(*n) } else { None })
             .collect();
         own.sort_unstable();
-        Ok(Text { module, symbol, pointers, open: open.kernel.clone(), own })
+        Ok(CudaText { module, symbol, pointers, open: open.kernel.clone(), own })
     }
 
     /// Lowers the text for a launch of these extents, and adds the sizes to the source's arguments.
-    fn launched(
+    fn prepare(
         &self,
         source: &Kernel,
         dims: &[u64],
         number: usize,
-        given: &Contents,
-    ) -> Result<(Lowered, Contents), String> {
+        inputs: &LaunchData,
+    ) -> Result<(Lowered, LaunchData), String> {
         let count: u64 = dims.iter().product();
         let blocks = count.div_ceil(BLOCK[0] as u64).max(1) as u32;
         // Every other launch has fewer threads than instances, if threads loop in grid strides.
         let strides = !self.open.code.any(&|stmt| matches!(stmt, Stmt::Return(_)));
         let blocks = if strides && !number.is_multiple_of(2) { blocks.div_ceil(2) } else { blocks };
         let mut request = Request::new([blocks, 1, 1], BLOCK);
-        for ((name, param), cells) in self.pointers.iter().zip(&source.params).zip(&given.arrays) {
+        for ((name, param), cells) in self.pointers.iter().zip(&source.params).zip(&inputs.arrays) {
             let components = param.ty.count(&source.structs).max(1);
             request = request.length(name, (cells.len() / components) as u64);
         }
-        let lowered = self.module.kernel(&self.symbol, &request).map_err(words)?;
+        let lowered = self.module.kernel(&self.symbol, &request).map_err(first_message)?;
         let mut sizes: Vec<Option<i64>> = vec![None; self.open.values.len()];
         let mut set = |extent: Extent, size: i64| {
             if let Extent::Value(n) = extent {
@@ -193,7 +198,7 @@ impl Text {
         }
         // Values that are neither array sizes nor the source's are extents of the launch.
         let mut left = dims.iter();
-        let mut own = given.values.iter();
+        let mut own = inputs.values.iter();
         let mut values = vec![];
         for (n, size) in sizes.into_iter().enumerate() {
             let int = |size: i64| vec![Value::int(self.open.index, size)];
@@ -204,18 +209,18 @@ impl Text {
             };
             values.push(value.ok_or("the sizes of the CUDA text do not match the launch")?);
         }
-        Ok((lowered, Contents { arrays: given.arrays.clone(), values }))
+        Ok((lowered, LaunchData { arrays: inputs.arrays.clone(), values }))
     }
 }
 
 /// Effect of a kernel over all launches: per array, whether any element changed, and whether any
 /// changed to a number other than NaN.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct ObservedEffects {
     arrays: Vec<(bool, bool)>,
 }
 
-impl Seen {
+impl ObservedEffects {
     fn add(&mut self, before: &[Vec<Value>], after: &[Vec<Value>]) {
         self.arrays.resize(before.len(), (false, false));
         for ((changed, not_nan), (before, after)) in self.arrays.iter_mut().zip(before.iter().zip(after)) {
@@ -227,7 +232,7 @@ impl Seen {
     }
 
     /// Requires an observable effect that a wrong text would not have too.
-    pub fn tells(&self, kernel: &Kernel) -> Result<(), String> {
+    pub fn require_informative(&self, kernel: &Kernel) -> Result<(), String> {
         if !self.arrays.iter().any(|(changed, _)| *changed) {
             return Err("the kernel changes no array in any launch".into());
         }
@@ -244,22 +249,22 @@ fn is_nan(value: Value) -> bool {
 
 /// Runs the source and its CUDA text for a launch, each with instances in forward and reverse
 /// order, and compares the results.
-pub(super) fn compared(
+pub(super) fn compare(
     source: &Lowered,
-    text: &Text,
-    terms: &Terms,
+    text: &CudaText,
+    annotations: &Annotations,
     number: usize,
-    seen: &mut Seen,
+    effects: &mut ObservedEffects,
 ) -> Result<(), String> {
-    let (kernel, dims) = (&source.kernel, &terms.launches[number][..]);
-    let launch = format!("with {} instances", by(dims));
-    let given = given(source, terms, dims, number)?;
+    let (kernel, dims) = (&source.kernel, &annotations.launches[number][..]);
+    let launch = format!("with {} instances", dims_text(dims));
+    let inputs = draw_inputs(source, annotations, dims, number)?;
     let with_launch = |why: String| match why.split_once(": ") {
         Some((line, rest)) if line.starts_with("line ") => format!("{line}: {launch}: {rest}"),
         _ => format!("{launch}: {why}"),
     };
-    let reference = ran(source, &given, Order::Forward).map_err(with_launch)?;
-    let bounds = sums::bounds(source, &given);
+    let reference = run_launch(source, &inputs, Order::Forward).map_err(with_launch)?;
+    let bounds = sums::bounds(source, &inputs);
     let differing = |found: &[Vec<Value>]| {
         let differs = |n: usize| {
             let cells = found[n].iter().zip(&reference[n]).enumerate();
@@ -267,21 +272,21 @@ pub(super) fn compared(
         };
         (0..reference.len()).find(|n| differs(*n)).map(|n| kernel.params[n].name.as_str())
     };
-    if differing(&ran(source, &given, Order::Reverse).map_err(with_launch)?).is_some() {
+    if differing(&run_launch(source, &inputs, Order::Reverse).map_err(with_launch)?).is_some() {
         return Err(format!("{launch}, the results depend on the order of execution"));
     }
-    let (lowered, text_inputs) = text.launched(kernel, dims, number, &given)?;
+    let (lowered, text_inputs) = text.prepare(kernel, dims, number, &inputs)?;
     for order in [Order::Forward, Order::Reverse] {
-        let found = ran(&lowered, &text_inputs, order).map_err(|why| format!("CUDA text {launch}: {why}"))?;
+        let found = run_launch(&lowered, &text_inputs, order).map_err(|why| format!("CUDA text {launch}: {why}"))?;
         if let Some(array) = differing(&found) {
             return Err(format!("CUDA text {launch}: '{array}' differs from the result of the source"));
         }
     }
-    seen.add(&given.arrays, &reference);
+    effects.add(&inputs.arrays, &reference);
     Ok(())
 }
 
-/// True if two results are equal up to the given error bound.
+/// True if two results are equal up to the inputs error bound.
 fn agree(a: Value, b: Value, bound: f64) -> bool {
     if a.bits() == b.bits() || is_nan(a) && is_nan(b) {
         return true;

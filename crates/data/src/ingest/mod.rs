@@ -19,23 +19,23 @@ use bornite_ir::{Kernel, Launch, Scalar, Type};
 use bornite_lang::python::{Declared, Module};
 use bornite_lang::{Errors, Lowered, ParamRef, Request};
 
-use annotations::{Terms, launch_name, marked};
-use launch::{Seen, Text};
+use annotations::{Annotations, launch_name, parse_annotation};
+use launch::{CudaText, ObservedEffects};
 
 /// A kernel of a file.
 #[derive(Clone, Debug)]
-pub struct Ingested {
+pub struct IngestedKernel {
     /// Its name.
     pub name: String,
     /// Line of its definition.
     pub line: u32,
     /// Its texts, or why it is not a row.
-    pub outcome: Result<Texts, String>,
+    pub outcome: Result<KernelTexts, String>,
 }
 
 /// Texts of an ingested kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Texts {
+pub struct KernelTexts {
     /// Source: the kernel with the imports, constants, structs and functions that it needs.
     pub source: String,
     /// CUDA C++. Sizes of arrays and of the launch are parameters.
@@ -57,7 +57,7 @@ pub struct Texts {
 }
 
 /// Ingests all kernels of a source.
-pub fn ingest(file: &str, source: &str) -> Result<Vec<Ingested>, Errors> {
+pub fn ingest(file: &str, source: &str) -> Result<Vec<IngestedKernel>, Errors> {
     let module = Module::parse(file, source)?;
     let kernels = module.kernels();
     let stray = stray(&kernels, source);
@@ -67,9 +67,9 @@ pub fn ingest(file: &str, source: &str) -> Result<Vec<Ingested>, Errors> {
                 Some((line, target)) if target == n => Err(format!(
                     "line {line}: '# given:' annotations must be inside a kernel, before its last statement"
                 )),
-                _ => checked(&Declaration { module: &module, n, kernel: &kernel }, source),
+                _ => check_kernel(&Declaration { module: &module, n, kernel: &kernel }, source),
             };
-            Ingested { name: kernel.name, line: kernel.line, outcome }
+            IngestedKernel { name: kernel.name, line: kernel.line, outcome }
         })
         .collect())
 }
@@ -78,7 +78,8 @@ pub fn ingest(file: &str, source: &str) -> Result<Vec<Ingested>, Errors> {
 /// the first.
 fn stray(kernels: &[Declared], source: &str) -> Option<(u32, usize)> {
     let outside = |line: u32| !kernels.iter().any(|kernel| kernel.lines.contains(&line));
-    let (line, _) = (1u32..).zip(source.lines()).find(|(line, text)| marked(text).is_some() && outside(*line))?;
+    let (line, _) =
+        (1u32..).zip(source.lines()).find(|(line, text)| parse_annotation(text).is_some() && outside(*line))?;
     Some((line, kernels.iter().rposition(|kernel| *kernel.lines.start() < line).unwrap_or(0)))
 }
 
@@ -91,9 +92,9 @@ struct Declaration<'m> {
 
 impl Declaration<'_> {
     /// Lowers the kernel for a launch. Open types are instantiated as `float32`.
-    fn made(&self, request: &Request) -> Result<Lowered, String> {
+    fn lower(&self, request: &Request) -> Result<Lowered, String> {
         let types: Vec<(&str, &str)> = self.kernel.open.iter().map(|name| (name.as_str(), "float32")).collect();
-        self.module.kernel_at(self.n, &types, request).map_err(words)
+        self.module.kernel_at(self.n, &types, request).map_err(first_message)
     }
 
     /// Rank of the launch: the number of values that the kernel takes from `wp.tid()`.
@@ -116,54 +117,55 @@ impl Declaration<'_> {
 
     /// Excerpt of the source that the kernel needs, if it lowers to the same IR, otherwise the
     /// complete source; and the operations in it.
-    fn alone(&self, ir: &str, source: &str) -> (String, Vec<String>) {
+    fn excerpt(&self, ir: &str, source: &str) -> (String, Vec<String>) {
         let (text, ops) = self.module.excerpt(self.n);
         let is_equivalent = Module::parse("kernel.py", &text).is_ok_and(|module| {
             module.kernels().iter().enumerate().any(|(n, kernel)| {
                 let other = Declaration { module: &module, n, kernel };
-                other.made(&Request::over(&[])).is_ok_and(|lowered| lowered.kernel.to_string() == ir)
+                other.lower(&Request::over(&[])).is_ok_and(|lowered| lowered.kernel.to_string() == ir)
             })
         });
         (if is_equivalent { text } else { source.to_owned() }, ops)
     }
 }
 
-fn words(errors: Errors) -> String {
+fn first_message(errors: Errors) -> String {
     errors.all.first().map_or(errors.to_string(), |first| first.message.clone())
 }
 
-fn checked(kernel: &Declaration<'_>, source: &str) -> Result<Texts, String> {
-    let open = kernel.made(&Request::over(&[]))?;
+fn check_kernel(kernel: &Declaration<'_>, source: &str) -> Result<KernelTexts, String> {
+    let open = kernel.lower(&Request::over(&[]))?;
     let rank = kernel.rank()?;
     if !open.kernel.params.iter().any(|param| param.access.writes()) {
         return Err("the kernel writes to no array".into());
     }
     let cuda = cuda::print(&open.kernel);
-    let parsed = back(&open.kernel, &cuda).map_err(|why| format!("the CUDA front end rejects the printed text: {why}"))?;
+    let parsed =
+        parse_back(&open.kernel, &cuda).map_err(|why| format!("the CUDA front end rejects the printed text: {why}"))?;
     if cuda::print(&parsed) != cuda {
         return Err("the printed CUDA text parses to a different kernel".into());
     }
-    let text = Text::read(&open, &cuda)?;
-    let terms = Terms::of(&kernel.lines(source), &open, rank)?;
-    let mut seen = Seen::default();
-    for (number, dims) in terms.launches.iter().enumerate() {
+    let text = CudaText::read(&open, &cuda)?;
+    let annotations = Annotations::parse(&kernel.lines(source), &open, rank)?;
+    let mut effects = ObservedEffects::default();
+    for (number, dims) in annotations.launches.iter().enumerate() {
         let mut request = Request::over(dims);
         for (name, param) in &open.params {
             if let ParamRef::View(view) = param {
                 let rank = open.kernel.params[*view as usize].dims.len();
-                request = request.shape(name, &terms.extents(name, rank, dims)?);
+                request = request.shape(name, &annotations.extents(name, rank, dims)?);
             }
         }
-        launch::compared(&kernel.made(&request)?, &text, &terms, number, &mut seen)?;
+        launch::compare(&kernel.lower(&request)?, &text, &annotations, number, &mut effects)?;
     }
-    seen.tells(&open.kernel)?;
+    effects.require_informative(&open.kernel)?;
     let ir = open.kernel.to_string();
-    let (source, ops) = kernel.alone(&ir, source);
-    Ok(Texts {
+    let (source, ops) = kernel.excerpt(&ir, source);
+    Ok(KernelTexts {
         source,
         cpp: cpp::print(&open.kernel).unwrap_or_default(),
         description: kernel.kernel.doc.clone(),
-        inputs: recipe(&open, &terms, rank),
+        inputs: recipe(&open, &annotations, rank),
         block: launch::BLOCK,
         ops,
         types: types_of(&open.kernel),
@@ -173,8 +175,8 @@ fn checked(kernel: &Declaration<'_>, source: &str) -> Result<Texts, String> {
 }
 
 /// Parses a text that our printer wrote back to IR.
-fn back(kernel: &Kernel, text: &str) -> Result<Kernel, String> {
-    let module = bornite_lang::cuda::Module::parse("kernel.cu", text).map_err(words)?;
+fn parse_back(kernel: &Kernel, text: &str) -> Result<Kernel, String> {
+    let module = bornite_lang::cuda::Module::parse("kernel.cu", text).map_err(first_message)?;
     let (grid, block) = match kernel.launch {
         Launch::ParallelFor { .. } => ([1; 3], [1; 3]),
         Launch::Blocks { grid, block } => (grid, block),
@@ -182,11 +184,11 @@ fn back(kernel: &Kernel, text: &str) -> Result<Kernel, String> {
     let mut request = Request::new(grid, block);
     (request.index, request.printed) = (Some(kernel.index), true);
     request.views = kernel.params.iter().map(|p| (p.name.clone(), p.dims.clone())).collect();
-    module.kernel(&cuda::symbol(kernel), &request).map(|lowered| lowered.kernel).map_err(words)
+    module.kernel(&cuda::symbol(kernel), &request).map(|lowered| lowered.kernel).map_err(first_message)
 }
 
 /// Recipe of the inputs.
-fn recipe(open: &Lowered, terms: &Terms, rank: usize) -> String {
+fn recipe(open: &Lowered, annotations: &Annotations, rank: usize) -> String {
     let kernel = &open.kernel;
     let type_name = |ty: Type| {
         let names: Vec<&str> = ty.components(&kernel.structs).into_iter().map(Scalar::name).collect();
@@ -213,13 +215,13 @@ fn recipe(open: &Lowered, terms: &Terms, rank: usize) -> String {
     };
     for (n, param) in kernel.params.iter().enumerate() {
         let extents: Vec<String> = (0..param.dims.len()).map(|n| format!("{}_shape{n}", param.name)).collect();
-        let fill = fill_text(&param.ty.components(&kernel.structs), &terms.bound_text(source_name(n)));
+        let fill = fill_text(&param.ty.components(&kernel.structs), &annotations.bound_text(source_name(n)));
         let _ = writeln!(text, "{}: {}[{}] = {fill}", param.name, type_name(param.ty), extents.join(", "));
     }
     for (name, param) in &open.params {
         let ParamRef::Value(n) = param else { continue };
         let ty = kernel.values[*n as usize].ty;
-        let fill = match terms.value_text(name) {
+        let fill = match annotations.value_text(name) {
             Some(annotated) => annotated,
             None if ty.as_scalar().is_some_and(launch::is_length) => first.clone(),
             None => fill_text(&ty.components(&kernel.structs), &first),
@@ -228,7 +230,7 @@ fn recipe(open: &Lowered, terms: &Terms, rank: usize) -> String {
     }
     for (index, param) in kernel.params.iter().enumerate() {
         for n in 0..param.dims.len() {
-            let _ = writeln!(text, "{}_shape{n}: i32 = {}", param.name, terms.extent_text(source_name(index), n));
+            let _ = writeln!(text, "{}_shape{n}: i32 = {}", param.name, annotations.extent_text(source_name(index), n));
             if n + 1 < param.dims.len() {
                 let within: Vec<String> =
                     (n + 1..param.dims.len()).map(|k| format!("{}_shape{k}", param.name)).collect();
@@ -241,7 +243,7 @@ fn recipe(open: &Lowered, terms: &Terms, rank: usize) -> String {
         let _ = writeln!(text, "launch_count: i32 = {}", all.join(" * "));
     }
     for n in 0..rank {
-        let sizes: Vec<String> = terms.launches.iter().map(|dims| dims[n].to_string()).collect();
+        let sizes: Vec<String> = annotations.launches.iter().map(|dims| dims[n].to_string()).collect();
         let _ = writeln!(text, "{}: i32 = {}", launch_name(n, rank), sizes.join(", "));
     }
     let [x, y, z] = launch::BLOCK;

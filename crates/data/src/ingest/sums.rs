@@ -10,7 +10,7 @@ use bornite_ir::interp::Order;
 use bornite_ir::{Args, Atomic, Code, Expr, ExprId, Kernel, Op, Scalar, Stmt, Value, View};
 use bornite_lang::Lowered;
 
-use super::launch::{Contents, ran};
+use super::launch::{LaunchData, run_launch};
 
 /// Half a unit in the last place of 1.
 fn unit(scalar: Scalar) -> f64 {
@@ -25,13 +25,13 @@ fn unit(scalar: Scalar) -> f64 {
 /// Value that is added instead of the operand.
 #[derive(Clone, Copy, PartialEq)]
 enum Weight {
-    Size,
+    Magnitude,
     One,
 }
 
 /// Error bound of each component of each array between two orders; empty for arrays without float
 /// sums.
-pub(super) fn bounds(lowered: &Lowered, given: &Contents) -> Vec<Vec<f64>> {
+pub(super) fn bounds(lowered: &Lowered, inputs: &LaunchData) -> Vec<Vec<f64>> {
     let kernel = &lowered.kernel;
     let summed: Vec<bool> =
         (0..kernel.params.len()).map(|n| kernel.code.exprs.iter().any(|e| adds_to(kernel, e) == Some(n))).collect();
@@ -40,19 +40,19 @@ pub(super) fn bounds(lowered: &Lowered, given: &Contents) -> Vec<Vec<f64>> {
         return bounds;
     }
     let run_weighted = |weight: Weight| {
-        let mut given = given.clone();
-        for (cells, _) in given.arrays.iter_mut().zip(&summed).filter(|(_, summed)| **summed) {
+        let mut inputs = inputs.clone();
+        for (cells, _) in inputs.arrays.iter_mut().zip(&summed).filter(|(_, summed)| **summed) {
             for cell in cells.iter_mut().filter(|cell| cell.scalar().is_float()) {
-                let size = if weight == Weight::Size { cell.as_f64().abs() } else { 0.0 };
+                let size = if weight == Weight::Magnitude { cell.as_f64().abs() } else { 0.0 };
                 *cell = Value::from_f64(cell.scalar(), size);
             }
         }
-        let lowered = Lowered { kernel: adding(kernel, weight), ..lowered.clone() };
-        ran(&lowered, &given, Order::Forward)
+        let lowered = Lowered { kernel: with_weights(kernel, weight), ..lowered.clone() };
+        run_launch(&lowered, &inputs, Order::Forward)
     };
     // A kernel whose control flow depends on its sums may fail here; then all results must be
     // equal.
-    let (Ok(sizes), Ok(counts)) = (run_weighted(Weight::Size), run_weighted(Weight::One)) else { return bounds };
+    let (Ok(sizes), Ok(counts)) = (run_weighted(Weight::Magnitude), run_weighted(Weight::One)) else { return bounds };
     for n in (0..kernel.params.len()).filter(|n| summed[*n]) {
         bounds[n] = (sizes[n].iter().zip(&counts[n]))
             .map(|(size, count)| match size.scalar() {
@@ -78,7 +78,7 @@ fn adds_to(kernel: &Kernel, expr: &Expr) -> Option<usize> {
 }
 
 /// The kernel with every atomic addition replaced by one of weights.
-fn adding(kernel: &Kernel, weight: Weight) -> Kernel {
+fn with_weights(kernel: &Kernel, weight: Weight) -> Kernel {
     let mut weighted = kernel.clone();
     let body = std::mem::take(&mut weighted.code.body);
     weighted.code.body = block(kernel, &mut weighted.code, body, weight);
@@ -90,7 +90,7 @@ fn block(kernel: &Kernel, code: &mut Code, stmts: Vec<Stmt>, weight: Weight) -> 
     for stmt in stmts {
         let rewritten = match stmt {
             Stmt::Let(id) if adds_to(kernel, code.expr(id)).is_some() => {
-                all.extend(weighed(code, id, weight).into_iter().map(Stmt::Let));
+                all.extend(weight_update(code, id, weight).into_iter().map(Stmt::Let));
                 stmt
             }
             Stmt::For { counter, end, body } => Stmt::For { counter, end, body: block(kernel, code, body, weight) },
@@ -109,7 +109,7 @@ fn block(kernel: &Kernel, code: &mut Code, stmts: Vec<Stmt>, weight: Weight) -> 
 
 /// Makes an atomic update add the weight of its operand; returns the expressions to evaluate before
 /// it.
-fn weighed(code: &mut Code, update: ExprId, weight: Weight) -> Vec<ExprId> {
+fn weight_update(code: &mut Code, update: ExprId, weight: Weight) -> Vec<ExprId> {
     let Expr::Atomic { view, at, value, .. } = code.expr(update).clone() else { return vec![] };
     let ty = code.ty(value);
     let mut steps = vec![];
@@ -120,7 +120,7 @@ fn weighed(code: &mut Code, update: ExprId, weight: Weight) -> Vec<ExprId> {
         steps.last().copied()
     };
     let weighted = match weight {
-        Weight::Size => add(Args::new(&[value]).map(|args| Expr::Op(Op::Abs, args)), ty),
+        Weight::Magnitude => add(Args::new(&[value]).map(|args| Expr::Op(Op::Abs, args)), ty),
         Weight::One => {
             let same = Args::new(&[value, value]).map(|args| Expr::Op(Op::Eq, args));
             let truth = add(same, ty.with_element(Scalar::Bool));

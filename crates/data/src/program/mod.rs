@@ -9,23 +9,23 @@ pub mod python;
 mod types;
 mod walk;
 
-pub use types::{Scalar, Ty};
+pub use types::{ScalarType, Ty};
 
 /// A variable of a body: a scalar parameter, a local variable, or a loop counter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Var(pub u16);
+pub struct VarId(pub u16);
 
 /// An array parameter of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Array(pub u8);
+pub struct ArrayId(pub u8);
 
 /// A function of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Func(pub u8);
+pub struct FuncId(pub u8);
 
 /// Unary operators.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Unary {
+pub enum UnaryOp {
     /// `-a`.
     Neg,
     /// `not a`.
@@ -37,7 +37,7 @@ pub enum Unary {
 /// Binary operators.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
-pub enum Binary {
+pub enum BinaryOp {
     Add,
     Sub,
     Mul,
@@ -67,12 +67,12 @@ macro_rules! builtins {
         /// Builtin functions of the Warp dialect.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         #[allow(missing_docs)]
-        pub enum Builtin { $($variant,)* }
+        pub enum BuiltinFn { $($variant,)* }
 
-        impl Builtin {
+        impl BuiltinFn {
             /// Name after `wp.`.
             pub fn name(self) -> &'static str {
-                match self { $(Builtin::$variant => $name,)* }
+                match self { $(BuiltinFn::$variant => $name,)* }
             }
         }
     };
@@ -91,46 +91,46 @@ builtins! {
 
 /// A typed expression.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Expr {
+pub struct ProgramExpr {
     /// Node kind and operands.
-    pub kind: Kind,
+    pub kind: ExprKind,
     /// Type of its value.
     pub ty: Ty,
 }
 
 /// Node kind of an expression.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Kind {
+pub enum ExprKind {
     /// A float literal.
     Float(f64),
     /// An integer or boolean literal.
     Int(i64),
     /// A variable.
-    Var(Var),
+    Var(VarId),
     /// An array element, with one index per dimension.
-    Load(Array, Vec<Expr>),
+    Load(ArrayId, Vec<ProgramExpr>),
     /// A unary operation.
-    Unary(Unary, Box<Expr>),
-    /// A binary operation. Products of matrices, vectors and scalars are [`Binary::Mul`].
-    Binary(Binary, Box<[Expr; 2]>),
+    Unary(UnaryOp, Box<ProgramExpr>),
+    /// A binary operation. Products of matrices, vectors and scalars are [`BinaryOp::Mul`].
+    Binary(BinaryOp, Box<[ProgramExpr; 2]>),
     /// A call of a builtin function.
-    Call(Builtin, Vec<Expr>),
+    Call(BuiltinFn, Vec<ProgramExpr>),
     /// A call of a function of the program.
-    Function(Func, Vec<Expr>),
+    Function(FuncId, Vec<ProgramExpr>),
     /// `wp.where`: the second operand if the first is true, else the third.
-    Where(Box<[Expr; 3]>),
+    Where(Box<[ProgramExpr; 3]>),
     /// A conversion to the expression's type.
-    Cast(Box<Expr>),
+    Cast(Box<ProgramExpr>),
     /// A component of a vector, an entry of a matrix (row-major), or a field of a struct.
-    Part(Box<Expr>, u8),
+    Component(Box<ProgramExpr>, u8),
     /// A vector, matrix or struct constructed from its components.
-    Make(Vec<Expr>),
+    Construct(Vec<ProgramExpr>),
 }
 
 /// Atomic read-modify-write operations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
-pub enum Update {
+pub enum AtomicOp {
     Add,
     Sub,
     Min,
@@ -142,35 +142,35 @@ pub enum Update {
 
 /// A statement.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Stmt {
+pub enum ProgramStmt {
     /// Declares a variable with its initial value.
-    Let(Var, Expr),
+    Let(VarId, ProgramExpr),
     /// Assigns to a variable.
-    Assign(Var, Expr),
+    Assign(VarId, ProgramExpr),
     /// `var op= value`.
-    Update(Var, Binary, Expr),
+    Update(VarId, BinaryOp, ProgramExpr),
     /// Assigns to a component or field of a variable.
-    SetPart(Var, u8, Expr),
+    SetComponent(VarId, u8, ProgramExpr),
     /// Stores an array element.
-    Store(Array, Vec<Expr>, Expr),
+    Store(ArrayId, Vec<ProgramExpr>, ProgramExpr),
     /// Updates an array element atomically.
-    Atomic(Update, Array, Vec<Expr>, Expr),
+    Atomic(AtomicOp, ArrayId, Vec<ProgramExpr>, ProgramExpr),
     /// Conditional with a then and an else block.
-    If(Expr, Vec<Stmt>, Vec<Stmt>),
+    If(ProgramExpr, Vec<ProgramStmt>, Vec<ProgramStmt>),
     /// Loop from the first bound to below the second (both integers) with a constant step.
-    For(Var, Expr, Expr, i64, Vec<Stmt>),
+    For(VarId, ProgramExpr, ProgramExpr, i64, Vec<ProgramStmt>),
     /// Loop while the condition holds; the number of iterations is bounded by construction.
-    While(Expr, Vec<Stmt>),
+    While(ProgramExpr, Vec<ProgramStmt>),
     /// Exits the loop.
     Break,
     /// Continues with the next iteration.
     Continue,
     /// Ends the instance, or returns a value from a function.
-    Return(Option<Expr>),
+    Return(Option<ProgramExpr>),
     /// `state = wp.rand_init(seed, offset)`.
-    Seed(Var, Expr, Expr),
+    Seed(VarId, ProgramExpr, ProgramExpr),
     /// Draws the next random number of a state: a float in [0, 1), or an integer in `low..high`.
-    Draw(Var, Var, Option<(i64, i64)>),
+    Draw(VarId, VarId, Option<(i64, i64)>),
 }
 
 /// Declaration of a variable.
@@ -181,7 +181,7 @@ pub struct Variable {
     /// Type.
     pub ty: Ty,
     /// True if it is assigned after its declaration.
-    pub changes: bool,
+    pub mutable: bool,
 }
 
 /// Variables and statements of a kernel or function; the parameters are the first variables.
@@ -192,19 +192,19 @@ pub struct Body {
     /// Number of parameters.
     pub params: usize,
     /// Statements.
-    pub stmts: Vec<Stmt>,
+    pub stmts: Vec<ProgramStmt>,
 }
 
 impl Body {
     /// Returns a variable's declaration.
-    pub fn var(&self, Var(n): Var) -> &Variable {
+    pub fn var(&self, VarId(n): VarId) -> &Variable {
         &self.vars[n as usize]
     }
 }
 
 /// A function of the program.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Function {
+pub struct FunctionDef {
     /// Name.
     pub name: String,
     /// Return type.
@@ -215,7 +215,7 @@ pub struct Function {
 
 /// A struct of the program.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Struct {
+pub struct StructDef {
     /// Name.
     pub name: String,
     /// Field names and types (no nested structs).
@@ -224,32 +224,32 @@ pub struct Struct {
 
 /// Initial contents of an array.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Fill {
+pub enum ArrayFill {
     /// Zeros.
     Zero,
     /// The same number everywhere.
-    All(f64),
+    Constant(f64),
     /// Uniform floats between two bounds; or integers, both bounds included.
     Uniform(f64, f64),
     /// Indices below a size.
-    Below(Size),
+    Below(SizeExpr),
     /// A random permutation of the indices below a size.
-    Permutation(Size),
+    Permutation(SizeExpr),
     /// Sorted offsets from 0 to a size.
-    Offsets(Size),
+    Offsets(SizeExpr),
     /// Contents per component of a struct.
-    Fields(Vec<Fill>),
+    Fields(Vec<ArrayFill>),
 }
 
 /// A size derived from a size parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Size {
+pub enum SizeExpr {
     /// The size parameter with this number (into [`Program::sizes`]).
     Param(u8),
     /// A constant.
-    Known(u32),
+    Constant(u32),
     /// A size parameter divided by a number, rounded up.
-    Blocks(u8, u32),
+    DivCeil(u8, u32),
     /// A size parameter plus a constant.
     Plus(u8, u32),
     /// A size parameter times a constant.
@@ -264,9 +264,9 @@ pub struct ArrayParam {
     /// Element type.
     pub ty: Ty,
     /// One to three extents.
-    pub shape: Vec<Size>,
+    pub shape: Vec<SizeExpr>,
     /// Initial contents.
-    pub fill: Fill,
+    pub fill: ArrayFill,
     /// True if the kernel writes to it.
     pub written: bool,
 }
@@ -275,7 +275,7 @@ pub struct ArrayParam {
 #[derive(Clone, PartialEq, Debug)]
 pub struct ValueParam {
     /// The variable.
-    pub var: Var,
+    pub var: VarId,
     /// Range of values: floats, or integers with both bounds included.
     pub range: (f64, f64),
 }
@@ -284,13 +284,13 @@ pub struct ValueParam {
 #[derive(Clone, PartialEq, Debug)]
 pub struct SizeParam {
     /// Kernel variable that holds it.
-    pub var: Var,
+    pub var: VarId,
     /// True if the Python source takes it as a parameter; otherwise only texts with a guard do.
     pub in_source: bool,
     /// Maximum value in checks.
-    pub most: u32,
+    pub max: u32,
     /// Minimum value that the kernel supports.
-    pub least: u32,
+    pub min: u32,
 }
 
 /// A program, from which one row is printed.
@@ -301,9 +301,9 @@ pub struct Program {
     /// One-sentence description.
     pub doc: String,
     /// Structs.
-    pub structs: Vec<Struct>,
+    pub structs: Vec<StructDef>,
     /// Functions; each calls only earlier ones.
-    pub functions: Vec<Function>,
+    pub functions: Vec<FunctionDef>,
     /// Array parameters.
     pub arrays: Vec<ArrayParam>,
     /// Scalar parameters.
@@ -313,23 +313,23 @@ pub struct Program {
     /// Body of the kernel. Its parameters are scalar parameters and sizes.
     pub body: Body,
     /// Results of `wp.tid()`: a variable and an extent for each dimension of the launch.
-    pub grid: Vec<(Var, Size)>,
+    pub grid: Vec<(VarId, SizeExpr)>,
     /// Form of the CUDA text and its launch.
-    pub form: Form,
+    pub form: CudaForm,
 }
 
 /// Form of the CUDA text and its launch.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Form {
+pub enum CudaForm {
     /// One thread per instance, as in the source.
-    Direct(Style),
+    Direct(DirectStyle),
     /// A separate text in which the threads of a block cooperate.
-    Block(Cooperative),
+    Block(CooperativeKernel),
 }
 
 /// Style of index computation and bounds guard in a direct text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Style {
+pub struct DirectStyle {
     /// Threads per block along x, y and z.
     pub block: [u32; 3],
     /// Bounds guard.
@@ -351,39 +351,39 @@ pub enum Guard {
 
 /// A CUDA text in which the threads of a block cooperate.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Cooperative {
+pub struct CooperativeKernel {
     /// Complete text of the kernel, without preceding functions and structs.
     pub text: String,
     /// Threads per block.
     pub block: [u32; 3],
     /// Blocks along x, y and z: the extent that they cover and how much of it one block covers.
-    pub grid: [(Size, u32); 3],
+    pub grid: [(SizeExpr, u32); 3],
     /// Name of the block pattern, for metadata and statistics.
     pub kind: &'static str,
 }
 
 impl Program {
     /// Returns an array parameter.
-    pub fn array(&self, Array(n): Array) -> &ArrayParam {
+    pub fn array(&self, ArrayId(n): ArrayId) -> &ArrayParam {
         &self.arrays[n as usize]
     }
 
     /// Threads per block of the CUDA text.
     pub fn block(&self) -> [u32; 3] {
         match &self.form {
-            Form::Direct(style) => style.block,
-            Form::Block(block) => block.block,
+            CudaForm::Direct(style) => style.block,
+            CudaForm::Block(block) => block.block,
         }
     }
 
     /// Blocks per grid for these sizes.
     pub fn blocks(&self, sizes: &[u32]) -> [u32; 3] {
         match &self.form {
-            Form::Direct(style) => {
+            CudaForm::Direct(style) => {
                 let mut grid = [1; 3];
                 // The last dimension varies fastest, so it is x.
                 for (n, (_, size)) in self.grid.iter().rev().enumerate() {
-                    grid[n] = size.of(sizes).div_ceil(style.block[n]).max(1);
+                    grid[n] = size.eval(sizes).div_ceil(style.block[n]).max(1);
                 }
                 // A grid-stride loop must iterate more than once to be tested.
                 if style.guard == Guard::Stride {
@@ -391,20 +391,20 @@ impl Program {
                 }
                 grid
             }
-            Form::Block(block) => block.grid.map(|(size, each)| size.of(sizes).div_ceil(each).max(1)),
+            CudaForm::Block(block) => block.grid.map(|(size, each)| size.eval(sizes).div_ceil(each).max(1)),
         }
     }
 }
 
-impl Size {
+impl SizeExpr {
     /// Evaluates the size for these size parameters.
-    pub fn of(self, sizes: &[u32]) -> u32 {
+    pub fn eval(self, sizes: &[u32]) -> u32 {
         match self {
-            Size::Param(n) => sizes[n as usize],
-            Size::Known(n) => n,
-            Size::Blocks(n, by) => sizes[n as usize].div_ceil(by),
-            Size::Plus(n, more) => sizes[n as usize] + more,
-            Size::Times(n, times) => sizes[n as usize] * times,
+            SizeExpr::Param(n) => sizes[n as usize],
+            SizeExpr::Constant(n) => n,
+            SizeExpr::DivCeil(n, by) => sizes[n as usize].div_ceil(by),
+            SizeExpr::Plus(n, more) => sizes[n as usize] + more,
+            SizeExpr::Times(n, times) => sizes[n as usize] * times,
         }
     }
 }

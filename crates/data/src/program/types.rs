@@ -3,7 +3,7 @@
 /// Scalar type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)]
-pub enum Scalar {
+pub enum ScalarType {
     Bool,
     I8,
     I16,
@@ -19,9 +19,9 @@ pub enum Scalar {
     F64,
 }
 
-use Scalar::*;
+use ScalarType::*;
 
-impl Scalar {
+impl ScalarType {
     /// True for floats.
     pub fn is_float(self) -> bool {
         matches!(self, F16 | BF16 | F32 | F64)
@@ -109,17 +109,17 @@ impl Scalar {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Ty {
     /// A scalar.
-    Scalar(Scalar),
+    Scalar(ScalarType),
     /// A vector of two to four components.
-    Vector(Scalar, u8),
+    Vector(ScalarType, u8),
     /// A square matrix with this many rows.
-    Matrix(Scalar, u8),
+    Matrix(ScalarType, u8),
     /// A struct of the program.
     Struct(u8),
 }
 
-impl From<Scalar> for Ty {
-    fn from(scalar: Scalar) -> Ty {
+impl From<ScalarType> for Ty {
+    fn from(scalar: ScalarType) -> Ty {
         Ty::Scalar(scalar)
     }
 }
@@ -133,7 +133,7 @@ impl Ty {
     pub const F32: Ty = Ty::Scalar(F32);
 
     /// Component type; `None` for structs.
-    pub fn element(self) -> Option<Scalar> {
+    pub fn element(self) -> Option<ScalarType> {
         match self {
             Ty::Scalar(scalar) | Ty::Vector(scalar, _) | Ty::Matrix(scalar, _) => Some(scalar),
             Ty::Struct(_) => None,
@@ -141,12 +141,12 @@ impl Ty {
     }
 
     /// The scalar type, if it is one.
-    pub fn scalar(self) -> Option<Scalar> {
+    pub fn scalar(self) -> Option<ScalarType> {
         if let Ty::Scalar(scalar) = self { Some(scalar) } else { None }
     }
 
     /// Number of components of a vector or matrix; 1 for scalars.
-    pub fn parts(self) -> usize {
+    pub fn components(self) -> usize {
         match self {
             Ty::Scalar(_) | Ty::Struct(_) => 1,
             Ty::Vector(_, n) => n as usize,
@@ -155,7 +155,7 @@ impl Ty {
     }
 
     /// Name in Python.
-    pub fn python(self, structs: &[super::Struct]) -> String {
+    pub fn python(self, structs: &[super::StructDef]) -> String {
         let suffix = |scalar| match scalar {
             F64 => "d",
             F16 => "h",
@@ -171,7 +171,7 @@ impl Ty {
     }
 
     /// Name in C.
-    pub fn c(self, structs: &[super::Struct]) -> String {
+    pub fn c(self, structs: &[super::StructDef]) -> String {
         let short = |scalar| match scalar {
             F64 => "double",
             I32 => "int",
@@ -187,15 +187,15 @@ impl Ty {
     }
 
     /// Types of all components, in order.
-    pub fn scalars(self, structs: &[super::Struct]) -> Vec<Scalar> {
+    pub fn scalars(self, structs: &[super::StructDef]) -> Vec<ScalarType> {
         match self {
             Ty::Struct(n) => structs[n as usize].fields.iter().flat_map(|(_, ty)| ty.scalars(structs)).collect(),
-            _ => vec![self.element().unwrap_or(F32); self.parts()],
+            _ => vec![self.element().unwrap_or(F32); self.components()],
         }
     }
 
     /// Type of a component or field.
-    pub fn part(self, at: u8, structs: &[super::Struct]) -> Ty {
+    pub fn component(self, at: u8, structs: &[super::StructDef]) -> Ty {
         match self {
             Ty::Struct(n) => structs[n as usize].fields[at as usize].1,
             _ => Ty::Scalar(self.element().unwrap_or(F32)),

@@ -5,38 +5,38 @@
 
 use bornite_lang::cuda::Module;
 
-use super::Pair;
+use super::TaskPair;
 use crate::Row;
 use crate::row::request;
-use crate::verify::{Expected, Limits, Rejected, against_within, expected};
+use crate::verify::{Rejection, RunLimits, TestCase, check_cuda_within, test_cases};
 
 /// Maximum bytes of an answer that is a kernel body.
-pub const MOST_BYTES: usize = 2048;
+pub const MAX_BODY_BYTES: usize = 2048;
 /// Maximum bytes of an answer that is a complete text.
-const MOST_BYTES_WHOLE: usize = 16 << 10;
+const MAX_TEXT_BYTES: usize = 16 << 10;
 /// Preprocessor lines allowed in a complete text.
 const DIRECTIVES: &[&str] = &["#include <cuda_fp16.h>", "#include <cuda_bf16.h>", "#pragma unroll"];
 /// Maximum nesting of brackets.
-const MOST_DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 /// Maximum components of variables and expressions of a kernel, per thread.
-const MOST_VALUES: usize = 4096;
+const MAX_VALUES: usize = 4096;
 /// Limits of kernel bodies: a correct answer takes about thirty statements in each of at most five
 /// blocks.
-const LIMITS: Limits = Limits { statements: 20_000 };
+const BODY_LIMITS: RunLimits = RunLimits { statements: 20_000 };
 /// Limits of complete texts, which may loop over their arrays.
-const LIMITS_WHOLE: Limits = Limits { statements: 2_000_000 };
+const TEXT_LIMITS: RunLimits = RunLimits { statements: 2_000_000 };
 
 /// Verdict on an answer, from worst to best.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Judgement {
+pub enum AnswerVerdict {
     /// Not a kernel: too long, unbalanced brackets or rejected by the front end.
-    Unread(String),
+    Invalid(String),
     /// NVRTC rejects what our front end accepts.
-    Uncompiled(String),
+    NotCompiled(String),
     /// A kernel that computes something else or has a fault.
-    Wrong(Rejected),
+    Incorrect(Rejection),
     /// Matches the source on all inputs.
-    Right,
+    Correct,
 }
 
 /// An answer with its verdict.
@@ -45,75 +45,75 @@ pub struct Answer {
     /// Answer text: a kernel body, or a complete CUDA text.
     pub body: String,
     /// Verdict.
-    pub judgement: Judgement,
+    pub verdict: AnswerVerdict,
 }
 
-impl Judgement {
+impl AnswerVerdict {
     /// Rank from 0 (worst) to 3 (best).
     pub fn rank(&self) -> u8 {
         match self {
-            Judgement::Unread(_) => 0,
-            Judgement::Uncompiled(_) => 1,
-            Judgement::Wrong(_) => 2,
-            Judgement::Right => 3,
+            AnswerVerdict::Invalid(_) => 0,
+            AnswerVerdict::NotCompiled(_) => 1,
+            AnswerVerdict::Incorrect(_) => 2,
+            AnswerVerdict::Correct => 3,
         }
     }
 
     /// Name in reports.
     pub fn name(&self) -> &'static str {
         match self {
-            Judgement::Unread(_) => "unread",
-            Judgement::Uncompiled(_) => "uncompiled",
-            Judgement::Wrong(_) => "wrong",
-            Judgement::Right => "right",
+            AnswerVerdict::Invalid(_) => "unread",
+            AnswerVerdict::NotCompiled(_) => "uncompiled",
+            AnswerVerdict::Incorrect(_) => "wrong",
+            AnswerVerdict::Correct => "right",
         }
     }
 }
 
-impl std::fmt::Display for Judgement {
+impl std::fmt::Display for AnswerVerdict {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Judgement::Unread(why) => write!(out, "not a kernel: {why}"),
-            Judgement::Uncompiled(why) => write!(out, "NVRTC rejects it: {why}"),
-            Judgement::Wrong(why) => write!(out, "incorrect: {why}"),
-            Judgement::Right => write!(out, "correct on all inputs"),
+            AnswerVerdict::Invalid(why) => write!(out, "not a kernel: {why}"),
+            AnswerVerdict::NotCompiled(why) => write!(out, "NVRTC rejects it: {why}"),
+            AnswerVerdict::Incorrect(why) => write!(out, "incorrect: {why}"),
+            AnswerVerdict::Correct => write!(out, "correct on all inputs"),
         }
     }
 }
 
 /// Checks answers to one pair.
-pub struct Judge<'p> {
-    pair: &'p Pair,
-    expected: Vec<Expected>,
+pub struct AnswerChecker<'p> {
+    pair: &'p TaskPair,
+    expected: Vec<TestCase>,
 }
 
-impl<'p> Judge<'p> {
+impl<'p> AnswerChecker<'p> {
     /// Evaluates the source on all inputs.
-    pub fn new(pair: &'p Pair) -> Result<Judge<'p>, Rejected> {
-        let expected = expected(&pair.row.program, [pair.row.seed, pair.row.index])?;
-        Ok(Judge { pair, expected })
+    pub fn new(pair: &'p TaskPair) -> Result<AnswerChecker<'p>, Rejection> {
+        let expected = test_cases(&pair.row.program, [pair.row.seed, pair.row.index])?;
+        Ok(AnswerChecker { pair, expected })
     }
 
     /// Verdict on an answer, without NVRTC.
-    pub fn judge(&self, body: &str) -> Judgement {
+    pub fn check(&self, body: &str) -> AnswerVerdict {
         if let Err(why) = self.validate(body) {
-            return Judgement::Unread(why);
+            return AnswerVerdict::Invalid(why);
         }
-        let limits = if self.pair.head.is_some() { LIMITS } else { LIMITS_WHOLE };
-        match against_within(&self.pair.row.program, &self.pair.kernel(body), &self.expected, limits) {
-            Ok(_) => Judgement::Right,
-            Err(Rejected::Text(why)) => Judgement::Unread(why),
-            Err(why) => Judgement::Wrong(why),
+        let limits = if self.pair.head.is_some() { BODY_LIMITS } else { TEXT_LIMITS };
+        match check_cuda_within(&self.pair.row.program, &self.pair.kernel(body), &self.expected, limits) {
+            Ok(_) => AnswerVerdict::Correct,
+            Err(Rejection::Cuda(why)) => AnswerVerdict::Invalid(why),
+            Err(why) => AnswerVerdict::Incorrect(why),
         }
     }
 
     /// Checks that an answer is a kernel that is safe to run and to compile.
     fn validate(&self, body: &str) -> Result<(), String> {
         match &self.pair.head {
-            Some(_) => check_limits(body, MOST_BYTES)?,
+            Some(_) => check_limits(body, MAX_BODY_BYTES)?,
             None => {
                 let lines: Vec<&str> = body.lines().filter(|line| !DIRECTIVES.contains(&line.trim())).collect();
-                check_limits(&lines.join("\n"), MOST_BYTES_WHOLE)?;
+                check_limits(&lines.join("\n"), MAX_TEXT_BYTES)?;
             }
         }
         let row = &self.pair.row;
@@ -127,8 +127,8 @@ impl<'p> Judge<'p> {
                 locals + code.types.iter().map(|ty| ty.count(&kernel.structs)).sum::<usize>()
             });
             let values: usize = values.sum();
-            if values > MOST_VALUES {
-                return Err(format!("{values} values per thread exceed the limit of {MOST_VALUES}"));
+            if values > MAX_VALUES {
+                return Err(format!("{values} values per thread exceed the limit of {MAX_VALUES}"));
             }
         }
         Ok(())
@@ -164,8 +164,8 @@ fn check_limits(body: &str, max_bytes: usize) -> Result<(), String> {
             }
             _ => {}
         }
-        if open.len() > MOST_DEPTH {
-            return Err(format!("brackets are nested more than {MOST_DEPTH} deep"));
+        if open.len() > MAX_DEPTH {
+            return Err(format!("brackets are nested more than {MAX_DEPTH} deep"));
         }
     }
     match open.last() {

@@ -1,26 +1,26 @@
 //! Prompt-answer pairs for training a model, and checks of its answers.
 //!
-//! A [`Pair`] is a prompt and its answer. The training text is the prompt, [`MARK`], and the
+//! A [`TaskPair`] is a prompt and its answer. The training text is the prompt, [`SEPARATOR`], and the
 //! answer; what a model writes after the separator is checked (`check.rs`). For any row, the pair
-//! is the Python source and the CUDA text ([`Pair::whole`]). A short pair ([`pair`]), determined by
+//! is the Python source and the CUDA text ([`TaskPair::from_row`]). A short pair ([`pair`]), determined by
 //! a seed and an index like every row, is the statements of a source and the body of its kernel,
 //! which follows the kernel's signature: one dimension, `float` only, no device functions, so that
 //! it is short enough for a small model. This module knows nothing of models.
 
-mod judge;
+mod check;
 
 use std::fmt::Write;
 
-pub use judge::{Answer, Judge, Judgement, MOST_BYTES};
+pub use check::{Answer, AnswerChecker, AnswerVerdict, MAX_BODY_BYTES};
 
-use crate::distinct::Sketch;
+use crate::distinct::Fingerprint;
 use crate::generate::{self, VERSION};
-use crate::program::{Form, Guard, Program, Scalar, Style, Ty, python};
-use crate::verify::Rejected;
+use crate::program::{CudaForm, DirectStyle, Guard, Program, ScalarType, Ty, python};
+use crate::verify::Rejection;
 use crate::{Category, Row};
 
 /// Separator between a prompt and its answer.
-pub const MARK: &str = "\n//\n";
+pub const SEPARATOR: &str = "\n//\n";
 
 /// End of a kernel's signature.
 const OPEN: &str = " {\n";
@@ -29,14 +29,14 @@ const OPEN: &str = " {\n";
 pub const CATEGORIES: &[Category] = &[Category::Arithmetic, Category::Math, Category::ScalarParam];
 
 /// Maximum bytes of a prompt and its answer.
-pub const LONGEST: usize = 300;
+pub const MAX_PAIR_BYTES: usize = 300;
 
 /// Bytes of an answer's index and guard.
-const BEGIN: usize = 66;
+const PROLOGUE_BYTES: usize = 66;
 
 /// A source and the matching CUDA kernel.
 #[derive(Clone, Debug)]
-pub struct Pair {
+pub struct TaskPair {
     /// The row with all its texts.
     pub row: Row,
     /// Python source, or its statements.
@@ -47,16 +47,16 @@ pub struct Pair {
     head: Option<String>,
 }
 
-/// Generates the short pair of an index with at most `longest` (and [`LONGEST`]) bytes. Most
+/// Generates the short pair of an index with at most `max_bytes` (and [`MAX_PAIR_BYTES`]) bytes. Most
 /// indices return `None`: the program is too long or uses other types.
-pub fn pair(seed: u64, index: u64, longest: usize) -> Option<Pair> {
+pub fn pair(seed: u64, index: u64, max_bytes: usize) -> Option<TaskPair> {
     let category = generate::category(seed, index, CATEGORIES);
     let mut program = generate::program(seed, index, category);
-    if !is_plain(&program) {
+    if !is_simple(&program) {
         return None;
     }
     // One style of signature, index and guard, so that pairs differ only in what is to be learned.
-    program.form = Form::Direct(Style { block: [128, 1, 1], guard: Guard::Return, restrict: false });
+    program.form = CudaForm::Direct(DirectStyle { block: [128, 1, 1], guard: Guard::Return, restrict: false });
     let (index_var, size_var) = (program.grid[0].0, program.sizes[0].var);
     for (var, name) in [(index_var, "i"), (size_var, "n")] {
         let others = program.body.vars.iter().enumerate().filter(|(n, _)| *n != var.0 as usize);
@@ -68,11 +68,11 @@ pub fn pair(seed: u64, index: u64, longest: usize) -> Option<Pair> {
     }
     // Most programs are too long, which the source shows before the rest is printed: CUDA
     // statements have about the same length.
-    let longest = longest.min(LONGEST);
-    if prompt(&python::print(&program))?.len() * 7 / 4 + BEGIN > longest {
+    let max_bytes = max_bytes.min(MAX_PAIR_BYTES);
+    if prompt(&python::print(&program))?.len() * 7 / 4 + PROLOGUE_BYTES > max_bytes {
         return None;
     }
-    Pair::new(Row::new(seed, index, category, program).ok()?, longest)
+    TaskPair::new(Row::new(seed, index, category, program).ok()?, max_bytes)
 }
 
 /// Statements of a source, without the function header.
@@ -83,8 +83,8 @@ fn prompt(source: &str) -> Option<String> {
 }
 
 /// True for one dimension, `float` everywhere and no functions.
-fn is_plain(program: &Program) -> bool {
-    let float = Ty::Scalar(Scalar::F32);
+fn is_simple(program: &Program) -> bool {
+    let float = Ty::Scalar(ScalarType::F32);
     program.grid.len() == 1
         && program.sizes.len() == 1
         && program.functions.is_empty()
@@ -92,33 +92,33 @@ fn is_plain(program: &Program) -> bool {
         && program.body.vars.iter().all(|var| var.ty == float || var.ty == Ty::I32)
 }
 
-impl Pair {
+impl TaskPair {
     /// Short pair of a row, if the row is short and needs no functions.
-    fn new(row: Row, longest: usize) -> Option<Pair> {
+    fn new(row: Row, max_bytes: usize) -> Option<TaskPair> {
         let prompt = prompt(&row.source)?;
         let (head, body) = row.cuda.split_at(row.cuda.find(OPEN)? + OPEN.len());
         let body = body.strip_suffix("}\n")?;
         let lines: Vec<&str> = body.lines().map(|line| line.strip_prefix("    ").unwrap_or(line)).collect();
         let (answer, head) = (lines.join("\n"), head.to_owned());
-        if !head.starts_with("__global__") || prompt.len() + answer.len() > longest {
+        if !head.starts_with("__global__") || prompt.len() + answer.len() > max_bytes {
             return None;
         }
-        Some(Pair { row, prompt, answer, head: Some(head) })
+        Some(TaskPair { row, prompt, answer, head: Some(head) })
     }
 
     /// Pair of a row's complete source and CUDA text.
-    pub fn whole(row: Row) -> Pair {
-        Pair { prompt: row.source.clone(), answer: row.cuda.clone(), head: None, row }
+    pub fn from_row(row: Row) -> TaskPair {
+        TaskPair { prompt: row.source.clone(), answer: row.cuda.clone(), head: None, row }
     }
 
     /// Training text: prompt, separator and answer.
     pub fn document(&self) -> String {
-        format!("{}{MARK}{}", self.prompt, self.answer)
+        format!("{}{SEPARATOR}{}", self.prompt, self.answer)
     }
 
     /// Text that precedes an answer: prompt and separator.
-    pub fn question(&self) -> String {
-        format!("{}{MARK}", self.prompt)
+    pub fn prompt_text(&self) -> String {
+        format!("{}{SEPARATOR}", self.prompt)
     }
 
     /// Complete CUDA text of an answer.
@@ -131,12 +131,12 @@ impl Pair {
     }
 
     /// Fingerprint of the source, for finding similar pairs.
-    pub fn sketch(&self) -> Sketch {
-        Sketch::new(&self.prompt, "")
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::new(&self.prompt, "")
     }
 
     /// Checks the pair as a row: source and CUDA text match the reference on all inputs.
-    pub fn verify(&self) -> Result<(), Rejected> {
+    pub fn verify(&self) -> Result<(), Rejection> {
         crate::verify(&self.row, crate::Level::Run).map(drop)
     }
 

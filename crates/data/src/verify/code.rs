@@ -3,7 +3,7 @@
 use bornite_cuda::{Disassembler, Error, compile_ptx_with, compile_with};
 use serde::{Deserialize, Serialize};
 
-use super::compile::{Named, alone, texts_to_ptx};
+use super::compile::{NamedSource, standalone, texts_to_ptx};
 use crate::Row;
 
 /// Target architecture of generated code.
@@ -14,29 +14,29 @@ const OPTIONS: [&str; 1] = ["--std=c++17"];
 
 /// A kernel to compile.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Text {
+pub struct CudaSource {
     /// Kernel name.
     pub name: String,
     /// CUDA C++.
     pub cuda: String,
 }
 
-impl From<&Row> for Text {
-    fn from(row: &Row) -> Text {
-        Text { name: row.name.clone(), cuda: row.cuda.clone() }
+impl From<&Row> for CudaSource {
+    fn from(row: &Row) -> CudaSource {
+        CudaSource { name: row.name.clone(), cuda: row.cuda.clone() }
     }
 }
 
 /// Compiler outputs to produce besides pass or fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct EmitOptions {
     /// Emit PTX.
     pub ptx: bool,
     /// Emit SASS.
     pub sass: bool,
 }
 
-impl Wanted {
+impl EmitOptions {
     /// True if texts must be compiled one by one.
     pub fn any(self) -> bool {
         self.ptx || self.sass
@@ -45,19 +45,19 @@ impl Wanted {
 
 /// Compiler outputs for one text; those not requested are empty.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Code {
+pub struct CompiledCode {
     /// PTX of the kernel.
     pub ptx: String,
     /// SASS of the kernel.
     pub sass: String,
     /// Why the compiler or disassembler produced no output for valid source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub missed: Option<Missed>,
+    pub failure: Option<CodeFailure>,
 }
 
 /// Why compilation or disassembly produced no output for valid source.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Missed {
+pub struct CodeFailure {
     /// Kind of failure: `compiler_died`, `disassembler`, …
     pub why: String,
     /// Description of the failure.
@@ -71,33 +71,37 @@ pub fn compiler() -> Result<String, Error> {
 }
 
 /// Compiles texts in this process: the code of each, or NVRTC's log.
-pub fn compiled(texts: &[Text], wanted: Wanted, arch: &str) -> Result<Vec<Result<Code, String>>, Error> {
-    let named: Vec<Named<'_>> = texts.iter().map(|text| (text.name.as_str(), text.cuda.as_str())).collect();
-    if !wanted.any() {
-        let mut found = vec![Ok(Code::default()); texts.len()];
+pub fn compile_sources(
+    texts: &[CudaSource],
+    emit: EmitOptions,
+    arch: &str,
+) -> Result<Vec<Result<CompiledCode, String>>, Error> {
+    let named: Vec<NamedSource<'_>> = texts.iter().map(|text| (text.name.as_str(), text.cuda.as_str())).collect();
+    if !emit.any() {
+        let mut found = vec![Ok(CompiledCode::default()); texts.len()];
         texts_to_ptx(&named, arch)?.1.into_iter().for_each(|(n, log)| found[n] = Err(log));
         return Ok(found);
     }
-    let disassembler = if wanted.sass { Some(Disassembler::find()?) } else { None };
-    named.into_iter().map(|named| compile_one(named, wanted, arch, disassembler.as_ref())).collect()
+    let disassembler = if emit.sass { Some(Disassembler::find()?) } else { None };
+    named.into_iter().map(|named| compile_one(named, emit, arch, disassembler.as_ref())).collect()
 }
 
 fn compile_one(
-    named: Named<'_>,
-    wanted: Wanted,
+    named: NamedSource<'_>,
+    emit: EmitOptions,
     arch: &str,
     disassembler: Option<&Disassembler>,
-) -> Result<Result<Code, String>, Error> {
-    let program = alone(named);
-    let mut code = Code::default();
+) -> Result<Result<CompiledCode, String>, Error> {
+    let program = standalone(named);
+    let mut code = CompiledCode::default();
     let outcome = (|| {
-        if wanted.ptx {
+        if emit.ptx {
             code.ptx = without_preamble(&compile_ptx_with(named.0, &program, arch, &OPTIONS)?);
         }
         if let Some(disassembler) = disassembler {
             match disassembler.text(&compile_with(named.0, &program, arch, &OPTIONS)?) {
                 Ok(text) => code.sass = text,
-                Err(why) => code.missed = Some(Missed { why: "disassembler".into(), what: why.to_string() }),
+                Err(why) => code.failure = Some(CodeFailure { why: "disassembler".into(), what: why.to_string() }),
             }
         }
         Ok(())

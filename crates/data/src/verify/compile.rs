@@ -44,10 +44,10 @@ pub fn symbol(number: usize, row: &Row) -> String {
 }
 
 /// Kernel name and CUDA text.
-pub type Named<'a> = (&'a str, &'a str);
+pub type NamedSource<'a> = (&'a str, &'a str);
 
 /// Replacements of the CUDA headers that the texts include.
-fn headers(texts: &[Named<'_>]) -> String {
+fn headers(texts: &[NamedSource<'_>]) -> String {
     let mut text = String::new();
     for (header, replacement) in [("#include <cuda_fp16.h>", HALF), ("#include <cuda_bf16.h>", BFLOAT)] {
         if texts.iter().any(|(_, cuda)| cuda.contains(header)) {
@@ -59,7 +59,7 @@ fn headers(texts: &[Named<'_>]) -> String {
 
 /// Appends a text without its includes, with its kernel exported as `extern "C"` under the given
 /// symbol.
-fn append_exported((name, cuda): Named<'_>, symbol: &str, text: &mut String) {
+fn append_exported((name, cuda): NamedSource<'_>, symbol: &str, text: &mut String) {
     let head = format!("__global__ void {name}(");
     let exported = format!("extern \"C\" __global__ void {symbol}(");
     for line in cuda.lines().filter(|line| !line.starts_with("#include")) {
@@ -69,7 +69,7 @@ fn append_exported((name, cuda): Named<'_>, symbol: &str, text: &mut String) {
 }
 
 /// Combines texts into one program: each in its own namespace, each kernel under a unique symbol.
-fn joined(texts: &[Named<'_>]) -> String {
+fn combined(texts: &[NamedSource<'_>]) -> String {
     let mut text = headers(texts);
     for (number, named) in texts.iter().enumerate() {
         text.push_str(&format!("namespace rows_{number} {{\n"));
@@ -80,14 +80,14 @@ fn joined(texts: &[Named<'_>]) -> String {
 }
 
 /// A text as a standalone program, its kernel under its own name.
-pub(super) fn alone(named: Named<'_>) -> String {
+pub(super) fn standalone(named: NamedSource<'_>) -> String {
     let mut text = headers(&[named]);
     append_exported(named, named.0, &mut text);
     text
 }
 
 /// Rows that were compiled together.
-pub struct Compiled<T> {
+pub struct CompiledBatch<T> {
     /// Compiler output.
     pub code: T,
     /// Row numbers, in the order of their symbols in the program.
@@ -95,40 +95,40 @@ pub struct Compiled<T> {
 }
 
 /// Compiled batches, and NVRTC's log for each row that failed to compile.
-pub type Outcome<T> = Result<(Vec<Compiled<T>>, Vec<(usize, String)>), Error>;
+pub type BatchOutcome<T> = Result<(Vec<CompiledBatch<T>>, Vec<(usize, String)>), Error>;
 
 /// Compiles rows to PTX, which is enough for the level `compile` and takes half the time of machine
 /// code.
-pub fn to_ptx(rows: &[&Row], arch: &str) -> Outcome<String> {
-    texts_to_ptx(&named(rows), arch)
+pub fn to_ptx(rows: &[&Row], arch: &str) -> BatchOutcome<String> {
+    texts_to_ptx(&named_sources(rows), arch)
 }
 
 /// Like [`to_ptx`], for texts.
-pub fn texts_to_ptx(texts: &[Named<'_>], arch: &str) -> Outcome<String> {
-    in_batches(texts, &|text| compile_ptx("rows", text, arch))
+pub fn texts_to_ptx(texts: &[NamedSource<'_>], arch: &str) -> BatchOutcome<String> {
+    compile_in_batches(texts, &|text| compile_ptx("rows", text, arch))
 }
 
 /// Compiles rows to machine code with nvcc's defaults (FMA contraction, which the reference bounds
 /// allow for), with or without optimization in ptxas.
-pub fn to_machine_code(rows: &[&Row], arch: &str, optimised: bool) -> Outcome<Cubin> {
+pub fn to_machine_code(rows: &[&Row], arch: &str, optimised: bool) -> BatchOutcome<Cubin> {
     let options: &[&str] = if optimised { &["--std=c++17"] } else { &["--std=c++17", "--ptxas-options=-O0"] };
-    in_batches(&named(rows), &|text| compile_with("rows", text, arch, options))
+    compile_in_batches(&named_sources(rows), &|text| compile_with("rows", text, arch, options))
 }
 
-fn named<'a>(rows: &[&'a Row]) -> Vec<Named<'a>> {
+fn named_sources<'a>(rows: &[&'a Row]) -> Vec<NamedSource<'a>> {
     rows.iter().map(|row| (row.name.as_str(), row.cuda.as_str())).collect()
 }
 
-fn in_batches<T>(texts: &[Named<'_>], compile: &dyn Fn(&str) -> Result<T, Error>) -> Outcome<T> {
+fn compile_in_batches<T>(texts: &[NamedSource<'_>], compile: &dyn Fn(&str) -> Result<T, Error>) -> BatchOutcome<T> {
     let (mut done, mut failed) = (vec![], vec![]);
     let mut left: Vec<Vec<usize>> = vec![];
     for first in (0..texts.len()).step_by(BATCH) {
         left.push((first..texts.len().min(first + BATCH)).collect());
     }
     while let Some(numbers) = left.pop() {
-        let chosen: Vec<Named<'_>> = numbers.iter().map(|n| texts[*n]).collect();
-        match compile(&joined(&chosen)) {
-            Ok(code) => done.push(Compiled { code, rows: numbers }),
+        let chosen: Vec<NamedSource<'_>> = numbers.iter().map(|n| texts[*n]).collect();
+        match compile(&combined(&chosen)) {
+            Ok(code) => done.push(CompiledBatch { code, rows: numbers }),
             Err(Error::Compile { log, .. }) if numbers.len() == 1 => failed.push((numbers[0], log)),
             Err(Error::Compile { .. }) => {
                 let (first, second) = numbers.split_at(numbers.len() / 2);

@@ -11,9 +11,9 @@ mod worker;
 mod workers;
 
 use crate::Row;
-pub use run::{Checked, Expected, Limits, against, against_within, expected, source_against};
+pub use run::{CheckStats, RunLimits, TestCase, check_cuda, check_cuda_within, check_python, test_cases};
 pub use worker::serve;
-pub use workers::{Crew, Workers};
+pub use workers::{WorkerConfig, WorkerPool};
 
 /// Verification level.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -47,13 +47,13 @@ impl Level {
 
 /// Why a program is rejected as a row.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub enum Rejected {
+pub enum Rejection {
     /// The CUDA front end rejects the text.
     #[error("the CUDA text is not supported: {0}")]
-    Text(String),
+    Cuda(String),
     /// The Python front end rejects the source.
     #[error("the source is not supported: {0}")]
-    Source(String),
+    Python(String),
     /// No inputs were found on which rounding decides no comparison.
     #[error("a comparison on input {input} depends on rounding")]
     Undecided {
@@ -65,7 +65,7 @@ pub enum Rejected {
     Invalid(String),
     /// The error bound is so wide that incorrect results would pass.
     #[error("the error bound {bound} of an element of magnitude {size} is too wide to detect incorrect results")]
-    Blunt {
+    LooseBound {
         /// The error bound.
         bound: f64,
         /// Magnitude of the element.
@@ -73,26 +73,26 @@ pub enum Rejected {
     },
     /// An output that does not depend on the inputs, so that almost any text would pass.
     #[error("output '{array}' does not depend on the inputs")]
-    Constant {
+    ConstantOutput {
         /// Array name.
         array: String,
     },
     /// A parameter that changes no output beyond rounding.
     #[error("parameter '{input}' changes no output beyond rounding")]
-    Unused {
+    UnusedInput {
         /// Array or scalar parameter.
         input: String,
     },
     /// A statement that is never executed, a condition with a constant outcome, or an expression
     /// without effect.
     #[error("dead code: {0}")]
-    Dead(String),
+    DeadCode(String),
     /// NVRTC rejects the text.
     #[error("NVRTC rejects the text: {0}")]
     Compile(String),
     /// NVRTC crashed, hung or exceeded its memory limit on the text.
     #[error("NVRTC failed on the text: {what}")]
-    Compiler {
+    CompilerFailure {
         /// Kind of failure, as in the statistics.
         kind: &'static str,
         /// Description of the failure.
@@ -100,7 +100,7 @@ pub enum Rejected {
     },
     /// The interpreter reports a fault.
     #[error("input {input}: {report}")]
-    Report {
+    Fault {
         /// Fault class: bounds, race, uninitialised and so on.
         kind: &'static str,
         /// Input number.
@@ -112,7 +112,7 @@ pub enum Rejected {
     },
     /// A result differs from the reference.
     #[error("input {input}: '{array}[{element}]' is {found}, expected {expected} ± {bound}")]
-    Differs {
+    Mismatch {
         /// Input number.
         input: usize,
         /// Array name.
@@ -130,7 +130,7 @@ pub enum Rejected {
 
 /// Checks a row at the levels `types` and `run`. Those that need NVRTC or a GPU take many rows at
 /// once: [`compile::to_ptx`] and [`gpu::check`].
-pub fn verify(row: &Row, level: Level) -> Result<Checked, Rejected> {
+pub fn verify(row: &Row, level: Level) -> Result<CheckStats, Rejection> {
     // The level `types` was checked when the row was created.
-    if level < Level::Run { Ok(Checked::default()) } else { run::check(row) }
+    if level < Level::Run { Ok(CheckStats::default()) } else { run::check(row) }
 }

@@ -5,11 +5,11 @@
 use bornite_ir::{Scalar as IrScalar, Struct as IrStruct, StructId, Type};
 use bornite_lang::{Lowered, ParamRef};
 
-use crate::program::{Program, Scalar, Struct, Ty, Var};
+use crate::program::{Program, ScalarType, StructDef, Ty, VarId};
 
 /// Scalar type and component count of a part of a value, as far as its memory layout depends on it:
 /// vectors are aligned differently from scalars.
-type Piece = (IrScalar, u8);
+type LayoutPart = (IrScalar, u8);
 
 struct ExpectedParam<'p> {
     name: &'p str,
@@ -32,7 +32,7 @@ fn expected_params(program: &Program, includes: impl Fn(bool) -> bool) -> Vec<Ex
     let arrays = program.arrays.iter().map(|array| ExpectedParam { name: &array.name, ty: array.ty, array: true });
     let values = program.values.iter().map(|value| value.var);
     let sizes = program.sizes.iter().filter(|size| includes(size.in_source)).map(|size| size.var);
-    let by_value = |var: Var| {
+    let by_value = |var: VarId| {
         let var = program.body.var(var);
         ExpectedParam { name: &var.name, ty: var.ty, array: false }
     };
@@ -74,7 +74,7 @@ fn check(program: &Program, params: Vec<ExpectedParam<'_>>, lowered: &Lowered) -
 }
 
 /// Formats layout parts for an error message.
-fn describe(parts: &[Piece]) -> String {
+fn describe(parts: &[LayoutPart]) -> String {
     let each = parts.iter().map(|(scalar, n)| match n {
         1 => format!("{scalar:?}").to_lowercase(),
         n => format!("{scalar:?}x{n}").to_lowercase(),
@@ -82,17 +82,17 @@ fn describe(parts: &[Piece]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-fn layout_parts(ty: Ty, structs: &[Struct], out: &mut Vec<Piece>) {
+fn layout_parts(ty: Ty, structs: &[StructDef], out: &mut Vec<LayoutPart>) {
     match ty {
         Ty::Scalar(scalar) => out.push((to_ir(scalar), 1)),
         Ty::Vector(scalar, n) => out.push((to_ir(scalar), n)),
         // CUDA texts declare matrices as structs of scalars.
-        Ty::Matrix(scalar, _) => out.extend(std::iter::repeat_n((to_ir(scalar), 1), ty.parts())),
+        Ty::Matrix(scalar, _) => out.extend(std::iter::repeat_n((to_ir(scalar), 1), ty.components())),
         Ty::Struct(n) => structs[n as usize].fields.iter().for_each(|(_, ty)| layout_parts(*ty, structs, out)),
     }
 }
 
-fn ir_layout_parts(ty: Type, structs: &[IrStruct], out: &mut Vec<Piece>) {
+fn ir_layout_parts(ty: Type, structs: &[IrStruct], out: &mut Vec<LayoutPart>) {
     match ty {
         Type::Scalar(scalar) => out.push((scalar, 1)),
         Type::Vector(scalar, n) => out.push((scalar, n)),
@@ -105,20 +105,20 @@ fn ir_layout_parts(ty: Type, structs: &[IrStruct], out: &mut Vec<Piece>) {
     }
 }
 
-fn to_ir(scalar: Scalar) -> IrScalar {
+fn to_ir(scalar: ScalarType) -> IrScalar {
     match scalar {
-        Scalar::Bool => IrScalar::Bool,
-        Scalar::I8 => IrScalar::I8,
-        Scalar::I16 => IrScalar::I16,
-        Scalar::I32 => IrScalar::I32,
-        Scalar::I64 => IrScalar::I64,
-        Scalar::U8 => IrScalar::U8,
-        Scalar::U16 => IrScalar::U16,
-        Scalar::U32 => IrScalar::U32,
-        Scalar::U64 => IrScalar::U64,
-        Scalar::F16 => IrScalar::F16,
-        Scalar::BF16 => IrScalar::BF16,
-        Scalar::F32 => IrScalar::F32,
-        Scalar::F64 => IrScalar::F64,
+        ScalarType::Bool => IrScalar::Bool,
+        ScalarType::I8 => IrScalar::I8,
+        ScalarType::I16 => IrScalar::I16,
+        ScalarType::I32 => IrScalar::I32,
+        ScalarType::I64 => IrScalar::I64,
+        ScalarType::U8 => IrScalar::U8,
+        ScalarType::U16 => IrScalar::U16,
+        ScalarType::U32 => IrScalar::U32,
+        ScalarType::U64 => IrScalar::U64,
+        ScalarType::F16 => IrScalar::F16,
+        ScalarType::BF16 => IrScalar::BF16,
+        ScalarType::F32 => IrScalar::F32,
+        ScalarType::F64 => IrScalar::F64,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use serde::{Deserialize, Serialize};
 
-use super::code::{Code, Text, Wanted, compiled};
+use super::code::{CompiledCode, CudaSource, EmitOptions, compile_sources};
 
 /// First line that a worker sends.
 #[derive(Serialize, Deserialize, Debug)]
@@ -22,17 +22,17 @@ pub(super) enum Greeting {
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) struct Request {
+pub(super) struct CompileRequest {
     pub arch: String,
-    pub wanted: Wanted,
-    pub texts: Vec<Text>,
+    pub emit: EmitOptions,
+    pub texts: Vec<CudaSource>,
 }
 
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Answer {
+pub(super) enum CompileResponse {
     /// Per text: its code, or NVRTC's log.
-    Answers(Vec<Result<Code, String>>),
+    Answers(Vec<Result<CompiledCode, String>>),
     /// Compilation is not possible at all, and why.
     Failed(String),
 }
@@ -60,11 +60,11 @@ pub fn serve(
         on_disconnect();
     })?;
     for line in requests {
-        let answer = match serde_json::from_str::<Request>(&line) {
-            Err(error) => Answer::Failed(format!("invalid request to a compiler worker: {error}")),
-            Ok(Request { arch, wanted, texts }) => match compiled(&texts, wanted, &arch) {
-                Ok(answers) => Answer::Answers(answers),
-                Err(error) => Answer::Failed(error.to_string()),
+        let answer = match serde_json::from_str::<CompileRequest>(&line) {
+            Err(error) => CompileResponse::Failed(format!("invalid request to a compiler worker: {error}")),
+            Ok(CompileRequest { arch, emit, texts }) => match compile_sources(&texts, emit, &arch) {
+                Ok(answers) => CompileResponse::Answers(answers),
+                Err(error) => CompileResponse::Failed(error.to_string()),
             },
         };
         write_line(&mut to, &answer)?;

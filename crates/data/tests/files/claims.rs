@@ -3,7 +3,7 @@
 
 use std::sync::mpsc;
 
-use bornite_data::files::{Asked, Error, Part, Place, make};
+use bornite_data::files::{DatasetDir, Error, JobPart, MakeOptions, make};
 
 use crate::{folder, hash, listed, make_dataset, options, seed, settings};
 
@@ -11,9 +11,9 @@ pub fn shard_is_written_by_one_run_at_a_time() {
     let mut settings = settings(200, 8);
     settings.seed = seed();
     let expected = hash(&make_dataset(&folder("alone"), &settings));
-    let part = |number, of| Some(Part { number, of });
+    let part = |index, count| Some(JobPart { index, count });
     // Running job, second job, and whether both may run.
-    let cases: [(Option<Part>, Option<Part>, bool); 7] = [
+    let cases: [(Option<JobPart>, Option<JobPart>, bool); 7] = [
         (None, None, false),
         (None, part(1, 4), false),
         (part(1, 4), None, false),
@@ -29,7 +29,7 @@ pub fn shard_is_written_by_one_run_at_a_time() {
             let (settings, folder) = (&settings, &folder);
             let running = scope.spawn(move || {
                 let mut started = false;
-                make(&Place::new(folder), &Asked { part: first, ..options(settings) }, &mut move |_| {
+                make(&DatasetDir::new(folder), &MakeOptions { part: first, ..options(settings) }, &mut move |_| {
                     if !std::mem::replace(&mut started, true) {
                         begin.send(()).unwrap();
                         wait.recv().unwrap();
@@ -38,9 +38,10 @@ pub fn shard_is_written_by_one_run_at_a_time() {
             });
             begun.recv().unwrap();
             let resume = second.is_none();
-            let outcome = make(&Place::new(folder), &Asked { part: second, resume, ..options(settings) }, &mut |_| {});
+            let outcome =
+                make(&DatasetDir::new(folder), &MakeOptions { part: second, resume, ..options(settings) }, &mut |_| {});
             match outcome {
-                Err(Error::Asked(what)) => {
+                Err(Error::InvalidRequest(what)) => {
                     let holder = format!("process {} ", std::process::id());
                     assert!(!both && what.starts_with(&holder), "case {n}: {what}");
                     assert!(what.contains("is writing shards"), "{what}");
@@ -51,7 +52,8 @@ pub fn shard_is_written_by_one_run_at_a_time() {
             running.join().unwrap().unwrap();
         });
         // No other run is active now.
-        let rest = make(&Place::new(&folder), &Asked { resume: true, ..options(&settings) }, &mut |_| {}).unwrap();
+        let rest =
+            make(&DatasetDir::new(&folder), &MakeOptions { resume: true, ..options(&settings) }, &mut |_| {}).unwrap();
         assert_eq!(hash(&rest), expected, "case {n}");
         let names = listed(&folder);
         assert!(!folder.join(".making").exists(), "case {n}: {names:?}");

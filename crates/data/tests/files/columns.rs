@@ -3,17 +3,19 @@
 use std::collections::BTreeSet;
 
 use bornite_data::Level;
-use bornite_data::files::{Asked, Dataset, Extra, Format, Place, Record, Settings, check, check_pair, make};
+use bornite_data::files::{
+    Dataset, DatasetDir, DatasetFormat, DatasetSettings, ExtraColumn, MakeOptions, RowRecord, check, check_pair, make,
+};
 use bornite_data::verify::code::compiler;
 
 use crate::suite::Outcome;
 use crate::{folder, hash, make_dataset, options, seed, settings};
 
-fn with(settings: Settings, names: &[&str]) -> Settings {
+fn with(settings: DatasetSettings, names: &[&str]) -> DatasetSettings {
     settings.with_columns(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap()
 }
 
-fn rows(dataset: &Dataset) -> Vec<Record> {
+fn rows(dataset: &Dataset) -> Vec<RowRecord> {
     let mut rows = vec![];
     let visit = &mut |record| {
         rows.push(record);
@@ -27,7 +29,7 @@ pub fn warp_style_column_is_written_on_request() {
     let mut plain = settings(120, 2);
     plain.seed = seed();
     let expected = hash(&make_dataset(&folder("without-columns"), &plain));
-    for format in Format::ALL {
+    for format in DatasetFormat::ALL {
         let mut settings = with(plain.clone(), &["cuda_warp", "cuda-warp"]);
         settings.format = format;
         let folder = folder(&format!("warp-{}", format.name()));
@@ -39,7 +41,7 @@ pub fn warp_style_column_is_written_on_request() {
         let card = std::fs::read_to_string(folder.join("README.md")).unwrap();
         assert!(card.contains("| `cuda_warp` |") && !card.contains("| `ptx` |"), "{card}");
         assert!(card.contains(" --with cuda-warp --out DIR"), "{card}");
-        if format == Format::SeedJson {
+        if format == DatasetFormat::SeedJson {
             let pair = std::fs::read_to_string(folder.join("cuda_synth_0000.json")).unwrap();
             assert!(pair.contains("\"cuda_warp\": "), "{pair}");
             let report = check_pair(&pair);
@@ -55,8 +57,8 @@ pub fn warp_style_column_is_written_on_request() {
         }
     }
     // A text that does not match its source, in a file with a valid checksum.
-    let settings = Settings { format: Format::Jsonl, ..with(plain, &["cuda-warp"]) };
-    let (target, place) = (folder("warp-other"), Place::new(&folder("warp-other")));
+    let settings = DatasetSettings { format: DatasetFormat::Jsonl, ..with(plain, &["cuda-warp"]) };
+    let (target, dir) = (folder("warp-other"), DatasetDir::new(&folder("warp-other")));
     make_dataset(&target, &settings);
     let file = target.join("data/train-00000-of-00002.jsonl");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -73,8 +75,8 @@ pub fn warp_style_column_is_written_on_request() {
     let found: Vec<&str> = report.findings.iter().map(|finding| finding.what.as_str()).collect();
     assert_eq!(found, ["column 'cuda_warp' does not match the row's other texts"]);
     // Resuming with other columns is an error.
-    let options = Asked { resume: true, ..options(&Settings { with: vec![], ..settings }) };
-    let error = make(&place, &options, &mut |_| {}).unwrap_err().to_string();
+    let options = MakeOptions { resume: true, ..options(&DatasetSettings { with: vec![], ..settings }) };
+    let error = make(&dir, &options, &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("has with cuda-warp, but nothing was requested"), "{error}");
 }
 
@@ -84,7 +86,7 @@ pub fn code_columns_are_written_on_request() -> Outcome {
     let names: &[&str] = if disassembles.is_ok() { &["sass", "ptx", "cuda-warp"] } else { &["ptx"] };
     if let Err(why) = disassembles {
         let options = options(&with(settings(5, 1), &["sass"]));
-        let error = make(&Place::new(&folder("no-sass")), &options, &mut |_| {}).unwrap_err().to_string();
+        let error = make(&DatasetDir::new(&folder("no-sass")), &options, &mut |_| {}).unwrap_err().to_string();
         assert_eq!(error, why.to_string());
         assert!(!folder("no-sass").exists());
         eprintln!("SASS is not tested: {why}");
@@ -120,13 +122,13 @@ pub fn code_columns_are_written_on_request() -> Outcome {
     let report = check(&Dataset::open(&target).unwrap(), Level::Types, 2, None, &mut |_| {}).unwrap();
     assert_eq!(report.findings, []);
     assert!(report.notes[0].contains("NVRTC 99.0 for sm_90 and was not recompiled"), "{:?}", report.notes);
-    let options = Asked { settings: None, resume: true, ..options(&settings) };
-    let error = make(&Place::new(&target), &options, &mut |_| {}).unwrap_err().to_string();
+    let options = MakeOptions { settings: None, resume: true, ..options(&settings) };
+    let error = make(&DatasetDir::new(&target), &options, &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("was compiled by NVRTC 99.0 for sm_90, but this machine has"), "{error}");
     Ok(())
 }
 
 pub fn extra_columns_have_unique_names() {
-    let names: BTreeSet<&str> = Extra::ALL.iter().flat_map(|extra| [extra.name(), extra.column()]).collect();
+    let names: BTreeSet<&str> = ExtraColumn::ALL.iter().flat_map(|extra| [extra.name(), extra.column()]).collect();
     assert_eq!(names, ["ptx", "sass", "cuda-warp", "cuda_warp", "text"].into());
 }

@@ -2,29 +2,30 @@
 
 use bornite_data::Level;
 use bornite_data::files::{
-    Asked, Dataset, Error, Format, Part, Place, Settings, check, check_pair, check_pairs, make, write_ingested,
+    Dataset, DatasetDir, DatasetFormat, DatasetSettings, Error, JobPart, MakeOptions, check, check_pair, check_pairs,
+    make, write_ingested,
 };
 
 use crate::{folder, hash, make_dataset, options, seed, settings};
 
-fn error_of(place: &Place, options: &Asked) -> String {
-    let error = make(place, options, &mut |_| {}).unwrap_err().to_string();
+fn error_of(dir: &DatasetDir, options: &MakeOptions) -> String {
+    let error = make(dir, options, &mut |_| {}).unwrap_err().to_string();
     assert!(!error.contains('\n') && !error.contains(". "), "not one sentence: {error}");
     error
 }
 
 pub fn invalid_options_are_rejected_in_one_sentence() {
-    let place = Place::new(&folder("refused"));
-    let part = |number, of| Some(Part { number, of });
-    let cases: [(Asked, &str); 5] = [
+    let dir = DatasetDir::new(&folder("refused"));
+    let part = |index, count| Some(JobPart { index, count });
+    let cases: [(MakeOptions, &str); 5] = [
         (options(&settings(0, 1)), "--count must be at least 1"),
         (options(&settings(5, 6)), "5 rows cannot be split into 6 shards: --shards must be 1 to 5"),
-        (Asked { part: part(3, 3), ..options(&settings(100, 3)) }, "part 3/3 is invalid for 3 shards"),
-        (Asked { part: part(0, 4), ..options(&settings(100, 3)) }, "part 0/4 is invalid for 3 shards"),
-        (Asked { settings: None, resume: true, ..options(&settings(1, 1)) }, "contains no dataset to resume"),
+        (MakeOptions { part: part(3, 3), ..options(&settings(100, 3)) }, "part 3/3 is invalid for 3 shards"),
+        (MakeOptions { part: part(0, 4), ..options(&settings(100, 3)) }, "part 0/4 is invalid for 3 shards"),
+        (MakeOptions { settings: None, resume: true, ..options(&settings(1, 1)) }, "contains no dataset to resume"),
     ];
     for (options, expected) in cases {
-        let error = error_of(&place, &options);
+        let error = error_of(&dir, &options);
         assert!(error.contains(expected), "{error}");
     }
     for (name, expected) in [
@@ -32,13 +33,13 @@ pub fn invalid_options_are_rejected_in_one_sentence() {
         ("warpshuffle", "did you mean 'warp_shuffle'?"),
         ("quantum_foam", "unknown category 'quantum_foam'; available: arithmetic, math,"),
     ] {
-        let error = Settings::new(10).with_categories(&[name.to_owned()]).unwrap_err().to_string();
+        let error = DatasetSettings::new(10).with_categories(&[name.to_owned()]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
     // A file exists at the path of the folder.
     let file = folder("file");
     std::fs::write(&file, "").unwrap();
-    let error = Place::new(&file.join("inner")).create().unwrap_err().to_string();
+    let error = DatasetDir::new(&file.join("inner")).create().unwrap_err().to_string();
     assert!(error.starts_with("could not create the folder"), "{error}");
 }
 
@@ -46,19 +47,19 @@ pub fn different_dataset_is_not_overwritten() {
     let folder = folder("mismatch");
     let settings = settings(60, 2);
     let expected = hash(&make_dataset(&folder, &settings));
-    let place = Place::new(&folder);
-    assert!(error_of(&place, &options(&settings)).contains("resume it with --resume"));
-    let others: [(&str, Settings); 4] = [
-        ("seed 42, but 7 was requested", Settings { seed: 7, ..settings.clone() }),
-        ("count 60, but 61 was requested", Settings { count: 61, ..settings.clone() }),
-        ("level types, but run was requested", Settings { level: "run".into(), ..settings.clone() }),
-        ("shards 2, but 3 was requested", Settings { shards: 3, ..settings.clone() }),
+    let dir = DatasetDir::new(&folder);
+    assert!(error_of(&dir, &options(&settings)).contains("resume it with --resume"));
+    let others: [(&str, DatasetSettings); 4] = [
+        ("seed 42, but 7 was requested", DatasetSettings { seed: 7, ..settings.clone() }),
+        ("count 60, but 61 was requested", DatasetSettings { count: 61, ..settings.clone() }),
+        ("level types, but run was requested", DatasetSettings { level: "run".into(), ..settings.clone() }),
+        ("shards 2, but 3 was requested", DatasetSettings { shards: 3, ..settings.clone() }),
     ];
     for (message, other) in others {
-        let error = error_of(&place, &Asked { resume: true, ..options(&other) });
+        let error = error_of(&dir, &MakeOptions { resume: true, ..options(&other) });
         assert!(error.contains(message), "{error}");
     }
-    let resumed = make(&place, &Asked { resume: true, settings: None, ..options(&settings) }, &mut |_| {}).unwrap();
+    let resumed = make(&dir, &MakeOptions { resume: true, settings: None, ..options(&settings) }, &mut |_| {}).unwrap();
     assert_eq!(hash(&resumed), expected);
 }
 
@@ -83,8 +84,9 @@ pub fn damaged_shard_is_found_and_regenerated() {
         assert_eq!(report.findings[0].file, "data/train-00001-of-00003.parquet");
         // Reading its rows returns an error and does not panic.
         let _ = dataset.for_each(&mut |_| Ok(true));
-        let place = Place::new(&folder);
-        let outcome = make(&place, &Asked { resume: true, settings: None, ..options(&settings) }, &mut |_| {}).unwrap();
+        let dir = DatasetDir::new(&folder);
+        let outcome =
+            make(&dir, &MakeOptions { resume: true, settings: None, ..options(&settings) }, &mut |_| {}).unwrap();
         assert_eq!((outcome.damaged.as_slice(), hash(&outcome)), (&[1][..], expected.clone()));
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
     }
@@ -98,9 +100,9 @@ pub fn full_disk_loses_no_finished_shard() {
     let mut failures = 0;
     // A little more free space each time, until it is enough.
     for step in 0u64.. {
-        let place = Place::new(&folder).with_free_bytes(2_000 + step * 30_000);
+        let dir = DatasetDir::new(&folder).with_free_bytes(2_000 + step * 30_000);
         let resume = step > 0;
-        match make(&place, &Asked { resume, ..options(&settings) }, &mut |_| {}) {
+        match make(&dir, &MakeOptions { resume, ..options(&settings) }, &mut |_| {}) {
             Err(Error::Io { cause, .. }) => {
                 assert_eq!(cause.kind(), std::io::ErrorKind::StorageFull);
                 failures += 1;
@@ -142,18 +144,18 @@ pub fn pairs_in_the_style_of_warp_are_checked() {
     }
     assert!(!check_pair(&pair.replace("arithmetic", "atomic")).passes());
     for junk in ["", "{}", "[1, 2]", "{\"python_source\": 3}"] {
-        assert!(check_pair(junk).wrong.is_some(), "{junk}");
+        assert!(check_pair(junk).error.is_some(), "{junk}");
     }
 }
 
 pub fn unlisted_row_files_are_found() {
     for (format, copy, of) in [
-        (Format::Parquet, "data/train-00009-of-00003.parquet", "data/train-00000-of-00002.parquet"),
-        (Format::Jsonl, "data/test-copy.jsonl", "data/train-00001-of-00002.jsonl"),
-        (Format::SeedJson, "cuda_synth_9999.json", "cuda_synth_0000.json"),
+        (DatasetFormat::Parquet, "data/train-00009-of-00003.parquet", "data/train-00000-of-00002.parquet"),
+        (DatasetFormat::Jsonl, "data/test-copy.jsonl", "data/train-00001-of-00002.jsonl"),
+        (DatasetFormat::SeedJson, "cuda_synth_9999.json", "cuda_synth_0000.json"),
     ] {
         let folder = folder(&format!("foreign-{}", format.name()));
-        make_dataset(&folder, &Settings { format, ..settings(40, 2) });
+        make_dataset(&folder, &DatasetSettings { format, ..settings(40, 2) });
         // Files that no loader reads are ignored.
         std::fs::write(folder.join("notes.txt"), "mine").unwrap();
         let findings = || {
@@ -186,7 +188,7 @@ pub fn rows_of_another_generator_version_are_not_failures() {
 
 pub fn unrelated_files_are_not_overwritten() {
     let settings = settings(10, 1);
-    let pairs = Settings { format: Format::SeedJson, ..settings.clone() };
+    let pairs = DatasetSettings { format: DatasetFormat::SeedJson, ..settings.clone() };
     for (n, (name, settings)) in [
         ("README.md", &settings),
         ("stats.json", &settings),
@@ -200,10 +202,10 @@ pub fn unrelated_files_are_not_overwritten() {
         let path = folder.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, "mine").unwrap();
-        let error = error_of(&Place::new(&folder), &options(settings));
+        let error = error_of(&DatasetDir::new(&folder), &options(settings));
         assert!(error.contains("would be overwritten: choose another folder"), "{error}");
         let kernels = bornite_data::ingest::ingest("k.py", "").unwrap();
-        let error = write_ingested(&Place::new(&folder), &kernels).unwrap_err().to_string();
+        let error = write_ingested(&DatasetDir::new(&folder), &kernels).unwrap_err().to_string();
         assert!(error.contains("would be overwritten"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
@@ -237,10 +239,11 @@ pub fn inconsistent_manifest_is_rejected() {
         let mut edited = valid.clone();
         *edited.pointer_mut(at).unwrap() = value;
         std::fs::write(&path, edited.to_string()).unwrap();
-        let resume = Asked { settings: None, resume: true, ..options(&settings(60, 3)) };
-        for error in
-            [Dataset::open(&folder).err().map(|error| error.to_string()), Some(error_of(&Place::new(&folder), &resume))]
-        {
+        let resume = MakeOptions { settings: None, resume: true, ..options(&settings(60, 3)) };
+        for error in [
+            Dataset::open(&folder).err().map(|error| error.to_string()),
+            Some(error_of(&DatasetDir::new(&folder), &resume)),
+        ] {
             let error = error.unwrap_or_default();
             assert!(error.contains(expected), "{at}: {error}");
         }
@@ -264,14 +267,14 @@ pub fn named_pipe_is_reported_without_blocking() {
     assert_eq!(report.findings.len(), 1);
     assert!(report.findings[0].what.contains("not a regular file"), "{:?}", report.findings[0]);
     // It is treated like other damage.
-    let options = Asked { settings: None, resume: true, ..crate::options(&settings(30, 1)) };
-    assert_eq!(make(&Place::new(&folder), &options, &mut |_| {}).unwrap().damaged, [0]);
+    let options = MakeOptions { settings: None, resume: true, ..crate::options(&settings(30, 1)) };
+    assert_eq!(make(&DatasetDir::new(&folder), &options, &mut |_| {}).unwrap().damaged, [0]);
     assert!(pipe.is_file());
 }
 
 pub fn unreadable_pair_does_not_hide_the_others() {
     let folder = folder("unreadable");
-    make_dataset(&folder, &Settings { format: Format::SeedJson, ..settings(12, 1) });
+    make_dataset(&folder, &DatasetSettings { format: DatasetFormat::SeedJson, ..settings(12, 1) });
     std::fs::write(folder.join("cuda_synth_0003.json"), [0xff, 0xfe]).unwrap();
     std::fs::create_dir(folder.join("folder.json")).unwrap();
     let reports = check_pairs(&folder).unwrap();

@@ -1,7 +1,7 @@
 //! Every format contains the same rows and can be read back.
 
 use bornite_data::Level;
-use bornite_data::files::{Dataset, Format, check, check_pairs};
+use bornite_data::files::{Dataset, DatasetFormat, check, check_pairs};
 use serde_json::Value;
 
 use crate::{folder, hash, listed, make_dataset, seed, settings};
@@ -11,7 +11,7 @@ pub fn every_format_contains_the_same_rows() {
     settings.seed = seed();
     settings.faults = true;
     let mut first: Option<String> = None;
-    for format in Format::ALL {
+    for format in DatasetFormat::ALL {
         settings.format = format;
         let folder = folder(&format!("format-{}", format.name()));
         let hash = hash(&make_dataset(&folder, &settings));
@@ -19,7 +19,7 @@ pub fn every_format_contains_the_same_rows() {
         let dataset = Dataset::open(&folder).unwrap();
         let report = check(&dataset, Level::Types, 2, None, &mut |_| {}).unwrap();
         assert_eq!(report.findings, [], "{}", format.name());
-        if format == Format::SeedJson {
+        if format == DatasetFormat::SeedJson {
             let names = listed(&folder);
             assert!(names.contains(&"cuda_synth_0000.json".into()), "{names:?}");
             let stats: Value =
@@ -74,7 +74,7 @@ pub fn files_next_to_the_rows_are_valid() {
 
 pub fn card_of_pairs_lists_their_keys() {
     let folder = folder("card-of-pairs");
-    let settings = bornite_data::files::Settings { format: Format::SeedJson, ..settings(40, 1) };
+    let settings = bornite_data::files::DatasetSettings { format: DatasetFormat::SeedJson, ..settings(40, 1) };
     make_dataset(&folder, &settings);
     let card = std::fs::read_to_string(folder.join("README.md")).unwrap();
     let pair: Value =

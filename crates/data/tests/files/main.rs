@@ -7,17 +7,17 @@ mod suite;
 mod claims;
 mod columns;
 mod coverage;
+mod errors;
 mod formats;
 mod manual;
 mod pairs;
 mod workers;
-mod errors;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use bornite_data::files::{Asked, Error, Made, Part, Place, Progress, Settings, make};
+use bornite_data::files::{DatasetDir, DatasetSettings, Error, JobPart, MakeOptions, MakeOutcome, MakeProgress, make};
 use bornite_data::{Level, Random};
 
 suite! {
@@ -74,22 +74,22 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// Settings at the level `types`, which is fast.
-fn settings(count: u64, shards: u32) -> Settings {
-    let mut settings = Settings::new(count);
+fn settings(count: u64, shards: u32) -> DatasetSettings {
+    let mut settings = DatasetSettings::new(count);
     (settings.shards, settings.level) = (shards, Level::Types.name().into());
     settings
 }
 
-fn options(settings: &Settings) -> Asked {
+fn options(settings: &DatasetSettings) -> MakeOptions {
     let stop = Arc::new(AtomicBool::new(false));
-    Asked { settings: Some(settings.clone()), resume: false, part: None, jobs: 2, stop, workers: None }
+    MakeOptions { settings: Some(settings.clone()), resume: false, part: None, jobs: 2, stop, workers: None }
 }
 
-fn make_dataset(folder: &Path, settings: &Settings) -> Made {
-    make(&Place::new(folder), &options(settings), &mut |_| {}).unwrap()
+fn make_dataset(folder: &Path, settings: &DatasetSettings) -> MakeOutcome {
+    make(&DatasetDir::new(folder), &options(settings), &mut |_| {}).unwrap()
 }
 
-fn hash(outcome: &Made) -> String {
+fn hash(outcome: &MakeOutcome) -> String {
     outcome.manifest.as_ref().expect("a finished dataset").set_hash.to_string()
 }
 
@@ -115,8 +115,8 @@ fn rows_do_not_depend_on_shards_or_threads() {
     assert_eq!(expected.manifest.as_ref().unwrap().rows, 300);
     for (shards, jobs) in [(7, 1), (64, 3)] {
         settings.shards = shards;
-        let place = Place::new(&folder(&format!("shards-{shards}")));
-        let other = make(&place, &Asked { jobs, ..options(&settings) }, &mut |_| {}).unwrap();
+        let dir = DatasetDir::new(&folder(&format!("shards-{shards}")));
+        let other = make(&dir, &MakeOptions { jobs, ..options(&settings) }, &mut |_| {}).unwrap();
         assert_eq!(hash(&other), hash(&expected), "{shards} shards");
         assert_eq!(other.manifest.unwrap().counts(), expected.manifest.as_ref().unwrap().counts());
     }
@@ -128,18 +128,18 @@ fn independent_jobs_write_the_same_rows() {
     let mut settings = settings(240, 6);
     settings.seed = seed();
     let expected = hash(&make_dataset(&folder("whole"), &settings));
-    let place = Place::new(&folder("parts"));
+    let dir = DatasetDir::new(&folder("parts"));
     // The last part first: jobs do not wait for each other.
     for number in [2, 0, 1] {
-        let part = Some(Part { number, of: 3 });
-        let outcome = make(&place, &Asked { part, ..options(&settings) }, &mut |_| {}).unwrap();
+        let part = Some(JobPart { index: number, count: 3 });
+        let outcome = make(&dir, &MakeOptions { part, ..options(&settings) }, &mut |_| {}).unwrap();
         assert_eq!(outcome.shards.len(), 2);
         assert_eq!(outcome.manifest.is_some(), number == 1, "part {number}");
         if number == 1 {
             assert_eq!(hash(&outcome), expected);
         }
     }
-    let names = listed(&place.path(""));
+    let names = listed(&dir.path(""));
     assert!(names.iter().all(|name| !name.contains(".making") && !name.contains(".writing-")), "{names:?}");
     assert!(names.contains(&"data/train-00003-of-00006.parquet".into()), "{names:?}");
 }
@@ -150,19 +150,19 @@ fn stopped_run_resumes_after_the_last_shard() {
     let expected = hash(&make_dataset(&folder("unstopped"), &settings));
     let mut random = Random::new(settings.seed);
     for round in 0..if full() { 20 } else { 4 } {
-        let place = Place::new(&folder("stopped"));
+        let dir = DatasetDir::new(&folder("stopped"));
         let mut fresh = vec![];
         loop {
             let first = fresh.is_empty();
-            let options = Asked { resume: !first, ..options(&settings) };
+            let options = MakeOptions { resume: !first, ..options(&settings) };
             let stop = options.stop.clone();
             let after = 1 + random.below(350) as u64;
-            let mut last = Progress::default();
-            let outcome = make(&place, &options, &mut |progress| {
+            let mut last = MakeProgress::default();
+            let outcome = make(&dir, &options, &mut |progress| {
                 last = progress;
-                stop.store(progress.fresh >= after, std::sync::atomic::Ordering::Relaxed);
+                stop.store(progress.written >= after, std::sync::atomic::Ordering::Relaxed);
             });
-            fresh.push(last.fresh);
+            fresh.push(last.written);
             match outcome {
                 Err(Error::Stopped) => assert!(fresh.len() < 30, "{fresh:?}"),
                 outcome => {

@@ -2,10 +2,10 @@
 //!
 //! `BLESS=1 cargo test -p bornite-data --test files` regenerates it.
 
-use bornite_data::{Category, Level, Row, make, verify};
+use bornite_data::{Category, Level, Row, generate_in, verify};
 
 fn example(category: Category) -> Row {
-    let rows = (0..40).filter_map(|index| make(42, index, &[category]).ok());
+    let rows = (0..40).filter_map(|index| generate_in(42, index, &[category]).ok());
     let verified = rows.filter(|row| verify(row, Level::Run).is_ok());
     verified.min_by_key(|row| (row.source.len() + row.cuda.len(), row.index)).expect("a row of each category")
 }

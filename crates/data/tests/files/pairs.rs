@@ -53,9 +53,11 @@ const CPU: &[Damage] = &[
 /// Damage that removes the characteristic operation of a category.
 fn of_category(category: &str) -> Damage {
     match category {
-        "arithmetic" => {
-            ("numbers", |text| in_code(text, &["wp::add", "wp::sub", "wp::mul", "wp::div"], "wp::copy"), "there is arithmetic")
-        }
+        "arithmetic" => (
+            "numbers",
+            |text| in_code(text, &["wp::add", "wp::sub", "wp::mul", "wp::div"], "wp::copy"),
+            "there is arithmetic",
+        ),
         "math" => (
             "functions",
             |text| in_code(text, &["wp::exp", "wp::sin", "wp::log", "wp::sqrt", "wp::abs"], "wp::copy"),
@@ -105,7 +107,7 @@ pub fn pairs_from_warp_pass_and_damage_fails_the_right_check() {
         for missing in ["python_source", key, "metadata"] {
             let mut other = pair.clone();
             other.as_object_mut().unwrap().remove(missing);
-            assert!(check_pair(&other.to_string()).wrong.is_some(), "{}: without {missing}", report.file);
+            assert!(check_pair(&other.to_string()).error.is_some(), "{}: without {missing}", report.file);
         }
     }
     assert_eq!(damaged, 12 * 7 + 2 * 5);

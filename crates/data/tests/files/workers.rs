@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bornite_data::Rejected;
-use bornite_data::files::{Asked, Dataset, Place, make};
-use bornite_data::verify::code::{Text, Wanted};
-use bornite_data::verify::{Crew, Workers};
+use bornite_data::Rejection;
+use bornite_data::files::{Dataset, DatasetDir, MakeOptions, make};
+use bornite_data::verify::code::{CudaSource, EmitOptions};
+use bornite_data::verify::{WorkerConfig, WorkerPool};
 
 use crate::{folder, make_dataset, options, seed, settings};
 
@@ -33,10 +33,10 @@ done
     path
 }
 
-fn config(script: &Path) -> Crew {
-    let mut config = Crew::new("sh".into(), &[script.to_str().unwrap()]);
-    config.patience = Duration::from_secs(60);
-    config.memory_bytes = 256 << 20;
+fn config(script: &Path) -> WorkerConfig {
+    let mut config = WorkerConfig::new("sh".into(), &[script.to_str().unwrap()]);
+    config.timeout = Duration::from_secs(60);
+    config.max_memory_bytes = 256 << 20;
     config
 }
 
@@ -51,8 +51,9 @@ const HARMS: [(&str, &str, &str); 6] = [
 ];
 
 pub fn text_that_crashes_the_compiler_is_rejected_alone() {
-    let texts: Vec<Text> =
-        (0..8).map(|n| Text { name: format!("k{n}"), cuda: format!("__global__ void k{n}() {{\n}}\n") }).collect();
+    let texts: Vec<CudaSource> = (0..8)
+        .map(|n| CudaSource { name: format!("k{n}"), cuda: format!("__global__ void k{n}() {{\n}}\n") })
+        .collect();
     std::thread::scope(|scope| {
         for (n, (harm, kind, description)) in HARMS.into_iter().enumerate() {
             let texts = &texts;
@@ -60,17 +61,17 @@ pub fn text_that_crashes_the_compiler_is_rejected_alone() {
                 let mut config = config(&script(&n.to_string(), "k5", harm));
                 if kind == "compiler_hung" {
                     // Generous enough for workers that do not hang, even on a busy machine.
-                    (config.patience, config.patience_each) = (Duration::from_secs(4), Duration::ZERO);
+                    (config.timeout, config.timeout_per_text) = (Duration::from_secs(4), Duration::ZERO);
                 }
-                let workers = Workers::new(&config).unwrap();
+                let workers = WorkerPool::new(&config).unwrap();
                 // Twice: the restarted worker works too.
                 for batch in [&texts[..], &texts[5..6]] {
-                    let found = workers.compiled(batch, Wanted::default(), "sm_90").unwrap();
+                    let found = workers.compile(batch, EmitOptions::default(), "sm_90").unwrap();
                     assert_eq!(found.len(), batch.len(), "{harm}");
                     for (text, found) in batch.iter().zip(found) {
                         match found {
                             Ok(_) => assert_ne!(text.name, "k5", "{harm}"),
-                            Err(Rejected::Compiler { kind: found, what }) => {
+                            Err(Rejection::CompilerFailure { kind: found, what }) => {
                                 assert_eq!((text.name.as_str(), found), ("k5", kind), "{harm}");
                                 assert!(what.contains(description), "{harm}: {what}");
                             }
@@ -84,7 +85,7 @@ pub fn text_that_crashes_the_compiler_is_rejected_alone() {
 }
 
 pub fn worker_that_cannot_compile_is_an_error() {
-    let texts = [Text { name: "k".into(), cuda: String::new() }];
+    let texts = [CudaSource { name: "k".into(), cuda: String::new() }];
     let write_script = |name: &str, text: &str| {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("worker-bad-{name}.sh"));
         std::fs::write(&path, text).unwrap();
@@ -96,18 +97,18 @@ pub fn worker_that_cannot_compile_is_an_error() {
         ("old", "echo '{\"ready\":\"0.0.1\"}'; cat", "it has version 0.0.1"),
         ("without", "echo '{\"failed\":\"libnvrtc was not found\"}'; cat", "libnvrtc was not found"),
     ] {
-        let error = Workers::new(&config(&write_script(name, text))).err().unwrap();
+        let error = WorkerPool::new(&config(&write_script(name, text))).err().unwrap();
         assert!(error.contains(expected), "{name}: {error}");
     }
-    let error = Workers::new(&Crew::new("/no/such/program".into(), &[])).err().unwrap();
+    let error = WorkerPool::new(&WorkerConfig::new("/no/such/program".into(), &[])).err().unwrap();
     assert!(error.starts_with("could not start"), "{error}");
     // A worker that fails at a later request.
     let later = format!(
         "echo '{{\"ready\":\"{}\"}}'; read -r line; echo '{{\"failed\":\"no driver\"}}'",
         env!("CARGO_PKG_VERSION")
     );
-    let workers = Workers::new(&config(&write_script("later", &later))).unwrap();
-    assert_eq!(workers.compiled(&texts, Wanted::default(), "sm_90").unwrap_err(), "no driver");
+    let workers = WorkerPool::new(&config(&write_script("later", &later))).unwrap();
+    assert_eq!(workers.compile(&texts, EmitOptions::default(), "sm_90").unwrap_err(), "no driver");
 }
 
 pub fn compiler_failures_are_listed_in_the_statistics() {
@@ -116,7 +117,7 @@ pub fn compiler_failures_are_listed_in_the_statistics() {
     let types = folder("lost-types");
     make_dataset(&types, &settings);
     let mut rows: Vec<(String, String)> = vec![];
-    let visit = &mut |record: bornite_data::files::Record| {
+    let visit = &mut |record: bornite_data::files::RowRecord| {
         rows.push((record.text("name").to_owned(), record.text("id").to_owned()));
         Ok(true)
     };
@@ -126,7 +127,7 @@ pub fn compiler_failures_are_listed_in_the_statistics() {
     settings.level = "compile".into();
     let target = folder("lost");
     let workers = Some(config(&script("dataset", name, "kill -9 $$")));
-    let outcome = make(&Place::new(&target), &Asked { workers, ..options(&settings) }, &mut |_| {}).unwrap();
+    let outcome = make(&DatasetDir::new(&target), &MakeOptions { workers, ..options(&settings) }, &mut |_| {}).unwrap();
     let manifest = outcome.manifest.unwrap();
     assert_eq!(manifest.rows, 69);
     assert_eq!(manifest.counts().rejected, [("compiler_died".to_owned(), 1)].into());

@@ -1,7 +1,7 @@
 //! NVRTC compiles every text, if it is available.
 
 use bornite_data::verify::compile::to_ptx;
-use bornite_data::{Category, Row, make};
+use bornite_data::{Category, Row, generate_in};
 
 use crate::suite::Outcome;
 use crate::{full, seed};
@@ -12,7 +12,7 @@ pub fn nvrtc_compiles_every_text() -> Outcome {
     let each = if full() { 40 } else { 2 };
     let mut rows: Vec<Row> = vec![];
     for category in Category::ALL {
-        rows.extend((0..each).filter_map(|index| make(seed, index, &[*category]).ok()));
+        rows.extend((0..each).filter_map(|index| generate_in(seed, index, &[*category]).ok()));
     }
     let start = std::time::Instant::now();
     let all: Vec<&Row> = rows.iter().collect();

@@ -1,13 +1,14 @@
 //! Dead code: conditions have both outcomes on the inputs of a row, and programs with dead code are
 //! rejected.
 
-use bornite_data::evaluate::{self, Reached, is_same};
-use bornite_data::inputs::{INPUTS, input};
+use bornite_data::evaluate::{self, ExecutionCoverage, is_same};
+use bornite_data::inputs::{INPUT_COUNT, input};
 use bornite_data::program::{
-    Array, Binary, Builtin, Expr, Fill, Program, Scalar, Size, Stmt, Ty, Unary, Update, python,
+    ArrayFill, ArrayId, AtomicOp, BinaryOp, BuiltinFn, Program, ProgramExpr, ProgramStmt, ScalarType, SizeExpr, Ty,
+    UnaryOp, python,
 };
-use bornite_data::verify::expected;
-use bornite_data::{Category, Rejected, generate};
+use bornite_data::verify::test_cases;
+use bornite_data::{Category, Rejection, generate};
 
 use crate::{full, rows, seed};
 
@@ -19,8 +20,10 @@ pub fn conditions_have_both_outcomes() {
     for category in categories {
         for row in rows(seed, category, each) {
             // Other findings concern expressions.
-            if let Err(Rejected::Dead(what)) = expected(&row.program, [row.seed, row.index])
-                && ["is true for", "is false for", "no input executes", "no input evaluates"].iter().any(|kind| what.contains(kind))
+            if let Err(Rejection::DeadCode(what)) = test_cases(&row.program, [row.seed, row.index])
+                && ["is true for", "is false for", "no input executes", "no input evaluates"]
+                    .iter()
+                    .any(|kind| what.contains(kind))
             {
                 dead.push(format!("{what}\n{}", row.source));
             }
@@ -33,14 +36,14 @@ pub fn conditions_have_both_outcomes() {
 }
 
 /// Replaces the first condition of a block.
-fn with_condition(stmts: &mut [Stmt], replace: &dyn Fn(Expr) -> Expr) -> bool {
+fn with_condition(stmts: &mut [ProgramStmt], replace: &dyn Fn(ProgramExpr) -> ProgramExpr) -> bool {
     for stmt in stmts {
         let found = match stmt {
-            Stmt::If(condition, ..) => {
+            ProgramStmt::If(condition, ..) => {
                 *condition = replace(condition.clone());
                 true
             }
-            Stmt::For(.., body) | Stmt::While(_, body) => with_condition(body, replace),
+            ProgramStmt::For(.., body) | ProgramStmt::While(_, body) => with_condition(body, replace),
             _ => false,
         };
         if found {
@@ -52,23 +55,23 @@ fn with_condition(stmts: &mut [Stmt], replace: &dyn Fn(Expr) -> Expr) -> bool {
 
 pub fn conditions_with_one_outcome_are_found() {
     let seed = seed();
-    let never = |c: Expr| Expr::binary(Binary::And, c.clone(), Expr::unary(Unary::Not, c));
-    let always = |c: Expr| Expr::binary(Binary::Or, c.clone(), Expr::unary(Unary::Not, c));
+    let never = |c: ProgramExpr| ProgramExpr::binary(BinaryOp::And, c.clone(), ProgramExpr::unary(UnaryOp::Not, c));
+    let always = |c: ProgramExpr| ProgramExpr::binary(BinaryOp::Or, c.clone(), ProgramExpr::unary(UnaryOp::Not, c));
     let mut found = 0;
     for row in rows(seed, Category::ControlFlow, 60) {
         let key = [row.seed, row.index];
-        if expected(&row.program, key).is_err() {
+        if test_cases(&row.program, key).is_err() {
             continue;
         }
-        for (what, of) in [("fails", &never as &dyn Fn(Expr) -> Expr), ("holds", &always)] {
+        for (what, of) in [("fails", &never as &dyn Fn(ProgramExpr) -> ProgramExpr), ("holds", &always)] {
             let mut program = row.program.clone();
             if !with_condition(&mut program.body.stmts, of) {
                 continue;
             }
-            match expected(&program, key) {
-                Err(Rejected::Dead(_)) => found += 1,
+            match test_cases(&program, key) {
+                Err(Rejection::DeadCode(_)) => found += 1,
                 // Without the branch, a loop may end differently.
-                Err(Rejected::Undecided { .. } | Rejected::Invalid(_)) => {}
+                Err(Rejection::Undecided { .. } | Rejection::Invalid(_)) => {}
                 other => panic!("{what}: {:?}\n{}", other.err(), row.source),
             }
         }
@@ -76,75 +79,89 @@ pub fn conditions_with_one_outcome_are_found() {
     assert!(found >= 40, "{found} were found");
 }
 
-fn load(array: u8, i: &Expr) -> Expr {
-    Expr::load(Array(array), vec![i.clone()], Scalar::F32)
+fn load(array: u8, i: &ProgramExpr) -> ProgramExpr {
+    ProgramExpr::load(ArrayId(array), vec![i.clone()], ScalarType::F32)
 }
 
 /// A program over `b` and `c` that stores one value computed from their elements.
-fn storing(value: &dyn Fn(Expr, Expr) -> Expr) -> Program {
+fn storing(value: &dyn Fn(ProgramExpr, ProgramExpr) -> ProgramExpr) -> Program {
     let row = rows(1, Category::Arithmetic, 200).find(|row| {
         let [b, c, out] = &row.program.arrays[..] else { return false };
         [b, c, out].iter().all(|array| array.ty == Ty::F32) && out.written
     });
     let mut program = row.expect("a program over two arrays").program;
     for array in &mut program.arrays[..2] {
-        array.fill = Fill::Uniform(-2.0, 2.0);
+        array.fill = ArrayFill::Uniform(-2.0, 2.0);
     }
-    let i = Expr::var(program.grid[0].0, Ty::I32);
-    program.body.stmts = vec![Stmt::Store(Array(2), vec![i.clone()], value(load(0, &i), load(1, &i)))];
+    let i = ProgramExpr::var(program.grid[0].0, Ty::I32);
+    program.body.stmts = vec![ProgramStmt::Store(ArrayId(2), vec![i.clone()], value(load(0, &i), load(1, &i)))];
     program
 }
 
 /// Programs that compute less than they seem to, each with the expected finding.
 pub fn degenerate_programs_are_found() {
-    let bin = Expr::binary;
-    let number = |value: f64| Expr::float(Scalar::F32, value);
-    let call = |builtin, args: Vec<Expr>| Expr::call(builtin, args);
-    type Of<'a> = &'a dyn Fn(Expr, Expr) -> Expr;
+    let bin = ProgramExpr::binary;
+    let number = |value: f64| ProgramExpr::float(ScalarType::F32, value);
+    let call = |builtin, args: Vec<ProgramExpr>| ProgramExpr::call(builtin, args);
+    type Of<'a> = &'a dyn Fn(ProgramExpr, ProgramExpr) -> ProgramExpr;
     let cases: [(&str, Of<'_>); 9] = [
-        ("cancels", &|b, c| bin(Binary::Sub, b.clone(), bin(Binary::Sub, b, c))),
-        ("cancels", &|b, c| bin(Binary::Div, bin(Binary::Mul, b, c.clone()), c)),
+        ("cancels", &|b, c| bin(BinaryOp::Sub, b.clone(), bin(BinaryOp::Sub, b, c))),
+        ("cancels", &|b, c| bin(BinaryOp::Div, bin(BinaryOp::Mul, b, c.clone()), c)),
         ("the same value", &|b, c| {
-            bin(Binary::Add, call(Builtin::Floor, vec![bin(Binary::Mul, call(Builtin::Abs, vec![b]), number(0.25))]), c)
+            bin(
+                BinaryOp::Add,
+                call(BuiltinFn::Floor, vec![bin(BinaryOp::Mul, call(BuiltinFn::Abs, vec![b]), number(0.25))]),
+                c,
+            )
         }),
-        ("equals '", &|b, c| bin(Binary::Mul, call(Builtin::Max, vec![b, number(-3.0)]), c)),
-        ("equals '", &|b, c| bin(Binary::Mul, call(Builtin::Clamp, vec![b, number(-2.5), number(2.5)]), c)),
-        ("equals '", &|b, c| call(Builtin::Max, vec![b.clone(), call(Builtin::Min, vec![b, c])])),
-        ("the same value", &|b, c| bin(Binary::Add, call(Builtin::Max, vec![b, number(3.0)]), c)),
-        ("is true", &|b, c| Expr::choose(bin(Binary::Lt, b.clone(), number(5.0)), bin(Binary::Mul, b, c.clone()), c)),
+        ("equals '", &|b, c| bin(BinaryOp::Mul, call(BuiltinFn::Max, vec![b, number(-3.0)]), c)),
+        ("equals '", &|b, c| bin(BinaryOp::Mul, call(BuiltinFn::Clamp, vec![b, number(-2.5), number(2.5)]), c)),
+        ("equals '", &|b, c| call(BuiltinFn::Max, vec![b.clone(), call(BuiltinFn::Min, vec![b, c])])),
+        ("the same value", &|b, c| bin(BinaryOp::Add, call(BuiltinFn::Max, vec![b, number(3.0)]), c)),
+        ("is true", &|b, c| {
+            ProgramExpr::choose(bin(BinaryOp::Lt, b.clone(), number(5.0)), bin(BinaryOp::Mul, b, c.clone()), c)
+        }),
         ("'b' changes no output", &|b, c| {
             // (b + c)² - b² - 2bc
-            let sum = bin(Binary::Add, b.clone(), c.clone());
-            let rest = bin(Binary::Sub, bin(Binary::Mul, sum.clone(), sum), bin(Binary::Mul, b.clone(), b.clone()));
-            bin(Binary::Sub, rest, bin(Binary::Mul, bin(Binary::Mul, number(2.0), b), c))
+            let sum = bin(BinaryOp::Add, b.clone(), c.clone());
+            let rest =
+                bin(BinaryOp::Sub, bin(BinaryOp::Mul, sum.clone(), sum), bin(BinaryOp::Mul, b.clone(), b.clone()));
+            bin(BinaryOp::Sub, rest, bin(BinaryOp::Mul, bin(BinaryOp::Mul, number(2.0), b), c))
         }),
     ];
     for (what, of) in cases {
         let mut program = storing(of);
         program.arrays[0].name = "b".into();
-        let found = expected(&program, [1, 1]).err().map(|why| why.to_string()).unwrap_or_default();
+        let found = test_cases(&program, [1, 1]).err().map(|why| why.to_string()).unwrap_or_default();
         assert!(found.contains(what), "{what}: {found:?} of {}", python::print(&program));
     }
     // A program that does depend on both.
-    let sound = storing(&|b, c| bin(Binary::Mul, call(Builtin::Max, vec![b, number(0.5)]), c));
-    assert!(expected(&sound, [1, 1]).is_ok(), "{:?}", expected(&sound, [1, 1]).err());
+    let sound = storing(&|b, c| bin(BinaryOp::Mul, call(BuiltinFn::Max, vec![b, number(0.5)]), c));
+    assert!(test_cases(&sound, [1, 1]).is_ok(), "{:?}", test_cases(&sound, [1, 1]).err());
 }
 
 /// A maximum that every launch of some size reaches provides no evidence about a text.
 pub fn saturated_outputs_are_found() {
-    let number = |value: f64| Expr::float(Scalar::F32, value);
-    let sum = |b: Expr, c: Expr| Expr::binary(Binary::Mul, Expr::binary(Binary::Add, b, c), number(100.0));
-    let rejection_of_max = |transform: &dyn Fn(Expr) -> Expr| {
-        let mut program = storing(&sum);
-        program.arrays[2].shape = vec![Size::Known(1)];
-        (program.arrays[2].ty, program.arrays[2].fill) = (Ty::I32, Fill::Zero);
-        let Stmt::Store(out, _, e) = program.body.stmts.remove(0) else { panic!("a store") };
-        program.body.stmts = vec![Stmt::Atomic(Update::Max, out, vec![Expr::int(0)], transform(e).cast(Scalar::I32))];
-        expected(&program, [1, 1]).err()
+    let number = |value: f64| ProgramExpr::float(ScalarType::F32, value);
+    let sum = |b: ProgramExpr, c: ProgramExpr| {
+        ProgramExpr::binary(BinaryOp::Mul, ProgramExpr::binary(BinaryOp::Add, b, c), number(100.0))
     };
-    let clipped = |e: Expr| Expr::call(Builtin::Min, vec![e, number(50.0)]);
+    let rejection_of_max = |transform: &dyn Fn(ProgramExpr) -> ProgramExpr| {
+        let mut program = storing(&sum);
+        program.arrays[2].shape = vec![SizeExpr::Constant(1)];
+        (program.arrays[2].ty, program.arrays[2].fill) = (Ty::I32, ArrayFill::Zero);
+        let ProgramStmt::Store(out, _, e) = program.body.stmts.remove(0) else { panic!("a store") };
+        program.body.stmts = vec![ProgramStmt::Atomic(
+            AtomicOp::Max,
+            out,
+            vec![ProgramExpr::int(0)],
+            transform(e).cast(ScalarType::I32),
+        )];
+        test_cases(&program, [1, 1]).err()
+    };
+    let clipped = |e: ProgramExpr| ProgramExpr::call(BuiltinFn::Min, vec![e, number(50.0)]);
     let found = rejection_of_max(&clipped);
-    assert!(matches!(found, Some(Rejected::Constant { .. })), "{found:?}");
+    assert!(matches!(found, Some(Rejection::ConstantOutput { .. })), "{found:?}");
     assert_eq!(rejection_of_max(&|e| e), None);
 }
 
@@ -156,11 +173,11 @@ pub fn every_program_input_has_influence() {
     for index in 0..count {
         let category = generate::category(seed, index, Category::ALL);
         let program = generate::program(seed, index, category);
-        match expected(&program, [seed, index]) {
-            Err(why @ Rejected::Unused { .. }) => {
+        match test_cases(&program, [seed, index]) {
+            Err(why @ Rejection::UnusedInput { .. }) => {
                 panic!("{} {index}: {why}\n{}", category.name(), python::print(&program))
             }
-            Err(why @ (Rejected::Constant { .. } | Rejected::Dead(_))) => {
+            Err(why @ (Rejection::ConstantOutput { .. } | Rejection::DeadCode(_))) => {
                 faults.push(format!("{} {index}: {why}", category.name()));
             }
             _ => {}
@@ -179,9 +196,9 @@ pub fn programs_with_influence_only_in_short_launches_are_redrawn() {
     let others = [(1136, 600), (1177, 273), (1205, 570), (2062, 784), (2006, 223)];
     for (seed, index) in nested.into_iter().chain(others) {
         let program = generate::program(seed, index, generate::category(seed, index, Category::ALL));
-        let found = expected(&program, [seed, index]).err();
+        let found = test_cases(&program, [seed, index]).err();
         let text = python::print(&program);
-        assert!(!matches!(found, Some(Rejected::Unused { .. })), "{seed} {index}: {found:?}\n{text}");
+        assert!(!matches!(found, Some(Rejection::UnusedInput { .. })), "{seed} {index}: {found:?}\n{text}");
     }
 }
 
@@ -192,13 +209,13 @@ pub fn every_input_changes_an_output() {
     let mut tried = 0;
     for category in Category::ALL {
         for row in rows(seed, *category, if full() { 60 } else { 3 }) {
-            let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
+            let Ok(cases) = test_cases(&row.program, [row.seed, row.index]) else { continue };
             for n in 0..row.program.arrays.len() {
-                if matches!(row.program.arrays[n].fill, Fill::Zero | Fill::All(_)) {
+                if matches!(row.program.arrays[n].fill, ArrayFill::Zero | ArrayFill::Constant(_)) {
                     continue;
                 }
                 // The same array from another draw; some inputs are too short to show a change.
-                let changes = (2..INPUTS).any(|number| {
+                let changes = (2..INPUT_COUNT).any(|number| {
                     (20..24).any(|attempt| {
                         let case = &cases[number];
                         let other = input(&row.program, [row.seed, row.index], number, attempt);
@@ -207,9 +224,9 @@ pub fn every_input_changes_an_output() {
                             return false;
                         }
                         after[n] = other.arrays[n].clone();
-                        let mut reached = Reached::default();
+                        let mut coverage = ExecutionCoverage::default();
                         let run =
-                            evaluate::run(&row.program, &other.sizes, &case.input.values, &mut after, &mut reached);
+                            evaluate::run(&row.program, &other.sizes, &case.input.values, &mut after, &mut coverage);
                         let written = || {
                             row.program
                                 .arrays

@@ -92,7 +92,8 @@ fn check(row: &Row) -> Result<Vec<&'static str>, String> {
     let (head, how) = text.split_once(&into).ok_or_else(|| format!("the description lacks '{into}'"))?;
     let from = [format!(" of {}", list(&read)), format!(" from {}", list(&read))];
     let bare = from.iter().find_map(|from| head.strip_suffix(from.as_str()));
-    let head = if read.is_empty() { head } else { bare.ok_or("the description does not name the arrays that are read")? };
+    let head =
+        if read.is_empty() { head } else { bare.ok_or("the description does not name the arrays that are read")? };
     // Without a name, the head lists the operations.
     let (names, operations) = match how.strip_prefix(": ") {
         Some(operations) => (claims(&kernel, head)?, operations.to_owned()),

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use bornite_data::evaluate::{Ball, Contents, Value, wrapped};
-use bornite_data::program::{Binary, Expr, Kind, Program, Scalar, Stmt, Ty};
-use bornite_data::verify::{Expected, expected};
+use bornite_data::evaluate::{ArrayContents, EvalValue, Interval, wrap_int};
+use bornite_data::program::{BinaryOp, ExprKind, Program, ProgramExpr, ProgramStmt, ScalarType, Ty};
+use bornite_data::verify::{TestCase, test_cases};
 use bornite_data::{Category, Row};
 
 use crate::suite::{Outcome, gpp};
@@ -65,8 +65,8 @@ template <class... A> void call(int number, void (*kernel)(A...)) {
 "#;
 
 /// Offsets of the components of an element as C++ lays out structs of scalars, and its size.
-fn layout(scalars: &[Scalar]) -> (Vec<usize>, usize) {
-    let bytes = |scalar: &Scalar| scalar.bits() as usize / 8;
+fn layout(scalars: &[ScalarType]) -> (Vec<usize>, usize) {
+    let bytes = |scalar: &ScalarType| scalar.bits() as usize / 8;
     let (mut offsets, mut at) = (vec![], 0usize);
     for scalar in scalars {
         at = at.next_multiple_of(bytes(scalar));
@@ -76,19 +76,19 @@ fn layout(scalars: &[Scalar]) -> (Vec<usize>, usize) {
     (offsets, at.next_multiple_of(scalars.iter().map(bytes).max().unwrap_or(1)))
 }
 
-fn pack(scalar: Scalar, value: &Value) -> Vec<u8> {
+fn pack(scalar: ScalarType, value: &EvalValue) -> Vec<u8> {
     match (value, scalar) {
-        (Value::Float(ball), Scalar::F64) => ball.mid.to_le_bytes().to_vec(),
-        (Value::Float(ball), Scalar::F16) => half::f16::from_f64(ball.mid).to_le_bytes().to_vec(),
-        (Value::Float(ball), Scalar::BF16) => half::bf16::from_f64(ball.mid).to_le_bytes().to_vec(),
-        (Value::Float(ball), _) => (ball.mid as f32).to_le_bytes().to_vec(),
-        (Value::Int(value), _) => value.to_le_bytes()[..scalar.bits() as usize / 8].to_vec(),
-        (Value::Bool(truth), _) => vec![(*truth == Some(true)) as u8],
-        (Value::Many(_), _) => panic!("a component of components"),
+        (EvalValue::Float(interval), ScalarType::F64) => interval.mid.to_le_bytes().to_vec(),
+        (EvalValue::Float(interval), ScalarType::F16) => half::f16::from_f64(interval.mid).to_le_bytes().to_vec(),
+        (EvalValue::Float(interval), ScalarType::BF16) => half::bf16::from_f64(interval.mid).to_le_bytes().to_vec(),
+        (EvalValue::Float(interval), _) => (interval.mid as f32).to_le_bytes().to_vec(),
+        (EvalValue::Int(value), _) => value.to_le_bytes()[..scalar.bits() as usize / 8].to_vec(),
+        (EvalValue::Bool(truth), _) => vec![(*truth == Some(true)) as u8],
+        (EvalValue::Composite(_), _) => panic!("a component of components"),
     }
 }
 
-fn array(contents: &Contents) -> Vec<u8> {
+fn array(contents: &ArrayContents) -> Vec<u8> {
     let (offsets, size) = layout(&contents.scalars);
     let mut bytes = vec![0; contents.cells.len() / offsets.len() * size];
     for (n, cell) in contents.cells.iter().enumerate() {
@@ -100,7 +100,7 @@ fn array(contents: &Contents) -> Vec<u8> {
 }
 
 /// Compares an array with the reference; returns the first difference.
-fn differs(bytes: &[u8], after: &Contents) -> Option<String> {
+fn differs(bytes: &[u8], after: &ArrayContents) -> Option<String> {
     let (offsets, size) = layout(&after.scalars);
     after.cells.iter().enumerate().find_map(|(n, cell)| {
         let scalar = after.scalars[n % offsets.len()];
@@ -110,31 +110,31 @@ fn differs(bytes: &[u8], after: &Contents) -> Option<String> {
         word[..count].copy_from_slice(&bytes[at..at + count]);
         let bits = u64::from_le_bytes(word);
         let float = match scalar {
-            Scalar::F64 => f64::from_bits(bits),
-            Scalar::F16 => half::f16::from_bits(bits as u16).to_f64(),
-            Scalar::BF16 => half::bf16::from_bits(bits as u16).to_f64(),
+            ScalarType::F64 => f64::from_bits(bits),
+            ScalarType::F16 => half::f16::from_bits(bits as u16).to_f64(),
+            ScalarType::BF16 => half::bf16::from_bits(bits as u16).to_f64(),
             _ => f32::from_bits(bits as u32) as f64,
         };
         match cell {
-            Value::Float(ball) => {
-                let Ball { mid, err } = ball.to(scalar);
+            EvalValue::Float(interval) => {
+                let Interval { mid, err } = interval.to(scalar);
                 // NaN is within no bound.
                 let right = (float - mid).abs() <= err;
                 (!right).then(|| format!("component {n} is {float}, expected {mid} ± {err}"))
             }
-            Value::Int(value) => {
-                let found = wrapped(scalar, bits as i64);
+            EvalValue::Int(value) => {
+                let found = wrap_int(scalar, bits as i64);
                 (found != *value).then(|| format!("component {n} is {found}, expected {value}"))
             }
-            Value::Bool(truth) => {
+            EvalValue::Bool(truth) => {
                 (Some(bits != 0) != *truth).then(|| format!("component {n} is {}, expected {truth:?}", bits != 0))
             }
-            Value::Many(_) => Some("a component of components".into()),
+            EvalValue::Composite(_) => Some("a component of components".into()),
         }
     })
 }
 
-fn program(rows: &[(Row, Vec<Expected>)]) -> String {
+fn program(rows: &[(Row, Vec<TestCase>)]) -> String {
     let mut text = String::from(MAIN);
     for (n, (row, _)) in rows.iter().enumerate() {
         let own: String =
@@ -149,7 +149,7 @@ fn program(rows: &[(Row, Vec<Expected>)]) -> String {
 }
 
 /// Input of a program with several kernels.
-fn stdin_bytes(rows: &[(Row, Vec<Expected>)]) -> Vec<u8> {
+fn stdin_bytes(rows: &[(Row, Vec<TestCase>)]) -> Vec<u8> {
     let mut bytes = vec![];
     for (n, (row, cases)) in rows.iter().enumerate() {
         let program = &row.program;
@@ -170,7 +170,7 @@ fn stdin_bytes(rows: &[(Row, Vec<Expected>)]) -> Vec<u8> {
 }
 
 /// Number of compared components, or what differs.
-fn compare(folder: &Path, number: usize, rows: &[(Row, Vec<Expected>)]) -> Result<usize, String> {
+fn compare(folder: &Path, number: usize, rows: &[(Row, Vec<TestCase>)]) -> Result<usize, String> {
     compare_with(folder, number, rows, &differs)
 }
 
@@ -178,8 +178,8 @@ fn compare(folder: &Path, number: usize, rows: &[(Row, Vec<Expected>)]) -> Resul
 fn compare_with(
     folder: &Path,
     number: usize,
-    rows: &[(Row, Vec<Expected>)],
-    differs: &dyn Fn(&[u8], &Contents) -> Option<String>,
+    rows: &[(Row, Vec<TestCase>)],
+    differs: &dyn Fn(&[u8], &ArrayContents) -> Option<String>,
 ) -> Result<usize, String> {
     let (file, binary) = (folder.join(format!("rows{number}.cpp")), folder.join(format!("rows{number}")));
     std::fs::write(&file, program(rows)).unwrap();
@@ -222,12 +222,12 @@ pub fn host_texts_match_the_reference() -> Outcome {
     let each = if full() { 40 } else { 4 };
     let folder = std::env::temp_dir().join(format!("bornite-data-host-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let mut all: Vec<(Row, Vec<Expected>)> = vec![];
+    let mut all: Vec<(Row, Vec<TestCase>)> = vec![];
     for category in Category::ALL {
         let before = all.len();
         for row in rows(seed, *category, each) {
             // Rejected programs are not rows.
-            if let Ok(cases) = expected(&row.program, [row.seed, row.index]) {
+            if let Ok(cases) = test_cases(&row.program, [row.seed, row.index]) {
                 all.push((row, cases));
             }
         }
@@ -253,26 +253,26 @@ pub fn host_texts_match_the_reference() -> Outcome {
 
 /// Result of a kernel of 16-bit floats without branches, each operation rounded to the type; `None`
 /// for other kernels.
-fn rounded(program: &Program, case: &Expected) -> Option<Vec<Contents>> {
-    fn value(e: &Expr, at: usize, before: &[Contents], vars: &[f32]) -> Option<f32> {
+fn rounded(program: &Program, case: &TestCase) -> Option<Vec<ArrayContents>> {
+    fn value(e: &ProgramExpr, at: usize, before: &[ArrayContents], vars: &[f32]) -> Option<f32> {
         let rounds = |value: f32| match e.ty {
-            Ty::Scalar(Scalar::F16) => Some(half::f16::from_f32(value).to_f32()),
-            Ty::Scalar(Scalar::BF16) => Some(half::bf16::from_f32(value).to_f32()),
+            Ty::Scalar(ScalarType::F16) => Some(half::f16::from_f32(value).to_f32()),
+            Ty::Scalar(ScalarType::BF16) => Some(half::bf16::from_f32(value).to_f32()),
             _ => None,
         };
         match &e.kind {
-            Kind::Float(value) => rounds(*value as f32),
-            Kind::Var(var) => rounds(vars[var.0 as usize]),
-            Kind::Load(array, _) => match before[array.0 as usize].cells[at] {
-                Value::Float(ball) => rounds(ball.mid as f32),
+            ExprKind::Float(value) => rounds(*value as f32),
+            ExprKind::Var(var) => rounds(vars[var.0 as usize]),
+            ExprKind::Load(array, _) => match before[array.0 as usize].cells[at] {
+                EvalValue::Float(interval) => rounds(interval.mid as f32),
                 _ => None,
             },
-            Kind::Binary(op, both) => {
+            ExprKind::Binary(op, both) => {
                 let (a, b) = (value(&both[0], at, before, vars)?, value(&both[1], at, before, vars)?);
                 rounds(match op {
-                    Binary::Add => a + b,
-                    Binary::Sub => a - b,
-                    Binary::Mul => a * b,
+                    BinaryOp::Add => a + b,
+                    BinaryOp::Sub => a - b,
+                    BinaryOp::Mul => a * b,
                     _ => return None,
                 })
             }
@@ -284,10 +284,10 @@ fn rounded(program: &Program, case: &Expected) -> Option<Vec<Contents>> {
         let mut vars = vec![0.0; program.body.vars.len()];
         for stmt in &program.body.stmts {
             match stmt {
-                Stmt::Let(var, e) => vars[var.0 as usize] = value(e, at, &case.input.arrays, &vars)?,
-                Stmt::Store(array, _, e) => {
+                ProgramStmt::Let(var, e) => vars[var.0 as usize] = value(e, at, &case.input.arrays, &vars)?,
+                ProgramStmt::Store(array, _, e) => {
                     let stored = value(e, at, &case.input.arrays, &vars)?;
-                    after[array.0 as usize].cells[at] = Value::Float(Ball::exact(stored as f64));
+                    after[array.0 as usize].cells[at] = EvalValue::Float(Interval::exact(stored as f64));
                 }
                 _ => return None,
             }
@@ -300,18 +300,24 @@ pub fn host_texts_round_each_16_bit_operation() -> Outcome {
     gpp()?;
     let folder = std::env::temp_dir().join(format!("bornite-data-half-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let mut all: Vec<(Row, Vec<Expected>)> = vec![];
+    let mut all: Vec<(Row, Vec<TestCase>)> = vec![];
     for row in rows(seed(), Category::HalfPrecision, if full() { 600 } else { 120 }) {
-        let Ok(mut cases) = expected(&row.program, [row.seed, row.index]) else { continue };
+        let Ok(mut cases) = test_cases(&row.program, [row.seed, row.index]) else { continue };
         let exact = cases.iter().map(|case| rounded(&row.program, case)).collect::<Option<Vec<_>>>();
         if let Some(exact) = exact {
             cases.iter_mut().zip(exact).for_each(|(case, after)| case.after = after);
             all.push((row, cases));
         }
     }
-    let count_of = |scalar: Scalar| all.iter().filter(|(row, _)| row.program.arrays[0].ty == Ty::Scalar(scalar)).count();
-    assert!(count_of(Scalar::F16) > 5 && count_of(Scalar::BF16) > 2, "{} and {}", count_of(Scalar::F16), count_of(Scalar::BF16));
-    let exactly = |bytes: &[u8], after: &Contents| {
+    let count_of =
+        |scalar: ScalarType| all.iter().filter(|(row, _)| row.program.arrays[0].ty == Ty::Scalar(scalar)).count();
+    assert!(
+        count_of(ScalarType::F16) > 5 && count_of(ScalarType::BF16) > 2,
+        "{} and {}",
+        count_of(ScalarType::F16),
+        count_of(ScalarType::BF16)
+    );
+    let exactly = |bytes: &[u8], after: &ArrayContents| {
         let at = bytes.chunks(2).zip(array(after).chunks(2)).position(|(a, b)| a != b)?;
         Some(format!("component {at} has the bits {:?}, expected {:?}", &bytes[2 * at..][..2], after.cells[at]))
     };

@@ -5,26 +5,26 @@
 #[path = "../../../ir/tests/suite/mod.rs"]
 mod suite;
 
-mod near_duplicates;
 mod claims;
 mod compiled;
 mod dead;
 mod described;
 mod host;
-mod rejected_texts;
-mod recipe;
 mod mutations;
+mod near_duplicates;
+mod recipe;
+mod rejected_texts;
 mod tasks;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bornite_data::distinct::{Seen, Sketch, Verdict, group, side, split};
-use bornite_data::fault::{FaultKind, twin};
+use bornite_data::distinct::{Admission, Deduplicator, Fingerprint, group, split, split_number};
+use bornite_data::fault::{InjectedFault, incorrect_variant};
 use bornite_data::files::check_pair;
 use bornite_data::program::{c, python};
-use bornite_data::verify::expected;
-use bornite_data::{Category, Level, Random, Rejected, Row, generate, make, verify};
+use bornite_data::verify::test_cases;
+use bornite_data::{Category, Level, Random, Rejection, Row, generate, generate_in, verify};
 
 suite! {
     every_category_generates_rows_that_pass,
@@ -76,7 +76,7 @@ fn seed() -> u64 {
 /// The first rows of a category.
 fn rows(seed: u64, category: Category, count: u64) -> impl Iterator<Item = Row> {
     (0..count).map(move |index| {
-        make(seed, index, &[category]).unwrap_or_else(|why| panic!("{} {seed} {index}: {why}", category.name()))
+        generate_in(seed, index, &[category]).unwrap_or_else(|why| panic!("{} {seed} {index}: {why}", category.name()))
     })
 }
 
@@ -95,11 +95,11 @@ fn every_category_generates_rows_that_pass() {
                 // Rounding decides a comparison, bounds are too wide, or there is no effect:
                 // rejected, but not an error.
                 Err(
-                    Rejected::Undecided { .. }
-                    | Rejected::Blunt { .. }
-                    | Rejected::Constant { .. }
-                    | Rejected::Unused { .. }
-                    | Rejected::Dead(_),
+                    Rejection::Undecided { .. }
+                    | Rejection::LooseBound { .. }
+                    | Rejection::ConstantOutput { .. }
+                    | Rejection::UnusedInput { .. }
+                    | Rejection::DeadCode(_),
                 ) => rejected += 1,
                 Err(why) => panic!("{} {}: {why}\n{}\n{}", category.name(), row.id(), row.source, row.cuda),
             }
@@ -124,7 +124,7 @@ fn row_depends_only_on_seed_and_index() {
 /// The generator version determines the rows and which of them are kept. A change of either needs a
 /// new version and a new hash here.
 fn a_version_names_one_generator() {
-    let mut seen = Seen::new();
+    let mut seen = Deduplicator::new();
     let mut hash = 0u64;
     let mut add =
         |bytes: &[u8]| bytes.iter().for_each(|byte| hash = (hash ^ *byte as u64).wrapping_mul(0x100_0000_01b3));
@@ -133,11 +133,13 @@ fn a_version_names_one_generator() {
         [&row.source, &row.cuda, &row.cpp, &row.inputs, &row.ops.join(" ")]
             .iter()
             .for_each(|text| add(text.as_bytes()));
-        match seen.admit_to(index, &Sketch::new(&row.source, &row.cuda), group(&row), |first| side(1, first)) {
-            Verdict::New { cluster } => add(&cluster.to_le_bytes()),
-            Verdict::Duplicate => add(b"same"),
-            Verdict::Near { of, .. } => add(&of.to_le_bytes()),
-            Verdict::Between => add(b"between"),
+        match seen.admit_to_group(index, &Fingerprint::new(&row.source, &row.cuda), group(&row), |first| {
+            split_number(1, first)
+        }) {
+            Admission::New { cluster } => add(&cluster.to_le_bytes()),
+            Admission::Duplicate => add(b"same"),
+            Admission::Near { index, .. } => add(&index.to_le_bytes()),
+            Admission::SplitConflict => add(b"between"),
         }
     }
     assert_eq!((bornite_data::generate::VERSION, format!("{hash:016x}")), (6, "a75717591494187a".into()));
@@ -147,12 +149,12 @@ fn a_version_names_one_generator() {
 fn duplicate_sources_are_found() {
     let source = "def k(a: wp.array(dtype=float), out: wp.array(dtype=float)):\n    out[i] = wp.sin(a[i]) * 0.5";
     let renamed = source.replace("a[i]", "w[i]").replace("k(a:", "scale(w:");
-    let mut seen = Seen::new();
-    assert!(seen.admit(0, &Sketch::new(source, "one text")).is_new());
+    let mut seen = Deduplicator::new();
+    assert!(seen.admit(0, &Fingerprint::new(source, "one text")).is_new());
     for (source, cuda) in [(source, "another; text"), (&renamed, "one text")] {
-        assert_eq!(seen.admit(1, &Sketch::new(source, cuda)), Verdict::Duplicate, "{source}");
+        assert_eq!(seen.admit(1, &Fingerprint::new(source, cuda)), Admission::Duplicate, "{source}");
     }
-    assert!(seen.admit(1, &Sketch::new(&source.replace("sin", "cos"), "one text")) != Verdict::Duplicate);
+    assert!(seen.admit(1, &Fingerprint::new(&source.replace("sin", "cos"), "one text")) != Admission::Duplicate);
 }
 
 fn all_categories_occur_with_descriptions() {
@@ -203,15 +205,15 @@ fn every_variable_is_used() {
         let mut loaded = BTreeSet::new();
         let mut kernel_reads = BTreeSet::new();
         row.program.each_expr(&mut |e| {
-            if let bornite_data::program::Kind::Load(array, _) = &e.kind {
+            if let bornite_data::program::ExprKind::Load(array, _) = &e.kind {
                 loaded.insert(array.0);
             }
         });
         for stmt in &row.program.body.stmts {
             stmt.walk(&mut |stmt| {
-                for e in stmt.contents().0 {
+                for e in stmt.children().0 {
                     e.walk(&mut |e| {
-                        if let bornite_data::program::Kind::Var(var) = e.kind {
+                        if let bornite_data::program::ExprKind::Var(var) = e.kind {
                             kernel_reads.insert(var.0);
                         }
                     });
@@ -230,18 +232,18 @@ fn every_variable_is_used() {
         {
             let mut read = BTreeSet::new();
             let mut set = BTreeSet::new();
-            let mut visit = |stmt: &bornite_data::program::Stmt| {
-                use bornite_data::program::{Kind, Stmt};
-                for e in stmt.contents().0 {
+            let mut visit = |stmt: &bornite_data::program::ProgramStmt| {
+                use bornite_data::program::{ExprKind, ProgramStmt};
+                for e in stmt.children().0 {
                     e.walk(&mut |e| {
-                        if let Kind::Var(var) = e.kind {
+                        if let ExprKind::Var(var) = e.kind {
                             read.insert(var.0);
                         }
                     });
                 }
                 match stmt {
-                    Stmt::Let(var, _) => drop(set.insert(var.0)),
-                    Stmt::Draw(var, state, _) => {
+                    ProgramStmt::Let(var, _) => drop(set.insert(var.0)),
+                    ProgramStmt::Draw(var, state, _) => {
                         set.insert(var.0);
                         read.insert(state.0);
                     }
@@ -263,20 +265,20 @@ fn every_variable_is_used() {
 
 fn similar_rows_are_found_and_the_lowest_index_is_kept() {
     let seed = seed();
-    let mut seen = Seen::new();
+    let mut seen = Deduplicator::new();
     let mut kept = 0;
     let count = if full() { 50_000 } else { 1500 };
     for index in 0..count {
         let row = generate(seed, index).unwrap();
-        let sketch = Sketch::new(&row.source, &row.cuda);
-        kept += matches!(seen.admit(index, &sketch), Verdict::New { .. }) as usize;
+        let fingerprint = Fingerprint::new(&row.source, &row.cuda);
+        kept += matches!(seen.admit(index, &fingerprint), Admission::New { .. }) as usize;
         // An equal row is never new.
-        assert!(!seen.admit(index + count, &sketch).is_new(), "row {index}");
+        assert!(!seen.admit(index + count, &fingerprint).is_new(), "row {index}");
         if index % 50 == 0 {
             // A row with other names and constants is the same row.
             let renamed = |text: &str| text.replace("0.5", "0.875").replace(row.name.as_str(), "another_name");
-            let other = Sketch::new(&renamed(&row.source), &renamed(&row.cuda));
-            assert_eq!(other.exact, sketch.exact, "{}", row.source);
+            let other = Fingerprint::new(&renamed(&row.source), &renamed(&row.cuda));
+            assert_eq!(other.exact, fingerprint.exact, "{}", row.source);
         }
     }
     assert!(kept as u64 * 10 >= count * 9, "{kept} of {count} are new");
@@ -288,7 +290,7 @@ fn similar_rows_are_found_and_the_lowest_index_is_kept() {
 fn incorrect_variants_are_reported_by_kind() {
     let seed = seed();
     let mut random = Random::new(seed);
-    let mut counts_by_kind: BTreeMap<FaultKind, (usize, usize)> = BTreeMap::new();
+    let mut counts_by_kind: BTreeMap<InjectedFault, (usize, usize)> = BTreeMap::new();
     let each = if full() { 40 } else { 4 };
     let categories = [
         Category::Reduction,
@@ -303,11 +305,11 @@ fn incorrect_variants_are_reported_by_kind() {
     ];
     for category in categories {
         for row in rows(seed, category, each) {
-            let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
-            for kind in FaultKind::ALL {
+            let Ok(cases) = test_cases(&row.program, [row.seed, row.index]) else { continue };
+            for kind in InjectedFault::ALL {
                 let counts = counts_by_kind.entry(kind).or_default();
                 counts.0 += 1;
-                if let Some(variant) = twin(&row, &cases, kind, &mut random) {
+                if let Some(variant) = incorrect_variant(&row, &cases, kind, &mut random) {
                     counts.1 += 1;
                     assert_ne!(variant.cuda, row.cuda);
                     assert!(variant.report_line.is_some(), "{}\n{}", variant.report, variant.cuda);
@@ -318,7 +320,7 @@ fn incorrect_variants_are_reported_by_kind() {
         }
     }
     println!("{counts_by_kind:?}");
-    for kind in FaultKind::ALL {
+    for kind in InjectedFault::ALL {
         assert!(counts_by_kind[&kind].1 > 0, "no variant of {kind:?}: {counts_by_kind:?}");
     }
 }
@@ -331,7 +333,7 @@ fn descriptions_name_patterns_and_all_functions() {
         // Excludes `wp.tid()`, constructors and conversions.
         let mut called = BTreeSet::new();
         row.program.each_expr(&mut |e| {
-            if let bornite_data::program::Kind::Call(builtin, _) = &e.kind {
+            if let bornite_data::program::ExprKind::Call(builtin, _) = &e.kind {
                 called.insert(builtin.name());
             }
         });

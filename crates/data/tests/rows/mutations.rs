@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use bornite_data::verify::{Expected, against, expected};
-use bornite_data::{Category, Random, Row, make};
+use bornite_data::verify::{TestCase, check_cuda, test_cases};
+use bornite_data::{Category, Random, Row, generate_in};
 
 use crate::{full, seed};
 
@@ -105,12 +105,12 @@ pub fn mutations_that_change_results_are_found() {
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     while caught + missed.len() < wanted {
         index += 1;
-        let Ok(row) = make(seed, index, Category::ALL) else { continue };
-        let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
+        let Ok(row) = generate_in(seed, index, Category::ALL) else { continue };
+        let Ok(cases) = test_cases(&row.program, [row.seed, row.index]) else { continue };
         for mutant in mutants(&row, &mut random, 2) {
-            match against(&row.program, &mutant.cuda, &cases) {
+            match check_cuda(&row.program, &mutant.cuda, &cases) {
                 // An invalid text is not a mutation of the results.
-                Err(bornite_data::Rejected::Text(_)) => {}
+                Err(bornite_data::Rejection::Cuda(_)) => {}
                 Err(_) => {
                     caught += 1;
                     *kinds.entry(mutant.what).or_default() += 1;
@@ -118,9 +118,9 @@ pub fn mutations_that_change_results_are_found() {
                 // More inputs show whether the results differ at all.
                 Ok(_) => {
                     let found = (1..=8u64).any(|more| {
-                        let cases: Vec<Expected> =
-                            expected(&row.program, [row.seed ^ more << 40, row.index]).unwrap_or_default();
-                        against(&row.program, &mutant.cuda, &cases).is_err()
+                        let cases: Vec<TestCase> =
+                            test_cases(&row.program, [row.seed ^ more << 40, row.index]).unwrap_or_default();
+                        check_cuda(&row.program, &mutant.cuda, &cases).is_err()
                     });
                     match found {
                         true => missed.push(format!("{} {}\n{}", mutant.what, row.id(), mutant.cuda)),

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use bornite_data::distinct::{Group, NEAR, Seen, Sketch, Verdict, group, shingles, side};
-use bornite_data::{Category, make};
+use bornite_data::distinct::{
+    Admission, ComparisonGroup, Deduplicator, Fingerprint, NEAR_DUPLICATE_SIMILARITY, group, shingles, split_number,
+};
+use bornite_data::{Category, generate_in};
 
 use crate::{full, seed};
 
@@ -32,26 +34,26 @@ pub fn near_duplicates_are_found() {
     };
     let (mut kept, mut missed, mut dropped, mut dropped_wrongly) = (0, 0, 0, 0);
     for (categories, count, every) in parts {
-        let mut seen = Seen::new();
+        let mut seen = Deduplicator::new();
         let mut all: Vec<Vec<u64>> = vec![];
         for index in 0..count {
-            let row = make(seed, index, categories).unwrap();
+            let row = generate_in(seed, index, categories).unwrap();
             let own = shingles(&row.source, &row.cuda);
-            let verdict = seen.admit(index, &Sketch::new(&row.source, &row.cuda));
+            let verdict = seen.admit(index, &Fingerprint::new(&row.source, &row.cuda));
             if index % every == 0 {
                 let max = all.iter().map(|other| jaccard(&own, other)).fold(0.0, f64::max);
                 match verdict {
-                    Verdict::New { .. } => {
+                    Admission::New { .. } => {
                         kept += 1;
-                        missed += (max >= NEAR) as usize;
+                        missed += (max >= NEAR_DUPLICATE_SIMILARITY) as usize;
                     }
-                    Verdict::Near { .. } => {
+                    Admission::Near { .. } => {
                         dropped += 1;
                         // Similarity is estimated, and possible near duplicates are dropped: hence
                         // the tolerance.
-                        dropped_wrongly += (max < NEAR - 0.13) as usize;
+                        dropped_wrongly += (max < NEAR_DUPLICATE_SIMILARITY - 0.13) as usize;
                     }
-                    Verdict::Duplicate | Verdict::Between => {}
+                    Admission::Duplicate | Admission::SplitConflict => {}
                 }
             }
             if verdict.is_new() {
@@ -68,31 +70,32 @@ pub fn near_duplicates_are_found() {
 pub fn splits_do_not_leak() {
     let seed = seed();
     let count = if full() { 100_000 } else { 6_000 };
-    let mut seen = Seen::new();
+    let mut seen = Deduplicator::new();
     // Rows per category and split.
     let mut sides: BTreeMap<(Category, u8), Vec<(u64, Vec<u64>)>> = BTreeMap::new();
     let (mut conflicts, mut clusters) = (0, BTreeMap::new());
     for index in 0..count {
-        let row = make(seed, index, Category::ALL).unwrap();
+        let row = generate_in(seed, index, Category::ALL).unwrap();
         let group = group(&row);
-        let verdict = seen.admit_to(index, &Sketch::new(&row.source, &row.cuda), group, |first| side(seed, first));
+        let verdict = seen
+            .admit_to_group(index, &Fingerprint::new(&row.source, &row.cuda), group, |first| split_number(seed, first));
         match verdict {
-            Verdict::New { .. } if group == Group::Apart => {}
-            Verdict::New { cluster } => {
-                let side = side(seed, seen.index_of(cluster));
-                assert_eq!(*clusters.entry(cluster).or_insert(side), side);
-                let all = sides.entry((row.category, side)).or_default();
+            Admission::New { .. } if group == ComparisonGroup::Excluded => {}
+            Admission::New { cluster } => {
+                let split_number = split_number(seed, seen.index_of(cluster));
+                assert_eq!(*clusters.entry(cluster).or_insert(split_number), split_number);
+                let all = sides.entry((row.category, split_number)).or_default();
                 all.push((index, shingles(&row.source, &row.cuda)));
             }
-            Verdict::Between => conflicts += 1,
-            Verdict::Duplicate | Verdict::Near { .. } => {}
+            Admission::SplitConflict => conflicts += 1,
+            Admission::Duplicate | Admission::Near { .. } => {}
         }
     }
     // Rows of each small split that are this similar to one of another split.
     let (mut rows, mut similar) = (0, [0; 4]);
-    for ((category, of), all) in sides.iter().filter(|((_, side), _)| *side != 0) {
+    for ((category, of), all) in sides.iter().filter(|((_, split_number), _)| *split_number != 0) {
         for (index, own) in all {
-            let others = sides.iter().filter(|((other, side), _)| other == category && side != of);
+            let others = sides.iter().filter(|((other, split_number), _)| other == category && split_number != of);
             let max = others.flat_map(|(_, all)| all).map(|(_, other)| jaccard(own, other)).fold(0.0, f64::max);
             rows += 1;
             for (count, limit) in similar.iter_mut().zip([0.6, 0.65, 0.7, 0.75]) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bornite_data::Category;
-use bornite_data::verify::expected;
+use bornite_data::verify::test_cases;
 
 use crate::{full, rows, seed};
 
@@ -33,14 +33,14 @@ pub fn recipe_describes_the_launch_of_the_source() {
             let dims: Vec<&str> = dim.split(", ").collect();
             let tid = row.source.lines().find_map(|line| line.trim().strip_suffix(" = wp.tid()")).unwrap_or_default();
             assert_eq!(dims.len(), tid.split(", ").count(), "{}\n{}", row.inputs, row.source);
-            let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
+            let Ok(cases) = test_cases(&row.program, [row.seed, row.index]) else { continue };
             for case in cases {
                 let names = row.program.sizes.iter().map(|size| row.program.body.var(size.var).name.as_str());
                 let sizes: BTreeMap<&str, u64> =
                     names.zip(case.input.sizes.iter().map(|size| u64::from(*size))).collect();
                 let found: Vec<u64> = dims.iter().map(|dim| length(dim, &sizes)).collect();
                 let expected: Vec<u64> =
-                    row.program.grid.iter().map(|(_, size)| u64::from(size.of(&case.input.sizes))).collect();
+                    row.program.grid.iter().map(|(_, size)| u64::from(size.eval(&case.input.sizes))).collect();
                 assert_eq!(found, expected, "{dim} of {sizes:?}\n{}", row.source);
             }
             fewer += dim.contains("//") as usize;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use bornite_data::program::{Scalar, Ty};
-use bornite_data::verify::{against, expected};
-use bornite_data::{Category, Rejected, Row, make};
+use bornite_data::program::{ScalarType, Ty};
+use bornite_data::verify::{check_cuda, test_cases};
+use bornite_data::{Category, Rejection, Row, generate_in};
 
 use crate::{full, seed};
 
@@ -57,7 +57,7 @@ fn other_parameters(row: &Row) -> Vec<(&'static str, String)> {
 /// Texts that compute the right result but modify an array that the program only reads.
 fn overwriting(row: &Row) -> Vec<String> {
     let (before, params, after) = parts(row);
-    let number = |ty| matches!(ty, Ty::Scalar(Scalar::F32 | Scalar::I32));
+    let number = |ty| matches!(ty, Ty::Scalar(ScalarType::F32 | ScalarType::I32));
     let read = row.program.arrays.iter().enumerate().filter(|(_, array)| !array.written && number(array.ty));
     let first = "blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0 && threadIdx.y == 0";
     read.filter_map(|(n, array)| {
@@ -75,11 +75,11 @@ pub fn texts_with_other_parameters_are_rejected() {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for category in Category::ALL {
         for index in 0..if full() { 40 } else { 3 } {
-            let Ok(row) = make(seed, index, &[*category]) else { continue };
-            let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
+            let Ok(row) = generate_in(seed, index, &[*category]) else { continue };
+            let Ok(cases) = test_cases(&row.program, [row.seed, row.index]) else { continue };
             for (what, cuda) in other_parameters(&row) {
-                let found = against(&row.program, &cuda, &cases[..2]);
-                assert!(matches!(found, Err(Rejected::Text(_))), "{what}: {found:?}\n{cuda}");
+                let found = check_cuda(&row.program, &cuda, &cases[..2]);
+                assert!(matches!(found, Err(Rejection::Cuda(_))), "{what}: {found:?}\n{cuda}");
                 *counts.entry(what).or_default() += 1;
             }
         }
@@ -94,17 +94,17 @@ pub fn texts_that_modify_read_only_arrays_are_rejected() {
     let seed = seed();
     let (mut named, mut all) = (0, 0);
     for index in 0..if full() { 400 } else { 40 } {
-        let Ok(row) = make(seed, index, &[Category::Arithmetic, Category::Atomic, Category::Reduction]) else {
+        let Ok(row) = generate_in(seed, index, &[Category::Arithmetic, Category::Atomic, Category::Reduction]) else {
             continue;
         };
-        let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
+        let Ok(cases) = test_cases(&row.program, [row.seed, row.index]) else { continue };
         for cuda in overwriting(&row) {
             let read = |name: &str| row.program.arrays.iter().any(|array| array.name == name && !array.written);
-            match against(&row.program, &cuda, &cases) {
+            match check_cuda(&row.program, &cuda, &cases) {
                 Ok(_) => panic!("a read-only array is modified:\n{cuda}"),
-                Err(Rejected::Differs { array, .. }) if read(&array) => named += 1,
+                Err(Rejection::Mismatch { array, .. }) if read(&array) => named += 1,
                 // Another thread reads the element, which is a race.
-                Err(Rejected::Report { .. } | Rejected::Differs { .. }) => {}
+                Err(Rejection::Fault { .. } | Rejection::Mismatch { .. }) => {}
                 Err(why) => panic!("{why}\n{cuda}"),
             }
             all += 1;

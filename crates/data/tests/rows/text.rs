@@ -188,8 +188,9 @@ impl Kernel {
         let template = tokens(template);
         self.lines.iter().any(|line| {
             let resolved = self.resolved(&line.tokens);
-            let is =
-                |tokens: &[String]| find(tokens, &template).is_some() || find(&ungrouped(tokens), &ungrouped(&template)).is_some();
+            let is = |tokens: &[String]| {
+                find(tokens, &template).is_some() || find(&ungrouped(tokens), &ungrouped(&template)).is_some()
+            };
             is(&line.tokens) || is(&resolved)
         })
     }
@@ -262,7 +263,11 @@ fn matched(tokens: &[String], template: &[String], captures: Captures, to_end: b
         return if tokens.first()? == first { matched(&tokens[1..], rest, captures, to_end) } else { None };
     }
     if let Some(bound) = captures.get(first) {
-        return if tokens.starts_with(bound) { matched(&tokens[bound.len()..], rest, captures.clone(), to_end) } else { None };
+        return if tokens.starts_with(bound) {
+            matched(&tokens[bound.len()..], rest, captures.clone(), to_end)
+        } else {
+            None
+        };
     }
     let mut depth = 0;
     for (n, token) in tokens.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Recognizes what loops compute: reductions, scans, matrix products, row normalizations.
 
-use super::view::{View, any, constant};
-use crate::program::{Binary, Builtin, Expr, Kind, Scalar, Stmt, Ty, Var};
+use super::view::{ProgramView, any, constant};
+use crate::program::{BinaryOp, BuiltinFn, ExprKind, ProgramExpr, ProgramStmt, ScalarType, Ty, VarId};
 
 /// Operation with which a loop combines values.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -13,28 +13,28 @@ enum Combine {
     Or,
 }
 
-impl Join {
+impl Combine {
     fn name(self) -> &'static str {
         match self {
-            Join::Add => "sums",
-            Join::Max => "maxima",
-            Join::Min => "minima",
-            Join::Xor => "xor",
-            Join::Or => "or",
+            Combine::Add => "sums",
+            Combine::Max => "maxima",
+            Combine::Min => "minima",
+            Combine::Xor => "xor",
+            Combine::Or => "or",
         }
     }
 
     /// True if a variable with this initial value yields a reduction over the loop's values alone.
     /// Very large numbers stand for infinity.
-    fn is_identity(self, first: &Expr) -> bool {
+    fn is_identity(self, first: &ProgramExpr) -> bool {
         let first = match first.kind {
-            Kind::Float(value) => value,
-            Kind::Int(value) => value as f64,
+            ExprKind::Float(value) => value,
+            ExprKind::Int(value) => value as f64,
             _ => return false,
         };
         match self {
-            Join::Max => first <= -1e6,
-            Join::Min => first >= 1e6,
+            Combine::Max => first <= -1e6,
+            Combine::Min => first >= 1e6,
             _ => first == 0.0,
         }
     }
@@ -42,28 +42,28 @@ impl Join {
 
 /// A variable that combines a value in every iteration of a loop.
 struct Reduction<'p> {
-    into: Var,
-    join: Join,
-    value: &'p Expr,
-    counter: Var,
-    low: &'p Expr,
-    high: &'p Expr,
-    body: &'p [Stmt],
+    into: VarId,
+    join: Combine,
+    value: &'p ProgramExpr,
+    counter: VarId,
+    low: &'p ProgramExpr,
+    high: &'p ProgramExpr,
+    body: &'p [ProgramStmt],
 }
 
-fn var(var: Var, ty: Ty) -> Expr {
-    Expr::var(var, ty)
+fn var(var: VarId, ty: Ty) -> ProgramExpr {
+    ProgramExpr::var(var, ty)
 }
 
-fn call(builtin: Builtin, a: Expr) -> Expr {
-    Expr::call(builtin, vec![a])
+fn call(builtin: BuiltinFn, a: ProgramExpr) -> ProgramExpr {
+    ProgramExpr::call(builtin, vec![a])
 }
 
-fn bin(op: Binary, a: Expr, b: Expr) -> Expr {
-    Expr::binary(op, a, b)
+fn bin(op: BinaryOp, a: ProgramExpr, b: ProgramExpr) -> ProgramExpr {
+    ProgramExpr::binary(op, a, b)
 }
 
-impl<'p> View<'p> {
+impl<'p> ProgramView<'p> {
     /// Names of the reductions in all loops.
     pub fn loops(&self) -> Vec<String> {
         let reductions = self.reductions();
@@ -80,10 +80,10 @@ impl<'p> View<'p> {
     }
 
     /// Initial value of a variable.
-    pub fn first_value(&self, target: Var) -> Option<&'p Expr> {
+    pub fn first_value(&self, target: VarId) -> Option<&'p ProgramExpr> {
         let mut first = None;
         self.each_stmt(&mut |stmt| {
-            if let Stmt::Let(var, e) = stmt
+            if let ProgramStmt::Let(var, e) = stmt
                 && *var == target
             {
                 first.get_or_insert(e);
@@ -96,20 +96,23 @@ impl<'p> View<'p> {
     fn reductions(&self) -> Vec<Reduction<'p>> {
         let mut found = vec![];
         self.each_stmt(&mut |stmt| {
-            let Stmt::For(counter, low, high, _, body) = stmt else { return };
+            let ProgramStmt::For(counter, low, high, _, body) = stmt else { return };
             let mut exits = false;
-            stmt.walk(&mut |stmt| exits |= matches!(stmt, Stmt::Break | Stmt::Continue | Stmt::Return(_)));
+            stmt.walk(&mut |stmt| {
+                exits |= matches!(stmt, ProgramStmt::Break | ProgramStmt::Continue | ProgramStmt::Return(_))
+            });
             if exits {
                 return;
             }
-            let joined = |stmt: &'p Stmt| match stmt {
-                Stmt::Update(into, Binary::Add, value) => Some((*into, Join::Add, value)),
-                Stmt::Update(into, Binary::BitXor, value) => Some((*into, Join::Xor, value)),
-                Stmt::Update(into, Binary::BitOr, value) => Some((*into, Join::Or, value)),
-                Stmt::Assign(into, Expr { kind: Kind::Call(of @ (Builtin::Max | Builtin::Min), args), .. })
-                    if args[0].kind == Kind::Var(*into) =>
-                {
-                    Some((*into, if *of == Builtin::Max { Join::Max } else { Join::Min }, &args[1]))
+            let joined = |stmt: &'p ProgramStmt| match stmt {
+                ProgramStmt::Update(into, BinaryOp::Add, value) => Some((*into, Combine::Add, value)),
+                ProgramStmt::Update(into, BinaryOp::BitXor, value) => Some((*into, Combine::Xor, value)),
+                ProgramStmt::Update(into, BinaryOp::BitOr, value) => Some((*into, Combine::Or, value)),
+                ProgramStmt::Assign(
+                    into,
+                    ProgramExpr { kind: ExprKind::Call(of @ (BuiltinFn::Max | BuiltinFn::Min), args), .. },
+                ) if args[0].kind == ExprKind::Var(*into) => {
+                    Some((*into, if *of == BuiltinFn::Max { Combine::Max } else { Combine::Min }, &args[1]))
                 }
                 _ => None,
             };
@@ -127,10 +130,10 @@ impl<'p> View<'p> {
     }
 
     /// True if an expression loads elements at indices that depend on a counter.
-    fn reads_along(&self, e: &'p Expr, counter: Var) -> bool {
+    fn reads_along(&self, e: &'p ProgramExpr, counter: VarId) -> bool {
         let mut found = false;
         self.walk(e, &mut |part| {
-            if let Kind::Load(_, at) = &part.kind {
+            if let ExprKind::Load(_, at) = &part.kind {
                 found |= at.iter().any(|e| self.depends(e, counter));
             }
         });
@@ -141,27 +144,27 @@ impl<'p> View<'p> {
     fn domain(&self, of: &Reduction<'p>) -> Option<String> {
         let name = of.join.name();
         if let (Some((offsets, [row])), Some((other, [next]))) = (self.element(of.low), self.element(of.high)) {
-            let next_row = bin(Binary::Add, row.clone(), Expr::int(1));
+            let next_row = bin(BinaryOp::Add, row.clone(), ProgramExpr::int(1));
             let rises = offsets == other && self.matched(&next_row, next).is_some();
             return rises.then(|| self.sparse(of));
         }
         let (i, is_line) = (self.program.grid[0].0, self.program.grid.len() == 1);
-        let end = Expr::call(Builtin::Min, vec![bin(Binary::Add, any(0), any(1)), any(2)]);
+        let end = ProgramExpr::call(BuiltinFn::Min, vec![bin(BinaryOp::Add, any(0), any(1)), any(2)]);
         if let Some(bindings) = self.matched(&end, of.high)
             && self.same(bindings.any(0)?, of.low)
         {
             let length =
-                if let Kind::Int(length) = self.resolved(bindings.any(1)?).kind { length } else { return None };
-            let stretch = bin(Binary::Mul, var(i, Ty::I32), Expr::int(length));
+                if let ExprKind::Int(length) = self.resolved(bindings.any(1)?).kind { length } else { return None };
+            let stretch = bin(BinaryOp::Mul, var(i, Ty::I32), ProgramExpr::int(length));
             if self.matched(&stretch, of.low).is_some() {
                 return Some(self.running(of).unwrap_or(format!("{name} over segments")));
             }
-            let group = bin(Binary::Quotient, var(i, Ty::I32), Expr::int(length));
-            let group = bin(Binary::Mul, group, Expr::int(length));
+            let group = bin(BinaryOp::Quotient, var(i, Ty::I32), ProgramExpr::int(length));
+            let group = bin(BinaryOp::Mul, group, ProgramExpr::int(length));
             return self.matched(&group, of.low).map(|_| format!("{name} over groups of {length}"));
         }
-        let is_size = |e: &Expr| self.program.sizes.iter().any(|size| e.kind == Kind::Var(size.var));
-        if of.low.kind != Kind::Int(0) || !is_size(of.high) {
+        let is_size = |e: &ProgramExpr| self.program.sizes.iter().any(|size| e.kind == ExprKind::Var(size.var));
+        if of.low.kind != ExprKind::Int(0) || !is_size(of.high) {
             return None;
         }
         if !is_line {
@@ -169,39 +172,38 @@ impl<'p> View<'p> {
         }
         let mut by_row = true;
         self.walk(of.value, &mut |part| {
-            if let Kind::Load(_, at) = &part.kind
+            if let ExprKind::Load(_, at) = &part.kind
                 && at.len() == 2
             {
-                by_row &= at[0].kind == Kind::Var(i) && at[1].kind == Kind::Var(of.counter);
+                by_row &= at[0].kind == ExprKind::Var(i) && at[1].kind == ExprKind::Var(of.counter);
             }
         });
-        let two = self.has(of.value, |kind| matches!(kind, Kind::Load(_, at) if at.len() == 2));
+        let two = self.has(of.value, |kind| matches!(kind, ExprKind::Load(_, at) if at.len() == 2));
         (by_row && two).then(|| format!("{name} over rows"))
     }
 
     /// Name of a loop over the entries of a sparse row.
     fn sparse(&self, of: &Reduction<'p>) -> String {
         let product = match &self.resolved(of.value).kind {
-            Kind::Binary(Binary::Mul, both) => both.iter().all(|e| self.element(e).is_some()),
+            ExprKind::Binary(BinaryOp::Mul, both) => both.iter().all(|e| self.element(e).is_some()),
             _ => false,
         };
         match (of.join, product) {
-            (Join::Add, true) => "product of a sparse matrix and a vector".into(),
+            (Combine::Add, true) => "product of a sparse matrix and a vector".into(),
             (join, _) => format!("{} over the rows of a sparse matrix", join.name()),
         }
     }
 
     /// Name of a scan, which stores every partial result.
     fn running(&self, of: &Reduction<'p>) -> Option<String> {
-        let stores = |stmt: &Stmt| match stmt {
-            Stmt::Store(_, at, e) => {
-                e.kind == Kind::Var(of.into) && matches!(&at[..], [at] if at.kind == Kind::Var(of.counter))
+        let stores = |stmt: &ProgramStmt| match stmt {
+            ProgramStmt::Store(_, at, e) => {
+                e.kind == ExprKind::Var(of.into) && matches!(&at[..], [at] if at.kind == ExprKind::Var(of.counter))
             }
             _ => false,
         };
         let at = of.body.iter().position(stores)?;
-        let before =
-            matches!(of.body.get(at + 1), Some(Stmt::Update(var, ..) | Stmt::Assign(var, _)) if *var == of.into);
+        let before = matches!(of.body.get(at + 1), Some(ProgramStmt::Update(var, ..) | ProgramStmt::Assign(var, _)) if *var == of.into);
         Some(format!("{}running {}", if before { "exclusive " } else { "" }, of.join.name()))
     }
 
@@ -209,12 +211,12 @@ impl<'p> View<'p> {
     fn inner(&self, of: &Reduction<'p>) -> Option<String> {
         let [(i, _), (j, _)] = self.program.grid[..] else { return None };
         let name = || Some(format!("{} over an inner dimension", of.join.name()));
-        let Kind::Binary(Binary::Mul, both) = &self.resolved(of.value).kind else { return name() };
-        let sides = |a: &'p Expr, b: &'p Expr| {
+        let ExprKind::Binary(BinaryOp::Mul, both) = &self.resolved(of.value).kind else { return name() };
+        let sides = |a: &'p ProgramExpr, b: &'p ProgramExpr| {
             self.depends(a, i) && !self.depends(a, j) && self.depends(b, j) && !self.depends(b, i)
         };
         let apart = sides(&both[0], &both[1]) || sides(&both[1], &both[0]);
-        if of.join != Join::Add || !apart || !both.iter().all(|e| self.reads_along(e, of.counter)) {
+        if of.join != Combine::Add || !apart || !both.iter().all(|e| self.reads_along(e, of.counter)) {
             return name();
         }
         let plain = both.iter().all(|e| self.element(e).is_some());
@@ -225,14 +227,14 @@ impl<'p> View<'p> {
     fn convolution(&self) -> Option<String> {
         let mut name = None;
         self.each_stmt(&mut |stmt| {
-            let Stmt::For(dy, .., outer) = stmt else { return };
+            let ProgramStmt::For(dy, .., outer) = stmt else { return };
             for stmt in outer {
-                let Stmt::For(dx, .., inner) = stmt else { continue };
-                let weighted = |stmt: &'p Stmt| {
-                    let Stmt::Update(_, Binary::Add, e) = stmt else { return None };
-                    let Kind::Binary(Binary::Mul, both) = &e.kind else { return None };
+                let ProgramStmt::For(dx, .., inner) = stmt else { continue };
+                let weighted = |stmt: &'p ProgramStmt| {
+                    let ProgramStmt::Update(_, BinaryOp::Add, e) = stmt else { return None };
+                    let ExprKind::Binary(BinaryOp::Mul, both) = &e.kind else { return None };
                     let (_, at) = self.element(&both[1])?;
-                    let weights = matches!(at, [a, b] if a.kind == Kind::Var(*dy) && b.kind == Kind::Var(*dx));
+                    let weights = matches!(at, [a, b] if a.kind == ExprKind::Var(*dy) && b.kind == ExprKind::Var(*dx));
                     weights.then(|| self.element(&both[0]).is_some())
                 };
                 inner.iter().for_each(|stmt| {
@@ -247,9 +249,9 @@ impl<'p> View<'p> {
     fn norm(&self, all: &[Reduction<'p>]) -> Option<&'static str> {
         let mut name = None;
         self.each_stmt(&mut |stmt| {
-            if let Stmt::Store(_, _, value) = stmt {
+            if let ProgramStmt::Store(_, _, value) = stmt {
                 value.walk(&mut |e| {
-                    if let Kind::Binary(Binary::Div, both) = &e.kind {
+                    if let ExprKind::Binary(BinaryOp::Div, both) = &e.kind {
                         name = name.or(self.quotient(&both[0], &both[1], all));
                     }
                 });
@@ -258,37 +260,44 @@ impl<'p> View<'p> {
         name
     }
 
-    fn quotient(&self, numerator: &'p Expr, denominator: &'p Expr, all: &[Reduction<'p>]) -> Option<&'static str> {
-        let f32 = Ty::Scalar(Scalar::F32);
-        let total = |e: &'p Expr, join: Join| match e.kind {
-            Kind::Var(var) => all.iter().find(|other| other.into == var && other.join == join).map(|other| other.value),
+    fn quotient(
+        &self,
+        numerator: &'p ProgramExpr,
+        denominator: &'p ProgramExpr,
+        all: &[Reduction<'p>],
+    ) -> Option<&'static str> {
+        let f32 = Ty::Scalar(ScalarType::F32);
+        let total = |e: &'p ProgramExpr, join: Combine| match e.kind {
+            ExprKind::Var(var) => {
+                all.iter().find(|other| other.into == var && other.join == join).map(|other| other.value)
+            }
             _ => None,
         };
-        if let Some(summed) = total(denominator, Join::Add) {
-            let shifted = call(Builtin::Exp, bin(Binary::Sub, any(0), any(1)));
+        if let Some(summed) = total(denominator, Combine::Add) {
+            let shifted = call(BuiltinFn::Exp, bin(BinaryOp::Sub, any(0), any(1)));
             let bindings = self.matched(&shifted, numerator)?;
-            let max = total(bindings.any(1)?, Join::Max)?;
+            let max = total(bindings.any(1)?, Combine::Max)?;
             return (self.same(summed, numerator) && self.same(max, bindings.any(0)?)).then_some("softmax");
         }
-        let mean = bin(Binary::Div, any(0), Expr::new(Kind::Cast(Box::new(any(1))), f32));
-        let raised = bin(Binary::Add, mean.clone(), constant(0));
-        let rooted = self.matched(&call(Builtin::Sqrt, raised.clone()), denominator);
+        let mean = bin(BinaryOp::Div, any(0), ProgramExpr::new(ExprKind::Cast(Box::new(any(1))), f32));
+        let raised = bin(BinaryOp::Add, mean.clone(), constant(0));
+        let rooted = self.matched(&call(BuiltinFn::Sqrt, raised.clone()), denominator);
         let bindings = rooted.clone().or_else(|| self.matched(&raised, denominator))?;
-        let summed = total(bindings.any(0)?, Join::Add)?;
-        let squares = self.matched(&bin(Binary::Mul, any(0), any(0)), summed).and_then(|squares| squares.any(0));
+        let summed = total(bindings.any(0)?, Combine::Add)?;
+        let squares = self.matched(&bin(BinaryOp::Mul, any(0), any(0)), summed).and_then(|squares| squares.any(0));
         if let (Some(root), true) = (squares, rooted.is_some()) {
             if !self.same(root, numerator) {
                 return None;
             }
-            let centred = self.matched(&bin(Binary::Sub, any(0), any(1)), numerator);
+            let centred = self.matched(&bin(BinaryOp::Sub, any(0), any(1)), numerator);
             let centre = centred.as_ref().and_then(|centred| self.matched(&mean, centred.any(1)?));
             let of_same = centre.and_then(|centre| {
-                let summed = total(centre.any(0)?, Join::Add)?;
+                let summed = total(centre.any(0)?, Combine::Add)?;
                 Some(self.same(summed, centred?.any(0)?))
             });
             return Some(if of_same == Some(true) { "layer norm" } else { "RMS norm" });
         }
-        let size = self.matched(&call(Builtin::Abs, any(0)), summed)?.any(0)?;
+        let size = self.matched(&call(BuiltinFn::Abs, any(0)), summed)?.any(0)?;
         (rooted.is_none() && self.same(size, numerator)).then_some("norm by the mean magnitude")
     }
 }

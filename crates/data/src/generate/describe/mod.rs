@@ -12,14 +12,14 @@ mod view;
 
 use std::collections::BTreeSet;
 
-use self::view::View;
-use super::maker::Maker;
+use self::view::ProgramView;
+use super::builder::ProgramBuilder;
 use super::names;
 use crate::Category;
-use crate::program::{Binary, Kind, Program, Stmt, Unary, Update};
+use crate::program::{AtomicOp, BinaryOp, ExprKind, Program, ProgramStmt, UnaryOp};
 
 /// Finishes a program with a generated name.
-pub fn finish(mut m: Maker, category: Category) -> Program {
+pub fn finish(mut m: ProgramBuilder, category: Category) -> Program {
     let name = if m.program.name.is_empty() {
         let (verb, noun) = (*m.random.pick(names::VERBS), *m.random.pick(names::NOUNS));
         match m.random.below(3) {
@@ -75,7 +75,7 @@ pub fn describe(program: &mut Program) {
 }
 
 /// Names for what a program computes.
-fn names(view: &View<'_>) -> Vec<String> {
+fn names(view: &ProgramView<'_>) -> Vec<String> {
     let mut all: Vec<String> = view.complete_idiom().into_iter().collect();
     all.extend(view.optimizer());
     all.extend(view.simulation());
@@ -97,7 +97,7 @@ fn names(view: &View<'_>) -> Vec<String> {
 
 /// One-sentence description of a program.
 fn sentence(program: &Program) -> String {
-    let view = View::new(program);
+    let view = ProgramView::new(program);
     let patterns = names(&view);
     let read: Vec<&str> =
         program.arrays.iter().filter(|array| !array.written).map(|array| array.name.as_str()).collect();
@@ -107,24 +107,24 @@ fn sentence(program: &Program) -> String {
     let mut calls: BTreeSet<&str> = view.idioms();
     calls.retain(|idiom| !patterns.iter().any(|name| name.contains(idiom)));
     program.each_expr(&mut |e| match &e.kind {
-        Kind::Binary(op, _) => words.extend(word(*op)),
-        Kind::Unary(Unary::Neg, a) if !matches!(a.kind, Kind::Float(_) | Kind::Int(_)) => {
+        ExprKind::Binary(op, _) => words.extend(word(*op)),
+        ExprKind::Unary(UnaryOp::Neg, a) if !matches!(a.kind, ExprKind::Float(_) | ExprKind::Int(_)) => {
             words.insert("negations");
         }
-        Kind::Unary(Unary::Invert, _) => drop(words.insert("complements")),
-        Kind::Where(_) => drop(words.insert("choices")),
-        Kind::Call(builtin, _) => drop(calls.insert(builtin.name())),
+        ExprKind::Unary(UnaryOp::Invert, _) => drop(words.insert("complements")),
+        ExprKind::Where(_) => drop(words.insert("choices")),
+        ExprKind::Call(builtin, _) => drop(calls.insert(builtin.name())),
         _ => {}
     });
     let mut shape: BTreeSet<&str> = BTreeSet::new();
     program.each_stmt(&mut |stmt| match stmt {
-        Stmt::Update(_, op, _) => words.extend(word(*op)),
-        Stmt::If(..) => drop(shape.insert("branches")),
-        Stmt::For(..) => drop(shape.insert("a counted loop")),
-        Stmt::While(..) => drop(shape.insert("a loop with a condition")),
-        Stmt::Atomic(Update::Add | Update::Sub, ..) => drop(shape.insert("atomic sums")),
-        Stmt::Atomic(..) => drop(shape.insert("atomic updates")),
-        Stmt::Draw(..) => drop(shape.insert("random numbers")),
+        ProgramStmt::Update(_, op, _) => words.extend(word(*op)),
+        ProgramStmt::If(..) => drop(shape.insert("branches")),
+        ProgramStmt::For(..) => drop(shape.insert("a counted loop")),
+        ProgramStmt::While(..) => drop(shape.insert("a loop with a condition")),
+        ProgramStmt::Atomic(AtomicOp::Add | AtomicOp::Sub, ..) => drop(shape.insert("atomic sums")),
+        ProgramStmt::Atomic(..) => drop(shape.insert("atomic updates")),
+        ProgramStmt::Draw(..) => drop(shape.insert("random numbers")),
         _ => {}
     });
     let mut parts: Vec<String> = vec![];
@@ -159,15 +159,15 @@ fn sentence(program: &Program) -> String {
 }
 
 /// Noun for the results of an operator.
-fn word(op: Binary) -> Option<&'static str> {
+fn word(op: BinaryOp) -> Option<&'static str> {
     Some(match op {
-        Binary::Add => "sums",
-        Binary::Sub => "differences",
-        Binary::Mul => "products",
-        Binary::Div | Binary::Quotient => "quotients",
-        Binary::Rem => "remainders",
-        Binary::Shl | Binary::Shr => "shifts",
-        Binary::BitAnd | Binary::BitOr | Binary::BitXor => "masks",
+        BinaryOp::Add => "sums",
+        BinaryOp::Sub => "differences",
+        BinaryOp::Mul => "products",
+        BinaryOp::Div | BinaryOp::Quotient => "quotients",
+        BinaryOp::Rem => "remainders",
+        BinaryOp::Shl | BinaryOp::Shr => "shifts",
+        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor => "masks",
         _ => return None,
     })
 }

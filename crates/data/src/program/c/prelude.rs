@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::Dialect;
-use crate::program::{Binary, Scalar, Struct, Ty};
+use super::CppTarget;
+use crate::program::{BinaryOp, ScalarType, StructDef, Ty};
 
 /// Member access to a component of a vector or an entry of a matrix.
 pub fn member(ty: Ty, at: u8) -> String {
@@ -42,8 +42,8 @@ static inline bfloat16 operator/(bfloat16 a, bfloat16 b) { return bfloat16((floa
 ";
 
 /// Types and functions that a text has used so far.
-pub struct Pieces {
-    dialect: Dialect,
+pub struct Prelude {
+    target: CppTarget,
     types: BTreeSet<Ty>,
     /// Name and the types of the first two arguments.
     called: BTreeSet<(&'static str, Ty, Ty)>,
@@ -79,34 +79,34 @@ const NAMES: [&str; 26] = [
 ];
 const MORE: [&str; 5] = ["radians", "rand_init", "randf", "randi", "pcg"];
 
-impl Pieces {
-    pub fn new(dialect: Dialect) -> Pieces {
-        Pieces { dialect, types: BTreeSet::new(), called: BTreeSet::new() }
+impl Prelude {
+    pub fn new(target: CppTarget) -> Prelude {
+        Prelude { target, types: BTreeSet::new(), called: BTreeSet::new() }
     }
 
     /// Records the use of a type.
     pub fn uses(&mut self, ty: Ty) {
-        if !matches!(ty, Ty::Scalar(Scalar::F32 | Scalar::I32 | Scalar::Bool)) {
+        if !matches!(ty, Ty::Scalar(ScalarType::F32 | ScalarType::I32 | ScalarType::Bool)) {
             self.types.insert(ty);
         }
     }
 
-    pub fn narrow(&mut self, to: Scalar, text: &str) -> String {
+    pub fn narrow(&mut self, to: ScalarType, text: &str) -> String {
         self.types.insert(to.into());
-        match (to, self.dialect) {
-            (Scalar::F16, Dialect::Cuda) => format!("__float2half({text})"),
-            (_, Dialect::Cuda) => format!("__float2bfloat16({text})"),
-            (Scalar::F16, Dialect::Host) => format!("(_Float16)({text})"),
-            (_, Dialect::Host) => format!("(bfloat16)({text})"),
+        match (to, self.target) {
+            (ScalarType::F16, CppTarget::Cuda) => format!("__float2half({text})"),
+            (_, CppTarget::Cuda) => format!("__float2bfloat16({text})"),
+            (ScalarType::F16, CppTarget::Host) => format!("(_Float16)({text})"),
+            (_, CppTarget::Host) => format!("(bfloat16)({text})"),
         }
     }
 
-    pub fn widen(&mut self, from: Scalar, text: &str) -> String {
+    pub fn widen(&mut self, from: ScalarType, text: &str) -> String {
         self.types.insert(from.into());
-        format!("{}({text})", if from == Scalar::F16 { "__half2float" } else { "__bfloat162float" })
+        format!("{}({text})", if from == ScalarType::F16 { "__half2float" } else { "__bfloat162float" })
     }
 
-    fn need(&mut self, name: &str, a: Ty, b: Ty) -> &'static str {
+    fn require(&mut self, name: &str, a: Ty, b: Ty) -> &'static str {
         let found = NAMES.iter().chain(&MORE).find(|known| **known == name).copied().unwrap_or("make");
         self.uses(a);
         self.uses(b);
@@ -132,53 +132,53 @@ impl Pieces {
         };
         for base in dependencies {
             let on = if *base == "pcg" { Ty::I32 } else { ty };
-            self.need(base, on, on);
+            self.require(base, on, on);
         }
-        let name = self.need(name, ty, ty);
+        let name = self.require(name, ty, ty);
         format!("{name}({args})")
     }
 
     /// Constructor call.
-    pub fn made(&mut self, ty: Ty, args: &str, structs: &[Struct]) -> String {
+    pub fn constructor(&mut self, ty: Ty, args: &str, structs: &[StructDef]) -> String {
         self.uses(ty);
         if !matches!(ty, Ty::Vector(..)) {
-            self.need("make", ty, ty);
+            self.require("make", ty, ty);
         }
         format!("make_{}({args})", ty.c(structs))
     }
 
     /// Call of the function for an operator between vectors, matrices and scalars.
-    pub fn operation(&mut self, op: Binary, a: Ty, b: Ty, x: &str, y: &str) -> String {
+    pub fn operation(&mut self, op: BinaryOp, a: Ty, b: Ty, x: &str, y: &str) -> String {
         let (name, args) = match (op, a, b) {
-            (Binary::Add, ..) => ("add", [x, y]),
-            (Binary::Sub, ..) => ("sub", [x, y]),
-            (Binary::Mul, Ty::Scalar(_), _) => {
-                let name = self.need("scale", b, b);
+            (BinaryOp::Add, ..) => ("add", [x, y]),
+            (BinaryOp::Sub, ..) => ("sub", [x, y]),
+            (BinaryOp::Mul, Ty::Scalar(_), _) => {
+                let name = self.require("scale", b, b);
                 return format!("{name}({y}, {x})");
             }
-            (Binary::Mul, _, Ty::Scalar(_)) => {
-                let name = self.need("scale", a, a);
+            (BinaryOp::Mul, _, Ty::Scalar(_)) => {
+                let name = self.require("scale", a, a);
                 return format!("{name}({x}, {y})");
             }
-            (Binary::Mul, ..) => {
-                let name = self.need("multiply", a, b);
+            (BinaryOp::Mul, ..) => {
+                let name = self.require("multiply", a, b);
                 return format!("{name}({x}, {y})");
             }
             _ => ("divide", [x, y]),
         };
-        let name = self.need(name, a, a);
+        let name = self.require(name, a, a);
         format!("{name}({}, {})", args[0], args[1])
     }
 
     /// Includes, type definitions and functions that precede everything else.
-    pub fn text(&self, declared: &str, structs: &[Struct]) -> String {
+    pub fn text(&self, declared: &str, structs: &[StructDef]) -> String {
         let mut text = String::new();
-        let has = |scalar: Scalar| {
+        let has = |scalar: ScalarType| {
             let vector = |ty: &Ty| ty.element() == Some(scalar);
             self.types.iter().any(vector) || structs.iter().any(|s| s.fields.iter().any(|(_, ty)| vector(ty)))
         };
-        if self.dialect == Dialect::Cuda {
-            for (scalar, header) in [(Scalar::F16, "cuda_fp16.h"), (Scalar::BF16, "cuda_bf16.h")] {
+        if self.target == CppTarget::Cuda {
+            for (scalar, header) in [(ScalarType::F16, "cuda_fp16.h"), (ScalarType::BF16, "cuda_bf16.h")] {
                 if has(scalar) {
                     let _ = writeln!(text, "#include <{header}>");
                 }
@@ -186,18 +186,18 @@ impl Pieces {
         } else {
             text.push_str("#include <algorithm>\n#include <cmath>\n");
         }
-        if self.dialect == Dialect::Host && has(Scalar::BF16) {
+        if self.target == CppTarget::Host && has(ScalarType::BF16) {
             text.push_str("#include <cstring>\n");
         }
         if !text.is_empty() {
             text.push('\n');
         }
-        if self.dialect == Dialect::Host && has(Scalar::BF16) {
+        if self.target == CppTarget::Host && has(ScalarType::BF16) {
             text.push_str(BFLOAT);
         }
         for ty in &self.types {
             match *ty {
-                Ty::Vector(scalar, n) if self.dialect == Dialect::Host => {
+                Ty::Vector(scalar, n) if self.target == CppTarget::Host => {
                     let (name, fields) = (ty.c(structs), ["x", "y", "z", "w"][..n as usize].join(", "));
                     let _ = writeln!(text, "struct {name} {{ {} {fields}; }};", scalar.c());
                     let params: Vec<String> =
@@ -229,15 +229,15 @@ impl Pieces {
         text
     }
 
-    fn function(&self, name: &str, a: Ty, b: Ty, structs: &[Struct]) -> String {
-        let prefix = if self.dialect == Dialect::Cuda { "__device__ inline" } else { "static inline" };
+    fn function(&self, name: &str, a: Ty, b: Ty, structs: &[StructDef]) -> String {
+        let prefix = if self.target == CppTarget::Cuda { "__device__ inline" } else { "static inline" };
         let (ta, tb) = (a.c(structs), b.c(structs));
-        let scalar = a.element().unwrap_or(Scalar::F32);
+        let scalar = a.element().unwrap_or(ScalarType::F32);
         let ts = scalar.c();
-        let f = if scalar == Scalar::F64 { "" } else { "f" };
-        let std = if self.dialect == Dialect::Host { "std::" } else { "" };
-        let fs = if self.dialect == Dialect::Host { "" } else { f };
-        let parts: Vec<String> = (0..a.parts() as u8).map(|n| member(a, n)).collect();
+        let f = if scalar == ScalarType::F64 { "" } else { "f" };
+        let std = if self.target == CppTarget::Host { "std::" } else { "" };
+        let fs = if self.target == CppTarget::Host { "" } else { f };
+        let parts: Vec<String> = (0..a.components() as u8).map(|n| member(a, n)).collect();
         let make = |of: &dyn Fn(&str) -> String| {
             let all: Vec<String> = parts.iter().map(|part| of(part)).collect();
             match a {
