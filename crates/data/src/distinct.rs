@@ -241,20 +241,20 @@ impl Deduplicator {
         {
             return Admission::Near { index: self.indices[at as usize], similarity };
         }
-        let own = self.indices.len() as u32;
+        let number = self.indices.len() as u32;
         let like = best.filter(|(similarity, _)| *similarity >= CLUSTER_SIMILARITY).map(|(_, at)| at);
         let like = like.or(self.skeletons.get(&fingerprint.skeleton).copied());
         let found = self.splits.joined_row(&self.minhashes, fingerprint, group, like, || split_number(index));
         let Some(joined_row) = found else { return Admission::SplitConflict };
-        let cluster = joined_row.map_or(own, |at| self.clusters[at as usize]);
-        let first = if cluster == own { index } else { self.indices[cluster as usize] };
-        self.splits.add(own, fingerprint, group, split_number(first));
-        self.exact.insert(fingerprint.exact, own);
+        let cluster = joined_row.map_or(number, |at| self.clusters[at as usize]);
+        let first = if cluster == number { index } else { self.indices[cluster as usize] };
+        self.splits.add(number, fingerprint, group, split_number(first));
+        self.exact.insert(fingerprint.exact, number);
         if group != ComparisonGroup::Excluded {
-            self.skeletons.entry(fingerprint.skeleton).or_insert(own);
+            self.skeletons.entry(fingerprint.skeleton).or_insert(number);
         }
         for (key, (newest, before)) in keys.into_iter().zip(&mut self.bands) {
-            before.push(newest.insert(key, own).unwrap_or(NONE));
+            before.push(newest.insert(key, number).unwrap_or(NONE));
         }
         self.minhashes.push(fingerprint.minhashes);
         self.indices.push(index);

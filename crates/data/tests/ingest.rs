@@ -29,7 +29,7 @@ fn texts(body: &str) -> KernelTexts {
     all.remove(0).outcome.unwrap_or_else(|why| panic!("{why}\n{body}"))
 }
 
-/// Why the only kernel is rejected.
+/// Reason why the only kernel is rejected.
 fn rejected(body: &str) -> String {
     ingested(body).remove(0).outcome.err().unwrap_or_else(|| panic!("the kernel is accepted:\n{body}"))
 }
@@ -62,7 +62,7 @@ fn launch_rank_is_the_number_of_values_of_tid() {
         "from warp import tid\n\n@wp.kernel\ndef k(x: wp.array2d(dtype=float)):\n    i, j = tid()\n    x[i, j] = 1.0\n";
     assert!(texts(named).cuda.contains("launch_dim1"));
     let why = rejected(&kernel("i, j = wp.tid()\nwp.atomic_add(out, i, x[wp.tid()] * float(j))"));
-    assert!(why.contains("one wp.tid() returns 1 values and another 2"), "{why}");
+    assert!(why.contains("wp.tid() is unpacked into both 1 and 2 values"), "{why}");
 }
 
 /// Runs a row's text like any user's, with float arrays and integers by name; returns the array
@@ -310,7 +310,7 @@ fn annotations_describe_the_inputs_of_a_kernel() {
         ("# given: x = 99999999999999999999", "'99999999999999999999' is not a valid size"),
         ("# given: x = 9000000000000000000 * 9", "a negative extent or more than 1048576 elements"),
         ("# given: y = n", "line 5: '# given: y = n': the kernel has no parameter 'y'"),
-        ("# given: x = n, 2", "the array has 1 dimensions, but 2 sizes are given"),
+        ("# given: x = n, 2", "the array has rank 1, but the number of sizes is 2"),
         ("# given: x = m", "'m' is not a valid size: use integers and n with +, - and *"),
         ("# given: x = n1", "'n1' is not a valid size"),
         ("# given: x = ", "'' is not a valid size"),
@@ -343,7 +343,7 @@ fn annotations_describe_the_inputs_of_a_kernel() {
         ("-1", "'by' has type u8, which cannot represent -1"),
         ("0.5", "cannot represent 0.5"),
         ("n", "'by' does not fit u8 in a launch of 256 instances"),
-        ("1, 2", "the parameter has 1 components, but 2 are given"),
+        ("1, 2", "the number of components is 1, but the number of values is 2"),
         ("one", "'one' is not a number"),
     ] {
         let why = number(annotation);

@@ -150,8 +150,9 @@ impl<'p> ExecutionCoverage<'p> {
 
     fn first_gap_in(&self, program: &'p Program, body: &'p Body, stmts: &'p [ProgramStmt]) -> Option<String> {
         let first = stmts.first()?;
-        let begun = self.blocks.iter().find(|(other, _)| std::ptr::eq(*other, first)).map_or(0, |(_, begun)| *begun);
-        if let Some(stmt) = stmts.get(begun) {
+        let started =
+            self.blocks.iter().find(|(other, _)| std::ptr::eq(*other, first)).map_or(0, |(_, started)| *started);
+        if let Some(stmt) = stmts.get(started) {
             return Some(format!("no input executes '{}'", python::first_line(program, body, stmt)));
         }
         stmts.iter().find_map(|stmt| {

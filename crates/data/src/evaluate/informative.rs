@@ -26,10 +26,10 @@ pub fn require_informative(program: &Program, all: &[&TestCase]) -> Result<(), R
     let large = if large.is_empty() { all.to_vec() } else { large };
     for (n, array) in program.arrays.iter().enumerate().filter(|(_, array)| array.written) {
         let mut cells = all.iter().flat_map(|case| case.after[n].cells.iter().zip(&case.input.arrays[n].cells));
-        let idle = cells.all(|(after, before)| is_same(after, before));
+        let unchanged = cells.all(|(after, before)| is_same(after, before));
         let mut cells = large.iter().flat_map(|case| &case.after[n].cells);
         let uniform = cells.next().is_none_or(|first| cells.all(|other| is_same(first, other)));
-        if idle || uniform {
+        if unchanged || uniform {
             return Err(Rejection::ConstantOutput { array: array.name.clone() });
         }
         if is_concentrated(program, all, n) {

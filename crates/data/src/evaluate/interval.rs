@@ -2,7 +2,7 @@
 //!
 //! A float of a kernel is an f64 value and the distance within which every correct implementation
 //! lies: each operation may round once to its type (or be contracted with its neighbour, which
-//! rounds less), and functions may have the error in ulps that CUDA's manual and our own table
+//! rounds less), and functions may have the error in ulps that CUDA's manual and our own_error table
 //! allow. Exact values stay exact, so comparisons of loaded values are decided; only comparisons
 //! that rounding could change are undecided.
 
@@ -92,8 +92,8 @@ impl Interval {
     /// Result of a math function.
     fn function(mid: f64, inherited: f64, scalar: ScalarType) -> Interval {
         let ulps = if matches!(scalar, ScalarType::F16 | ScalarType::BF16) { 1.0 } else { FUNCTION_ULPS };
-        let own = mid.abs() * half_ulp(scalar) * 2.0 * ulps + half_min_positive(scalar) * 8.0;
-        Interval { mid, err: inherited * 1.0000001 + own }.within(scalar)
+        let own_error = mid.abs() * half_ulp(scalar) * 2.0 * ulps + half_min_positive(scalar) * 8.0;
+        Interval { mid, err: inherited * 1.0000001 + own_error }.within(scalar)
     }
 
     /// Sum.
@@ -149,11 +149,11 @@ impl Interval {
     }
 
     /// A function that is monotone on `[mid - err, mid + err]`.
-    pub fn monotone(self, scalar: ScalarType, of: impl Fn(f64) -> f64) -> Interval {
-        let mid = of(self.mid);
+    pub fn monotone(self, scalar: ScalarType, f: impl Fn(f64) -> f64) -> Interval {
+        let mid = f(self.mid);
         let mut inherited = 0.0;
         if self.err > 0.0 {
-            let (low, high) = (of(self.mid - self.err), of(self.mid + self.err));
+            let (low, high) = (f(self.mid - self.err), f(self.mid + self.err));
             inherited = (low - mid).abs().max((high - mid).abs());
             if !inherited.is_finite() {
                 inherited = f64::INFINITY;
@@ -163,8 +163,8 @@ impl Interval {
     }
 
     /// A function whose derivative is at most `max_derivative` in magnitude.
-    pub fn bounded(self, scalar: ScalarType, max_derivative: f64, of: impl Fn(f64) -> f64) -> Interval {
-        Interval::function(of(self.mid), self.err * max_derivative, scalar)
+    pub fn bounded(self, scalar: ScalarType, max_derivative: f64, f: impl Fn(f64) -> f64) -> Interval {
+        Interval::function(f(self.mid), self.err * max_derivative, scalar)
     }
 
     /// The square root.
@@ -204,13 +204,13 @@ impl Interval {
     }
 
     /// Value of a step function, if it is constant within the bound.
-    pub fn step(self, of: impl Fn(f64) -> f64) -> Option<Interval> {
-        let mid = of(self.mid);
-        let same = self.err == 0.0 || of(self.mid - self.err) == mid && of(self.mid + self.err) == mid;
+    pub fn step(self, f: impl Fn(f64) -> f64) -> Option<Interval> {
+        let mid = f(self.mid);
+        let same = self.err == 0.0 || f(self.mid - self.err) == mid && f(self.mid + self.err) == mid;
         same.then_some(Interval::exact(mid))
     }
 
-    /// Whether this is less than the other, if that is decided.
+    /// Compares with `<`; `None` if rounding decides.
     pub fn less_than(self, b: Interval) -> Option<bool> {
         let distance = self.err + b.err;
         match b.mid - self.mid {
@@ -220,7 +220,7 @@ impl Interval {
         }
     }
 
-    /// Whether both are equal, if that is decided.
+    /// Compares with `==`; `None` if rounding decides.
     pub fn equals(self, b: Interval) -> Option<bool> {
         let distance = self.err + b.err;
         match (b.mid - self.mid).abs() {
@@ -276,7 +276,8 @@ mod tests {
             (ScalarType::F32, 1e30, 6.6e41),
         ] {
             for sign in [1.0, -1.0] {
-                let sum = |of: f64| Interval::exact(sign * of / 2.0).add(Interval::exact(sign * of / 2.0), scalar);
+                let sum =
+                    |total: f64| Interval::exact(sign * total / 2.0).add(Interval::exact(sign * total / 2.0), scalar);
                 assert!(sum(held).err.is_finite(), "{scalar:?} holds {held}");
                 assert!(sum(beyond).err.is_infinite(), "{scalar:?} does not hold {beyond}");
             }

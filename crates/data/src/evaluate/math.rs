@@ -264,7 +264,7 @@ fn on_vectors(builtin: BuiltinFn, args: &[EvalValue], ty: Ty, scalar: ScalarType
     use BuiltinFn::*;
     let x = components(&args[0]);
     let y = args.get(1).map(components).unwrap_or_default();
-    let each = |of: &dyn Fn(Interval, Interval) -> Interval| composite(x.iter().zip(&y).map(|(x, y)| of(*x, *y)));
+    let each = |f: &dyn Fn(Interval, Interval) -> Interval| composite(x.iter().zip(&y).map(|(x, y)| f(*x, *y)));
     let n = if let Ty::Matrix(_, n) = ty { n as usize } else { x.len() };
     Ok(match builtin {
         Dot => EvalValue::Float(dot(&x, &y, scalar)),

@@ -18,7 +18,7 @@ pub use interval::{Interval, half_ulp, round_to};
 
 use crate::program::{BinaryOp, Body, ExprKind, Program, ProgramExpr, ProgramStmt, ScalarType, Ty, UnaryOp, VarId};
 
-/// Why an evaluation has no result.
+/// Reason why an evaluation has no result.
 #[derive(Clone, PartialEq, Debug)]
 pub enum EvalError {
     /// A comparison or step that depends on rounding: other inputs are needed.
@@ -102,7 +102,7 @@ pub fn wrap_int(scalar: ScalarType, value: i64) -> i64 {
 /// Loop iterations after which a program is considered non-terminating.
 const MAX_ITERATIONS: usize = 100_000;
 
-/// How a block of statements was left.
+/// Exit from a block of statements.
 #[derive(PartialEq)]
 enum BlockExit {
     AtEnd,
@@ -174,7 +174,7 @@ fn execute<'p>(
 /// Variables of the kernel or a function.
 struct Frame {
     vars: Vec<EvalValue>,
-    /// Of sums in unspecified order: total magnitude, number of additions, and error inherited from
+    /// Per variable summed in unspecified order: total magnitude, number of additions, and error inherited from
     /// the terms.
     sums: Vec<(f64, f64, f64)>,
 }
@@ -495,7 +495,7 @@ fn cast(value: EvalValue, to: ScalarType, from: ScalarType) -> EvalResult<EvalVa
                 EvalValue::Int(truth as i64)
             }
         }
-        many => many,
+        composite => composite,
     })
 }
 

@@ -120,16 +120,16 @@ pub(super) fn card(manifest: &DatasetManifest) -> String {
     } else {
         write_columns(settings, &mut text);
     }
-    let mut again = String::new();
+    let mut flags = String::new();
     if settings.format != DatasetFormat::Parquet {
-        again += &format!(" --format {}", settings.format.name());
+        flags += &format!(" --format {}", settings.format.name());
     }
     if settings.categories.len() < Category::ALL.len() {
-        again += &format!(" --categories {}", settings.categories.join(","));
+        flags += &format!(" --categories {}", settings.categories.join(","));
     }
-    again += if settings.faults { " --faults" } else { "" };
+    flags += if settings.faults { " --faults" } else { "" };
     if !settings.with.is_empty() {
-        again += &format!(" --with {}", settings.with.join(","));
+        flags += &format!(" --with {}", settings.with.join(","));
     }
     let _ = writeln!(
         text,
@@ -140,7 +140,7 @@ pub(super) fn card(manifest: &DatasetManifest) -> String {
         settings.count,
         settings.seed,
         settings.level,
-        again,
+        flags,
         if pairs {
             "verifies file checksums and the structure of each pair; rows of the other formats are also \
              regenerated and checked"
@@ -186,9 +186,9 @@ fn write_pair_keys(settings: &DatasetSettings, text: &mut String) {
 
 fn write_columns(settings: &DatasetSettings, text: &mut String) {
     *text += "\n## Columns\n\n| column | |\n|---|---|\n";
-    let there: Vec<&str> = columns(settings).into_iter().map(|(name, _)| name).collect();
+    let present: Vec<&str> = columns(settings).into_iter().map(|(name, _)| name).collect();
     let ingested: &[(&str, &str)] = if settings.categories == [ingested::CATEGORY] { INGESTED } else { &[] };
-    for (name, about) in COLUMNS.iter().filter(|(name, _)| there.contains(name)) {
+    for (name, about) in COLUMNS.iter().filter(|(name, _)| present.contains(name)) {
         let about = ingested.iter().find(|(other, _)| other == name).map_or(about, |(_, about)| about);
         let _ = writeln!(text, "| `{name}` | {about} |");
     }

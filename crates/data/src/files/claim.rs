@@ -43,7 +43,7 @@ fn lock_claims(dir: &DatasetDir) -> Result<File> {
         if file.lock().is_err() {
             return Ok(file);
         }
-        let same = |there: fs::Metadata| file.metadata().is_ok_and(|mine| mine.ino() == there.ino());
+        let same = |metadata: fs::Metadata| file.metadata().is_ok_and(|mine| mine.ino() == metadata.ino());
         if fs::metadata(&path).is_ok_and(same) {
             return Ok(file);
         }
@@ -95,7 +95,7 @@ impl Claim<'_> {
         let _ = write!(file, "process {}{on}", std::process::id());
         let claim = Claim { dir, name, _file: file };
         match begin() {
-            Ok(begun) => Ok((claim, begun)),
+            Ok(value) => Ok((claim, value)),
             Err(error) => {
                 // Dropping the claim locks the claims folder again, so release it first.
                 drop(claims_lock);

@@ -148,7 +148,7 @@ pub(super) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
 /// Fails if the path exists but is not a regular file: opening a pipe would block.
 pub(super) fn require_regular_file(path: &Path) -> Result<()> {
     match fs::metadata(path) {
-        Ok(there) if !there.is_file() => Err(Error::damaged(path, "not a regular file")),
+        Ok(metadata) if !metadata.is_file() => Err(Error::damaged(path, "not a regular file")),
         _ => Ok(()),
     }
 }

@@ -126,9 +126,9 @@ fn resolve_settings(dir: &DatasetDir, options: &MakeOptions) -> Result<(DatasetS
         }
         (Some(settings), Some(existing)) => {
             let settings = DatasetSettings { compiled_by: existing.compiled_by.clone(), ..settings.clone() };
-            if let Some((name, requested, read_existing)) = settings.first_difference(&existing) {
+            if let Some((name, requested, found)) = settings.first_difference(&existing) {
                 return Err(Error::InvalidRequest(format!(
-                    "the dataset in {} has {name} {read_existing}, but {requested} was requested: omit the option, or choose another folder",
+                    "the dataset in {} has {name} {found}, but {requested} was requested: omit the option, or choose another folder",
                     folder.display()
                 )));
             }

@@ -52,11 +52,11 @@ impl RowChecker {
             _ => rows.par_iter().map(|row| without_code(verify(row, Level::Run))).collect(),
         };
         if self.emit.any() {
-            let right: Vec<usize> = (0..rows.len()).filter(|n| verdicts[*n].is_ok()).collect();
-            let chosen: Vec<&Row> = right.iter().map(|n| rows[*n]).collect();
+            let passed: Vec<usize> = (0..rows.len()).filter(|n| verdicts[*n].is_ok()).collect();
+            let chosen: Vec<&Row> = passed.iter().map(|n| rows[*n]).collect();
             // Below the level `compile`, the set of rows must not depend on NVRTC: a row that fails
             // to compile stays, without code.
-            for (n, code) in right.into_iter().zip(self.compile(&chosen)?) {
+            for (n, code) in passed.into_iter().zip(self.compile(&chosen)?) {
                 verdicts[n] = Ok(match code {
                     Ok(code) => code,
                     Err(Rejection::CompilerFailure { kind, what }) => CompiledCode {

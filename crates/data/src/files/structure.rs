@@ -24,7 +24,7 @@ pub struct PairReport {
     pub category: String,
     /// Checks; empty if the file is not a pair.
     pub checks: Vec<StructureCheck>,
-    /// Why the file is not a pair.
+    /// Reason why the file is not a pair.
     pub error: Option<String>,
 }
 

@@ -101,9 +101,9 @@ pub fn nested(m: &mut ProgramBuilder) {
     let branch = m.random.chance(70);
     let inner_iterations = m.random.within(2, 4);
     m.for_range("j", ProgramExpr::int(0), high.clone(), 1, |m, j| {
-        let own = Term::new(ProgramExpr::load(a, vec![i.clone(), j.clone()], scalar), range.0, range.1);
-        let own = Term { e: m.bind(own.e), ..own };
-        let mut terms = vec![own.clone()];
+        let center = Term::new(ProgramExpr::load(a, vec![i.clone(), j.clone()], scalar), range.0, range.1);
+        let center = Term { e: m.bind(center.e), ..center };
+        let mut terms = vec![center.clone()];
         terms.extend(b.map(|b| Term::new(ProgramExpr::load(b, vec![j.clone()], scalar), -1.0, 1.0)));
         terms.extend(numbers.clone());
         let body = |m: &mut ProgramBuilder, mut terms: Vec<Term>| {
@@ -119,9 +119,9 @@ pub fn nested(m: &mut ProgramBuilder) {
                 _ => {
                     let now = Term::new(m.read(acc), -8.0, 8.0);
                     let op = *m.random.pick(&[TermOp::Max, TermOp::Min, TermOp::Add]);
-                    let joined = m.join(op, now, value);
-                    let joined = m.narrowed(joined, 8.0);
-                    m.push(ProgramStmt::Assign(acc, joined.e));
+                    let combined = m.join(op, now, value);
+                    let combined = m.narrowed(combined, 8.0);
+                    m.push(ProgramStmt::Assign(acc, combined.e));
                 }
             }
         };
@@ -140,7 +140,7 @@ pub fn nested(m: &mut ProgramBuilder) {
                 }
             });
             let otherwise = match m.random.chance(60) {
-                true => m.block_where(&condition, false, |m| body(m, vec![own])),
+                true => m.block_where(&condition, false, |m| body(m, vec![center])),
                 false => vec![],
             };
             m.push(ProgramStmt::If(condition, then, otherwise));

@@ -150,8 +150,8 @@ pub fn step(m: &mut ProgramBuilder, var: VarId, terms: &[Term], low: f64, high: 
         }
         2 => {
             let small = m.narrowed(other, 1.0);
-            let joined = m.join(TermOp::Mul, now, small);
-            let value = m.narrowed(joined, 2.0);
+            let combined = m.join(TermOp::Mul, now, small);
+            let value = m.narrowed(combined, 2.0);
             m.push(ProgramStmt::Assign(var, value.e));
         }
         _ => {

@@ -181,8 +181,8 @@ fn neighbourhood(m: &mut ProgramBuilder, dimensions: usize) {
         let terms: Vec<Term> = all.iter().map(|offset| grid.neighbour(m, array, offset, range)).collect();
         let sum = weighted(m, scalar, terms);
         let sum = m.bind_once(sum);
-        let own = Term::new(ProgramExpr::load(array, here.clone(), scalar), range.0, range.1);
-        let mut terms = vec![sum, own];
+        let center = Term::new(ProgramExpr::load(array, here.clone(), scalar), range.0, range.1);
+        let mut terms = vec![sum, center];
         if let Some((other, range)) = other {
             terms.push(Term::new(ProgramExpr::load(other, here.clone(), scalar), range.0, range.1));
         }
@@ -207,8 +207,8 @@ fn neighbourhood(m: &mut ProgramBuilder, dimensions: usize) {
     };
     let then = m.block(compute);
     let otherwise = if m.random.chance(60) {
-        let own = Term::new(ProgramExpr::load(array, here.clone(), scalar), range.0, range.1);
-        let value = if m.random.chance(50) { own } else { m.apply(TermFn::Scale, own) };
+        let center = Term::new(ProgramExpr::load(array, here.clone(), scalar), range.0, range.1);
+        let value = if m.random.chance(50) { center } else { m.apply(TermFn::Scale, center) };
         vec![ProgramStmt::Store(out, here.clone(), value.e)]
     } else {
         vec![]

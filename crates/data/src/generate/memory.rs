@@ -103,7 +103,7 @@ pub fn gather_scatter(m: &mut ProgramBuilder) {
             let name = *m.random.pick(&["indices", "idx", "order", "links"]);
             let indices: Vec<_> =
                 (0..several).map(|_| m.array(name, ScalarType::I32, &[n], ArrayFill::Below(table), false)).collect();
-            let own = m.random.chance(50).then(|| m.input(scalar, &[n], ArrayFill::Uniform(-1.0, 1.0)));
+            let extra_input = m.random.chance(50).then(|| m.input(scalar, &[n], ArrayFill::Uniform(-1.0, 1.0)));
             let count = m.random.below(2);
             let numbers = scalars(m, count, scalar);
             let i = m.index("i", n);
@@ -114,7 +114,10 @@ pub fn gather_scatter(m: &mut ProgramBuilder) {
                     Term::new(ProgramExpr::load(source, vec![at], scalar), range.0, range.1)
                 })
                 .collect();
-            terms.extend(own.map(|own| Term::new(ProgramExpr::load(own, vec![i.clone()], scalar), -1.0, 1.0)));
+            terms.extend(
+                extra_input
+                    .map(|extra_input| Term::new(ProgramExpr::load(extra_input, vec![i.clone()], scalar), -1.0, 1.0)),
+            );
             let more = m.random.below(3);
             repeated(m, &mut terms, more);
             terms.extend(numbers);
@@ -134,11 +137,11 @@ pub fn gather_scatter(m: &mut ProgramBuilder) {
             let i = m.index("i", n);
             let at = m.bind_as("slot", ProgramExpr::load(targets, vec![i.clone()], ScalarType::I32));
             let mut terms: Vec<Term> = vec![];
-            let (mut gathered, mut own) = (false, false);
+            let (mut gathered, mut direct) = (false, false);
             for array in inputs {
                 let index = if m.random.chance(40) { at.clone() } else { i.clone() };
                 gathered |= index == at;
-                own |= index == i;
+                direct |= index == i;
                 terms.push(Term::new(ProgramExpr::load(array, vec![index], scalar), range.0, range.1));
             }
             let more = m.random.below(3);
@@ -147,7 +150,7 @@ pub fn gather_scatter(m: &mut ProgramBuilder) {
             let value = m.combine(terms, unary, 20, &MIXED);
             // If loads and the store use the same permuted index, the result does not depend on the
             // permutation.
-            let to = if !gathered || own && m.random.chance(70) { at } else { i };
+            let to = if !gathered || direct && m.random.chance(70) { at } else { i };
             m.push(ProgramStmt::Store(out, vec![to], value.e));
         }
         2 => {
@@ -214,8 +217,8 @@ fn rows(m: &mut ProgramBuilder, scalar: ScalarType, range: (f64, f64)) {
 /// Random numbers generated in the kernel.
 pub fn random_numbers(m: &mut ProgramBuilder) {
     let n = m.size("n", false, 0, 300);
-    let own = m.random.chance(60).then(|| m.input(ScalarType::F32, &[n], ArrayFill::Uniform(-2.0, 2.0)));
-    let ints = own.is_none() && m.random.chance(35);
+    let extra_input = m.random.chance(60).then(|| m.input(ScalarType::F32, &[n], ArrayFill::Uniform(-2.0, 2.0)));
+    let ints = extra_input.is_none() && m.random.chance(35);
     let out = m.output(if ints { ScalarType::I32 } else { ScalarType::F32 }, &[n]);
     let seed = m.value("seed", ScalarType::I32, 1.0, 100000.0);
     let count = m.random.below(2) * (!ints) as usize;
@@ -249,7 +252,8 @@ pub fn random_numbers(m: &mut ProgramBuilder) {
         return m.push(ProgramStmt::Store(out, vec![i], value.e));
     }
     let mut terms: Vec<Term> = vec![];
-    let own = own.map(|own| Term::new(ProgramExpr::load(own, vec![i.clone()], ScalarType::F32), -2.0, 2.0));
+    let extra_input = extra_input
+        .map(|extra_input| Term::new(ProgramExpr::load(extra_input, vec![i.clone()], ScalarType::F32), -2.0, 2.0));
     match m.random.below(4) {
         0 => {
             let u = draw(m, None);
@@ -259,7 +263,7 @@ pub fn random_numbers(m: &mut ProgramBuilder) {
                 u.e,
                 ProgramExpr::float(ScalarType::F32, p),
             );
-            let value = own.clone().unwrap_or(Term::new(ProgramExpr::float(ScalarType::F32, 1.0), 1.0, 1.0));
+            let value = extra_input.clone().unwrap_or(Term::new(ProgramExpr::float(ScalarType::F32, 1.0), 1.0, 1.0));
             let scaled = m.apply(TermFn::Scale, value);
             let other = if m.random.chance(60) {
                 Term::new(ProgramExpr::float(ScalarType::F32, 0.0), 0.0, 0.0)
@@ -289,7 +293,7 @@ pub fn random_numbers(m: &mut ProgramBuilder) {
             terms.push(Term::new(m.read(hits), 0.0, 12.0));
         }
         2 => {
-            let at = m.mutable("walk", own.clone().map_or(ProgramExpr::float(ScalarType::F32, 0.0), |t| t.e));
+            let at = m.mutable("walk", extra_input.clone().map_or(ProgramExpr::float(ScalarType::F32, 0.0), |t| t.e));
             let iterations = ProgramExpr::int(m.random.within(3, 10));
             let half = ProgramExpr::float(ScalarType::F32, *m.random.pick(&[0.5, 0.25, 0.375]));
             let variant = m.random.below(2);
@@ -308,10 +312,10 @@ pub fn random_numbers(m: &mut ProgramBuilder) {
             }
         }
     }
-    if let Some(own) = own
+    if let Some(extra_input) = extra_input
         && m.random.chance(70)
     {
-        terms.push(own);
+        terms.push(extra_input);
     }
     let more = m.random.below(2);
     repeated(m, &mut terms, more);

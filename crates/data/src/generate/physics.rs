@@ -194,11 +194,11 @@ fn bodies(m: &mut ProgramBuilder) {
                 Term::new(ProgramExpr::call(BuiltinFn::Exp, vec![scaled]), 0.0, 1.0)
             }
         };
-        let own = Term::new(ProgramExpr::load(weight, vec![j.clone()], ScalarType::F32), 0.5, 2.0);
-        let own = if m.random.chance(50) { own } else { m.combine(vec![own], 1, 0, &MIXED) };
+        let mass = Term::new(ProgramExpr::load(weight, vec![j.clone()], ScalarType::F32), 0.5, 2.0);
+        let mass = if m.random.chance(50) { mass } else { m.combine(vec![mass], 1, 0, &MIXED) };
         let falloff = m.bind_once(falloff);
         let unary = m.random.below(3);
-        let pull = m.combine(vec![own, falloff], unary, 20, &MIXED);
+        let pull = m.combine(vec![mass, falloff], unary, 20, &MIXED);
         let pull = m.narrowed(pull, 20.0).e;
         let step = op(BinaryOp::Mul, d, pull, vector);
         if m.random.chance(40) {

@@ -40,8 +40,8 @@ impl Elements {
         }
         terms.extend(self.numbers.clone());
         let value = if self.scalar.is_float() {
-            let menus: [&OpDistribution; 4] = [&PLAIN, &MATH, &MIXED, &ARITHMETIC];
-            let distribution = *m.random.pick(&menus);
+            let distributions: [&OpDistribution; 4] = [&PLAIN, &MATH, &MIXED, &ARITHMETIC];
+            let distribution = *m.random.pick(&distributions);
             let unary = 1 + m.random.below(4);
             let value = m.combine(terms, unary, 0, distribution);
             m.narrowed(value, max)
@@ -305,7 +305,7 @@ pub fn scan(m: &mut ProgramBuilder) -> Option<BlockWriter> {
             let (out_name, identity) = (program.array(out).name.clone(), p.expr_text(&reduce.identity(scalar)));
             let (e, c) = (p.expr_text(&value.e), scalar.c());
             let BlockNames { t, tile, value: v, step: s } = &names;
-            let joined = |a: &str, b: &str| reduce.combine_text(scalar, a, b);
+            let combined = |a: &str, b: &str| reduce.combine_text(scalar, a, b);
             let mut lines = vec![
                 format!("int {t} = threadIdx.x;"),
                 format!("int {i_name} = blockIdx.x * {threads} + {t};"),
@@ -323,7 +323,7 @@ pub fn scan(m: &mut ProgramBuilder) -> Option<BlockWriter> {
                         lines.push("int from = 0;".into());
                         lines.push(format!("for (int {s} = 1; {s} < {threads}; {s} *= 2) {{"));
                         lines.push(format!("    int to = {threads} - from;"));
-                        let sum = joined(&format!("{tile}[from + {t} - {s}]"), &format!("{tile}[from + {t}]"));
+                        let sum = combined(&format!("{tile}[from + {t} - {s}]"), &format!("{tile}[from + {t}]"));
                         lines.push(format!("    {tile}[to + {t}] = {t} >= {s} ? {sum} : {tile}[from + {t}];"));
                         lines.push("    __syncthreads();".into());
                         lines.push("    from = to;".into());
@@ -339,7 +339,7 @@ pub fn scan(m: &mut ProgramBuilder) -> Option<BlockWriter> {
                         lines.push(format!("    {c} {total} = {identity};"));
                         lines.push(format!("    if ({t} >= {s}) {total} = {tile}[{t} - {s}];"));
                         lines.push("    __syncthreads();".into());
-                        lines.push(format!("    {tile}[{t}] = {};", joined(&total, &format!("{tile}[{t}]"))));
+                        lines.push(format!("    {tile}[{t}] = {};", combined(&total, &format!("{tile}[{t}]"))));
                         lines.push("    __syncthreads();".into());
                         lines.push("}".into());
                         let last = if exclusive {
@@ -353,7 +353,7 @@ pub fn scan(m: &mut ProgramBuilder) -> Option<BlockWriter> {
                 _ => {
                     lines.push(format!("for (int {s} = 1; {s} < 32; {s} *= 2) {{"));
                     lines.push(format!("    {c} {total} = __shfl_up_sync(0xffffffff, {v}, {s});"));
-                    lines.push(format!("    if ({t} % 32 >= {s}) {v} = {};", joined(&total, v)));
+                    lines.push(format!("    if ({t} % 32 >= {s}) {v} = {};", combined(&total, v)));
                     lines.push("}".into());
                     let warps = threads / 32;
                     if warps > 1 {
@@ -365,7 +365,7 @@ pub fn scan(m: &mut ProgramBuilder) -> Option<BlockWriter> {
                             "for (int w = 0; w < {t} / 32; ++w) {}",
                             reduce.assign_text(scalar, "base", &format!("{tile}[w]"))
                         ));
-                        lines.push(format!("{v} = {};", joined("base", v)));
+                        lines.push(format!("{v} = {};", combined("base", v)));
                     }
                     if exclusive {
                         lines.push(format!("{c} {total}_x = __shfl_up_sync(0xffffffff, {v}, 1);"));

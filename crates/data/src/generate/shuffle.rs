@@ -53,7 +53,7 @@ fn lanes(m: &mut ProgramBuilder) -> Option<BlockWriter> {
     };
     let far = substituted(&element.e, &i, &at);
     m.push(ProgramStmt::If(inside, vec![ProgramStmt::Assign(other, far)], vec![]));
-    let joined = without_binding(m, |m| {
+    let combined = without_binding(m, |m| {
         let (a, b) = (
             Term::new(mine.clone(), element.low, element.high),
             Term::new(m.read(other), element.low.min(0.0), element.high.max(0.0)),
@@ -62,11 +62,11 @@ fn lanes(m: &mut ProgramBuilder) -> Option<BlockWriter> {
             let distribution = if m.random.chance(50) { &PLAIN } else { &ARITHMETIC };
             m.combine(vec![a, b], 1, 0, distribution)
         } else {
-            let joined = m.join_int(a, b);
-            m.apply_int(joined)
+            let combined = m.join_int(a, b);
+            m.apply_int(combined)
         }
     });
-    m.push(ProgramStmt::Store(out, vec![i.clone()], joined.e.clone()));
+    m.push(ProgramStmt::Store(out, vec![i.clone()], combined.e.clone()));
     let threads = *m.random.pick(&[32u32, 64, 128]);
     let restrict = m.random.chance(60);
     let got = m.names.unique("got");
@@ -89,7 +89,7 @@ fn lanes(m: &mut ProgramBuilder) -> Option<BlockWriter> {
                 format!("if ({i_name} < {n_name}) {mine_name} = {};", p.expr_text(&element.e)),
                 format!("{c} {got} = {shuffle}(0xffffffff, {mine_name}, {by});"),
                 format!("{c} {other_name} = {exists} ? {got} : {zero};"),
-                format!("if ({i_name} < {n_name}) {out_name}[{i_name}] = {};", p.expr_text(&joined.e)),
+                format!("if ({i_name} < {n_name}) {out_name}[{i_name}] = {};", p.expr_text(&combined.e)),
             ];
             indent(1, &lines)
         });
@@ -138,18 +138,18 @@ fn broadcast(m: &mut ProgramBuilder) -> Option<BlockWriter> {
     let mine = m.bind_as("mine", element.e.clone());
     let far = substituted(&element.e, &i, &first);
     let lead = m.bind_as("lead", far);
-    let joined = without_binding(m, |m| {
+    let combined = without_binding(m, |m| {
         let (a, b) =
             (Term::new(mine.clone(), element.low, element.high), Term::new(lead.clone(), element.low, element.high));
         if scalar.is_float() {
             let unary = m.random.below(3);
             m.combine(vec![a, b], unary, 0, &MIXED)
         } else {
-            let joined = m.join_int(a, b);
-            m.apply_int(joined)
+            let combined = m.join_int(a, b);
+            m.apply_int(combined)
         }
     });
-    m.push(ProgramStmt::Store(out, vec![i.clone()], joined.e.clone()));
+    m.push(ProgramStmt::Store(out, vec![i.clone()], combined.e.clone()));
     let threads = *m.random.pick(&[32u32, 64, 128]);
     let restrict = m.random.chance(60);
     Some(Box::new(move |program| {
@@ -163,7 +163,7 @@ fn broadcast(m: &mut ProgramBuilder) -> Option<BlockWriter> {
                 format!("{c} {mine_name} = {zero};"),
                 format!("if ({i_name} < {n_name}) {mine_name} = {};", p.expr_text(&element.e)),
                 format!("{c} {lead_name} = __shfl_sync(0xffffffff, {mine_name}, 0);"),
-                format!("if ({i_name} < {n_name}) {out_name}[{i_name}] = {};", p.expr_text(&joined.e)),
+                format!("if ({i_name} < {n_name}) {out_name}[{i_name}] = {};", p.expr_text(&combined.e)),
             ];
             indent(1, &lines)
         });
@@ -203,7 +203,7 @@ fn butterfly(m: &mut ProgramBuilder) -> Option<BlockWriter> {
     let (value, k): (Term, ProgramExpr) = (value?, counter?);
     let own_value = substituted(&value.e, &k, &i);
     let mine = m.bind_as("mine", own_value.clone());
-    let joined = without_binding(m, |m| {
+    let combined = without_binding(m, |m| {
         let max = if reduce == Reduce::Add { value.size() * group as f64 } else { value.size() };
         let (a, b) = (Term::new(mine.clone(), value.low, value.high), Term::new(m.read(acc), -max, max));
         if scalar.is_float() {
@@ -213,7 +213,7 @@ fn butterfly(m: &mut ProgramBuilder) -> Option<BlockWriter> {
             m.join_int(a, b)
         }
     });
-    m.push(ProgramStmt::Store(out, vec![i.clone()], joined.e.clone()));
+    m.push(ProgramStmt::Store(out, vec![i.clone()], combined.e.clone()));
     let threads = *m.random.pick(&[32u32, 64, 128]);
     let restrict = m.random.chance(60);
     let names = BlockNames::new(m);
@@ -232,7 +232,7 @@ fn butterfly(m: &mut ProgramBuilder) -> Option<BlockWriter> {
                 format!("for (int {s} = {}; {s} > 0; {s} >>= 1) {{", group / 2),
                 format!("    {}", reduce.assign_text(scalar, &acc_name, &other)),
                 "}".into(),
-                format!("if ({i_name} < {n_name}) {out_name}[{i_name}] = {};", p.expr_text(&joined.e)),
+                format!("if ({i_name} < {n_name}) {out_name}[{i_name}] = {};", p.expr_text(&combined.e)),
             ];
             indent(1, &lines)
         });

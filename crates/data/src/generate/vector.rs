@@ -214,9 +214,9 @@ pub fn vector(m: &mut ProgramBuilder) {
         m.push(ProgramStmt::Store(out, vec![g.i], e));
     } else {
         let parts = if all.len() > 1 && m.random.chance(60) { all.split_off(all.len() / 2) } else { all.clone() };
-        let joined = m.combine_vectors(all, unary.min(2), &[]);
+        let combined = m.combine_vectors(all, unary.min(2), &[]);
         let rest = m.combine_vectors(parts, 0, &[]);
-        let mut terms = vec![m.measure(joined, &g.all), m.measure(rest, &g.all)];
+        let mut terms = vec![m.measure(combined, &g.all), m.measure(rest, &g.all)];
         terms.extend(g.numbers);
         let unary = m.random.below(3);
         let value = m.combine(terms, unary, 20, &MIXED);

@@ -253,7 +253,7 @@ fn array(text: &str, dimensions: usize, rank: usize) -> Result<ParamAnnotation, 
     let sizes = sizes.split(',').map(|text| size(text, rank)).collect::<Result<Vec<_>, _>>()?;
     match sizes.len() == dimensions {
         true => Ok(ParamAnnotation::Array { sizes, below }),
-        false => Err(format!("the array has {dimensions} dimensions, but {} sizes are given", sizes.len())),
+        false => Err(format!("the array has rank {dimensions}, but the number of sizes is {}", sizes.len())),
     }
 }
 
@@ -267,7 +267,9 @@ fn numbers(text: &str, scalars: &[Scalar], rank: usize) -> Result<ParamAnnotatio
     let amounts = text.split(',').map(amount).collect::<Result<Vec<_>, _>>()?;
     match amounts.len() == scalars.len() {
         true => Ok(ParamAnnotation::Value(amounts)),
-        false => Err(format!("the parameter has {} components, but {} are given", scalars.len(), amounts.len())),
+        false => {
+            Err(format!("the number of components is {}, but the number of values is {}", scalars.len(), amounts.len()))
+        }
     }
 }
 

@@ -131,7 +131,7 @@ pub(super) struct CudaText {
     open: Kernel,
     /// Indices of the kernel's values that are parameters of the source, sorted; the others are
     /// sizes.
-    own: Vec<u32>,
+    source_values: Vec<u32>,
 }
 
 impl CudaText {
@@ -153,13 +153,13 @@ impl CudaText {
             .filter(|(_, param)| matches!(param, ParamRef::View(_)))
             .map(|(name, _)| name.clone())
             .collect();
-        let mut own: Vec<u32> = open
+        let mut source_values: Vec<u32> = open
             .params
             .iter()
             .filter_map(|(_, param)| if let ParamRef::Value(n) = param { Some(*n) } else { None })
             .collect();
-        own.sort_unstable();
-        Ok(CudaText { module, symbol, pointers, open: open.kernel.clone(), own })
+        source_values.sort_unstable();
+        Ok(CudaText { module, symbol, pointers, open: open.kernel.clone(), source_values })
     }
 
     /// Lowers the text for a launch of these extents, and adds the sizes to the source's arguments.
@@ -198,13 +198,13 @@ impl CudaText {
         }
         // Values that are neither array sizes nor the source's are extents of the launch.
         let mut left = dims.iter();
-        let mut own = inputs.values.iter();
+        let mut source_values = inputs.values.iter();
         let mut values = vec![];
         for (n, size) in sizes.into_iter().enumerate() {
             let int = |size: i64| vec![Value::int(self.open.index, size)];
             let value = match size {
                 Some(size) => Some(int(size)),
-                None if self.own.contains(&(n as u32)) => own.next().cloned(),
+                None if self.source_values.contains(&(n as u32)) => source_values.next().cloned(),
                 None => left.next().map(|size| int(*size as i64)),
             };
             values.push(value.ok_or("the sizes of the CUDA text do not match the launch")?);

@@ -103,7 +103,7 @@ impl Declaration<'_> {
         let mut counts = counts.into_iter();
         match (counts.next(), counts.next_back()) {
             (Some(min), Some(max)) => Err(format!(
-                "one wp.tid() returns {min} values and another {max}: unpack as many from each as the launch has \
+                "wp.tid() is unpacked into both {min} and {max} values: unpack as many each time as the launch has \
                  dimensions"
             )),
             (one, _) => Ok(one.unwrap_or(1).clamp(1, 4)),

@@ -50,12 +50,12 @@ pub struct CompiledCode {
     pub ptx: String,
     /// SASS of the kernel.
     pub sass: String,
-    /// Why the compiler or disassembler produced no output for valid source.
+    /// Reason why the compiler or disassembler produced no output for valid source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<CodeFailure>,
 }
 
-/// Why compilation or disassembly produced no output for valid source.
+/// Reason why compilation or disassembly produced no output for valid source.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CodeFailure {
     /// Kind of failure: `compiler_died`, `disassembler`, …

@@ -45,7 +45,7 @@ impl Level {
     }
 }
 
-/// Why a program is rejected as a row.
+/// Reason why a program is rejected as a row.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum Rejection {
     /// The CUDA front end rejects the text.

@@ -33,7 +33,7 @@ pub struct RunLimits {
 /// Limits for generated rows, which terminate by construction.
 const DEFAULT_LIMITS: RunLimits = RunLimits { statements: 2_000_000 };
 
-/// What a check covered.
+/// Statistics of a check.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct CheckStats {
     /// Inputs that were run.

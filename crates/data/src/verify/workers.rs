@@ -14,7 +14,7 @@ use super::Rejection;
 use super::code::{CompiledCode, CudaSource, EmitOptions};
 use super::worker::{CompileRequest, CompileResponse, Greeting, VERSION};
 
-/// How to start workers, and their limits.
+/// Command and limits of worker processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerConfig {
     /// Executable of a worker, which runs [`super::serve`].
@@ -43,7 +43,7 @@ impl WorkerConfig {
     }
 }
 
-/// How a worker failed.
+/// Failure of a worker.
 enum WorkerFailure {
     Died(String),
     Hung(Duration),

@@ -213,7 +213,7 @@ fn segments(k: &Kernel) -> bool {
     begin["%1"] == k.grid && k.line(&end).is_some() && k.has("for %1 in range(begin, end):")
 }
 
-/// Whether a loop stores its running value before each update; `None` if it does not store it.
+/// True if a loop stores its running value before each update; `None` if it does not store it.
 fn running(k: &Kernel) -> Option<bool> {
     let stored = k
         .lines

@@ -43,7 +43,7 @@ impl Combine {
 /// A variable that combines a value in every iteration of a loop.
 struct Reduction<'p> {
     into: VarId,
-    join: Combine,
+    combine: Combine,
     value: &'p ProgramExpr,
     counter: VarId,
     low: &'p ProgramExpr,
@@ -104,25 +104,25 @@ impl<'p> ProgramView<'p> {
             if exits {
                 return;
             }
-            let joined = |stmt: &'p ProgramStmt| match stmt {
+            let combined = |stmt: &'p ProgramStmt| match stmt {
                 ProgramStmt::Update(into, BinaryOp::Add, value) => Some((*into, Combine::Add, value)),
                 ProgramStmt::Update(into, BinaryOp::BitXor, value) => Some((*into, Combine::Xor, value)),
                 ProgramStmt::Update(into, BinaryOp::BitOr, value) => Some((*into, Combine::Or, value)),
                 ProgramStmt::Assign(
                     into,
-                    ProgramExpr { kind: ExprKind::Call(of @ (BuiltinFn::Max | BuiltinFn::Min), args), .. },
+                    ProgramExpr { kind: ExprKind::Call(reduction @ (BuiltinFn::Max | BuiltinFn::Min), args), .. },
                 ) if args[0].kind == ExprKind::Var(*into) => {
-                    Some((*into, if *of == BuiltinFn::Max { Combine::Max } else { Combine::Min }, &args[1]))
+                    Some((*into, if *reduction == BuiltinFn::Max { Combine::Max } else { Combine::Min }, &args[1]))
                 }
                 _ => None,
             };
             for stmt in body {
-                let Some((into, join, value)) = joined(stmt) else { continue };
-                let sets = body.iter().filter(|other| joined(other).is_some_and(|(var, ..)| var == into)).count();
+                let Some((into, combine, value)) = combined(stmt) else { continue };
+                let sets = body.iter().filter(|other| combined(other).is_some_and(|(var, ..)| var == into)).count();
                 let reads = self.depends(value, into);
-                let starts_with_identity = self.first_value(into).is_some_and(|first| join.is_identity(first));
+                let starts_with_identity = self.first_value(into).is_some_and(|first| combine.is_identity(first));
                 if sets == 1 && !reads && starts_with_identity && self.reads_along(value, *counter) {
-                    found.push(Reduction { into, join, value, counter: *counter, low, high, body });
+                    found.push(Reduction { into, combine, value, counter: *counter, low, high, body });
                 }
             }
         });
@@ -141,82 +141,88 @@ impl<'p> ProgramView<'p> {
     }
 
     /// Name of a reduction by the loop's range.
-    fn domain(&self, of: &Reduction<'p>) -> Option<String> {
-        let name = of.join.name();
-        if let (Some((offsets, [row])), Some((other, [next]))) = (self.element(of.low), self.element(of.high)) {
+    fn domain(&self, reduction: &Reduction<'p>) -> Option<String> {
+        let name = reduction.combine.name();
+        if let (Some((offsets, [row])), Some((other, [next]))) =
+            (self.element(reduction.low), self.element(reduction.high))
+        {
             let next_row = bin(BinaryOp::Add, row.clone(), ProgramExpr::int(1));
             let rises = offsets == other && self.matched(&next_row, next).is_some();
-            return rises.then(|| self.sparse(of));
+            return rises.then(|| self.sparse(reduction));
         }
         let (i, is_line) = (self.program.grid[0].0, self.program.grid.len() == 1);
         let end = ProgramExpr::call(BuiltinFn::Min, vec![bin(BinaryOp::Add, any(0), any(1)), any(2)]);
-        if let Some(bindings) = self.matched(&end, of.high)
-            && self.same(bindings.any(0)?, of.low)
+        if let Some(bindings) = self.matched(&end, reduction.high)
+            && self.same(bindings.any(0)?, reduction.low)
         {
             let length =
                 if let ExprKind::Int(length) = self.resolved(bindings.any(1)?).kind { length } else { return None };
             let stretch = bin(BinaryOp::Mul, var(i, Ty::I32), ProgramExpr::int(length));
-            if self.matched(&stretch, of.low).is_some() {
-                return Some(self.running(of).unwrap_or(format!("{name} over segments")));
+            if self.matched(&stretch, reduction.low).is_some() {
+                return Some(self.running(reduction).unwrap_or(format!("{name} over segments")));
             }
             let group = bin(BinaryOp::Quotient, var(i, Ty::I32), ProgramExpr::int(length));
             let group = bin(BinaryOp::Mul, group, ProgramExpr::int(length));
-            return self.matched(&group, of.low).map(|_| format!("{name} over groups of {length}"));
+            return self.matched(&group, reduction.low).map(|_| format!("{name} over groups of {length}"));
         }
         let is_size = |e: &ProgramExpr| self.program.sizes.iter().any(|size| e.kind == ExprKind::Var(size.var));
-        if of.low.kind != ExprKind::Int(0) || !is_size(of.high) {
+        if reduction.low.kind != ExprKind::Int(0) || !is_size(reduction.high) {
             return None;
         }
         if !is_line {
-            return self.inner(of);
+            return self.inner(reduction);
         }
         let mut by_row = true;
-        self.walk(of.value, &mut |part| {
+        self.walk(reduction.value, &mut |part| {
             if let ExprKind::Load(_, at) = &part.kind
                 && at.len() == 2
             {
-                by_row &= at[0].kind == ExprKind::Var(i) && at[1].kind == ExprKind::Var(of.counter);
+                by_row &= at[0].kind == ExprKind::Var(i) && at[1].kind == ExprKind::Var(reduction.counter);
             }
         });
-        let two = self.has(of.value, |kind| matches!(kind, ExprKind::Load(_, at) if at.len() == 2));
+        let two = self.has(reduction.value, |kind| matches!(kind, ExprKind::Load(_, at) if at.len() == 2));
         (by_row && two).then(|| format!("{name} over rows"))
     }
 
     /// Name of a loop over the entries of a sparse row.
-    fn sparse(&self, of: &Reduction<'p>) -> String {
-        let product = match &self.resolved(of.value).kind {
+    fn sparse(&self, reduction: &Reduction<'p>) -> String {
+        let product = match &self.resolved(reduction.value).kind {
             ExprKind::Binary(BinaryOp::Mul, both) => both.iter().all(|e| self.element(e).is_some()),
             _ => false,
         };
-        match (of.join, product) {
+        match (reduction.combine, product) {
             (Combine::Add, true) => "product of a sparse matrix and a vector".into(),
-            (join, _) => format!("{} over the rows of a sparse matrix", join.name()),
+            (combine, _) => format!("{} over the rows of a sparse matrix", combine.name()),
         }
     }
 
     /// Name of a scan, which stores every partial result.
-    fn running(&self, of: &Reduction<'p>) -> Option<String> {
+    fn running(&self, reduction: &Reduction<'p>) -> Option<String> {
         let stores = |stmt: &ProgramStmt| match stmt {
             ProgramStmt::Store(_, at, e) => {
-                e.kind == ExprKind::Var(of.into) && matches!(&at[..], [at] if at.kind == ExprKind::Var(of.counter))
+                e.kind == ExprKind::Var(reduction.into)
+                    && matches!(&at[..], [at] if at.kind == ExprKind::Var(reduction.counter))
             }
             _ => false,
         };
-        let at = of.body.iter().position(stores)?;
-        let before = matches!(of.body.get(at + 1), Some(ProgramStmt::Update(var, ..) | ProgramStmt::Assign(var, _)) if *var == of.into);
-        Some(format!("{}running {}", if before { "exclusive " } else { "" }, of.join.name()))
+        let at = reduction.body.iter().position(stores)?;
+        let before = matches!(reduction.body.get(at + 1), Some(ProgramStmt::Update(var, ..) | ProgramStmt::Assign(var, _)) if *var == reduction.into);
+        Some(format!("{}running {}", if before { "exclusive " } else { "" }, reduction.combine.name()))
     }
 
     /// Name of a loop over the inner dimension of two matrices.
-    fn inner(&self, of: &Reduction<'p>) -> Option<String> {
+    fn inner(&self, reduction: &Reduction<'p>) -> Option<String> {
         let [(i, _), (j, _)] = self.program.grid[..] else { return None };
-        let name = || Some(format!("{} over an inner dimension", of.join.name()));
-        let ExprKind::Binary(BinaryOp::Mul, both) = &self.resolved(of.value).kind else { return name() };
+        let name = || Some(format!("{} over an inner dimension", reduction.combine.name()));
+        let ExprKind::Binary(BinaryOp::Mul, both) = &self.resolved(reduction.value).kind else { return name() };
         let sides = |a: &'p ProgramExpr, b: &'p ProgramExpr| {
             self.depends(a, i) && !self.depends(a, j) && self.depends(b, j) && !self.depends(b, i)
         };
-        let apart = sides(&both[0], &both[1]) || sides(&both[1], &both[0]);
-        if of.join != Combine::Add || !apart || !both.iter().all(|e| self.reads_along(e, of.counter)) {
+        let separate = sides(&both[0], &both[1]) || sides(&both[1], &both[0]);
+        if reduction.combine != Combine::Add
+            || !separate
+            || !both.iter().all(|e| self.reads_along(e, reduction.counter))
+        {
             return name();
         }
         let plain = both.iter().all(|e| self.element(e).is_some());
@@ -267,9 +273,9 @@ impl<'p> ProgramView<'p> {
         all: &[Reduction<'p>],
     ) -> Option<&'static str> {
         let f32 = Ty::Scalar(ScalarType::F32);
-        let total = |e: &'p ProgramExpr, join: Combine| match e.kind {
+        let total = |e: &'p ProgramExpr, combine: Combine| match e.kind {
             ExprKind::Var(var) => {
-                all.iter().find(|other| other.into == var && other.join == join).map(|other| other.value)
+                all.iter().find(|other| other.into == var && other.combine == combine).map(|other| other.value)
             }
             _ => None,
         };

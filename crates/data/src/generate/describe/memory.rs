@@ -115,14 +115,15 @@ impl<'p> ProgramView<'p> {
     fn neighbours(&self, loads: &[(ArrayId, &'p [ProgramExpr])]) -> Option<String> {
         let grid: Vec<VarId> = self.program.grid.iter().map(|(var, _)| *var).collect();
         let counters = self.counters();
-        let moved = |e: &'p ProgramExpr| {
+        let is_shifted = |e: &'p ProgramExpr| {
             let resolved = self.resolved(e);
             !matches!(resolved.kind, ExprKind::Var(_) | ExprKind::Int(_))
                 && grid.iter().any(|var| self.depends(e, *var))
                 && !self.has(e, |kind| matches!(kind, ExprKind::Load(..)))
                 && !counters.iter().any(|var| self.depends(e, *var))
         };
-        let far: Vec<&(ArrayId, &'p [ProgramExpr])> = loads.iter().filter(|(_, at)| at.iter().any(moved)).collect();
+        let far: Vec<&(ArrayId, &'p [ProgramExpr])> =
+            loads.iter().filter(|(_, at)| at.iter().any(is_shifted)).collect();
         let (array, at) = far.first()?;
         if let (1, [i], [at]) = (far.len(), &grid[..], at)
             && let Some(name) = self.exchanged(*i, at)

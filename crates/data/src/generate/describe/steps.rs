@@ -26,8 +26,8 @@ impl<'p> ProgramView<'p> {
         matches!(e.kind, ExprKind::Var(var) if self.program.values.iter().any(|value| value.var == var))
     }
 
-    fn is_own_element(&self, e: &'p ProgramExpr, of: ArrayId) -> bool {
-        self.element(e).is_some_and(|(array, at)| array == of && self.is_own(at))
+    fn is_own_element(&self, e: &'p ProgramExpr, target: ArrayId) -> bool {
+        self.element(e).is_some_and(|(array, at)| array == target && self.is_own(at))
     }
 
     /// An optimizer step: a weight minus a learning rate times a direction.
@@ -53,7 +53,7 @@ impl<'p> ProgramView<'p> {
         let averages: Vec<(&'p ProgramExpr, &'p ProgramExpr)> =
             stores.iter().filter_map(|(array, e)| Some((*e, self.average(*array, e)?))).collect();
         let averaged =
-            |e: &'p ProgramExpr| averages.iter().find(|(average, _)| self.same(average, e)).map(|(_, of)| *of);
+            |e: &'p ProgramExpr| averages.iter().find(|(average, _)| self.same(average, e)).map(|(_, target)| *target);
         let root = bin(BinaryOp::Add, ProgramExpr::call(BuiltinFn::Sqrt, vec![any(1)]), constant(0));
         let mut adaptive = false;
         if let Some(bindings) = self.matched(&bin(BinaryOp::Div, any(0), root), direction) {
@@ -128,9 +128,9 @@ impl<'p> ProgramView<'p> {
         Some(format!("Euler {steps} of {states} {noun}"))
     }
 
-    fn has_load(&self, of: ArrayId) -> bool {
+    fn has_load(&self, target: ArrayId) -> bool {
         let mut found = false;
-        self.each_expr(&mut |e| found |= matches!(&e.kind, ExprKind::Load(array, _) if *array == of));
+        self.each_expr(&mut |e| found |= matches!(&e.kind, ExprKind::Load(array, _) if *array == target));
         found
     }
 
@@ -144,11 +144,11 @@ impl<'p> ProgramView<'p> {
             bindings.and_then(|bindings| bindings.any(1)).is_some_and(|by| self.is_parameter(by))
         };
         if self.is_own_element(first, array) {
-            let mut moved = false;
+            let mut updated = false;
             self.each_stmt(&mut |stmt| {
-                moved |= matches!(stmt, ProgramStmt::Update(var, BinaryOp::Add, e) if *var == state && moves(e));
+                updated |= matches!(stmt, ProgramStmt::Update(var, BinaryOp::Add, e) if *var == state && moves(e));
             });
-            return moved;
+            return updated;
         }
         let sum = self.matched(&bin(BinaryOp::Add, any(0), any(1)), first);
         let sum = sum.and_then(|bindings| Some((bindings.any(0)?, bindings.any(1)?)));

@@ -238,8 +238,8 @@ impl Prelude {
         let std = if self.target == CppTarget::Host { "std::" } else { "" };
         let fs = if self.target == CppTarget::Host { "" } else { f };
         let parts: Vec<String> = (0..a.components() as u8).map(|n| member(a, n)).collect();
-        let make = |of: &dyn Fn(&str) -> String| {
-            let all: Vec<String> = parts.iter().map(|part| of(part)).collect();
+        let make = |component: &dyn Fn(&str) -> String| {
+            let all: Vec<String> = parts.iter().map(|part| component(part)).collect();
             match a {
                 Ty::Matrix(..) => {
                     let sets: String =
