@@ -1,8 +1,8 @@
 //! Deduplication of rows, by texts with names and constants removed.
 //!
-//! A [`Fingerprint`] of a row can be computed anywhere, in any order. [`Deduplicator`] takes fingerprints in
-//! index order, so that the lowest index of several similar rows is kept, regardless of threads and
-//! processes.
+//! A [`Fingerprint`] of a row can be computed anywhere, in any order. [`Deduplicator`] takes
+//! fingerprints in index order, so that the lowest index of several similar rows is kept,
+//! regardless of threads and processes.
 
 mod bytes;
 mod splits;
@@ -206,9 +206,9 @@ impl Deduplicator {
         self.admit_to_group(index, fingerprint, ComparisonGroup::Numbered(0), |_| 0)
     }
 
-    /// Like [`Deduplicator::admit`], for rows that are split: `split_number` returns the split of a cluster by the
-    /// index of its first row, 0 for the largest one. No admitted row of another split in its group
-    /// is similar to the row.
+    /// Like [`Deduplicator::admit`], for rows that are split: `split_number` returns the split of a
+    /// cluster by the index of its first row, 0 for the largest one. No admitted row of another
+    /// split in its group is similar to the row.
     pub fn admit_to_group(
         &mut self,
         index: u64,
@@ -220,7 +220,7 @@ impl Deduplicator {
             return Admission::Duplicate;
         }
         let keys: Vec<u32> = (fingerprint.minhashes.chunks(BAND_SIZE))
-            .map(|band| band.iter().fold(0u64, |hash, slot| mixed(hash ^ *slot as u64)) as u32)
+            .map(|band| band.iter().fold(0u64, |hash, value| mixed(hash ^ *value as u64)) as u32)
             .collect();
         let mut best: Option<(f64, u32)> = None;
         for (key, (newest, before)) in keys.iter().zip(&self.bands) {

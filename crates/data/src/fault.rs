@@ -16,7 +16,7 @@ pub enum InjectedFault {
     /// An array index is shifted beyond the end.
     Overrun,
     /// Shared memory is read before it is written.
-    Uninitialised,
+    Uninitialized,
 }
 
 impl InjectedFault {
@@ -26,7 +26,7 @@ impl InjectedFault {
         InjectedFault::OffByOne,
         InjectedFault::MissingAtomic,
         InjectedFault::Overrun,
-        InjectedFault::Uninitialised,
+        InjectedFault::Uninitialized,
     ];
 
     /// Name in a dataset.
@@ -36,7 +36,7 @@ impl InjectedFault {
             InjectedFault::OffByOne => "off_by_one",
             InjectedFault::MissingAtomic => "missing_atomic",
             InjectedFault::Overrun => "overrun",
-            InjectedFault::Uninitialised => "uninitialised_shared",
+            InjectedFault::Uninitialized => "uninitialised_shared",
         }
     }
 
@@ -46,7 +46,7 @@ impl InjectedFault {
             InjectedFault::MissingBarrier => &["race", "uninitialised"],
             InjectedFault::OffByOne | InjectedFault::Overrun => &["bounds"],
             InjectedFault::MissingAtomic => &["race"],
-            InjectedFault::Uninitialised => &["uninitialised"],
+            InjectedFault::Uninitialized => &["uninitialised"],
         }
     }
 }
@@ -153,7 +153,7 @@ fn candidates(row: &Row, kind: InjectedFault) -> Vec<(u32, String)> {
                     }
                 }
             }
-            InjectedFault::Uninitialised => {
+            InjectedFault::Uninitialized => {
                 let stores = shared.iter().any(|name| bare.starts_with(&format!("{name}[")) && bare.contains("] = "));
                 if stores && bare.ends_with(';') {
                     push(n, Some(format!("{};", " ".repeat(line.len() - line.trim_start().len()))));

@@ -87,7 +87,8 @@ pub fn input(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> K
 /// Like [`input`] but with few elements, for a first check of a program; scalar parameters have the
 /// same values.
 pub fn small_input(program: &Program, key: [u64; 2], number: usize, attempt: u64) -> KernelInput {
-    // Most programs need no more than the first two launches; those with branches need more elements.
+    // Most programs need no more than the first two launches; those with branches need more
+    // elements.
     const LENGTHS: [[u32; 3]; 4] = [[2, 2, 2], [2, 3, 2], [3, 2, 2], [3, 3, 3]];
     const ALONG: [u32; 4] = [2, 3, 4, 10];
     let launch = (number + 2) % LENGTHS.len();

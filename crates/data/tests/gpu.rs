@@ -54,7 +54,7 @@ fn rows_match_the_reference_on_a_gpu() -> Outcome {
                             }
                             Err(why) => {
                                 let unoptimized =
-                                    verify::gpu::check_unoptimised(&[row], &device).expect("the GPU works");
+                                    verify::gpu::check_unoptimized(&[row], &device).expect("the GPU works");
                                 let list = if unoptimized[0].is_ok() { &miscompiled } else { &wrong };
                                 list.lock().unwrap().push(format!("row {}: {why}\n{}", row.index, row.cuda));
                             }

@@ -60,8 +60,8 @@ fn first(fingerprint: &Fingerprint) -> [u16; PREFIX] {
 
 impl SplitTracker {
     /// The row whose cluster a new row joins, if any; `None` if it is similar to rows of two
-    /// splits. `like` is a similar row found otherwise, and `split_number` returns the split that the row
-    /// would get by itself.
+    /// splits. `like` is a similar row found otherwise, and `split_number` returns the split that
+    /// the row would get by itself.
     pub(super) fn joined_row(
         &self,
         minhashes: &[[u16; MINHASHES]],

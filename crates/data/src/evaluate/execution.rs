@@ -136,10 +136,10 @@ impl<'p> ExecutionCoverage<'p> {
     /// True if one of these expressions was evaluated at least `values` times without showing that
     /// it computes anything.
     pub fn has_dead(&self, exprs: &[&ProgramExpr], values: u32) -> bool {
-        let dead_part = |e: &&ProgramExpr| {
+        let is_dead = |e: &&ProgramExpr| {
             self.observed.get(&std::ptr::from_ref(*e)).is_some_and(|observation| observation.count >= values)
         };
-        !self.is_complete() && exprs.iter().any(dead_part)
+        !self.is_complete() && exprs.iter().any(is_dead)
     }
 
     /// Describes the first part of the program that no input executed or affected.
@@ -157,8 +157,8 @@ impl<'p> ExecutionCoverage<'p> {
         }
         stmts.iter().find_map(|stmt| {
             let (exprs, blocks) = stmt.children();
-            let dead_part = exprs.into_iter().find_map(|e| self.dead_part(program, body, e));
-            dead_part.or_else(|| blocks.into_iter().find_map(|block| self.first_gap_in(program, body, block)))
+            let dead = exprs.into_iter().find_map(|e| self.dead_part(program, body, e));
+            dead.or_else(|| blocks.into_iter().find_map(|block| self.first_gap_in(program, body, block)))
         })
     }
 

@@ -2,9 +2,9 @@
 //!
 //! A float of a kernel is an f64 value and the distance within which every correct implementation
 //! lies: each operation may round once to its type (or be contracted with its neighbour, which
-//! rounds less), and functions may have the error in ulps that CUDA's manual and our own_error table
-//! allow. Exact values stay exact, so comparisons of loaded values are decided; only comparisons
-//! that rounding could change are undecided.
+//! rounds less), and functions may have the error in ulps that CUDA's manual and our own
+//! table allow. Exact values stay exact, so comparisons of loaded values are decided; only
+//! comparisons that rounding could change are undecided.
 
 use crate::program::ScalarType;
 
@@ -258,7 +258,7 @@ pub fn erfc(x: f64) -> f64 {
 }
 
 fn erfc_far(x: f64) -> f64 {
-    let fraction = (1..400).rev().fold(x, |less_than, n| x + n as f64 / 2.0 / less_than);
+    let fraction = (1..400).rev().fold(x, |denominator, n| x + n as f64 / 2.0 / denominator);
     (-x * x).exp() / fraction / std::f64::consts::PI.sqrt()
 }
 

@@ -174,8 +174,8 @@ fn execute<'p>(
 /// Variables of the kernel or a function.
 struct Frame {
     vars: Vec<EvalValue>,
-    /// Per variable summed in unspecified order: total magnitude, number of additions, and error inherited from
-    /// the terms.
+    /// Per variable summed in unspecified order: total magnitude, number of additions, and error
+    /// inherited from the terms.
     sums: Vec<(f64, f64, f64)>,
 }
 

@@ -20,7 +20,7 @@ const MAX_MISSES: u64 = 20_000;
 pub struct CandidateCounts {
     /// Indices that were tried.
     pub candidates: u64,
-    /// Distinct programs categories them.
+    /// Distinct programs among them.
     pub distinct: u64,
     /// Rejected by the front end.
     pub unmade: u64,
@@ -38,7 +38,7 @@ pub struct CandidateCounts {
 /// A distinct program.
 pub(super) struct AdmittedRow {
     pub row: Row,
-    /// Number categories the distinct programs.
+    /// Number among the distinct programs.
     pub number: u64,
     /// Index of the first row of its cluster.
     pub cluster: u64,
@@ -58,7 +58,7 @@ pub(super) struct DistinctRows {
     seen: Deduplicator,
     structures: HashSet<u64>,
     prefetched: VecDeque<Option<(Row, Fingerprint)>>,
-    pub reached: CandidateCounts,
+    pub counts: CandidateCounts,
     misses: u64,
 }
 
@@ -70,16 +70,16 @@ impl DistinctRows {
             seen: Deduplicator::new(),
             structures: HashSet::new(),
             prefetched: VecDeque::new(),
-            reached: CandidateCounts::default(),
+            counts: CandidateCounts::default(),
             misses: 0,
         }
     }
 
-    /// Returns at most `max` distinct programs categories the next `batch` candidates. Runs on the
+    /// Returns at most `max` distinct programs among the next `batch` candidates. Runs on the
     /// current thread pool.
     pub(super) fn next_batch(&mut self, max: u64, batch: usize) -> Result<Vec<AdmittedRow>> {
         if self.prefetched.is_empty() {
-            let from = self.reached.candidates;
+            let from = self.counts.candidates;
             let (seed, categories) = (self.seed, &self.categories);
             let generated: Vec<Option<(Row, Fingerprint)>> = (from..from + batch as u64)
                 .into_par_iter()
@@ -94,22 +94,22 @@ impl DistinctRows {
         let mut admitted = vec![];
         while (admitted.len() as u64) < max {
             let Some(candidate) = self.prefetched.pop_front() else { break };
-            self.reached.candidates += 1;
+            self.counts.candidates += 1;
             self.misses += 1;
             let Some((row, fingerprint)) = candidate else {
-                self.reached.unmade += 1;
+                self.counts.unmade += 1;
                 continue;
             };
             let group = group(&row);
             if let Some(cluster) = self.admit(row.index, &fingerprint, group) {
                 let cluster = self.seen.index_of(cluster);
-                admitted.push(AdmittedRow { row, number: self.reached.distinct - 1, cluster, fingerprint });
+                admitted.push(AdmittedRow { row, number: self.counts.distinct - 1, cluster, fingerprint });
             }
         }
         if self.misses > MAX_MISSES {
             return Err(Error::InvalidRequest(format!(
                 "only about {} distinct rows exist for {}: lower --count or add categories",
-                self.reached.distinct,
+                self.counts.distinct,
                 self.categories.iter().map(|c| c.name()).collect::<Vec<_>>().join(", ")
             )));
         }
@@ -121,28 +121,28 @@ impl DistinctRows {
         match self.seen.admit_to_group(index, fingerprint, group, |first| split_number(seed, first)) {
             Admission::New { cluster } => {
                 self.structures.insert(fingerprint.skeleton);
-                self.reached.distinct += 1;
-                self.reached.structures = self.structures.len() as u64;
+                self.counts.distinct += 1;
+                self.counts.structures = self.structures.len() as u64;
                 self.misses = 0;
                 Some(cluster)
             }
             Admission::Duplicate => {
-                self.reached.duplicates += 1;
+                self.counts.duplicates += 1;
                 None
             }
             Admission::Near { .. } => {
-                self.reached.near += 1;
+                self.counts.near += 1;
                 None
             }
             Admission::SplitConflict => {
-                self.reached.between += 1;
+                self.counts.between += 1;
                 None
             }
         }
     }
 
     /// Skips rows that were admitted in an earlier run and stored with [`store`].
-    pub(super) fn skip(&mut self, stored: &[u8], reached: CandidateCounts) {
+    pub(super) fn skip(&mut self, stored: &[u8], counts: CandidateCounts) {
         for one in stored.chunks_exact(STORED_BYTES) {
             let index = u64::from_le_bytes(std::array::from_fn(|n| one[n]));
             let group = if one[8] == EXCLUDED { ComparisonGroup::Excluded } else { ComparisonGroup::Numbered(one[8]) };
@@ -151,9 +151,9 @@ impl DistinctRows {
             }
         }
         // Drop candidates generated ahead that lie before this point.
-        let skipped = reached.candidates.saturating_sub(self.reached.candidates).min(self.prefetched.len() as u64);
+        let skipped = counts.candidates.saturating_sub(self.counts.candidates).min(self.prefetched.len() as u64);
         self.prefetched.drain(..skipped as usize);
-        self.reached = reached;
+        self.counts = counts;
     }
 }
 

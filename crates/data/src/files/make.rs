@@ -298,14 +298,14 @@ fn skip_shard(
     if let (Some(bytes), Some(record)) = (dir.read(&fingerprint_name(shard))?, read_record(dir, shard)?)
         && bytes.len() as u64 == 32 + (to - from) * STORED_BYTES as u64
         && Sha256::digest(&bytes[32..])[..] == bytes[..32]
-        && distinct_rows.reached.distinct == from
+        && distinct_rows.counts.distinct == from
     {
         distinct_rows.skip(&bytes[32..], record.reached);
         return Ok(());
     }
-    while distinct_rows.reached.distinct < to {
+    while distinct_rows.counts.distinct < to {
         check_stop(options)?;
-        distinct_rows.next_batch(to - distinct_rows.reached.distinct, CANDIDATES_PER_THREAD * options.jobs.max(1))?;
+        distinct_rows.next_batch(to - distinct_rows.counts.distinct, CANDIDATES_PER_THREAD * options.jobs.max(1))?;
         on_progress();
     }
     Ok(())
@@ -328,10 +328,10 @@ fn make_shard(
     let (_, to) = settings.program_range(shard);
     let mut writer = shard::ShardWriter::new(dir, settings, shard)?;
     let mut stored = vec![0; 32];
-    while distinct_rows.reached.distinct < to {
+    while distinct_rows.counts.distinct < to {
         check_stop(options)?;
         let admitted = distinct_rows
-            .next_batch(to - distinct_rows.reached.distinct, CANDIDATES_PER_THREAD * options.jobs.max(1))?;
+            .next_batch(to - distinct_rows.counts.distinct, CANDIDATES_PER_THREAD * options.jobs.max(1))?;
         admitted.iter().for_each(|row| store(row, &mut stored));
         let rows: Vec<&Row> = admitted.iter().map(|admitted| &admitted.row).collect();
         let verdicts = checker.check(&rows)?;
@@ -350,7 +350,7 @@ fn make_shard(
         }
         on_progress(admitted.len() as u64);
     }
-    let record = writer.finish(distinct_rows.reached)?;
+    let record = writer.finish(distinct_rows.counts)?;
     let sum = Sha256::digest(&stored[32..]);
     stored[..32].copy_from_slice(&sum);
     dir.write(&fingerprint_name(shard), &stored)?;

@@ -117,8 +117,8 @@ impl ProgramBuilder {
     /// Values of a bit expression on samples, after the statements so far, which only assign
     /// variables.
     fn bit_samples(&self, e: &ProgramExpr) -> Option<[u64; SAMPLES]> {
-        let mut bit_samples = [0; SAMPLES];
-        for (number, word) in bit_samples.iter_mut().enumerate() {
+        let mut words = [0; SAMPLES];
+        for (number, word) in words.iter_mut().enumerate() {
             let random = Random::of(&[number as u64, 0xb175]);
             // Indices are small, like launches.
             let index = (number * number % 61) as u64;
@@ -126,19 +126,19 @@ impl ProgramBuilder {
             sample.execute(self.current_block())?;
             *word = sample.value(e)?;
         }
-        Some(bit_samples)
+        Some(words)
     }
 
     /// True if a condition on bits has both outcomes on samples.
     pub fn bits_have_both_outcomes(&self, condition: &ProgramExpr) -> bool {
-        self.bit_samples(condition).is_some_and(|bit_samples| {
-            let true_count = bit_samples.iter().filter(|word| **word != 0).count();
-            (2..=bit_samples.len() - 2).contains(&true_count)
+        self.bit_samples(condition).is_some_and(|words| {
+            let true_count = words.iter().filter(|word| **word != 0).count();
+            (2..=words.len() - 2).contains(&true_count)
         })
     }
 
     /// True if a bit expression is the same on all samples.
     pub fn bits_are_constant(&self, e: &ProgramExpr) -> bool {
-        self.bit_samples(e).is_some_and(|bit_samples| bit_samples.iter().all(|word| *word == bit_samples[0]))
+        self.bit_samples(e).is_some_and(|words| words.iter().all(|word| *word == words[0]))
     }
 }

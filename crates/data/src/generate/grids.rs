@@ -76,7 +76,7 @@ struct Grid {
 
 impl Grid {
     /// Neighbour at an offset along each axis. Reads outside are 0 with [`Border::Zero`].
-    fn neighbour(&self, m: &mut ProgramBuilder, array: ArrayId, offset: &[i64], range: (f64, f64)) -> Term {
+    fn neighbor(&self, m: &mut ProgramBuilder, array: ArrayId, offset: &[i64], range: (f64, f64)) -> Term {
         let border = self.border;
         let at: Vec<ProgramExpr> = self.axes.iter().zip(offset).map(|(axis, by)| axis.shifted(*by, border)).collect();
         if border != Border::Zero || offset.iter().all(|by| *by == 0) {
@@ -154,7 +154,7 @@ pub fn weighted(m: &mut ProgramBuilder, scalar: ScalarType, terms: Vec<Term>) ->
     sum.unwrap_or(Term::new(ProgramExpr::float(scalar, 0.0), 0.0, 0.0))
 }
 
-fn neighbourhood(m: &mut ProgramBuilder, dimensions: usize) {
+fn neighborhood(m: &mut ProgramBuilder, dimensions: usize) {
     let scalar = float(m);
     let names: [&[&str]; 3] = [&["n"], &["rows", "cols"], &["depth", "rows", "cols"]];
     let max_size = [400, 40, 9][dimensions - 1];
@@ -178,7 +178,7 @@ fn neighbourhood(m: &mut ProgramBuilder, dimensions: usize) {
     let all = offsets(m, dimensions);
     let here: Vec<ProgramExpr> = grid.axes.iter().map(|axis| axis.at.clone()).collect();
     let compute = |m: &mut ProgramBuilder| {
-        let terms: Vec<Term> = all.iter().map(|offset| grid.neighbour(m, array, offset, range)).collect();
+        let terms: Vec<Term> = all.iter().map(|offset| grid.neighbor(m, array, offset, range)).collect();
         let sum = weighted(m, scalar, terms);
         let sum = m.bind_once(sum);
         let center = Term::new(ProgramExpr::load(array, here.clone(), scalar), range.0, range.1);
@@ -219,13 +219,13 @@ fn neighbourhood(m: &mut ProgramBuilder, dimensions: usize) {
 /// 1D and 2D stencils.
 pub fn stencil(m: &mut ProgramBuilder) {
     let dimensions = if m.random.chance(70) { 1 } else { 2 };
-    neighbourhood(m, dimensions);
+    neighborhood(m, dimensions);
 }
 
 /// 2D grids.
 pub fn grid_two(m: &mut ProgramBuilder) {
     if m.random.chance(40) {
-        return neighbourhood(m, 2);
+        return neighborhood(m, 2);
     }
     plane(m);
 }
@@ -233,7 +233,7 @@ pub fn grid_two(m: &mut ProgramBuilder) {
 /// 3D grids.
 pub fn grid_three(m: &mut ProgramBuilder) {
     if m.random.chance(50) {
-        return neighbourhood(m, 3);
+        return neighborhood(m, 3);
     }
     let scalar = float(m);
     let names = ["depth", "rows", "cols"];

@@ -11,7 +11,7 @@ use crate::program::{
 /// Colours, thresholds, small filters and sampling.
 pub fn image(m: &mut ProgramBuilder) {
     match m.random.below(4) {
-        0 => colours(m),
+        0 => colors(m),
         1 => filter(m),
         2 => bytes(m),
         _ => sampled(m),
@@ -100,7 +100,7 @@ fn filter(m: &mut ProgramBuilder) {
 }
 
 /// Three channels in, one or three out.
-fn colours(m: &mut ProgramBuilder) {
+fn colors(m: &mut ProgramBuilder) {
     let scalar = ScalarType::F32;
     let pixels = m.size("n", false, 0, 300);
     let names = [["red", "green", "blue"], ["hue", "sat", "val"], ["y_plane", "cb", "cr"], ["r", "g", "b"]];

@@ -178,8 +178,8 @@ impl Annotations {
 
     /// Components of an annotated scalar or vector parameter in a launch.
     pub fn value(&self, name: &str, scalars: &[Scalar], dims: &[u64]) -> Result<Option<Vec<Value>>, String> {
-        let Some(ParamAnnotation::Value(amounts)) = self.param(name) else { return Ok(None) };
-        let components = amounts.iter().zip(scalars).map(|(amount, scalar)| match amount {
+        let Some(ParamAnnotation::Value(components)) = self.param(name) else { return Ok(None) };
+        let components = components.iter().zip(scalars).map(|(component, scalar)| match component {
             ComponentValue::Size(size) => {
                 let number = size.eval(dims).and_then(|n| int_to_value(n, *scalar));
                 number.ok_or_else(|| {
@@ -210,8 +210,8 @@ impl Annotations {
     }
 
     pub fn value_text(&self, name: &str) -> Option<String> {
-        let Some(ParamAnnotation::Value(amounts)) = self.param(name) else { return None };
-        let texts = amounts.iter().map(|amount| match amount {
+        let Some(ParamAnnotation::Value(components)) = self.param(name) else { return None };
+        let texts = components.iter().map(|component| match component {
             ComponentValue::Size(size) => size.recipe_text(self.rank),
             ComponentValue::Number(number) => number.to_string(),
         });
@@ -258,18 +258,20 @@ fn array(text: &str, dimensions: usize, rank: usize) -> Result<ParamAnnotation, 
 }
 
 fn numbers(text: &str, scalars: &[Scalar], rank: usize) -> Result<ParamAnnotation, String> {
-    let amount = |text: &str| match SizePolynomial::parse(text, rank) {
+    let component = |text: &str| match SizePolynomial::parse(text, rank) {
         Some(size) => Ok(ComponentValue::Size(size)),
         None => {
             text.trim().parse().map(ComponentValue::Number).map_err(|_| format!("'{}' is not a number", text.trim()))
         }
     };
-    let amounts = text.split(',').map(amount).collect::<Result<Vec<_>, _>>()?;
-    match amounts.len() == scalars.len() {
-        true => Ok(ParamAnnotation::Value(amounts)),
-        false => {
-            Err(format!("the number of components is {}, but the number of values is {}", scalars.len(), amounts.len()))
-        }
+    let components = text.split(',').map(component).collect::<Result<Vec<_>, _>>()?;
+    match components.len() == scalars.len() {
+        true => Ok(ParamAnnotation::Value(components)),
+        false => Err(format!(
+            "the number of components is {}, but the number of values is {}",
+            scalars.len(),
+            components.len()
+        )),
     }
 }
 

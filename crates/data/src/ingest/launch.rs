@@ -75,15 +75,15 @@ pub(super) fn run_launch(lowered: &Lowered, inputs: &LaunchData, order: Order) -
     let mut memory: Vec<Vec<u64>> = (layouts.iter().zip(&inputs.arrays))
         .map(|(layout, cells)| {
             let count = layout.offsets.len();
-            let mut first_message = vec![0u64; (cells.len() / count.max(1) * layout.bytes).div_ceil(8)];
+            let mut words = vec![0u64; (cells.len() / count.max(1) * layout.bytes).div_ceil(8)];
             for (n, cell) in cells.iter().enumerate() {
-                poke(&mut first_message, n / count * layout.bytes + layout.offsets[n % count].0, *cell);
+                poke(&mut words, n / count * layout.bytes + layout.offsets[n % count].0, *cell);
             }
-            first_message
+            words
         })
         .collect();
     let mut args: Vec<Arg<'_>> = (memory.iter_mut().zip(&kernel.params))
-        .map(|(first_message, p)| if p.access.writes() { Arg::Write(first_message) } else { Arg::Read(first_message) })
+        .map(|(words, p)| if p.access.writes() { Arg::Write(words) } else { Arg::Read(words) })
         .collect();
     args.extend(inputs.values.iter().map(|parts| Arg::Value(parts)));
     let options = Options { order, max_statements: Some(MAX_STATEMENTS), instances: true, divisions: true };
@@ -95,11 +95,11 @@ pub(super) fn run_launch(lowered: &Lowered, inputs: &LaunchData, order: Order) -
         };
         format!("{line}{}{}", fault.kind, hint.unwrap_or_default())
     })?;
-    let cells = |(first_message, (layout, before)): (&Vec<u64>, (&bornite_ir::Layout, &Vec<Value>))| {
+    let cells = |(words, (layout, before)): (&Vec<u64>, (&bornite_ir::Layout, &Vec<Value>))| {
         let count = layout.offsets.len();
         let cell = |n: usize| {
             let (offset, scalar) = layout.offsets[n % count];
-            peek(first_message, n / count * layout.bytes + offset, scalar)
+            peek(words, n / count * layout.bytes + offset, scalar)
         };
         (0..before.len()).map(cell).collect()
     };

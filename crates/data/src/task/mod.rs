@@ -1,11 +1,11 @@
 //! Prompt-answer pairs for training a model, and checks of its answers.
 //!
-//! A [`TaskPair`] is a prompt and its answer. The training text is the prompt, [`SEPARATOR`], and the
-//! answer; what a model writes after the separator is checked (`check.rs`). For any row, the pair
-//! is the Python source and the CUDA text ([`TaskPair::from_row`]). A short pair ([`pair`]), determined by
-//! a seed and an index like every row, is the statements of a source and the body of its kernel,
-//! which follows the kernel's signature: one dimension, `float` only, no device functions, so that
-//! it is short enough for a small model. This module knows nothing of models.
+//! A [`TaskPair`] is a prompt and its answer. The training text is the prompt, [`SEPARATOR`], and
+//! the answer; what a model writes after the separator is checked (`check.rs`). For any row, the
+//! pair is the Python source and the CUDA text ([`TaskPair::from_row`]). A short pair ([`pair`]),
+//! determined by a seed and an index like every row, is the statements of a source and the body of
+//! its kernel, which follows the kernel's signature: one dimension, `float` only, no device
+//! functions, so that it is short enough for a small model. This module knows nothing of models.
 
 mod check;
 
@@ -47,8 +47,8 @@ pub struct TaskPair {
     head: Option<String>,
 }
 
-/// Generates the short pair of an index with at most `max_bytes` (and [`MAX_PAIR_BYTES`]) bytes. Most
-/// indices return `None`: the program is too long or uses other types.
+/// Generates the short pair of an index with at most `max_bytes` (and [`MAX_PAIR_BYTES`]) bytes.
+/// Most indices return `None`: the program is too long or uses other types.
 pub fn pair(seed: u64, index: u64, max_bytes: usize) -> Option<TaskPair> {
     let category = generate::category(seed, index, CATEGORIES);
     let mut program = generate::program(seed, index, category);

@@ -110,8 +110,8 @@ pub fn texts_to_ptx(texts: &[NamedSource<'_>], arch: &str) -> BatchOutcome<Strin
 
 /// Compiles rows to machine code with nvcc's defaults (FMA contraction, which the reference bounds
 /// allow for), with or without optimization in ptxas.
-pub fn to_machine_code(rows: &[&Row], arch: &str, optimised: bool) -> BatchOutcome<Cubin> {
-    let options: &[&str] = if optimised { &["--std=c++17"] } else { &["--std=c++17", "--ptxas-options=-O0"] };
+pub fn to_machine_code(rows: &[&Row], arch: &str, optimized: bool) -> BatchOutcome<Cubin> {
+    let options: &[&str] = if optimized { &["--std=c++17"] } else { &["--std=c++17", "--ptxas-options=-O0"] };
     compile_in_batches(&named_sources(rows), &|text| compile_with("rows", text, arch, options))
 }
 

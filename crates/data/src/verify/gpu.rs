@@ -18,13 +18,13 @@ pub fn check(rows: &[&Row], device: &Arc<Device>) -> Result<Vec<Result<CheckStat
 }
 
 /// Like [`check`], with `ptxas -O0`: if a row passes only this check, ptxas miscompiled it.
-pub fn check_unoptimised(rows: &[&Row], device: &Arc<Device>) -> Result<Vec<Result<CheckStats, Rejection>>, Error> {
+pub fn check_unoptimized(rows: &[&Row], device: &Arc<Device>) -> Result<Vec<Result<CheckStats, Rejection>>, Error> {
     check_as(rows, device, false)
 }
 
-fn check_as(rows: &[&Row], device: &Arc<Device>, optimised: bool) -> Result<Vec<Result<CheckStats, Rejection>>, Error> {
+fn check_as(rows: &[&Row], device: &Arc<Device>, optimized: bool) -> Result<Vec<Result<CheckStats, Rejection>>, Error> {
     let mut outcome: Vec<Result<CheckStats, Rejection>> = vec![Ok(CheckStats::default()); rows.len()];
-    let (compiled, failed) = to_machine_code(rows, &device.info().arch(), optimised)?;
+    let (compiled, failed) = to_machine_code(rows, &device.info().arch(), optimized)?;
     for (n, log) in failed {
         outcome[n] = Err(Rejection::Compile(log));
     }
@@ -87,8 +87,9 @@ fn launch_and_compare(
         }
         let pointers: Vec<(&Buffer, usize)> = buffers.iter().map(|(buffer, _)| (buffer, 0)).collect();
         let geometry = Geometry::new(program.blocks(&case.input.sizes), program.block());
-        // SAFETY: the interpreter ran this text on these inputs without a report, so every access is inside its buffer, and
-        // the parameters are those of the text: its arrays, its values, its sizes.
+        // SAFETY: the interpreter ran this text on these inputs without a report, so every access
+        // is inside its buffer, and the parameters are those of the text: its arrays, its values,
+        // its sizes.
         #[allow(unsafe_code)]
         unsafe {
             function.launch_as(&geometry, None, &pointers, &values)?;

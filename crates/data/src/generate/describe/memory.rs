@@ -65,7 +65,7 @@ impl<'p> ProgramView<'p> {
                 names.extend(self.updates(*update, *array, at, value, branched(stmt)));
             }
         });
-        names.extend(self.neighbours(&loads));
+        names.extend(self.neighbors(&loads));
         names
     }
 
@@ -112,7 +112,7 @@ impl<'p> ProgramView<'p> {
     }
 
     /// Name of loads at a distance from the instance's own index.
-    fn neighbours(&self, loads: &[(ArrayId, &'p [ProgramExpr])]) -> Option<String> {
+    fn neighbors(&self, loads: &[(ArrayId, &'p [ProgramExpr])]) -> Option<String> {
         let grid: Vec<VarId> = self.program.grid.iter().map(|(var, _)| *var).collect();
         let counters = self.counters();
         let is_shifted = |e: &'p ProgramExpr| {
