@@ -145,7 +145,7 @@ fn user_kernels_become_rows() {
     assert_eq!(found, [("scale", true), ("add", true), ("beyond", false), ("race", false)], "{made}");
     assert!(made["kernels"][2]["error"].as_str().unwrap().contains("outside 'x'"), "{made}");
     let card = std::fs::read_to_string(format!("{rows}/README.md")).unwrap();
-    assert!(card.contains("written by people") && card.contains("Of 4 kernels, 0 were duplicates"), "{card}");
+    assert!(card.contains("handwritten") && card.contains("Of 4 kernels, 0 were duplicates"), "{card}");
     assert!(!card.contains("generator of random") && !card.contains("synthetic"), "{card}");
     let row = json(&["show", &rows, "--id", "add", "--json"]);
     assert!(row["cuda"].as_str().unwrap().contains("__global__"), "{row}");
@@ -233,15 +233,15 @@ fn wrong_arguments_are_explained_in_one_line() {
         (&["make", "--count", "9", "--shard", "1", "--out", &other], 2, "such as 0/16"),
         (&["make", "--count", "9", "--jobs", "0", "--out", &other], 2, "--jobs must be from 1 to 1024"),
         (&["make", "--count", "9", "--jobs", "100000", "--out", &other], 2, "--jobs must be from 1 to 1024"),
-        (&["make", "--count", "9", "--out", under_a_file.to_str().unwrap()], 1, "could not make the folder"),
-        (&["make", "--count", "20", "--out", &target], 2, "go on with it with --resume"),
-        (&["make", "--count", "20", "--level", "types", "--out", &project], 2, "README.md is there, is no dataset's"),
-        (&["make", "--resume", "--seed", "7", "--out", &target], 2, "has seed 42, not 7"),
-        (&["make", "--resume", "--count", "21", "--out", &target], 2, "has count 20, not 21"),
-        (&["make", "--resume", "--out", &other], 2, "there is no dataset in"),
+        (&["make", "--count", "9", "--out", under_a_file.to_str().unwrap()], 1, "could not create the folder"),
+        (&["make", "--count", "20", "--out", &target], 2, "resume it with --resume"),
+        (&["make", "--count", "20", "--level", "types", "--out", &project], 2, "README.md exists, does not belong to a dataset"),
+        (&["make", "--resume", "--seed", "7", "--out", &target], 2, "has seed 42, but 7 was requested"),
+        (&["make", "--resume", "--count", "21", "--out", &target], 2, "has count 20, but 21 was requested"),
+        (&["make", "--resume", "--out", &other], 2, "contains no dataset to resume"),
         (&["verify", "/no/such/folder"], 2, "/no/such/folder is not a folder"),
         (&["stats", &other], 2, "is not a folder"),
-        (&["stats", env!("CARGO_TARGET_TMPDIR")], 2, "there is no dataset in"),
+        (&["stats", env!("CARGO_TARGET_TMPDIR")], 2, "contains no dataset"),
         (&["stats", &target, "--coverage", "--json"], 2, "cannot be used with"),
         (&["show", &target, "--id", "no_such_row"], 2, "has no row 'no_such_row'"),
         (&["show", &pairs, "--id", "0"], 2, "holds pairs as single JSON files"),
@@ -252,8 +252,8 @@ fn wrong_arguments_are_explained_in_one_line() {
         (&["make", "--count", "9", "--level", "gpu", "--out", &other], 1, "was not found"),
         (&["make", "--count", "9", "--with", "ptx", "--out", &other], 1, "was not found"),
         (&["make", "--count", "9", "--with", "ptz", "--out", &other], 2, "did you mean 'ptx'?"),
-        (&["make", "--count", "9", "--with", "assembly", "--out", &other], 2, "there are ptx, sass, cuda-warp"),
-        (&["make", "--resume", "--with", "cuda-warp", "--out", &target], 2, "has with nothing, not cuda-warp"),
+        (&["make", "--count", "9", "--with", "assembly", "--out", &other], 2, "available: ptx, sass, cuda-warp"),
+        (&["make", "--resume", "--with", "cuda-warp", "--out", &target], 2, "has with nothing, but cuda-warp was requested"),
         (&["show", &target, "--beside", "ptx"], 2, "have no column ptx; generate them with --with ptx"),
         (&["show", &target, "--beside", "fault"], 2, "generate them with --faults"),
     ];
@@ -283,7 +283,7 @@ fn two_runs_do_not_write_one_folder() {
         let text = out(&output);
         assert_eq!(output.status.code(), Some(2), "{extra:?}: {text}");
         let holder = format!("process {} ", first.id());
-        assert!(text.contains(&holder) && text.contains("is making shards 0 to 29"), "{extra:?}: {text}");
+        assert!(text.contains(&holder) && text.contains("is writing shards 0 to 29"), "{extra:?}: {text}");
     }
     first.kill().unwrap(); // SIGKILL
     first.wait().unwrap();
@@ -313,7 +313,7 @@ pub fn workers_of_the_command_compile() -> Result<(), String> {
     assert!(shown.contains(".visible .entry"), "{shown}");
     // Without the compiler, the code is looked at as far as it can be, and that is said.
     let text = out(&bornite(&["verify", &target, "--level", "types"]));
-    assert!(text.contains("not compiled again") && text.contains("are correct at level types"), "{text}");
+    assert!(text.contains("was not recompiled") && text.contains("are correct at level types"), "{text}");
     Ok(())
 }
 

@@ -126,7 +126,7 @@ fn a_dataset_is_generated_trained_on_and_evaluated() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let scores: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
     assert_eq!((scores["pairs"].as_u64(), scores["correct"]["best"].as_f64()), (Some(2), Some(0.0)), "{scores}");
-    assert!(scores["wrong_example"]["verdict"].as_str().unwrap().starts_with("no kernel"), "{scores}");
+    assert!(scores["wrong_example"]["verdict"].as_str().unwrap().starts_with("not a kernel"), "{scores}");
 }
 
 #[test]

@@ -1,16 +1,17 @@
-//! Which operations a program applies to operands of which types, and which pairs of the two cannot be.
+//! Coverage of operations by operand type, and the reasons why some combinations do not occur.
 //!
-//! A pair counts where the operation has an operand of that type: `a + b` of two vectors is an `add` of vectors, and not of the
-//! numbers in them. `where` counts by what it chooses from, `cast` by what it converts, a function of the program by its
-//! arguments, atomic updates by the element, random numbers (which have no operand) by what is drawn, and what threads do
-//! together by the elements that the kernel writes.
+//! A combination counts if the operation has an operand of that type: `a + b` of two vectors is an
+//! `add` of vectors, not of their components. `where` counts by the values it selects from, `cast`
+//! by the type it converts from, a call of a program's function by its arguments, atomic updates by
+//! the element type, random numbers (which have no operand) by the type drawn, and
+//! block-cooperative operations by the elements that the kernel writes.
 
-use crate::program::{Binary, Form, Kind, Program, Scalar, Stmt, Ty, Unary, Update};
+use crate::program::{AtomicOp, BinaryOp, CudaForm, ExprKind, Program, ProgramStmt, ScalarType, Ty, UnaryOp};
 
-/// An operation and the type of an operand, by name.
-pub type Pair = (&'static str, &'static str);
+/// Operation name and operand type name.
+pub type OpTypePair = (&'static str, &'static str);
 
-/// Names of types, in the order of tables.
+/// Type names, in table order.
 pub const TYPES: &[&str] = &[
     "bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "vec_f16", "vec_f32",
     "vec_f64", "vec_i32", "mat_f32", "mat_f64", "struct",
@@ -19,19 +20,19 @@ pub const TYPES: &[&str] = &[
 fn name(ty: Ty) -> &'static str {
     match ty {
         Ty::Scalar(scalar) => scalar.name(),
-        Ty::Vector(Scalar::F16, _) => "vec_f16",
-        Ty::Vector(Scalar::F64, _) => "vec_f64",
+        Ty::Vector(ScalarType::F16, _) => "vec_f16",
+        Ty::Vector(ScalarType::F64, _) => "vec_f64",
         Ty::Vector(scalar, _) if scalar.is_int() => "vec_i32",
         Ty::Vector(..) => "vec_f32",
-        Ty::Matrix(Scalar::F64, _) => "mat_f64",
+        Ty::Matrix(ScalarType::F64, _) => "mat_f64",
         Ty::Matrix(..) => "mat_f32",
         Ty::Struct(_) => "struct",
     }
 }
 
-/// The name of an operator.
-pub(crate) fn operator(op: Binary) -> &'static str {
-    use Binary::*;
+/// Name of an operator.
+pub(crate) fn operator(op: BinaryOp) -> &'static str {
+    use BinaryOp::*;
     match op {
         Add => "add",
         Sub => "sub",
@@ -50,18 +51,18 @@ pub(crate) fn operator(op: Binary) -> &'static str {
     }
 }
 
-/// The pairs of a program, each once, in order.
-pub fn pairs(program: &Program) -> Vec<Pair> {
-    let mut all: Vec<Pair> = vec![];
+/// Sorted, deduplicated combinations that a program uses.
+pub fn pairs(program: &Program) -> Vec<OpTypePair> {
+    let mut all: Vec<OpTypePair> = vec![];
     program.each_expr(&mut |e| {
         let (op, operands) = match &e.kind {
-            Kind::Binary(op, both) => (operator(*op), &both[..]),
-            Kind::Unary(Unary::Neg, a) => ("neg", std::slice::from_ref(&**a)),
-            Kind::Unary(_, a) => ("not", std::slice::from_ref(&**a)),
-            Kind::Call(builtin, args) => (builtin.name(), &args[..]),
-            Kind::Where(three) => ("where", &three[1..]),
-            Kind::Cast(a) => ("cast", std::slice::from_ref(&**a)),
-            Kind::Function(_, args) => ("call", &args[..]),
+            ExprKind::Binary(op, both) => (operator(*op), &both[..]),
+            ExprKind::Unary(UnaryOp::Neg, a) => ("neg", std::slice::from_ref(&**a)),
+            ExprKind::Unary(_, a) => ("not", std::slice::from_ref(&**a)),
+            ExprKind::Call(builtin, args) => (builtin.name(), &args[..]),
+            ExprKind::Where(three) => ("where", &three[1..]),
+            ExprKind::Cast(a) => ("cast", std::slice::from_ref(&**a)),
+            ExprKind::Function(_, args) => ("call", &args[..]),
             _ => return,
         };
         all.extend(operands.iter().map(|operand| (op, name(operand.ty))));
@@ -70,19 +71,19 @@ pub fn pairs(program: &Program) -> Vec<Pair> {
         body.stmts.iter().for_each(|stmt| {
             stmt.walk(&mut |stmt| {
                 all.extend(match stmt {
-                    Stmt::Update(var, op, _) => Some((operator(*op), name(body.var(*var).ty))),
-                    Stmt::If(..) => Some(("if", "bool")),
-                    Stmt::While(..) => Some(("while", "bool")),
-                    Stmt::For(var, ..) => Some(("for", name(body.var(*var).ty))),
-                    Stmt::Atomic(update, array, ..) => Some((atomic(*update), name(program.array(*array).ty))),
-                    Stmt::Draw(_, _, None) => Some(("randf", "f32")),
-                    Stmt::Draw(..) => Some(("randi", "i32")),
+                    ProgramStmt::Update(var, op, _) => Some((operator(*op), name(body.var(*var).ty))),
+                    ProgramStmt::If(..) => Some(("if", "bool")),
+                    ProgramStmt::While(..) => Some(("while", "bool")),
+                    ProgramStmt::For(var, ..) => Some(("for", name(body.var(*var).ty))),
+                    ProgramStmt::Atomic(update, array, ..) => Some((atomic(*update), name(program.array(*array).ty))),
+                    ProgramStmt::Draw(_, _, None) => Some(("randf", "f32")),
+                    ProgramStmt::Draw(..) => Some(("randi", "i32")),
                     _ => None,
                 });
             });
         });
     }
-    if let Form::Block(block) = &program.form {
+    if let CudaForm::Block(block) = &program.form {
         all.extend(program.arrays.iter().filter(|array| array.written).map(|array| (block.kind, name(array.ty))));
     }
     all.sort_unstable();
@@ -90,55 +91,55 @@ pub fn pairs(program: &Program) -> Vec<Pair> {
     all
 }
 
-pub(crate) fn atomic(update: Update) -> &'static str {
+pub(crate) fn atomic(update: AtomicOp) -> &'static str {
     match update {
-        Update::Add => "atomic_add",
-        Update::Sub => "atomic_sub",
-        Update::Min => "atomic_min",
-        Update::Max => "atomic_max",
-        Update::And => "atomic_and",
-        Update::Or => "atomic_or",
-        Update::Xor => "atomic_xor",
+        AtomicOp::Add => "atomic_add",
+        AtomicOp::Sub => "atomic_sub",
+        AtomicOp::Min => "atomic_min",
+        AtomicOp::Max => "atomic_max",
+        AtomicOp::And => "atomic_and",
+        AtomicOp::Or => "atomic_or",
+        AtomicOp::Xor => "atomic_xor",
     }
 }
 
-/// What an operation is for.
+/// Operand types that an operation accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
-    /// Sums and products, of vectors and matrices too.
+    /// Sums and products, including vectors and matrices.
     Arithmetic,
-    /// Quotients, of vectors and matrices too.
+    /// Quotients, including vectors and matrices.
     Quotient,
-    /// Signs and sizes, of vectors too.
+    /// Subtraction, negation and absolute value, including vectors.
     Signed,
-    /// What needs an order, of vectors component by component.
+    /// Minimum and maximum, componentwise for vectors.
     Ordered,
-    /// Comparisons and choices.
-    Chosen,
+    /// Comparisons and selection.
+    Comparison,
     Equality,
     Integer,
     Bits,
     Float,
-    Truth,
+    Logical,
     Vector,
     Matrix,
     Atomic,
     AtomicBits,
-    /// What the threads of a block do together.
-    Together,
+    /// Block-cooperative operations.
+    Cooperative,
     Counting,
-    Drawn(&'static str),
-    /// Conversions and calls.
+    Random(&'static str),
+    /// Conversions and calls of functions.
     Anything,
 }
 
-/// Whether a function makes a kernel one of the category `math`.
+/// True for functions that put a kernel into the category `math`.
 pub(crate) fn is_math(name: &str) -> bool {
-    ["abs", "min", "max", "clamp"].contains(&name) || OF_FLOATS.contains(&name)
+    ["abs", "min", "max", "clamp"].contains(&name) || FLOAT_FUNCTIONS.contains(&name)
 }
 
-/// Functions of floats alone.
-const OF_FLOATS: &[&str] = &[
+/// Functions that only accept floats.
+const FLOAT_FUNCTIONS: &[&str] = &[
     "sign",
     "floor",
     "ceil",
@@ -172,7 +173,7 @@ const OF_FLOATS: &[&str] = &[
     "radians",
 ];
 
-/// Every operation by name, in the order of tables.
+/// Operation names by class, in table order.
 const OPERATIONS: &[(Class, &[&str])] = &[
     (Class::Arithmetic, &["add", "mul"]),
     (Class::Signed, &["sub", "neg", "abs"]),
@@ -180,60 +181,65 @@ const OPERATIONS: &[(Class, &[&str])] = &[
     (Class::Integer, &["floordiv", "mod"]),
     (Class::Bits, &["bit_and", "bit_or", "bit_xor", "shift_left", "shift_right", "bit_count"]),
     (Class::Ordered, &["min", "max"]),
-    (Class::Chosen, &["clamp", "compare", "where"]),
+    (Class::Comparison, &["clamp", "compare", "where"]),
     (Class::Equality, &["equal"]),
-    (Class::Truth, &["logical", "if", "while"]),
+    (Class::Logical, &["logical", "if", "while"]),
     (Class::Bits, &["not"]),
     (Class::Counting, &["for"]),
     (Class::Anything, &["cast", "call"]),
-    (Class::Float, OF_FLOATS),
+    (Class::Float, FLOAT_FUNCTIONS),
     (Class::Vector, &["dot", "length", "length_sq", "normalize", "cross", "cw_mul", "cw_div", "outer"]),
     (Class::Matrix, &["transpose", "determinant", "trace"]),
     (Class::Atomic, &["atomic_add", "atomic_sub", "atomic_min", "atomic_max"]),
     (Class::AtomicBits, &["atomic_and", "atomic_or", "atomic_xor"]),
-    (Class::Drawn("f32"), &["randf"]),
-    (Class::Drawn("i32"), &["randi"]),
+    (Class::Random("f32"), &["randf"]),
+    (Class::Random("i32"), &["randi"]),
 ];
 
-/// Operations by name, in the order of tables; those that a dataset has besides come after them.
+/// Operation names, in table order; any others in a dataset are listed after them.
 pub fn operations() -> impl Iterator<Item = &'static str> {
     OPERATIONS.iter().flat_map(|(_, names)| names.iter().copied())
 }
 
-/// Why no program applies an operation to operands of a type.
-pub fn why_not(op: &str, ty: &str) -> &'static str {
-    let class = OPERATIONS.iter().find(|(_, names)| names.contains(&op)).map_or(Class::Together, |(class, _)| *class);
+/// Reason why no program applies an operation to operands of this type.
+pub fn why_missing(op: &str, ty: &str) -> &'static str {
+    let class =
+        OPERATIONS.iter().find(|(_, names)| names.contains(&op)).map_or(Class::Cooperative, |(class, _)| *class);
     let float = ["f16", "bf16", "f32", "f64"].contains(&ty);
     let (vector, matrix) = (ty.starts_with("vec_"), ty.starts_with("mat_"));
     let integer = !float && !vector && !matrix && ty != "bool" && ty != "struct";
     match class {
-        Class::Drawn(other) if ty != other => "random numbers have one type",
-        Class::Counting if ty != "i32" => "loops count in i32",
-        Class::Truth if ty != "bool" => "of truth values only",
-        Class::Vector if !vector => "of vectors only",
-        Class::Matrix if !matrix => "of matrices only",
-        Class::Anything | Class::Truth => NOT_DRAWN,
-        Class::Bits if op == "not" && ty == "bool" => NOT_DRAWN,
-        _ if ty == "struct" => "structs are computed with by their fields",
-        _ if ty == "bool" => "of numbers only",
-        Class::Float if !float => "of floats only",
-        Class::Integer | Class::Bits | Class::AtomicBits if !integer => "of integers only",
-        Class::Quotient if integer => "`/` is of floats; integers have `//`",
-        Class::Atomic | Class::Together if vector || matrix => "threads share and update numbers",
-        Class::Chosen | Class::Equality if (vector || matrix) && op != "where" => "vectors and matrices have no order",
-        Class::Ordered | Class::Signed | Class::Quotient if matrix && op != "sub" => "of numbers and vectors only",
-        Class::Equality if float => "floats are not compared for equality",
-        Class::Signed if ty.starts_with('u') && op == "sub" => "a difference could fall below 0",
-        Class::Signed if ty.starts_with('u') => "unsigned types have no sign",
-        _ if ["i8", "i16", "u8", "u16"].contains(&ty) => "integers of 8 and 16 bits are converted before they are used",
-        Class::Arithmetic => NOT_DRAWN,
-        _ if ["f16", "bf16"].contains(&ty) && !["sub", "neg"].contains(&op) => {
-            "16-bit floats are converted before all but sums and products"
+        Class::Random(other) if ty != other => "random functions return one type",
+        Class::Counting if ty != "i32" => "loop counters are i32",
+        Class::Logical if ty != "bool" => "booleans only",
+        Class::Vector if !vector => "vectors only",
+        Class::Matrix if !matrix => "matrices only",
+        Class::Anything | Class::Logical => NOT_GENERATED,
+        Class::Bits if op == "not" && ty == "bool" => NOT_GENERATED,
+        _ if ty == "struct" => "structs are only used field by field",
+        _ if ty == "bool" => "numbers only",
+        Class::Float if !float => "floats only",
+        Class::Integer | Class::Bits | Class::AtomicBits if !integer => "integers only",
+        Class::Quotient if integer => "`/` is for floats; integers use `//`",
+        Class::Atomic | Class::Cooperative if vector || matrix => {
+            "block-cooperative and atomic operations only take scalars"
         }
-        Class::Atomic if op != "atomic_add" && float => "CUDA has no such atomic update",
-        _ => NOT_DRAWN,
+        Class::Comparison | Class::Equality if (vector || matrix) && op != "where" => {
+            "vectors and matrices are not ordered"
+        }
+        Class::Ordered | Class::Signed | Class::Quotient if matrix && op != "sub" => "scalars and vectors only",
+        Class::Equality if float => "floats are not compared for equality",
+        Class::Signed if ty.starts_with('u') && op == "sub" => "a difference could be negative",
+        Class::Signed if ty.starts_with('u') => "unsigned types have no sign",
+        _ if ["i8", "i16", "u8", "u16"].contains(&ty) => "integers of 8 and 16 bits are converted before use",
+        Class::Arithmetic => NOT_GENERATED,
+        _ if ["f16", "bf16"].contains(&ty) && !["sub", "neg"].contains(&op) => {
+            "16-bit floats are converted for everything but sums and products"
+        }
+        Class::Atomic if op != "atomic_add" && float => "CUDA has no such atomic operation",
+        _ => NOT_GENERATED,
     }
 }
 
-/// What is said of pairs that could be.
-pub const NOT_DRAWN: &str = "the generator does not draw it";
+/// Reason for combinations that are valid but never generated.
+pub const NOT_GENERATED: &str = "not generated";

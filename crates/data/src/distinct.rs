@@ -1,101 +1,105 @@
-//! What makes two rows the same: texts compared after names and constants are taken out.
+//! Deduplication of rows, by texts with names and constants removed.
 //!
-//! A [`Sketch`] of a row is made anywhere, in any order. [`Seen`] takes sketches in the order of their indices, so that the
-//! lowest index of several like rows is the one that stays, whoever made them.
+//! A [`Fingerprint`] of a row can be computed anywhere, in any order. [`Deduplicator`] takes
+//! fingerprints in index order, so that the lowest index of several similar rows is kept,
+//! regardless of threads and processes.
 
 mod bytes;
-mod sides;
+mod splits;
 mod tokens;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use bornite_support::random::mixed;
-pub use bytes::SKETCH_BYTES;
-pub use sides::Group;
-use sides::Sides;
+pub use bytes::FINGERPRINT_BYTES;
+pub use splits::ComparisonGroup;
+use splits::SplitTracker;
 use tokens::tokens;
 
-/// Numbers of a sketch: each the least hash of its part of all shingles.
-const LANES: usize = 128;
-/// Lanes that must all agree for two rows to be compared.
-const BAND: usize = 8;
-/// Tokens of a shingle.
-const SHINGLE: usize = 5;
-/// Shared shingles, of all, from which two rows are near duplicates.
-pub const NEAR: f64 = 0.85;
-/// Estimated likeness from which a row is left out: estimates of 128 numbers are off by 0.03 in one case of three.
-const LEFT_OUT: f64 = 0.8;
-/// Estimated likeness from which two rows stay on one side of every split.
-const CLUSTER: f64 = 0.65;
-/// Rows of a bucket that are compared, newest first.
-const MOST_COMPARED: usize = 24;
+/// Number of MinHash values: each is the minimum over its share of all shingle hashes
+/// (one-permutation hashing).
+const MINHASHES: usize = 128;
+/// MinHash values per LSH band, which must all agree for two rows to be compared.
+const BAND_SIZE: usize = 8;
+/// Tokens per shingle.
+const SHINGLE_TOKENS: usize = 5;
+/// Share of common shingles (Jaccard) from which two rows are near duplicates.
+pub const NEAR_DUPLICATE_SIMILARITY: f64 = 0.85;
+/// Estimated similarity from which a row is dropped: estimates from 128 values are off by more than
+/// 0.03 in one case of three.
+const DROP_SIMILARITY: f64 = 0.8;
+/// Estimated similarity from which two rows must be in the same split.
+const CLUSTER_SIMILARITY: f64 = 0.65;
+/// Maximum rows compared per bucket, newest first.
+const MAX_COMPARED: usize = 24;
 
-/// What is kept of a row to compare it with others.
+/// Summary of a row for comparison with others.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sketch {
-    /// Equal for rows whose sources differ in names and constants alone, however their CUDA texts are written.
+pub struct Fingerprint {
+    /// Hash of the source up to names and constants, independent of the CUDA text.
     pub exact: u64,
-    /// Equal for rows that differ in operators and functions too.
+    /// Hash of both texts up to names, constants, operators and functions.
     pub skeleton: u64,
-    lanes: [u16; LANES],
+    minhashes: [u16; MINHASHES],
 }
 
-impl Sketch {
-    /// The sketch of a row's source and CUDA text.
-    pub fn new(source: &str, cuda: &str) -> Sketch {
+impl Fingerprint {
+    /// Computes the fingerprint of a row's source and CUDA text.
+    pub fn new(source: &str, cuda: &str) -> Fingerprint {
         let (mut exact, mut skeleton) = (0u64, 0u64);
-        let mut least = [u64::MAX; LANES];
-        each_token(source, cuda, |of_source, token, plain, shingle| {
+        let mut min = [u64::MAX; MINHASHES];
+        each_token(source, cuda, |of_source, token, skeletal, shingle| {
             if of_source {
                 exact = mixed(exact ^ token).wrapping_add(0x9e37_79b9_7f4a_7c15);
             }
-            skeleton = mixed(skeleton ^ plain).wrapping_add(0x9e37_79b9_7f4a_7c15);
+            skeleton = mixed(skeleton ^ skeletal).wrapping_add(0x9e37_79b9_7f4a_7c15);
             if let Some(hash) = shingle {
-                let lane = (hash >> 57) as usize;
-                least[lane] = least[lane].min(hash & (u64::MAX >> 7));
+                let slot = (hash >> 57) as usize;
+                min[slot] = min[slot].min(hash & (u64::MAX >> 7));
             }
         });
-        // A lane that no shingle fell into takes the next one's, so that short rows can be compared too.
-        let mut lanes = [0u16; LANES];
-        for (lane, kept) in lanes.iter_mut().enumerate() {
-            let mut from = lane;
+        // A value without shingles takes the next one's (densification), so that short rows can be
+        // compared too.
+        let mut minhashes = [0u16; MINHASHES];
+        for (slot, value) in minhashes.iter_mut().enumerate() {
+            let mut from = slot;
             let mut steps = 0u64;
-            while least[from] == u64::MAX && steps < LANES as u64 {
-                from = (from + 1) % LANES;
+            while min[from] == u64::MAX && steps < MINHASHES as u64 {
+                from = (from + 1) % MINHASHES;
                 steps += 1;
             }
-            *kept = mixed(least[from] ^ steps.wrapping_mul(0x51ed_270b)) as u16;
+            *value = mixed(min[from] ^ steps.wrapping_mul(0x51ed_270b)) as u16;
         }
-        Sketch { exact, skeleton, lanes }
+        Fingerprint { exact, skeleton, minhashes }
     }
 
-    /// The share of shingles that two rows have in common, estimated.
-    pub fn likeness(&self, other: &Sketch) -> f64 {
-        likeness(&self.lanes, &other.lanes)
+    /// Estimated share of common shingles.
+    pub fn similarity(&self, other: &Fingerprint) -> f64 {
+        similarity(&self.minhashes, &other.minhashes)
     }
 }
 
-/// Calls `see` for each token of a row's texts: with whether it is of the source, the token, the same without operators and
-/// functions, and a hash of the shingle that it ends.
-fn each_token(source: &str, cuda: &str, mut see: impl FnMut(bool, u64, u64, Option<u64>)) {
-    let mut recent = [0u64; SHINGLE];
+/// Calls `visit` for each token of a row's texts with: whether it is from the source, the token,
+/// the token with operators and functions removed, and the hash of the shingle that it ends.
+fn each_token(source: &str, cuda: &str, mut visit: impl FnMut(bool, u64, u64, Option<u64>)) {
+    let mut recent = [0u64; SHINGLE_TOKENS];
     let mut count = 0;
     for (text, of_source) in [(source, true), (cuda, false)] {
-        tokens(text, &mut |token, plain| {
+        tokens(text, &mut |token, skeletal| {
             recent.rotate_left(1);
-            recent[SHINGLE - 1] = token;
+            recent[SHINGLE_TOKENS - 1] = token;
             count += 1;
-            let shingle = (count >= SHINGLE).then(|| {
+            let shingle = (count >= SHINGLE_TOKENS).then(|| {
                 let join = |hash: u64, token: &u64| hash.rotate_left(13).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ token;
                 mixed(recent.iter().fold(0, join))
             });
-            see(of_source, token, plain, shingle);
+            visit(of_source, token, skeletal, shingle);
         });
     }
 }
 
-/// Hashes of all shingles of a row's texts, sorted: what a [`Sketch`] estimates likeness from.
+/// Sorted hashes of all shingles of a row's texts, from which the exact similarity is computed.
 pub fn shingles(source: &str, cuda: &str) -> Vec<u64> {
     let mut all = vec![];
     each_token(source, cuda, |_, _, _, shingle| all.extend(shingle));
@@ -104,48 +108,48 @@ pub fn shingles(source: &str, cuda: &str) -> Vec<u64> {
     all
 }
 
-fn likeness(a: &[u16; LANES], b: &[u16; LANES]) -> f64 {
-    agreeing(a, b) as f64 / LANES as f64
+fn similarity(a: &[u16; MINHASHES], b: &[u16; MINHASHES]) -> f64 {
+    count_equal(a, b) as f64 / MINHASHES as f64
 }
 
-/// How many lanes are equal; counted in their own width, so that vectors of them are compared at once.
-fn agreeing<const N: usize>(a: &[u16; N], b: &[u16; N]) -> u16 {
+/// Number of equal values; counted in their own width, so that the loop vectorizes.
+fn count_equal<const N: usize>(a: &[u16; N], b: &[u16; N]) -> u16 {
     a.iter().zip(b).fold(0, |same, (a, b)| same + u16::from(a == b))
 }
 
-/// What became of a row.
+/// Outcome of admitting a row.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Verdict {
-    /// It is new. Rows of one cluster are alike enough to stay on one side of every split.
+pub enum Admission {
+    /// The row is new. Rows of one cluster are similar enough to belong to the same split.
     New {
-        /// The cluster: the number of its first row among those admitted.
+        /// Cluster: the number of its first row among those admitted.
         cluster: u32,
     },
-    /// Its source differs from that of an earlier row in names and constants alone.
+    /// The source equals that of an earlier row up to names and constants.
     Duplicate,
-    /// It is a near duplicate of an earlier row.
+    /// Near duplicate of an earlier row.
     Near {
-        /// The index of that row.
-        of: u64,
-        /// The share of what they have in common.
-        likeness: f64,
+        /// Index of that row.
+        index: u64,
+        /// Estimated similarity.
+        similarity: f64,
     },
-    /// It is like rows on two sides of a split.
-    Between,
+    /// Similar to rows of two splits.
+    SplitConflict,
 }
 
-impl Verdict {
-    /// Whether the row is kept.
+impl Admission {
+    /// True if the row is admitted.
     pub fn is_new(self) -> bool {
-        matches!(self, Verdict::New { .. })
+        matches!(self, Admission::New { .. })
     }
 }
 
-/// Keys that are hashes need no other hash.
+/// Identity hasher: keys are hashes already.
 #[derive(Default, Clone, Copy)]
-struct Mixed(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Mixed {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -159,127 +163,135 @@ impl Hasher for Mixed {
     }
 
     fn write_u32(&mut self, key: u32) {
-        // Both ends of a hash are looked at.
+        // Hash maps use both ends of a hash.
         self.0 = key as u64 * 0x1_0000_0001;
     }
 }
 
-type Map<K> = HashMap<K, u32, BuildHasherDefault<Mixed>>;
+type Map<K> = HashMap<K, u32, BuildHasherDefault<IdentityHasher>>;
 
-/// The rows that were admitted so far.
+/// Rows admitted so far.
 #[derive(Default)]
-pub struct Seen {
+pub struct Deduplicator {
     exact: Map<u64>,
     skeletons: Map<u64>,
-    /// Of each band: the newest row of a bucket, and of each row the one before it.
+    /// Per band: the newest row of each bucket, and for each row the previous one in its bucket.
     bands: Vec<(Map<u32>, Vec<u32>)>,
-    lanes: Vec<[u16; LANES]>,
+    minhashes: Vec<[u16; MINHASHES]>,
     indices: Vec<u64>,
     clusters: Vec<u32>,
-    sides: Sides,
+    splits: SplitTracker,
 }
 
 const NONE: u32 = u32::MAX;
 
-impl Seen {
-    /// Nothing seen yet.
-    pub fn new() -> Seen {
-        Seen { bands: vec![Default::default(); LANES / BAND], ..Seen::default() }
+impl Deduplicator {
+    /// Creates an empty deduplicator.
+    pub fn new() -> Deduplicator {
+        Deduplicator { bands: vec![Default::default(); MINHASHES / BAND_SIZE], ..Deduplicator::default() }
     }
 
-    /// How many rows were admitted.
+    /// Number of admitted rows.
     pub fn len(&self) -> usize {
         self.indices.len()
     }
 
-    /// True if none was.
+    /// True if no row was admitted.
     pub fn is_empty(&self) -> bool {
         self.indices.is_empty()
     }
 
-    /// Takes the next row in the order of indices: admits it, or says which earlier row it is like.
-    pub fn admit(&mut self, index: u64, sketch: &Sketch) -> Verdict {
-        self.admit_to(index, sketch, Group::Of(0), |_| 0)
+    /// Takes the next row in index order: admits it, or returns why not.
+    pub fn admit(&mut self, index: u64, fingerprint: &Fingerprint) -> Admission {
+        self.admit_to_group(index, fingerprint, ComparisonGroup::Numbered(0), |_| 0)
     }
 
-    /// The same where rows are split: `side` says by the index of a cluster's first row on which side it lies, 0 for the one that
-    /// most are on. No row of another side of its group is then like the row.
-    pub fn admit_to(&mut self, index: u64, sketch: &Sketch, group: Group, side: impl Fn(u64) -> u8) -> Verdict {
-        if self.exact.contains_key(&sketch.exact) {
-            return Verdict::Duplicate;
+    /// Like [`Deduplicator::admit`], for rows that are split: `split_number` returns the split of a
+    /// cluster by the index of its first row, 0 for the largest one. No admitted row of another
+    /// split in its group is similar to the row.
+    pub fn admit_to_group(
+        &mut self,
+        index: u64,
+        fingerprint: &Fingerprint,
+        group: ComparisonGroup,
+        split_number: impl Fn(u64) -> u8,
+    ) -> Admission {
+        if self.exact.contains_key(&fingerprint.exact) {
+            return Admission::Duplicate;
         }
-        let keys: Vec<u32> = (sketch.lanes.chunks(BAND))
-            .map(|band| band.iter().fold(0u64, |hash, lane| mixed(hash ^ *lane as u64)) as u32)
+        let keys: Vec<u32> = (fingerprint.minhashes.chunks(BAND_SIZE))
+            .map(|band| band.iter().fold(0u64, |hash, value| mixed(hash ^ *value as u64)) as u32)
             .collect();
         let mut best: Option<(f64, u32)> = None;
         for (key, (newest, before)) in keys.iter().zip(&self.bands) {
             let mut at = newest.get(key).copied().unwrap_or(NONE);
-            for _ in 0..MOST_COMPARED {
+            for _ in 0..MAX_COMPARED {
                 if at == NONE {
                     break;
                 }
-                let likeness = likeness(&sketch.lanes, &self.lanes[at as usize]);
-                if best.is_none_or(|(most, other)| likeness > most || likeness == most && at < other) {
-                    best = Some((likeness, at));
+                let similarity = similarity(&fingerprint.minhashes, &self.minhashes[at as usize]);
+                if best.is_none_or(|(max, other)| similarity > max || similarity == max && at < other) {
+                    best = Some((similarity, at));
                 }
                 at = before[at as usize];
             }
         }
-        if let Some((likeness, at)) = best
-            && likeness >= LEFT_OUT
+        if let Some((similarity, at)) = best
+            && similarity >= DROP_SIMILARITY
         {
-            return Verdict::Near { of: self.indices[at as usize], likeness };
+            return Admission::Near { index: self.indices[at as usize], similarity };
         }
-        let own = self.indices.len() as u32;
-        let like = best.filter(|(likeness, _)| *likeness >= CLUSTER).map(|(_, at)| at);
-        let like = like.or(self.skeletons.get(&sketch.skeleton).copied());
-        let found = self.sides.beside(&self.lanes, sketch, group, like, || side(index));
-        let Some(beside) = found else { return Verdict::Between };
-        let cluster = beside.map_or(own, |at| self.clusters[at as usize]);
-        let first = if cluster == own { index } else { self.indices[cluster as usize] };
-        self.sides.add(own, sketch, group, side(first));
-        self.exact.insert(sketch.exact, own);
-        if group != Group::Apart {
-            self.skeletons.entry(sketch.skeleton).or_insert(own);
+        let number = self.indices.len() as u32;
+        let like = best.filter(|(similarity, _)| *similarity >= CLUSTER_SIMILARITY).map(|(_, at)| at);
+        let like = like.or(self.skeletons.get(&fingerprint.skeleton).copied());
+        let found = self.splits.joined_row(&self.minhashes, fingerprint, group, like, || split_number(index));
+        let Some(joined_row) = found else { return Admission::SplitConflict };
+        let cluster = joined_row.map_or(number, |at| self.clusters[at as usize]);
+        let first = if cluster == number { index } else { self.indices[cluster as usize] };
+        self.splits.add(number, fingerprint, group, split_number(first));
+        self.exact.insert(fingerprint.exact, number);
+        if group != ComparisonGroup::Excluded {
+            self.skeletons.entry(fingerprint.skeleton).or_insert(number);
         }
         for (key, (newest, before)) in keys.into_iter().zip(&mut self.bands) {
-            before.push(newest.insert(key, own).unwrap_or(NONE));
+            before.push(newest.insert(key, number).unwrap_or(NONE));
         }
-        self.lanes.push(sketch.lanes);
+        self.minhashes.push(fingerprint.minhashes);
         self.indices.push(index);
         self.clusters.push(cluster);
-        Verdict::New { cluster }
+        Admission::New { cluster }
     }
 
-    /// The index of an admitted row.
+    /// Index of an admitted row.
     pub fn index_of(&self, number: u32) -> u64 {
         self.indices[number as usize]
     }
 }
 
-/// Operators and functions that only the split `held_out` has, so that a model meets them nowhere else.
+/// Operators and functions that occur only in the split `held_out`, so that a model sees them
+/// nowhere else in training.
 pub const HELD_OUT: &[&str] = &["cbrt", "erfc", "smoothstep", "cw_div", "atomic_xor", "log10", "copysign"];
 
-/// Parts of a dataset by their sides: most rows are on the first.
+/// Splits by number; the first has most rows.
 const SPLITS: [&str; 3] = ["train", "test", "validation"];
 
-/// Which part of a dataset a row belongs to: by its cluster, and by its ops.
+/// Split of a row, by its cluster and its operations.
 pub fn split(seed: u64, cluster_index: u64, ops: &[&str]) -> &'static str {
-    if is_held_out(ops) { "held_out" } else { SPLITS[side(seed, cluster_index) as usize] }
+    if is_held_out(ops) { "held_out" } else { SPLITS[split_number(seed, cluster_index) as usize] }
 }
 
-/// Whether a row belongs to the split `held_out`, whatever it is like.
+/// True if a row belongs to the split `held_out`, regardless of its cluster.
 fn is_held_out(ops: &[&str]) -> bool {
     ops.iter().any(|op| HELD_OUT.contains(op))
 }
 
-/// What a row is compared with before it is split: those of its category.
-pub fn group(row: &crate::Row) -> Group {
-    if is_held_out(&row.ops) { Group::Apart } else { Group::Of(row.category as u8) }
+/// Group of rows that a row is compared with: those of its category.
+pub fn group(row: &crate::Row) -> ComparisonGroup {
+    if is_held_out(&row.ops) { ComparisonGroup::Excluded } else { ComparisonGroup::Numbered(row.category as u8) }
 }
 
-/// The side of a split that a cluster lies on.
-pub fn side(seed: u64, cluster_index: u64) -> u8 {
+/// Split number of a cluster.
+pub fn split_number(seed: u64, cluster_index: u64) -> u8 {
     match mixed(seed ^ mixed(cluster_index ^ 0x5b17)) % 100 {
         0..=1 => 1,
         2..=3 => 2,

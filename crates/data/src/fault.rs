@@ -1,94 +1,101 @@
-//! Wrong twins of rows: one small change of the CUDA text, of a kind that people make, which the interpreter reports.
+//! Incorrect variants of rows: one small, realistic bug injected into the CUDA text, which the
+//! interpreter must report.
 
-use crate::verify::{Expected, Rejected, against};
+use crate::verify::{Rejection, TestCase, check_cuda};
 use crate::{Random, Row};
 
-/// A mistake that people make.
+/// Kind of injected bug.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum FaultKind {
-    /// A barrier is left out.
+pub enum InjectedFault {
+    /// A `__syncthreads()` is removed.
     MissingBarrier,
-    /// A bound is one too large.
+    /// A bounds check allows one index too many.
     OffByOne,
-    /// An atomic update is a plain one.
+    /// An atomic update becomes a plain one.
     MissingAtomic,
-    /// An index is too large.
+    /// An array index is shifted beyond the end.
     Overrun,
-    /// Shared memory is read that nobody wrote.
-    Uninitialised,
+    /// Shared memory is read before it is written.
+    Uninitialized,
 }
 
-impl FaultKind {
-    /// Every kind.
-    pub const ALL: [FaultKind; 5] = [
-        FaultKind::MissingBarrier,
-        FaultKind::OffByOne,
-        FaultKind::MissingAtomic,
-        FaultKind::Overrun,
-        FaultKind::Uninitialised,
+impl InjectedFault {
+    /// All kinds.
+    pub const ALL: [InjectedFault; 5] = [
+        InjectedFault::MissingBarrier,
+        InjectedFault::OffByOne,
+        InjectedFault::MissingAtomic,
+        InjectedFault::Overrun,
+        InjectedFault::Uninitialized,
     ];
 
-    /// The name in a dataset.
+    /// Name in a dataset.
     pub fn name(self) -> &'static str {
         match self {
-            FaultKind::MissingBarrier => "missing_barrier",
-            FaultKind::OffByOne => "off_by_one",
-            FaultKind::MissingAtomic => "missing_atomic",
-            FaultKind::Overrun => "overrun",
-            FaultKind::Uninitialised => "uninitialised_shared",
+            InjectedFault::MissingBarrier => "missing_barrier",
+            InjectedFault::OffByOne => "off_by_one",
+            InjectedFault::MissingAtomic => "missing_atomic",
+            InjectedFault::Overrun => "overrun",
+            InjectedFault::Uninitialized => "uninitialised_shared",
         }
     }
 
-    /// What the interpreter must say.
+    /// Fault classes of the interpreter that count as detection of this bug.
     fn reported_as(self) -> &'static [&'static str] {
         match self {
-            FaultKind::MissingBarrier => &["race", "uninitialised"],
-            FaultKind::OffByOne | FaultKind::Overrun => &["bounds"],
-            FaultKind::MissingAtomic => &["race"],
-            FaultKind::Uninitialised => &["uninitialised"],
+            InjectedFault::MissingBarrier => &["race", "uninitialised"],
+            InjectedFault::OffByOne | InjectedFault::Overrun => &["bounds"],
+            InjectedFault::MissingAtomic => &["race"],
+            InjectedFault::Uninitialized => &["uninitialised"],
         }
     }
 }
 
-/// A wrong twin.
+/// Incorrect variant of a row.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Twin {
-    /// The mistake.
-    pub kind: FaultKind,
-    /// The line of the CUDA text that was changed or left out, from 1.
+pub struct IncorrectVariant {
+    /// The injected bug.
+    pub kind: InjectedFault,
+    /// Line of the CUDA text that was changed or removed, from 1.
     pub line: u32,
-    /// The wrong text.
+    /// The incorrect CUDA text.
     pub cuda: String,
-    /// What the interpreter says of it.
+    /// Fault that the interpreter reports for it.
     pub report: String,
-    /// The line that it names.
+    /// Source line in that report.
     pub report_line: Option<u32>,
 }
 
-/// A wrong twin of a row, if one of its kind can be made that is reported as such. `expected` is what the row's program
-/// makes of its inputs ([`crate::verify::expected`]).
-pub fn twin(row: &Row, expected: &[Expected], kind: FaultKind, random: &mut Random) -> Option<Twin> {
+/// Builds an incorrect variant of a row, if a bug of this kind can be injected and the interpreter
+/// reports it as such. `test_cases` are the row's inputs with their reference outputs
+/// ([`crate::verify::test_cases`]).
+pub fn incorrect_variant(
+    row: &Row,
+    test_cases: &[TestCase],
+    kind: InjectedFault,
+    random: &mut Random,
+) -> Option<IncorrectVariant> {
     let mut all = candidates(row, kind);
     for n in (1..all.len()).rev() {
         all.swap(n, random.below(n + 1));
     }
     for (line, cuda) in all.into_iter().take(4) {
-        if let Err(Rejected::Report { kind: class, report, line: report_line, .. }) =
-            against(&row.program, &cuda, expected)
+        if let Err(Rejection::Fault { kind: class, report, line: report_line, .. }) =
+            check_cuda(&row.program, &cuda, test_cases)
             && kind.reported_as().contains(&class)
         {
-            return Some(Twin { kind, line, cuda, report, report_line });
+            return Some(IncorrectVariant { kind, line, cuda, report, report_line });
         }
     }
     None
 }
 
-/// Texts with one mistake each, and its line.
-fn candidates(row: &Row, kind: FaultKind) -> Vec<(u32, String)> {
+/// Texts with one injected bug each, with its line.
+fn candidates(row: &Row, kind: InjectedFault) -> Vec<(u32, String)> {
     let lines: Vec<&str> = row.cuda.lines().collect();
     let begin = lines.iter().position(|line| line.contains("__global__")).unwrap_or(0);
     let mut all = vec![];
-    let mut with = |n: usize, changed: Option<String>| {
+    let mut push = |n: usize, changed: Option<String>| {
         let mut text = String::with_capacity(row.cuda.len() + 8);
         for (k, line) in lines.iter().enumerate() {
             match (&changed, k == n) {
@@ -108,8 +115,8 @@ fn candidates(row: &Row, kind: FaultKind) -> Vec<(u32, String)> {
     for (n, line) in lines.iter().enumerate().skip(begin) {
         let bare = line.trim();
         match kind {
-            FaultKind::MissingBarrier if bare == "__syncthreads();" => with(n, None),
-            FaultKind::OffByOne => {
+            InjectedFault::MissingBarrier if bare == "__syncthreads();" => push(n, None),
+            InjectedFault::OffByOne => {
                 for size in &sizes {
                     for (right, wrong) in
                         [(format!(" < {size}"), format!(" <= {size}")), (format!(" >= {size}"), format!(" > {size}"))]
@@ -117,21 +124,21 @@ fn candidates(row: &Row, kind: FaultKind) -> Vec<(u32, String)> {
                         for (at, _) in line.match_indices(&right) {
                             let after = line[at + right.len()..].chars().next();
                             if !after.is_some_and(|c| c.is_alphanumeric() || c == '_') {
-                                with(n, Some(format!("{}{wrong}{}", &line[..at], &line[at + right.len()..])));
+                                push(n, Some(format!("{}{wrong}{}", &line[..at], &line[at + right.len()..])));
                             }
                         }
                     }
                 }
             }
-            FaultKind::MissingAtomic => {
+            InjectedFault::MissingAtomic => {
                 if let Some(at) = line.find("atomicAdd(&")
-                    && let Some((place, value)) =
-                        line[at + 11..].trim_end().strip_suffix(");").and_then(place_and_value)
+                    && let Some((target, value)) =
+                        line[at + 11..].trim_end().strip_suffix(");").and_then(split_arguments)
                 {
-                    with(n, Some(format!("{}{place} += {value};", &line[..at])));
+                    push(n, Some(format!("{}{target} += {value};", &line[..at])));
                 }
             }
-            FaultKind::Overrun => {
+            InjectedFault::Overrun => {
                 for array in &row.program.arrays {
                     let open = format!("{}[", array.name);
                     for (at, _) in line.match_indices(&open) {
@@ -141,15 +148,15 @@ fn candidates(row: &Row, kind: FaultKind) -> Vec<(u32, String)> {
                         }
                         if let Some(end) = closing(&line[at + open.len()..]) {
                             let end = at + open.len() + end;
-                            with(n, Some(format!("{} + 1{}", &line[..end], &line[end..])));
+                            push(n, Some(format!("{} + 1{}", &line[..end], &line[end..])));
                         }
                     }
                 }
             }
-            FaultKind::Uninitialised => {
+            InjectedFault::Uninitialized => {
                 let stores = shared.iter().any(|name| bare.starts_with(&format!("{name}[")) && bare.contains("] = "));
                 if stores && bare.ends_with(';') {
-                    with(n, Some(format!("{};", " ".repeat(line.len() - line.trim_start().len()))));
+                    push(n, Some(format!("{};", " ".repeat(line.len() - line.trim_start().len()))));
                 }
             }
             _ => {}
@@ -158,7 +165,7 @@ fn candidates(row: &Row, kind: FaultKind) -> Vec<(u32, String)> {
     all
 }
 
-/// Where the bracket that is open at the beginning of a text ends.
+/// Position of the bracket that closes the one open at the start of the text.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0;
     for (n, c) in text.char_indices() {
@@ -172,8 +179,8 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// `place, value` at the comma that no bracket holds.
-fn place_and_value(text: &str) -> Option<(&str, &str)> {
+/// Splits `target, value` at the top-level comma.
+fn split_arguments(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0;
     for (n, c) in text.char_indices() {
         match c {

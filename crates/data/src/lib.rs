@@ -1,25 +1,26 @@
-//! Datasets of kernels: random well-typed programs, written as Python, IR, CUDA C++ and C++, each verified.
+//! Datasets of kernels: random well-typed programs printed as Python, IR, CUDA C++ and C++, each
+//! verified.
 //!
 //! | to see | look in |
 //! |---|---|
-//! | what a program is, and how it is printed | [`program`] |
-//! | how programs are made, category by category | [`mod@generate`] |
-//! | what a program computes, by a judge of its own | [`evaluate`] |
-//! | what a kernel is given in a check | [`inputs`] |
+//! | program trees and their printers | [`program`] |
+//! | random program generation, category by category | [`mod@generate`] |
+//! | the independent reference evaluator | [`evaluate`] |
+//! | test inputs of a kernel | [`inputs`] |
 //! | texts and metadata of a row | [`row`] |
-//! | how a row is checked: types, run | [`mod@verify`] |
-//! | which operations meet which types | [`coverage`] |
-//! | which rows are alike | [`distinct`] |
-//! | wrong twins of rows | [`fault`] |
-//! | rows of kernels that people wrote | [`ingest`] |
-//! | datasets as files: made, resumed, read, checked | [`files`] |
-//! | short kernels to learn from, and what an answer is worth | [`task`] |
+//! | verification levels of a row: types, compile, run, gpu | [`mod@verify`] |
+//! | coverage of operations by operand type | [`coverage`] |
+//! | deduplication and splits | [`distinct`] |
+//! | incorrect variants of rows | [`fault`] |
+//! | rows from handwritten kernels | [`ingest`] |
+//! | datasets as files: written, resumed, read, checked | [`files`] |
+//! | prompt-answer pairs for training, and checks of answers | [`task`] |
 //!
 //! This crate must not know of training or the command line.
 //!
 //! ```
-//! use bornite_data::{Category, Level, make, verify};
-//! let row = make(7, 0, Category::ALL).unwrap();
+//! use bornite_data::{Category, Level, generate_in, verify};
+//! let row = generate_in(7, 0, Category::ALL).unwrap();
 //! assert!(row.cuda.contains("__global__"));
 //! verify(&row, Level::Run).unwrap();
 //! ```
@@ -40,5 +41,5 @@ pub mod verify;
 
 pub use bornite_support::random::Random;
 pub use category::Category;
-pub use row::{Row, generate, make};
-pub use verify::{Level, Rejected, verify};
+pub use row::{Row, generate, generate_in};
+pub use verify::{Level, Rejection, verify};

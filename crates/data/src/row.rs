@@ -1,4 +1,5 @@
-//! A row: a program's texts, what its inputs are, and what is known of it.
+//! A dataset row: the texts of a program, the recipe of its inputs, and metadata. `files/record.rs`
+//! turns it into columns; this module knows nothing of files.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +7,11 @@ use bornite_lang::Request;
 use bornite_lang::cuda::Module;
 
 use crate::coverage::{atomic, operator};
-use crate::program::{Form, Kind, Program, Stmt, c, python};
-use crate::verify::{Level, Rejected};
+use crate::program::{CudaForm, ExprKind, Program, ProgramStmt, c, python};
+use crate::verify::{Level, Rejection};
 use crate::{Category, inputs};
 
-/// Elements along each size parameter in the launch that a row's IR is made for.
+/// Value of each size parameter in the launch that a row's IR is lowered for.
 const IR_SIZE: u32 = 1000;
 
 /// A row of a dataset.
@@ -18,65 +19,67 @@ const IR_SIZE: u32 = 1000;
 pub struct Row {
     /// The seed of the dataset.
     pub seed: u64,
-    /// The row's number.
+    /// Row number within the dataset.
     pub index: u64,
     /// The kernel's name, in all texts.
     pub name: String,
     /// The kind of kernel.
     pub category: Category,
-    /// What it does, in a sentence.
+    /// One-sentence description of the kernel.
     pub description: String,
     /// Python source in the dialect of Warp.
     pub source: String,
-    /// Kernel IR of the CUDA text, made for a launch over 1000 elements (less where the kernel is for fewer).
+    /// Kernel IR lowered from the CUDA text for a launch over 1000 elements (clamped to the
+    /// kernel's size limits).
     pub ir: String,
     /// Standalone CUDA C++.
     pub cuda: String,
     /// C++ of the source for a CPU.
     pub cpp: String,
-    /// How to make the inputs, a line a parameter.
+    /// Recipe for generating the inputs, one line per parameter.
     pub inputs: String,
-    /// Threads of a block in the launch of the CUDA text.
+    /// Threads per block when launching the CUDA text.
     pub block: [u32; 3],
-    /// Operators and functions that the source uses, by name.
+    /// Names of the operators and functions used in the source.
     pub ops: Vec<&'static str>,
-    /// Types that it uses, by name.
+    /// Names of the types used in the source.
     pub types: Vec<&'static str>,
-    /// Operations, statements and how deep they nest, as one number.
+    /// Weighted count of operations and statements.
     pub complexity: u32,
-    /// 1 to 5.
+    /// Difficulty from 1 to 5.
     pub difficulty: u8,
-    /// What the row was checked for.
+    /// Level at which the row was verified.
     pub level: Level,
-    /// The program that all texts come from.
+    /// Program from which all texts were printed.
     pub program: Program,
 }
 
-/// A row's id: seed and number.
+/// Formats a row's id from the dataset's seed and the row number.
 pub fn id(seed: u64, index: u64) -> String {
     format!("{seed:016x}-{index:08}")
 }
 
-/// The row of an index, of any category; or why there is none.
-pub fn generate(seed: u64, index: u64) -> Result<Row, Rejected> {
-    make(seed, index, Category::ALL)
+/// Generates the row of an index, from any category.
+pub fn generate(seed: u64, index: u64) -> Result<Row, Rejection> {
+    generate_in(seed, index, Category::ALL)
 }
 
-/// The row of an index, of one of some categories; or why there is none.
-pub fn make(seed: u64, index: u64, among: &[Category]) -> Result<Row, Rejected> {
-    let category = crate::generate::category(seed, index, among);
+/// Generates the row of an index, from one of the given categories.
+pub fn generate_in(seed: u64, index: u64, categories: &[Category]) -> Result<Row, Rejection> {
+    let category = crate::generate::category(seed, index, categories);
     let program = crate::generate::program(seed, index, category);
     Row::new(seed, index, category, program)
 }
 
 impl Row {
-    /// The row of a program. The IR is that of the CUDA text, so a text that our front end does not take is no row.
-    pub fn new(seed: u64, index: u64, category: Category, program: Program) -> Result<Row, Rejected> {
+    /// Prints and lowers a program. Fails if the CUDA front end rejects the printed text, since the
+    /// IR is lowered from it.
+    pub fn new(seed: u64, index: u64, category: Category, program: Program) -> Result<Row, Rejection> {
         let (source, cuda, cpp) = (python::print(&program), c::cuda(&program), c::host(&program));
-        let module = Module::parse("kernel.cu", &cuda).map_err(|e| Rejected::Text(e.to_string()))?;
-        let sizes: Vec<u32> = program.sizes.iter().map(|size| IR_SIZE.clamp(size.least, size.most)).collect();
+        let module = Module::parse("kernel.cu", &cuda).map_err(|e| Rejection::Cuda(e.to_string()))?;
+        let sizes: Vec<u32> = program.sizes.iter().map(|size| IR_SIZE.clamp(size.min, size.max)).collect();
         let lowered = module.kernel(&program.name, &request(&program, &sizes));
-        let ir = lowered.map_err(|e| Rejected::Text(e.to_string()))?.kernel.to_string();
+        let ir = lowered.map_err(|e| Rejection::Cuda(e.to_string()))?.kernel.to_string();
         let (ops, types) = (ops(&program), types(&program));
         let complexity = complexity(&program);
         let difficulty = difficulty(&program, complexity);
@@ -101,17 +104,17 @@ impl Row {
         })
     }
 
-    /// Seed and number.
+    /// Row id: seed and row number.
     pub fn id(&self) -> String {
         id(self.seed, self.index)
     }
 }
 
-/// The launch of a program's CUDA text for these sizes.
+/// Launch request for a program's CUDA text at the given sizes.
 pub fn request(program: &Program, sizes: &[u32]) -> Request {
     let mut request = Request::new(program.blocks(sizes), program.block());
     for array in &program.arrays {
-        let elements: u64 = array.shape.iter().map(|size| size.of(sizes) as u64).product();
+        let elements: u64 = array.shape.iter().map(|size| size.eval(sizes) as u64).product();
         request = request.length(&array.name, elements);
     }
     request
@@ -121,29 +124,29 @@ fn ops(program: &Program) -> Vec<&'static str> {
     let mut ops = BTreeSet::new();
     program.each_expr(&mut |e| {
         ops.extend(match &e.kind {
-            Kind::Binary(op, _) => Some(operator(*op)),
-            Kind::Unary(crate::program::Unary::Neg, _) => Some("neg"),
-            Kind::Unary(..) => Some("not"),
-            Kind::Call(builtin, _) => Some(builtin.name()),
-            Kind::Where(_) => Some("where"),
-            Kind::Cast(_) => Some("cast"),
-            Kind::Function(..) => Some("call"),
+            ExprKind::Binary(op, _) => Some(operator(*op)),
+            ExprKind::Unary(crate::program::UnaryOp::Neg, _) => Some("neg"),
+            ExprKind::Unary(..) => Some("not"),
+            ExprKind::Call(builtin, _) => Some(builtin.name()),
+            ExprKind::Where(_) => Some("where"),
+            ExprKind::Cast(_) => Some("cast"),
+            ExprKind::Function(..) => Some("call"),
             _ => None,
         });
     });
     program.each_stmt(&mut |stmt| {
         ops.extend(match stmt {
-            Stmt::Update(_, op, _) => Some(operator(*op)),
-            Stmt::If(..) => Some("if"),
-            Stmt::For(..) => Some("for"),
-            Stmt::While(..) => Some("while"),
-            Stmt::Atomic(update, ..) => Some(atomic(*update)),
-            Stmt::Draw(_, _, None) => Some("randf"),
-            Stmt::Draw(..) => Some("randi"),
+            ProgramStmt::Update(_, op, _) => Some(operator(*op)),
+            ProgramStmt::If(..) => Some("if"),
+            ProgramStmt::For(..) => Some("for"),
+            ProgramStmt::While(..) => Some("while"),
+            ProgramStmt::Atomic(update, ..) => Some(atomic(*update)),
+            ProgramStmt::Draw(_, _, None) => Some("randf"),
+            ProgramStmt::Draw(..) => Some("randi"),
             _ => None,
         });
     });
-    if let Form::Block(block) = &program.form {
+    if let CudaForm::Block(block) = &program.form {
         ops.insert(block.kind);
     }
     ops.into_iter().collect()
@@ -167,35 +170,35 @@ fn types(program: &Program) -> Vec<&'static str> {
     types.into_iter().collect()
 }
 
-/// Operations, weighed by what they stand in.
+/// Operation count, weighted by the kind of statement or expression.
 fn complexity(program: &Program) -> u32 {
     let mut operations = 0;
     program.each_expr(&mut |e| {
         operations += match e.kind {
-            Kind::Call(..) | Kind::Function(..) | Kind::Where(_) => 2,
-            Kind::Binary(..) | Kind::Unary(..) | Kind::Load(..) => 1,
+            ExprKind::Call(..) | ExprKind::Function(..) | ExprKind::Where(_) => 2,
+            ExprKind::Binary(..) | ExprKind::Unary(..) | ExprKind::Load(..) => 1,
             _ => 0,
         }
     });
     program.each_stmt(&mut |stmt| {
         operations += match stmt {
-            Stmt::If(..) => 3,
-            Stmt::For(..) | Stmt::While(..) => 5,
-            Stmt::Atomic(..) => 4,
+            ProgramStmt::If(..) => 3,
+            ProgramStmt::For(..) | ProgramStmt::While(..) => 5,
+            ProgramStmt::Atomic(..) => 4,
             _ => 1,
         }
     });
-    let together = if let Form::Block(block) = &program.form { block.text.lines().count() as u32 } else { 0 };
-    operations + together
+    let cooperative = if let CudaForm::Block(block) = &program.form { block.text.lines().count() as u32 } else { 0 };
+    operations + cooperative
 }
 
 fn difficulty(program: &Program, complexity: u32) -> u8 {
-    let together = matches!(program.form, Form::Block(_)) as u8;
+    let cooperative = matches!(program.form, CudaForm::Block(_)) as u8;
     let size = match complexity {
         0..=11 => 1,
         12..=24 => 2,
         25..=45 => 3,
         _ => 4,
     };
-    (size + together).min(5)
+    (size + cooperative).min(5)
 }

@@ -1,8 +1,9 @@
-//! Kernels that people wrote: which of them are rows, and that a row's one CUDA text is right for every size.
+//! Ingestion of handwritten kernels: which of them become rows, and that a row's CUDA text is
+//! correct for every size.
 #![allow(missing_docs)]
 
 use bornite_data::files::duplicates;
-use bornite_data::ingest::{Ingested, Texts, ingest};
+use bornite_data::ingest::{IngestedKernel, KernelTexts, ingest};
 use bornite_ir::interp::{Options, run_with};
 use bornite_ir::{Arg, Scalar, Value, peek, poke};
 use bornite_lang::cuda::Module;
@@ -11,29 +12,29 @@ use bornite_lang::{ParamRef, Request};
 const HEAD: &str = "import warp as wp\n\n";
 
 fn seed() -> u64 {
-    let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
-    let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
+    let configured = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = configured.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
     println!("BORNITE_TEST_SEED={seed}");
     seed
 }
 
-fn ingested(body: &str) -> Vec<Ingested> {
+fn ingested(body: &str) -> Vec<IngestedKernel> {
     ingest("kernels.py", &format!("{HEAD}{body}")).unwrap_or_else(|errors| panic!("{errors}\n{body}"))
 }
 
-/// The texts of the only kernel.
-fn texts(body: &str) -> Texts {
+/// Texts of the only kernel.
+fn texts(body: &str) -> KernelTexts {
     let mut all = ingested(body);
     assert_eq!(all.len(), 1, "{body}");
     all.remove(0).outcome.unwrap_or_else(|why| panic!("{why}\n{body}"))
 }
 
-/// Why the only kernel is no row.
-fn refused(body: &str) -> String {
-    ingested(body).remove(0).outcome.err().unwrap_or_else(|| panic!("it is a row:\n{body}"))
+/// Reason why the only kernel is rejected.
+fn rejected(body: &str) -> String {
+    ingested(body).remove(0).outcome.err().unwrap_or_else(|| panic!("the kernel is accepted:\n{body}"))
 }
 
-/// A kernel of arrays `x` and `out`.
+/// A kernel over arrays `x` and `out`.
 fn kernel(body: &str) -> String {
     format!(
         "@wp.kernel\ndef k(x: wp.array(dtype=float), out: wp.array(dtype=float)):\n    {}\n",
@@ -42,7 +43,7 @@ fn kernel(body: &str) -> String {
 }
 
 #[test]
-fn a_launch_has_as_many_dimensions_as_tid_gives() {
+fn launch_rank_is_the_number_of_values_of_tid() {
     let cases = [
         ("wp.atomic_add(out, 0, x[wp.tid()])", 1),
         ("# i, j, k, wp.tid() says which\nt = wp.tid()\nout[t] = wp.max(x[t], 2.0)", 1),
@@ -60,12 +61,13 @@ fn a_launch_has_as_many_dimensions_as_tid_gives() {
     let named =
         "from warp import tid\n\n@wp.kernel\ndef k(x: wp.array2d(dtype=float)):\n    i, j = tid()\n    x[i, j] = 1.0\n";
     assert!(texts(named).cuda.contains("launch_dim1"));
-    let why = refused(&kernel("i, j = wp.tid()\nwp.atomic_add(out, i, x[wp.tid()] * float(j))"));
-    assert!(why.contains("it takes 1 from one wp.tid() and 2 from another"), "{why}");
+    let why = rejected(&kernel("i, j = wp.tid()\nwp.atomic_add(out, i, x[wp.tid()] * float(j))"));
+    assert!(why.contains("wp.tid() is unpacked into both 1 and 2 values"), "{why}");
 }
 
-/// Runs a row's text as anybody would, over arrays of floats and with integers by name; the array `out`.
-fn launched(cuda: &str, arrays: &[(&str, &[f32])], sizes: &[(&str, i64)], threads: u32) -> Vec<f32> {
+/// Runs a row's text like any user's, with float arrays and integers by name; returns the array
+/// `out`.
+fn launch(cuda: &str, arrays: &[(&str, &[f32])], sizes: &[(&str, i64)], threads: u32) -> Vec<f32> {
     let module = Module::parse("row.cu", cuda).unwrap();
     let mut request = Request::new([threads.div_ceil(64), 1, 1], [64, 1, 1]);
     for (name, cells) in arrays {
@@ -74,8 +76,8 @@ fn launched(cuda: &str, arrays: &[(&str, &[f32])], sizes: &[(&str, i64)], thread
     let lowered = module.kernel(&module.kernels()[0].name, &request).unwrap();
     let kernel = &lowered.kernel;
     let (mut memory, mut values) = (vec![vec![]; kernel.params.len()], vec![vec![]; kernel.values.len()]);
-    for (name, given) in &lowered.params {
-        match given {
+    for (name, param) in &lowered.params {
+        match param {
             ParamRef::View(n) => {
                 let cells = arrays.iter().find(|(found, _)| found == name).unwrap().1;
                 let mut words = vec![0u64; cells.len().div_ceil(2)];
@@ -101,7 +103,7 @@ fn launched(cuda: &str, arrays: &[(&str, &[f32])], sizes: &[(&str, i64)], thread
 }
 
 #[test]
-fn one_text_is_right_for_sizes_that_nobody_checked() {
+fn cuda_text_is_correct_for_sizes_that_were_not_checked() {
     let texts = texts(
         "@wp.kernel\ndef inner(x: wp.array2d(dtype=float), out: wp.array2d(dtype=float)):\n    i, j = wp.tid()\n    \
          if i > 0 and i < x.shape[0] - 1:\n        out[i, j] = x[i - 1, j] + x[i + 1, j]\n",
@@ -130,7 +132,7 @@ fn one_text_is_right_for_sizes_that_nobody_checked() {
             ("launch_dim0", size(rows)),
             ("launch_dim1", size(columns)),
         ];
-        let found = launched(&texts.cuda, &[("x", &x), ("out", &out)], &sizes, x.len() as u32);
+        let found = launch(&texts.cuda, &[("x", &x), ("out", &out)], &sizes, x.len() as u32);
         let expected = |at: usize| {
             let inside = at >= columns && at / columns + 1 < rows;
             if inside { x[at - columns] + x[at + columns] } else { -1.0 }
@@ -140,7 +142,7 @@ fn one_text_is_right_for_sizes_that_nobody_checked() {
 }
 
 #[test]
-fn texts_with_matrices_long_vectors_and_halves_are_read_as_anybody_reads_them() {
+fn kernels_with_matrices_long_vectors_and_halves_are_accepted() {
     let all = ingested(
         "@wp.kernel\ndef matrices(a: wp.array(dtype=wp.mat33), out: wp.array(dtype=wp.mat33)):\n    i = wp.tid()\n    \
          out[i] = a[i] * wp.transpose(a[i])\n\n\n\
@@ -157,7 +159,7 @@ fn texts_with_matrices_long_vectors_and_halves_are_read_as_anybody_reads_them() 
 }
 
 #[test]
-fn sums_may_round_in_any_order_and_nothing_else_may_differ() {
+fn only_the_rounding_of_sums_may_depend_on_the_order() {
     let sums = [
         "i = wp.tid()\nwp.atomic_add(out, 0, x[i] * x[i])",
         "i = wp.tid()\nwp.atomic_sub(out, 0, wp.sin(x[i]) * 1000.0)",
@@ -172,19 +174,19 @@ fn sums_may_round_in_any_order_and_nothing_else_may_differ() {
          i = wp.tid()\n    wp.atomic_add(out, 0, x[i] * 0.3)\n    wp.atomic_add(total, 0, wp.length(x[i]))\n",
     );
     let ordered = [
-        // What an update gives depends on those before it.
+        // The result of an atomic update depends on the earlier ones.
         "i = wp.tid()\nout[i] = wp.atomic_add(out, 0, x[i])",
         "i = wp.tid()\nold = wp.atomic_add(x, 0, 1.0)\nout[i] = old * 0.5",
         "i = wp.tid()\nwp.atomic_exch(out, 0, x[i])",
     ];
     for body in ordered {
-        let why = refused(&kernel(body));
+        let why = rejected(&kernel(body));
         assert!(why.contains("depend on the order") || why.contains("race on"), "{why}\n{body}");
     }
 }
 
 #[test]
-fn a_row_has_what_its_kernel_needs_and_no_more() {
+fn row_source_contains_only_what_its_kernel_needs() {
     let file = "from __future__ import annotations\n\nimport numpy as np\nimport warp as wp\n\n\
         # Steps a second.\nRATE = 50.0\nSTEP = 1.0 / RATE  # seconds\nUNUSED = 7\nSIZES = [1, 2]\nSIZES.append(5)\n\n\
         @wp.struct\nclass Ball:\n    x: wp.vec3\n    v: wp.vec3\n\n@wp.struct\nclass Other:\n    a: float\n\n\
@@ -217,32 +219,32 @@ fn a_row_has_what_its_kernel_needs_and_no_more() {
     assert_eq!(squares.ops.join(" "), "add call cast compare equal if logical mul neg not where");
     assert_eq!(fly.types.join(" "), "f32 i32 struct vector");
     assert_eq!(squares.block, [256, 1, 1]);
-    // What a row says is enough to make it again.
+    // A row can be regenerated from its source.
     for (texts, name) in [(fly, "fly"), (squares, "squares")] {
-        let again = ingest("row.py", &texts.source).unwrap().remove(0);
-        assert_eq!((again.name.as_str(), again.outcome.as_ref()), (name, Ok(texts)));
+        let regenerated = ingest("row.py", &texts.source).unwrap().remove(0);
+        assert_eq!((regenerated.name.as_str(), regenerated.outcome.as_ref()), (name, Ok(texts)));
     }
 }
 
 #[test]
-fn kernels_that_show_nothing_are_no_rows() {
+fn kernels_without_observable_effect_are_rejected() {
     let cases = [
         ("i = wp.tid()", "writes to no array"),
-        ("i = wp.tid()\nif i < 0:\n    out[i] = x[i]", "changes nothing"),
-        ("i = wp.tid()\nout[i] = wp.log(-1.0 - x[i] * x[i])", "all that it writes to 'out' is NaN"),
+        ("i = wp.tid()\nif i < 0:\n    out[i] = x[i]", "changes no array"),
+        ("i = wp.tid()\nout[i] = wp.log(-1.0 - x[i] * x[i])", "every value that the kernel writes to 'out' is NaN"),
         ("i = wp.tid()\nout[i] = x[i + 1]", "outside 'x'"),
         ("i = wp.tid()\nout[0] = x[i]", "race on"),
         ("i = wp.tid()\nwhile x[i] == x[i]:\n    out[i] += 1.0", "still running"),
     ];
     for (body, expected) in cases {
-        let why = refused(&kernel(body));
+        let why = rejected(&kernel(body));
         assert!(why.contains(expected), "{why}\n{body}");
     }
     texts(&kernel("out[wp.tid()] = 1.0"));
 }
 
 #[test]
-fn duplicates_are_told() {
+fn duplicates_are_found() {
     let double = |name: &str, by: &str| {
         format!("@wp.kernel\ndef {name}(a: wp.array(dtype=float)):\n    i = wp.tid()\n    a[i] = a[i] {by}\n\n")
     };
@@ -251,7 +253,7 @@ fn duplicates_are_told() {
 }
 
 #[test]
-fn what_is_given_is_said_in_the_kernel() {
+fn annotations_describe_the_inputs_of_a_kernel() {
     let histogram = "@wp.kernel\ndef count(x: wp.array(dtype=int), bins: wp.array(dtype=int)):\n    # given: x = n below 10\n    \
                      # given: bins = 10\n    wp.atomic_add(bins, x[wp.tid()], 1)\n";
     let rows = [
@@ -288,65 +290,68 @@ fn what_is_given_is_said_in_the_kernel() {
     for (body, recipe) in rows {
         let texts = texts(body);
         assert!(texts.inputs.contains(recipe), "{}\n{body}", texts.inputs);
-        let again = ingest("row.py", &texts.source).unwrap().remove(0);
-        assert_eq!(again.outcome.as_ref(), Ok(&texts), "what a row says is enough to make it again");
+        let regenerated = ingest("row.py", &texts.source).unwrap().remove(0);
+        assert_eq!(regenerated.outcome.as_ref(), Ok(&texts), "a row can be regenerated from its source");
     }
     let manual = include_str!("../../../docs/dataset.md");
     let example =
         manual.split("```python\n").find(|text| text.contains("# given:")).unwrap().split("```").next().unwrap();
     assert!(texts(example).inputs.contains("launch_count: i32 = 64, 100\n"));
-    let k = |given: &str| kernel(&format!("{given}\ni = wp.tid()\nout[i] = x[i + 1]"));
-    let wrong = [
-        ("", "outside 'x' of 1 elements, in instance 0; if it has another size, the kernel says so: # given: x = SIZE"),
+    let k = |annotation: &str| kernel(&format!("{annotation}\ni = wp.tid()\nout[i] = x[i + 1]"));
+    let invalid = [
+        (
+            "",
+            "outside 'x' of 1 elements, in instance 0; if the array has another size, annotate it in the kernel: # given: x = SIZE",
+        ),
         ("# given: x = n", "outside 'x'"),
         ("# given: x = 2", "outside 'x'"),
-        ("# given: x = n+1\n# given: out = n-2", "'out' has a size below 0"),
-        ("# given: x = 2*n*n*n*n", "more than 1048576 elements with 31 instances"),
-        ("# given: x = 99999999999999999999", "'99999999999999999999' is no size"),
-        ("# given: x = 9000000000000000000 * 9", "a size below 0 or more than 1048576 elements"),
+        ("# given: x = n+1\n# given: out = n-2", "'out' has a negative extent"),
+        ("# given: x = 2*n*n*n*n", "more than 1048576 elements in a launch of 31 instances"),
+        ("# given: x = 99999999999999999999", "'99999999999999999999' is not a valid size"),
+        ("# given: x = 9000000000000000000 * 9", "a negative extent or more than 1048576 elements"),
         ("# given: y = n", "line 5: '# given: y = n': the kernel has no parameter 'y'"),
-        ("# given: x = n, 2", "an array of 1 dimensions has as many sizes, not 2"),
-        ("# given: x = m", "'m' is no size: write whole numbers and n with +, - and * between them"),
-        ("# given: x = n1", "'n1' is no size"),
-        ("# given: x = ", "'' is no size"),
+        ("# given: x = n, 2", "the array has rank 1, but the number of sizes is 2"),
+        ("# given: x = m", "'m' is not a valid size: use integers and n with +, - and *"),
+        ("# given: x = n1", "'n1' is not a valid size"),
+        ("# given: x = ", "'' is not a valid size"),
         ("# given:", "no parameter ''"),
-        ("# given: x = n below", "'n below' is no size"),
-        ("# given: x = n\n# given: x = n", "line 6: '# given: x = n': 'x' is said twice"),
-        ("# given: launch = 3x3", "'3x3' is no launch: write as many sizes as wp.tid() gives, such as 64"),
-        ("# given: launch = 2000000", "2000000 instances are too many"),
-        ("# given: launch = 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "16 launches are the most"),
+        ("# given: x = n below", "'n below' is not a valid size"),
+        ("# given: x = n\n# given: x = n", "line 6: '# given: x = n': 'x' is annotated twice"),
+        ("# given: launch = 3x3", "'3x3' is not a valid launch: write one extent per value of wp.tid(), such as 64"),
+        ("# given: launch = 2000000", "2000000 instances exceed the maximum"),
+        ("# given: launch = 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "more than 16 launches"),
     ];
-    for (given, expected) in wrong {
-        let why = refused(&k(given));
-        assert!(why.contains(expected), "{given}\n{why}");
+    for (annotation, expected) in invalid {
+        let why = rejected(&k(annotation));
+        assert!(why.contains(expected), "{annotation}\n{why}");
     }
-    let why = refused(
+    let why = rejected(
         "@wp.kernel\ndef k(v: wp.array(dtype=wp.vec3), x: wp.array(dtype=int)):\n    i = wp.tid()\n    v[i][x[i]] = 2.0\n",
     );
     assert!(why.ends_with("is outside 'v, components' of 3 elements, in instance 1"), "{why}");
-    let why = refused(
+    let why = rejected(
         "@wp.kernel\ndef k(x: wp.array(dtype=int)):\n    # given: x = n below n - 40\n    x[wp.tid()] = x[0] + 1\n",
     );
-    assert!(why.contains("the bound of 'x' is below 0"), "{why}");
-    let number = |given: &str| {
-        refused(&format!(
-            "@wp.kernel\ndef k(x: wp.array(dtype=float), by: wp.uint8):\n    # given: by = {given}\n    x[wp.tid()] = float(by)\n"
+    assert!(why.contains("the bound of 'x' is negative"), "{why}");
+    let number = |annotation: &str| {
+        rejected(&format!(
+            "@wp.kernel\ndef k(x: wp.array(dtype=float), by: wp.uint8):\n    # given: by = {annotation}\n    x[wp.tid()] = float(by)\n"
         ))
     };
-    for (given, expected) in [
+    for (annotation, expected) in [
         ("300", "'by' does not fit u8"),
-        ("-1", "'by' is u8, which does not hold -1"),
-        ("0.5", "does not hold 0.5"),
-        ("n", "'by' does not fit u8 with 256 instances"),
-        ("1, 2", "it has 1 components, not 2"),
-        ("one", "'one' is no number"),
+        ("-1", "'by' has type u8, which cannot represent -1"),
+        ("0.5", "cannot represent 0.5"),
+        ("n", "'by' does not fit u8 in a launch of 256 instances"),
+        ("1, 2", "the number of components is 1, but the number of values is 2"),
+        ("one", "'one' is not a number"),
     ] {
-        let why = number(given);
-        assert!(why.contains(expected), "{given}\n{why}");
+        let why = number(annotation);
+        assert!(why.contains(expected), "{annotation}\n{why}");
     }
-    // Where nobody would find it again.
+    // Annotations outside the kernel.
     for stray in [format!("# given: x = n+1\n{}", k("")), format!("{}    # given: x = n+1\n", k(""))] {
-        let why = refused(&stray);
-        assert!(why.contains("said within a kernel, before its last statement"), "{why}");
+        let why = rejected(&stray);
+        assert!(why.contains("must be inside a kernel, before its last statement"), "{why}");
     }
 }

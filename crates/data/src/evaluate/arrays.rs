@@ -1,118 +1,135 @@
-//! Arrays while a program runs: where elements are, stores, and atomic updates, whose order is open.
+//! Arrays during evaluation: element offsets, stores, and atomic updates in unspecified order.
 
-use super::{Ball, Contents, Done, Frame, Machine, Stop, Value, unit, wrapped};
-use crate::program::{Array, Expr, Scalar, Update};
+use super::{ArrayContents, EvalError, EvalResult, EvalValue, Evaluator, Frame, Interval, half_ulp, wrap_int};
+use crate::program::{ArrayId, AtomicOp, ProgramExpr, ScalarType};
 
-impl Contents {
-    /// Bounds of sums whose order is open: each addition may round by the size of all that is added.
-    pub(super) fn settle(&mut self) {
+impl ArrayContents {
+    /// Adds the error bounds of atomic float sums: each addition may round by the magnitude of
+    /// everything that is added.
+    pub(super) fn apply_sum_bounds(&mut self) {
         for (n, (size, count)) in std::mem::take(&mut self.added).into_iter().enumerate() {
-            if let Value::Float(ball) = &mut self.cells[n]
+            if let EvalValue::Float(interval) = &mut self.cells[n]
                 && count > 0
             {
-                let unit = unit(self.scalars[n % self.scalars.len()]);
-                ball.err += size * unit * count as f64 * 1.01 + f64::MIN_POSITIVE;
+                let half_ulp = half_ulp(self.scalars[n % self.scalars.len()]);
+                interval.err += size * half_ulp * count as f64 * 1.01 + f64::MIN_POSITIVE;
             }
         }
     }
 }
 
-impl Contents {
-    /// Whether every float has a bound as its type holds it: without one, any result would pass.
+impl ArrayContents {
+    /// True if every float has a finite error bound in its type: without one, any result would
+    /// pass.
     pub(super) fn is_bounded(&self) -> bool {
         self.cells.iter().enumerate().all(|(n, cell)| match cell {
-            Value::Float(ball) => ball.to(self.scalars[n % self.scalars.len()]).err.is_finite(),
+            EvalValue::Float(interval) => interval.to(self.scalars[n % self.scalars.len()]).err.is_finite(),
             _ => true,
         })
     }
 }
 
-impl<'p> Machine<'p, '_> {
-    /// Where an element begins among the components of an array.
-    pub(super) fn place(&mut self, array: Array, at: &'p [Expr], frame: &mut Frame) -> Done<usize> {
-        let mut place = 0;
+impl<'p> Evaluator<'p, '_> {
+    /// Offset of an element's first component in an array.
+    pub(super) fn element_offset(
+        &mut self,
+        array: ArrayId,
+        at: &'p [ProgramExpr],
+        frame: &mut Frame,
+    ) -> EvalResult<usize> {
+        let mut offset = 0;
         for (n, index) in at.iter().enumerate() {
             let index = self.expr(index, frame)?.int();
             let extent = self.arrays[array.0 as usize].shape[n] as i64;
             if !(0..extent).contains(&index) {
                 let name = &self.program.array(array).name;
-                return Err(Stop::Invalid(format!("index {index} is outside '{name}' of {extent}")));
+                return Err(EvalError::Invalid(format!(
+                    "index {index} is out of bounds of '{name}', which has extent {extent}"
+                )));
             }
-            place = place * extent as usize + index as usize;
+            offset = offset * extent as usize + index as usize;
         }
-        Ok(place * self.arrays[array.0 as usize].scalars.len())
+        Ok(offset * self.arrays[array.0 as usize].scalars.len())
     }
 
-    pub(super) fn store(&mut self, array: Array, place: usize, value: Value) -> Done<()> {
+    pub(super) fn store(&mut self, array: ArrayId, offset: usize, value: EvalValue) -> EvalResult<()> {
         let contents = &mut self.arrays[array.0 as usize];
-        let settle = |scalar: Scalar, value: Value| match value {
-            Value::Float(ball) if !ball.mid.is_finite() => Err(Stop::Invalid("a value that is not finite".into())),
-            Value::Float(ball) if !ball.err.is_finite() => Err(Stop::Undecided),
-            Value::Bool(None) => Err(Stop::Undecided),
-            Value::Int(value) => Ok(Value::Int(wrapped(scalar, value))),
+        let check = |scalar: ScalarType, value: EvalValue| match value {
+            EvalValue::Float(interval) if !interval.mid.is_finite() => {
+                Err(EvalError::Invalid("a value is not finite".into()))
+            }
+            EvalValue::Float(interval) if !interval.err.is_finite() => Err(EvalError::Undecided),
+            EvalValue::Bool(None) => Err(EvalError::Undecided),
+            EvalValue::Int(value) => Ok(EvalValue::Int(wrap_int(scalar, value))),
             value => Ok(value),
         };
         match value {
-            Value::Many(parts) => {
+            EvalValue::Composite(parts) => {
                 for (n, part) in parts.into_iter().enumerate() {
-                    contents.cells[place + n] = settle(contents.scalars[n], part)?;
+                    contents.cells[offset + n] = check(contents.scalars[n], part)?;
                 }
             }
-            value => contents.cells[place] = settle(contents.scalars[0], value)?,
+            value => contents.cells[offset] = check(contents.scalars[0], value)?,
         }
         Ok(())
     }
 
-    pub(super) fn atomic(&mut self, update: Update, array: Array, place: usize, value: Value) -> Done<()> {
+    pub(super) fn atomic(
+        &mut self,
+        update: AtomicOp,
+        array: ArrayId,
+        offset: usize,
+        value: EvalValue,
+    ) -> EvalResult<()> {
         let contents = &mut self.arrays[array.0 as usize];
         let scalar = contents.scalars[0];
-        let before = contents.cells[place].clone();
-        contents.cells[place] = match (before, value) {
-            (Value::Float(before), Value::Float(value)) => {
+        let before = contents.cells[offset].clone();
+        contents.cells[offset] = match (before, value) {
+            (EvalValue::Float(before), EvalValue::Float(value)) => {
                 if !value.mid.is_finite() || !value.err.is_finite() {
-                    return Err(Stop::Undecided);
+                    return Err(EvalError::Undecided);
                 }
                 if contents.added.is_empty() {
                     contents.added = vec![(0.0, 0); contents.cells.len()];
                 }
-                let (size, count) = &mut contents.added[place];
+                let (size, count) = &mut contents.added[offset];
                 if *count == 0 {
                     *size = before.mid.abs();
                 }
                 *size += value.mid.abs();
                 *count += 1;
                 let mid = match update {
-                    Update::Add => before.mid + value.mid,
-                    Update::Sub => before.mid - value.mid,
-                    _ => return Err(Stop::Invalid("an atomic that floats do not have".into())),
+                    AtomicOp::Add => before.mid + value.mid,
+                    AtomicOp::Sub => before.mid - value.mid,
+                    _ => return Err(EvalError::Invalid("the atomic operation is not available for floats".into())),
                 };
-                Value::Float(Ball { mid, err: before.err + value.err })
+                EvalValue::Float(Interval { mid, err: before.err + value.err })
             }
             (before, value) => {
                 let (a, b) = (before.int(), value.int());
-                let unsigned = |x: i64| if scalar == Scalar::U64 { x as u64 as i128 } else { x as i128 };
-                Value::Int(wrapped(
+                let unsigned = |x: i64| if scalar == ScalarType::U64 { x as u64 as i128 } else { x as i128 };
+                EvalValue::Int(wrap_int(
                     scalar,
                     match update {
-                        Update::Add => a.wrapping_add(b),
-                        Update::Sub => a.wrapping_sub(b),
-                        Update::Min => {
+                        AtomicOp::Add => a.wrapping_add(b),
+                        AtomicOp::Sub => a.wrapping_sub(b),
+                        AtomicOp::Min => {
                             if unsigned(b) < unsigned(a) {
                                 b
                             } else {
                                 a
                             }
                         }
-                        Update::Max => {
+                        AtomicOp::Max => {
                             if unsigned(b) > unsigned(a) {
                                 b
                             } else {
                                 a
                             }
                         }
-                        Update::And => a & b,
-                        Update::Or => a | b,
-                        Update::Xor => a ^ b,
+                        AtomicOp::And => a & b,
+                        AtomicOp::Or => a | b,
+                        AtomicOp::Xor => a ^ b,
                     },
                 ))
             }

@@ -1,30 +1,30 @@
-//! Influence of single parameters: a parameter that moves no output beyond rounding, and an output that no parameter moves, say
-//! nothing about a text.
+//! Influence of single parameters on outputs. A parameter that changes no output beyond rounding,
+//! and an output that no parameter changes, provide no evidence about a text.
 
 use std::borrow::Borrow;
 
-use super::{Contents, Expected, Value, is_same, run_first};
-use crate::inputs::{Input, SAME_LENGTHS, input, redraws};
-use crate::program::{Fill, Program};
+use super::{ArrayContents, EvalValue, TestCase, is_same, run_first_instances};
+use crate::inputs::{FIXED_SIZE_INPUTS, KernelInput, input, redraws};
+use crate::program::{ArrayFill, Program};
 
-/// A parameter whose contents are random.
+/// A parameter with random contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parameter {
-    /// An array, by its number.
+    /// An array, by its index.
     Array(usize),
-    /// A number that is passed by value, by its number.
+    /// A scalar parameter, by its index.
     Value(usize),
 }
 
 impl Parameter {
     /// All parameters of a program with random contents.
     pub fn all(program: &Program) -> Vec<Parameter> {
-        let random = |n: &usize| !matches!(program.arrays[*n].fill, Fill::Zero | Fill::All(_));
+        let random = |n: &usize| !matches!(program.arrays[*n].fill, ArrayFill::Zero | ArrayFill::Constant(_));
         let arrays = (0..program.arrays.len()).filter(random).map(Parameter::Array);
         arrays.chain((0..program.values.len()).map(Parameter::Value)).collect()
     }
 
-    /// The name in the texts.
+    /// Name in the texts.
     pub fn name(self, program: &Program) -> &str {
         match self {
             Parameter::Array(n) => &program.arrays[n].name,
@@ -32,26 +32,27 @@ impl Parameter {
         }
     }
 
-    /// Whether two inputs hold the same contents, as bools and small ranges often do.
-    fn is_equal(self, a: &Input, b: &Input) -> bool {
+    /// True if two inputs have the same contents for this parameter, as bools and small ranges
+    /// often do.
+    fn is_equal(self, a: &KernelInput, b: &KernelInput) -> bool {
         match self {
             Parameter::Array(n) => a.arrays[n] == b.arrays[n],
             Parameter::Value(n) => a.values[n] == b.values[n],
         }
     }
 
-    /// Runs the first instances of a program with this parameter alone that of another input; `arrays` is what it leaves,
-    /// `None` where it is undecided.
+    /// Runs the first instances of a program with only this parameter taken from another input, and
+    /// leaves the results in `arrays`; `None` if undecided.
     fn redrawn(
         self,
         program: &Program,
         instances: u64,
-        before: &Input,
-        other: &Input,
-        arrays: &mut Vec<Contents>,
+        before: &KernelInput,
+        other: &KernelInput,
+        arrays: &mut Vec<ArrayContents>,
     ) -> Option<()> {
         arrays.clone_from(&before.arrays);
-        let exchanged;
+        let replaced;
         let values = match self {
             Parameter::Array(n) => {
                 arrays[n].clone_from(&other.arrays[n]);
@@ -60,49 +61,50 @@ impl Parameter {
             Parameter::Value(n) => {
                 let mut values = before.values.clone();
                 values[n] = other.values[n].clone();
-                exchanged = values;
-                &exchanged
+                replaced = values;
+                &replaced
             }
         };
-        run_first(program, instances, &before.sizes, values, arrays).ok()
+        run_first_instances(program, instances, &before.sizes, values, arrays).ok()
     }
 }
 
-/// Parameters that have moved no output so far, and outputs that no parameter has moved.
+/// Parameters that have changed no output so far, and outputs that no parameter has changed.
 pub struct Influence<'p> {
     program: &'p Program,
     parameters: Vec<Parameter>,
-    idle: Vec<Parameter>,
+    unused: Vec<Parameter>,
     constant: Vec<usize>,
-    /// Instances that are evaluated, from the first.
+    /// Number of instances evaluated, from the first.
     instances: u64,
 }
 
 impl<'p> Influence<'p> {
-    /// All parameters and outputs of a program, before any of them is tried.
+    /// All parameters and outputs of a program, before any test.
     pub fn new(program: &'p Program) -> Influence<'p> {
         let parameters = Parameter::all(program);
         let constant = (0..program.arrays.len()).filter(|n| program.arrays[*n].written).collect();
-        Influence { program, idle: parameters.clone(), parameters, constant, instances: u64::MAX }
+        Influence { program, unused: parameters.clone(), parameters, constant, instances: u64::MAX }
     }
 
-    /// Influence of all parameters in the first instances, on the inputs that the level `run` uses; `key` is that of the
-    /// program's row. `case` returns the input of a number with what these instances make of it; `None` if it does.
-    pub fn on_inputs<C: Borrow<Expected>>(
+    /// Tests all parameters over the first instances, on the inputs of the level `run`; `key` is
+    /// the row's seed and index. `case` returns the input of a number with its reference output for
+    /// these instances; `None` aborts.
+    pub fn on_inputs<C: Borrow<TestCase>>(
         program: &'p Program,
         key: [u64; 2],
         instances: u64,
         case: impl Fn(usize) -> Option<C>,
     ) -> Option<Influence<'p>> {
         let mut influence = Influence { instances, ..Influence::new(program) };
-        for number in SAME_LENGTHS {
-            // The first is enough for nearly all.
+        for number in FIXED_SIZE_INPUTS {
+            // The first input suffices for nearly all programs.
             if influence.is_complete() {
                 break;
             }
             let case = case(number)?;
-            let Expected { input: before, after } = case.borrow();
-            for (_, attempt) in redraws().filter(|(of, _)| *of == number) {
+            let TestCase { input: before, after } = case.borrow();
+            for (_, attempt) in redraws().filter(|(other, _)| *other == number) {
                 if influence.is_complete() {
                     break;
                 }
@@ -112,11 +114,13 @@ impl<'p> Influence<'p> {
         Some(influence)
     }
 
-    /// Exchanges each parameter that is still idle, alone, by that of another input of the same sizes; `after` is what the
-    /// program makes of `before`. Floats are moved if they differ by `bounds` times their rounding bounds.
-    pub fn exchange(&mut self, before: &Input, after: &[Contents], other: &Input, bounds: f64) {
-        // Outputs that nothing has moved may still be moved by a parameter that is known to move another.
-        let tried = if self.idle.is_empty() { &self.parameters } else { &self.idle };
+    /// Replaces each still unused parameter, one at a time, with that of another input of the same
+    /// sizes; `after` is the reference output of `before`. Floats count as changed if they differ
+    /// by `bounds` times their error bounds.
+    pub fn exchange(&mut self, before: &KernelInput, after: &[ArrayContents], other: &KernelInput, bounds: f64) {
+        // Outputs that are still constant may be changed by a parameter that is known to change
+        // another output.
+        let tried = if self.unused.is_empty() { &self.parameters } else { &self.unused };
         let mut redrawn = vec![];
         for parameter in tried.clone() {
             if self.is_complete() || parameter.is_equal(before, other) {
@@ -125,35 +129,36 @@ impl<'p> Influence<'p> {
             if parameter.redrawn(self.program, self.instances, before, other, &mut redrawn).is_none() {
                 continue;
             }
-            let is_moved = |n: usize| redrawn[n].cells.iter().zip(&after[n].cells).any(|(a, b)| differ(a, b, bounds));
-            if (0..after.len()).any(|n| self.program.arrays[n].written && is_moved(n)) {
-                self.idle.retain(|other| *other != parameter);
-                self.constant.retain(|n| !is_moved(*n));
+            let is_changed = |n: usize| redrawn[n].cells.iter().zip(&after[n].cells).any(|(a, b)| differ(a, b, bounds));
+            if (0..after.len()).any(|n| self.program.arrays[n].written && is_changed(n)) {
+                self.unused.retain(|other| *other != parameter);
+                self.constant.retain(|n| !is_changed(*n));
             }
         }
     }
 
-    /// Whether every parameter moves an output and every output is moved. Nothing is asked of a program without parameters.
+    /// True if every parameter changes an output and every output is changed. Programs without
+    /// parameters are complete.
     pub fn is_complete(&self) -> bool {
-        self.idle.is_empty() && (self.constant.is_empty() || self.parameters.is_empty())
+        self.unused.is_empty() && (self.constant.is_empty() || self.parameters.is_empty())
     }
 
-    /// The name of the first parameter that moves no output.
-    pub fn idle(&self) -> Option<&'p str> {
-        self.idle.first().map(|parameter| parameter.name(self.program))
+    /// Name of the first parameter that changes no output.
+    pub fn unused(&self) -> Option<&'p str> {
+        self.unused.first().map(|parameter| parameter.name(self.program))
     }
 
-    /// The name of the first output that no parameter moves.
+    /// Name of the first output that no parameter changes.
     pub fn constant(&self) -> Option<&'p str> {
-        let of = self.constant.first().filter(|_| !self.parameters.is_empty());
-        of.map(|n| &*self.program.arrays[*n].name)
+        let first = self.constant.first().filter(|_| !self.parameters.is_empty());
+        first.map(|n| &*self.program.arrays[*n].name)
     }
 }
 
-/// Whether components of arrays differ, floats by that many times their rounding bounds.
-fn differ(a: &Value, b: &Value, bounds: f64) -> bool {
+/// True if two components differ, floats by `bounds` times their error bounds.
+fn differ(a: &EvalValue, b: &EvalValue, bounds: f64) -> bool {
     match (a, b) {
-        (Value::Float(a), Value::Float(b)) => (a.mid - b.mid).abs() > (a.err + b.err) * bounds,
+        (EvalValue::Float(a), EvalValue::Float(b)) => (a.mid - b.mid).abs() > (a.err + b.err) * bounds,
         (a, b) => !is_same(a, b),
     }
 }

@@ -1,23 +1,23 @@
-//! Who makes which shards of a folder: a lock that the system takes back when a process ends, however it ends. Where a file system
-//! has no locks, runs are trusted.
+//! File locks that assign shards of a dataset to processes. The operating system releases a lock
+//! when its process ends. On file systems without locks, concurrent runs are not detected.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 
-use super::place::plain;
-use super::{Error, Place, Result};
+use super::dir::require_regular_file;
+use super::{DatasetDir, Error, Result};
 
 const FOLDER: &str = ".making";
-/// Held while claims are looked at, so that two that begin together see each other.
-const DOOR: &str = ".making/door.lock";
+/// Held while claims are read and created, so that two processes starting at once see each other.
+const CLAIMS_LOCK: &str = ".making/door.lock";
 
-/// The right to make some shards, until it is dropped.
+/// Exclusive right to write some shards, until dropped.
 pub(super) struct Claim<'a> {
-    place: &'a Place,
+    dir: &'a DatasetDir,
     name: String,
-    /// Locked.
+    /// Kept open to hold the lock.
     _file: File,
 }
 
@@ -30,12 +30,12 @@ fn shards_of(name: &str) -> Option<Range<u32>> {
     Some(start.parse().ok()?..end.parse().ok()?)
 }
 
-/// The door, locked; it may be taken away while one waits for it.
-fn door(place: &Place) -> Result<File> {
-    let (folder, path) = (place.path(FOLDER), place.path(DOOR));
+/// Locks the claims folder. The lock file may be removed while waiting for it.
+fn lock_claims(dir: &DatasetDir) -> Result<File> {
+    let (folder, path) = (dir.path(FOLDER), dir.path(CLAIMS_LOCK));
     loop {
-        fs::create_dir_all(&folder).map_err(Error::io("make the folder", &folder))?;
-        plain(&path)?;
+        fs::create_dir_all(&folder).map_err(Error::io("create the folder", &folder))?;
+        require_regular_file(&path)?;
         let file = match OpenOptions::new().create(true).truncate(false).write(true).open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             file => file.map_err(Error::io("write", &path))?,
@@ -43,7 +43,7 @@ fn door(place: &Place) -> Result<File> {
         if file.lock().is_err() {
             return Ok(file);
         }
-        let same = |there: fs::Metadata| file.metadata().is_ok_and(|mine| mine.ino() == there.ino());
+        let same = |metadata: fs::Metadata| file.metadata().is_ok_and(|mine| mine.ino() == metadata.ino());
         if fs::metadata(&path).is_ok_and(same) {
             return Ok(file);
         }
@@ -51,52 +51,54 @@ fn door(place: &Place) -> Result<File> {
 }
 
 impl Claim<'_> {
-    /// Claims shards, unless a run that goes on has one of them. No other run is let in until `begin` is done.
+    /// Claims shards unless a running process has one of them. No other process can claim shards
+    /// until `begin` returns.
     pub(super) fn take<T>(
-        place: &Place,
+        dir: &DatasetDir,
         shards: Range<u32>,
         begin: impl FnOnce() -> Result<T>,
     ) -> Result<(Claim<'_>, T)> {
-        let door = door(place)?;
-        let folder = place.path(FOLDER);
+        let claims_lock = lock_claims(dir)?;
+        let folder = dir.path(FOLDER);
         for entry in fs::read_dir(&folder).map_err(Error::io("read", &folder))?.flatten() {
             let Some(others) = shards_of(&entry.file_name().to_string_lossy()) else { continue };
             if others.start >= shards.end || shards.start >= others.end {
                 continue;
             }
-            plain(&entry.path())?;
-            // For writing too: over a network, locks are of those who may write.
+            require_regular_file(&entry.path())?;
+            // Opened for writing too: on network file systems, an exclusive lock needs write
+            // access.
             let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path()) else { continue };
             match file.try_lock() {
-                // Whoever it was is gone.
+                // The process that held it has ended.
                 Ok(()) => drop(fs::remove_file(entry.path())),
                 Err(TryLockError::WouldBlock) => {
-                    let mut who = String::new();
-                    let _ = file.take(256).read_to_string(&mut who);
-                    return Err(Error::Asked(format!(
-                        "{} is making shards {} to {} of the dataset in {}: wait until it ends, or name another folder",
-                        if who.is_empty() { "another run" } else { &who },
+                    let mut owner = String::new();
+                    let _ = file.take(256).read_to_string(&mut owner);
+                    return Err(Error::InvalidRequest(format!(
+                        "{} is writing shards {} to {} of the dataset in {}: wait until it ends, or choose another folder",
+                        if owner.is_empty() { "another run" } else { &owner },
                         others.start,
                         others.end - 1,
-                        place.path("").display()
+                        dir.path("").display()
                     )));
                 }
                 Err(TryLockError::Error(_)) => {}
             }
         }
         let (name, host) = (name(&shards), fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default());
-        let path = place.path(&name);
-        plain(&path)?;
+        let path = dir.path(&name);
+        require_regular_file(&path)?;
         let mut file = File::create(&path).map_err(Error::io("write", &path))?;
         let _ = file.try_lock();
         let on = if host.trim().is_empty() { String::new() } else { format!(" on {}", host.trim()) };
         let _ = write!(file, "process {}{on}", std::process::id());
-        let claim = Claim { place, name, _file: file };
+        let claim = Claim { dir, name, _file: file };
         match begin() {
-            Ok(begun) => Ok((claim, begun)),
+            Ok(value) => Ok((claim, value)),
             Err(error) => {
-                // The door is shut from within until here, and a claim that goes away looks at it again.
-                drop(door);
+                // Dropping the claim locks the claims folder again, so release it first.
+                drop(claims_lock);
                 Err(error)
             }
         }
@@ -105,14 +107,14 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        // With a finished dataset it is gone already.
-        if !self.place.path(FOLDER).is_dir() {
+        // Finishing the dataset removes the folder.
+        if !self.dir.path(FOLDER).is_dir() {
             return;
         }
-        let Ok(_door) = door(self.place) else { return };
-        let _ = fs::remove_file(self.place.path(&self.name));
-        let _ = fs::remove_file(self.place.path(DOOR));
-        // Only where nothing else is in it.
-        let _ = fs::remove_dir(self.place.path(FOLDER));
+        let Ok(_claims_lock) = lock_claims(self.dir) else { return };
+        let _ = fs::remove_file(self.dir.path(&self.name));
+        let _ = fs::remove_file(self.dir.path(CLAIMS_LOCK));
+        // Succeeds only if the folder is empty.
+        let _ = fs::remove_dir(self.dir.path(FOLDER));
     }
 }

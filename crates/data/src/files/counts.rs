@@ -1,40 +1,40 @@
-//! What is in a dataset, counted while its rows are written.
+//! Statistics of a dataset, updated while its rows are written.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Record;
-use crate::coverage::Pair;
+use super::RowRecord;
+use crate::coverage::OpTypePair;
 
-/// How often things occur, by name.
+/// Counts by name.
 pub type Tally = BTreeMap<String, u64>;
 
-/// What is in a dataset or a shard.
+/// Statistics of a dataset or a shard.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
-    /// All rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Of each category.
+    /// Rows per category.
     pub categories: Tally,
-    /// Of each split.
+    /// Rows per split.
     pub splits: Tally,
-    /// Of each difficulty.
+    /// Rows per difficulty.
     pub difficulty: Tally,
-    /// Of each ten of complexity, by the least: "0", "10", … "100" and above.
+    /// Rows per complexity range of ten, keyed by its lower end: "0", "10", … "100" (and above).
     pub complexity: Tally,
-    /// Of each type.
+    /// Rows per type.
     pub types: Tally,
-    /// Of each operation: rows in which it has an operand of each type.
+    /// Per operation: rows in which it has an operand of each type.
     pub ops: BTreeMap<String, Tally>,
-    /// Bytes of each text.
+    /// Total bytes per text column.
     pub bytes: Tally,
-    /// Rows without a text that others have: those that a compiler did not take.
+    /// Rows per text column that is empty because compilation failed.
     #[serde(default)]
     pub missing: Tally,
-    /// Wrong twins of each kind.
+    /// Incorrect variants per kind of bug.
     pub faults: Tally,
-    /// Rows that the checks did not pass, by why.
+    /// Rejected rows per reason.
     pub rejected: Tally,
 }
 
@@ -48,8 +48,8 @@ fn count(tally: &mut Tally, name: &str, more: u64) {
 }
 
 impl Counts {
-    /// Counts a row, and the pairs of operations and types that are in it.
-    pub fn add(&mut self, record: &Record, pairs: &[Pair]) {
+    /// Adds a row and the (operation, type) combinations it uses.
+    pub fn add(&mut self, record: &RowRecord, pairs: &[OpTypePair]) {
         self.rows += 1;
         count(&mut self.categories, record.text("category"), 1);
         count(&mut self.splits, record.text("split"), 1);
@@ -73,12 +73,12 @@ impl Counts {
         }
     }
 
-    /// Counts a row that is none.
+    /// Counts a rejected row.
     pub(super) fn reject(&mut self, why: &str) {
         count(&mut self.rejected, why, 1);
     }
 
-    /// Adds what another part of the dataset has.
+    /// Adds the statistics of another part of the dataset.
     pub fn merge(&mut self, other: &Counts) {
         self.rows += other.rows;
         for (mine, theirs) in [

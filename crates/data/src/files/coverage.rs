@@ -1,37 +1,38 @@
-//! Which operations meet which types in a dataset, as a table: Markdown for manuals, HTML for its page.
+//! Coverage table of operations by operand type: Markdown for the documentation, HTML for the
+//! report page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{Counts, Manifest};
-use crate::coverage::{NOT_DRAWN, TYPES, operations, why_not};
+use super::{Counts, DatasetManifest};
+use crate::coverage::{NOT_GENERATED, TYPES, operations, why_missing};
 use crate::distinct::HELD_OUT;
 
-/// Fewer rows than this are an exception.
-const ENOUGH: u64 = 100;
+/// Combinations with fewer rows are listed as exceptions.
+const MIN_ROWS: u64 = 100;
 
-/// A table of operations and types.
-pub(super) struct Table {
-    /// Types that have an operation.
+/// Operations by operand type.
+pub(super) struct CoverageTable {
+    /// Types that occur as operands.
     pub types: Vec<String>,
-    /// Operations that are known or occur, and rows of each type.
+    /// Known or occurring operations, with the row count per type.
     pub rows: Vec<(String, Vec<u64>)>,
 }
 
-impl Table {
-    pub(super) fn new(counts: &Counts) -> Table {
-        let met = |ty: &str| counts.ops.values().any(|tally| tally.contains_key(ty));
-        let types: Vec<String> = TYPES.iter().filter(|ty| met(ty)).map(|ty| (*ty).to_owned()).collect();
+impl CoverageTable {
+    pub(super) fn new(counts: &Counts) -> CoverageTable {
+        let occurs = |ty: &str| counts.ops.values().any(|tally| tally.contains_key(ty));
+        let types: Vec<String> = TYPES.iter().filter(|ty| occurs(ty)).map(|ty| (*ty).to_owned()).collect();
         let known: Vec<&str> = operations().collect();
         let others = counts.ops.keys().map(String::as_str).filter(|op| !known.contains(op));
         let rows = (known.iter().copied().chain(others))
             .map(|op| {
                 let tally = counts.ops.get(op);
-                let of = |ty: &String| tally.and_then(|tally| tally.get(ty)).copied().unwrap_or(0);
-                (op.to_owned(), types.iter().map(of).collect())
+                let count = |ty: &String| tally.and_then(|tally| tally.get(ty)).copied().unwrap_or(0);
+                (op.to_owned(), types.iter().map(count).collect())
             })
             .collect();
-        Table { types, rows }
+        CoverageTable { types, rows }
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&str, &str, u64)> {
@@ -40,30 +41,30 @@ impl Table {
         })
     }
 
-    /// Pairs that occur in few rows, and why.
-    pub(super) fn few(&self) -> Vec<(&str, &str, u64, String)> {
-        let few = self.pairs().filter(|(_, _, count)| (1..ENOUGH).contains(count));
-        few.map(|(op, ty, count)| {
-            let held = if HELD_OUT.contains(&op) { "held out, and " } else { "" };
-            (op, ty, count, format!("{held}seldom drawn"))
+    /// Combinations that occur in fewer than `MIN_ROWS` rows, with the reason.
+    pub(super) fn rare(&self) -> Vec<(&str, &str, u64, String)> {
+        let rare = self.pairs().filter(|(_, _, count)| (1..MIN_ROWS).contains(count));
+        rare.map(|(op, ty, count)| {
+            let held = if HELD_OUT.contains(&op) { "held out and " } else { "" };
+            (op, ty, count, format!("{held}rarely generated"))
         })
         .collect()
     }
 }
 
-/// The table of a dataset, and what is missing in it, as Markdown.
-pub fn coverage(manifest: &Manifest) -> String {
+/// Renders the coverage table and its gaps as Markdown.
+pub fn coverage(manifest: &DatasetManifest) -> String {
     let (counts, settings) = (manifest.counts(), &manifest.settings);
-    let table = Table::new(&counts);
+    let table = CoverageTable::new(&counts);
     if table.types.is_empty() {
         return "No operations were counted in this dataset.\n".into();
     }
     let mut text = format!(
-        "# Operations and types\n\nRows in which an operation has an operand of a type: {} rows of seed {}, generator {}, checked \
+        "# Operations and types\n\nRows in which an operation has an operand of a type: {} rows of seed {}, generator {}, verified \
          at `{}`, set hash\n`{}`. Written by `bornite data stats DIR --coverage`.\n\nAn operation of a vector or matrix \
-         counts as that, not as one of the numbers in it. `where` counts by what it chooses from,\n`cast` by what it \
-         converts, `call` by its arguments, atomic updates by the element, random numbers by what is drawn, and what\nthreads \
-         do together (`warp_scan`, …) by the elements that the kernel writes. A type that no operation has is left out.\n\n",
+         counts as such, not as an operation on its components. `where` counts by the values it selects from,\n`cast` by the type it \
+         converts from, `call` by its arguments, atomic updates by the element type, random numbers by the type drawn, and\n\
+         block-cooperative operations (`warp_scan`, …) by the elements that the kernel writes. Types without operations are omitted.\n\n",
         counts.rows, settings.seed, settings.version, settings.level, manifest.set_hash
     );
     let _ = writeln!(text, "| | {} |\n|---|{}", table.types.join(" | "), "---:|".repeat(table.types.len()));
@@ -71,12 +72,16 @@ pub fn coverage(manifest: &Manifest) -> String {
         let cells = row.iter().map(|count| if *count == 0 { String::new() } else { count.to_string() });
         let _ = writeln!(text, "| `{op}` | {} |", cells.collect::<Vec<_>>().join(" | "));
     }
-    let met = table.pairs().filter(|(_, _, count)| *count > 0).count();
-    let few = table.few();
-    let _ = writeln!(text, "\n## Exceptions\n\n{met} pairs occur; {} of them in fewer than {ENOUGH} rows.", few.len());
-    if !few.is_empty() {
+    let occurring = table.pairs().filter(|(_, _, count)| *count > 0).count();
+    let rare = table.rare();
+    let _ = writeln!(
+        text,
+        "\n## Exceptions\n\n{occurring} pairs occur, {} of them in fewer than {MIN_ROWS} rows.",
+        rare.len()
+    );
+    if !rare.is_empty() {
         text += "\n| operation | type | rows | why |\n|---|---|---:|---|\n";
-        for (op, ty, count, why) in few {
+        for (op, ty, count, why) in rare {
             let _ = writeln!(text, "| `{op}` | {ty} | {count} | {why} |");
         }
     }
@@ -84,17 +89,17 @@ pub fn coverage(manifest: &Manifest) -> String {
     for (op, row) in &table.rows {
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (ty, _) in table.types.iter().zip(row).filter(|(_, count)| **count == 0) {
-            by_reason.entry(why_not(op, ty)).or_default().push(ty);
+            by_reason.entry(why_missing(op, ty)).or_default().push(ty);
         }
         for (why, types) in by_reason {
             missing.entry(why).or_default().entry(types).or_default().push(op);
         }
     }
     if !missing.is_empty() {
-        text += "\nThe others do not occur:\n\n| why | operations | types |\n|---|---|---|\n";
+        text += "\nThe remaining pairs do not occur:\n\n| why | operations | types |\n|---|---|---|\n";
     }
-    // What could be comes last.
-    let (last, first): (Vec<_>, Vec<_>) = missing.into_iter().partition(|(why, _)| *why == NOT_DRAWN);
+    // Valid combinations that are never generated come last.
+    let (last, first): (Vec<_>, Vec<_>) = missing.into_iter().partition(|(why, _)| *why == NOT_GENERATED);
     for (why, groups) in first.into_iter().chain(last) {
         for (types, ops) in groups {
             let ops: Vec<String> = ops.iter().map(|op| format!("`{op}`")).collect();

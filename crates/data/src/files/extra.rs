@@ -1,87 +1,87 @@
-//! Columns that a dataset has on request: texts that follow from others of their row, and from the compiler at hand. They are no
-//! part of the dataset's hash.
+//! Extra columns of a dataset, selected with `--with`: texts derived from a row's other texts or
+//! from the installed compiler. They are excluded from the dataset's hash.
 
 use bornite_lang::Request;
 use bornite_lang::python::Module;
 
 use crate::Row;
-use crate::task::MARK;
-use crate::verify::code::{Code, Wanted};
+use crate::task::SEPARATOR;
+use crate::verify::code::{CompiledCode, EmitOptions};
 
-/// A column on request.
+/// An extra column.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Extra {
-    /// PTX of the kernel alone.
+pub enum ExtraColumn {
+    /// PTX of the kernel.
     Ptx,
-    /// SASS of the kernel alone.
+    /// SASS of the kernel.
     Sass,
-    /// The source in the style of Warp's generated code.
+    /// CUDA C++ of the source in the style of Warp's generated code.
     CudaWarp,
-    /// Source, mark and CUDA text in one, for a model to learn from.
+    /// Training text: source, separator and CUDA text.
     Text,
 }
 
-impl Extra {
-    /// All of them, in the order of columns.
-    pub const ALL: [Extra; 4] = [Extra::Ptx, Extra::Sass, Extra::CudaWarp, Extra::Text];
+impl ExtraColumn {
+    /// All extra columns, in column order.
+    pub const ALL: [ExtraColumn; 4] = [ExtraColumn::Ptx, ExtraColumn::Sass, ExtraColumn::CudaWarp, ExtraColumn::Text];
 
-    /// The name on the command line.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Extra::Ptx => "ptx",
-            Extra::Sass => "sass",
-            Extra::CudaWarp => "cuda-warp",
-            Extra::Text => "text",
+            ExtraColumn::Ptx => "ptx",
+            ExtraColumn::Sass => "sass",
+            ExtraColumn::CudaWarp => "cuda-warp",
+            ExtraColumn::Text => "text",
         }
     }
 
-    /// The name of the column.
+    /// Column name.
     pub fn column(self) -> &'static str {
         match self {
-            Extra::Ptx => "ptx",
-            Extra::Sass => "sass",
-            Extra::CudaWarp => "cuda_warp",
-            Extra::Text => "text",
+            ExtraColumn::Ptx => "ptx",
+            ExtraColumn::Sass => "sass",
+            ExtraColumn::CudaWarp => "cuda_warp",
+            ExtraColumn::Text => "text",
         }
     }
 
-    /// What it takes of a compiler.
-    pub(super) fn wanted(all: &[Extra]) -> Wanted {
-        Wanted { ptx: all.contains(&Extra::Ptx), sass: all.contains(&Extra::Sass) }
+    /// Compiler outputs that these columns need.
+    pub(super) fn emit_options(all: &[ExtraColumn]) -> EmitOptions {
+        EmitOptions { ptx: all.contains(&ExtraColumn::Ptx), sass: all.contains(&ExtraColumn::Sass) }
     }
 
-    /// The text of a row; empty where there is none.
-    pub(super) fn text(self, row: &Row, code: &Code) -> String {
+    /// Text of the column for a row; empty if there is none.
+    pub(super) fn text(self, row: &Row, code: &CompiledCode) -> String {
         match self {
-            Extra::Ptx => code.ptx.clone(),
-            Extra::Sass => code.sass.clone(),
-            Extra::CudaWarp => warp_style(row).unwrap_or_default(),
-            Extra::Text => format!("{}{MARK}{}", row.source, row.cuda),
+            ExtraColumn::Ptx => code.ptx.clone(),
+            ExtraColumn::Sass => code.sass.clone(),
+            ExtraColumn::CudaWarp => warp_style(row).unwrap_or_default(),
+            ExtraColumn::Text => format!("{}{SEPARATOR}{}", row.source, row.cuda),
         }
     }
 
-    /// What is checked of the text of a pair.
-    pub(super) fn of_the_kernel(self) -> &'static str {
+    /// Description of the structure check of a pair's column.
+    pub(super) fn check_description(self) -> &'static str {
         match self {
-            Extra::Ptx => "its PTX is that of the kernel",
-            Extra::Sass => "its SASS is that of the kernel",
-            Extra::CudaWarp => "its text in the style of Warp is that of the kernel",
-            Extra::Text => "its text to learn from has a mark between source and CUDA text",
+            ExtraColumn::Ptx => "the PTX is of this kernel",
+            ExtraColumn::Sass => "the SASS is of this kernel",
+            ExtraColumn::CudaWarp => "the Warp-style CUDA text is of this kernel",
+            ExtraColumn::Text => "the training text has a separator between source and CUDA text",
         }
     }
 
-    /// Whether a text can be that of a kernel, as far as one sees without a compiler.
-    pub(super) fn plausible(self, text: &str, kernel: &str) -> bool {
+    /// True if a text could be this kernel's, judged without a compiler.
+    pub(super) fn is_plausible(self, text: &str, kernel: &str) -> bool {
         match self {
-            Extra::Ptx => text.starts_with(".version") && text.contains(&format!(".visible .entry {kernel}(")),
-            Extra::Sass => text.contains(kernel) && text.contains("EXIT"),
-            Extra::CudaWarp => text.contains(&format!("__global__ void {kernel}_cuda_kernel_forward(")),
-            Extra::Text => text.contains(MARK),
+            ExtraColumn::Ptx => text.starts_with(".version") && text.contains(&format!(".visible .entry {kernel}(")),
+            ExtraColumn::Sass => text.contains(kernel) && text.contains("EXIT"),
+            ExtraColumn::CudaWarp => text.contains(&format!("__global__ void {kernel}_cuda_kernel_forward(")),
+            ExtraColumn::Text => text.contains(SEPARATOR),
         }
     }
 }
 
-/// The source of a row in the style of Warp's generated code, for arrays of any shape.
+/// Source of a row in the style of Warp's generated code, for arrays of any shape.
 fn warp_style(row: &Row) -> Option<String> {
     let module = Module::parse("kernel.py", &row.source).ok()?;
     let lowered = module.kernel(&row.name, &Request::over(&[])).ok()?;

@@ -1,39 +1,40 @@
-//! What stands in a folder beside the rows, written once all shards are there; the manifest last.
+//! Files next to the rows (statistics, card, report), written once all shards are complete; the
+//! manifest comes last.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::distinct_rows::CandidateCounts;
 use super::make::read_record;
-use super::plan::Reached;
 use super::shard::ShardRecord;
-use super::{Counts, Error, Format, Place, Result, SetHash, Settings, card, coverage, page};
+use super::{Counts, DatasetDir, DatasetFormat, DatasetSettings, Error, Result, SetHash, card, coverage, html_report};
 
 pub(super) const MANIFEST: &str = "manifest.json";
 
-/// What a dataset is: `manifest.json`.
+/// Contents of `manifest.json`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Manifest {
-    /// What decides it.
-    pub settings: Settings,
-    /// The version of the program that finished it.
+pub struct DatasetManifest {
+    /// Settings that determine the rows.
+    pub settings: DatasetSettings,
+    /// Version of bornite that finished the dataset.
     pub bornite: String,
-    /// All rows, in all splits.
+    /// Number of rows in all splits.
     pub rows: u64,
-    /// Of all rows; the same for any number of shards and in every format.
+    /// Hash of all rows, independent of shard count and format.
     pub set_hash: SetHash,
-    /// How many candidates it took.
-    pub reached: Reached,
-    /// The shards, in order, with all files and their checksums.
+    /// Candidates tried and rejected.
+    pub reached: CandidateCounts,
+    /// Shards in order, with all files and their checksums.
     pub shards: Vec<ShardRecord>,
 }
 
-impl Manifest {
-    pub(super) fn new(settings: &Settings, shards: Vec<ShardRecord>) -> Manifest {
+impl DatasetManifest {
+    pub(super) fn new(settings: &DatasetSettings, shards: Vec<ShardRecord>) -> DatasetManifest {
         let mut set_hash = SetHash::default();
         shards.iter().for_each(|shard| set_hash.add(shard.hash));
-        Manifest {
+        DatasetManifest {
             settings: settings.clone(),
             bornite: env!("CARGO_PKG_VERSION").into(),
             rows: shards.iter().map(|shard| shard.counts.rows).sum(),
@@ -43,54 +44,55 @@ impl Manifest {
         }
     }
 
-    /// The manifest of a folder, if it has one.
-    pub fn read(place: &Place) -> Result<Option<Manifest>> {
-        let Some(bytes) = place.read(MANIFEST)? else { return Ok(None) };
-        let manifest: std::result::Result<Manifest, _> = serde_json::from_slice(&bytes);
-        let path = place.path(MANIFEST);
+    /// Reads the manifest of a folder, if it has one.
+    pub fn read(dir: &DatasetDir) -> Result<Option<DatasetManifest>> {
+        let Some(bytes) = dir.read(MANIFEST)? else { return Ok(None) };
+        let manifest: std::result::Result<DatasetManifest, _> = serde_json::from_slice(&bytes);
+        let path = dir.path(MANIFEST);
         let manifest =
-            manifest.map_err(|error| Error::damaged(&path, format!("this is not a dataset's manifest: {error}")))?;
-        match manifest.contradiction() {
+            manifest.map_err(|error| Error::damaged(&path, format!("not a valid dataset manifest: {error}")))?;
+        match manifest.inconsistency() {
             Some(what) => Err(Error::damaged(&path, what)),
             None => Ok(Some(manifest)),
         }
     }
 
-    /// What in it cannot be, if anything.
-    fn contradiction(&self) -> Option<String> {
-        let Manifest { settings, shards, .. } = self;
+    /// Returns the first inconsistency, if any.
+    fn inconsistency(&self) -> Option<String> {
+        let DatasetManifest { settings, shards, .. } = self;
         if settings.version == crate::generate::VERSION
-            && let Err(what) = settings.named()
+            && let Err(what) = settings.validate_names()
         {
             return Some(what.to_string());
         }
         if shards.len() != settings.shards as usize {
-            return Some(format!("it says {} shards and lists {}", settings.shards, shards.len()));
+            return Some(format!("settings.shards is {}, but {} shards are listed", settings.shards, shards.len()));
         }
-        let again = Manifest::new(settings, shards.clone());
-        let of_files = |shard: &ShardRecord| shard.files.iter().map(|file| file.rows as u128).sum::<u128>();
-        if let Some(shard) = shards.iter().find(|shard| of_files(shard) != shard.counts.rows as u128) {
-            return Some(format!("the files of shard {} do not have as many rows as it says", shard.shard));
+        let recomputed = DatasetManifest::new(settings, shards.clone());
+        let rows_in_files = |shard: &ShardRecord| shard.files.iter().map(|file| file.rows as u128).sum::<u128>();
+        if let Some(shard) = shards.iter().find(|shard| rows_in_files(shard) != shard.counts.rows as u128) {
+            return Some(format!("the row counts of the files of shard {} do not add up to its total", shard.shard));
         }
-        if (again.rows, again.reached) != (self.rows, self.reached) || self.reached.distinct != settings.count {
-            return Some("its numbers of rows or candidates are not those of its shards".into());
+        if (recomputed.rows, recomputed.reached) != (self.rows, self.reached) || self.reached.distinct != settings.count
+        {
+            return Some("the row or candidate counts do not match those of the shards".into());
         }
-        (again.set_hash != self.set_hash).then(|| "its set hash is not that of its shards".into())
+        (recomputed.set_hash != self.set_hash).then(|| "the set hash does not match the shards".into())
     }
 
-    /// What is in all shards.
+    /// Statistics over all shards.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         self.shards.iter().for_each(|shard| counts.merge(&shard.counts));
         counts
     }
 
-    /// What `stats.json` says.
+    /// Contents of `stats.json`.
     pub fn stats(&self) -> serde_json::Value {
         let counts = self.counts();
         let rows = counts.rows.max(1) as f64;
-        let table = coverage::Table::new(&counts);
-        let rare = table.few().into_iter();
+        let table = coverage::CoverageTable::new(&counts);
+        let rare = table.rare().into_iter();
         let rare = rare.map(|(op, ty, count, why)| json!({"op": op, "type": ty, "rows": count, "why": why}));
         let rare: Vec<_> = rare.collect();
         let mean: serde_json::Map<String, _> =
@@ -110,29 +112,29 @@ impl Manifest {
     }
 }
 
-/// Writes what is left to be written, if all shards are there; then nothing but the dataset is in the folder.
-pub(super) fn finish(place: &Place, settings: &Settings) -> Result<Option<Manifest>> {
+/// Writes the remaining files if all shards are complete, and removes the work folder.
+pub(super) fn finish(dir: &DatasetDir, settings: &DatasetSettings) -> Result<Option<DatasetManifest>> {
     let mut shards = vec![];
     for shard in 0..settings.shards {
-        match read_record(place, shard)? {
+        match read_record(dir, shard)? {
             Some(record) => shards.push(record),
-            // Another job may have finished the dataset in between.
-            None => return Manifest::read(place),
+            // Another job may have finished the dataset meanwhile.
+            None => return DatasetManifest::read(dir),
         }
     }
-    let manifest = write(place, settings, shards)?;
-    let _ = std::fs::remove_dir_all(place.path(".making"));
+    let manifest = write(dir, settings, shards)?;
+    let _ = std::fs::remove_dir_all(dir.path(".making"));
     Ok(Some(manifest))
 }
 
-/// Writes all that stands beside the rows.
-pub(super) fn write(place: &Place, settings: &Settings, shards: Vec<ShardRecord>) -> Result<Manifest> {
-    let manifest = Manifest::new(settings, shards);
+/// Writes all files next to the rows.
+pub(super) fn write(dir: &DatasetDir, settings: &DatasetSettings, shards: Vec<ShardRecord>) -> Result<DatasetManifest> {
+    let manifest = DatasetManifest::new(settings, shards);
     let pretty = |value: &serde_json::Value| format!("{value:#}\n");
-    place.write("stats.json", pretty(&manifest.stats()).as_bytes())?;
-    place.write("README.md", card::card(&manifest).as_bytes())?;
-    place.write("report.html", page::page(&manifest).as_bytes())?;
-    if settings.format == Format::SeedJson {
+    dir.write("stats.json", pretty(&manifest.stats()).as_bytes())?;
+    dir.write("README.md", card::card(&manifest).as_bytes())?;
+    dir.write("report.html", html_report::render(&manifest).as_bytes())?;
+    if settings.format == DatasetFormat::SeedJson {
         let counts = manifest.counts();
         let seconds = manifest.shards.iter().map(|shard| shard.millis).sum::<u64>() as f64 / 1000.0;
         let stats = json!({
@@ -142,21 +144,21 @@ pub(super) fn write(place: &Place, settings: &Settings, shards: Vec<ShardRecord>
             "categories": counts.categories,
             "device": "cuda",
         });
-        place.write("generation_stats.json", pretty(&stats).as_bytes())?;
+        dir.write("generation_stats.json", pretty(&stats).as_bytes())?;
     }
     let text = serde_json::to_value(&manifest).map(|value| pretty(&value)).unwrap_or_default();
-    place.write(MANIFEST, text.as_bytes())?;
+    dir.write(MANIFEST, text.as_bytes())?;
     Ok(manifest)
 }
 
-/// `progress.json` of datasets of pairs.
-pub(super) fn progress(place: &Place, settings: &Settings) -> Result<()> {
-    if settings.format != Format::SeedJson {
+/// Writes `progress.json` of datasets of pairs.
+pub(super) fn progress(dir: &DatasetDir, settings: &DatasetSettings) -> Result<()> {
+    if settings.format != DatasetFormat::SeedJson {
         return Ok(());
     }
     let (mut rows, mut shards) = (0, 0);
     for shard in 0..settings.shards {
-        if let Some(record) = read_record(place, shard)? {
+        if let Some(record) = read_record(dir, shard)? {
             rows += record.counts.rows;
             shards += 1;
         }
@@ -167,10 +169,10 @@ pub(super) fn progress(place: &Place, settings: &Settings) -> Result<()> {
         "batches_completed": shards,
         "timestamp": timestamp(),
     });
-    place.write("progress.json", format!("{progress:#}\n").as_bytes())
+    dir.write("progress.json", format!("{progress:#}\n").as_bytes())
 }
 
-/// The time in UTC, as ISO 8601 writes it.
+/// Current UTC time in ISO 8601 format.
 fn timestamp() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let (mut day, mut year) = (seconds / 86_400, 1970);

@@ -1,19 +1,22 @@
-//! Rows of kernels that people wrote, as a dataset of one file.
+//! Datasets of ingested (handwritten) kernels, written as one file.
 
 use super::claim::Claim;
-use super::record::own;
-use super::shard::Writer;
-use super::{Cell, Error, Format, Manifest, Place, Reached, Record, Result, Settings, finish};
-use crate::distinct::Sketch;
-use crate::ingest::{Ingested, Texts};
+use super::record::base_columns;
+use super::shard::ShardWriter;
+use super::{
+    CandidateCounts, Cell, DatasetDir, DatasetFormat, DatasetManifest, DatasetSettings, Error, Result, RowRecord,
+    finish,
+};
+use crate::distinct::Fingerprint;
+use crate::ingest::{IngestedKernel, KernelTexts};
 
-/// The category of such rows.
+/// Category of ingested rows.
 pub(super) const CATEGORY: &str = "ingested";
 
-/// The record of a kernel that passed, the `number`-th.
-fn record(kernel: &Ingested, number: u64) -> Option<Record> {
+/// Record of the `number`-th kernel that passed its checks.
+fn record(kernel: &IngestedKernel, number: u64) -> Option<RowRecord> {
     let texts = kernel.outcome.as_ref().ok()?;
-    let names: Vec<String> = own(false).into_iter().map(|(name, _)| name.to_owned()).collect();
+    let names: Vec<String> = base_columns(false).into_iter().map(|(name, _)| name.to_owned()).collect();
     let id = format!("{CATEGORY}-{number:08}");
     let complexity = texts.ir.lines().count() as u64;
     let cells: Vec<Cell> = (names.iter().map(String::as_str))
@@ -40,56 +43,57 @@ fn record(kernel: &Ingested, number: u64) -> Option<Record> {
             _ => "".into(),
         })
         .collect();
-    Some(Record::of(&names, cells))
+    Some(RowRecord::from_cells(&names, cells))
 }
 
-/// Whether a record is still what its source gives; or what is wrong.
-pub(super) fn check(record: &Record) -> std::result::Result<u64, String> {
+/// Checks that a record's texts match its source; returns the exact fingerprint, or what is wrong.
+pub(super) fn check(record: &RowRecord) -> std::result::Result<u64, String> {
     let kernels = crate::ingest::ingest("kernel.py", record.text("source")).map_err(|errors| errors.to_string())?;
     let name = record.text("name");
-    // A source can have several of a name, under conditions.
-    let made: Vec<_> = kernels.into_iter().filter(|kernel| kernel.name == name).map(|kernel| kernel.outcome).collect();
-    let told = ["cuda", "cpp", "ir", "inputs"].map(|name| record.text(name));
-    let is_same = |texts: &Texts| [&texts.cuda, &texts.cpp, &texts.ir, &texts.inputs] == told;
-    match made.iter().find(|made| !matches!(made, Ok(texts) if !is_same(texts))) {
-        Some(Ok(texts)) => Ok(Sketch::new(&texts.cuda, "").exact),
+    // A source can define several kernels with this name, under conditions.
+    let outcomes: Vec<_> =
+        kernels.into_iter().filter(|kernel| kernel.name == name).map(|kernel| kernel.outcome).collect();
+    let recorded = ["cuda", "cpp", "ir", "inputs"].map(|name| record.text(name));
+    let is_same = |texts: &KernelTexts| [&texts.cuda, &texts.cpp, &texts.ir, &texts.inputs] == recorded;
+    match outcomes.iter().find(|outcome| !matches!(outcome, Ok(texts) if !is_same(texts))) {
+        Some(Ok(texts)) => Ok(Fingerprint::new(&texts.cuda, "").exact),
         Some(Err(why)) => Err(why.clone()),
-        None if made.is_empty() => Err("its source has no such kernel".into()),
-        None => Err("its texts are not what its source gives".into()),
+        None if outcomes.is_empty() => Err("the source has no kernel of this name".into()),
+        None => Err("the texts do not match the source".into()),
     }
 }
 
-/// For each kernel that passed, the first that differs from it in names and constants alone, if that is another: of such,
-/// one is a row.
-pub fn duplicates(kernels: &[Ingested]) -> Vec<Option<usize>> {
+/// For each kernel that passed: the index of the earlier kernel that it duplicates up to names and
+/// constants, if any.
+pub fn duplicates(kernels: &[IngestedKernel]) -> Vec<Option<usize>> {
     let mut first = std::collections::HashMap::new();
     (kernels.iter().enumerate())
         .map(|(n, kernel)| {
             let texts = kernel.outcome.as_ref().ok()?;
-            let alike = *first.entry(Sketch::new(&texts.cuda, "").exact).or_insert(n);
-            (alike != n).then_some(alike)
+            let earlier = *first.entry(Fingerprint::new(&texts.cuda, "").exact).or_insert(n);
+            (earlier != n).then_some(earlier)
         })
         .collect()
 }
 
-/// Writes the kernels that passed as a dataset; those that differ in names and constants alone once.
-pub fn write_ingested(place: &Place, kernels: &[Ingested]) -> Result<Manifest> {
-    if super::settings(place)?.is_some() {
-        let folder = place.path("");
-        let what = format!("there is a dataset in {} already: name another folder", folder.display());
-        return Err(Error::Asked(what));
+/// Writes the kernels that passed as a dataset, without duplicates.
+pub fn write_ingested(dir: &DatasetDir, kernels: &[IngestedKernel]) -> Result<DatasetManifest> {
+    if super::settings(dir)?.is_some() {
+        let folder = dir.path("");
+        let what = format!("{} already contains a dataset: choose another folder", folder.display());
+        return Err(Error::InvalidRequest(what));
     }
-    place.unwritten()?;
+    dir.require_no_unrelated_files()?;
     if kernels.iter().all(|kernel| kernel.outcome.is_err()) {
-        return Err(Error::Asked("none of the kernels passed its checks: there is nothing to write".into()));
+        return Err(Error::InvalidRequest("no kernel passed its checks: nothing to write".into()));
     }
-    place.create()?;
-    let (_claim, ()) = Claim::take(place, 0..1, || Ok(()))?;
-    let mut settings = Settings::new(0);
-    (settings.seed, settings.categories, settings.format) = (0, vec![CATEGORY.into()], Format::Parquet);
+    dir.create()?;
+    let (_claim, ()) = Claim::take(dir, 0..1, || Ok(()))?;
+    let mut settings = DatasetSettings::new(0);
+    (settings.seed, settings.categories, settings.format) = (0, vec![CATEGORY.into()], DatasetFormat::Parquet);
     settings.shards = 1;
-    let mut writer = Writer::new(place, &settings, 0)?;
-    let mut reached = Reached { candidates: kernels.len() as u64, ..Reached::default() };
+    let mut writer = ShardWriter::new(dir, &settings, 0)?;
+    let mut reached = CandidateCounts { candidates: kernels.len() as u64, ..CandidateCounts::default() };
     for (kernel, duplicate) in kernels.iter().zip(duplicates(kernels)) {
         if duplicate.is_some() {
             reached.duplicates += 1;
@@ -105,5 +109,5 @@ pub fn write_ingested(place: &Place, kernels: &[Ingested]) -> Result<Manifest> {
     reached.structures = reached.distinct;
     let record = writer.finish(reached)?;
     settings.count = reached.distinct;
-    finish::write(place, &settings, vec![record])
+    finish::write(dir, &settings, vec![record])
 }

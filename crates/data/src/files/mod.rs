@@ -1,93 +1,94 @@
-//! Datasets as files: a folder that is made shard by shard, resumed, read and checked.
+//! Datasets on disk: a folder that is written shard by shard, resumed, read and checked.
 //!
 //! | to see | look in |
 //! |---|---|
-//! | what decides a dataset | [`Settings`] |
-//! | how rows are made, compared and written | `make.rs`, which takes rows from `plan.rs` and gives them to `shard.rs` |
-//! | the columns of a row, its line of JSON and its hash | [`Record`]; columns on request: [`Extra`] |
-//! | how rows are checked and compiled meanwhile | `judge.rs` |
+//! | settings that determine the rows | [`DatasetSettings`] |
+//! | generating, deduplicating and writing rows | `make.rs`, which takes rows from `distinct_rows.rs` and passes them to `shard.rs` |
+//! | columns, JSON line and hash of a row | [`RowRecord`]; extra columns: [`ExtraColumn`] |
+//! | checking and compiling rows before they are written | `row_checker.rs` |
 //! | Parquet and zstd | [`bornite_parquet`] |
-//! | pairs as single JSON files, and checks of such pairs from elsewhere | `pairs.rs`, `structure.rs` |
-//! | what stands in the folder beside the rows | `finish.rs`, `card.rs`, `page.rs`, `counts.rs`, `coverage.rs` |
-//! | who may write | `claim.rs` |
-//! | datasets read back | [`Dataset`], `check.rs` |
+//! | pairs as single JSON files, and structure checks of such pairs | `pairs.rs`, `structure.rs` |
+//! | files next to the rows | `finish.rs`, `card.rs`, `html_report.rs`, `counts.rs`, `coverage.rs` |
+//! | locks between processes | `claim.rs` |
+//! | reading and checking a dataset | [`Dataset`], `check.rs` |
 //!
-//! A file appears whole, by rename. A shard is done once its record is there, and the dataset once `manifest.json` is.
+//! Every file is written atomically, by rename. A shard is complete once its record exists, and the
+//! dataset once `manifest.json` exists.
 
 mod card;
 mod check;
 mod claim;
 mod counts;
 mod coverage;
+mod dir;
+mod distinct_rows;
 mod extra;
 mod finish;
+mod html_report;
 mod ingested;
-mod judge;
 mod make;
-mod page;
 mod pairs;
-mod place;
-mod plan;
 mod read;
 mod record;
+mod row_checker;
 mod settings;
 mod shard;
 mod structure;
 
-pub use check::{Finding, Report, check};
+pub use check::{CheckReport, Finding, check};
 pub use counts::Counts;
 pub use coverage::coverage;
-pub use extra::Extra;
-pub use finish::Manifest;
+pub use dir::DatasetDir;
+pub use distinct_rows::CandidateCounts;
+pub use extra::ExtraColumn;
+pub use finish::DatasetManifest;
 pub use ingested::{duplicates, write_ingested};
-pub use make::{Asked, Made, Part, Progress, make, settings};
+pub use make::{JobPart, MakeOptions, MakeOutcome, MakeProgress, make, settings};
 pub use pairs::{check_pairs, is_pairs};
-pub use place::Place;
-pub use plan::Reached;
 pub use read::Dataset;
-pub use record::{Cell, Record, SetHash};
-pub use settings::{Format, Settings, nearest_name};
-pub use shard::{FileRecord, Lost, ShardRecord};
+pub use record::{Cell, RowRecord, SetHash};
+pub use settings::{DatasetFormat, DatasetSettings, nearest_name};
+pub use shard::{FileRecord, RowFailure, ShardRecord};
 pub use structure::{PairReport, StructureCheck, check_pair};
 
 use std::path::{Path, PathBuf};
 
 use bornite_support::INPUT_LIMIT_VARIABLE;
 
-/// What went wrong with a dataset.
+/// Errors of datasets on disk.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What was asked for cannot be.
+    /// The request is invalid.
     #[error("{0}")]
-    Asked(String),
+    InvalidRequest(String),
     /// A file or folder could not be read or written.
     #[error("could not {what} {}: {cause}", path.display())]
     Io {
-        /// What was tried.
+        /// Attempted action.
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why it failed.
+        /// Cause.
         cause: std::io::Error,
     },
-    /// A file is not what it should be.
+    /// A file has invalid contents.
     #[error("{}: {what}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         what: String,
     },
-    /// A setting.
+    /// Invalid setting of the process.
     #[error(transparent)]
     Support(#[from] bornite_support::Error),
-    /// Of NVRTC or a GPU.
+    /// NVRTC or GPU error.
     #[error(transparent)]
     Cuda(#[from] bornite_cuda::Error),
-    /// Of processes that compile.
+    /// Error of a compiler worker.
     #[error("{0}")]
     Worker(String),
-    /// It was asked to stop; what is done is kept.
+    /// The run was asked to stop; finished shards are kept.
     #[error("stopped")]
     Stopped,
 }
@@ -97,7 +98,7 @@ impl Error {
         move |cause| Error::Io { what, path: path.into(), cause }
     }
 
-    /// A part of a file that would take more memory than it may.
+    /// Part of a file that exceeds the input limit.
     fn too_large(path: &Path, what: &str, limit: u64) -> Error {
         let what = format!("{what} more than {limit} bytes; raise {INPUT_LIMIT_VARIABLE} if you trust the file");
         Error::damaged(path, what)

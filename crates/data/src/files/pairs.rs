@@ -1,22 +1,23 @@
-//! Pairs as single JSON files: `python_source`, `cuda_forward` and metadata. `structure.rs` checks such pairs, whoever made them.
+//! Pairs as single JSON files: `python_source`, `cuda_forward` and metadata. `structure.rs` checks
+//! such pairs, whatever their origin.
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::place::read;
+use super::dir::read;
 use super::read::row_limit;
 use super::structure::{PairReport, check_pair};
-use super::{Error, Extra, Record, Result};
+use super::{Error, ExtraColumn, Result, RowRecord};
 use crate::coverage::is_math;
 
-/// The file of a program's number.
+/// File name of a program's number.
 pub(super) fn file_name(number: u64) -> String {
     format!("cuda_synth_{number:04}.json")
 }
 
-/// A row as a pair.
-pub(super) fn pair(record: &Record) -> String {
+/// Renders a row as a pair.
+pub(super) fn pair(record: &RowRecord) -> String {
     let (source, ops) = (record.text("source"), record.text("ops"));
     let ops: Vec<&str> = ops.split_whitespace().collect();
     let mut metadata = Map::new();
@@ -30,12 +31,12 @@ pub(super) fn pair(record: &Record) -> String {
     {
         metadata.insert(key.into(), value);
     }
-    let spelled = |names: &[&'static str]| {
+    let first_used = |names: &[&'static str]| {
         let found = names.iter().filter_map(|name| Some((source.find(&format!("wp.{name}"))?, *name))).min();
         found.map_or("", |(_, name)| name)
     };
-    let first = |among: &[&'static str], otherwise: &'static str| {
-        among.iter().copied().find(|op| ops.contains(op)).unwrap_or(otherwise)
+    let first = |candidates: &[&'static str], otherwise: &'static str| {
+        candidates.iter().copied().find(|op| ops.contains(op)).unwrap_or(otherwise)
     };
     let mut more = |key: &str, value: Value| drop(metadata.insert(key.into(), value));
     match record.text("category") {
@@ -45,14 +46,14 @@ pub(super) fn pair(record: &Record) -> String {
             more("functions", json!(functions));
         }
         "vector" => {
-            more("vec_type", spelled(&["vec2", "vec3", "vec4"]).into());
+            more("vec_type", first_used(&["vec2", "vec3", "vec4"]).into());
             more(
                 "operation",
                 first(&["dot", "length", "normalize", "cross", "length_sq", "cw_mul", "mul"], "add").into(),
             );
         }
         "matrix" => {
-            more("mat_type", spelled(&["mat22", "mat33", "mat44"]).into());
+            more("mat_type", first_used(&["mat22", "mat33", "mat44"]).into());
             more("operation", first(&["transpose", "determinant", "trace", "outer", "mul"], "add").into());
         }
         "control_flow" => more("pattern", first(&["while", "for", "if", "where"], "if").into()),
@@ -64,13 +65,13 @@ pub(super) fn pair(record: &Record) -> String {
     }
     let cuda = record.text("cuda").replacen("__global__ void", "extern \"C\" __global__ void", 1);
     let mut pair = json!({"python_source": source, "cuda_forward": cuda, "metadata": metadata});
-    for extra in Extra::ALL.iter().filter(|extra| record.has(extra.column())) {
+    for extra in ExtraColumn::ALL.iter().filter(|extra| record.has(extra.column())) {
         pair[extra.column()] = record.text(extra.column()).into();
     }
     format!("{pair:#}\n")
 }
 
-/// The files of pairs in a folder, by name.
+/// Pair files in a folder, sorted by name.
 fn files(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
     let entries = std::fs::read_dir(folder).map_err(Error::io("read", folder))?;
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
@@ -83,13 +84,13 @@ fn files(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
     Ok(files)
 }
 
-/// The names of the files of pairs in a folder.
+/// Names of the pair files in a folder.
 pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
     let name = |path: std::path::PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
     Ok(files(folder)?.into_iter().filter_map(name).collect())
 }
 
-/// Whether a folder holds pairs as single files.
+/// True if a folder contains pair files.
 pub fn is_pairs(folder: &Path) -> bool {
     files(folder).is_ok_and(|files| !files.is_empty())
 }
@@ -101,10 +102,10 @@ pub fn check_pairs(folder: &Path) -> Result<Vec<PairReport>> {
         let mut report = match read(&path, row_limit()?) {
             Ok(bytes) => match str::from_utf8(&bytes) {
                 Ok(text) => check_pair(text),
-                Err(error) => PairReport::wrong(format!("it is not text in UTF-8: {error}")),
+                Err(error) => PairReport::not_a_pair(format!("not valid UTF-8: {error}")),
             },
-            Err(Error::Io { cause, .. }) => PairReport::wrong(format!("it cannot be read: {cause}")),
-            Err(Error::Damaged { what, .. }) => PairReport::wrong(what),
+            Err(Error::Io { cause, .. }) => PairReport::not_a_pair(format!("cannot be read: {cause}")),
+            Err(Error::Damaged { what, .. }) => PairReport::not_a_pair(what),
             Err(other) => return Err(other),
         };
         report.file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

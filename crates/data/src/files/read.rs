@@ -1,4 +1,4 @@
-//! A dataset that is done, read row by row.
+//! Reads a finished dataset row by row.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -6,44 +6,47 @@ use std::path::{Path, PathBuf};
 use bornite_parquet::{Error as TableError, Table, Value};
 use bornite_support::input_limit;
 
-use super::place::open;
-use super::{Cell, Error, Format, Manifest, Place, Record, Result};
+use super::dir::open;
+use super::{Cell, DatasetDir, DatasetFormat, DatasetManifest, Error, Result, RowRecord};
 
-/// A dataset that is done.
+/// A finished dataset.
 pub struct Dataset {
-    pub(super) place: Place,
-    /// What it is.
-    pub manifest: Manifest,
+    pub(super) dir: DatasetDir,
+    /// Manifest of the dataset.
+    pub manifest: DatasetManifest,
 }
 
 impl Dataset {
-    /// Opens the dataset of a folder.
+    /// Opens the dataset in a folder.
     pub fn open(folder: &Path) -> Result<Dataset> {
         if !folder.is_dir() {
-            return Err(Error::Asked(format!("{} is not a folder", folder.display())));
+            return Err(Error::InvalidRequest(format!("{} is not a folder", folder.display())));
         }
-        let place = Place::new(folder);
-        match Manifest::read(&place)? {
-            Some(manifest) => Ok(Dataset { place, manifest }),
-            None if place.path(".making").is_dir() => Err(Error::Asked(format!(
-                "the dataset in {0} is not finished: go on with `bornite data make --resume --out {0}`",
+        let dir = DatasetDir::new(folder);
+        match DatasetManifest::read(&dir)? {
+            Some(manifest) => Ok(Dataset { dir, manifest }),
+            None if dir.path(".making").is_dir() => Err(Error::InvalidRequest(format!(
+                "the dataset in {0} is not finished: resume it with `bornite data make --resume --out {0}`",
                 folder.display()
             ))),
-            None => Err(Error::Asked(format!("there is no dataset in {}: it has no manifest.json", folder.display()))),
+            None => Err(Error::InvalidRequest(format!(
+                "{} contains no dataset: manifest.json is missing",
+                folder.display()
+            ))),
         }
     }
 
-    /// The path of a file of the dataset.
+    /// Path of a file of the dataset.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.place.path(name)
+        self.dir.path(name)
     }
 
-    /// Calls `see` with every row, shard by shard and split by split, until it says `false`.
-    pub fn each(&self, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
+    /// Calls `visit` with every row, shard by shard and split by split, until it returns `false`.
+    pub fn for_each(&self, visit: &mut dyn FnMut(RowRecord) -> Result<bool>) -> Result<()> {
         for file in self.manifest.shards.iter().flat_map(|shard| &shard.files) {
             let mut more = true;
-            self.each_of(&file.path, &mut |record| {
-                more = see(record)?;
+            self.for_each_in(&file.path, &mut |record| {
+                more = visit(record)?;
                 Ok(more)
             })?;
             if !more {
@@ -53,26 +56,26 @@ impl Dataset {
         Ok(())
     }
 
-    /// Calls `see` with every row of a file, until it says `false`.
-    pub(super) fn each_of(&self, file: &str, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
-        let path = self.place.path(file);
+    /// Calls `visit` with every row of a file, until it returns `false`.
+    pub(super) fn for_each_in(&self, file: &str, visit: &mut dyn FnMut(RowRecord) -> Result<bool>) -> Result<()> {
+        let path = self.dir.path(file);
         match self.manifest.settings.format {
-            Format::Parquet => table(&path, see),
-            Format::Jsonl => lines(&path, BufReader::new(open(&path)?.0), see),
-            Format::JsonlZst => {
+            DatasetFormat::Parquet => table(&path, visit),
+            DatasetFormat::Jsonl => lines(&path, BufReader::new(open(&path)?.0), visit),
+            DatasetFormat::JsonlZst => {
                 let decoder = ruzstd::decoding::StreamingDecoder::new(BufReader::new(open(&path)?.0))
-                    .map_err(|error| Error::damaged(&path, format!("it is not zstd: {error}")))?;
-                lines(&path, BufReader::new(decoder), see)
+                    .map_err(|error| Error::damaged(&path, format!("not valid zstd: {error}")))?;
+                lines(&path, BufReader::new(decoder), visit)
             }
-            Format::SeedJson => Ok(()),
+            DatasetFormat::SeedJson => Ok(()),
         }
     }
 
-    /// The row of an id, of a number, or of a kernel's name.
-    pub fn find(&self, id: &str) -> Result<Option<Record>> {
+    /// Finds the row with this id, row number or kernel name.
+    pub fn find(&self, id: &str) -> Result<Option<RowRecord>> {
         let mut found = None;
         let number = id.parse::<u64>().ok();
-        self.each(&mut |record| {
+        self.for_each(&mut |record| {
             let same = record.text("id") == id
                 || number == Some(record.int("index"))
                 || number.is_none() && record.text("name") == id;
@@ -85,50 +88,50 @@ impl Dataset {
     }
 }
 
-/// Largest line of a row, or pair in a file of its own: a sixteenth of the limit, since a tree of JSON takes up to ten times
-/// the memory of its text.
+/// Maximum bytes of a JSON row or pair: a sixteenth of the input limit, since a JSON tree takes up
+/// to ten times the memory of its text.
 pub(super) fn row_limit() -> Result<u64> {
     Ok(input_limit()? / 16)
 }
 
-/// Calls `see` with every row of a Parquet file, until it says `false`.
-fn table(path: &Path, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
-    let wrong = |error: TableError| match error {
+/// Calls `visit` with every row of a Parquet file, until it returns `false`.
+fn table(path: &Path, visit: &mut dyn FnMut(RowRecord) -> Result<bool>) -> Result<()> {
+    let convert = |error: TableError| match error {
         TableError::Io(cause) => Error::io("read", path)(cause),
         TableError::Unsupported(what) => {
             Error::damaged(path, format!("{what}: this Parquet file was not written by `bornite data`"))
         }
         error => Error::damaged(path, error.to_string()),
     };
-    let table = Table::open(open(path)?.0, input_limit()?).map_err(wrong)?;
+    let table = Table::open(open(path)?.0, input_limit()?).map_err(convert)?;
     let names: Vec<String> = table.columns().map(str::to_owned).collect();
-    let mut rows = table.rows().map_err(wrong)?;
-    while let Some(row) = rows.next_row().map_err(wrong)? {
+    let mut rows = table.rows().map_err(convert)?;
+    while let Some(row) = rows.next_row().map_err(convert)? {
         let cells = row.into_iter().map(|value| match value {
             Value::Text(text) => text.into(),
             Value::Int(value) => Cell::Int(value),
         });
-        if !see(Record::of(&names, cells.collect()))? {
+        if !visit(RowRecord::from_cells(&names, cells.collect()))? {
             break;
         }
     }
     Ok(())
 }
 
-fn lines(path: &Path, mut from: impl BufRead, see: &mut dyn FnMut(Record) -> Result<bool>) -> Result<()> {
-    let (longest, mut line) = (row_limit()?, vec![]);
+fn lines(path: &Path, mut from: impl BufRead, visit: &mut dyn FnMut(RowRecord) -> Result<bool>) -> Result<()> {
+    let (max_bytes, mut line) = (row_limit()?, vec![]);
     for n in 1u64.. {
         line.clear();
-        let read = from.by_ref().take(longest).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
+        let read = from.by_ref().take(max_bytes).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
         if read == 0 {
             break;
         }
-        if read as u64 == longest {
-            return Err(Error::too_large(path, &format!("line {n} has"), longest));
+        if read as u64 == max_bytes {
+            return Err(Error::too_large(path, &format!("line {n} has"), max_bytes));
         }
         let text = str::from_utf8(line.trim_ascii_end()).map_err(|error| error.to_string());
-        let record = text.and_then(Record::from_json);
-        if !see(record.map_err(|what| Error::damaged(path, format!("line {n}: {what}")))?)? {
+        let record = text.and_then(RowRecord::from_json);
+        if !visit(record.map_err(|what| Error::damaged(path, format!("line {n}: {what}")))?)? {
             break;
         }
     }

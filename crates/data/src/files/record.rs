@@ -1,12 +1,13 @@
-//! A row as it is written: columns of texts and numbers, a line of JSON, and its part of the dataset's hash.
+//! On-disk form of a row: text and integer columns, a line of JSON, and its contribution to the
+//! dataset's hash.
 
 use bornite_parquet::ColumnType::{self, Int, Text};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Extra, Settings};
+use super::{DatasetSettings, ExtraColumn};
 use crate::Row;
-use crate::fault::Twin;
+use crate::fault::IncorrectVariant;
 use crate::row::id;
 
 /// Columns of every dataset.
@@ -33,7 +34,7 @@ const COLUMNS: &[(&str, ColumnType)] = &[
     ("version", Int),
 ];
 
-/// Columns of wrong twins; where a row has none, texts are empty and lines 0.
+/// Columns of incorrect variants; without a variant, texts are empty and lines are 0.
 const FAULT_COLUMNS: &[(&str, ColumnType)] = &[
     ("fault_kind", Text),
     ("fault_line", Int),
@@ -42,29 +43,29 @@ const FAULT_COLUMNS: &[(&str, ColumnType)] = &[
     ("fault_report_line", Int),
 ];
 
-/// The columns of a dataset.
-pub(super) fn columns(settings: &Settings) -> Vec<(&'static str, ColumnType)> {
+/// Columns of a dataset.
+pub(super) fn columns(settings: &DatasetSettings) -> Vec<(&'static str, ColumnType)> {
     let extras = settings.extras();
-    own(settings.faults).into_iter().chain(extras.into_iter().map(|extra| (extra.column(), Text))).collect()
+    base_columns(settings.faults).into_iter().chain(extras.into_iter().map(|extra| (extra.column(), Text))).collect()
 }
 
-/// Columns that are the dataset's own, whatever compiler is at hand.
-pub(super) fn own(faults: bool) -> Vec<(&'static str, ColumnType)> {
+/// Columns that do not depend on the installed compiler.
+pub(super) fn base_columns(faults: bool) -> Vec<(&'static str, ColumnType)> {
     let more = if faults { FAULT_COLUMNS } else { &[] };
     COLUMNS.iter().chain(more).copied().collect()
 }
 
-/// Whether a column is on request, and no part of hashes.
-fn on_request(name: &str) -> bool {
-    Extra::ALL.iter().any(|extra| extra.column() == name)
+/// True for extra columns, which are excluded from hashes.
+fn is_extra(name: &str) -> bool {
+    ExtraColumn::ALL.iter().any(|extra| extra.column() == name)
 }
 
-/// A value of a row.
+/// Value in a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Cell {
-    /// UTF-8.
+    /// UTF-8 text.
     Text(String),
-    /// A number.
+    /// Unsigned integer.
     Int(u64),
 }
 
@@ -80,16 +81,23 @@ impl From<u64> for Cell {
     }
 }
 
-/// A row as it is written.
+/// A row as columns.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct RowRecord {
     names: Vec<String>,
     cells: Vec<Cell>,
 }
 
-impl Record {
-    /// The record of a row; `twin` is `None` in datasets without wrong twins, `Some(None)` where there is none of this row.
-    pub fn new(row: &Row, level: &str, split: &str, cluster: u64, twin: Option<Option<&Twin>>) -> Record {
+impl RowRecord {
+    /// Builds the record of a row; `variant` is `None` in datasets without incorrect variants and
+    /// `Some(None)` if this row has none.
+    pub fn new(
+        row: &Row,
+        level: &str,
+        split: &str,
+        cluster: u64,
+        variant: Option<Option<&IncorrectVariant>>,
+    ) -> RowRecord {
         let [x, y, z] = row.block;
         let mut cells: Vec<Cell> = vec![
             Cell::Text(row.id()),
@@ -113,61 +121,61 @@ impl Record {
             row.index.into(),
             u64::from(crate::generate::VERSION).into(),
         ];
-        match twin {
-            Some(Some(twin)) => cells.extend([
-                twin.kind.name().into(),
-                u64::from(twin.line).into(),
-                twin.cuda.as_str().into(),
-                twin.report.as_str().into(),
-                u64::from(twin.report_line.unwrap_or(0)).into(),
+        match variant {
+            Some(Some(variant)) => cells.extend([
+                variant.kind.name().into(),
+                u64::from(variant.line).into(),
+                variant.cuda.as_str().into(),
+                variant.report.as_str().into(),
+                u64::from(variant.report_line.unwrap_or(0)).into(),
             ]),
             Some(None) => cells.extend(["".into(), 0.into(), "".into(), "".into(), 0.into()]),
             None => {}
         }
-        let names = own(twin.is_some()).into_iter().map(|(name, _)| name.to_owned()).collect();
-        Record { names, cells }
+        let names = base_columns(variant.is_some()).into_iter().map(|(name, _)| name.to_owned()).collect();
+        RowRecord { names, cells }
     }
 
-    /// Adds a column on request.
-    pub(super) fn push(&mut self, extra: Extra, text: String) {
+    /// Appends an extra column.
+    pub(super) fn push(&mut self, extra: ExtraColumn, text: String) {
         self.names.push(extra.column().to_owned());
         self.cells.push(Cell::Text(text));
     }
 
-    /// Whether the record has a column.
+    /// True if the record has this column.
     pub fn has(&self, name: &str) -> bool {
         self.names.iter().any(|other| other == name)
     }
 
-    /// The record of these columns.
-    pub fn of(names: &[String], cells: Vec<Cell>) -> Record {
-        Record { names: names.to_vec(), cells }
+    /// Builds a record from column names and cells.
+    pub fn from_cells(names: &[String], cells: Vec<Cell>) -> RowRecord {
+        RowRecord { names: names.to_vec(), cells }
     }
 
-    /// The record of a line of JSON; or what is wrong with it.
-    pub(super) fn from_json(line: &str) -> Result<Record, String> {
+    /// Parses a line of JSON.
+    pub(super) fn from_json(line: &str) -> Result<RowRecord, String> {
         let value: serde_json::Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
-        let object = value.as_object().ok_or("a line is not an object")?;
+        let object = value.as_object().ok_or("not a JSON object")?;
         let (mut names, mut cells) = (vec![], vec![]);
-        let extras = Extra::ALL.map(|extra| (extra.column(), Text));
-        for (name, _) in own(true).into_iter().chain(extras) {
+        let extras = ExtraColumn::ALL.map(|extra| (extra.column(), Text));
+        for (name, _) in base_columns(true).into_iter().chain(extras) {
             let Some(value) = object.get(name) else { continue };
             names.push(name.to_owned());
             cells.push(match (value.as_str(), value.as_u64()) {
                 (Some(text), _) => text.into(),
                 (_, Some(value)) => value.into(),
-                _ => return Err(format!("'{name}' is neither a text nor a number")),
+                _ => return Err(format!("'{name}' is neither a string nor an unsigned integer")),
             });
         }
-        Ok(Record { names, cells })
+        Ok(RowRecord { names, cells })
     }
 
-    /// Names and values, in order.
+    /// Column names and values, in order.
     pub fn cells(&self) -> impl Iterator<Item = (&str, &Cell)> {
         self.names.iter().map(String::as_str).zip(&self.cells)
     }
 
-    /// The text of a column; empty where there is none.
+    /// Text of a column; empty if absent.
     pub fn text(&self, name: &str) -> &str {
         match self.cells().find(|(other, _)| *other == name) {
             Some((_, Cell::Text(text))) => text,
@@ -175,7 +183,7 @@ impl Record {
         }
     }
 
-    /// The number of a column; 0 where there is none.
+    /// Integer of a column; 0 if absent.
     pub fn int(&self, name: &str) -> u64 {
         match self.cells().find(|(other, _)| *other == name) {
             Some((_, Cell::Int(value))) => *value,
@@ -183,7 +191,7 @@ impl Record {
         }
     }
 
-    /// The line of JSON, with its end.
+    /// The record as a line of JSON, with a newline.
     pub fn json(&self) -> String {
         let mut line = String::with_capacity(8192);
         for (name, cell) in self.cells() {
@@ -200,11 +208,12 @@ impl Record {
         line
     }
 
-    /// The row's part of the hash of its dataset: the same in every format, with and without columns on request.
+    /// Hash of the row, which adds up to the dataset's hash: independent of format and of extra
+    /// columns.
     pub fn hash(&self) -> SetHash {
         let mut hash = Sha256::new();
-        for (name, cell) in self.cells().filter(|(name, _)| !on_request(name)) {
-            // Lengths keep neighbours apart.
+        for (name, cell) in self.cells().filter(|(name, _)| !is_extra(name)) {
+            // Length prefixes separate neighbouring fields.
             hash.update((name.len() as u64).to_le_bytes());
             hash.update(name);
             match cell {
@@ -220,13 +229,14 @@ impl Record {
     }
 }
 
-/// The hash of a set of rows: the sum of theirs, in four words, so that it does not depend on how they are spread over files.
+/// Hash of a set of rows: the sum of the row hashes in four words, so it does not depend on the
+/// distribution over files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SetHash([u64; 4]);
 
 impl SetHash {
-    /// Adds rows.
+    /// Adds the hash of other rows.
     pub fn add(&mut self, other: SetHash) {
         for (sum, word) in self.0.iter_mut().zip(other.0) {
             *sum = sum.wrapping_add(word);

@@ -1,4 +1,4 @@
-//! A shard: a file of each split, and a record of what is in them.
+//! Shards: one file per split, and a record of their contents.
 
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
@@ -8,79 +8,79 @@ use bornite_parquet::{TableWriter, Value, zstd};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::place::{self, Part, Place};
-use super::plan::Reached;
+use super::dir::{self, DatasetDir, PendingFile};
+use super::distinct_rows::CandidateCounts;
 use super::record::columns;
-use super::{Cell, Counts, Error, Format, Record, Result, SetHash, Settings, pairs};
-use crate::Rejected;
-use crate::coverage::Pair;
-use crate::verify::code::Missed;
+use super::{Cell, Counts, DatasetFormat, DatasetSettings, Error, Result, RowRecord, SetHash, pairs};
+use crate::Rejection;
+use crate::coverage::OpTypePair;
+use crate::verify::code::CodeFailure;
 
-/// The splits, in the order of their files.
+/// Splits, in file order.
 pub(super) const SPLITS: [&str; 4] = ["train", "validation", "test", "held_out"];
 
 /// A file of a dataset.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Within the folder.
+    /// Path within the folder.
     pub path: String,
-    /// The split; of a file with one row, its own.
+    /// Split of the rows; for a single-row file, the split of that row.
     pub split: String,
-    /// Rows in it.
+    /// Number of rows.
     pub rows: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// SHA-256 of its bytes, in hexadecimal digits.
+    /// SHA-256 in hexadecimal.
     pub sha256: String,
 }
 
-/// A row that cost a compiler.
+/// A row on which the compiler failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Lost {
-    /// Its id.
+pub struct RowFailure {
+    /// Row id.
     pub id: String,
-    /// What happened, as statistics name it.
+    /// Kind of failure, as in the statistics.
     pub why: String,
-    /// What happened, in words.
+    /// Description of the failure.
     pub what: String,
 }
 
-/// Rows that are named as such in a shard; all are counted.
-const MOST_LOST: usize = 100;
+/// Maximum number of compiler failures listed per shard; all are counted.
+const MAX_LISTED_FAILURES: usize = 100;
 
-/// What is known of a shard that is done.
+/// Record of a finished shard.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ShardRecord {
-    /// Its number, from 0.
+    /// Shard number, from 0.
     pub shard: u32,
-    /// Its files.
+    /// Files of the shard.
     pub files: Vec<FileRecord>,
-    /// Of its rows.
+    /// Hash of its rows.
     pub hash: SetHash,
-    /// Of its rows.
+    /// Statistics of its rows.
     pub counts: Counts,
-    /// How far the plan was at its end.
-    pub reached: Reached,
-    /// Milliseconds that it took.
+    /// Candidates tried up to the end of the shard.
+    pub reached: CandidateCounts,
+    /// Time taken, in milliseconds.
     pub millis: u64,
-    /// The first rows that cost a compiler, and are left out.
+    /// First rows on which the compiler failed.
     #[serde(default)]
-    pub lost: Vec<Lost>,
+    pub lost: Vec<RowFailure>,
 }
 
 enum Sink {
-    Table(TableWriter<Part>),
-    Lines(Part),
+    Table(TableWriter<PendingFile>),
+    Lines(PendingFile),
 }
 
-struct Open {
+struct OpenFile {
     path: String,
     sink: Sink,
     rows: u64,
 }
 
 impl Sink {
-    fn push(&mut self, record: &Record) -> io::Result<()> {
+    fn push(&mut self, record: &RowRecord) -> io::Result<()> {
         match self {
             Sink::Table(writer) => {
                 let value = |(_, cell)| match cell {
@@ -102,83 +102,84 @@ impl Sink {
 }
 
 /// Writes a shard.
-pub(super) struct Writer<'a> {
-    place: &'a Place,
-    settings: &'a Settings,
+pub(super) struct ShardWriter<'a> {
+    dir: &'a DatasetDir,
+    settings: &'a DatasetSettings,
     shard: u32,
-    open: Vec<Open>,
+    open: Vec<OpenFile>,
     files: Vec<FileRecord>,
     hash: SetHash,
     pub counts: Counts,
-    lost: Vec<Lost>,
-    begun: Instant,
+    lost: Vec<RowFailure>,
+    started: Instant,
 }
 
-/// The file of a split, within the folder.
-fn file_name(settings: &Settings, split: &str, shard: u32, ending: &str) -> String {
-    format!("data/{split}-{shard:05}-of-{:05}.{ending}", settings.shards)
+/// File name of a split, within the folder.
+fn file_name(settings: &DatasetSettings, split: &str, shard: u32, extension: &str) -> String {
+    format!("data/{split}-{shard:05}-of-{:05}.{extension}", settings.shards)
 }
 
-impl<'a> Writer<'a> {
-    pub(super) fn new(place: &'a Place, settings: &'a Settings, shard: u32) -> Result<Writer<'a>> {
+impl<'a> ShardWriter<'a> {
+    pub(super) fn new(dir: &'a DatasetDir, settings: &'a DatasetSettings, shard: u32) -> Result<ShardWriter<'a>> {
         let mut open = vec![];
-        if settings.format != Format::SeedJson {
+        if settings.format != DatasetFormat::SeedJson {
             for split in SPLITS {
-                // What is compressed as a whole is first written as it is.
-                let ending = if settings.format == Format::JsonlZst { "jsonl" } else { settings.format.ending() };
-                let path = file_name(settings, split, shard, ending);
-                let part = place.begin(&path)?;
-                let sink = if settings.format == Format::Parquet {
+                // Rows are written uncompressed first and compressed at the end.
+                let extension =
+                    if settings.format == DatasetFormat::JsonlZst { "jsonl" } else { settings.format.extension() };
+                let path = file_name(settings, split, shard, extension);
+                let part = dir.begin_file(&path)?;
+                let sink = if settings.format == DatasetFormat::Parquet {
                     let writer = TableWriter::new(columns(settings), part);
-                    Sink::Table(writer.map_err(Error::io("write", &place.path(&path)))?)
+                    Sink::Table(writer.map_err(Error::io("write", &dir.path(&path)))?)
                 } else {
                     Sink::Lines(part)
                 };
-                open.push(Open { path, sink, rows: 0 });
+                open.push(OpenFile { path, sink, rows: 0 });
             }
         }
         let (files, hash, counts) = (vec![], SetHash::default(), Counts::default());
-        Ok(Writer { place, settings, shard, open, files, hash, counts, lost: vec![], begun: Instant::now() })
+        Ok(ShardWriter { dir, settings, shard, open, files, hash, counts, lost: vec![], started: Instant::now() })
     }
 
-    /// Leaves out a row that is none.
-    pub(super) fn reject(&mut self, id: String, why: &Rejected) {
+    /// Counts a rejected row.
+    pub(super) fn reject(&mut self, id: String, why: &Rejection) {
         let reason = match why {
-            Rejected::Text(_) => "text",
-            Rejected::Source(_) => "source",
-            Rejected::Undecided { .. } => "undecided",
-            Rejected::Invalid(_) => "invalid",
-            Rejected::Blunt { .. } => "blunt",
-            Rejected::Constant { .. } => "constant",
-            Rejected::Unused { .. } => "unused",
-            Rejected::Dead(_) => "dead",
-            Rejected::Compile(_) => "compile",
-            Rejected::Compiler { kind, .. } => kind,
-            Rejected::Report { .. } => "report",
-            Rejected::Differs { .. } => "differs",
+            Rejection::Cuda(_) => "text",
+            Rejection::Python(_) => "source",
+            Rejection::Undecided { .. } => "undecided",
+            Rejection::Invalid(_) => "invalid",
+            Rejection::LooseBound { .. } => "blunt",
+            Rejection::ConstantOutput { .. } => "constant",
+            Rejection::UnusedInput { .. } => "unused",
+            Rejection::DeadCode(_) => "dead",
+            Rejection::Compile(_) => "compile",
+            Rejection::CompilerFailure { kind, .. } => kind,
+            Rejection::Fault { .. } => "report",
+            Rejection::Mismatch { .. } => "differs",
         };
         self.counts.reject(reason);
-        if let Rejected::Compiler { kind, what } = why {
-            self.lose(id, &Missed { why: (*kind).into(), what: what.clone() });
+        if let Rejection::CompilerFailure { kind, what } = why {
+            self.record_failure(id, &CodeFailure { why: (*kind).into(), what: what.clone() });
         }
     }
 
-    /// Names a row that a compiler was lost on.
-    pub(super) fn lose(&mut self, id: String, missed: &Missed) {
-        if self.lost.len() < MOST_LOST {
-            self.lost.push(Lost { id, why: missed.why.clone(), what: missed.what.clone() });
+    /// Lists a row on which the compiler failed.
+    pub(super) fn record_failure(&mut self, id: String, failure: &CodeFailure) {
+        if self.lost.len() < MAX_LISTED_FAILURES {
+            self.lost.push(RowFailure { id, why: failure.why.clone(), what: failure.what.clone() });
         }
     }
 
-    /// Writes a row; `number` is that of its program.
-    pub(super) fn push(&mut self, record: &Record, pairs: &[Pair], hash: SetHash, number: u64) -> Result<()> {
+    /// Writes a row; `number` is the number of its program.
+    pub(super) fn push(&mut self, record: &RowRecord, pairs: &[OpTypePair], hash: SetHash, number: u64) -> Result<()> {
         self.hash.add(hash);
         self.counts.add(record, pairs);
         let split = record.text("split");
-        let Some(at) = SPLITS.iter().position(|name| *name == split).filter(|at| *at < self.open.len()) else {
+        let Some(split_index) = SPLITS.iter().position(|name| *name == split).filter(|n| *n < self.open.len()) else {
             let path = pairs::file_name(number);
             let text = pairs::pair(record);
-            self.place.write_quickly(&path, text.as_bytes())?;
+            self.dir.write_unsynced(&path, text.as_bytes())?;
             self.files.push(FileRecord {
                 path,
                 split: split.to_owned(),
@@ -188,30 +189,30 @@ impl<'a> Writer<'a> {
             });
             return Ok(());
         };
-        let Open { path, sink, rows } = &mut self.open[at];
+        let OpenFile { path, sink, rows } = &mut self.open[split_index];
         *rows += 1;
-        sink.push(record).map_err(Error::io("write", &self.place.path(path)))
+        sink.push(record).map_err(Error::io("write", &self.dir.path(path)))
     }
 
-    /// Ends all files; they are there under their names when this returns.
-    pub(super) fn finish(mut self, reached: Reached) -> Result<ShardRecord> {
+    /// Finishes all files; they exist under their final names when this returns.
+    pub(super) fn finish(mut self, reached: CandidateCounts) -> Result<ShardRecord> {
         for (open, split) in self.open.into_iter().zip(SPLITS) {
-            let Open { mut path, sink, rows } = open;
-            sink.finish().map_err(Error::io("write", &self.place.path(&path)))?;
-            if self.settings.format == Format::JsonlZst {
-                let plain = self.place.path(&path);
-                path = file_name(self.settings, split, self.shard, self.settings.format.ending());
-                let mut part = self.place.begin(&path)?;
-                let from = BufReader::new(place::open(&plain)?.0);
+            let OpenFile { mut path, sink, rows } = open;
+            sink.finish().map_err(Error::io("write", &self.dir.path(&path)))?;
+            if self.settings.format == DatasetFormat::JsonlZst {
+                let plain = self.dir.path(&path);
+                path = file_name(self.settings, split, self.shard, self.settings.format.extension());
+                let mut part = self.dir.begin_file(&path)?;
+                let from = BufReader::new(dir::open(&plain)?.0);
                 let packed = zstd::compress(from, &mut part).and_then(|()| part.finish());
-                packed.map_err(Error::io("write", &self.place.path(&path)))?;
+                packed.map_err(Error::io("write", &self.dir.path(&path)))?;
                 std::fs::remove_file(&plain).map_err(Error::io("remove", &plain))?;
             }
-            let (bytes, sha256) = checksum(&self.place.path(&path))?;
+            let (bytes, sha256) = checksum(&self.dir.path(&path))?;
             self.files.push(FileRecord { path, split: split.to_owned(), rows, bytes, sha256 });
         }
-        let Writer { shard, files, hash, counts, lost, begun, .. } = self;
-        Ok(ShardRecord { shard, files, hash, counts, reached, millis: begun.elapsed().as_millis() as u64, lost })
+        let ShardWriter { shard, files, hash, counts, lost, started, .. } = self;
+        Ok(ShardRecord { shard, files, hash, counts, reached, millis: started.elapsed().as_millis() as u64, lost })
     }
 }
 
@@ -221,7 +222,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 
 /// Size and SHA-256 of a file.
 pub(super) fn checksum(path: &Path) -> Result<(u64, String)> {
-    let (mut file, _) = place::open(path)?;
+    let (mut file, _) = dir::open(path)?;
     let (mut hash, mut bytes) = (Sha256::new(), 0);
     let mut buffer = vec![0; 1 << 18];
     loop {
@@ -234,20 +235,22 @@ pub(super) fn checksum(path: &Path) -> Result<(u64, String)> {
     }
 }
 
-/// Why a file is not the one that was written; `None` if it is.
-pub(super) fn wrong(place: &Place, file: &FileRecord) -> Option<String> {
-    let path = place.path(&file.path);
-    if let Ok(there) = std::fs::metadata(&path)
-        && there.is_file()
-        && there.len() != file.bytes
+/// Returns why a file differs from what was written; `None` if it is intact.
+pub(super) fn damage(dir: &DatasetDir, file: &FileRecord) -> Option<String> {
+    let path = dir.path(&file.path);
+    if let Ok(metadata) = std::fs::metadata(&path)
+        && metadata.is_file()
+        && metadata.len() != file.bytes
     {
-        return Some(format!("it has {} bytes, {} were written", there.len(), file.bytes));
+        return Some(format!("the file has {} bytes, but {} were written", metadata.len(), file.bytes));
     }
     match checksum(&path) {
         Err(Error::Damaged { what, .. }) => Some(what),
-        Err(Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => Some("it is missing".into()),
+        Err(Error::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => {
+            Some("the file is missing".into())
+        }
         Err(error) => Some(error.to_string()),
-        Ok((_, sha256)) if sha256 != file.sha256 => Some("its checksum is not that of what was written".into()),
+        Ok((_, sha256)) if sha256 != file.sha256 => Some("the checksum does not match".into()),
         Ok(_) => None,
     }
 }

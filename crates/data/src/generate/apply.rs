@@ -1,31 +1,31 @@
-//! Functions of one term, each with its domain seen to.
+//! Unary operations on terms, with arguments kept within their domain.
 
+use super::builder::ProgramBuilder;
 use super::describe::idioms;
-use super::maker::Maker;
-use super::term::{Fun, Term, bin, most, span};
-use crate::program::{Binary, Builtin, Expr, Kind, Unary};
+use super::term::{Term, TermFn, bin, max_magnitude, span};
+use crate::program::{BinaryOp, BuiltinFn, ExprKind, ProgramExpr, UnaryOp};
 
-impl Maker {
-    /// Applies a function, its domain seen to.
-    pub fn apply(&mut self, fun: Fun, a: Term) -> Term {
+impl ProgramBuilder {
+    /// Applies an operation, after bringing its argument into the domain.
+    pub fn apply(&mut self, fun: TermFn, a: Term) -> Term {
         let scalar = a.scalar();
-        let cap = most(scalar);
+        let cap = max_magnitude(scalar);
         let (low, high) = (a.low, a.high);
-        // Where nothing can be named, what is long is not written twice.
-        let twice = matches!(fun, Fun::Square | Fun::Step | Fun::Softsign | Fun::Polynomial);
-        if twice && !self.repeats(&a) {
-            let other = *self.random.pick(&[Fun::Scale, Fun::Shift]);
+        // Where expressions cannot be bound to variables, long ones are not duplicated.
+        let duplicates = matches!(fun, TermFn::Square | TermFn::Step | TermFn::Softsign | TermFn::Polynomial);
+        if duplicates && !self.may_repeat(&a) {
+            let other = *self.random.pick(&[TermFn::Scale, TermFn::Shift]);
             return self.apply(other, a);
         }
         match fun {
-            Fun::Call(builtin) => self.apply_builtin(builtin, a),
-            // The minus of a minus is nothing.
-            Fun::Neg if matches!(a.e.kind, Kind::Unary(..) | Kind::Float(_)) => self.apply(Fun::Scale, a),
-            Fun::Neg => Term::new(Expr::unary(Unary::Neg, a.e), -high, -low),
-            Fun::Square if a.size() * a.size() > cap => self.narrowed(a, cap.sqrt() / 2.0),
-            Fun::Square => {
-                let a = self.once(a);
-                let least = if low > 0.0 {
+            TermFn::Call(builtin) => self.apply_builtin(builtin, a),
+            // Double negation would cancel out.
+            TermFn::Neg if matches!(a.e.kind, ExprKind::Unary(..) | ExprKind::Float(_)) => self.apply(TermFn::Scale, a),
+            TermFn::Neg => Term::new(ProgramExpr::unary(UnaryOp::Neg, a.e), -high, -low),
+            TermFn::Square if a.size() * a.size() > cap => self.narrowed(a, cap.sqrt() / 2.0),
+            TermFn::Square => {
+                let a = self.bind_once(a);
+                let min = if low > 0.0 {
                     low * low
                 } else if high < 0.0 {
                     high * high
@@ -33,98 +33,98 @@ impl Maker {
                     0.0
                 };
                 let size = a.size();
-                Term::new(bin(Binary::Mul, a.e.clone(), a.e), least, size * size)
+                Term::new(bin(BinaryOp::Mul, a.e.clone(), a.e), min, size * size)
             }
-            Fun::Scale => {
+            TermFn::Scale => {
                 let (c, value) = self.literal(scalar, 0.1, if a.size() * 4.0 > cap { 0.9 } else { 4.0 });
-                let e = if self.random.chance(50) { bin(Binary::Mul, c, a.e) } else { bin(Binary::Mul, a.e, c) };
+                let e = if self.random.chance(50) { bin(BinaryOp::Mul, c, a.e) } else { bin(BinaryOp::Mul, a.e, c) };
                 Term::new(e, low * value, high * value)
             }
-            Fun::Shift => {
+            TermFn::Shift => {
                 let (c, value) = self.literal(scalar, 0.1, 4.0);
                 if self.random.chance(50) {
-                    Term::new(bin(Binary::Add, a.e, c), low + value, high + value)
+                    Term::new(bin(BinaryOp::Add, a.e, c), low + value, high + value)
                 } else if self.random.chance(50) {
-                    Term::new(bin(Binary::Sub, a.e, c), low - value, high - value)
+                    Term::new(bin(BinaryOp::Sub, a.e, c), low - value, high - value)
                 } else {
-                    Term::new(bin(Binary::Sub, c, a.e), value - high, value - low)
+                    Term::new(bin(BinaryOp::Sub, c, a.e), value - high, value - low)
                 }
             }
-            Fun::Reciprocal => {
+            TermFn::Reciprocal => {
                 let b = self.divisor(a);
                 let (c, value) = self.literal(scalar, 0.5, 2.0);
                 let (low, high) = span(&[value / b.low, value / b.high]);
-                Term::new(bin(Binary::Div, c, b.e), low, high)
+                Term::new(bin(BinaryOp::Div, c, b.e), low, high)
             }
-            Fun::Clamp => {
+            TermFn::Clamp => {
                 if high - low < 1.0 {
-                    return self.apply(Fun::Shift, a);
+                    return self.apply(TermFn::Shift, a);
                 }
-                // Within what most values lie in, so that it acts on some.
-                let (low, high) = self.most_values(&a);
+                // Clamp bounds lie within the typical range, so that the clamp has an effect.
+                let (low, high) = self.typical_range(&a);
                 let quarter = (high - low) / 4.0;
                 let step = 2f64.powi((quarter / 2.0).log2().floor() as i32);
                 let from = ((low + quarter * (0.2 + self.random.unit())) / step).round() * step;
                 let to = ((high - quarter * (0.2 + self.random.unit())) / step).round() * step;
-                let (l, h) = (Expr::float(scalar, from), Expr::float(scalar, to));
-                Term::new(Expr::call(Builtin::Clamp, vec![a.e, l, h]), from, to)
+                let (l, h) = (ProgramExpr::float(scalar, from), ProgramExpr::float(scalar, to));
+                Term::new(ProgramExpr::call(BuiltinFn::Clamp, vec![a.e, l, h]), from, to)
             }
-            Fun::Step => {
+            TermFn::Step => {
                 if high - low < 0.5 {
-                    return self.apply(Fun::Scale, a);
+                    return self.apply(TermFn::Scale, a);
                 }
-                let a = self.once(a);
-                let op = *self.random.pick(&[Binary::Lt, Binary::Gt]);
-                let Some(condition) = self.threshold(&a, op) else { return self.apply(Fun::Scale, a) };
-                let other = self.apply(Fun::Scale, a.clone());
-                Term::new(Expr::choose(condition, a.e, other.e), low.min(other.low), high.max(other.high))
+                let a = self.bind_once(a);
+                let op = *self.random.pick(&[BinaryOp::Lt, BinaryOp::Gt]);
+                let Some(condition) = self.threshold(&a, op) else { return self.apply(TermFn::Scale, a) };
+                let other = self.apply(TermFn::Scale, a.clone());
+                Term::new(ProgramExpr::choose(condition, a.e, other.e), low.min(other.low), high.max(other.high))
             }
-            Fun::Sigmoid => {
+            TermFn::Sigmoid => {
                 let a = self.narrowed(a, 8.0);
                 Term::new(idioms::sigmoid(a.e), 0.0, 1.0)
             }
-            Fun::Softsign => {
-                let a = self.once(a);
-                let one = Expr::float(scalar, 1.0);
-                let size = Expr::call(Builtin::Abs, vec![a.e.clone()]);
-                Term::new(bin(Binary::Div, a.e, bin(Binary::Add, one, size)), -1.0, 1.0)
+            TermFn::Softsign => {
+                let a = self.bind_once(a);
+                let one = ProgramExpr::float(scalar, 1.0);
+                let size = ProgramExpr::call(BuiltinFn::Abs, vec![a.e.clone()]);
+                Term::new(bin(BinaryOp::Div, a.e, bin(BinaryOp::Add, one, size)), -1.0, 1.0)
             }
-            Fun::Polynomial => {
+            TermFn::Polynomial => {
                 let a = self.narrowed(a, 4.0);
-                let a = self.once(a);
+                let a = self.bind_once(a);
                 let degree = 1 + self.random.below(2);
                 let size = a.size().max(1.0);
                 let (first, value) = self.literal(scalar, 0.1, 2.0);
                 let (mut e, mut bound) = (first, value);
                 for _ in 0..=degree {
                     let (c, value) = self.literal(scalar, 0.1, 2.0);
-                    let product = bin(Binary::Mul, e, a.e.clone());
-                    let op = if self.random.chance(60) { Binary::Add } else { Binary::Sub };
+                    let product = bin(BinaryOp::Mul, e, a.e.clone());
+                    let op = if self.random.chance(60) { BinaryOp::Add } else { BinaryOp::Sub };
                     e = bin(op, product, c);
                     bound = bound * size + value;
                 }
-                let made = Term::new(e, -bound, bound);
-                if bound > cap { self.narrowed(made, 8.0) } else { made }
+                let polynomial = Term::new(e, -bound, bound);
+                if bound > cap { self.narrowed(polynomial, 8.0) } else { polynomial }
             }
         }
     }
 
-    fn apply_builtin(&mut self, builtin: Builtin, a: Term) -> Term {
-        use Builtin::*;
+    fn apply_builtin(&mut self, builtin: BuiltinFn, a: Term) -> Term {
+        use BuiltinFn::*;
         let scalar = a.scalar();
-        let call = |e: Expr| Expr::call(builtin, vec![e]);
+        let call = |e: ProgramExpr| ProgramExpr::call(builtin, vec![e]);
         match builtin {
-            Abs if a.low >= 0.0 || self.keeps_its_sign(&a) => self.apply(Fun::Shift, a),
+            Abs if a.low >= 0.0 || self.has_constant_sign(&a) => self.apply(TermFn::Shift, a),
             Abs => {
                 let size = a.size();
                 Term::new(call(a.e), 0.0, size)
             }
             Sign if a.low < -0.1 && a.high > 0.1 => Term::new(call(a.e), -1.0, 1.0),
-            Sign => self.apply(Fun::Square, a),
+            Sign => self.apply(TermFn::Square, a),
             Floor | Ceil | Round | Rint | Trunc => {
-                let a = if a.high - a.low < 3.0 { self.apply(Fun::Scale, a) } else { a };
+                let a = if a.high - a.low < 3.0 { self.apply(TermFn::Scale, a) } else { a };
                 let scaled = if a.high - a.low < 3.0 {
-                    Term::new(bin(Binary::Mul, a.e, Expr::float(scalar, 4.0)), a.low * 4.0, a.high * 4.0)
+                    Term::new(bin(BinaryOp::Mul, a.e, ProgramExpr::float(scalar, 4.0)), a.low * 4.0, a.high * 4.0)
                 } else {
                     a
                 };
@@ -146,8 +146,8 @@ impl Maker {
                 let a = match self.random.below(3) {
                     _ if a.high <= 3.0 && a.low >= -12.0 => a,
                     0 => {
-                        let size = Expr::call(Abs, vec![a.e]);
-                        let a = Term::new(Expr::unary(Unary::Neg, size), -a.low.abs().max(a.high.abs()), 0.0);
+                        let size = ProgramExpr::call(Abs, vec![a.e]);
+                        let a = Term::new(ProgramExpr::unary(UnaryOp::Neg, size), -a.low.abs().max(a.high.abs()), 0.0);
                         if a.low < -12.0 { self.narrowed(a, 4.0) } else { a }
                     }
                     _ => self.narrowed(a, 2.5),
@@ -157,12 +157,12 @@ impl Maker {
             }
             Log | Log2 | Log10 => {
                 let a = self.positive(a, 0.1);
-                let of = |x: f64| match builtin {
+                let log = |x: f64| match builtin {
                     Log => x.ln(),
                     Log2 => x.log2(),
                     _ => x.log10(),
                 };
-                let (low, high) = (of(a.low), of(a.high));
+                let (low, high) = (log(a.low), log(a.high));
                 Term::new(call(a.e), low, high)
             }
             Sin | Cos => {
@@ -205,16 +205,16 @@ impl Maker {
             }
             Smoothstep => {
                 if a.high - a.low < 0.5 {
-                    return self.apply(Fun::Scale, a);
+                    return self.apply(TermFn::Scale, a);
                 }
                 let third = (a.high - a.low) / 3.0;
                 let step = 2f64.powi((third / 2.0).log2().floor() as i32);
                 let from = ((a.low + third * 0.7) / step).round() * step;
                 let to = (((a.high - third * 0.7) / step).round() * step).max(from + step);
-                let (from, to) = (Expr::float(scalar, from), Expr::float(scalar, to));
-                Term::new(Expr::call(Smoothstep, vec![from, to, a.e]), 0.0, 1.0)
+                let (from, to) = (ProgramExpr::float(scalar, from), ProgramExpr::float(scalar, to));
+                Term::new(ProgramExpr::call(Smoothstep, vec![from, to, a.e]), 0.0, 1.0)
             }
-            _ => self.apply(Fun::Scale, a),
+            _ => self.apply(TermFn::Scale, a),
         }
     }
 }

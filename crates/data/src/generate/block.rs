@@ -1,16 +1,19 @@
-//! Texts in which the threads of a block work together, and the plain programs that say what they compute.
+//! Block-cooperative CUDA texts, and the sequential programs that define what they compute.
 //!
-//! The source is what anyone would write first: a loop, or an atomic update. The CUDA text does the same with shared memory,
-//! barriers and shuffles, in one of many ways. A plan is made together with the source and written once all names are known.
+//! The source is the obvious implementation: a loop, or an atomic update. The CUDA text computes
+//! the same with shared memory, barriers and shuffles, in one of many ways. Its writer is created
+//! together with the source and runs once all names are known.
 
-use super::maker::Maker;
-use crate::program::c::{Dialect, Printer};
-use crate::program::{Binary, Builtin, Cooperative, Expr, Program, Scalar, Size, Stmt, Update, Var};
+use super::builder::ProgramBuilder;
+use crate::program::c::{CppTarget, Printer};
+use crate::program::{
+    AtomicOp, BinaryOp, BuiltinFn, CooperativeKernel, Program, ProgramExpr, ProgramStmt, ScalarType, SizeExpr, VarId,
+};
 
 /// Writes the CUDA text of a finished program.
-pub type Plan = Box<dyn FnOnce(&Program) -> Cooperative>;
+pub type BlockWriter = Box<dyn FnOnce(&Program) -> CooperativeKernel>;
 
-/// How many values become one.
+/// Reduction operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduce {
     Add,
@@ -20,16 +23,17 @@ pub enum Reduce {
     Or,
 }
 
-/// A number far from every value of a kernel. Of doubles one that floats hold too, as the dialect's literals are floats.
-fn far(scalar: Scalar) -> f64 {
-    if scalar == Scalar::F64 { 1e6 } else { 1e30 }
+/// A number larger than every value of a kernel. For doubles it is representable as a float, since
+/// the dialect's literals are floats.
+fn far(scalar: ScalarType) -> f64 {
+    if scalar == ScalarType::F64 { 1e6 } else { 1e30 }
 }
 
 impl Reduce {
-    /// One that suits a type.
-    pub fn pick(m: &mut Maker, scalar: Scalar) -> Reduce {
+    /// Draws an operation that suits a type.
+    pub fn pick(m: &mut ProgramBuilder, scalar: ScalarType) -> Reduce {
         match scalar {
-            Scalar::I32 => *m.random.weighted(&[
+            ScalarType::I32 => *m.random.weighted(&[
                 (4, Reduce::Add),
                 (2, Reduce::Max),
                 (2, Reduce::Min),
@@ -40,42 +44,42 @@ impl Reduce {
         }
     }
 
-    /// What changes nothing.
-    pub fn identity(self, scalar: Scalar) -> Expr {
+    /// Identity element.
+    pub fn identity(self, scalar: ScalarType) -> ProgramExpr {
         match (self, scalar.is_float()) {
-            (Reduce::Max, true) => Expr::float(scalar, -far(scalar)),
-            (Reduce::Min, true) => Expr::float(scalar, far(scalar)),
-            (Reduce::Max, false) => Expr::int_of(scalar, -2_000_000_000),
-            (Reduce::Min, false) => Expr::int_of(scalar, 2_000_000_000),
-            (_, true) => Expr::float(scalar, 0.0),
-            (_, false) => Expr::int_of(scalar, 0),
+            (Reduce::Max, true) => ProgramExpr::float(scalar, -far(scalar)),
+            (Reduce::Min, true) => ProgramExpr::float(scalar, far(scalar)),
+            (Reduce::Max, false) => ProgramExpr::typed_int(scalar, -2_000_000_000),
+            (Reduce::Min, false) => ProgramExpr::typed_int(scalar, 2_000_000_000),
+            (_, true) => ProgramExpr::float(scalar, 0.0),
+            (_, false) => ProgramExpr::typed_int(scalar, 0),
         }
     }
 
-    /// The step of the plain loop.
-    pub fn step(self, acc: Var, now: Expr, value: Expr) -> Stmt {
+    /// Step of the sequential loop.
+    pub fn step(self, acc: VarId, now: ProgramExpr, value: ProgramExpr) -> ProgramStmt {
         match self {
-            Reduce::Add => Stmt::Update(acc, Binary::Add, value),
-            Reduce::Xor => Stmt::Update(acc, Binary::BitXor, value),
-            Reduce::Or => Stmt::Update(acc, Binary::BitOr, value),
-            Reduce::Max => Stmt::Assign(acc, Expr::call(Builtin::Max, vec![now, value])),
-            Reduce::Min => Stmt::Assign(acc, Expr::call(Builtin::Min, vec![now, value])),
+            Reduce::Add => ProgramStmt::Update(acc, BinaryOp::Add, value),
+            Reduce::Xor => ProgramStmt::Update(acc, BinaryOp::BitXor, value),
+            Reduce::Or => ProgramStmt::Update(acc, BinaryOp::BitOr, value),
+            Reduce::Max => ProgramStmt::Assign(acc, ProgramExpr::call(BuiltinFn::Max, vec![now, value])),
+            Reduce::Min => ProgramStmt::Assign(acc, ProgramExpr::call(BuiltinFn::Min, vec![now, value])),
         }
     }
 
-    pub fn update(self) -> Update {
+    pub fn update(self) -> AtomicOp {
         match self {
-            Reduce::Add => Update::Add,
-            Reduce::Max => Update::Max,
-            Reduce::Min => Update::Min,
-            Reduce::Xor => Update::Xor,
-            Reduce::Or => Update::Or,
+            Reduce::Add => AtomicOp::Add,
+            Reduce::Max => AtomicOp::Max,
+            Reduce::Min => AtomicOp::Min,
+            Reduce::Xor => AtomicOp::Xor,
+            Reduce::Or => AtomicOp::Or,
         }
     }
 
-    /// `a` and `b` together, in C.
-    pub fn joined(self, scalar: Scalar, a: &str, b: &str) -> String {
-        let f = if scalar == Scalar::F64 { "" } else { "f" };
+    /// `a op b` in C.
+    pub fn combine_text(self, scalar: ScalarType, a: &str, b: &str) -> String {
+        let f = if scalar == ScalarType::F64 { "" } else { "f" };
         match (self, scalar.is_float()) {
             (Reduce::Add, _) => format!("{a} + {b}"),
             (Reduce::Xor, _) => format!("{a} ^ {b}"),
@@ -87,17 +91,17 @@ impl Reduce {
         }
     }
 
-    /// `a = a op b;`, as people write it.
-    pub fn into(self, scalar: Scalar, a: &str, b: &str) -> String {
+    /// `a = a op b;` in C, with a compound assignment where possible.
+    pub fn assign_text(self, scalar: ScalarType, a: &str, b: &str) -> String {
         match self {
             Reduce::Add => format!("{a} += {b};"),
             Reduce::Xor => format!("{a} ^= {b};"),
             Reduce::Or => format!("{a} |= {b};"),
-            _ => format!("{a} = {};", self.joined(scalar, a, b)),
+            _ => format!("{a} = {};", self.combine_text(scalar, a, b)),
         }
     }
 
-    pub fn atomic(self, place: &str, value: &str) -> String {
+    pub fn atomic(self, target: &str, value: &str) -> String {
         let name = match self {
             Reduce::Add => "atomicAdd",
             Reduce::Max => "atomicMax",
@@ -105,99 +109,110 @@ impl Reduce {
             Reduce::Xor => "atomicXor",
             Reduce::Or => "atomicOr",
         };
-        format!("{name}(&{place}, {value});")
+        format!("{name}(&{target}, {value});")
     }
 }
 
-/// Puts a kernel's text together.
-pub fn written(program: &Program, restrict: bool, body: impl FnOnce(&mut Printer<'_>) -> String) -> String {
-    let mut printer = Printer::new(program, Dialect::Cuda);
+/// Assembles a kernel's text.
+pub fn kernel_text(program: &Program, restrict: bool, body: impl FnOnce(&mut Printer<'_>) -> String) -> String {
+    let mut printer = Printer::new(program, CppTarget::Cuda);
     let body = body(&mut printer);
     let kernel = printer.head("__global__ void", restrict) + &body + "}\n";
-    printer.whole(kernel)
+    printer.with_prelude(kernel)
 }
 
-/// A block's text with its launch along x.
-pub fn along_x(text: String, threads: u32, covers: (Size, u32), kind: &'static str) -> Cooperative {
-    Cooperative { text, block: [threads, 1, 1], grid: [covers, (Size::Known(1), 1), (Size::Known(1), 1)], kind }
+/// A block kernel launched along x.
+pub fn along_x(text: String, threads: u32, coverage: (SizeExpr, u32), kind: &'static str) -> CooperativeKernel {
+    CooperativeKernel {
+        text,
+        block: [threads, 1, 1],
+        grid: [coverage, (SizeExpr::Constant(1), 1), (SizeExpr::Constant(1), 1)],
+        kind,
+    }
 }
 
-/// Lines with an indentation.
+/// Indents lines.
 pub fn indent(depth: usize, lines: &[String]) -> String {
     lines.iter().map(|line| format!("{}{line}\n", "    ".repeat(depth))).collect()
 }
 
-/// How the threads of a block make one value of theirs.
+/// Strategy of a block-wide reduction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// A tree in shared memory, halving.
+pub enum ReduceStrategy {
+    /// A tree in shared memory, halving the stride.
     Tree,
-    /// A tree in shared memory with steps written out.
+    /// A tree in shared memory, unrolled.
     Unrolled,
-    /// Neighbours first: strides 1, 2, 4.
+    /// A tree with strides 1, 2, 4, ….
     Interleaved,
-    /// Shuffles in warps, then shared memory, then shuffles in the first warp.
+    /// Warp shuffles, then shared memory, then shuffles in the first warp.
     Warps,
-    /// Shuffles in warps, then one thread over the warps' values.
+    /// Warp shuffles, then one thread reduces the warps' values.
     WarpsThenOne,
 }
 
-impl Way {
-    pub fn pick(m: &mut Maker) -> Way {
+impl ReduceStrategy {
+    pub fn pick(m: &mut ProgramBuilder) -> ReduceStrategy {
         *m.random.weighted(&[
-            (4, Way::Tree),
-            (2, Way::Unrolled),
-            (2, Way::Interleaved),
-            (3, Way::Warps),
-            (2, Way::WarpsThenOne),
+            (4, ReduceStrategy::Tree),
+            (2, ReduceStrategy::Unrolled),
+            (2, ReduceStrategy::Interleaved),
+            (3, ReduceStrategy::Warps),
+            (2, ReduceStrategy::WarpsThenOne),
         ])
     }
 
     pub fn kind(self) -> &'static str {
         match self {
-            Way::Tree | Way::Unrolled | Way::Interleaved => "shared_tree",
-            Way::Warps | Way::WarpsThenOne => "warp_reduce",
+            ReduceStrategy::Tree | ReduceStrategy::Unrolled | ReduceStrategy::Interleaved => "shared_tree",
+            ReduceStrategy::Warps | ReduceStrategy::WarpsThenOne => "warp_reduce",
         }
     }
 }
 
-/// Names that a text needs for itself.
-pub struct Own {
+/// Names of a block kernel's helper variables.
+pub struct BlockNames {
     pub t: String,
     pub tile: String,
     pub value: String,
     pub step: String,
 }
 
-impl Own {
-    pub fn new(m: &mut Maker) -> Own {
+impl BlockNames {
+    pub fn new(m: &mut ProgramBuilder) -> BlockNames {
         let t = *m.random.pick(&["t", "tid", "tx", "thread", "lane_id"]);
         let tile = *m.random.pick(&["partial", "tile", "sdata", "scratch", "cache", "shared_vals"]);
         let value = *m.random.pick(&["v", "sum_v", "mine", "local_v", "acc_v"]);
         let step = *m.random.pick(&["s", "stride", "half", "offset", "o"]);
-        Own { t: m.names.free(t), tile: m.names.free(tile), value: m.names.free(value), step: m.names.free(step) }
+        BlockNames {
+            t: m.names.unique(t),
+            tile: m.names.unique(tile),
+            value: m.names.unique(value),
+            step: m.names.unique(step),
+        }
     }
 }
 
-/// Lines that reduce `own.value` of all threads; then the first thread holds the whole in the text that is returned.
-pub fn reduced(
-    way: Way,
+/// Lines that reduce `names.value` of all threads, and the expression that holds the result in the
+/// first thread.
+pub fn reduction_lines(
+    strategy: ReduceStrategy,
     reduce: Reduce,
-    scalar: Scalar,
+    scalar: ScalarType,
     threads: u32,
-    own: &Own,
+    names: &BlockNames,
     identity: &str,
 ) -> (Vec<String>, String) {
-    let (t, tile, v, s) = (&own.t, &own.tile, &own.value, &own.step);
+    let (t, tile, v, s) = (&names.t, &names.tile, &names.value, &names.step);
     let c = scalar.c();
     let mut lines = vec![];
-    let into = |a: String, b: String| reduce.into(scalar, &a, &b);
-    match way {
-        Way::Tree | Way::Unrolled | Way::Interleaved => {
+    let into = |a: String, b: String| reduce.assign_text(scalar, &a, &b);
+    match strategy {
+        ReduceStrategy::Tree | ReduceStrategy::Unrolled | ReduceStrategy::Interleaved => {
             lines.push(format!("__shared__ {c} {tile}[{threads}];"));
             lines.push(format!("{tile}[{t}] = {v};"));
             lines.push("__syncthreads();".into());
-            if way == Way::Unrolled {
+            if strategy == ReduceStrategy::Unrolled {
                 let mut width = threads / 2;
                 while width > 0 {
                     lines.push(format!(
@@ -207,7 +222,7 @@ pub fn reduced(
                     lines.push("__syncthreads();".into());
                     width /= 2;
                 }
-            } else if way == Way::Tree {
+            } else if strategy == ReduceStrategy::Tree {
                 lines.push(format!("for (int {s} = {}; {s} > 0; {s} >>= 1) {{", threads / 2));
                 lines
                     .push(format!("    if ({t} < {s}) {}", into(format!("{tile}[{t}]"), format!("{tile}[{t} + {s}]"))));
@@ -224,11 +239,11 @@ pub fn reduced(
             }
             (lines, format!("{tile}[0]"))
         }
-        Way::Warps | Way::WarpsThenOne => {
+        ReduceStrategy::Warps | ReduceStrategy::WarpsThenOne => {
             let shuffle = |lines: &mut Vec<String>, depth: &str, from: u32| {
                 lines.push(format!("{depth}for (int {s} = {from}; {s} > 0; {s} >>= 1) {{"));
                 let other = format!("__shfl_down_sync(0xffffffff, {v}, {s})");
-                lines.push(format!("{depth}    {}", reduce.into(scalar, v, &other)));
+                lines.push(format!("{depth}    {}", reduce.assign_text(scalar, v, &other)));
                 lines.push(format!("{depth}}}"));
             };
             shuffle(&mut lines, "", 16);
@@ -239,7 +254,7 @@ pub fn reduced(
             lines.insert(0, format!("__shared__ {c} {tile}[{warps}];"));
             lines.push(format!("if ({t} % 32 == 0) {tile}[{t} / 32] = {v};"));
             lines.push("__syncthreads();".into());
-            if way == Way::Warps {
+            if strategy == ReduceStrategy::Warps {
                 lines.push(format!("if ({t} < 32) {{"));
                 lines.push(format!("    {v} = {t} < {warps} ? {tile}[{t}] : {identity};"));
                 shuffle(&mut lines, "    ", 16);
@@ -249,7 +264,7 @@ pub fn reduced(
                 lines.push(format!("if ({t} == 0) {{"));
                 lines.push(format!(
                     "    for (int {s} = 1; {s} < {warps}; ++{s}) {}",
-                    reduce.into(scalar, v, &format!("{tile}[{s}]"))
+                    reduce.assign_text(scalar, v, &format!("{tile}[{s}]"))
                 ));
                 lines.push("}".into());
                 (lines, v.clone())

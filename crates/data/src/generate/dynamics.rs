@@ -1,20 +1,21 @@
-//! Small systems that change with time, one an instance: a few states, a rate of each, some steps.
+//! Small dynamical systems, one per instance: a few state variables, a rate of change for each, and
+//! some time steps.
 
+use super::builder::ProgramBuilder;
 use super::elementwise::{repeated, scalars};
-use super::maker::Maker;
 use super::term::{MIXED, Term};
-use crate::program::{Array, Binary, Expr, Fill, Scalar, Stmt, Var};
+use crate::program::{ArrayFill, ArrayId, BinaryOp, ProgramExpr, ProgramStmt, ScalarType, VarId};
 
-const F32: Scalar = Scalar::F32;
-/// States begin within this.
-const BEGIN: f64 = 2.0;
-/// The largest rate of change.
-const RATE: f64 = 4.0;
-/// The most steps, and the longest: what states can grow by is their product with the rate.
-const STEPS: i64 = 8;
-const LONGEST: f64 = 0.1;
+const F32: ScalarType = ScalarType::F32;
+/// Initial range of the states.
+const INITIAL_RANGE: f64 = 2.0;
+/// Maximum rate of change.
+const MAX_RATE: f64 = 4.0;
+/// Maximum number and length of steps: states grow by at most their product with the rate.
+const MAX_STEPS: i64 = 8;
+const MAX_STEP: f64 = 0.1;
 
-/// What people call such states, and the arrays of them.
+/// Names of state variables and of their arrays.
 const SYSTEMS: &[&[(&str, &str)]] = &[
     &[("angle", "angles"), ("omega", "omegas")],
     &[("prey", "preys"), ("hunters", "predators")],
@@ -27,32 +28,35 @@ const SYSTEMS: &[&[(&str, &str)]] = &[
     &[("potential", "potentials")],
 ];
 
-/// Steps of a system of one to three states.
-pub fn dynamics(m: &mut Maker) {
+/// Time steps of a system with one to three states.
+pub fn dynamics(m: &mut ProgramBuilder) {
     let names = *m.random.pick(SYSTEMS);
     let n = m.size("n", false, 0, 300);
-    let arrays: Vec<Array> =
-        names.iter().map(|(_, name)| m.array(name, F32, &[n], Fill::Uniform(-BEGIN, BEGIN), true)).collect();
-    let forcing = m.random.chance(35).then(|| m.array("forcing", F32, &[n], Fill::Uniform(-1.0, 1.0), false));
-    let dt = m.value("dt", F32, 0.01, LONGEST);
+    let arrays: Vec<ArrayId> = names
+        .iter()
+        .map(|(_, name)| m.array(name, F32, &[n], ArrayFill::Uniform(-INITIAL_RANGE, INITIAL_RANGE), true))
+        .collect();
+    let forcing = m.random.chance(35).then(|| m.array("forcing", F32, &[n], ArrayFill::Uniform(-1.0, 1.0), false));
+    let dt = m.value("dt", F32, 0.01, MAX_STEP);
     let count = 1 + m.random.below(3);
     let mut known = scalars(m, count, F32);
     let i = m.index("i", n);
     if let Some(forcing) = forcing {
-        let e = m.bind_as("push", Expr::load(forcing, vec![i.clone()], F32));
+        let e = m.bind_as("push", ProgramExpr::load(forcing, vec![i.clone()], F32));
         known.push(Term::new(e, -1.0, 1.0));
     }
-    let states: Vec<Var> = (names.iter().zip(&arrays))
-        .map(|((name, _), array)| m.changing(name, Expr::load(*array, vec![i.clone()], F32)))
+    let states: Vec<VarId> = (names.iter().zip(&arrays))
+        .map(|((name, _), array)| m.mutable(name, ProgramExpr::load(*array, vec![i.clone()], F32)))
         .collect();
-    // Rates are all taken before the first state changes, or each after the state before it has.
-    let in_turn = m.random.chance(40);
-    let step = |m: &mut Maker| {
+    // Either all rates are computed before the first state changes (explicit Euler), or each after
+    // the previous state has changed.
+    let sequential = m.random.chance(40);
+    let step = |m: &mut ProgramBuilder| {
         let mut rates = vec![];
         for (at, (name, _)) in names.iter().enumerate() {
             let rate = rate(m, at, &states, &known);
             let rate = m.bind_as(&format!("d_{name}"), rate);
-            if in_turn {
+            if sequential {
                 change(m, states[at], rate, dt);
             } else {
                 rates.push(rate);
@@ -63,28 +67,32 @@ pub fn dynamics(m: &mut Maker) {
         }
     };
     if m.random.chance(60) {
-        let steps = m.random.within(2, STEPS);
-        m.count("step", Expr::int(0), Expr::int(steps), 1, |m, _| step(m));
+        let steps = m.random.within(2, MAX_STEPS);
+        m.for_range("step", ProgramExpr::int(0), ProgramExpr::int(steps), 1, |m, _| step(m));
     } else {
         step(m);
     }
     for (state, array) in states.into_iter().zip(arrays) {
         let value = m.read(state);
-        m.push(Stmt::Store(array, vec![i.clone()], value));
+        m.push(ProgramStmt::Store(array, vec![i.clone()], value));
     }
 }
 
-fn change(m: &mut Maker, state: Var, rate: Expr, dt: Var) {
-    m.push(Stmt::Update(state, Binary::Add, Expr::binary(Binary::Mul, rate, Expr::var(dt, F32))));
+fn change(m: &mut ProgramBuilder, state: VarId, rate: ProgramExpr, dt: VarId) {
+    m.push(ProgramStmt::Update(
+        state,
+        BinaryOp::Add,
+        ProgramExpr::binary(BinaryOp::Mul, rate, ProgramExpr::var(dt, F32)),
+    ));
 }
 
-/// How fast a state changes: something of itself, of others, and of what is known.
-fn rate(m: &mut Maker, at: usize, states: &[Var], known: &[Term]) -> Expr {
-    let most = BEGIN + STEPS as f64 * LONGEST * RATE;
+/// Rate of change of a state: a function of itself, other states and known values.
+fn rate(m: &mut ProgramBuilder, at: usize, states: &[VarId], known: &[Term]) -> ProgramExpr {
+    let max = INITIAL_RANGE + MAX_STEPS as f64 * MAX_STEP * MAX_RATE;
     let mut terms: Vec<Term> = vec![];
     for (other, state) in states.iter().enumerate() {
         if other == at || m.random.chance(60) {
-            terms.push(Term::new(m.read(*state), -most, most));
+            terms.push(Term::new(m.read(*state), -max, max));
         }
     }
     for term in known {
@@ -96,5 +104,5 @@ fn rate(m: &mut Maker, at: usize, states: &[Var], known: &[Term]) -> Expr {
     repeated(m, &mut terms, more);
     let unary = 1 + m.random.below(3);
     let value = m.combine(terms, unary, 20, &MIXED);
-    m.narrowed(value, RATE).e
+    m.narrowed(value, MAX_RATE).e
 }

@@ -1,99 +1,108 @@
-//! Kernels over neighbours: lines, planes, volumes, pictures.
+//! Kernels over neighbourhoods: 1D, 2D and 3D stencils and grids.
 
+use super::builder::ProgramBuilder;
 use super::elementwise::{float, scalars};
-use super::maker::Maker;
-use super::term::{Fun, MIXED, Op, PLAIN, Term};
-use crate::program::{Array, Binary, Builtin, Expr, Fill, Scalar, Size, Stmt};
+use super::term::{MIXED, PLAIN, Term, TermFn, TermOp};
+use crate::program::{ArrayFill, ArrayId, BinaryOp, BuiltinFn, ProgramExpr, ProgramStmt, ScalarType, SizeExpr};
 
-/// A place and some more.
-pub fn add(a: Expr, k: i64) -> Expr {
+/// An index plus a constant.
+pub fn add(a: ProgramExpr, k: i64) -> ProgramExpr {
     match k {
         0 => a,
-        k if k > 0 => Expr::binary(Binary::Add, a, Expr::int(k)),
-        k => Expr::binary(Binary::Sub, a, Expr::int(-k)),
+        k if k > 0 => ProgramExpr::binary(BinaryOp::Add, a, ProgramExpr::int(k)),
+        k => ProgramExpr::binary(BinaryOp::Sub, a, ProgramExpr::int(-k)),
     }
 }
 
-/// How places beyond the border are read.
+/// Handling of indices outside the grid.
 #[derive(Clone, Copy, PartialEq)]
 enum Border {
     Clamp,
     Wrap,
     Zero,
-    /// Only instances whose neighbours all exist compute; the others copy or do nothing.
+    /// Only interior instances compute; the others copy or do nothing.
     Inner,
 }
 
-/// One axis of a grid: the instance's place and the extent.
+/// One axis of a grid: the instance's index and the extent.
 #[derive(Clone)]
-struct Along {
-    at: Expr,
-    extent: Expr,
+struct GridAxis {
+    at: ProgramExpr,
+    extent: ProgramExpr,
 }
 
-impl Along {
-    /// The place that many further.
-    fn moved(&self, by: i64, border: Border) -> Expr {
-        let last = || Expr::binary(Binary::Sub, self.extent.clone(), Expr::int(1));
+impl GridAxis {
+    /// Index shifted by `by`.
+    fn shifted(&self, by: i64, border: Border) -> ProgramExpr {
+        let last = || ProgramExpr::binary(BinaryOp::Sub, self.extent.clone(), ProgramExpr::int(1));
         match border {
             _ if by == 0 => self.at.clone(),
-            Border::Clamp if by > 0 => Expr::call(Builtin::Min, vec![add(self.at.clone(), by), last()]),
-            Border::Clamp => Expr::call(Builtin::Max, vec![add(self.at.clone(), by), Expr::int(0)]),
-            Border::Wrap if by > 0 => Expr::binary(Binary::Rem, add(self.at.clone(), by), self.extent.clone()),
+            Border::Clamp if by > 0 => ProgramExpr::call(BuiltinFn::Min, vec![add(self.at.clone(), by), last()]),
+            Border::Clamp => ProgramExpr::call(BuiltinFn::Max, vec![add(self.at.clone(), by), ProgramExpr::int(0)]),
+            Border::Wrap if by > 0 => ProgramExpr::binary(BinaryOp::Rem, add(self.at.clone(), by), self.extent.clone()),
             Border::Wrap => {
-                // Lengths may be shorter than the way back.
-                let turns = match by {
+                // The extent may be smaller than the shift.
+                let multiple = match by {
                     -1 => self.extent.clone(),
-                    by => Expr::binary(Binary::Mul, self.extent.clone(), Expr::int(-by)),
+                    by => ProgramExpr::binary(BinaryOp::Mul, self.extent.clone(), ProgramExpr::int(-by)),
                 };
-                let sum = Expr::binary(Binary::Add, self.at.clone(), turns);
-                Expr::binary(Binary::Rem, Expr::binary(Binary::Sub, sum, Expr::int(-by)), self.extent.clone())
+                let sum = ProgramExpr::binary(BinaryOp::Add, self.at.clone(), multiple);
+                ProgramExpr::binary(
+                    BinaryOp::Rem,
+                    ProgramExpr::binary(BinaryOp::Sub, sum, ProgramExpr::int(-by)),
+                    self.extent.clone(),
+                )
             }
             _ => add(self.at.clone(), by),
         }
     }
 
-    /// Whether that place exists; `None` where it always does.
-    fn inside(&self, by: i64) -> Option<Expr> {
+    /// Condition that the shifted index exists; `None` if it always does.
+    fn inside(&self, by: i64) -> Option<ProgramExpr> {
         match by {
             0 => None,
-            by if by > 0 => Some(Expr::binary(Binary::Lt, add(self.at.clone(), by), self.extent.clone())),
-            by => Some(Expr::binary(Binary::Ge, self.at.clone(), Expr::int(-by))),
+            by if by > 0 => Some(ProgramExpr::binary(BinaryOp::Lt, add(self.at.clone(), by), self.extent.clone())),
+            by => Some(ProgramExpr::binary(BinaryOp::Ge, self.at.clone(), ProgramExpr::int(-by))),
         }
     }
 }
 
-/// A place relative to the instance's own, and where values are read from.
+/// A grid whose elements are read relative to the instance's index.
 struct Grid {
-    axes: Vec<Along>,
-    scalar: Scalar,
+    axes: Vec<GridAxis>,
+    scalar: ScalarType,
     border: Border,
 }
 
 impl Grid {
-    /// The neighbour at an offset along each axis. A read outside is 0 where the border says so.
-    fn neighbour(&self, m: &mut Maker, array: Array, offset: &[i64], range: (f64, f64)) -> Term {
+    /// Neighbour at an offset along each axis. Reads outside are 0 with [`Border::Zero`].
+    fn neighbor(&self, m: &mut ProgramBuilder, array: ArrayId, offset: &[i64], range: (f64, f64)) -> Term {
         let border = self.border;
-        let at: Vec<Expr> = self.axes.iter().zip(offset).map(|(axis, by)| axis.moved(*by, border)).collect();
+        let at: Vec<ProgramExpr> = self.axes.iter().zip(offset).map(|(axis, by)| axis.shifted(*by, border)).collect();
         if border != Border::Zero || offset.iter().all(|by| *by == 0) {
-            return Term::new(Expr::load(array, at, self.scalar), range.0, range.1);
+            return Term::new(ProgramExpr::load(array, at, self.scalar), range.0, range.1);
         }
-        let conditions: Vec<Expr> = self.axes.iter().zip(offset).filter_map(|(axis, by)| axis.inside(*by)).collect();
-        let condition = conditions.into_iter().reduce(|a, b| Expr::binary(Binary::And, a, b));
-        let zero = if self.scalar.is_float() { Expr::float(self.scalar, 0.0) } else { Expr::int_of(self.scalar, 0) };
+        let conditions: Vec<ProgramExpr> =
+            self.axes.iter().zip(offset).filter_map(|(axis, by)| axis.inside(*by)).collect();
+        let condition = conditions.into_iter().reduce(|a, b| ProgramExpr::binary(BinaryOp::And, a, b));
+        let zero = if self.scalar.is_float() {
+            ProgramExpr::float(self.scalar, 0.0)
+        } else {
+            ProgramExpr::typed_int(self.scalar, 0)
+        };
         let name = *m.random.pick(&["near", "side", "left_val", "next_val", "nb"]);
-        let var = m.changing(name, zero);
-        let then = vec![Stmt::Assign(var, Expr::load(array, at, self.scalar))];
+        let var = m.mutable(name, zero);
+        let then = vec![ProgramStmt::Assign(var, ProgramExpr::load(array, at, self.scalar))];
         match condition {
-            Some(condition) => m.push(Stmt::If(condition, then, vec![])),
+            Some(condition) => m.push(ProgramStmt::If(condition, then, vec![])),
             None => then.into_iter().for_each(|stmt| m.push(stmt)),
         }
         Term::new(m.read(var), range.0.min(0.0), range.1.max(0.0))
     }
 }
 
-/// Offsets of a neighbourhood.
-fn offsets(m: &mut Maker, dimensions: usize) -> Vec<Vec<i64>> {
+/// Draws the offsets of a neighbourhood.
+fn offsets(m: &mut ProgramBuilder, dimensions: usize) -> Vec<Vec<i64>> {
     let mut all: Vec<Vec<i64>> = vec![];
     let reach = if dimensions == 1 { 1 + m.random.below(3) as i64 } else { 1 + m.random.chance(20) as i64 };
     for axis in 0..dimensions {
@@ -109,18 +118,18 @@ fn offsets(m: &mut Maker, dimensions: usize) -> Vec<Vec<i64>> {
     if dimensions == 2 && m.random.chance(35) {
         all.extend([[-1, -1], [-1, 1], [1, -1], [1, 1]].map(Vec::from));
     }
-    let most = all.len();
-    for n in (1..most).rev() {
+    let total = all.len();
+    for n in (1..total).rev() {
         let at = m.random.below(n + 1);
         all.swap(n, at);
     }
-    let kept = if m.random.chance(60) { most } else { 2 + m.random.below(most - 1) };
-    all.truncate(kept);
+    let count = if m.random.chance(60) { total } else { 2 + m.random.below(total - 1) };
+    all.truncate(count);
     all
 }
 
-/// A sum of terms, with or without weights.
-pub fn weighted(m: &mut Maker, scalar: Scalar, terms: Vec<Term>) -> Term {
+/// Sum of terms, with or without weights.
+pub fn weighted(m: &mut ProgramBuilder, scalar: ScalarType, terms: Vec<Term>) -> Term {
     let weights = m.random.below(3);
     let mut sum: Option<Term> = None;
     for term in terms {
@@ -128,200 +137,205 @@ pub fn weighted(m: &mut Maker, scalar: Scalar, terms: Vec<Term>) -> Term {
             0 => term,
             1 => {
                 let w = *m.random.pick(&[0.25, 0.5, 0.125, 0.0625, 0.375, 1.5, 2.0]);
-                let e = Expr::binary(Binary::Mul, Expr::float(scalar, w), term.e);
+                let e = ProgramExpr::binary(BinaryOp::Mul, ProgramExpr::float(scalar, w), term.e);
                 Term::new(e, term.low * w, term.high * w)
             }
-            _ if m.random.chance(30) => m.apply(Fun::Neg, term),
+            _ if m.random.chance(30) => m.apply(TermFn::Neg, term),
             _ => term,
         };
         sum = Some(match sum {
             None => term,
             Some(sum) => {
-                let op = *m.random.weighted(&[(5, Op::Add), (2, Op::Sub), (1, Op::Max), (1, Op::Min)]);
+                let op = *m.random.weighted(&[(5, TermOp::Add), (2, TermOp::Sub), (1, TermOp::Max), (1, TermOp::Min)]);
                 m.join(op, sum, term)
             }
         });
     }
-    sum.unwrap_or(Term::new(Expr::float(scalar, 0.0), 0.0, 0.0))
+    sum.unwrap_or(Term::new(ProgramExpr::float(scalar, 0.0), 0.0, 0.0))
 }
 
-fn neighbourhood(m: &mut Maker, dimensions: usize) {
+fn neighborhood(m: &mut ProgramBuilder, dimensions: usize) {
     let scalar = float(m);
     let names: [&[&str]; 3] = [&["n"], &["rows", "cols"], &["depth", "rows", "cols"]];
-    let most = [400, 40, 9][dimensions - 1];
-    let sizes: Vec<Size> = names[dimensions - 1].iter().map(|name| m.size(name, true, 0, most)).collect();
+    let max_size = [400, 40, 9][dimensions - 1];
+    let sizes: Vec<SizeExpr> = names[dimensions - 1].iter().map(|name| m.size(name, true, 0, max_size)).collect();
     let range = *m.random.pick(super::elementwise::RANGES);
-    let array = m.input(scalar, &sizes, Fill::Uniform(range.0, range.1));
-    let other = m.random.chance(35).then(|| (m.input(scalar, &sizes, Fill::Uniform(-1.0, 1.0)), (-1.0, 1.0)));
+    let array = m.input(scalar, &sizes, ArrayFill::Uniform(range.0, range.1));
+    let other = m.random.chance(35).then(|| (m.input(scalar, &sizes, ArrayFill::Uniform(-1.0, 1.0)), (-1.0, 1.0)));
     let out = m.output(scalar, &sizes);
     let count = m.random.below(3).min(2);
     let numbers = scalars(m, count, scalar);
     let letters: &[&str] = [&["i"][..], &["i", "j"], &["k", "i", "j"]][dimensions - 1];
-    let axes: Vec<Along> = (letters.iter().zip(&sizes))
+    let axes: Vec<GridAxis> = (letters.iter().zip(&sizes))
         .map(|(name, size)| {
             let at = m.index(name, *size);
             let extent = m.extent(*size);
-            Along { at, extent }
+            GridAxis { at, extent }
         })
         .collect();
     let border = *m.random.pick(&[Border::Clamp, Border::Wrap, Border::Zero, Border::Inner]);
     let grid = Grid { axes, scalar, border };
     let all = offsets(m, dimensions);
-    let here: Vec<Expr> = grid.axes.iter().map(|axis| axis.at.clone()).collect();
-    let compute = |m: &mut Maker| {
-        let terms: Vec<Term> = all.iter().map(|offset| grid.neighbour(m, array, offset, range)).collect();
+    let here: Vec<ProgramExpr> = grid.axes.iter().map(|axis| axis.at.clone()).collect();
+    let compute = |m: &mut ProgramBuilder| {
+        let terms: Vec<Term> = all.iter().map(|offset| grid.neighbor(m, array, offset, range)).collect();
         let sum = weighted(m, scalar, terms);
-        let sum = m.once(sum);
-        let own = Term::new(Expr::load(array, here.clone(), scalar), range.0, range.1);
-        let mut terms = vec![sum, own];
+        let sum = m.bind_once(sum);
+        let center = Term::new(ProgramExpr::load(array, here.clone(), scalar), range.0, range.1);
+        let mut terms = vec![sum, center];
         if let Some((other, range)) = other {
-            terms.push(Term::new(Expr::load(other, here.clone(), scalar), range.0, range.1));
+            terms.push(Term::new(ProgramExpr::load(other, here.clone(), scalar), range.0, range.1));
         }
         terms.extend(numbers.clone());
         let unary = 1 + m.random.below(2);
-        let menu = if m.random.chance(50) { &PLAIN } else { &MIXED };
-        let value = m.combine(terms, unary, 20, menu);
-        m.push(Stmt::Store(out, here.clone(), value.e));
+        let distribution = if m.random.chance(50) { &PLAIN } else { &MIXED };
+        let value = m.combine(terms, unary, 20, distribution);
+        m.push(ProgramStmt::Store(out, here.clone(), value.e));
     };
     if border != Border::Inner {
         return compute(m);
     }
     let mut conditions = vec![];
     for (n, axis) in grid.axes.iter().enumerate() {
-        let least = all.iter().map(|offset| offset[n]).min().unwrap_or(0);
-        let largest = all.iter().map(|offset| offset[n]).max().unwrap_or(0);
-        conditions.extend(axis.inside(least.min(0)));
-        conditions.extend(axis.inside(largest.max(0)));
+        let min = all.iter().map(|offset| offset[n]).min().unwrap_or(0);
+        let max = all.iter().map(|offset| offset[n]).max().unwrap_or(0);
+        conditions.extend(axis.inside(min.min(0)));
+        conditions.extend(axis.inside(max.max(0)));
     }
-    let Some(inside) = conditions.into_iter().reduce(|a, b| Expr::binary(Binary::And, a, b)) else { return compute(m) };
+    let Some(inside) = conditions.into_iter().reduce(|a, b| ProgramExpr::binary(BinaryOp::And, a, b)) else {
+        return compute(m);
+    };
     let then = m.block(compute);
     let otherwise = if m.random.chance(60) {
-        let own = Term::new(Expr::load(array, here.clone(), scalar), range.0, range.1);
-        let value = if m.random.chance(50) { own } else { m.apply(Fun::Scale, own) };
-        vec![Stmt::Store(out, here.clone(), value.e)]
+        let center = Term::new(ProgramExpr::load(array, here.clone(), scalar), range.0, range.1);
+        let value = if m.random.chance(50) { center } else { m.apply(TermFn::Scale, center) };
+        vec![ProgramStmt::Store(out, here.clone(), value.e)]
     } else {
         vec![]
     };
-    m.push(Stmt::If(inside, then, otherwise));
+    m.push(ProgramStmt::If(inside, then, otherwise));
 }
 
-/// Elements and their neighbours along a line.
-pub fn stencil(m: &mut Maker) {
+/// 1D and 2D stencils.
+pub fn stencil(m: &mut ProgramBuilder) {
     let dimensions = if m.random.chance(70) { 1 } else { 2 };
-    neighbourhood(m, dimensions);
+    neighborhood(m, dimensions);
 }
 
-/// Planes.
-pub fn grid_two(m: &mut Maker) {
+/// 2D grids.
+pub fn grid_two(m: &mut ProgramBuilder) {
     if m.random.chance(40) {
-        return neighbourhood(m, 2);
+        return neighborhood(m, 2);
     }
     plane(m);
 }
 
-/// Volumes.
-pub fn grid_three(m: &mut Maker) {
+/// 3D grids.
+pub fn grid_three(m: &mut ProgramBuilder) {
     if m.random.chance(50) {
-        return neighbourhood(m, 3);
+        return neighborhood(m, 3);
     }
     let scalar = float(m);
     let names = ["depth", "rows", "cols"];
-    let sizes: Vec<Size> = names.iter().map(|name| m.size(name, false, 0, 9)).collect();
-    let whole = m.input(scalar, &sizes, Fill::Uniform(-2.0, 2.0));
-    // Lower-dimensional arrays that are the same along some axes.
-    let keep: Vec<usize> = match m.random.below(4) {
+    let sizes: Vec<SizeExpr> = names.iter().map(|name| m.size(name, false, 0, 9)).collect();
+    let volume = m.input(scalar, &sizes, ArrayFill::Uniform(-2.0, 2.0));
+    // Lower-dimensional arrays are broadcast along the other axes.
+    let axes: Vec<usize> = match m.random.below(4) {
         0 => vec![0],
         1 => vec![2],
         2 => vec![1, 2],
         _ => vec![0, 1],
     };
-    let part = m.input(scalar, &keep.iter().map(|n| sizes[*n]).collect::<Vec<_>>(), Fill::Uniform(0.5, 3.0));
+    let broadcast = m.input(scalar, &axes.iter().map(|n| sizes[*n]).collect::<Vec<_>>(), ArrayFill::Uniform(0.5, 3.0));
     let out = m.output(scalar, &sizes);
     let count = m.random.below(2);
     let numbers = scalars(m, count, scalar);
     let letters = ["k", "i", "j"];
-    let places: Vec<Expr> = letters.iter().zip(&sizes).map(|(name, size)| m.index(name, *size)).collect();
-    let at: Vec<Expr> = keep.iter().map(|n| places[*n].clone()).collect();
+    let indices: Vec<ProgramExpr> = letters.iter().zip(&sizes).map(|(name, size)| m.index(name, *size)).collect();
+    let at: Vec<ProgramExpr> = axes.iter().map(|n| indices[*n].clone()).collect();
     let mut terms = vec![
-        Term::new(Expr::load(whole, places.clone(), scalar), -2.0, 2.0),
-        Term::new(Expr::load(part, at, scalar), 0.5, 3.0),
+        Term::new(ProgramExpr::load(volume, indices.clone(), scalar), -2.0, 2.0),
+        Term::new(ProgramExpr::load(broadcast, at, scalar), 0.5, 3.0),
     ];
     let axis = m.random.below(3);
     if m.random.chance(60) {
-        terms.push(Term::new(places[axis].clone().cast(scalar), 0.0, 9.0));
+        terms.push(Term::new(indices[axis].clone().cast(scalar), 0.0, 9.0));
     }
     terms.extend(numbers);
     let unary = 1 + m.random.below(3);
     let value = m.combine(terms, unary, 20, &MIXED);
-    m.push(Stmt::Store(out, places, value.e));
+    m.push(ProgramStmt::Store(out, indices, value.e));
 }
 
-/// A plane computed from rows, columns, transposes and sums along an axis.
-fn plane(m: &mut Maker) {
+/// A 2D grid computed from rows, columns, transposes and sums along an axis.
+fn plane(m: &mut ProgramBuilder) {
     let scalar = float(m);
     let (rows, cols) = (m.size("rows", false, 0, 40), m.size("cols", false, 0, 40));
-    let a = m.input(scalar, &[rows, cols], Fill::Uniform(-2.0, 2.0));
+    let a = m.input(scalar, &[rows, cols], ArrayFill::Uniform(-2.0, 2.0));
     let kind = m.random.below(4);
-    let row = m.random.chance(50).then(|| m.input(scalar, &[rows], Fill::Uniform(0.5, 2.0)));
-    let column = m.random.chance(50).then(|| m.input(scalar, &[cols], Fill::Uniform(-1.0, 1.0)));
+    let row = m.random.chance(50).then(|| m.input(scalar, &[rows], ArrayFill::Uniform(0.5, 2.0)));
+    let column = m.random.chance(50).then(|| m.input(scalar, &[cols], ArrayFill::Uniform(-1.0, 1.0)));
     let count = m.random.below(3).min(2);
     let numbers = scalars(m, count, scalar);
     if kind == 0 {
         let out = m.output(scalar, &[cols, rows]);
         let (i, j) = (m.index("i", rows), m.index("j", cols));
-        let mut terms = vec![Term::new(Expr::load(a, vec![i.clone(), j.clone()], scalar), -2.0, 2.0)];
-        terms.extend(row.map(|r| Term::new(Expr::load(r, vec![i.clone()], scalar), 0.5, 2.0)));
-        terms.extend(column.map(|c| Term::new(Expr::load(c, vec![j.clone()], scalar), -1.0, 1.0)));
+        let mut terms = vec![Term::new(ProgramExpr::load(a, vec![i.clone(), j.clone()], scalar), -2.0, 2.0)];
+        terms.extend(row.map(|r| Term::new(ProgramExpr::load(r, vec![i.clone()], scalar), 0.5, 2.0)));
+        terms.extend(column.map(|c| Term::new(ProgramExpr::load(c, vec![j.clone()], scalar), -1.0, 1.0)));
         terms.extend(numbers);
         let unary = 1 + m.random.below(2);
         let value = m.combine(terms, unary, 15, &MIXED);
-        return m.push(Stmt::Store(out, vec![j, i], value.e));
+        return m.push(ProgramStmt::Store(out, vec![j, i], value.e));
     }
     if kind == 1 {
         // A product over an inner dimension.
         let inner = m.size("inner", true, 0, 12);
         let (left, right) = (
-            m.input(scalar, &[rows, inner], Fill::Uniform(-1.0, 1.0)),
-            m.input(scalar, &[inner, cols], Fill::Uniform(-1.0, 1.0)),
+            m.input(scalar, &[rows, inner], ArrayFill::Uniform(-1.0, 1.0)),
+            m.input(scalar, &[inner, cols], ArrayFill::Uniform(-1.0, 1.0)),
         );
         let out = m.output(scalar, &[rows, cols]);
         let (i, j) = (m.index("i", rows), m.index("j", cols));
-        let sum = m.changing("acc", Expr::float(scalar, 0.0));
+        let sum = m.mutable("acc", ProgramExpr::float(scalar, 0.0));
         let high = m.extent(inner);
-        m.count("k", Expr::int(0), high, 1, |m, k| {
-            let x = Term::new(Expr::load(left, vec![i.clone(), k.clone()], scalar), -1.0, 1.0);
-            let y = Term::new(Expr::load(right, vec![k, j.clone()], scalar), -1.0, 1.0);
-            let op = *m.random.weighted(&[(4, Op::Mul), (1, Op::AbsDiff), (1, Op::Sub), (1, Op::Min)]);
+        m.for_range("k", ProgramExpr::int(0), high, 1, |m, k| {
+            let x = Term::new(ProgramExpr::load(left, vec![i.clone(), k.clone()], scalar), -1.0, 1.0);
+            let y = Term::new(ProgramExpr::load(right, vec![k, j.clone()], scalar), -1.0, 1.0);
+            let op = *m.random.weighted(&[(4, TermOp::Mul), (1, TermOp::AbsDiff), (1, TermOp::Sub), (1, TermOp::Min)]);
             let mut value = m.join(op, x, y);
             if m.random.chance(35) {
-                value = m.apply(Fun::Square, value);
+                value = m.apply(TermFn::Square, value);
             }
-            m.push(Stmt::Update(sum, Binary::Add, value.e));
+            m.push(ProgramStmt::Update(sum, BinaryOp::Add, value.e));
         });
         let mut terms = vec![
             Term::new(m.read(sum), -12.0, 12.0),
-            Term::new(Expr::load(a, vec![i.clone(), j.clone()], scalar), -2.0, 2.0),
+            Term::new(ProgramExpr::load(a, vec![i.clone(), j.clone()], scalar), -2.0, 2.0),
         ];
-        terms.extend(row.map(|r| Term::new(Expr::load(r, vec![i.clone()], scalar), 0.5, 2.0)));
-        terms.extend(column.map(|c| Term::new(Expr::load(c, vec![j.clone()], scalar), -1.0, 1.0)));
+        terms.extend(row.map(|r| Term::new(ProgramExpr::load(r, vec![i.clone()], scalar), 0.5, 2.0)));
+        terms.extend(column.map(|c| Term::new(ProgramExpr::load(c, vec![j.clone()], scalar), -1.0, 1.0)));
         terms.extend(numbers);
         let unary = m.random.below(3);
         let value = m.combine(terms, unary, 15, &PLAIN);
-        return m.push(Stmt::Store(out, vec![i, j], value.e));
+        return m.push(ProgramStmt::Store(out, vec![i, j], value.e));
     }
     let out = m.output(scalar, &[rows, cols]);
     let (i, j) = (m.index("i", rows), m.index("j", cols));
-    let mut terms = vec![Term::new(Expr::load(a, vec![i.clone(), j.clone()], scalar), -2.0, 2.0)];
-    terms.extend(row.map(|r| Term::new(Expr::load(r, vec![i.clone()], scalar), 0.5, 2.0)));
-    terms.extend(column.map(|c| Term::new(Expr::load(c, vec![j.clone()], scalar), -1.0, 1.0)));
+    let mut terms = vec![Term::new(ProgramExpr::load(a, vec![i.clone(), j.clone()], scalar), -2.0, 2.0)];
+    terms.extend(row.map(|r| Term::new(ProgramExpr::load(r, vec![i.clone()], scalar), 0.5, 2.0)));
+    terms.extend(column.map(|c| Term::new(ProgramExpr::load(c, vec![j.clone()], scalar), -1.0, 1.0)));
     if kind == 2 {
-        let sum = Expr::binary(Binary::Add, i.clone(), j.clone());
-        let even =
-            Expr::binary(Binary::Eq, Expr::binary(Binary::Rem, sum, Expr::int(m.random.within(2, 3))), Expr::int(0));
+        let sum = ProgramExpr::binary(BinaryOp::Add, i.clone(), j.clone());
+        let even = ProgramExpr::binary(
+            BinaryOp::Eq,
+            ProgramExpr::binary(BinaryOp::Rem, sum, ProgramExpr::int(m.random.within(2, 3))),
+            ProgramExpr::int(0),
+        );
         let picked = m.random.pick(&terms).clone();
-        let other = m.apply(Fun::Shift, picked.clone());
+        let other = m.apply(TermFn::Shift, picked.clone());
         let (low, high) = (picked.low.min(other.low), picked.high.max(other.high));
-        terms.push(Term::new(Expr::choose(even, picked.e, other.e), low, high));
+        terms.push(Term::new(ProgramExpr::choose(even, picked.e, other.e), low, high));
     } else {
         terms.push(Term::new(i.clone().cast(scalar), 0.0, 40.0));
         terms.push(Term::new(j.clone().cast(scalar), 0.0, 40.0));
@@ -329,5 +343,5 @@ fn plane(m: &mut Maker) {
     terms.extend(numbers);
     let unary = 1 + m.random.below(3);
     let value = m.combine(terms, unary, 20, &MIXED);
-    m.push(Stmt::Store(out, vec![i, j], value.e));
+    m.push(ProgramStmt::Store(out, vec![i, j], value.e));
 }

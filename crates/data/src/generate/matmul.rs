@@ -1,43 +1,43 @@
-//! Products of matrices through tiles.
+//! Tiled matrix products.
 
-use super::block::{Plan, indent, written};
+use super::block::{BlockWriter, indent, kernel_text};
+use super::builder::ProgramBuilder;
 use super::elementwise::scalars;
-use super::maker::Maker;
-use super::shared::whole;
+use super::shared::without_binding;
 use super::term::{MATH, MIXED, Term};
-use crate::program::python::size;
-use crate::program::{Binary, Cooperative, Expr, Fill, Scalar, Size, Stmt};
+use crate::program::python::size_text;
+use crate::program::{ArrayFill, BinaryOp, CooperativeKernel, ProgramExpr, ProgramStmt, ScalarType, SizeExpr};
 
-/// Products of matrices through tiles.
-pub fn tiled_matmul(m: &mut Maker) -> Option<Plan> {
-    let scalar = *m.random.weighted(&[(5, Scalar::F32), (1, Scalar::F64), (1, Scalar::I32)]);
+/// Tiled matrix products.
+pub fn tiled_matmul(m: &mut ProgramBuilder) -> Option<BlockWriter> {
+    let scalar = *m.random.weighted(&[(5, ScalarType::F32), (1, ScalarType::F64), (1, ScalarType::I32)]);
     let names =
         *m.random.pick(&[["m_rows", "n_cols", "k_dim"], ["rows", "cols", "inner"], ["height", "width", "depth"]]);
     let (rows, cols, inner) =
         (m.size(names[0], false, 0, 24), m.size(names[1], false, 0, 24), m.size(names[2], true, 0, 24));
-    let fill = if scalar.is_float() { Fill::Uniform(-1.0, 1.0) } else { Fill::Uniform(-9.0, 9.0) };
+    let fill = if scalar.is_float() { ArrayFill::Uniform(-1.0, 1.0) } else { ArrayFill::Uniform(-9.0, 9.0) };
     let letters = *m.random.pick(&[["a", "b", "c"], ["lhs", "rhs", "out"], ["left", "right", "prod"], ["x", "w", "y"]]);
     let (flip_a, flip_b) = (m.random.chance(25), m.random.chance(35));
     let a = m.array(letters[0], scalar, &if flip_a { [inner, rows] } else { [rows, inner] }, fill.clone(), false);
     let b = m.array(letters[1], scalar, &if flip_b { [cols, inner] } else { [inner, cols] }, fill, false);
-    let bias = m.random.chance(30).then(|| m.array("bias", scalar, &[cols], Fill::Uniform(-1.0, 1.0), false));
-    let c = m.array(letters[2], scalar, &[rows, cols], Fill::Zero, true);
+    let bias = m.random.chance(30).then(|| m.array("bias", scalar, &[cols], ArrayFill::Uniform(-1.0, 1.0), false));
+    let c = m.array(letters[2], scalar, &[rows, cols], ArrayFill::Zero, true);
     let count = if scalar.is_float() { m.random.below(2) } else { 0 };
     let numbers = scalars(m, count, scalar);
     let (i, j) = (m.index("i", rows), m.index("j", cols));
-    let zero = if scalar.is_float() { Expr::float(scalar, 0.0) } else { Expr::int_of(scalar, 0) };
-    let acc = m.changing("acc", zero.clone());
+    let zero = if scalar.is_float() { ProgramExpr::float(scalar, 0.0) } else { ProgramExpr::typed_int(scalar, 0) };
+    let acc = m.mutable("acc", zero.clone());
     let high = m.extent(inner);
-    let k = m.variable("k", Scalar::I32, false);
-    let k_expr = Expr::var(k, Scalar::I32);
+    let k = m.variable("k", ScalarType::I32, false);
+    let k_expr = ProgramExpr::var(k, ScalarType::I32);
     let at_a = if flip_a { vec![k_expr.clone(), i.clone()] } else { vec![i.clone(), k_expr.clone()] };
     let at_b = if flip_b { vec![j.clone(), k_expr.clone()] } else { vec![k_expr.clone(), j.clone()] };
-    let most = if scalar.is_float() { 1.0 } else { 9.0 };
-    let (load_a, load_b) = (Expr::load(a, at_a, scalar), Expr::load(b, at_b, scalar));
-    // What is done to an element before it goes into its tile.
-    let treated = |m: &mut Maker, e: Expr| {
-        whole(m, |m| {
-            let term = Term::new(e, -most, most);
+    let max = if scalar.is_float() { 1.0 } else { 9.0 };
+    let (load_a, load_b) = (ProgramExpr::load(a, at_a, scalar), ProgramExpr::load(b, at_b, scalar));
+    // Optionally transforms an element before it is stored in its tile.
+    let transformed = |m: &mut ProgramBuilder, e: ProgramExpr| {
+        without_binding(m, |m| {
+            let term = Term::new(e, -max, max);
             if !m.random.chance(55) {
                 term
             } else if scalar.is_float() {
@@ -49,18 +49,18 @@ pub fn tiled_matmul(m: &mut Maker) -> Option<Plan> {
             }
         })
     };
-    let (value_a, value_b) = (treated(m, load_a), treated(m, load_b));
-    let product = Expr::binary(Binary::Mul, value_a.e.clone(), value_b.e.clone());
-    m.push(Stmt::For(k, Expr::int(0), high, 1, vec![Stmt::Update(acc, Binary::Add, product)]));
+    let (value_a, value_b) = (transformed(m, load_a), transformed(m, load_b));
+    let product = ProgramExpr::binary(BinaryOp::Mul, value_a.e.clone(), value_b.e.clone());
+    m.push(ProgramStmt::For(k, ProgramExpr::int(0), high, 1, vec![ProgramStmt::Update(acc, BinaryOp::Add, product)]));
     let total = 24.0 * value_a.size() * value_b.size();
-    let last = whole(m, |m| {
+    let last = without_binding(m, |m| {
         let mut terms = vec![Term::new(m.read(acc), -total, total)];
-        terms.extend(bias.map(|bias| Term::new(Expr::load(bias, vec![j.clone()], scalar), -1.0, 1.0)));
+        terms.extend(bias.map(|bias| Term::new(ProgramExpr::load(bias, vec![j.clone()], scalar), -1.0, 1.0)));
         terms.extend(numbers);
         if scalar.is_float() {
-            let again = terms[0].clone();
+            let duplicate = terms[0].clone();
             if m.random.chance(40) {
-                terms.push(again);
+                terms.push(duplicate);
             }
             let unary = 1 + m.random.below(4);
             m.combine(terms, unary, 0, &MIXED)
@@ -69,19 +69,19 @@ pub fn tiled_matmul(m: &mut Maker) -> Option<Plan> {
             m.combine_int(terms, unary, 0)
         }
     });
-    m.push(Stmt::Store(c, vec![i.clone(), j.clone()], last.e.clone()));
+    m.push(ProgramStmt::Store(c, vec![i.clone(), j.clone()], last.e.clone()));
     let side = *m.random.weighted(&[(4, 8u32), (3, 16), (2, 4)]);
     let (pad, unroll, restrict) = (m.random.chance(30) as u32, m.random.chance(50), m.random.chance(70));
     let named = m.random.chance(40);
-    let [tile_a, tile_b] = [format!("tile_{}", letters[0]), format!("tile_{}", letters[1])].map(|n| m.names.free(&n));
-    let [tx, ty, base, q] = ["tx", "ty", "base", "q"].map(|n| m.names.free(n));
+    let [tile_a, tile_b] = [format!("tile_{}", letters[0]), format!("tile_{}", letters[1])].map(|n| m.names.unique(&n));
+    let [tx, ty, base, q] = ["tx", "ty", "base", "q"].map(|n| m.names.unique(n));
     Some(Box::new(move |program| {
-        let text = written(program, restrict, |p| {
-            let [i, j] = [&i, &j].map(|e| p.shown(e));
+        let text = kernel_text(program, restrict, |p| {
+            let [i, j] = [&i, &j].map(|e| p.expr_text(e));
             let (k_name, acc_name) = (program.body.var(k).name.clone(), program.body.var(acc).name.clone());
-            let [rows, cols, inner] = [rows, cols, inner].map(|s| size(program, s));
-            let (c_type, zero, out) = (scalar.c(), p.shown(&zero), program.array(c).name.clone());
-            let (e_a, e_b, last) = (p.shown(&value_a.e), p.shown(&value_b.e), p.shown(&last.e));
+            let [rows, cols, inner] = [rows, cols, inner].map(|s| size_text(program, s));
+            let (c_type, zero, out) = (scalar.c(), p.expr_text(&zero), program.array(c).name.clone());
+            let (e_a, e_b, last) = (p.expr_text(&value_a.e), p.expr_text(&value_b.e), p.expr_text(&last.e));
             let side_text = if named { "TILE".to_owned() } else { side.to_string() };
             let wide = if pad > 0 { format!("{side_text} + {pad}") } else { side_text.clone() };
             let mut lines = vec![];
@@ -113,10 +113,10 @@ pub fn tiled_matmul(m: &mut Maker) -> Option<Plan> {
             lines.push(format!("if ({i} < {rows} && {j} < {cols}) {out}[{i} * {cols} + {j}] = {last};"));
             indent(1, &lines)
         });
-        Cooperative {
+        CooperativeKernel {
             text,
             block: [side, side, 1],
-            grid: [(cols, side), (rows, side), (Size::Known(1), 1)],
+            grid: [(cols, side), (rows, side), (SizeExpr::Constant(1), 1)],
             kind: "matmul_tile",
         }
     }))

@@ -1,16 +1,19 @@
-//! Kernels about where values go: atomics, gathers, scatters; and random numbers.
+//! Kernels with irregular memory access (atomics, gathers, scatters), and with random numbers.
 
+use super::builder::ProgramBuilder;
 use super::elementwise::{RANGES, float, line, repeated, scalars};
-use super::maker::Maker;
-use super::sample::Given;
-use super::term::{Fun, MATH, MIXED, Op, Term};
-use crate::program::{Binary, Expr, Fill, Scalar, Size, Stmt, Update};
+use super::sample::PathCondition;
+use super::term::{MATH, MIXED, Term, TermFn, TermOp};
+use crate::program::{ArrayFill, AtomicOp, BinaryOp, ProgramExpr, ProgramStmt, ScalarType, SizeExpr};
 
-/// Updates of elements that many threads share.
-pub fn atomic(m: &mut Maker) {
+/// Atomic updates of elements shared by many threads.
+pub fn atomic(m: &mut ProgramBuilder) {
     let ints = m.random.chance(55);
-    let scalar =
-        if ints { *m.random.weighted(&[(5, Scalar::I32), (2, Scalar::U32), (1, Scalar::U64)]) } else { float(m) };
+    let scalar = if ints {
+        *m.random.weighted(&[(5, ScalarType::I32), (2, ScalarType::U32), (1, ScalarType::U64)])
+    } else {
+        float(m)
+    };
     let count = 1 + m.random.below(2);
     let mut l = line(m, count, scalar);
     let mut terms = std::mem::take(&mut l.terms);
@@ -18,214 +21,220 @@ pub fn atomic(m: &mut Maker) {
     let out = m.array(
         ["total", "result", "counts", "sums", "buckets", "best"][bins as usize % 6],
         scalar,
-        &[Size::Known(bins)],
-        Fill::Zero,
+        &[SizeExpr::Constant(bins)],
+        ArrayFill::Zero,
         true,
     );
     let more = m.random.below(3);
     let first = terms[0].clone();
     let condition = m.random.chance(45).then(|| {
         if !ints {
-            return m.any_threshold(&first, Binary::Gt);
+            return m.any_threshold(&first, BinaryOp::Gt);
         }
-        let op = *m.random.pick(&[Binary::Gt, Binary::Lt, Binary::Ge]);
+        let op = *m.random.pick(&[BinaryOp::Gt, BinaryOp::Lt, BinaryOp::Ge]);
         let middle = ((first.low + first.high) / 2.0) as i64;
-        Expr::binary(op, first.e.clone(), Expr::int_of(scalar, middle))
+        ProgramExpr::binary(op, first.e.clone(), ProgramExpr::typed_int(scalar, middle))
     });
-    m.given.extend(condition.clone().map(|condition| Given { condition, holds: true }));
+    m.path_conditions.extend(condition.clone().map(|condition| PathCondition { condition, holds: true }));
     repeated(m, &mut terms, more);
     let unary = 1 + m.random.below(4);
     let value = if ints { m.combine_int(terms, unary, 15) } else { m.combine(terms, unary, 15, &MIXED) };
     let value = if ints { value } else { m.narrowed(value, 100.0) };
     let value = if ints && scalar.bits() == 32 { m.small_int(value) } else { value };
     let at = match (bins, m.random.below(2)) {
-        (1, _) => Expr::int(0),
-        (_, 0) => Expr::binary(Binary::Rem, l.i.clone(), Expr::int(bins as i64)),
+        (1, _) => ProgramExpr::int(0),
+        (_, 0) => ProgramExpr::binary(BinaryOp::Rem, l.i.clone(), ProgramExpr::int(bins as i64)),
         _ if ints && scalar.is_signed() => {
             let size = m.not_negative(first.clone());
-            Expr::binary(Binary::Rem, size.e, Expr::int_of(scalar, bins as i64)).cast(Scalar::I32)
+            ProgramExpr::binary(BinaryOp::Rem, size.e, ProgramExpr::typed_int(scalar, bins as i64))
+                .cast(ScalarType::I32)
         }
         _ => {
             let by = m.random.within(2, 7);
-            Expr::binary(
-                Binary::Rem,
-                Expr::binary(Binary::Quotient, l.i.clone(), Expr::int(by)),
-                Expr::int(bins as i64),
+            ProgramExpr::binary(
+                BinaryOp::Rem,
+                ProgramExpr::binary(BinaryOp::Quotient, l.i.clone(), ProgramExpr::int(by)),
+                ProgramExpr::int(bins as i64),
             )
         }
     };
     let update = match scalar {
-        Scalar::I32 => *m.random.pick(&[
-            Update::Add,
-            Update::Max,
-            Update::Min,
-            Update::Add,
-            Update::Or,
-            Update::Xor,
-            Update::And,
-            Update::Sub,
+        ScalarType::I32 => *m.random.pick(&[
+            AtomicOp::Add,
+            AtomicOp::Max,
+            AtomicOp::Min,
+            AtomicOp::Add,
+            AtomicOp::Or,
+            AtomicOp::Xor,
+            AtomicOp::And,
+            AtomicOp::Sub,
         ]),
-        Scalar::U32 => *m.random.pick(&[Update::Add, Update::Max, Update::Or, Update::Xor, Update::And]),
-        // Of 64 bits CUDA adds unsigned ones alone.
-        Scalar::U64 => Update::Add,
-        _ => Update::Add,
+        ScalarType::U32 => *m.random.pick(&[AtomicOp::Add, AtomicOp::Max, AtomicOp::Or, AtomicOp::Xor, AtomicOp::And]),
+        // CUDA's 64-bit atomicAdd is unsigned.
+        ScalarType::U64 => AtomicOp::Add,
+        _ => AtomicOp::Add,
     };
-    // Bits of one element fill up, or are gone, after a few.
-    let update = if bins == 1 && matches!(update, Update::Or | Update::And) { Update::Xor } else { update };
-    // Nothing is below 0 that only ever sees larger ones.
-    let update = if update == Update::Min && value.low >= 0.0 { Update::Max } else { update };
-    // Of zeros nothing is left to take bits from.
-    if update == Update::And {
-        m.program.arrays[out.0 as usize].fill = Fill::Uniform(1e4, 1e6);
+    // All bits of a single element would be set or cleared after a few updates.
+    let update = if bins == 1 && matches!(update, AtomicOp::Or | AtomicOp::And) { AtomicOp::Xor } else { update };
+    // A minimum with 0 of non-negative values is always 0.
+    let update = if update == AtomicOp::Min && value.low >= 0.0 { AtomicOp::Max } else { update };
+    // ANDing into zeros would have no effect.
+    if update == AtomicOp::And {
+        m.program.arrays[out.0 as usize].fill = ArrayFill::Uniform(1e4, 1e6);
     }
-    m.given.clear();
-    let step = Stmt::Atomic(update, out, vec![at], value.e);
+    m.path_conditions.clear();
+    let step = ProgramStmt::Atomic(update, out, vec![at], value.e);
     match condition {
-        Some(condition) => m.push(Stmt::If(condition, vec![step], vec![])),
+        Some(condition) => m.push(ProgramStmt::If(condition, vec![step], vec![])),
         None => m.push(step),
     }
 }
 
-/// Elements found through indices.
-pub fn gather_scatter(m: &mut Maker) {
+/// Gathers and scatters.
+pub fn gather_scatter(m: &mut ProgramBuilder) {
     let scalar = float(m);
     let range = *m.random.pick(RANGES);
     match m.random.below(4) {
         0 => {
             let n = m.size("n", false, 0, 300);
             let table = m.size("m", false, 1, 50);
-            let source = m.input(scalar, &[table], Fill::Uniform(range.0, range.1));
+            let source = m.input(scalar, &[table], ArrayFill::Uniform(range.0, range.1));
             let several = 1 + m.random.below(2);
             let name = *m.random.pick(&["indices", "idx", "order", "links"]);
             let indices: Vec<_> =
-                (0..several).map(|_| m.array(name, Scalar::I32, &[n], Fill::Below(table), false)).collect();
-            let own = m.random.chance(50).then(|| m.input(scalar, &[n], Fill::Uniform(-1.0, 1.0)));
+                (0..several).map(|_| m.array(name, ScalarType::I32, &[n], ArrayFill::Below(table), false)).collect();
+            let extra_input = m.random.chance(50).then(|| m.input(scalar, &[n], ArrayFill::Uniform(-1.0, 1.0)));
             let count = m.random.below(2);
             let numbers = scalars(m, count, scalar);
             let i = m.index("i", n);
             let mut terms: Vec<Term> = (indices.iter())
                 .map(|index| {
-                    let at = Expr::load(*index, vec![i.clone()], Scalar::I32);
+                    let at = ProgramExpr::load(*index, vec![i.clone()], ScalarType::I32);
                     let at = if m.random.chance(50) { m.bind_as("k", at) } else { at };
-                    Term::new(Expr::load(source, vec![at], scalar), range.0, range.1)
+                    Term::new(ProgramExpr::load(source, vec![at], scalar), range.0, range.1)
                 })
                 .collect();
-            terms.extend(own.map(|own| Term::new(Expr::load(own, vec![i.clone()], scalar), -1.0, 1.0)));
+            terms.extend(
+                extra_input
+                    .map(|extra_input| Term::new(ProgramExpr::load(extra_input, vec![i.clone()], scalar), -1.0, 1.0)),
+            );
             let more = m.random.below(3);
             repeated(m, &mut terms, more);
             terms.extend(numbers);
             let unary = 1 + m.random.below(4);
             let value = m.combine(terms, unary, 20, &MIXED);
             let out = m.output(scalar, &[n]);
-            m.push(Stmt::Store(out, vec![i], value.e));
+            m.push(ProgramStmt::Store(out, vec![i], value.e));
         }
         1 => {
             let n = m.size("n", false, 0, 300);
             let count = 1 + m.random.below(2);
-            let inputs: Vec<_> = (0..count).map(|_| m.input(scalar, &[n], Fill::Uniform(range.0, range.1))).collect();
+            let inputs: Vec<_> =
+                (0..count).map(|_| m.input(scalar, &[n], ArrayFill::Uniform(range.0, range.1))).collect();
             let name = *m.random.pick(&["perm", "order", "slots", "targets"]);
-            let places = m.array(name, Scalar::I32, &[n], Fill::Permutation(n), false);
+            let targets = m.array(name, ScalarType::I32, &[n], ArrayFill::Permutation(n), false);
             let out = m.output(scalar, &[n]);
             let i = m.index("i", n);
-            let at = m.bind_as("slot", Expr::load(places, vec![i.clone()], Scalar::I32));
+            let at = m.bind_as("slot", ProgramExpr::load(targets, vec![i.clone()], ScalarType::I32));
             let mut terms: Vec<Term> = vec![];
-            let (mut fetched, mut own) = (false, false);
+            let (mut gathered, mut direct) = (false, false);
             for array in inputs {
                 let index = if m.random.chance(40) { at.clone() } else { i.clone() };
-                fetched |= index == at;
-                own |= index == i;
-                terms.push(Term::new(Expr::load(array, vec![index], scalar), range.0, range.1));
+                gathered |= index == at;
+                direct |= index == i;
+                terms.push(Term::new(ProgramExpr::load(array, vec![index], scalar), range.0, range.1));
             }
             let more = m.random.below(3);
             repeated(m, &mut terms, more);
             let unary = 1 + m.random.below(4);
             let value = m.combine(terms, unary, 20, &MIXED);
-            // Elements that move together with what is stored would not depend on the order.
-            let to = if !fetched || own && m.random.chance(70) { at } else { i };
-            m.push(Stmt::Store(out, vec![to], value.e));
+            // If loads and the store use the same permuted index, the result does not depend on the
+            // permutation.
+            let to = if !gathered || direct && m.random.chance(70) { at } else { i };
+            m.push(ProgramStmt::Store(out, vec![to], value.e));
         }
         2 => {
             let n = m.size("n", false, 0, 300);
             let table = m.size("m", false, 1, 40);
-            let input = m.input(scalar, &[n], Fill::Uniform(range.0, range.1));
-            let places = m.array("bins", Scalar::I32, &[n], Fill::Below(table), false);
-            let weights = m.random.chance(50).then(|| m.input(scalar, &[table], Fill::Uniform(0.5, 2.0)));
+            let input = m.input(scalar, &[n], ArrayFill::Uniform(range.0, range.1));
+            let targets = m.array("bins", ScalarType::I32, &[n], ArrayFill::Below(table), false);
+            let weights = m.random.chance(50).then(|| m.input(scalar, &[table], ArrayFill::Uniform(0.5, 2.0)));
             let out = m.output(scalar, &[table]);
             let i = m.index("i", n);
-            let at = m.bind_as("b", Expr::load(places, vec![i.clone()], Scalar::I32));
-            let mut terms = vec![Term::new(Expr::load(input, vec![i], scalar), range.0, range.1)];
-            terms.extend(weights.map(|w| Term::new(Expr::load(w, vec![at.clone()], scalar), 0.5, 2.0)));
+            let at = m.bind_as("b", ProgramExpr::load(targets, vec![i.clone()], ScalarType::I32));
+            let mut terms = vec![Term::new(ProgramExpr::load(input, vec![i], scalar), range.0, range.1)];
+            terms.extend(weights.map(|w| Term::new(ProgramExpr::load(w, vec![at.clone()], scalar), 0.5, 2.0)));
             let more = m.random.below(3);
             repeated(m, &mut terms, more);
             let unary = 1 + m.random.below(4);
             let value = m.combine(terms, unary, 20, &MATH);
             let value = m.narrowed(value, 50.0);
-            m.push(Stmt::Atomic(Update::Add, out, vec![at], value.e));
+            m.push(ProgramStmt::Atomic(AtomicOp::Add, out, vec![at], value.e));
         }
         _ => rows(m, scalar, range),
     }
 }
 
-/// Rows of a sparse matrix: offsets, columns, values.
-fn rows(m: &mut Maker, scalar: Scalar, range: (f64, f64)) {
+/// Rows of a sparse matrix (CSR): offsets, columns, values.
+fn rows(m: &mut ProgramBuilder, scalar: ScalarType, range: (f64, f64)) {
     let n = m.size("rows", false, 1, 40);
     let entries = m.size("nnz", false, 0, 200);
     let columns = m.size("cols", false, 1, 30);
-    let Size::Param(rows) = n else { return };
-    let offsets = m.array("row_start", Scalar::I32, &[Size::Plus(rows, 1)], Fill::Offsets(entries), false);
-    let index = m.array("col_index", Scalar::I32, &[entries], Fill::Below(columns), false);
-    let values = m.input(scalar, &[entries], Fill::Uniform(range.0, range.1));
-    let x = m.input(scalar, &[columns], Fill::Uniform(-1.0, 1.0));
+    let SizeExpr::Param(rows) = n else { return };
+    let offsets = m.array("row_start", ScalarType::I32, &[SizeExpr::Plus(rows, 1)], ArrayFill::Offsets(entries), false);
+    let index = m.array("col_index", ScalarType::I32, &[entries], ArrayFill::Below(columns), false);
+    let values = m.input(scalar, &[entries], ArrayFill::Uniform(range.0, range.1));
+    let x = m.input(scalar, &[columns], ArrayFill::Uniform(-1.0, 1.0));
     let out = m.output(scalar, &[n]);
     let count = m.random.below(2);
     let numbers = scalars(m, count, scalar);
     let i = m.index("row", n);
-    let sum = m.changing("acc", Expr::float(scalar, 0.0));
-    let low = m.bind_as("begin", Expr::load(offsets, vec![i.clone()], Scalar::I32));
-    let next = Expr::binary(Binary::Add, i.clone(), Expr::int(1));
-    let high = m.bind_as("end", Expr::load(offsets, vec![next], Scalar::I32));
-    m.count("k", low, high, 1, |m, k| {
-        let at = Expr::load(index, vec![k.clone()], Scalar::I32);
+    let sum = m.mutable("acc", ProgramExpr::float(scalar, 0.0));
+    let low = m.bind_as("begin", ProgramExpr::load(offsets, vec![i.clone()], ScalarType::I32));
+    let next = ProgramExpr::binary(BinaryOp::Add, i.clone(), ProgramExpr::int(1));
+    let high = m.bind_as("end", ProgramExpr::load(offsets, vec![next], ScalarType::I32));
+    m.for_range("k", low, high, 1, |m, k| {
+        let at = ProgramExpr::load(index, vec![k.clone()], ScalarType::I32);
         let mut terms = vec![
-            Term::new(Expr::load(values, vec![k], scalar), range.0, range.1),
-            Term::new(Expr::load(x, vec![at], scalar), -1.0, 1.0),
+            Term::new(ProgramExpr::load(values, vec![k], scalar), range.0, range.1),
+            Term::new(ProgramExpr::load(x, vec![at], scalar), -1.0, 1.0),
         ];
         let unary = m.random.below(3);
         if m.random.chance(60) {
             let (a, b) = (terms.remove(0), terms.remove(0));
-            terms = vec![m.join(Op::Mul, a, b)];
+            terms = vec![m.join(TermOp::Mul, a, b)];
         }
         let value = m.combine(terms, unary, 10, &MIXED);
-        m.push(Stmt::Update(sum, Binary::Add, value.e));
+        m.push(ProgramStmt::Update(sum, BinaryOp::Add, value.e));
     });
     let mut terms = vec![Term::new(m.read(sum), -100.0, 100.0)];
     terms.extend(numbers);
     let unary = 1 + m.random.below(3);
     let value = m.combine(terms, unary, 10, &MIXED);
-    m.push(Stmt::Store(out, vec![i], value.e));
+    m.push(ProgramStmt::Store(out, vec![i], value.e));
 }
 
-/// Random numbers made in the kernel.
-pub fn random_numbers(m: &mut Maker) {
+/// Random numbers generated in the kernel.
+pub fn random_numbers(m: &mut ProgramBuilder) {
     let n = m.size("n", false, 0, 300);
-    let own = m.random.chance(60).then(|| m.input(Scalar::F32, &[n], Fill::Uniform(-2.0, 2.0)));
-    let ints = own.is_none() && m.random.chance(35);
-    let out = m.output(if ints { Scalar::I32 } else { Scalar::F32 }, &[n]);
-    let seed = m.value("seed", Scalar::I32, 1.0, 100000.0);
+    let extra_input = m.random.chance(60).then(|| m.input(ScalarType::F32, &[n], ArrayFill::Uniform(-2.0, 2.0)));
+    let ints = extra_input.is_none() && m.random.chance(35);
+    let out = m.output(if ints { ScalarType::I32 } else { ScalarType::F32 }, &[n]);
+    let seed = m.value("seed", ScalarType::I32, 1.0, 100000.0);
     let count = m.random.below(2) * (!ints) as usize;
-    let numbers = scalars(m, count, Scalar::F32);
+    let numbers = scalars(m, count, ScalarType::F32);
     let i = m.index("i", n);
-    let state = m.variable("state", Scalar::U32, true);
-    let seed = Expr::var(seed, Scalar::I32);
-    m.push(Stmt::Seed(state, seed, i.clone()));
-    let draw = |m: &mut Maker, range: Option<(i64, i64)>| {
+    let state = m.variable("state", ScalarType::U32, true);
+    let seed = ProgramExpr::var(seed, ScalarType::I32);
+    m.push(ProgramStmt::Seed(state, seed, i.clone()));
+    let draw = |m: &mut ProgramBuilder, range: Option<(i64, i64)>| {
         let name = *m.random.pick(&["u", "noise_val", "roll", "jitter", "pick", "chance"]);
-        let ty = if range.is_some() { Scalar::I32 } else { Scalar::F32 };
+        let ty = if range.is_some() { ScalarType::I32 } else { ScalarType::F32 };
         let var = m.variable(name, ty, false);
-        m.push(Stmt::Draw(var, state, range));
+        m.push(ProgramStmt::Draw(var, state, range));
         match range {
-            None => Term::new(Expr::var(var, ty), 0.0, 1.0),
-            Some((low, high)) => Term::new(Expr::var(var, ty), low as f64, high as f64 - 1.0),
+            None => Term::new(ProgramExpr::var(var, ty), 0.0, 1.0),
+            Some((low, high)) => Term::new(ProgramExpr::var(var, ty), low as f64, high as f64 - 1.0),
         }
     };
     if ints {
@@ -240,47 +249,59 @@ pub fn random_numbers(m: &mut Maker) {
         }
         let unary = 1 + m.random.below(3);
         let value = m.combine_int(terms, unary, 15);
-        return m.push(Stmt::Store(out, vec![i], value.e));
+        return m.push(ProgramStmt::Store(out, vec![i], value.e));
     }
     let mut terms: Vec<Term> = vec![];
-    let own = own.map(|own| Term::new(Expr::load(own, vec![i.clone()], Scalar::F32), -2.0, 2.0));
+    let extra_input = extra_input
+        .map(|extra_input| Term::new(ProgramExpr::load(extra_input, vec![i.clone()], ScalarType::F32), -2.0, 2.0));
     match m.random.below(4) {
         0 => {
             let u = draw(m, None);
             let p = *m.random.pick(&[0.25, 0.5, 0.1, 0.75, 0.3]);
-            let kept = Expr::binary(*m.random.pick(&[Binary::Lt, Binary::Ge]), u.e, Expr::float(Scalar::F32, p));
-            let value = own.clone().unwrap_or(Term::new(Expr::float(Scalar::F32, 1.0), 1.0, 1.0));
-            let scaled = m.apply(Fun::Scale, value);
-            let other =
-                if m.random.chance(60) { Term::new(Expr::float(Scalar::F32, 0.0), 0.0, 0.0) } else { draw(m, None) };
+            let condition = ProgramExpr::binary(
+                *m.random.pick(&[BinaryOp::Lt, BinaryOp::Ge]),
+                u.e,
+                ProgramExpr::float(ScalarType::F32, p),
+            );
+            let value = extra_input.clone().unwrap_or(Term::new(ProgramExpr::float(ScalarType::F32, 1.0), 1.0, 1.0));
+            let scaled = m.apply(TermFn::Scale, value);
+            let other = if m.random.chance(60) {
+                Term::new(ProgramExpr::float(ScalarType::F32, 0.0), 0.0, 0.0)
+            } else {
+                draw(m, None)
+            };
             let (low, high) = (scaled.low.min(other.low), scaled.high.max(other.high));
-            terms.push(Term::new(Expr::choose(kept, scaled.e, other.e), low, high));
+            terms.push(Term::new(ProgramExpr::choose(condition, scaled.e, other.e), low, high));
         }
         1 => {
-            let hits = m.changing("hits", Expr::float(Scalar::F32, 0.0));
-            let turns = Expr::int(m.random.within(4, 12));
-            m.count("trial", Expr::int(0), turns, 1, |m, _| {
+            let hits = m.mutable("hits", ProgramExpr::float(ScalarType::F32, 0.0));
+            let iterations = ProgramExpr::int(m.random.within(4, 12));
+            m.for_range("trial", ProgramExpr::int(0), iterations, 1, |m, _| {
                 let (a, b) = (draw(m, None), draw(m, None));
-                let a = m.apply(Fun::Square, a);
-                let b = m.apply(Fun::Square, b);
-                let sum = Expr::binary(Binary::Add, a.e, b.e);
-                let inside = Expr::binary(Binary::Le, sum, Expr::float(Scalar::F32, *m.random.pick(&[1.0, 0.5, 0.75])));
-                let one = Expr::float(Scalar::F32, 1.0);
-                let then = m.block(|m| m.push(Stmt::Update(hits, Binary::Add, one)));
-                m.push(Stmt::If(inside, then, vec![]));
+                let a = m.apply(TermFn::Square, a);
+                let b = m.apply(TermFn::Square, b);
+                let sum = ProgramExpr::binary(BinaryOp::Add, a.e, b.e);
+                let inside = ProgramExpr::binary(
+                    BinaryOp::Le,
+                    sum,
+                    ProgramExpr::float(ScalarType::F32, *m.random.pick(&[1.0, 0.5, 0.75])),
+                );
+                let one = ProgramExpr::float(ScalarType::F32, 1.0);
+                let then = m.block(|m| m.push(ProgramStmt::Update(hits, BinaryOp::Add, one)));
+                m.push(ProgramStmt::If(inside, then, vec![]));
             });
             terms.push(Term::new(m.read(hits), 0.0, 12.0));
         }
         2 => {
-            let at = m.changing("walk", own.clone().map_or(Expr::float(Scalar::F32, 0.0), |t| t.e));
-            let turns = Expr::int(m.random.within(3, 10));
-            let half = Expr::float(Scalar::F32, *m.random.pick(&[0.5, 0.25, 0.375]));
-            let menu = m.random.below(2);
-            m.count("step", Expr::int(0), turns, 1, |m, _| {
+            let at = m.mutable("walk", extra_input.clone().map_or(ProgramExpr::float(ScalarType::F32, 0.0), |t| t.e));
+            let iterations = ProgramExpr::int(m.random.within(3, 10));
+            let half = ProgramExpr::float(ScalarType::F32, *m.random.pick(&[0.5, 0.25, 0.375]));
+            let variant = m.random.below(2);
+            m.for_range("step", ProgramExpr::int(0), iterations, 1, |m, _| {
                 let u = draw(m, None);
-                let moved = Term::new(Expr::binary(Binary::Sub, u.e, half), -0.5, 0.75);
-                let moved = if menu == 0 { moved } else { m.apply(Fun::Scale, moved) };
-                m.push(Stmt::Update(at, Binary::Add, moved.e));
+                let moved = Term::new(ProgramExpr::binary(BinaryOp::Sub, u.e, half), -0.5, 0.75);
+                let moved = if variant == 0 { moved } else { m.apply(TermFn::Scale, moved) };
+                m.push(ProgramStmt::Update(at, BinaryOp::Add, moved.e));
             });
             terms.push(Term::new(m.read(at), -12.0, 12.0));
         }
@@ -291,16 +312,16 @@ pub fn random_numbers(m: &mut Maker) {
             }
         }
     }
-    if let Some(own) = own
+    if let Some(extra_input) = extra_input
         && m.random.chance(70)
     {
-        terms.push(own);
+        terms.push(extra_input);
     }
     let more = m.random.below(2);
     repeated(m, &mut terms, more);
     terms.extend(numbers);
     let unary = 2 + m.random.below(4);
-    let menu = if m.random.chance(50) { &MATH } else { &MIXED };
-    let value = m.combine(terms, unary, 20, menu);
-    m.push(Stmt::Store(out, vec![i], value.e));
+    let distribution = if m.random.chance(50) { &MATH } else { &MIXED };
+    let value = m.combine(terms, unary, 20, distribution);
+    m.push(ProgramStmt::Store(out, vec![i], value.e));
 }

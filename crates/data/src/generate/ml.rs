@@ -1,77 +1,77 @@
-//! Parts of neural networks: activations, losses, optimiser steps, norms of rows.
+//! Building blocks of neural networks: activations, losses, optimizer steps, row normalizations.
 
-use super::block::{Own, Plan, Reduce, Way, along_x, indent, reduced, written};
+use super::block::{BlockNames, BlockWriter, Reduce, ReduceStrategy, along_x, indent, kernel_text, reduction_lines};
+use super::builder::ProgramBuilder;
 use super::describe::idioms;
 use super::elementwise::{line, scalars};
-use super::maker::Maker;
 use super::reduce::Elements;
-use super::term::{Fun, MIXED, Op, Term};
-use crate::program::python::size;
-use crate::program::{Binary, Builtin, Expr, Fill, Scalar, Stmt};
+use super::term::{MIXED, Term, TermFn, TermOp};
+use crate::program::python::size_text;
+use crate::program::{ArrayFill, BinaryOp, BuiltinFn, ProgramExpr, ProgramStmt, ScalarType};
 
-const F32: Scalar = Scalar::F32;
+const F32: ScalarType = ScalarType::F32;
 
-fn number(value: f64) -> Expr {
-    Expr::float(F32, value)
+fn number(value: f64) -> ProgramExpr {
+    ProgramExpr::float(F32, value)
 }
 
-fn bin(op: Binary, a: Expr, b: Expr) -> Expr {
-    Expr::binary(op, a, b)
+fn bin(op: BinaryOp, a: ProgramExpr, b: ProgramExpr) -> ProgramExpr {
+    ProgramExpr::binary(op, a, b)
 }
 
-/// Parts of neural networks.
-pub fn ml_ops(m: &mut Maker) -> Option<Plan> {
+/// Building blocks of neural networks.
+pub fn ml_ops(m: &mut ProgramBuilder) -> Option<BlockWriter> {
     match m.random.below(6) {
         0 | 1 => activation(m),
-        2 => optimiser(m),
+        2 => optimizer(m),
         3 => loss(m),
         _ => return rows(m),
     }
     None
 }
 
-/// An activation of a term, by the names that people know.
-fn activated(m: &mut Maker, x: Term) -> Term {
-    let x = m.once(x);
+/// A well-known activation of a term.
+fn activation_of(m: &mut ProgramBuilder, x: Term) -> Term {
+    let x = m.bind_once(x);
     let size = x.size();
     match m.random.below(10) {
         0 => {
             if x.low >= 0.0 {
-                return m.apply(Fun::Shift, x);
+                return m.apply(TermFn::Shift, x);
             }
             Term::new(idioms::relu(x.e), 0.0, x.high.max(0.0))
         }
         1 => {
-            let slope = m.constant(0.01, 0.3);
-            let positive = bin(Binary::Gt, x.e.clone(), number(0.0));
-            if !m.matters(&positive) {
-                return m.apply(Fun::Sigmoid, x);
+            let negative_slope = m.constant(0.01, 0.3);
+            let positive = bin(BinaryOp::Gt, x.e.clone(), number(0.0));
+            if !m.has_both_outcomes(&positive) {
+                return m.apply(TermFn::Sigmoid, x);
             }
-            Term::new(idioms::leaky_relu(x.e, number(slope)), -size, size)
+            Term::new(idioms::leaky_relu(x.e, number(negative_slope)), -size, size)
         }
-        2 => m.apply(Fun::Sigmoid, x),
+        2 => m.apply(TermFn::Sigmoid, x),
         3 => {
             let x = m.narrowed(x, 8.0);
-            let x = m.once(x);
+            let x = m.bind_once(x);
             Term::new(idioms::silu(x.e), -1.0, size)
         }
         4 => {
             let x = m.narrowed(x, 8.0);
-            let x = m.once(x);
+            let x = m.bind_once(x);
             Term::new(idioms::gelu_tanh(x.e), -0.2, 8.0)
         }
         5 => {
             let x = m.narrowed(x, 4.0);
-            let x = m.once(x);
+            let x = m.bind_once(x);
             Term::new(idioms::gelu_erf(x.e), -0.2, 4.0)
         }
         6 => {
             let x = m.narrowed(x, 4.0);
-            let x = m.once(x);
+            let x = m.bind_once(x);
             let alpha = m.constant(0.5, 2.0);
-            let positive = bin(Binary::Gt, x.e.clone(), number(0.0));
-            if !m.matters(&positive) {
-                return m.apply(Fun::Sigmoid, x);
+            let positive = bin(BinaryOp::Gt, x.e.clone(), number(0.0));
+            if !m.has_both_outcomes(&positive) {
+                return m.apply(TermFn::Sigmoid, x);
             }
             Term::new(idioms::elu(x.e, number(alpha)), -alpha, 4.0)
         }
@@ -81,14 +81,14 @@ fn activated(m: &mut Maker, x: Term) -> Term {
         }
         8 => {
             let x = m.narrowed(x, 8.0);
-            Term::new(Expr::call(Builtin::Tanh, vec![x.e]), -1.0, 1.0)
+            Term::new(ProgramExpr::call(BuiltinFn::Tanh, vec![x.e]), -1.0, 1.0)
         }
         _ => Term::new(idioms::hard_swish(x.e), -size, size),
     }
 }
 
-/// An activation of a sum of things, perhaps gated or with a residual.
-fn activation(m: &mut Maker) {
+/// An activation of a sum, possibly gated or with a residual.
+fn activation(m: &mut ProgramBuilder) {
     let count = 1 + m.random.below(3);
     let mut l = line(m, count, F32);
     let mut terms = std::mem::take(&mut l.terms);
@@ -98,56 +98,56 @@ fn activation(m: &mut Maker) {
     let unary = m.random.below(3);
     let joined = m.combine(terms, unary, 20, &MIXED);
     let joined = m.narrowed(joined, 20.0);
-    let mut value = activated(m, joined);
+    let mut value = activation_of(m, joined);
     match m.random.below(4) {
         0 => {
-            let other = activated(m, first);
-            value = m.join(Op::Mul, value, other);
+            let other = activation_of(m, first);
+            value = m.join(TermOp::Mul, value, other);
         }
-        1 => value = m.join(Op::Add, value, first),
+        1 => value = m.join(TermOp::Add, value, first),
         2 => {
-            let scaled = m.apply(Fun::Scale, value);
-            value = m.join(Op::Sub, scaled, first);
+            let scaled = m.apply(TermFn::Scale, value);
+            value = m.join(TermOp::Sub, scaled, first);
         }
         _ => {}
     }
     let out = m.output(F32, &[l.n]);
-    m.push(Stmt::Store(out, vec![l.i], value.e));
+    m.push(ProgramStmt::Store(out, vec![l.i], value.e));
 }
 
-/// A step of an optimiser: momentum, Adam, decay, clipping, in all mixtures.
-fn optimiser(m: &mut Maker) {
+/// An optimizer step: combinations of momentum, Adam, decay and clipping.
+fn optimizer(m: &mut ProgramBuilder) {
     let n = m.size("n", false, 0, 300);
-    let weights = m.array("weights", F32, &[n], Fill::Uniform(-1.0, 1.0), true);
-    let grads = m.array("grads", F32, &[n], Fill::Uniform(-2.0, 2.0), false);
-    let momentum = m.random.chance(70).then(|| m.array("momentum", F32, &[n], Fill::Uniform(-1.0, 1.0), true));
-    let square = m.random.chance(55).then(|| m.array("variance", F32, &[n], Fill::Uniform(0.1, 1.0), true));
-    let rate = m.value("lr", F32, 0.001, 0.1);
-    let rate = Expr::var(rate, F32);
+    let weights = m.array("weights", F32, &[n], ArrayFill::Uniform(-1.0, 1.0), true);
+    let grads = m.array("grads", F32, &[n], ArrayFill::Uniform(-2.0, 2.0), false);
+    let momentum = m.random.chance(70).then(|| m.array("momentum", F32, &[n], ArrayFill::Uniform(-1.0, 1.0), true));
+    let square = m.random.chance(55).then(|| m.array("variance", F32, &[n], ArrayFill::Uniform(0.1, 1.0), true));
+    let learning_rate = m.value("lr", F32, 0.001, 0.1);
+    let learning_rate = ProgramExpr::var(learning_rate, F32);
     let decay = m.random.chance(45).then(|| m.value("weight_decay", F32, 0.01, 0.1));
     let beta = momentum.or(square).map(|_| m.value("beta", F32, 0.8, 0.99));
     let i = m.index("i", n);
     let at = || vec![i.clone()];
-    let w = m.bind_as("w", Expr::load(weights, at(), F32));
-    let mut g = m.bind_as("g", Expr::load(grads, at(), F32));
+    let w = m.bind_as("w", ProgramExpr::load(weights, at(), F32));
+    let mut g = m.bind_as("g", ProgramExpr::load(grads, at(), F32));
     if m.random.chance(30) {
         let limit = m.constant(0.5, 1.5);
-        g = m.bind_as("g_clip", Expr::call(Builtin::Clamp, vec![g, number(-limit), number(limit)]));
+        g = m.bind_as("g_clip", ProgramExpr::call(BuiltinFn::Clamp, vec![g, number(-limit), number(limit)]));
     }
-    let late = m.random.chance(50);
-    if let (Some(decay), false) = (decay, late) {
-        g = m.bind_as("g_reg", bin(Binary::Add, g, bin(Binary::Mul, Expr::var(decay, F32), w.clone())));
+    let decoupled = m.random.chance(50);
+    if let (Some(decay), false) = (decay, decoupled) {
+        g = m.bind_as("g_reg", bin(BinaryOp::Add, g, bin(BinaryOp::Mul, ProgramExpr::var(decay, F32), w.clone())));
     }
-    let averaged = |m: &mut Maker, array, value: Expr, name: &str| {
-        let beta = Expr::var(beta.unwrap_or(crate::program::Var(0)), F32);
-        let rest = bin(Binary::Sub, number(1.0), beta.clone());
-        let old = bin(Binary::Mul, beta, Expr::load(array, at(), F32));
-        let new = m.bind_as(name, bin(Binary::Add, old, bin(Binary::Mul, rest, value)));
-        m.push(Stmt::Store(array, at(), new.clone()));
+    let averaged = |m: &mut ProgramBuilder, array, value: ProgramExpr, name: &str| {
+        let beta = ProgramExpr::var(beta.unwrap_or(crate::program::VarId(0)), F32);
+        let rest = bin(BinaryOp::Sub, number(1.0), beta.clone());
+        let old = bin(BinaryOp::Mul, beta, ProgramExpr::load(array, at(), F32));
+        let new = m.bind_as(name, bin(BinaryOp::Add, old, bin(BinaryOp::Mul, rest, value)));
+        m.push(ProgramStmt::Store(array, at(), new.clone()));
         new
     };
     if m.random.chance(60) {
-        // Something of one's own in between.
+        // An arbitrary transformation of the gradient.
         let mut terms = vec![Term::new(g, -2.0, 2.0)];
         if m.random.chance(50) {
             terms.push(Term::new(w.clone(), -1.0, 1.0));
@@ -163,47 +163,52 @@ fn optimiser(m: &mut Maker) {
     };
     let direction = match square {
         Some(array) => {
-            let v = averaged(m, array, bin(Binary::Mul, g.clone(), g), "v_new");
+            let v = averaged(m, array, bin(BinaryOp::Mul, g.clone(), g), "v_new");
             let eps = *m.random.pick(&[1e-3, 1e-4, 1e-2]);
-            let root = bin(Binary::Add, Expr::call(Builtin::Sqrt, vec![v]), number(eps));
-            bin(Binary::Div, direction, root)
+            let root = bin(BinaryOp::Add, ProgramExpr::call(BuiltinFn::Sqrt, vec![v]), number(eps));
+            bin(BinaryOp::Div, direction, root)
         }
-        None if m.random.chance(25) => Expr::call(Builtin::Sign, vec![direction]),
+        None if m.random.chance(25) => ProgramExpr::call(BuiltinFn::Sign, vec![direction]),
         None => direction,
     };
-    let mut step = bin(Binary::Mul, rate.clone(), direction);
-    if let (Some(decay), true) = (decay, late) {
-        let shrink = bin(Binary::Mul, bin(Binary::Mul, rate, Expr::var(decay, F32)), w.clone());
-        step = bin(Binary::Add, step, shrink);
+    let mut step = bin(BinaryOp::Mul, learning_rate.clone(), direction);
+    if let (Some(decay), true) = (decay, decoupled) {
+        let shrink = bin(BinaryOp::Mul, bin(BinaryOp::Mul, learning_rate, ProgramExpr::var(decay, F32)), w.clone());
+        step = bin(BinaryOp::Add, step, shrink);
     }
-    m.push(Stmt::Store(weights, at(), bin(Binary::Sub, w, step)));
+    m.push(ProgramStmt::Store(weights, at(), bin(BinaryOp::Sub, w, step)));
 }
 
-/// A loss of each element, and in some its derivative.
-fn loss(m: &mut Maker) {
+/// An elementwise loss, in some kernels with its derivative.
+fn loss(m: &mut ProgramBuilder) {
     let n = m.size("n", false, 0, 300);
     let names = *m.random.pick(&[["pred", "target"], ["logits", "labels"], ["output_vals", "truth"]]);
     let unit = m.random.chance(50);
     let (low, high) = if unit { (0.1, 0.9) } else { (-3.0, 3.0) };
-    let pred = m.array(names[0], F32, &[n], Fill::Uniform(low, high), false);
-    let target =
-        m.array(names[1], F32, &[n], Fill::Uniform(if unit { 0.0 } else { -3.0 }, if unit { 1.0 } else { 3.0 }), false);
-    let weights = m.random.chance(30).then(|| m.array("class_weights", F32, &[n], Fill::Uniform(0.5, 2.0), false));
-    let out = m.array("loss", F32, &[n], Fill::Zero, true);
-    let slope = m.random.chance(45).then(|| m.array("grad", F32, &[n], Fill::Zero, true));
+    let pred = m.array(names[0], F32, &[n], ArrayFill::Uniform(low, high), false);
+    let target = m.array(
+        names[1],
+        F32,
+        &[n],
+        ArrayFill::Uniform(if unit { 0.0 } else { -3.0 }, if unit { 1.0 } else { 3.0 }),
+        false,
+    );
+    let weights = m.random.chance(30).then(|| m.array("class_weights", F32, &[n], ArrayFill::Uniform(0.5, 2.0), false));
+    let out = m.array("loss", F32, &[n], ArrayFill::Zero, true);
+    let gradient = m.random.chance(45).then(|| m.array("grad", F32, &[n], ArrayFill::Zero, true));
     let i = m.index("i", n);
-    let p = m.bind_as("p", Expr::load(pred, vec![i.clone()], F32));
-    let y = m.bind_as("y", Expr::load(target, vec![i.clone()], F32));
+    let p = m.bind_as("p", ProgramExpr::load(pred, vec![i.clone()], F32));
+    let y = m.bind_as("y", ProgramExpr::load(target, vec![i.clone()], F32));
     let p_again = p.clone();
-    let d = Term::new(bin(Binary::Sub, p.clone(), y.clone()), low - 3.0, high + 3.0);
+    let d = Term::new(bin(BinaryOp::Sub, p.clone(), y.clone()), low - 3.0, high + 3.0);
     let size_of_d = d.size();
-    // Beside a derivative stands the loss that it is of, unchanged.
+    // A stored derivative is that of the stored loss, unmodified.
     let kind = match m.random.below(4) {
         0 if !unit => 2,
-        3 if slope.is_some() => 2,
+        3 if gradient.is_some() => 2,
         kind => kind,
     };
-    let ((mut value, mut grad), most) = match kind {
+    let ((mut value, mut grad), range) = match kind {
         0 => {
             let d = m.bind_as("d", d.e);
             let loss = idioms::binary_cross_entropy(p.clone(), y.clone());
@@ -211,28 +216,28 @@ fn loss(m: &mut Maker) {
         }
         1 => {
             let d = m.bind_as("d", d.e);
-            let size = m.bind_as("size_val", Expr::call(Builtin::Abs, vec![d.clone()]));
-            // Some are near and some are far.
-            let far = m.dividing(&Term::new(size.clone(), 0.0, size_of_d)).unwrap_or(1.0);
+            let size = m.bind_as("size_val", ProgramExpr::call(BuiltinFn::Abs, vec![d.clone()]));
+            // Some elements are on each side of delta.
+            let far = m.dividing_value(&Term::new(size.clone(), 0.0, size_of_d)).unwrap_or(1.0);
             let delta = m.constant(0.7 * far, 1.3 * far);
             let loss = idioms::huber(d.clone(), size, number(delta), number(0.5 * delta));
-            let grad = Expr::call(Builtin::Clamp, vec![d, number(-delta), number(delta)]);
+            let grad = ProgramExpr::call(BuiltinFn::Clamp, vec![d, number(-delta), number(delta)]);
             ((loss, grad), (0.0, 2.0 * size_of_d))
         }
         2 => {
             let d = m.bind_as("d", d.e);
-            ((idioms::square(d.clone()), bin(Binary::Mul, number(2.0), d)), (0.0, size_of_d * size_of_d))
+            ((idioms::square(d.clone()), bin(BinaryOp::Mul, number(2.0), d)), (0.0, size_of_d * size_of_d))
         }
         _ => {
             let d = Term { e: m.bind_as("d", d.e.clone()), ..d };
             let unary = 1 + m.random.below(2);
             let value = m.combine(vec![d.clone()], unary, 20, &MIXED);
-            let grad = m.apply(Fun::Scale, d);
+            let grad = m.apply(TermFn::Scale, d);
             ((value.e, grad.e), (value.low, value.high))
         }
     };
-    if slope.is_none() && m.random.chance(60) {
-        let loss = Term::new(m.bind_as("raw", value), most.0, most.1);
+    if gradient.is_none() && m.random.chance(60) {
+        let loss = Term::new(m.bind_as("raw", value), range.0, range.1);
         let mut terms = vec![loss];
         if m.random.chance(50) {
             terms.push(Term::new(p_again, low, high));
@@ -241,60 +246,70 @@ fn loss(m: &mut Maker) {
         value = m.combine(terms, unary, 20, &MIXED).e;
     }
     if let Some(weights) = weights {
-        let w = m.bind_as("cw", Expr::load(weights, vec![i.clone()], F32));
-        value = bin(Binary::Mul, w.clone(), value);
-        grad = bin(Binary::Mul, w, grad);
+        let w = m.bind_as("cw", ProgramExpr::load(weights, vec![i.clone()], F32));
+        value = bin(BinaryOp::Mul, w.clone(), value);
+        grad = bin(BinaryOp::Mul, w, grad);
     }
-    m.push(Stmt::Store(out, vec![i.clone()], value));
-    if let Some(slope) = slope {
-        m.push(Stmt::Store(slope, vec![i], grad));
+    m.push(ProgramStmt::Store(out, vec![i.clone()], value));
+    if let Some(gradient) = gradient {
+        m.push(ProgramStmt::Store(gradient, vec![i], grad));
     }
 }
 
-/// Norms of rows: softmax, layer norm, RMS norm and their like.
-fn rows(m: &mut Maker) -> Option<Plan> {
+/// Row normalizations: softmax, layer norm, RMS norm and similar.
+fn rows(m: &mut ProgramBuilder) -> Option<BlockWriter> {
     let (rows, cols) = (m.size("rows", false, 0, 9), m.size("cols", true, 1, 140));
     let elements = Elements::new(m, F32, &[rows, cols]);
-    let scale = m.random.chance(50).then(|| m.array("gamma_w", F32, &[cols], Fill::Uniform(0.5, 2.0), false));
-    let shift = m.random.chance(40).then(|| m.array("beta_w", F32, &[cols], Fill::Uniform(-1.0, 1.0), false));
+    let scale = m.random.chance(50).then(|| m.array("gamma_w", F32, &[cols], ArrayFill::Uniform(0.5, 2.0), false));
+    let shift = m.random.chance(40).then(|| m.array("beta_w", F32, &[cols], ArrayFill::Uniform(-1.0, 1.0), false));
     let out = m.output(F32, &[rows, cols]);
     let row = m.index("row", rows);
     let high = m.extent(cols);
     let kind = m.random.below(3);
-    let j = m.variable("j", Scalar::I32, false);
-    let j_expr = Expr::var(j, Scalar::I32);
+    let j = m.variable("j", ScalarType::I32, false);
+    let j_expr = ProgramExpr::var(j, ScalarType::I32);
     let element = elements.at(m, &[row.clone(), j_expr.clone()], 8.0);
     let count = high.clone().cast(F32);
     let eps = *m.random.pick(&[1e-3, 1e-2, 1e-4]);
-    // Up to two passes over the row, each with what it adds up and what is made of the sum.
+    // Up to two passes over the row, each with the summed expression and the variable computed from
+    // the sum.
     struct Pass {
         reduce: Reduce,
-        part: Expr,
-        acc: crate::program::Var,
-        made: Option<(crate::program::Var, Expr)>,
+        part: ProgramExpr,
+        acc: crate::program::VarId,
+        derived: Option<(crate::program::VarId, ProgramExpr)>,
     }
     let mut passes: Vec<Pass> = vec![];
-    let mut pass =
-        |m: &mut Maker, reduce: Reduce, name: &str, part: Expr, made: Option<(&str, &dyn Fn(Expr) -> Expr)>| {
-            let acc = m.changing(name, reduce.identity(F32));
-            let now = m.read(acc);
-            m.push(Stmt::For(j, Expr::int(0), high.clone(), 1, vec![reduce.step(acc, now.clone(), part.clone())]));
-            let made = made.map(|(name, of)| {
-                let e = of(now.clone());
-                let bound = m.bind_as(name, e.clone());
-                let crate::program::Kind::Var(var) = bound.kind else { return (acc, e) };
-                (var, e)
-            });
-            let value = made.as_ref().map_or(now, |(var, _)| m.read(*var));
-            passes.push(Pass { reduce, part, acc, made });
-            value
-        };
+    let mut pass = |m: &mut ProgramBuilder,
+                    reduce: Reduce,
+                    name: &str,
+                    part: ProgramExpr,
+                    derived: Option<(&str, &dyn Fn(ProgramExpr) -> ProgramExpr)>| {
+        let acc = m.mutable(name, reduce.identity(F32));
+        let now = m.read(acc);
+        m.push(ProgramStmt::For(
+            j,
+            ProgramExpr::int(0),
+            high.clone(),
+            1,
+            vec![reduce.step(acc, now.clone(), part.clone())],
+        ));
+        let derived = derived.map(|(name, compute)| {
+            let e = compute(now.clone());
+            let bound = m.bind_as(name, e.clone());
+            let crate::program::ExprKind::Var(var) = bound.kind else { return (acc, e) };
+            (var, e)
+        });
+        let value = derived.as_ref().map_or(now, |(var, _)| m.read(*var));
+        passes.push(Pass { reduce, part, acc, derived });
+        value
+    };
     let normal = match kind {
         0 => {
             let top = pass(m, Reduce::Max, "top", element.e.clone(), None);
-            let exp = Expr::call(Builtin::Exp, vec![bin(Binary::Sub, element.e.clone(), top)]);
+            let exp = ProgramExpr::call(BuiltinFn::Exp, vec![bin(BinaryOp::Sub, element.e.clone(), top)]);
             let sum = pass(m, Reduce::Add, "total", exp.clone(), None);
-            bin(Binary::Div, exp, sum)
+            bin(BinaryOp::Div, exp, sum)
         }
         1 => {
             let mean = pass(
@@ -302,82 +317,83 @@ fn rows(m: &mut Maker) -> Option<Plan> {
                 Reduce::Add,
                 "total",
                 element.e.clone(),
-                Some(("mean", &|sum| bin(Binary::Div, sum, count.clone()))),
+                Some(("mean", &|sum| bin(BinaryOp::Div, sum, count.clone()))),
             );
-            let d = bin(Binary::Sub, element.e.clone(), mean);
-            let square = bin(Binary::Mul, d.clone(), d.clone());
-            let root = |sum: Expr| {
-                let variance = bin(Binary::Add, bin(Binary::Div, sum, count.clone()), number(eps));
-                Expr::call(Builtin::Sqrt, vec![variance])
+            let d = bin(BinaryOp::Sub, element.e.clone(), mean);
+            let square = bin(BinaryOp::Mul, d.clone(), d.clone());
+            let root = |sum: ProgramExpr| {
+                let variance = bin(BinaryOp::Add, bin(BinaryOp::Div, sum, count.clone()), number(eps));
+                ProgramExpr::call(BuiltinFn::Sqrt, vec![variance])
             };
             let deviation = pass(m, Reduce::Add, "spread", square, Some(("dev", &root)));
-            bin(Binary::Div, d, deviation)
+            bin(BinaryOp::Div, d, deviation)
         }
         _ => {
             let power = m.random.chance(60);
             let part = if power {
-                bin(Binary::Mul, element.e.clone(), element.e.clone())
+                bin(BinaryOp::Mul, element.e.clone(), element.e.clone())
             } else {
-                Expr::call(Builtin::Abs, vec![element.e.clone()])
+                ProgramExpr::call(BuiltinFn::Abs, vec![element.e.clone()])
             };
-            let root = |sum: Expr| {
-                let mean = bin(Binary::Add, bin(Binary::Div, sum, count.clone()), number(eps));
-                if power { Expr::call(Builtin::Sqrt, vec![mean]) } else { mean }
+            let root = |sum: ProgramExpr| {
+                let mean = bin(BinaryOp::Add, bin(BinaryOp::Div, sum, count.clone()), number(eps));
+                if power { ProgramExpr::call(BuiltinFn::Sqrt, vec![mean]) } else { mean }
             };
             let norm = pass(m, Reduce::Add, "total", part, Some(("norm", &root)));
-            bin(Binary::Div, element.e.clone(), norm)
+            bin(BinaryOp::Div, element.e.clone(), norm)
         }
     };
-    let binds = std::mem::replace(&mut m.binds, false);
+    let can_bind = std::mem::replace(&mut m.can_bind, false);
     let mut last = Term::new(normal, -12.0, 12.0);
     if let Some(scale) = scale {
-        let by = Expr::load(scale, vec![j_expr.clone()], F32);
-        last = Term::new(bin(Binary::Mul, last.e, by), -24.0, 24.0);
+        let by = ProgramExpr::load(scale, vec![j_expr.clone()], F32);
+        last = Term::new(bin(BinaryOp::Mul, last.e, by), -24.0, 24.0);
     }
     if let Some(shift) = shift {
-        let by = Expr::load(shift, vec![j_expr.clone()], F32);
-        last = Term::new(bin(Binary::Add, last.e, by), -25.0, 25.0);
+        let by = ProgramExpr::load(shift, vec![j_expr.clone()], F32);
+        last = Term::new(bin(BinaryOp::Add, last.e, by), -25.0, 25.0);
     }
     if m.random.chance(60) {
         let unary = 1 + m.random.below(3);
         last = m.combine(vec![last], unary, 0, &MIXED);
     }
-    m.binds = binds;
-    let store = Stmt::Store(out, vec![row.clone(), j_expr.clone()], last.e.clone());
-    m.push(Stmt::For(j, Expr::int(0), high, 1, vec![store.clone()]));
+    m.can_bind = can_bind;
+    let store = ProgramStmt::Store(out, vec![row.clone(), j_expr.clone()], last.e.clone());
+    m.push(ProgramStmt::For(j, ProgramExpr::int(0), high, 1, vec![store.clone()]));
     if m.random.chance(25) {
         return None;
     }
     let threads = *m.random.weighted(&[(3, 32u32), (4, 64), (2, 128)]);
-    let way = Way::pick(m);
-    let owns: Vec<(Own, String)> = passes.iter().map(|_| (Own::new(m), m.names.free("shared_total"))).collect();
-    let t = owns[0].0.t.clone();
+    let strategy = ReduceStrategy::pick(m);
+    let pass_names: Vec<(BlockNames, String)> =
+        passes.iter().map(|_| (BlockNames::new(m), m.names.unique("shared_total"))).collect();
+    let t = pass_names[0].0.t.clone();
     let restrict = m.random.chance(60);
     Some(Box::new(move |program| {
-        let text = written(program, restrict, |p| {
-            let (row_name, j_name) = (p.shown(&row), program.body.var(j).name.clone());
-            let (rows_name, cols_name) = (size(program, rows), size(program, cols));
+        let text = kernel_text(program, restrict, |p| {
+            let (row_name, j_name) = (p.expr_text(&row), program.body.var(j).name.clone());
+            let (rows_name, cols_name) = (size_text(program, rows), size_text(program, cols));
             let mut lines = vec![
                 format!("int {row_name} = blockIdx.x;"),
                 format!("int {t} = threadIdx.x;"),
                 format!("if ({row_name} >= {rows_name}) return;"),
             ];
             let over = format!("for (int {j_name} = {t}; {j_name} < {cols_name}; {j_name} += {threads}) {{");
-            for (pass, (own, shared)) in passes.iter().zip(owns) {
-                let own = Own { t: t.clone(), ..own };
-                let (v, identity) = (&own.value, p.shown(&pass.reduce.identity(F32)));
+            for (pass, (names, shared)) in passes.iter().zip(pass_names) {
+                let names = BlockNames { t: t.clone(), ..names };
+                let (v, identity) = (&names.value, p.expr_text(&pass.reduce.identity(F32)));
                 lines.push(format!("float {v} = {identity};"));
                 lines.push(over.clone());
-                lines.push(format!("    {}", pass.reduce.into(F32, v, &p.shown(&pass.part))));
+                lines.push(format!("    {}", pass.reduce.assign_text(F32, v, &p.expr_text(&pass.part))));
                 lines.push("}".into());
-                let (more, result) = reduced(way, pass.reduce, F32, threads, &own, &identity);
+                let (more, result) = reduction_lines(strategy, pass.reduce, F32, threads, &names, &identity);
                 lines.extend(more);
                 lines.push(format!("__shared__ float {shared};"));
                 lines.push(format!("if ({t} == 0) {shared} = {result};"));
                 lines.push("__syncthreads();".into());
                 lines.push(format!("float {} = {shared};", program.body.var(pass.acc).name));
-                if let Some((var, made)) = &pass.made {
-                    lines.push(format!("float {} = {};", program.body.var(*var).name, p.shown(made)));
+                if let Some((var, derived)) = &pass.derived {
+                    lines.push(format!("float {} = {};", program.body.var(*var).name, p.expr_text(derived)));
                 }
             }
             lines.push(over);
@@ -386,6 +402,6 @@ fn rows(m: &mut Maker) -> Option<Plan> {
             lines.push("}".into());
             indent(1, &lines)
         });
-        along_x(text, threads, (rows, 1), way.kind())
+        along_x(text, threads, (rows, 1), strategy.kind())
     }))
 }

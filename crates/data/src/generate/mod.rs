@@ -1,20 +1,21 @@
-//! Makes programs: row *i* of a seed is a function of the two, whatever else is made.
+//! Program generator: the program of row *i* depends only on the seed and *i*.
 
 mod apply;
+mod bit_samples;
 mod bits;
 mod block;
+mod builder;
 mod calls;
 mod describe;
+mod distribution;
 mod dynamics;
 mod elementwise;
 mod grids;
 mod histogram;
 mod image;
 mod integer;
-mod maker;
 mod matmul;
 mod memory;
-mod menu;
 mod ml;
 mod names;
 mod physics;
@@ -27,32 +28,32 @@ mod sound;
 mod term;
 mod typical;
 mod vector;
-mod words;
 
-use crate::program::{Form, Program};
+use crate::program::{CudaForm, Program};
 use crate::{Category, Random};
-use maker::Maker;
+use builder::ProgramBuilder;
 
-/// The generator's version: datasets of another have other rows.
+/// Generator version: datasets of different versions have different rows.
 pub const VERSION: u32 = 6;
 
-/// What programs are drawn by. It stays where a version keeps other rows of them, or words them otherwise.
+/// Version of the random program stream. It stays the same if a generator version only selects
+/// other rows or changes their descriptions.
 const PROGRAMS: u64 = 5;
 
-/// The category of an index: all take turns.
-pub fn category(seed: u64, index: u64, among: &[Category]) -> Category {
-    // Random rather than in turn, so that every shard has all of them.
-    *Random::of(&[seed, index, PROGRAMS, 0xca7]).pick(among)
+/// Draws the category of an index.
+pub fn category(seed: u64, index: u64, categories: &[Category]) -> Category {
+    // Random rather than round-robin, so that every shard has all categories.
+    *Random::of(&[seed, index, PROGRAMS, 0xca7]).pick(categories)
 }
 
-/// Draws of a program before the last one is taken as it is; the level `run` judges it.
-const DRAWS: u64 = 24;
+/// Draws before the last program is used anyway; the level `run` then checks it.
+const MAX_DRAWS: u64 = 24;
 
-/// The program of an index: the first of some that are drawn that is sound and typical of its category.
+/// Generates the program of an index: the first draw that is sound and typical of its category.
 pub fn program(seed: u64, index: u64, category: Category) -> Program {
-    let draw = |number: u64| drawn(Random::of(&[seed, index, PROGRAMS, number]), category);
+    let draw = |number: u64| draw_program(Random::of(&[seed, index, PROGRAMS, number]), category);
     let mut program = draw(0);
-    for number in 1..DRAWS {
+    for number in 1..MAX_DRAWS {
         if typical::is_typical(&program, category) && sound::is_sound(&program, [seed, index]) {
             break;
         }
@@ -62,11 +63,11 @@ pub fn program(seed: u64, index: u64, category: Category) -> Program {
     program
 }
 
-/// A program of a category, without a description.
-fn drawn(random: Random, category: Category) -> Program {
-    let mut maker = Maker::new(random);
-    let m = &mut maker;
-    let mut plan = None;
+/// Draws a program of a category, without a description.
+fn draw_program(random: Random, category: Category) -> Program {
+    let mut builder = ProgramBuilder::new(random);
+    let m = &mut builder;
+    let mut block_writer = None;
     match category {
         Category::Arithmetic => elementwise::arithmetic(m),
         Category::Math => elementwise::math(m),
@@ -88,19 +89,19 @@ fn drawn(random: Random, category: Category) -> Program {
         Category::RandomNumbers => memory::random_numbers(m),
         Category::Functions => calls::functions(m),
         Category::Nested => calls::nested(m),
-        Category::Reduction => plan = reduce::reduction(m, None),
-        Category::Scan => plan = reduce::scan(m),
-        Category::Histogram => plan = histogram::histogram(m),
-        Category::SharedMemory => plan = shared::shared_memory(m),
-        Category::WarpShuffle => plan = shuffle::warp_shuffle(m),
-        Category::TiledMatmul => plan = matmul::tiled_matmul(m),
-        Category::MlOps => plan = ml::ml_ops(m),
+        Category::Reduction => block_writer = reduce::reduction(m, None),
+        Category::Scan => block_writer = reduce::scan(m),
+        Category::Histogram => block_writer = histogram::histogram(m),
+        Category::SharedMemory => block_writer = shared::shared_memory(m),
+        Category::WarpShuffle => block_writer = shuffle::warp_shuffle(m),
+        Category::TiledMatmul => block_writer = matmul::tiled_matmul(m),
+        Category::MlOps => block_writer = ml::ml_ops(m),
     }
-    maker.direct();
-    let mut program = describe::finish(maker, category);
-    match plan {
-        // A plan of the CUDA text knows the program as it is.
-        Some(plan) => program.form = Form::Block(plan(&program)),
+    builder.direct();
+    let mut program = describe::finish(builder, category);
+    match block_writer {
+        // The writer of the block text depends on the program as it is.
+        Some(block_writer) => program.form = CudaForm::Block(block_writer(&program)),
         None => prune::prune(&mut program),
     }
     program

@@ -1,4 +1,4 @@
-//! Names that people might give.
+//! Vocabularies of names in generated programs.
 
 use foldhash::HashSet;
 
@@ -203,7 +203,7 @@ pub const NOUNS: &[&str] = &[
     "tiles",
 ];
 
-/// Words that a name must not be: of Python, of C++, of CUDA, of what our texts define.
+/// Reserved words of Python, C++ and CUDA, and names that the printed texts define.
 const RESERVED: &[&str] = &[
     "abs",
     "add",
@@ -330,27 +330,27 @@ const RESERVED: &[&str] = &[
     "gamma",
 ];
 
-/// Names that are taken.
+/// Names in use.
 #[derive(Default)]
 pub struct Names(HashSet<String>);
 
 impl Names {
-    /// The name itself if it is free, else one like it.
-    pub fn free(&mut self, name: &str) -> String {
-        let mut made = if RESERVED.binary_search(&name).is_ok() || RESERVED.contains(&name) {
+    /// Returns the name itself if it is unused, else a variation, and marks it as used.
+    pub fn unique(&mut self, name: &str) -> String {
+        let mut unique = if RESERVED.binary_search(&name).is_ok() || RESERVED.contains(&name) {
             format!("{name}_")
         } else {
             name.to_owned()
         };
-        if made.ends_with('_') {
-            made.push_str("val");
+        if unique.ends_with('_') {
+            unique.push_str("val");
         }
         let mut count = 2;
-        while !self.0.insert(made.clone()) {
-            let stem = made.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
-            made = format!("{stem}_{count}");
+        while !self.0.insert(unique.clone()) {
+            let stem = unique.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
+            unique = format!("{stem}_{count}");
             count += 1;
         }
-        made
+        unique
     }
 }

@@ -1,118 +1,138 @@
-//! Steps of simulations.
+//! Simulation steps.
 
+use super::builder::ProgramBuilder;
 use super::dynamics::dynamics;
 use super::elementwise::scalars;
-use super::maker::Maker;
-use super::term::{Fun, MIXED, Term};
-use super::vector::{Bundle, op};
-use crate::program::{Binary, Builtin, Expr, Fill, Kind, Scalar, Stmt, Ty};
+use super::term::{MIXED, Term, TermFn};
+use super::vector::{VectorTerm, op};
+use crate::program::{ArrayFill, BinaryOp, BuiltinFn, ExprKind, ProgramExpr, ProgramStmt, ScalarType, Ty};
 
-/// Steps of simulations: bodies that move, fall, bounce, pull at each other.
-pub fn physics(m: &mut Maker) {
+/// Steps of simulations: moving, falling, bouncing and interacting bodies.
+pub fn physics(m: &mut ProgramBuilder) {
     match m.random.below(10) {
         0..=2 => return bodies(m),
         3..=6 => return dynamics(m),
         _ => {}
     }
     let size = 2 + m.random.below(2) as u8;
-    let vector = Ty::Vector(Scalar::F32, size);
+    let vector = Ty::Vector(ScalarType::F32, size);
     let n = m.size("n", false, 0, 300);
-    let position = m.array("positions", vector, &[n], Fill::Uniform(-4.0, 4.0), true);
-    let velocity = m.array("velocities", vector, &[n], Fill::Uniform(-2.0, 2.0), true);
-    let masses = m.random.chance(50).then(|| m.array("masses", Scalar::F32, &[n], Fill::Uniform(0.5, 3.0), false));
-    let dt = m.value("dt", Scalar::F32, 0.01, 0.1);
-    let dt = Expr::var(dt, Scalar::F32);
+    let position = m.array("positions", vector, &[n], ArrayFill::Uniform(-4.0, 4.0), true);
+    let velocity = m.array("velocities", vector, &[n], ArrayFill::Uniform(-2.0, 2.0), true);
+    let masses =
+        m.random.chance(50).then(|| m.array("masses", ScalarType::F32, &[n], ArrayFill::Uniform(0.5, 3.0), false));
+    let dt = m.value("dt", ScalarType::F32, 0.01, 0.1);
+    let dt = ProgramExpr::var(dt, ScalarType::F32);
     let mut numbers: Vec<Term> = vec![];
     for name in ["drag", "stiffness", "gravity"] {
         if m.random.chance(55) {
-            let var = m.value(name, Scalar::F32, 0.1, 2.0);
-            numbers.push(Term::new(Expr::var(var, Scalar::F32), 0.1, 2.0));
+            let var = m.value(name, ScalarType::F32, 0.1, 2.0);
+            numbers.push(Term::new(ProgramExpr::var(var, ScalarType::F32), 0.1, 2.0));
         }
     }
     let i = m.index("i", n);
-    let p = m.bind_as("p", Expr::load(position, vec![i.clone()], vector));
-    let v = m.bind_as("v", Expr::load(velocity, vec![i.clone()], vector));
-    // The force is a sum of what people put into forces.
-    let mut force: Option<Expr> = None;
-    let mut more = |m: &mut Maker, part: Expr| {
-        let sum = force.take().map_or(part.clone(), |f| Expr::binary(Binary::Add, f, part));
+    let p = m.bind_as("p", ProgramExpr::load(position, vec![i.clone()], vector));
+    let v = m.bind_as("v", ProgramExpr::load(velocity, vec![i.clone()], vector));
+    // The force is a sum of common force terms.
+    let mut force: Option<ProgramExpr> = None;
+    let mut more = |m: &mut ProgramBuilder, part: ProgramExpr| {
+        let sum = force.take().map_or(part.clone(), |f| ProgramExpr::binary(BinaryOp::Add, f, part));
         force = Some(if m.random.chance(40) { m.bind_as("force", sum) } else { sum });
     };
-    let pull = numbers.pop().map_or(Expr::float(Scalar::F32, 1.5), |t| t.e);
-    let spring = op(Binary::Mul, p.clone(), Expr::unary(crate::program::Unary::Neg, pull), vector);
+    let pull = numbers.pop().map_or(ProgramExpr::float(ScalarType::F32, 1.5), |t| t.e);
+    let spring = op(BinaryOp::Mul, p.clone(), ProgramExpr::unary(crate::program::UnaryOp::Neg, pull), vector);
     more(m, spring);
     for number in std::mem::take(&mut numbers) {
         let number = coefficient(m, number, &p, &v);
         let part = match m.random.below(4) {
-            0 => op(Binary::Mul, v.clone(), Expr::unary(crate::program::Unary::Neg, number.e), vector),
+            0 => op(BinaryOp::Mul, v.clone(), ProgramExpr::unary(crate::program::UnaryOp::Neg, number.e), vector),
             1 => {
-                let speed = Expr::call_of(Builtin::Length, vec![v.clone()], Scalar::F32);
-                let drag = Expr::binary(Binary::Mul, Expr::unary(crate::program::Unary::Neg, number.e), speed);
-                op(Binary::Mul, drag, v.clone(), vector)
+                let speed = ProgramExpr::typed_call(BuiltinFn::Length, vec![v.clone()], ScalarType::F32);
+                let drag = ProgramExpr::binary(
+                    BinaryOp::Mul,
+                    ProgramExpr::unary(crate::program::UnaryOp::Neg, number.e),
+                    speed,
+                );
+                op(BinaryOp::Mul, drag, v.clone(), vector)
             }
             2 => {
-                let square = Expr::call_of(Builtin::LengthSq, vec![p.clone()], Scalar::F32);
-                let soft = Expr::binary(Binary::Add, square, Expr::float(Scalar::F32, m.constant(0.2, 2.0)));
+                let square = ProgramExpr::typed_call(BuiltinFn::LengthSq, vec![p.clone()], ScalarType::F32);
+                let soft = ProgramExpr::binary(
+                    BinaryOp::Add,
+                    square,
+                    ProgramExpr::float(ScalarType::F32, m.constant(0.2, 2.0)),
+                );
                 op(
-                    Binary::Mul,
+                    BinaryOp::Mul,
                     p.clone(),
-                    Expr::unary(crate::program::Unary::Neg, Expr::binary(Binary::Div, number.e, soft)),
+                    ProgramExpr::unary(
+                        crate::program::UnaryOp::Neg,
+                        ProgramExpr::binary(BinaryOp::Div, number.e, soft),
+                    ),
                     vector,
                 )
             }
             _ => {
-                let mut parts = vec![Expr::float(Scalar::F32, 0.0); size as usize];
-                parts[1] = Expr::unary(crate::program::Unary::Neg, number.e);
-                Expr::new(Kind::Make(parts), vector)
+                let mut parts = vec![ProgramExpr::float(ScalarType::F32, 0.0); size as usize];
+                parts[1] = ProgramExpr::unary(crate::program::UnaryOp::Neg, number.e);
+                ProgramExpr::new(ExprKind::Construct(parts), vector)
             }
         };
         more(m, part);
     }
     if m.random.chance(50) {
         let unary = 1 + m.random.below(2);
-        let some = vec![Bundle { e: p.clone(), most: 4.0 }, Bundle { e: v.clone(), most: 2.0 }];
+        let some = vec![VectorTerm { e: p.clone(), max: 4.0 }, VectorTerm { e: v.clone(), max: 2.0 }];
         let part = m.combine_vectors(some, unary, &[]).e;
         more(m, part);
     }
     let force = force.unwrap_or(p.clone());
     let acceleration = match masses {
-        Some(masses) => op(Binary::Div, force, Expr::load(masses, vec![i.clone()], Scalar::F32), vector),
+        Some(masses) => op(BinaryOp::Div, force, ProgramExpr::load(masses, vec![i.clone()], ScalarType::F32), vector),
         None => force,
     };
-    let step = op(Binary::Mul, acceleration, dt.clone(), vector);
-    let v_next = m.changing("v_new", Expr::binary(Binary::Add, v, step));
-    let moved = op(Binary::Mul, m.read(v_next), dt, vector);
-    let p_next = m.changing("p_new", Expr::binary(Binary::Add, p, moved));
+    let step = op(BinaryOp::Mul, acceleration, dt.clone(), vector);
+    let v_next = m.mutable("v_new", ProgramExpr::binary(BinaryOp::Add, v, step));
+    let moved = op(BinaryOp::Mul, m.read(v_next), dt, vector);
+    let p_next = m.mutable("p_new", ProgramExpr::binary(BinaryOp::Add, p, moved));
     for at in 0..size {
         if m.random.chance(45) {
             let floor = -*m.random.pick(&[2.0, 3.0, 2.5, 1.0]);
             let bounce = m.constant(0.3, 0.9);
-            let below = Expr::binary(Binary::Lt, m.read(p_next).component(at), Expr::float(Scalar::F32, floor));
+            let below = ProgramExpr::binary(
+                BinaryOp::Lt,
+                m.read(p_next).component(at),
+                ProgramExpr::float(ScalarType::F32, floor),
+            );
             let then = m.block(|m| {
-                m.push(Stmt::SetPart(p_next, at, Expr::float(Scalar::F32, floor)));
-                let back = Expr::binary(Binary::Mul, m.read(v_next).component(at), Expr::float(Scalar::F32, -bounce));
-                m.push(Stmt::SetPart(v_next, at, back));
+                m.push(ProgramStmt::SetComponent(p_next, at, ProgramExpr::float(ScalarType::F32, floor)));
+                let back = ProgramExpr::binary(
+                    BinaryOp::Mul,
+                    m.read(v_next).component(at),
+                    ProgramExpr::float(ScalarType::F32, -bounce),
+                );
+                m.push(ProgramStmt::SetComponent(v_next, at, back));
             });
-            m.push(Stmt::If(below, then, vec![]));
+            m.push(ProgramStmt::If(below, then, vec![]));
         }
     }
     let (p_value, v_value) = (m.read(p_next), m.read(v_next));
-    m.push(Stmt::Store(position, vec![i.clone()], p_value));
-    m.push(Stmt::Store(velocity, vec![i.clone()], v_value.clone()));
+    m.push(ProgramStmt::Store(position, vec![i.clone()], p_value));
+    m.push(ProgramStmt::Store(velocity, vec![i.clone()], v_value.clone()));
     if m.random.chance(30) {
-        let energy = m.array("energy", Scalar::F32, &[n], Fill::Zero, true);
-        let square = Expr::call_of(Builtin::Dot, vec![v_value.clone(), v_value], Scalar::F32);
-        let e = Expr::binary(Binary::Mul, Expr::float(Scalar::F32, 0.5), square);
-        m.push(Stmt::Store(energy, vec![i], e));
+        let energy = m.array("energy", ScalarType::F32, &[n], ArrayFill::Zero, true);
+        let square = ProgramExpr::typed_call(BuiltinFn::Dot, vec![v_value.clone(), v_value], ScalarType::F32);
+        let e = ProgramExpr::binary(BinaryOp::Mul, ProgramExpr::float(ScalarType::F32, 0.5), square);
+        m.push(ProgramStmt::Store(energy, vec![i], e));
     }
 }
 
-/// A number that depends on where a body is and how fast it moves.
-fn coefficient(m: &mut Maker, number: Term, p: &Expr, v: &Expr) -> Term {
+/// A coefficient that depends on a body's position and velocity.
+fn coefficient(m: &mut ProgramBuilder, number: Term, p: &ProgramExpr, v: &ProgramExpr) -> Term {
     let mut terms = vec![number];
     if m.random.chance(60) {
-        let of = if m.random.chance(50) { p } else { v };
-        let bundle = Bundle { e: of.clone(), most: 4.0 };
+        let source = if m.random.chance(50) { p } else { v };
+        let bundle = VectorTerm { e: source.clone(), max: 4.0 };
         let measured = m.measure(bundle.clone(), &[bundle]);
         terms.push(measured);
     }
@@ -121,64 +141,77 @@ fn coefficient(m: &mut Maker, number: Term, p: &Expr, v: &Expr) -> Term {
     m.narrowed(value, 4.0)
 }
 
-/// Every body feels every other.
-fn bodies(m: &mut Maker) {
+/// Pairwise interactions of all bodies.
+fn bodies(m: &mut ProgramBuilder) {
     let size = 2 + m.random.below(2) as u8;
-    let vector = Ty::Vector(Scalar::F32, size);
+    let vector = Ty::Vector(ScalarType::F32, size);
     let n = m.size("n", true, 0, 34);
-    let position = m.array("positions", vector, &[n], Fill::Uniform(-4.0, 4.0), false);
-    let weight = m.array("masses", Scalar::F32, &[n], Fill::Uniform(0.5, 2.0), false);
-    let out = m.array("forces", vector, &[n], Fill::Zero, true);
+    let position = m.array("positions", vector, &[n], ArrayFill::Uniform(-4.0, 4.0), false);
+    let weight = m.array("masses", ScalarType::F32, &[n], ArrayFill::Uniform(0.5, 2.0), false);
+    let out = m.array("forces", vector, &[n], ArrayFill::Zero, true);
     let count = m.random.below(2);
-    let numbers = scalars(m, count, Scalar::F32);
+    let numbers = scalars(m, count, ScalarType::F32);
     let i = m.index("i", n);
-    let p = m.bind_as("p", Expr::load(position, vec![i.clone()], vector));
-    let zero = Expr::new(Kind::Make(vec![Expr::float(Scalar::F32, 0.0); size as usize]), vector);
-    let sum = m.changing("acc", zero);
+    let p = m.bind_as("p", ProgramExpr::load(position, vec![i.clone()], vector));
+    let zero =
+        ProgramExpr::new(ExprKind::Construct(vec![ProgramExpr::float(ScalarType::F32, 0.0); size as usize]), vector);
+    let sum = m.mutable("acc", zero);
     let high = m.extent(n);
     let soft = m.constant(0.1, 1.0);
-    let menu = *m.random.pick(&[0usize, 1, 2]);
-    m.count("j", Expr::int(0), high, 1, |m, j| {
-        let d = m.bind_as("d", Expr::binary(Binary::Sub, Expr::load(position, vec![j.clone()], vector), p.clone()));
-        let square = Expr::call_of(Builtin::Dot, vec![d.clone(), d.clone()], Scalar::F32);
-        let near = m.bind_as("r2", Expr::binary(Binary::Add, square, Expr::float(Scalar::F32, soft)));
+    let falloff_kind = *m.random.pick(&[0usize, 1, 2]);
+    m.for_range("j", ProgramExpr::int(0), high, 1, |m, j| {
+        let d = m.bind_as(
+            "d",
+            ProgramExpr::binary(BinaryOp::Sub, ProgramExpr::load(position, vec![j.clone()], vector), p.clone()),
+        );
+        let square = ProgramExpr::typed_call(BuiltinFn::Dot, vec![d.clone(), d.clone()], ScalarType::F32);
+        let near =
+            m.bind_as("r2", ProgramExpr::binary(BinaryOp::Add, square, ProgramExpr::float(ScalarType::F32, soft)));
         let near = Term::new(near, soft, 200.0);
-        let falloff = match menu {
+        let falloff = match falloff_kind {
             0 => {
                 let root = m.bind_as(
                     "inv",
-                    Expr::binary(Binary::Div, Expr::float(Scalar::F32, 1.0), Expr::call(Builtin::Sqrt, vec![near.e])),
+                    ProgramExpr::binary(
+                        BinaryOp::Div,
+                        ProgramExpr::float(ScalarType::F32, 1.0),
+                        ProgramExpr::call(BuiltinFn::Sqrt, vec![near.e]),
+                    ),
                 );
                 Term::new(
-                    Expr::binary(Binary::Mul, Expr::binary(Binary::Mul, root.clone(), root.clone()), root),
+                    ProgramExpr::binary(
+                        BinaryOp::Mul,
+                        ProgramExpr::binary(BinaryOp::Mul, root.clone(), root.clone()),
+                        root,
+                    ),
                     0.0,
                     40.0,
                 )
             }
-            1 => m.apply(Fun::Reciprocal, near),
+            1 => m.apply(TermFn::Reciprocal, near),
             _ => {
-                let scaled = Expr::binary(Binary::Mul, near.e, Expr::float(Scalar::F32, -0.25));
-                Term::new(Expr::call(Builtin::Exp, vec![scaled]), 0.0, 1.0)
+                let scaled = ProgramExpr::binary(BinaryOp::Mul, near.e, ProgramExpr::float(ScalarType::F32, -0.25));
+                Term::new(ProgramExpr::call(BuiltinFn::Exp, vec![scaled]), 0.0, 1.0)
             }
         };
-        let own = Term::new(Expr::load(weight, vec![j.clone()], Scalar::F32), 0.5, 2.0);
-        let own = if m.random.chance(50) { own } else { m.combine(vec![own], 1, 0, &MIXED) };
-        let falloff = m.once(falloff);
+        let mass = Term::new(ProgramExpr::load(weight, vec![j.clone()], ScalarType::F32), 0.5, 2.0);
+        let mass = if m.random.chance(50) { mass } else { m.combine(vec![mass], 1, 0, &MIXED) };
+        let falloff = m.bind_once(falloff);
         let unary = m.random.below(3);
-        let pull = m.combine(vec![own, falloff], unary, 20, &MIXED);
+        let pull = m.combine(vec![mass, falloff], unary, 20, &MIXED);
         let pull = m.narrowed(pull, 20.0).e;
-        let step = op(Binary::Mul, d, pull, vector);
+        let step = op(BinaryOp::Mul, d, pull, vector);
         if m.random.chance(40) {
-            let other = Expr::binary(Binary::Ne, j, i.clone());
-            let then = m.block(|m| m.push(Stmt::Update(sum, Binary::Add, step)));
-            m.push(Stmt::If(other, then, vec![]));
+            let other = ProgramExpr::binary(BinaryOp::Ne, j, i.clone());
+            let then = m.block(|m| m.push(ProgramStmt::Update(sum, BinaryOp::Add, step)));
+            m.push(ProgramStmt::If(other, then, vec![]));
         } else {
-            m.push(Stmt::Update(sum, Binary::Add, step));
+            m.push(ProgramStmt::Update(sum, BinaryOp::Add, step));
         }
     });
     let mut e = m.read(sum);
     for number in numbers {
-        e = op(Binary::Mul, e, number.e, vector);
+        e = op(BinaryOp::Mul, e, number.e, vector);
     }
-    m.push(Stmt::Store(out, vec![i], e));
+    m.push(ProgramStmt::Store(out, vec![i], e));
 }

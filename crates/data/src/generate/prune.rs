@@ -1,18 +1,18 @@
-//! Takes out what a program came to have no use for: values that nothing reads, arrays that nothing loads.
+//! Dead code elimination: removes values that nothing reads and arrays that nothing loads.
 
 use foldhash::{HashSet, HashSetExt};
 
-use crate::program::{Array, Expr, Kind, Program, Stmt};
+use crate::program::{ArrayId, ExprKind, Program, ProgramExpr, ProgramStmt};
 
-/// Takes out of a finished program what is never read.
+/// Removes from a finished program what is never read.
 pub fn prune(program: &mut Program) {
     loop {
         let mut read = HashSet::new();
         for stmt in &program.body.stmts {
             stmt.walk(&mut |stmt| {
-                for e in stmt.contents().0 {
+                for e in stmt.children().0 {
                     e.walk(&mut |e| {
-                        if let Kind::Var(var) = e.kind {
+                        if let ExprKind::Var(var) = e.kind {
                             read.insert(var);
                         }
                     });
@@ -20,10 +20,10 @@ pub fn prune(program: &mut Program) {
             });
         }
         program.values.retain(|value| read.contains(&value.var));
-        let changing: Vec<bool> = program.body.vars.iter().map(|var| var.changes).collect();
-        let dead = |stmt: &Stmt| match stmt {
-            Stmt::Let(var, _) => !read.contains(var) && !changing[var.0 as usize],
-            Stmt::Draw(var, ..) => !read.contains(var),
+        let changing: Vec<bool> = program.body.vars.iter().map(|var| var.mutable).collect();
+        let dead = |stmt: &ProgramStmt| match stmt {
+            ProgramStmt::Let(var, _) => !read.contains(var) && !changing[var.0 as usize],
+            ProgramStmt::Draw(var, ..) => !read.contains(var),
             _ => false,
         };
         if !remove(&mut program.body.stmts, &dead) {
@@ -32,12 +32,12 @@ pub fn prune(program: &mut Program) {
     }
     let mut loaded = HashSet::new();
     program.each_expr(&mut |e| {
-        if let Kind::Load(array, _) = &e.kind {
+        if let ExprKind::Load(array, _) = &e.kind {
             loaded.insert(*array);
         }
     });
     for n in (0..program.arrays.len()).rev() {
-        if program.arrays[n].written || loaded.contains(&Array(n as u8)) {
+        if program.arrays[n].written || loaded.contains(&ArrayId(n as u8)) {
             continue;
         }
         program.arrays.remove(n);
@@ -49,69 +49,72 @@ pub fn prune(program: &mut Program) {
     }
 }
 
-/// Removes statements; whether there were any.
-fn remove(stmts: &mut Vec<Stmt>, dead: &dyn Fn(&Stmt) -> bool) -> bool {
+/// Removes dead statements; returns true if there were any.
+fn remove(stmts: &mut Vec<ProgramStmt>, dead: &dyn Fn(&ProgramStmt) -> bool) -> bool {
     let before = stmts.len();
     stmts.retain(|stmt| !dead(stmt));
     let mut removed = stmts.len() < before;
     for stmt in stmts {
         match stmt {
-            Stmt::If(_, then, otherwise) => {
+            ProgramStmt::If(_, then, otherwise) => {
                 removed |= remove(then, dead);
                 removed |= remove(otherwise, dead);
             }
-            Stmt::For(.., body) | Stmt::While(_, body) => removed |= remove(body, dead),
+            ProgramStmt::For(.., body) | ProgramStmt::While(_, body) => removed |= remove(body, dead),
             _ => {}
         }
     }
     removed
 }
 
-fn each_mut(stmts: &mut [Stmt], see: &mut dyn FnMut(&mut Array)) {
+fn each_mut(stmts: &mut [ProgramStmt], visit: &mut dyn FnMut(&mut ArrayId)) {
     for stmt in stmts {
         match stmt {
-            Stmt::Let(_, e) | Stmt::Assign(_, e) | Stmt::Update(_, _, e) | Stmt::SetPart(_, _, e) => within(e, see),
-            Stmt::Return(Some(e)) => within(e, see),
-            Stmt::Store(array, at, e) | Stmt::Atomic(_, array, at, e) => {
-                see(array);
-                at.iter_mut().for_each(|e| within(e, see));
-                within(e, see);
+            ProgramStmt::Let(_, e)
+            | ProgramStmt::Assign(_, e)
+            | ProgramStmt::Update(_, _, e)
+            | ProgramStmt::SetComponent(_, _, e) => within(e, visit),
+            ProgramStmt::Return(Some(e)) => within(e, visit),
+            ProgramStmt::Store(array, at, e) | ProgramStmt::Atomic(_, array, at, e) => {
+                visit(array);
+                at.iter_mut().for_each(|e| within(e, visit));
+                within(e, visit);
             }
-            Stmt::If(e, then, otherwise) => {
-                within(e, see);
-                each_mut(then, see);
-                each_mut(otherwise, see);
+            ProgramStmt::If(e, then, otherwise) => {
+                within(e, visit);
+                each_mut(then, visit);
+                each_mut(otherwise, visit);
             }
-            Stmt::For(_, low, high, _, body) => {
-                within(low, see);
-                within(high, see);
-                each_mut(body, see);
+            ProgramStmt::For(_, low, high, _, body) => {
+                within(low, visit);
+                within(high, visit);
+                each_mut(body, visit);
             }
-            Stmt::While(e, body) => {
-                within(e, see);
-                each_mut(body, see);
+            ProgramStmt::While(e, body) => {
+                within(e, visit);
+                each_mut(body, visit);
             }
-            Stmt::Seed(_, a, b) => {
-                within(a, see);
-                within(b, see);
+            ProgramStmt::Seed(_, a, b) => {
+                within(a, visit);
+                within(b, visit);
             }
-            Stmt::Break | Stmt::Continue | Stmt::Return(None) | Stmt::Draw(..) => {}
+            ProgramStmt::Break | ProgramStmt::Continue | ProgramStmt::Return(None) | ProgramStmt::Draw(..) => {}
         }
     }
 }
 
-fn within(e: &mut Expr, see: &mut dyn FnMut(&mut Array)) {
+fn within(e: &mut ProgramExpr, visit: &mut dyn FnMut(&mut ArrayId)) {
     match &mut e.kind {
-        Kind::Float(_) | Kind::Int(_) | Kind::Var(_) => {}
-        Kind::Load(array, at) => {
-            see(array);
-            at.iter_mut().for_each(|e| within(e, see));
+        ExprKind::Float(_) | ExprKind::Int(_) | ExprKind::Var(_) => {}
+        ExprKind::Load(array, at) => {
+            visit(array);
+            at.iter_mut().for_each(|e| within(e, visit));
         }
-        Kind::Call(_, args) | Kind::Function(_, args) | Kind::Make(args) => {
-            args.iter_mut().for_each(|e| within(e, see))
+        ExprKind::Call(_, args) | ExprKind::Function(_, args) | ExprKind::Construct(args) => {
+            args.iter_mut().for_each(|e| within(e, visit))
         }
-        Kind::Unary(_, a) | Kind::Cast(a) | Kind::Part(a, _) => within(a, see),
-        Kind::Binary(_, both) => both.iter_mut().for_each(|e| within(e, see)),
-        Kind::Where(three) => three.iter_mut().for_each(|e| within(e, see)),
+        ExprKind::Unary(_, a) | ExprKind::Cast(a) | ExprKind::Component(a, _) => within(a, visit),
+        ExprKind::Binary(_, both) => both.iter_mut().for_each(|e| within(e, visit)),
+        ExprKind::Where(three) => three.iter_mut().for_each(|e| within(e, visit)),
     }
 }

@@ -1,30 +1,32 @@
-//! Operations that make a program one of its category.
+//! Characteristic operations of categories.
 
 use crate::Category;
 use crate::coverage::is_math;
-use crate::program::{Binary, Kind, Program, Stmt, Unary};
+use crate::program::{BinaryOp, ExprKind, Program, ProgramStmt, UnaryOp};
 
-/// Whether a program has an operation that its category is about. A random draw may have none, as where no condition that
-/// goes both ways is found. Other categories have theirs by construction.
+/// True if a program has an operation that is characteristic of its category. A random draw may
+/// have none, for example if no condition with both outcomes is found. Other categories have theirs
+/// by construction.
 pub fn is_typical(program: &Program, category: Category) -> bool {
     let mut found = false;
     match category {
         Category::Arithmetic | Category::ExpressionTree => program.each_expr(&mut |e| {
             found |= match &e.kind {
-                Kind::Binary(op, _) => {
-                    use Binary::{Add, Div, Mul, Quotient, Rem, Sub};
+                ExprKind::Binary(op, _) => {
+                    use BinaryOp::{Add, Div, Mul, Quotient, Rem, Sub};
                     matches!(op, Add | Sub | Mul | Div | Quotient | Rem)
                 }
-                Kind::Unary(op, _) => *op == Unary::Neg,
+                ExprKind::Unary(op, _) => *op == UnaryOp::Neg,
                 _ => false,
             };
         }),
-        Category::Math => {
-            program.each_expr(&mut |e| found |= matches!(&e.kind, Kind::Call(builtin, _) if is_math(builtin.name())))
-        }
+        Category::Math => program
+            .each_expr(&mut |e| found |= matches!(&e.kind, ExprKind::Call(builtin, _) if is_math(builtin.name()))),
         Category::ControlFlow => {
-            program.each_expr(&mut |e| found |= matches!(e.kind, Kind::Where(_)));
-            program.each_stmt(&mut |stmt| found |= matches!(stmt, Stmt::If(..) | Stmt::For(..) | Stmt::While(..)));
+            program.each_expr(&mut |e| found |= matches!(e.kind, ExprKind::Where(_)));
+            program.each_stmt(&mut |stmt| {
+                found |= matches!(stmt, ProgramStmt::If(..) | ProgramStmt::For(..) | ProgramStmt::While(..))
+            });
         }
         _ => found = true,
     }

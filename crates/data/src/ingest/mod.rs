@@ -1,12 +1,13 @@
-//! Kernels that people wrote, in Python syntax, as rows.
+//! Rows from handwritten kernels in Python syntax.
 //!
-//! There is no program behind them, so the independent evaluator cannot judge. Instead a kernel is lowered to IR with all
-//! sizes left to the call; the CUDA C++ that is printed from it is the row's one text, and must come back as the same
-//! kernel. That text then runs under the checking interpreter as any CUDA does, in blocks of threads, for launches of
-//! several sizes, against the source lowered for each launch, forwards and backwards: nothing may be reported, and all
-//! must leave the same memory (`launch.rs`), but for the rounding of sums whose order is open (`sums.rs`).
+//! Such kernels have no program tree, so the reference evaluator cannot check them. Instead, a
+//! kernel is lowered to IR with all sizes left open; the CUDA C++ printed from it is the row's CUDA
+//! text and must parse back to the same kernel. That text then runs under the checking interpreter,
+//! in blocks of threads, for launches of several sizes, in forward and reverse order, against the
+//! source lowered for each launch. No fault may be reported, and all runs must leave the same
+//! memory (`launch.rs`), up to the rounding of sums whose order is unspecified (`sums.rs`).
 
-mod given;
+mod annotations;
 mod launch;
 mod sums;
 
@@ -18,65 +19,67 @@ use bornite_ir::{Kernel, Launch, Scalar, Type};
 use bornite_lang::python::{Declared, Module};
 use bornite_lang::{Errors, Lowered, ParamRef, Request};
 
-use given::{Terms, launch_name, marked};
-use launch::{Seen, Text};
+use annotations::{Annotations, launch_name, parse_annotation};
+use launch::{CudaText, ObservedEffects};
 
 /// A kernel of a file.
 #[derive(Clone, Debug)]
-pub struct Ingested {
+pub struct IngestedKernel {
     /// Its name.
     pub name: String,
-    /// The line it begins in.
+    /// Line of its definition.
     pub line: u32,
-    /// Its texts; or why it is no row.
-    pub outcome: Result<Texts, String>,
+    /// Its texts, or why it is not a row.
+    pub outcome: Result<KernelTexts, String>,
 }
 
-/// What was made of a kernel.
+/// Texts of an ingested kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Texts {
-    /// The source it was made from: the kernel with the imports, constants, structs and functions that it needs.
+pub struct KernelTexts {
+    /// Source: the kernel with the imports, constants, structs and functions that it needs.
     pub source: String,
     /// CUDA C++. Sizes of arrays and of the launch are parameters.
     pub cuda: String,
-    /// C++ for a CPU, with the same parameters; empty for kernels that it cannot say.
+    /// C++ for a CPU, with the same parameters; empty for kernels that it cannot express.
     pub cpp: String,
     /// Kernel IR.
     pub ir: String,
-    /// The kernel's docstring, if it has one.
+    /// The kernel's docstring, if any.
     pub description: String,
-    /// What the kernel was given, a line a parameter, and the launch.
+    /// Recipe of the inputs, one line per parameter, and of the launch.
     pub inputs: String,
-    /// Threads of a block in the launch of the CUDA text.
+    /// Threads per block when launching the CUDA text.
     pub block: [u32; 3],
-    /// Operators and functions that the source uses, by name.
+    /// Names of the operators and functions used in the source.
     pub ops: Vec<String>,
-    /// Types that it uses, by name.
+    /// Names of the types used in the source.
     pub types: Vec<&'static str>,
 }
 
-/// All kernels of a source.
-pub fn ingest(file: &str, source: &str) -> Result<Vec<Ingested>, Errors> {
+/// Ingests all kernels of a source.
+pub fn ingest(file: &str, source: &str) -> Result<Vec<IngestedKernel>, Errors> {
     let module = Module::parse(file, source)?;
     let kernels = module.kernels();
     let stray = stray(&kernels, source);
     Ok((kernels.into_iter().enumerate())
         .map(|(n, kernel)| {
             let outcome = match stray {
-                Some((line, of)) if of == n => Err(format!(
-                    "line {line}: what is given is said within a kernel, before its last statement; this is outside"
+                Some((line, target)) if target == n => Err(format!(
+                    "line {line}: '# given:' annotations must be inside a kernel, before its last statement"
                 )),
-                _ => checked(&Declaration { module: &module, n, kernel: &kernel }, source),
+                _ => check_kernel(&Declaration { module: &module, n, kernel: &kernel }, source),
             };
-            Ingested { name: kernel.name, line: kernel.line, outcome }
+            IngestedKernel { name: kernel.name, line: kernel.line, outcome }
         })
         .collect())
 }
 
-/// A line that says what is given, but in no kernel; and the kernel it may be meant for: the one before it, or the first.
+/// Annotation line outside every kernel, and the kernel it may be meant for: the previous one, or
+/// the first.
 fn stray(kernels: &[Declared], source: &str) -> Option<(u32, usize)> {
     let outside = |line: u32| !kernels.iter().any(|kernel| kernel.lines.contains(&line));
-    let (line, _) = (1u32..).zip(source.lines()).find(|(line, text)| marked(text).is_some() && outside(*line))?;
+    let (line, _) =
+        (1u32..).zip(source.lines()).find(|(line, text)| parse_annotation(text).is_some() && outside(*line))?;
     Some((line, kernels.iter().rposition(|kernel| *kernel.lines.start() < line).unwrap_or(0)))
 }
 
@@ -88,80 +91,81 @@ struct Declaration<'m> {
 }
 
 impl Declaration<'_> {
-    /// The kernel made for a launch. Where types are open, the first that fits is taken.
-    fn made(&self, request: &Request) -> Result<Lowered, String> {
+    /// Lowers the kernel for a launch. Open types are instantiated as `float32`.
+    fn lower(&self, request: &Request) -> Result<Lowered, String> {
         let types: Vec<(&str, &str)> = self.kernel.open.iter().map(|name| (name.as_str(), "float32")).collect();
-        self.module.kernel_at(self.n, &types, request).map_err(words)
+        self.module.kernel_at(self.n, &types, request).map_err(first_message)
     }
 
-    /// Dimensions of the launch: as many as the kernel takes from `wp.tid()`.
+    /// Rank of the launch: the number of values that the kernel takes from `wp.tid()`.
     fn rank(&self) -> Result<usize, String> {
         let counts: BTreeSet<usize> = self.kernel.tid.iter().copied().collect();
         let mut counts = counts.into_iter();
         match (counts.next(), counts.next_back()) {
-            (Some(few), Some(many)) => Err(format!(
-                "it takes {few} from one wp.tid() and {many} from another: take as many from each as the launch has \
+            (Some(min), Some(max)) => Err(format!(
+                "wp.tid() is unpacked into both {min} and {max} values: unpack as many each time as the launch has \
                  dimensions"
             )),
             (one, _) => Ok(one.unwrap_or(1).clamp(1, 4)),
         }
     }
 
-    /// Its lines, by number.
+    /// Its lines, with their numbers.
     fn lines<'s>(&self, source: &'s str) -> Vec<(u32, &'s str)> {
         (1u32..).zip(source.lines()).filter(|(number, _)| self.kernel.lines.contains(number)).collect()
     }
 
-    /// The text of what the kernel needs of its source, if it alone gives the same kernel, else the whole source; and the
-    /// operations in it.
-    fn alone(&self, ir: &str, source: &str) -> (String, Vec<String>) {
+    /// Excerpt of the source that the kernel needs, if it lowers to the same IR, otherwise the
+    /// complete source; and the operations in it.
+    fn excerpt(&self, ir: &str, source: &str) -> (String, Vec<String>) {
         let (text, ops) = self.module.excerpt(self.n);
-        let gives_the_same = Module::parse("kernel.py", &text).is_ok_and(|module| {
+        let is_equivalent = Module::parse("kernel.py", &text).is_ok_and(|module| {
             module.kernels().iter().enumerate().any(|(n, kernel)| {
-                let there = Declaration { module: &module, n, kernel };
-                there.made(&Request::over(&[])).is_ok_and(|lowered| lowered.kernel.to_string() == ir)
+                let other = Declaration { module: &module, n, kernel };
+                other.lower(&Request::over(&[])).is_ok_and(|lowered| lowered.kernel.to_string() == ir)
             })
         });
-        (if gives_the_same { text } else { source.to_owned() }, ops)
+        (if is_equivalent { text } else { source.to_owned() }, ops)
     }
 }
 
-fn words(errors: Errors) -> String {
+fn first_message(errors: Errors) -> String {
     errors.all.first().map_or(errors.to_string(), |first| first.message.clone())
 }
 
-fn checked(kernel: &Declaration<'_>, source: &str) -> Result<Texts, String> {
-    let open = kernel.made(&Request::over(&[]))?;
+fn check_kernel(kernel: &Declaration<'_>, source: &str) -> Result<KernelTexts, String> {
+    let open = kernel.lower(&Request::over(&[]))?;
     let rank = kernel.rank()?;
     if !open.kernel.params.iter().any(|param| param.access.writes()) {
-        return Err("it writes to no array".into());
+        return Err("the kernel writes to no array".into());
     }
     let cuda = cuda::print(&open.kernel);
-    let again = back(&open.kernel, &cuda).map_err(|why| format!("its CUDA text is not read back: {why}"))?;
-    if cuda::print(&again) != cuda {
-        return Err("its CUDA text comes back as another kernel".into());
+    let parsed =
+        parse_back(&open.kernel, &cuda).map_err(|why| format!("the CUDA front end rejects the printed text: {why}"))?;
+    if cuda::print(&parsed) != cuda {
+        return Err("the printed CUDA text parses to a different kernel".into());
     }
-    let text = Text::read(&open, &cuda)?;
-    let terms = Terms::of(&kernel.lines(source), &open, rank)?;
-    let mut seen = Seen::default();
-    for (number, dims) in terms.launches.iter().enumerate() {
+    let text = CudaText::read(&open, &cuda)?;
+    let annotations = Annotations::parse(&kernel.lines(source), &open, rank)?;
+    let mut effects = ObservedEffects::default();
+    for (number, dims) in annotations.launches.iter().enumerate() {
         let mut request = Request::over(dims);
-        for (name, given) in &open.params {
-            if let ParamRef::View(view) = given {
+        for (name, param) in &open.params {
+            if let ParamRef::View(view) = param {
                 let rank = open.kernel.params[*view as usize].dims.len();
-                request = request.shape(name, &terms.extents(name, rank, dims)?);
+                request = request.shape(name, &annotations.extents(name, rank, dims)?);
             }
         }
-        launch::compared(&kernel.made(&request)?, &text, &terms, number, &mut seen)?;
+        launch::compare(&kernel.lower(&request)?, &text, &annotations, number, &mut effects)?;
     }
-    seen.tells(&open.kernel)?;
+    effects.require_informative(&open.kernel)?;
     let ir = open.kernel.to_string();
-    let (source, ops) = kernel.alone(&ir, source);
-    Ok(Texts {
+    let (source, ops) = kernel.excerpt(&ir, source);
+    Ok(KernelTexts {
         source,
         cpp: cpp::print(&open.kernel).unwrap_or_default(),
         description: kernel.kernel.doc.clone(),
-        inputs: recipe(&open, &terms, rank),
+        inputs: recipe(&open, &annotations, rank),
         block: launch::BLOCK,
         ops,
         types: types_of(&open.kernel),
@@ -170,9 +174,9 @@ fn checked(kernel: &Declaration<'_>, source: &str) -> Result<Texts, String> {
     })
 }
 
-/// The kernel that our front end makes of a text that our printer wrote.
-fn back(kernel: &Kernel, text: &str) -> Result<Kernel, String> {
-    let module = bornite_lang::cuda::Module::parse("kernel.cu", text).map_err(words)?;
+/// Parses a text that our printer wrote back to IR.
+fn parse_back(kernel: &Kernel, text: &str) -> Result<Kernel, String> {
+    let module = bornite_lang::cuda::Module::parse("kernel.cu", text).map_err(first_message)?;
     let (grid, block) = match kernel.launch {
         Launch::ParallelFor { .. } => ([1; 3], [1; 3]),
         Launch::Blocks { grid, block } => (grid, block),
@@ -180,13 +184,13 @@ fn back(kernel: &Kernel, text: &str) -> Result<Kernel, String> {
     let mut request = Request::new(grid, block);
     (request.index, request.printed) = (Some(kernel.index), true);
     request.views = kernel.params.iter().map(|p| (p.name.clone(), p.dims.clone())).collect();
-    module.kernel(&cuda::symbol(kernel), &request).map(|lowered| lowered.kernel).map_err(words)
+    module.kernel(&cuda::symbol(kernel), &request).map(|lowered| lowered.kernel).map_err(first_message)
 }
 
-/// What each parameter of the texts is given.
-fn recipe(open: &Lowered, terms: &Terms, rank: usize) -> String {
+/// Recipe of the inputs.
+fn recipe(open: &Lowered, annotations: &Annotations, rank: usize) -> String {
     let kernel = &open.kernel;
-    let named = |ty: Type| {
+    let type_name = |ty: Type| {
         let names: Vec<&str> = ty.components(&kernel.structs).into_iter().map(Scalar::name).collect();
         match names[..] {
             [one] => one.to_owned(),
@@ -194,7 +198,7 @@ fn recipe(open: &Lowered, terms: &Terms, rank: usize) -> String {
             _ => format!("{{{}}}", names.join(", ")),
         }
     };
-    let filled = |scalars: &[Scalar], bound: &str| {
+    let fill_text = |scalars: &[Scalar], bound: &str| {
         let one = |scalar: &Scalar| match scalar {
             scalar if scalar.is_float() => "uniform -1 to 3 in steps of 1/1024".to_owned(),
             Scalar::Bool => "either".to_owned(),
@@ -205,28 +209,28 @@ fn recipe(open: &Lowered, terms: &Terms, rank: usize) -> String {
         all.join("; ")
     };
     let (first, mut text) = (launch_name(0, rank), String::new());
-    // The source's names, which may be others than the texts'.
-    let own = |n: usize| {
-        open.params.iter().find(|(_, given)| *given == ParamRef::View(n as u32)).map_or("", |(name, _)| name)
+    // Parameter name in the source, which may differ from the one in the texts.
+    let source_name = |n: usize| {
+        open.params.iter().find(|(_, param)| *param == ParamRef::View(n as u32)).map_or("", |(name, _)| name)
     };
     for (n, param) in kernel.params.iter().enumerate() {
         let extents: Vec<String> = (0..param.dims.len()).map(|n| format!("{}_shape{n}", param.name)).collect();
-        let fill = filled(&param.ty.components(&kernel.structs), &terms.bound_in_words(own(n)));
-        let _ = writeln!(text, "{}: {}[{}] = {fill}", param.name, named(param.ty), extents.join(", "));
+        let fill = fill_text(&param.ty.components(&kernel.structs), &annotations.bound_text(source_name(n)));
+        let _ = writeln!(text, "{}: {}[{}] = {fill}", param.name, type_name(param.ty), extents.join(", "));
     }
-    for (name, given) in &open.params {
-        let ParamRef::Value(n) = given else { continue };
+    for (name, param) in &open.params {
+        let ParamRef::Value(n) = param else { continue };
         let ty = kernel.values[*n as usize].ty;
-        let fill = match terms.value_in_words(name) {
-            Some(said) => said,
+        let fill = match annotations.value_text(name) {
+            Some(annotated) => annotated,
             None if ty.as_scalar().is_some_and(launch::is_length) => first.clone(),
-            None => filled(&ty.components(&kernel.structs), &first),
+            None => fill_text(&ty.components(&kernel.structs), &first),
         };
-        let _ = writeln!(text, "{}: {} = {fill}", kernel.values[*n as usize].name, named(ty));
+        let _ = writeln!(text, "{}: {} = {fill}", kernel.values[*n as usize].name, type_name(ty));
     }
-    for (at, param) in kernel.params.iter().enumerate() {
+    for (index, param) in kernel.params.iter().enumerate() {
         for n in 0..param.dims.len() {
-            let _ = writeln!(text, "{}_shape{n}: i32 = {}", param.name, terms.extent_in_words(own(at), n));
+            let _ = writeln!(text, "{}_shape{n}: i32 = {}", param.name, annotations.extent_text(source_name(index), n));
             if n + 1 < param.dims.len() {
                 let within: Vec<String> =
                     (n + 1..param.dims.len()).map(|k| format!("{}_shape{k}", param.name)).collect();
@@ -239,7 +243,7 @@ fn recipe(open: &Lowered, terms: &Terms, rank: usize) -> String {
         let _ = writeln!(text, "launch_count: i32 = {}", all.join(" * "));
     }
     for n in 0..rank {
-        let sizes: Vec<String> = terms.launches.iter().map(|dims| dims[n].to_string()).collect();
+        let sizes: Vec<String> = annotations.launches.iter().map(|dims| dims[n].to_string()).collect();
         let _ = writeln!(text, "{}: i32 = {}", launch_name(n, rank), sizes.join(", "));
     }
     let [x, y, z] = launch::BLOCK;

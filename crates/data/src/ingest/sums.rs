@@ -1,15 +1,16 @@
-//! How far sums of floats may be apart whose order is open.
+//! Error bounds of float sums whose order is unspecified.
 //!
-//! Each addition may round by the size of all that is added, as the independent evaluator has it for rows of the generator.
-//! How much and how often a kernel adds to an element, two of its likes tell: one adds sizes in place of numbers, the
-//! other ones. Elements that nothing is added to have no bound, so what a kernel makes of an unfinished sum (a place in a
-//! list, say) still has to be the same in every order.
+//! Each addition may round by the magnitude of everything that is added, as in the reference
+//! evaluator. Two modified kernels measure how much and how often the kernel adds to an element:
+//! one adds magnitudes instead of values, the other adds ones. Elements without atomic additions
+//! have no bound, so a value derived from an unfinished sum (such as a position in a list) must
+//! still be the same in every order.
 
 use bornite_ir::interp::Order;
 use bornite_ir::{Args, Atomic, Code, Expr, ExprId, Kernel, Op, Scalar, Stmt, Value, View};
 use bornite_lang::Lowered;
 
-use super::launch::{Contents, ran};
+use super::launch::{LaunchData, run_launch};
 
 /// Half a unit in the last place of 1.
 fn unit(scalar: Scalar) -> f64 {
@@ -21,15 +22,16 @@ fn unit(scalar: Scalar) -> f64 {
     }
 }
 
-/// What is added in place of a number.
+/// Value that is added instead of the operand.
 #[derive(Clone, Copy, PartialEq)]
 enum Weight {
-    Size,
+    Magnitude,
     One,
 }
 
-/// For each array, how far each component may be apart in two orders; nothing where all must be the same.
-pub(super) fn bounds(lowered: &Lowered, given: &Contents) -> Vec<Vec<f64>> {
+/// Error bound of each component of each array between two orders; empty for arrays without float
+/// sums.
+pub(super) fn bounds(lowered: &Lowered, inputs: &LaunchData) -> Vec<Vec<f64>> {
     let kernel = &lowered.kernel;
     let summed: Vec<bool> =
         (0..kernel.params.len()).map(|n| kernel.code.exprs.iter().any(|e| adds_to(kernel, e) == Some(n))).collect();
@@ -37,23 +39,24 @@ pub(super) fn bounds(lowered: &Lowered, given: &Contents) -> Vec<Vec<f64>> {
     if !summed.contains(&true) {
         return bounds;
     }
-    let weighed = |weight: Weight| {
-        let mut given = given.clone();
-        for (cells, _) in given.arrays.iter_mut().zip(&summed).filter(|(_, summed)| **summed) {
+    let run_weighted = |weight: Weight| {
+        let mut inputs = inputs.clone();
+        for (cells, _) in inputs.arrays.iter_mut().zip(&summed).filter(|(_, summed)| **summed) {
             for cell in cells.iter_mut().filter(|cell| cell.scalar().is_float()) {
-                let size = if weight == Weight::Size { cell.as_f64().abs() } else { 0.0 };
+                let size = if weight == Weight::Magnitude { cell.as_f64().abs() } else { 0.0 };
                 *cell = Value::from_f64(cell.scalar(), size);
             }
         }
-        let lowered = Lowered { kernel: adding(kernel, weight), ..lowered.clone() };
-        ran(&lowered, &given, Order::Forward)
+        let lowered = Lowered { kernel: with_weights(kernel, weight), ..lowered.clone() };
+        run_launch(&lowered, &inputs, Order::Forward)
     };
-    // One that does not run, because it goes by its own sums, has no bounds: then all must be the same.
-    let (Ok(sizes), Ok(counts)) = (weighed(Weight::Size), weighed(Weight::One)) else { return bounds };
+    // A kernel whose control flow depends on its sums may fail here; then all results must be
+    // equal.
+    let (Ok(sizes), Ok(counts)) = (run_weighted(Weight::Magnitude), run_weighted(Weight::One)) else { return bounds };
     for n in (0..kernel.params.len()).filter(|n| summed[*n]) {
         bounds[n] = (sizes[n].iter().zip(&counts[n]))
             .map(|(size, count)| match size.scalar() {
-                // Each of the two orders may be that far from the sum.
+                // Each of the two orders may be this far from the exact sum.
                 scalar if scalar.is_float() => 2.02 * count.as_f64() * size.as_f64() * unit(scalar),
                 _ => 0.0,
             })
@@ -63,7 +66,7 @@ pub(super) fn bounds(lowered: &Lowered, given: &Contents) -> Vec<Vec<f64>> {
     bounds
 }
 
-/// The array that an expression adds floats to.
+/// Array to which an expression atomically adds floats.
 fn adds_to(kernel: &Kernel, expr: &Expr) -> Option<usize> {
     match expr {
         Expr::Atomic { atomic: Atomic::Add | Atomic::Sub, view: View::Param(id), value, .. } => {
@@ -74,20 +77,20 @@ fn adds_to(kernel: &Kernel, expr: &Expr) -> Option<usize> {
     }
 }
 
-/// The kernel that adds weights.
-fn adding(kernel: &Kernel, weight: Weight) -> Kernel {
-    let mut made = kernel.clone();
-    let body = std::mem::take(&mut made.code.body);
-    made.code.body = block(kernel, &mut made.code, body, weight);
-    made
+/// The kernel with every atomic addition replaced by one of weights.
+fn with_weights(kernel: &Kernel, weight: Weight) -> Kernel {
+    let mut weighted = kernel.clone();
+    let body = std::mem::take(&mut weighted.code.body);
+    weighted.code.body = block(kernel, &mut weighted.code, body, weight);
+    weighted
 }
 
 fn block(kernel: &Kernel, code: &mut Code, stmts: Vec<Stmt>, weight: Weight) -> Vec<Stmt> {
     let mut all = vec![];
     for stmt in stmts {
-        let made = match stmt {
+        let rewritten = match stmt {
             Stmt::Let(id) if adds_to(kernel, code.expr(id)).is_some() => {
-                all.extend(weighed(code, id, weight).into_iter().map(Stmt::Let));
+                all.extend(weight_update(code, id, weight).into_iter().map(Stmt::Let));
                 stmt
             }
             Stmt::For { counter, end, body } => Stmt::For { counter, end, body: block(kernel, code, body, weight) },
@@ -99,13 +102,14 @@ fn block(kernel: &Kernel, code: &mut Code, stmts: Vec<Stmt>, weight: Weight) -> 
             },
             other => other,
         };
-        all.push(made);
+        all.push(rewritten);
     }
     all
 }
 
-/// Makes an update add the weight of its operand; what has to be evaluated before.
-fn weighed(code: &mut Code, update: ExprId, weight: Weight) -> Vec<ExprId> {
+/// Makes an atomic update add the weight of its operand; returns the expressions to evaluate before
+/// it.
+fn weight_update(code: &mut Code, update: ExprId, weight: Weight) -> Vec<ExprId> {
     let Expr::Atomic { view, at, value, .. } = code.expr(update).clone() else { return vec![] };
     let ty = code.ty(value);
     let mut steps = vec![];
@@ -115,8 +119,8 @@ fn weighed(code: &mut Code, update: ExprId, weight: Weight) -> Vec<ExprId> {
         steps.push(ExprId(code.exprs.len() as u32 - 1));
         steps.last().copied()
     };
-    let made = match weight {
-        Weight::Size => add(Args::new(&[value]).map(|args| Expr::Op(Op::Abs, args)), ty),
+    let weighted = match weight {
+        Weight::Magnitude => add(Args::new(&[value]).map(|args| Expr::Op(Op::Abs, args)), ty),
         Weight::One => {
             let same = Args::new(&[value, value]).map(|args| Expr::Op(Op::Eq, args));
             let truth = add(same, ty.with_element(Scalar::Bool));
@@ -124,7 +128,7 @@ fn weighed(code: &mut Code, update: ExprId, weight: Weight) -> Vec<ExprId> {
             truth.and_then(|truth| add(Some(Expr::Cast(to, truth)), ty))
         }
     };
-    let value = made.unwrap_or(value);
+    let value = weighted.unwrap_or(value);
     code.exprs[update.0 as usize] = Expr::Atomic { atomic: Atomic::Add, view, at, value };
     steps
 }

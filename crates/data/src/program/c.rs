@@ -1,56 +1,60 @@
-//! A program as C: CUDA C++ for a GPU, C++ for a CPU. Written as people write it: nested expressions, names kept, and only
-//! the small functions that the text calls.
+//! Prints a program as CUDA C++ or as C++ for a CPU, in the style of handwritten code: nested
+//! expressions, original names, and only the helper functions that the text calls (`prelude.rs`).
 
-mod pieces;
+mod prelude;
 mod stmts;
 
 use std::fmt::Write;
 
-use super::python::size;
-use super::{Binary, Body, Builtin, Expr, Form, Guard, Kind, Program, Scalar, Size, Style, Ty, Unary, Var};
-use pieces::Pieces;
+use super::python::size_text;
+use super::{
+    BinaryOp, Body, BuiltinFn, CudaForm, DirectStyle, ExprKind, Guard, Program, ProgramExpr, ScalarType, SizeExpr, Ty,
+    UnaryOp, VarId,
+};
+use prelude::Prelude;
 
-/// For which compiler.
+/// Target of the printed text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Dialect {
+pub enum CppTarget {
     /// CUDA C++.
     Cuda,
     /// C++17, with `_Float16` where 16-bit floats are used.
     Host,
 }
 
-/// The CUDA C++ text of a program.
+/// Prints a program as CUDA C++.
 pub fn cuda(program: &Program) -> String {
     match &program.form {
-        Form::Direct(style) => {
-            let mut p = Printer::new(program, Dialect::Cuda);
-            let kernel = p.direct(*style);
-            p.whole(kernel)
+        CudaForm::Direct(style) => {
+            let mut p = Printer::new(program, CppTarget::Cuda);
+            let kernel = p.direct_kernel(*style);
+            p.with_prelude(kernel)
         }
-        Form::Block(block) => block.text.clone(),
+        CudaForm::Block(block) => block.text.clone(),
     }
 }
 
-/// The C++ text of a program: a function that runs all instances.
+/// Prints a program as C++: a function that runs all instances.
 pub fn host(program: &Program) -> String {
-    let mut p = Printer::new(program, Dialect::Host);
-    let kernel = p.loops();
-    p.whole(kernel)
+    let mut p = Printer::new(program, CppTarget::Host);
+    let kernel = p.host_loops();
+    p.with_prelude(kernel)
 }
 
-/// Writes the parts of a program in C. Texts in which threads work together are put together from its pieces.
+/// Prints parts of a program in C++. Generators of block kernels assemble their texts from its
+/// output.
 pub struct Printer<'p> {
     program: &'p Program,
     body: &'p Body,
-    dialect: Dialect,
-    pieces: Pieces,
+    target: CppTarget,
+    prelude: Prelude,
     out: String,
-    /// What ends an instance.
-    leave: &'static str,
+    /// Statement that ends an instance.
+    exit_stmt: &'static str,
 }
 
-fn binding(op: Binary) -> u8 {
-    use Binary::*;
+fn precedence(op: BinaryOp) -> u8 {
+    use BinaryOp::*;
     match op {
         Or => 1,
         And => 2,
@@ -65,8 +69,8 @@ fn binding(op: Binary) -> u8 {
     }
 }
 
-fn operator(op: Binary) -> &'static str {
-    use Binary::*;
+fn operator(op: BinaryOp) -> &'static str {
+    use BinaryOp::*;
     match op {
         Add => "+",
         Sub => "-",
@@ -90,19 +94,19 @@ fn operator(op: Binary) -> &'static str {
 }
 
 impl<'p> Printer<'p> {
-    /// A printer for a program.
-    pub fn new(program: &'p Program, dialect: Dialect) -> Printer<'p> {
-        let pieces = Pieces::new(dialect);
-        Printer { program, body: &program.body, dialect, pieces, out: String::new(), leave: "return;" }
+    /// Creates a printer for a program.
+    pub fn new(program: &'p Program, target: CppTarget) -> Printer<'p> {
+        let prelude = Prelude::new(target);
+        Printer { program, body: &program.body, target, prelude, out: String::new(), exit_stmt: "return;" }
     }
 
-    /// Structs, functions and the small functions that were called, before a kernel.
-    pub fn whole(&mut self, kernel: String) -> String {
+    /// Prepends structs, device functions and the helper functions that were called to a kernel.
+    pub fn with_prelude(&mut self, kernel: String) -> String {
         let mut structs = String::new();
         for found in &self.program.structs {
             let _ = writeln!(structs, "struct {} {{", found.name);
             for (name, ty) in &found.fields {
-                self.pieces.uses(*ty);
+                self.prelude.uses(*ty);
                 let _ = writeln!(structs, "    {} {name};", ty.c(&self.program.structs));
             }
             structs.push_str("};\n\n");
@@ -113,9 +117,9 @@ impl<'p> Printer<'p> {
             let params: Vec<String> = (function.body.vars[..function.body.params].iter())
                 .map(|var| format!("{} {}", var.ty.c(&self.program.structs), var.name))
                 .collect();
-            let prefix = if self.dialect == Dialect::Cuda { "__device__ inline" } else { "static inline" };
+            let prefix = if self.target == CppTarget::Cuda { "__device__ inline" } else { "static inline" };
             let result = function.result.c(&self.program.structs);
-            self.pieces.uses(function.result);
+            self.prelude.uses(function.result);
             let _ = writeln!(functions, "{prefix} {result} {}({}) {{", function.name, params.join(", "));
             let outer = std::mem::take(&mut self.out);
             self.block(&function.body.stmts, 1);
@@ -124,15 +128,15 @@ impl<'p> Printer<'p> {
         }
         self.body = &self.program.body;
         for array in &self.program.arrays {
-            self.pieces.uses(array.ty);
+            self.prelude.uses(array.ty);
         }
-        self.pieces.text(&structs, &self.program.structs) + &functions + &kernel
+        self.prelude.text(&structs, &self.program.structs) + &functions + &kernel
     }
 
-    /// The kernel's parameters.
+    /// Parameter declarations of the kernel.
     pub fn params(&self, restrict: bool) -> Vec<String> {
         let structs = &self.program.structs;
-        let restrict = match (restrict, self.dialect) {
+        let restrict = match (restrict, self.target) {
             (true, _) => " __restrict__",
             (false, _) => "",
         };
@@ -150,14 +154,14 @@ impl<'p> Printer<'p> {
     }
 
     fn type_name(&self, ty: Ty) -> String {
-        match (ty, self.dialect) {
-            (Ty::Scalar(Scalar::F16), Dialect::Host) => "_Float16".into(),
-            (Ty::Scalar(Scalar::BF16), Dialect::Host) => "bfloat16".into(),
+        match (ty, self.target) {
+            (Ty::Scalar(ScalarType::F16), CppTarget::Host) => "_Float16".into(),
+            (Ty::Scalar(ScalarType::BF16), CppTarget::Host) => "bfloat16".into(),
             _ => ty.c(&self.program.structs),
         }
     }
 
-    /// The head of the kernel's function.
+    /// Head of the kernel function.
     pub fn head(&self, prefix: &str, restrict: bool) -> String {
         let params = self.params(restrict);
         let line: usize = params.iter().map(|param| param.len() + 2).sum();
@@ -169,35 +173,35 @@ impl<'p> Printer<'p> {
         }
     }
 
-    fn direct(&mut self, style: Style) -> String {
+    fn direct_kernel(&mut self, style: DirectStyle) -> String {
         let mut text = self.head("__global__ void", style.restrict);
-        let places: Vec<(String, &str, String)> = (self.program.grid.iter().rev().zip(["x", "y", "z"]))
-            .map(|((var, extent), axis)| (self.name(*var).to_owned(), axis, size(self.program, *extent)))
+        let indices: Vec<(String, &str, String)> = (self.program.grid.iter().rev().zip(["x", "y", "z"]))
+            .map(|((var, extent), axis)| (self.name(*var).to_owned(), axis, size_text(self.program, *extent)))
             .collect();
-        if style.guard == Guard::Stride && places.len() == 1 {
-            let (name, _, extent) = &places[0];
+        if style.guard == Guard::Stride && indices.len() == 1 {
+            let (name, _, extent) = &indices[0];
             let _ = writeln!(
                 text,
                 "    for (int {name} = blockIdx.x * blockDim.x + threadIdx.x; {name} < {extent}; {name} += blockDim.x * gridDim.x) {{"
             );
-            self.leave = "continue;";
+            self.exit_stmt = "continue;";
             self.block(&self.program.body.stmts, 2);
             text.push_str(&std::mem::take(&mut self.out));
             text.push_str("    }\n}\n");
             return text;
         }
-        for (name, axis, _) in &places {
+        for (name, axis, _) in &indices {
             let _ = writeln!(text, "    int {name} = blockIdx.{axis} * blockDim.{axis} + threadIdx.{axis};");
         }
-        self.leave = "return;";
+        self.exit_stmt = "return;";
         if style.guard == Guard::Around {
-            let inside: Vec<String> = places.iter().map(|(name, _, extent)| format!("{name} < {extent}")).collect();
+            let inside: Vec<String> = indices.iter().map(|(name, _, extent)| format!("{name} < {extent}")).collect();
             let _ = writeln!(text, "    if ({}) {{", inside.join(" && "));
             self.block(&self.program.body.stmts, 2);
             text.push_str(&std::mem::take(&mut self.out));
             text.push_str("    }\n}\n");
         } else {
-            let outside: Vec<String> = places.iter().map(|(name, _, extent)| format!("{name} >= {extent}")).collect();
+            let outside: Vec<String> = indices.iter().map(|(name, _, extent)| format!("{name} >= {extent}")).collect();
             let _ = writeln!(text, "    if ({}) return;", outside.join(" || "));
             self.block(&self.program.body.stmts, 1);
             text.push_str(&std::mem::take(&mut self.out));
@@ -206,14 +210,14 @@ impl<'p> Printer<'p> {
         text
     }
 
-    fn loops(&mut self) -> String {
+    fn host_loops(&mut self) -> String {
         let mut text = self.head("void", true);
         for (depth, (var, extent)) in self.program.grid.iter().enumerate() {
-            let (name, extent) = (self.name(*var).to_owned(), size(self.program, *extent));
+            let (name, extent) = (self.name(*var).to_owned(), size_text(self.program, *extent));
             let _ = writeln!(text, "{}for (int {name} = 0; {name} < {extent}; ++{name}) {{", "    ".repeat(depth + 1));
         }
         let depth = self.program.grid.len();
-        self.leave = if depth == 0 { "return;" } else { "continue;" };
+        self.exit_stmt = if depth == 0 { "return;" } else { "continue;" };
         self.block(&self.program.body.stmts, depth + 1);
         text.push_str(&std::mem::take(&mut self.out));
         for depth in (0..=depth).rev() {
@@ -222,19 +226,19 @@ impl<'p> Printer<'p> {
         text
     }
 
-    /// A variable's name.
-    pub fn name(&self, var: Var) -> &'p str {
+    /// Name of a variable.
+    pub fn name(&self, var: VarId) -> &'p str {
         &self.body.var(var).name
     }
 
-    /// An expression as text.
-    pub fn shown(&mut self, e: &Expr) -> String {
+    /// Text of an expression.
+    pub fn expr_text(&mut self, e: &ProgramExpr) -> String {
         let mut text = String::new();
         self.expr(e, 0, &mut text);
         text
     }
 
-    fn list(&mut self, args: &[Expr]) -> String {
+    fn list(&mut self, args: &[ProgramExpr]) -> String {
         let mut text = String::new();
         for (n, arg) in args.iter().enumerate() {
             if n > 0 {
@@ -245,12 +249,12 @@ impl<'p> Printer<'p> {
         text
     }
 
-    /// The place of an element in an array without gaps.
-    fn place(&mut self, shape: &[Size], at: &[Expr]) -> String {
+    /// Linear index of an element in a contiguous array.
+    fn linear_index(&mut self, shape: &[SizeExpr], at: &[ProgramExpr]) -> String {
         let mut text = String::new();
         for (n, index) in at.iter().enumerate() {
             if n > 0 {
-                let by = size(self.program, shape[n]);
+                let by = size_text(self.program, shape[n]);
                 let by = if by.contains(' ') { format!("({by})") } else { by };
                 text = if n > 1 { format!("({text}) * {by} + ") } else { format!("{text} * {by} + ") };
                 self.expr(index, 9, &mut text);
@@ -261,49 +265,49 @@ impl<'p> Printer<'p> {
         text
     }
 
-    fn expr(&mut self, e: &Expr, around: u8, out: &mut String) {
+    fn expr(&mut self, e: &ProgramExpr, outer: u8, out: &mut String) {
         match &e.kind {
-            Kind::Float(value) => {
+            ExprKind::Float(value) => {
                 let text = super::python::float(*value) + if e.ty == Ty::F32 { "f" } else { "" };
                 let text = match e.ty.element() {
-                    Some(Scalar::F16) => self.pieces.narrow(Scalar::F16, &(text + "f")),
-                    Some(Scalar::BF16) => self.pieces.narrow(Scalar::BF16, &(text + "f")),
+                    Some(ScalarType::F16) => self.prelude.narrow(ScalarType::F16, &(text + "f")),
+                    Some(ScalarType::BF16) => self.prelude.narrow(ScalarType::BF16, &(text + "f")),
                     _ => text,
                 };
-                out.push_str(&if text.starts_with('-') && around > 8 { format!("({text})") } else { text });
+                out.push_str(&if text.starts_with('-') && outer > 8 { format!("({text})") } else { text });
             }
-            Kind::Int(value) => {
+            ExprKind::Int(value) => {
                 let text = match e.ty.element() {
-                    Some(Scalar::U32) => format!("{value}u"),
-                    Some(Scalar::I64) => format!("{value}ll"),
-                    Some(Scalar::U64) => format!("{}ull", *value as u64),
-                    Some(Scalar::Bool) => if *value != 0 { "true" } else { "false" }.into(),
-                    Some(Scalar::I32) | None => value.to_string(),
+                    Some(ScalarType::U32) => format!("{value}u"),
+                    Some(ScalarType::I64) => format!("{value}ll"),
+                    Some(ScalarType::U64) => format!("{}ull", *value as u64),
+                    Some(ScalarType::Bool) => if *value != 0 { "true" } else { "false" }.into(),
+                    Some(ScalarType::I32) | None => value.to_string(),
                     Some(other) => format!("({}){value}", other.c()),
                 };
-                out.push_str(&if text.starts_with(['-', '(']) && around > 8 { format!("({text})") } else { text });
+                out.push_str(&if text.starts_with(['-', '(']) && outer > 8 { format!("({text})") } else { text });
             }
-            Kind::Var(var) => out.push_str(self.name(*var)),
-            Kind::Load(array, at) => {
+            ExprKind::Var(var) => out.push_str(self.name(*var)),
+            ExprKind::Load(array, at) => {
                 let array = self.program.array(*array);
-                let place = self.place(&array.shape, at);
-                let _ = write!(out, "{}[{place}]", array.name);
+                let index = self.linear_index(&array.shape, at);
+                let _ = write!(out, "{}[{index}]", array.name);
             }
-            Kind::Unary(op, a) => match (op, a.ty) {
-                (Unary::Neg, Ty::Vector(..) | Ty::Matrix(..)) => {
-                    let a = self.shown(a);
-                    out.push_str(&self.pieces.call("neg", e.ty, &a));
+            ExprKind::Unary(op, a) => match (op, a.ty) {
+                (UnaryOp::Neg, Ty::Vector(..) | Ty::Matrix(..)) => {
+                    let a = self.expr_text(a);
+                    out.push_str(&self.prelude.call("neg", e.ty, &a));
                 }
-                (Unary::Neg, Ty::Scalar(Scalar::F16 | Scalar::BF16)) if self.dialect == Dialect::Cuda => {
-                    let _ = write!(out, "__hneg({})", self.shown(a));
+                (UnaryOp::Neg, Ty::Scalar(ScalarType::F16 | ScalarType::BF16)) if self.target == CppTarget::Cuda => {
+                    let _ = write!(out, "__hneg({})", self.expr_text(a));
                 }
                 _ => {
-                    let wrapped = around > 11;
+                    let wrapped = outer > 11;
                     out.push_str(if wrapped { "(" } else { "" });
                     out.push(match op {
-                        Unary::Neg => '-',
-                        Unary::Not => '!',
-                        Unary::Invert => '~',
+                        UnaryOp::Neg => '-',
+                        UnaryOp::Not => '!',
+                        UnaryOp::Invert => '~',
                     });
                     let start = out.len();
                     self.expr(a, 12, out);
@@ -314,13 +318,13 @@ impl<'p> Printer<'p> {
                     out.push_str(if wrapped { ")" } else { "" });
                 }
             },
-            Kind::Binary(op, both) => self.binary(*op, both, around, out),
-            Kind::Call(builtin, args) => self.call(*builtin, args, e.ty, around, out),
-            Kind::Function(func, args) => {
+            ExprKind::Binary(op, both) => self.binary(*op, both, outer, out),
+            ExprKind::Call(builtin, args) => self.call(*builtin, args, e.ty, outer, out),
+            ExprKind::Function(func, args) => {
                 let _ = write!(out, "{}({})", self.program.functions[func.0 as usize].name, self.list(args));
             }
-            Kind::Where(three) => {
-                let wrapped = around > 0;
+            ExprKind::Where(three) => {
+                let wrapped = outer > 0;
                 out.push_str(if wrapped { "(" } else { "" });
                 self.expr(&three[0], 1, out);
                 out.push_str(" ? ");
@@ -329,42 +333,43 @@ impl<'p> Printer<'p> {
                 self.expr(&three[2], 1, out);
                 out.push_str(if wrapped { ")" } else { "" });
             }
-            Kind::Cast(a) => self.cast(a, e.ty, around, out),
-            Kind::Part(a, at) => {
+            ExprKind::Cast(a) => self.cast(a, e.ty, outer, out),
+            ExprKind::Component(a, at) => {
                 self.expr(a, 13, out);
                 match a.ty {
                     Ty::Struct(n) => {
                         let _ = write!(out, ".{}", self.program.structs[n as usize].fields[*at as usize].0);
                     }
-                    ty => out.push_str(&pieces::member(ty, *at)),
+                    ty => out.push_str(&prelude::member(ty, *at)),
                 }
             }
-            Kind::Make(args) => {
+            ExprKind::Construct(args) => {
                 let args = self.list(args);
-                out.push_str(&self.pieces.made(e.ty, &args, &self.program.structs));
+                out.push_str(&self.prelude.constructor(e.ty, &args, &self.program.structs));
             }
         }
     }
 
-    fn cast(&mut self, a: &Expr, to: Ty, around: u8, out: &mut String) {
-        let (Some(from), Some(to)) = (a.ty.element(), to.element()) else { return self.expr(a, around, out) };
-        match (from, to, self.dialect) {
-            (Scalar::F16 | Scalar::BF16, _, Dialect::Cuda) => {
-                let text = self.shown(a);
-                let wide = self.pieces.widen(from, &text);
+    fn cast(&mut self, a: &ProgramExpr, to: Ty, outer: u8, out: &mut String) {
+        let (Some(from), Some(to)) = (a.ty.element(), to.element()) else { return self.expr(a, outer, out) };
+        match (from, to, self.target) {
+            (ScalarType::F16 | ScalarType::BF16, _, CppTarget::Cuda) => {
+                let text = self.expr_text(a);
+                let wide = self.prelude.widen(from, &text);
                 match to {
-                    Scalar::F32 => out.push_str(&wide),
+                    ScalarType::F32 => out.push_str(&wide),
                     _ => {
                         let _ = write!(out, "({}){wide}", to.c());
                     }
                 }
             }
-            (_, Scalar::F16 | Scalar::BF16, Dialect::Cuda) => {
-                let text = if from == Scalar::F32 { self.shown(a) } else { format!("(float)({})", self.shown(a)) };
-                out.push_str(&self.pieces.narrow(to, &text));
+            (_, ScalarType::F16 | ScalarType::BF16, CppTarget::Cuda) => {
+                let text =
+                    if from == ScalarType::F32 { self.expr_text(a) } else { format!("(float)({})", self.expr_text(a)) };
+                out.push_str(&self.prelude.narrow(to, &text));
             }
             _ => {
-                let wrapped = around > 11;
+                let wrapped = outer > 11;
                 out.push_str(if wrapped { "(" } else { "" });
                 let _ = write!(out, "({})", self.type_name(to.into()));
                 self.expr(a, 12, out);
@@ -373,64 +378,65 @@ impl<'p> Printer<'p> {
         }
     }
 
-    fn binary(&mut self, op: Binary, both: &[Expr; 2], around: u8, out: &mut String) {
+    fn binary(&mut self, op: BinaryOp, both: &[ProgramExpr; 2], outer: u8, out: &mut String) {
         let [a, b] = both;
         let composite = |ty: Ty| matches!(ty, Ty::Vector(..) | Ty::Matrix(..));
         if composite(a.ty) || composite(b.ty) {
-            let (x, y) = (self.shown(a), self.shown(b));
-            let text = self.pieces.operation(op, a.ty, b.ty, &x, &y);
+            let (x, y) = (self.expr_text(a), self.expr_text(b));
+            let text = self.prelude.operation(op, a.ty, b.ty, &x, &y);
             return out.push_str(&text);
         }
-        if self.dialect == Dialect::Cuda && matches!(a.ty, Ty::Scalar(Scalar::F16 | Scalar::BF16)) {
+        if self.target == CppTarget::Cuda && matches!(a.ty, Ty::Scalar(ScalarType::F16 | ScalarType::BF16)) {
             let name = match op {
-                Binary::Add => "__hadd",
-                Binary::Sub => "__hsub",
-                Binary::Mul => "__hmul",
-                Binary::Div => "__hdiv",
-                Binary::Lt => "__hlt",
-                Binary::Le => "__hle",
-                Binary::Gt => "__hgt",
+                BinaryOp::Add => "__hadd",
+                BinaryOp::Sub => "__hsub",
+                BinaryOp::Mul => "__hmul",
+                BinaryOp::Div => "__hdiv",
+                BinaryOp::Lt => "__hlt",
+                BinaryOp::Le => "__hle",
+                BinaryOp::Gt => "__hgt",
                 _ => "__hge",
             };
-            let (x, y) = (self.shown(a), self.shown(b));
+            let (x, y) = (self.expr_text(a), self.expr_text(b));
             let _ = write!(out, "{name}({x}, {y})");
             return;
         }
-        let arithmetic = matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div);
-        // Compilers may keep what is within a longer expression in more bits; a conversion rounds.
-        if a.ty == Ty::Scalar(Scalar::F16) && arithmetic && around > 0 {
+        let arithmetic = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div);
+        // Compilers may keep intermediate results in higher precision; a conversion rounds.
+        if a.ty == Ty::Scalar(ScalarType::F16) && arithmetic && outer > 0 {
             out.push_str("(_Float16)(");
             self.binary(op, both, 0, out);
             return out.push(')');
         }
-        let binds = binding(op);
-        // Compilers warn where bits, shifts, `&&` and `||` meet others without parentheses.
-        let mixed = |child: &Expr| match &child.kind {
-            Kind::Binary(inner, _) if *inner != op => match binds {
-                1 | 2 => binding(*inner) <= 5,
-                6 | 7 => binding(*inner) <= 8,
+        let level = precedence(op);
+        // Compilers warn about bit operators, shifts, `&&` and `||` that are mixed without
+        // parentheses.
+        let mixed = |child: &ProgramExpr| match &child.kind {
+            ExprKind::Binary(inner, _) if *inner != op => match level {
+                1 | 2 => precedence(*inner) <= 5,
+                6 | 7 => precedence(*inner) <= 8,
                 3..=8 => true,
                 _ => false,
             },
             _ => false,
         };
-        let wrapped = around > binds;
+        let wrapped = outer > level;
         out.push_str(if wrapped { "(" } else { "" });
         let (left, right) = (mixed(a), mixed(b));
-        self.expr(a, if left { 12 } else { binds }, out);
+        self.expr(a, if left { 12 } else { level }, out);
         let _ = write!(out, " {} ", operator(op));
-        self.expr(b, if right { 12 } else { binds + 1 }, out);
+        self.expr(b, if right { 12 } else { level + 1 }, out);
         out.push_str(if wrapped { ")" } else { "" });
     }
 
-    fn call(&mut self, builtin: Builtin, args: &[Expr], ty: Ty, around: u8, out: &mut String) {
-        use Builtin::*;
+    fn call(&mut self, builtin: BuiltinFn, args: &[ProgramExpr], ty: Ty, outer: u8, out: &mut String) {
+        use BuiltinFn::*;
         let first = args[0].ty;
         if matches!(first, Ty::Vector(..) | Ty::Matrix(..)) {
             let list = self.list(args);
-            return out.push_str(&self.pieces.call(builtin.name(), first, &list));
+            return out.push_str(&self.prelude.call(builtin.name(), first, &list));
         }
-        let scalar = first.element().unwrap_or(Scalar::F32);
+        let scalar = first.element().unwrap_or(ScalarType::F32);
         if scalar.is_int() {
             let (cuda, host) = match builtin {
                 Abs if scalar.bits() == 64 => ("llabs", "std::abs"),
@@ -441,10 +447,10 @@ impl<'p> Printer<'p> {
                 BitCount => ("__popc", "__builtin_popcount"),
                 _ => ("", ""),
             };
-            let name = if self.dialect == Dialect::Cuda { cuda } else { host };
+            let name = if self.target == CppTarget::Cuda { cuda } else { host };
             if builtin == Clamp {
-                let (x, low, high) = (self.shown(&args[0]), self.shown(&args[1]), self.shown(&args[2]));
-                let (min, max) = if self.dialect == Dialect::Cuda { ("min", "max") } else { ("std::min", "std::max") };
+                let (x, low, high) = (self.expr_text(&args[0]), self.expr_text(&args[1]), self.expr_text(&args[2]));
+                let (min, max) = if self.target == CppTarget::Cuda { ("min", "max") } else { ("std::min", "std::max") };
                 let _ = write!(out, "{min}({max}({x}, {low}), {high})");
                 return;
             }
@@ -456,28 +462,28 @@ impl<'p> Printer<'p> {
             let _ = write!(out, "{name}({list})");
             return;
         }
-        let _ = around;
-        let float = if scalar == Scalar::F64 { "" } else { "f" };
+        let _ = outer;
+        let float = if scalar == ScalarType::F64 { "" } else { "f" };
         let name = match builtin {
             Abs => "fabs",
             Min => "fmin",
             Max => "fmax",
             Log => "log",
             Clamp => {
-                let (x, low, high) = (self.shown(&args[0]), self.shown(&args[1]), self.shown(&args[2]));
-                let std = if self.dialect == Dialect::Host { "std::" } else { "" };
+                let (x, low, high) = (self.expr_text(&args[0]), self.expr_text(&args[1]), self.expr_text(&args[2]));
+                let std = if self.target == CppTarget::Host { "std::" } else { "" };
                 let _ = write!(out, "{std}fmin{float}({std}fmax{float}({x}, {low}), {high})");
                 return;
             }
             Sign | Frac | Lerp | Smoothstep | Degrees | Radians => {
                 let list = self.list(args);
-                return out.push_str(&self.pieces.call(builtin.name(), first, &list));
+                return out.push_str(&self.prelude.call(builtin.name(), first, &list));
             }
             other => other.name(),
         };
         let list = self.list(args);
-        let std = if self.dialect == Dialect::Host { "std::" } else { "" };
-        let float = if self.dialect == Dialect::Host { "" } else { float };
+        let std = if self.target == CppTarget::Host { "std::" } else { "" };
+        let float = if self.target == CppTarget::Host { "" } else { float };
         let _ = write!(out, "{std}{name}{float}({list})");
     }
 }

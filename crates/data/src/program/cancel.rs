@@ -1,42 +1,43 @@
-//! Terms that an expression adds and subtracts again, factors that it multiplies and divides by, bits that it flips twice:
-//! `b - (b - c)` reads `b` and does not depend on it.
+//! Detection of operands that cancel out: terms that are added and subtracted, factors that are
+//! multiplied and divided by, bits that are flipped twice. `b - (b - c)` reads `b` but does not
+//! depend on it.
 
-use super::{Binary, Body, Expr, Kind, Program, Stmt, Unary, Var};
+use super::{BinaryOp, Body, ExprKind, Program, ProgramExpr, ProgramStmt, UnaryOp, VarId};
 
-/// Operands that are compared: names that double again and again would have more than anyone can count.
-const MOST: usize = 64;
+/// Maximum operands compared: variables that double repeatedly would expand exponentially.
+const MAX_OPERANDS: usize = 64;
 
-/// Operators of one group, by which operands are joined with a sign.
+/// Operators whose nested operands are flattened into one list with signs.
 #[derive(Clone, Copy, PartialEq)]
-enum Group {
+enum OpGroup {
     Sums,
     Products,
     Xors,
 }
 
-/// An expression with a cancelled operand, and the body that it is in.
-pub fn cancelled(program: &Program) -> Option<(&Body, &Expr)> {
+/// Finds an expression with a cancelled operand, and the body that contains it.
+pub fn find_cancelled(program: &Program) -> Option<(&Body, &ProgramExpr)> {
     let mut bodies = program.functions.iter().map(|function| &function.body).chain([&program.body]);
-    bodies.find_map(|body| Some((body, cancelled_in(body)?)))
+    bodies.find_map(|body| Some((body, find_cancelled_in(body)?)))
 }
 
-fn cancelled_in(body: &Body) -> Option<&Expr> {
-    let mut definitions: Vec<(Var, &Expr)> = vec![];
+fn find_cancelled_in(body: &Body) -> Option<&ProgramExpr> {
+    let mut definitions: Vec<(VarId, &ProgramExpr)> = vec![];
     let mut found = None;
     for stmt in &body.stmts {
         stmt.walk(&mut |stmt| {
             if found.is_some() {
                 return;
             }
-            for e in stmt.contents().0 {
+            for e in stmt.children().0 {
                 e.walk(&mut |e| {
                     if found.is_none() && cancels(e, &definitions) {
                         found = Some(e);
                     }
                 });
             }
-            if let Stmt::Let(var, e) = stmt
-                && !body.var(*var).changes
+            if let ProgramStmt::Let(var, e) = stmt
+                && !body.var(*var).mutable
             {
                 definitions.push((*var, e));
             }
@@ -45,47 +46,49 @@ fn cancelled_in(body: &Body) -> Option<&Expr> {
     found
 }
 
-/// Whether an operand of an expression is cancelled by another one.
-fn cancels(e: &Expr, definitions: &[(Var, &Expr)]) -> bool {
+/// True if one operand of an expression cancels another.
+fn cancels(e: &ProgramExpr, definitions: &[(VarId, &ProgramExpr)]) -> bool {
     let group = match &e.kind {
-        Kind::Binary(Binary::Add | Binary::Sub, _) => Group::Sums,
-        Kind::Binary(Binary::Mul | Binary::Div, _) => Group::Products,
-        Kind::Binary(Binary::BitXor, _) => Group::Xors,
+        ExprKind::Binary(BinaryOp::Add | BinaryOp::Sub, _) => OpGroup::Sums,
+        ExprKind::Binary(BinaryOp::Mul | BinaryOp::Div, _) => OpGroup::Products,
+        ExprKind::Binary(BinaryOp::BitXor, _) => OpGroup::Xors,
         _ => return false,
     };
     let mut operands = vec![];
     flatten(e, group, false, definitions, &mut operands);
-    // A bit is its own opposite.
-    let opposed = |a: bool, b: bool| a != b || group == Group::Xors;
+    // XOR is its own inverse.
+    let opposed = |a: bool, b: bool| a != b || group == OpGroup::Xors;
     operands
         .iter()
         .enumerate()
         .any(|(n, (a, inverse))| operands[..n].iter().any(|(b, other)| opposed(*inverse, *other) && a == b))
 }
 
-/// The operands of nested operators of one group, each with whether it is subtracted or divided by. Names are followed.
+/// Flattens the operands of nested operators of one group, each with whether it is inverted
+/// (subtracted or divided by). Variables are replaced by their definitions.
 fn flatten<'p>(
-    e: &'p Expr,
-    group: Group,
+    e: &'p ProgramExpr,
+    group: OpGroup,
     inverse: bool,
-    definitions: &[(Var, &'p Expr)],
-    operands: &mut Vec<(&'p Expr, bool)>,
+    definitions: &[(VarId, &'p ProgramExpr)],
+    operands: &mut Vec<(&'p ProgramExpr, bool)>,
 ) {
-    if operands.len() >= MOST {
+    if operands.len() >= MAX_OPERANDS {
         return;
     }
     match (&e.kind, group) {
-        (Kind::Binary(Binary::Add, both), Group::Sums)
-        | (Kind::Binary(Binary::Mul, both), Group::Products)
-        | (Kind::Binary(Binary::BitXor, both), Group::Xors) => {
+        (ExprKind::Binary(BinaryOp::Add, both), OpGroup::Sums)
+        | (ExprKind::Binary(BinaryOp::Mul, both), OpGroup::Products)
+        | (ExprKind::Binary(BinaryOp::BitXor, both), OpGroup::Xors) => {
             both.iter().for_each(|e| flatten(e, group, inverse, definitions, operands));
         }
-        (Kind::Binary(Binary::Sub, both), Group::Sums) | (Kind::Binary(Binary::Div, both), Group::Products) => {
+        (ExprKind::Binary(BinaryOp::Sub, both), OpGroup::Sums)
+        | (ExprKind::Binary(BinaryOp::Div, both), OpGroup::Products) => {
             flatten(&both[0], group, inverse, definitions, operands);
             flatten(&both[1], group, !inverse, definitions, operands);
         }
-        (Kind::Unary(Unary::Neg, e), Group::Sums) => flatten(e, group, !inverse, definitions, operands),
-        (Kind::Var(var), _) => match definitions.iter().find(|(other, _)| other == var) {
+        (ExprKind::Unary(UnaryOp::Neg, e), OpGroup::Sums) => flatten(e, group, !inverse, definitions, operands),
+        (ExprKind::Var(var), _) => match definitions.iter().find(|(other, _)| other == var) {
             Some((_, definition)) => flatten(definition, group, inverse, definitions, operands),
             None => operands.push((e, inverse)),
         },
@@ -96,24 +99,24 @@ fn flatten<'p>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Scalar;
+    use crate::program::ScalarType;
 
     #[test]
-    fn opposite_operands_are_found() {
-        let var = |n: u16| Expr::var(Var(n), Scalar::F32);
-        let bin = Expr::binary;
+    fn cancelling_operands_are_found() {
+        let var = |n: u16| ProgramExpr::var(VarId(n), ScalarType::F32);
+        let bin = ProgramExpr::binary;
         let (a, b, c) = (var(0), var(1), var(2));
-        let inner = bin(Binary::Sub, b.clone(), c.clone());
-        let definitions = [(Var(3), &inner)];
+        let inner = bin(BinaryOp::Sub, b.clone(), c.clone());
+        let definitions = [(VarId(3), &inner)];
         for (e, expected) in [
-            (bin(Binary::Sub, b.clone(), inner.clone()), true),
-            (bin(Binary::Sub, b.clone(), var(3)), true),
-            (bin(Binary::Add, b.clone(), var(3)), false),
-            (bin(Binary::Add, Expr::unary(Unary::Neg, a.clone()), a.clone()), true),
-            (bin(Binary::Sub, bin(Binary::Mul, a.clone(), b.clone()), b.clone()), false),
-            (bin(Binary::Div, bin(Binary::Mul, a.clone(), b.clone()), b.clone()), true),
-            (bin(Binary::Mul, b.clone(), b.clone()), false),
-            (bin(Binary::BitXor, bin(Binary::BitXor, a.clone(), b), a), true),
+            (bin(BinaryOp::Sub, b.clone(), inner.clone()), true),
+            (bin(BinaryOp::Sub, b.clone(), var(3)), true),
+            (bin(BinaryOp::Add, b.clone(), var(3)), false),
+            (bin(BinaryOp::Add, ProgramExpr::unary(UnaryOp::Neg, a.clone()), a.clone()), true),
+            (bin(BinaryOp::Sub, bin(BinaryOp::Mul, a.clone(), b.clone()), b.clone()), false),
+            (bin(BinaryOp::Div, bin(BinaryOp::Mul, a.clone(), b.clone()), b.clone()), true),
+            (bin(BinaryOp::Mul, b.clone(), b.clone()), false),
+            (bin(BinaryOp::BitXor, bin(BinaryOp::BitXor, a.clone(), b), a), true),
         ] {
             assert_eq!(cancels(&e, &definitions), expected, "{e:?}");
         }

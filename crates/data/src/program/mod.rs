@@ -1,7 +1,7 @@
-//! The source of a row before it is text: a small typed program in the terms of the Warp dialect.
+//! Program tree of a row: a small typed program in the Warp dialect.
 //!
-//! The generator makes it, the printers ([`python`], [`c`]) write it, and the evaluator runs it. It shares nothing with the
-//! kernel IR, so that a mistake there cannot hide here.
+//! The generator builds it, the printers ([`python`], [`c`]) print it, and the evaluator runs it.
+//! It shares nothing with the kernel IR, so that a bug there cannot hide here.
 
 pub mod c;
 pub mod cancel;
@@ -9,23 +9,23 @@ pub mod python;
 mod types;
 mod walk;
 
-pub use types::{Scalar, Ty};
+pub use types::{ScalarType, Ty};
 
-/// A variable of a body: a parameter passed by value, a local one, or a loop's counter.
+/// A variable of a body: a scalar parameter, a local variable, or a loop counter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Var(pub u16);
+pub struct VarId(pub u16);
 
 /// An array parameter of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Array(pub u8);
+pub struct ArrayId(pub u8);
 
 /// A function of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Func(pub u8);
+pub struct FuncId(pub u8);
 
-/// Operations on one value.
+/// Unary operators.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Unary {
+pub enum UnaryOp {
     /// `-a`.
     Neg,
     /// `not a`.
@@ -34,18 +34,18 @@ pub enum Unary {
     Invert,
 }
 
-/// Operations on two values that have an operator.
+/// Binary operators.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
-pub enum Binary {
+pub enum BinaryOp {
     Add,
     Sub,
     Mul,
     /// `/` of floats.
     Div,
-    /// `//` of integers, neither negative.
+    /// `//` of non-negative integers.
     Quotient,
-    /// `%` of integers, neither negative.
+    /// `%` of non-negative integers.
     Rem,
     BitAnd,
     BitOr,
@@ -64,15 +64,15 @@ pub enum Binary {
 
 macro_rules! builtins {
     ($($variant:ident $name:literal)*) => {
-        /// Functions that the dialect offers.
+        /// Builtin functions of the Warp dialect.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         #[allow(missing_docs)]
-        pub enum Builtin { $($variant,)* }
+        pub enum BuiltinFn { $($variant,)* }
 
-        impl Builtin {
-            /// The name after `wp.`.
+        impl BuiltinFn {
+            /// Name after `wp.`.
             pub fn name(self) -> &'static str {
-                match self { $(Builtin::$variant => $name,)* }
+                match self { $(BuiltinFn::$variant => $name,)* }
             }
         }
     };
@@ -91,46 +91,46 @@ builtins! {
 
 /// A typed expression.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Expr {
-    /// What it is.
-    pub kind: Kind,
-    /// The type of its value.
+pub struct ProgramExpr {
+    /// Node kind and operands.
+    pub kind: ExprKind,
+    /// Type of its value.
     pub ty: Ty,
 }
 
-/// What an expression is.
+/// Node kind of an expression.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Kind {
-    /// A number, as it is written.
+pub enum ExprKind {
+    /// A float literal.
     Float(f64),
-    /// An integer.
+    /// An integer or boolean literal.
     Int(i64),
     /// A variable.
-    Var(Var),
-    /// An element of an array, by an index for each of its dimensions.
-    Load(Array, Vec<Expr>),
-    /// An operation on one value.
-    Unary(Unary, Box<Expr>),
-    /// An operation on two values. Products of matrices, vectors and scalars are [`Binary::Mul`].
-    Binary(Binary, Box<[Expr; 2]>),
-    /// A function of the dialect.
-    Call(Builtin, Vec<Expr>),
-    /// A function of the program.
-    Function(Func, Vec<Expr>),
-    /// The second where the first holds, else the third.
-    Where(Box<[Expr; 3]>),
+    Var(VarId),
+    /// An array element, with one index per dimension.
+    Load(ArrayId, Vec<ProgramExpr>),
+    /// A unary operation.
+    Unary(UnaryOp, Box<ProgramExpr>),
+    /// A binary operation. Products of matrices, vectors and scalars are [`BinaryOp::Mul`].
+    Binary(BinaryOp, Box<[ProgramExpr; 2]>),
+    /// A call of a builtin function.
+    Call(BuiltinFn, Vec<ProgramExpr>),
+    /// A call of a function of the program.
+    Function(FuncId, Vec<ProgramExpr>),
+    /// `wp.where`: the second operand if the first is true, else the third.
+    Where(Box<[ProgramExpr; 3]>),
     /// A conversion to the expression's type.
-    Cast(Box<Expr>),
-    /// A component of a vector, an entry of a matrix (row by row), or a field of a struct.
-    Part(Box<Expr>, u8),
-    /// A vector, matrix or struct of its parts.
-    Make(Vec<Expr>),
+    Cast(Box<ProgramExpr>),
+    /// A component of a vector, an entry of a matrix (row-major), or a field of a struct.
+    Component(Box<ProgramExpr>, u8),
+    /// A vector, matrix or struct constructed from its components.
+    Construct(Vec<ProgramExpr>),
 }
 
-/// Updates that are atomic.
+/// Atomic read-modify-write operations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
-pub enum Update {
+pub enum AtomicOp {
     Add,
     Sub,
     Min,
@@ -142,117 +142,117 @@ pub enum Update {
 
 /// A statement.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Stmt {
-    /// Names a value, or gives a variable that changes its first value.
-    Let(Var, Expr),
-    /// Sets a variable.
-    Assign(Var, Expr),
+pub enum ProgramStmt {
+    /// Declares a variable with its initial value.
+    Let(VarId, ProgramExpr),
+    /// Assigns to a variable.
+    Assign(VarId, ProgramExpr),
     /// `var op= value`.
-    Update(Var, Binary, Expr),
-    /// Sets a component or field of a variable.
-    SetPart(Var, u8, Expr),
-    /// Writes an element.
-    Store(Array, Vec<Expr>, Expr),
-    /// Updates an element atomically. The variable, if there is one, takes the value from before.
-    Atomic(Update, Array, Vec<Expr>, Expr),
-    /// One of two blocks.
-    If(Expr, Vec<Stmt>, Vec<Stmt>),
-    /// Counts from the first to below the second (both integers), by a step that is known.
-    For(Var, Expr, Expr, i64, Vec<Stmt>),
-    /// As long as the condition holds; at most so many turns by construction.
-    While(Expr, Vec<Stmt>),
-    /// Leaves the loop.
+    Update(VarId, BinaryOp, ProgramExpr),
+    /// Assigns to a component or field of a variable.
+    SetComponent(VarId, u8, ProgramExpr),
+    /// Stores an array element.
+    Store(ArrayId, Vec<ProgramExpr>, ProgramExpr),
+    /// Updates an array element atomically.
+    Atomic(AtomicOp, ArrayId, Vec<ProgramExpr>, ProgramExpr),
+    /// Conditional with a then and an else block.
+    If(ProgramExpr, Vec<ProgramStmt>, Vec<ProgramStmt>),
+    /// Loop from the first bound to below the second (both integers) with a constant step.
+    For(VarId, ProgramExpr, ProgramExpr, i64, Vec<ProgramStmt>),
+    /// Loop while the condition holds; the number of iterations is bounded by construction.
+    While(ProgramExpr, Vec<ProgramStmt>),
+    /// Exits the loop.
     Break,
-    /// The next turn of the loop.
+    /// Continues with the next iteration.
     Continue,
-    /// Ends the instance, or the function with a value.
-    Return(Option<Expr>),
+    /// Ends the instance, or returns a value from a function.
+    Return(Option<ProgramExpr>),
     /// `state = wp.rand_init(seed, offset)`.
-    Seed(Var, Expr, Expr),
-    /// The next random number of a state: a float in [0, 1), or an integer from `low` to below `high`.
-    Draw(Var, Var, Option<(i64, i64)>),
+    Seed(VarId, ProgramExpr, ProgramExpr),
+    /// Draws the next random number of a state: a float in [0, 1), or an integer in `low..high`.
+    Draw(VarId, VarId, Option<(i64, i64)>),
 }
 
-/// A variable as it is declared.
+/// Declaration of a variable.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Variable {
     /// Name.
     pub name: String,
     /// Type.
     pub ty: Ty,
-    /// Whether it is set after its declaration.
-    pub changes: bool,
+    /// True if it is assigned after its declaration.
+    pub mutable: bool,
 }
 
-/// Variables and statements of a kernel or function; parameters are the first variables.
+/// Variables and statements of a kernel or function; the parameters are the first variables.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Body {
     /// Variables.
     pub vars: Vec<Variable>,
-    /// How many of them are parameters.
+    /// Number of parameters.
     pub params: usize,
     /// Statements.
-    pub stmts: Vec<Stmt>,
+    pub stmts: Vec<ProgramStmt>,
 }
 
 impl Body {
-    /// A variable.
-    pub fn var(&self, Var(n): Var) -> &Variable {
+    /// Returns a variable's declaration.
+    pub fn var(&self, VarId(n): VarId) -> &Variable {
         &self.vars[n as usize]
     }
 }
 
 /// A function of the program.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Function {
+pub struct FunctionDef {
     /// Name.
     pub name: String,
-    /// The type of its value.
+    /// Return type.
     pub result: Ty,
-    /// What it does.
+    /// Variables and statements.
     pub body: Body,
 }
 
 /// A struct of the program.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Struct {
+pub struct StructDef {
     /// Name.
     pub name: String,
-    /// Fields: names and types (no structs).
+    /// Field names and types (no nested structs).
     pub fields: Vec<(String, Ty)>,
 }
 
-/// How an array is filled before the launch.
+/// Initial contents of an array.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Fill {
+pub enum ArrayFill {
     /// Zeros.
     Zero,
-    /// One number everywhere.
-    All(f64),
-    /// Floats between two, in steps of a 24-bit fraction; or integers, both bounds included.
+    /// The same number everywhere.
+    Constant(f64),
+    /// Uniform floats between two bounds; or integers, both bounds included.
     Uniform(f64, f64),
-    /// Indices below the length of a dimension.
-    Below(Size),
-    /// Every index below the length of a dimension once, in random order.
-    Permutation(Size),
-    /// Rising offsets from 0 to the length of a dimension.
-    Offsets(Size),
-    /// The components of a struct, in order.
-    Fields(Vec<Fill>),
+    /// Indices below a size.
+    Below(SizeExpr),
+    /// A random permutation of the indices below a size.
+    Permutation(SizeExpr),
+    /// Sorted offsets from 0 to a size.
+    Offsets(SizeExpr),
+    /// Contents per component of a struct.
+    Fields(Vec<ArrayFill>),
 }
 
-/// A length: a size parameter, and what is done to it.
+/// A size derived from a size parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Size {
-    /// The size parameter of that number (into [`Program::sizes`]).
+pub enum SizeExpr {
+    /// The size parameter with this number (into [`Program::sizes`]).
     Param(u8),
-    /// A number.
-    Known(u32),
+    /// A constant.
+    Constant(u32),
     /// A size parameter divided by a number, rounded up.
-    Blocks(u8, u32),
-    /// A size parameter and a few.
+    DivCeil(u8, u32),
+    /// A size parameter plus a constant.
     Plus(u8, u32),
-    /// A size parameter, so many times.
+    /// A size parameter times a constant.
     Times(u8, u32),
 }
 
@@ -263,148 +263,148 @@ pub struct ArrayParam {
     pub name: String,
     /// Element type.
     pub ty: Ty,
-    /// Lengths, one to three.
-    pub shape: Vec<Size>,
-    /// What it holds before.
-    pub fill: Fill,
-    /// Whether it is written.
+    /// One to three extents.
+    pub shape: Vec<SizeExpr>,
+    /// Initial contents.
+    pub fill: ArrayFill,
+    /// True if the kernel writes to it.
     pub written: bool,
 }
 
-/// A value parameter that is not a size: it is one of the body's first variables.
+/// A scalar parameter other than a size: one of the body's first variables.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ValueParam {
     /// The variable.
-    pub var: Var,
-    /// What is passed: floats between two, or integers, both included.
+    pub var: VarId,
+    /// Range of values: floats, or integers with both bounds included.
     pub range: (f64, f64),
 }
 
-/// A size parameter: a length that a launch chooses.
+/// A size parameter, chosen per launch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SizeParam {
-    /// The variable of the kernel that holds it.
-    pub var: Var,
-    /// Whether the Python source takes it; otherwise only the texts that need a guard do.
+    /// Kernel variable that holds it.
+    pub var: VarId,
+    /// True if the Python source takes it as a parameter; otherwise only texts with a guard do.
     pub in_source: bool,
-    /// The largest that a check should use.
-    pub most: u32,
-    /// The smallest that the kernel is for.
-    pub least: u32,
+    /// Maximum value in checks.
+    pub max: u32,
+    /// Minimum value that the kernel supports.
+    pub min: u32,
 }
 
-/// A program: what one row is made of.
+/// A program, from which one row is printed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Program {
-    /// The kernel's name.
+    /// Kernel name.
     pub name: String,
-    /// What it does, in a sentence.
+    /// One-sentence description.
     pub doc: String,
     /// Structs.
-    pub structs: Vec<Struct>,
-    /// Functions; each calls only those before it.
-    pub functions: Vec<Function>,
+    pub structs: Vec<StructDef>,
+    /// Functions; each calls only earlier ones.
+    pub functions: Vec<FunctionDef>,
     /// Array parameters.
     pub arrays: Vec<ArrayParam>,
-    /// Value parameters.
+    /// Scalar parameters.
     pub values: Vec<ValueParam>,
     /// Size parameters.
     pub sizes: Vec<SizeParam>,
-    /// The kernel. Its parameters are value parameters and sizes.
+    /// Body of the kernel. Its parameters are scalar parameters and sizes.
     pub body: Body,
-    /// What `wp.tid()` gives: a variable and the extent for each dimension of the launch.
-    pub grid: Vec<(Var, Size)>,
-    /// How the CUDA text is written and launched.
-    pub form: Form,
+    /// Results of `wp.tid()`: a variable and an extent for each dimension of the launch.
+    pub grid: Vec<(VarId, SizeExpr)>,
+    /// Form of the CUDA text and its launch.
+    pub form: CudaForm,
 }
 
-/// How the CUDA text is written and launched.
+/// Form of the CUDA text and its launch.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Form {
-    /// A thread an instance, as the source has it.
-    Direct(Style),
-    /// A text of its own in which the threads of a block work together.
-    Block(Cooperative),
+pub enum CudaForm {
+    /// One thread per instance, as in the source.
+    Direct(DirectStyle),
+    /// A separate text in which the threads of a block cooperate.
+    Block(CooperativeKernel),
 }
 
-/// How indices and guards of a direct text are written.
+/// Style of index computation and bounds guard in a direct text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Style {
-    /// Threads of a block along x, y and z.
+pub struct DirectStyle {
+    /// Threads per block along x, y and z.
     pub block: [u32; 3],
-    /// How instances beyond the end are kept out.
+    /// Bounds guard.
     pub guard: Guard,
-    /// Whether read-only pointers are `__restrict__`.
+    /// True if read-only pointers are `__restrict__`.
     pub restrict: bool,
 }
 
-/// How instances beyond the end are kept out.
+/// Bounds guard of a direct text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Guard {
     /// `if (i >= n) return;`
     Return,
     /// `if (i < n) { … }`
     Around,
-    /// A loop over all instances in steps of the grid.
+    /// A grid-stride loop.
     Stride,
 }
 
-/// A CUDA text in which threads work together.
+/// A CUDA text in which the threads of a block cooperate.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Cooperative {
-    /// The whole kernel, without the functions and structs that come before it.
+pub struct CooperativeKernel {
+    /// Complete text of the kernel, without preceding functions and structs.
     pub text: String,
-    /// Threads of a block.
+    /// Threads per block.
     pub block: [u32; 3],
-    /// Blocks along x, y and z: of each, the extent that they cover and how much of it one covers.
-    pub grid: [(Size, u32); 3],
-    /// What the block form is called: for metadata and statistics.
+    /// Blocks along x, y and z: the extent that they cover and how much of it one block covers.
+    pub grid: [(SizeExpr, u32); 3],
+    /// Name of the block pattern, for metadata and statistics.
     pub kind: &'static str,
 }
 
 impl Program {
-    /// An array parameter.
-    pub fn array(&self, Array(n): Array) -> &ArrayParam {
+    /// Returns an array parameter.
+    pub fn array(&self, ArrayId(n): ArrayId) -> &ArrayParam {
         &self.arrays[n as usize]
     }
 
-    /// Threads of a block of the CUDA text.
+    /// Threads per block of the CUDA text.
     pub fn block(&self) -> [u32; 3] {
         match &self.form {
-            Form::Direct(style) => style.block,
-            Form::Block(block) => block.block,
+            CudaForm::Direct(style) => style.block,
+            CudaForm::Block(block) => block.block,
         }
     }
 
-    /// Blocks of a launch for these sizes.
+    /// Blocks per grid for these sizes.
     pub fn blocks(&self, sizes: &[u32]) -> [u32; 3] {
         match &self.form {
-            Form::Direct(style) => {
+            CudaForm::Direct(style) => {
                 let mut grid = [1; 3];
-                // The last dimension is the fastest, so it is x.
+                // The last dimension varies fastest, so it is x.
                 for (n, (_, size)) in self.grid.iter().rev().enumerate() {
-                    grid[n] = size.of(sizes).div_ceil(style.block[n]).max(1);
+                    grid[n] = size.eval(sizes).div_ceil(style.block[n]).max(1);
                 }
-                // A loop in steps of the grid must turn more than once to be tested.
+                // A grid-stride loop must iterate more than once to be tested.
                 if style.guard == Guard::Stride {
                     grid[0] = grid[0].div_ceil(2);
                 }
                 grid
             }
-            Form::Block(block) => block.grid.map(|(size, each)| size.of(sizes).div_ceil(each).max(1)),
+            CudaForm::Block(block) => block.grid.map(|(size, each)| size.eval(sizes).div_ceil(each).max(1)),
         }
     }
 }
 
-impl Size {
-    /// The length for these sizes.
-    pub fn of(self, sizes: &[u32]) -> u32 {
+impl SizeExpr {
+    /// Evaluates the size for these size parameters.
+    pub fn eval(self, sizes: &[u32]) -> u32 {
         match self {
-            Size::Param(n) => sizes[n as usize],
-            Size::Known(n) => n,
-            Size::Blocks(n, by) => sizes[n as usize].div_ceil(by),
-            Size::Plus(n, more) => sizes[n as usize] + more,
-            Size::Times(n, times) => sizes[n as usize] * times,
+            SizeExpr::Param(n) => sizes[n as usize],
+            SizeExpr::Constant(n) => n,
+            SizeExpr::DivCeil(n, by) => sizes[n as usize].div_ceil(by),
+            SizeExpr::Plus(n, more) => sizes[n as usize] + more,
+            SizeExpr::Times(n, times) => sizes[n as usize] * times,
         }
     }
 }

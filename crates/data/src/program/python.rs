@@ -1,13 +1,16 @@
-//! A program as Python source in the dialect of NVIDIA Warp.
+//! Prints a program as Python source in the dialect of NVIDIA Warp.
 //!
-//! Warp mixes no types: every literal is written in the type it is used in, and a variable that a loop changes begins as
-//! `float(0.0)`, which makes it one that can change.
+//! Warp does not mix types: every literal is written in the type it is used in, and a variable that
+//! is modified in a loop is initialized as `float(0.0)`, which makes it mutable.
 
 use std::fmt::Write;
 
-use super::{ArrayParam, Binary, Body, Expr, Kind, Program, Scalar, Size, Stmt, Ty, Unary, Update, Var};
+use super::{
+    ArrayParam, AtomicOp, BinaryOp, Body, ExprKind, Program, ProgramExpr, ProgramStmt, ScalarType, SizeExpr, Ty,
+    UnaryOp, VarId,
+};
 
-/// The Python source of a program.
+/// Prints a program as Python source.
 pub fn print(program: &Program) -> String {
     let mut p = Printer { program, body: &program.body, text: "import warp as wp\n".into() };
     for found in &program.structs {
@@ -50,16 +53,16 @@ pub fn print(program: &Program) -> String {
     p.text
 }
 
-/// A statement of a body, its first line alone.
-pub fn line(program: &Program, body: &Body, stmt: &Stmt) -> String {
+/// First line of a statement's text.
+pub fn first_line(program: &Program, body: &Body, stmt: &ProgramStmt) -> String {
     let mut p = Printer { program, body, text: String::new() };
     p.block(std::slice::from_ref(stmt), 0);
     p.text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// An expression of a body.
-pub fn expression(program: &Program, body: &Body, e: &Expr) -> String {
-    Printer { program, body, text: String::new() }.shown(e)
+/// Text of an expression.
+pub fn expression(program: &Program, body: &Body, e: &ProgramExpr) -> String {
+    Printer { program, body, text: String::new() }.expr_text(e)
 }
 
 fn array_type(array: &ArrayParam, program: &Program) -> String {
@@ -76,9 +79,9 @@ struct Printer<'p> {
     text: String,
 }
 
-/// How tightly an operator binds.
-fn binding(op: Binary) -> u8 {
-    use Binary::*;
+/// Operator precedence.
+fn precedence(op: BinaryOp) -> u8 {
+    use BinaryOp::*;
     match op {
         Or => 1,
         And => 2,
@@ -92,8 +95,8 @@ fn binding(op: Binary) -> u8 {
     }
 }
 
-fn operator(op: Binary) -> &'static str {
-    use Binary::*;
+fn operator(op: BinaryOp) -> &'static str {
+    use BinaryOp::*;
     match op {
         Add => "+",
         Sub => "-",
@@ -117,18 +120,18 @@ fn operator(op: Binary) -> &'static str {
     }
 }
 
-/// A float as Python writes it.
+/// Formats a float as in Python.
 pub(super) fn float(value: f64) -> String {
     let text = format!("{value:?}");
     if text.contains(['.', 'e']) { text } else { text + ".0" }
 }
 
 impl Printer<'_> {
-    fn name(&self, var: Var) -> &str {
+    fn name(&self, var: VarId) -> &str {
         &self.body.var(var).name
     }
 
-    fn list(&self, args: &[Expr]) -> String {
+    fn list(&self, args: &[ProgramExpr]) -> String {
         let mut text = String::new();
         for (n, arg) in args.iter().enumerate() {
             if n > 0 {
@@ -139,69 +142,69 @@ impl Printer<'_> {
         text
     }
 
-    fn shown(&self, e: &Expr) -> String {
+    fn expr_text(&self, e: &ProgramExpr) -> String {
         let mut text = String::new();
         self.expr(e, 0, &mut text);
         text
     }
 
-    fn expr(&self, e: &Expr, around: u8, out: &mut String) {
-        let literal = |scalar: Scalar, text: String| match scalar {
-            Scalar::F32 | Scalar::I32 => text,
+    fn expr(&self, e: &ProgramExpr, outer: u8, out: &mut String) {
+        let literal = |scalar: ScalarType, text: String| match scalar {
+            ScalarType::F32 | ScalarType::I32 => text,
             _ => format!("{}({text})", scalar.python()),
         };
         match &e.kind {
-            Kind::Float(value) => {
-                let text = literal(e.ty.element().unwrap_or(Scalar::F32), float(*value));
-                let bare = text.starts_with('-') && around > 9;
+            ExprKind::Float(value) => {
+                let text = literal(e.ty.element().unwrap_or(ScalarType::F32), float(*value));
+                let bare = text.starts_with('-') && outer > 9;
                 out.push_str(&if bare { format!("({text})") } else { text });
             }
-            Kind::Int(value) if e.ty == Ty::BOOL => out.push_str(if *value != 0 { "True" } else { "False" }),
-            Kind::Int(value) => {
-                let text = literal(e.ty.element().unwrap_or(Scalar::I32), value.to_string());
-                let bare = text.starts_with('-') && around > 9;
+            ExprKind::Int(value) if e.ty == Ty::BOOL => out.push_str(if *value != 0 { "True" } else { "False" }),
+            ExprKind::Int(value) => {
+                let text = literal(e.ty.element().unwrap_or(ScalarType::I32), value.to_string());
+                let bare = text.starts_with('-') && outer > 9;
                 out.push_str(&if bare { format!("({text})") } else { text });
             }
-            Kind::Var(var) => out.push_str(self.name(*var)),
-            Kind::Load(array, at) => {
+            ExprKind::Var(var) => out.push_str(self.name(*var)),
+            ExprKind::Load(array, at) => {
                 let _ = write!(out, "{}[{}]", self.program.array(*array).name, self.list(at));
             }
-            Kind::Unary(op, a) => {
-                let (text, binds) = match op {
-                    Unary::Neg => ("-", 11),
-                    Unary::Invert => ("~", 11),
-                    Unary::Not => ("not ", 3),
+            ExprKind::Unary(op, a) => {
+                let (text, level) = match op {
+                    UnaryOp::Neg => ("-", 11),
+                    UnaryOp::Invert => ("~", 11),
+                    UnaryOp::Not => ("not ", 3),
                 };
-                let wrapped = around > binds;
+                let wrapped = outer > level;
                 out.push_str(if wrapped { "(" } else { "" });
                 out.push_str(text);
-                self.expr(a, binds + 1, out);
+                self.expr(a, level + 1, out);
                 out.push_str(if wrapped { ")" } else { "" });
             }
-            Kind::Binary(op, both) => {
-                let binds = binding(*op);
-                // A comparison within a comparison would be a chain.
-                let left = if binds == 4 { 5 } else { binds };
-                let wrapped = around > binds;
+            ExprKind::Binary(op, both) => {
+                let level = precedence(*op);
+                // Nested comparisons would form a chain.
+                let left = if level == 4 { 5 } else { level };
+                let wrapped = outer > level;
                 out.push_str(if wrapped { "(" } else { "" });
                 self.expr(&both[0], left, out);
                 let _ = write!(out, " {} ", operator(*op));
-                self.expr(&both[1], binds + 1, out);
+                self.expr(&both[1], level + 1, out);
                 out.push_str(if wrapped { ")" } else { "" });
             }
-            Kind::Call(builtin, args) => {
+            ExprKind::Call(builtin, args) => {
                 let _ = write!(out, "wp.{}({})", builtin.name(), self.list(args));
             }
-            Kind::Function(func, args) => {
+            ExprKind::Function(func, args) => {
                 let _ = write!(out, "{}({})", self.program.functions[func.0 as usize].name, self.list(args));
             }
-            Kind::Where(three) => {
+            ExprKind::Where(three) => {
                 let _ = write!(out, "wp.where({})", self.list(&three[..]));
             }
-            Kind::Cast(a) => {
-                let _ = write!(out, "{}({})", e.ty.python(&self.program.structs), self.shown(a));
+            ExprKind::Cast(a) => {
+                let _ = write!(out, "{}({})", e.ty.python(&self.program.structs), self.expr_text(a));
             }
-            Kind::Part(a, at) => {
+            ExprKind::Component(a, at) => {
                 self.expr(a, 13, out);
                 match a.ty {
                     Ty::Struct(n) => {
@@ -215,7 +218,7 @@ impl Printer<'_> {
                     }
                 }
             }
-            Kind::Make(args) => {
+            ExprKind::Construct(args) => {
                 let _ = write!(out, "{}({})", e.ty.python(&self.program.structs), self.list(args));
             }
         }
@@ -229,57 +232,59 @@ impl Printer<'_> {
         self.text.push('\n');
     }
 
-    fn block(&mut self, stmts: &[Stmt], depth: usize) {
+    fn block(&mut self, stmts: &[ProgramStmt], depth: usize) {
         for stmt in stmts {
             let line = match stmt {
-                Stmt::Let(var, e) => {
-                    let value = self.shown(e);
-                    let changes = self.body.var(*var).changes;
-                    let plain = matches!(e.kind, Kind::Float(_) | Kind::Int(_));
+                ProgramStmt::Let(var, e) => {
+                    let value = self.expr_text(e);
+                    let changes = self.body.var(*var).mutable;
+                    let plain = matches!(e.kind, ExprKind::Float(_) | ExprKind::Int(_));
                     let value = match e.ty {
-                        Ty::Scalar(scalar @ (Scalar::F32 | Scalar::I32)) if changes && plain => {
+                        Ty::Scalar(scalar @ (ScalarType::F32 | ScalarType::I32)) if changes && plain => {
                             format!("{}({value})", scalar.python())
                         }
                         _ => value,
                     };
                     format!("{} = {value}", self.name(*var))
                 }
-                Stmt::Assign(var, e) => format!("{} = {}", self.name(*var), self.shown(e)),
-                Stmt::Update(var, op, e) => format!("{} {}= {}", self.name(*var), operator(*op), self.shown(e)),
-                Stmt::SetPart(var, at, e) => match self.body.var(*var).ty {
+                ProgramStmt::Assign(var, e) => format!("{} = {}", self.name(*var), self.expr_text(e)),
+                ProgramStmt::Update(var, op, e) => {
+                    format!("{} {}= {}", self.name(*var), operator(*op), self.expr_text(e))
+                }
+                ProgramStmt::SetComponent(var, at, e) => match self.body.var(*var).ty {
                     Ty::Struct(n) => {
                         let field = &self.program.structs[n as usize].fields[*at as usize].0;
-                        format!("{}.{field} = {}", self.name(*var), self.shown(e))
+                        format!("{}.{field} = {}", self.name(*var), self.expr_text(e))
                     }
-                    Ty::Matrix(_, n) => format!("{}[{}, {}] = {}", self.name(*var), at / n, at % n, self.shown(e)),
-                    _ => format!("{}[{at}] = {}", self.name(*var), self.shown(e)),
+                    Ty::Matrix(_, n) => format!("{}[{}, {}] = {}", self.name(*var), at / n, at % n, self.expr_text(e)),
+                    _ => format!("{}[{at}] = {}", self.name(*var), self.expr_text(e)),
                 },
-                Stmt::Store(array, at, e) => {
-                    format!("{}[{}] = {}", self.program.array(*array).name, self.list(at), self.shown(e))
+                ProgramStmt::Store(array, at, e) => {
+                    format!("{}[{}] = {}", self.program.array(*array).name, self.list(at), self.expr_text(e))
                 }
-                Stmt::Atomic(update, array, at, e) => {
+                ProgramStmt::Atomic(update, array, at, e) => {
                     let name = match update {
-                        Update::Add => "add",
-                        Update::Sub => "sub",
-                        Update::Min => "min",
-                        Update::Max => "max",
-                        Update::And => "and",
-                        Update::Or => "or",
-                        Update::Xor => "xor",
+                        AtomicOp::Add => "add",
+                        AtomicOp::Sub => "sub",
+                        AtomicOp::Min => "min",
+                        AtomicOp::Max => "max",
+                        AtomicOp::And => "and",
+                        AtomicOp::Or => "or",
+                        AtomicOp::Xor => "xor",
                     };
                     let array = &self.program.array(*array).name;
-                    format!("wp.atomic_{name}({array}, {}, {})", self.list(at), self.shown(e))
+                    format!("wp.atomic_{name}({array}, {}, {})", self.list(at), self.expr_text(e))
                 }
-                Stmt::If(condition, then, otherwise) => {
-                    let head = format!("if {}:", self.shown(condition));
+                ProgramStmt::If(condition, then, otherwise) => {
+                    let head = format!("if {}:", self.expr_text(condition));
                     self.line(depth, &head);
                     self.block(then, depth + 1);
                     match &otherwise[..] {
                         [] => {}
-                        [Stmt::If(..)] => {
+                        [ProgramStmt::If(..)] => {
                             let start = self.text.len();
                             self.block(otherwise, depth);
-                            // `else: if` is `elif`.
+                            // `else: if` becomes `elif`.
                             let at = start + depth * 4;
                             self.text.insert_str(at, "el");
                         }
@@ -290,32 +295,32 @@ impl Printer<'_> {
                     }
                     continue;
                 }
-                Stmt::For(var, low, high, step, body) => {
+                ProgramStmt::For(var, low, high, step, body) => {
                     let range = match (&low.kind, step) {
-                        (Kind::Int(0), 1) => self.shown(high),
-                        (_, 1) => format!("{}, {}", self.shown(low), self.shown(high)),
-                        _ => format!("{}, {}, {step}", self.shown(low), self.shown(high)),
+                        (ExprKind::Int(0), 1) => self.expr_text(high),
+                        (_, 1) => format!("{}, {}", self.expr_text(low), self.expr_text(high)),
+                        _ => format!("{}, {}, {step}", self.expr_text(low), self.expr_text(high)),
                     };
                     let head = format!("for {} in range({range}):", self.name(*var));
                     self.line(depth, &head);
                     self.block(body, depth + 1);
                     continue;
                 }
-                Stmt::While(condition, body) => {
-                    let head = format!("while {}:", self.shown(condition));
+                ProgramStmt::While(condition, body) => {
+                    let head = format!("while {}:", self.expr_text(condition));
                     self.line(depth, &head);
                     self.block(body, depth + 1);
                     continue;
                 }
-                Stmt::Break => "break".into(),
-                Stmt::Continue => "continue".into(),
-                Stmt::Return(None) => "return".into(),
-                Stmt::Return(Some(e)) => format!("return {}", self.shown(e)),
-                Stmt::Seed(var, seed, offset) => {
-                    format!("{} = wp.rand_init({}, {})", self.name(*var), self.shown(seed), self.shown(offset))
+                ProgramStmt::Break => "break".into(),
+                ProgramStmt::Continue => "continue".into(),
+                ProgramStmt::Return(None) => "return".into(),
+                ProgramStmt::Return(Some(e)) => format!("return {}", self.expr_text(e)),
+                ProgramStmt::Seed(var, seed, offset) => {
+                    format!("{} = wp.rand_init({}, {})", self.name(*var), self.expr_text(seed), self.expr_text(offset))
                 }
-                Stmt::Draw(var, state, None) => format!("{} = wp.randf({})", self.name(*var), self.name(*state)),
-                Stmt::Draw(var, state, Some((low, high))) => {
+                ProgramStmt::Draw(var, state, None) => format!("{} = wp.randf({})", self.name(*var), self.name(*state)),
+                ProgramStmt::Draw(var, state, Some((low, high))) => {
                     format!("{} = wp.randi({}, {low}, {high})", self.name(*var), self.name(*state))
                 }
             };
@@ -324,14 +329,14 @@ impl Printer<'_> {
     }
 }
 
-/// A length as people write it: `n`, `n + 1`, `(n + 255) / 256`.
-pub fn size(program: &Program, size: Size) -> String {
+/// Text of a size: `n`, `n + 1`, `(n + 255) / 256`.
+pub fn size_text(program: &Program, size: SizeExpr) -> String {
     let name = |n: u8| &program.body.var(program.sizes[n as usize].var).name;
     match size {
-        Size::Param(n) => name(n).clone(),
-        Size::Known(n) => n.to_string(),
-        Size::Blocks(n, by) => format!("({} + {}) / {by}", name(n), by - 1),
-        Size::Plus(n, more) => format!("{} + {more}", name(n)),
-        Size::Times(n, times) => format!("{} * {times}", name(n)),
+        SizeExpr::Param(n) => name(n).clone(),
+        SizeExpr::Constant(n) => n.to_string(),
+        SizeExpr::DivCeil(n, by) => format!("({} + {}) / {by}", name(n), by - 1),
+        SizeExpr::Plus(n, more) => format!("{} + {more}", name(n)),
+        SizeExpr::Times(n, times) => format!("{} * {times}", name(n)),
     }
 }

@@ -1,9 +1,9 @@
-//! Types of values, and their names in Python and C.
+//! Value types, and their names in Python and C.
 
-/// A type of numbers.
+/// Scalar type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)]
-pub enum Scalar {
+pub enum ScalarType {
     Bool,
     I8,
     I16,
@@ -19,9 +19,9 @@ pub enum Scalar {
     F64,
 }
 
-use Scalar::*;
+use ScalarType::*;
 
-impl Scalar {
+impl ScalarType {
     /// True for floats.
     pub fn is_float(self) -> bool {
         matches!(self, F16 | BF16 | F32 | F64)
@@ -32,12 +32,12 @@ impl Scalar {
         !self.is_float() && self != Bool
     }
 
-    /// True for integers with a sign.
+    /// True for signed integers.
     pub fn is_signed(self) -> bool {
         matches!(self, I8 | I16 | I32 | I64)
     }
 
-    /// Bits of a value.
+    /// Size in bits.
     pub fn bits(self) -> u32 {
         match self {
             Bool | I8 | U8 => 8,
@@ -47,7 +47,7 @@ impl Scalar {
         }
     }
 
-    /// The name in metadata and recipes.
+    /// Name in metadata and recipes.
     pub fn name(self) -> &'static str {
         match self {
             Bool => "bool",
@@ -66,7 +66,7 @@ impl Scalar {
         }
     }
 
-    /// The name in C.
+    /// Name in C.
     pub fn c(self) -> &'static str {
         match self {
             Bool => "bool",
@@ -85,7 +85,7 @@ impl Scalar {
         }
     }
 
-    /// The name in annotations and conversions of Python.
+    /// Name in Python annotations and conversions.
     pub fn python(self) -> &'static str {
         match self {
             Bool => "bool",
@@ -105,48 +105,48 @@ impl Scalar {
     }
 }
 
-/// The type of a value.
+/// Type of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Ty {
-    /// One number.
-    Scalar(Scalar),
-    /// Two to four numbers.
-    Vector(Scalar, u8),
-    /// A square matrix with so many rows.
-    Matrix(Scalar, u8),
+    /// A scalar.
+    Scalar(ScalarType),
+    /// A vector of two to four components.
+    Vector(ScalarType, u8),
+    /// A square matrix with this many rows.
+    Matrix(ScalarType, u8),
     /// A struct of the program.
     Struct(u8),
 }
 
-impl From<Scalar> for Ty {
-    fn from(scalar: Scalar) -> Ty {
+impl From<ScalarType> for Ty {
+    fn from(scalar: ScalarType) -> Ty {
         Ty::Scalar(scalar)
     }
 }
 
 impl Ty {
-    /// A number that is either true or false.
+    /// Boolean.
     pub const BOOL: Ty = Ty::Scalar(Bool);
     /// An `int`.
     pub const I32: Ty = Ty::Scalar(I32);
     /// A `float`.
     pub const F32: Ty = Ty::Scalar(F32);
 
-    /// The type of components; of a struct, `None`.
-    pub fn element(self) -> Option<Scalar> {
+    /// Component type; `None` for structs.
+    pub fn element(self) -> Option<ScalarType> {
         match self {
             Ty::Scalar(scalar) | Ty::Vector(scalar, _) | Ty::Matrix(scalar, _) => Some(scalar),
             Ty::Struct(_) => None,
         }
     }
 
-    /// The type if it is a number.
-    pub fn scalar(self) -> Option<Scalar> {
+    /// The scalar type, if it is one.
+    pub fn scalar(self) -> Option<ScalarType> {
         if let Ty::Scalar(scalar) = self { Some(scalar) } else { None }
     }
 
-    /// Components of a vector or matrix; 1 of a number.
-    pub fn parts(self) -> usize {
+    /// Number of components of a vector or matrix; 1 for scalars.
+    pub fn components(self) -> usize {
         match self {
             Ty::Scalar(_) | Ty::Struct(_) => 1,
             Ty::Vector(_, n) => n as usize,
@@ -154,8 +154,8 @@ impl Ty {
         }
     }
 
-    /// The name in Python.
-    pub fn python(self, structs: &[super::Struct]) -> String {
+    /// Name in Python.
+    pub fn python(self, structs: &[super::StructDef]) -> String {
         let suffix = |scalar| match scalar {
             F64 => "d",
             F16 => "h",
@@ -170,8 +170,8 @@ impl Ty {
         }
     }
 
-    /// The name in C.
-    pub fn c(self, structs: &[super::Struct]) -> String {
+    /// Name in C.
+    pub fn c(self, structs: &[super::StructDef]) -> String {
         let short = |scalar| match scalar {
             F64 => "double",
             I32 => "int",
@@ -186,16 +186,16 @@ impl Ty {
         }
     }
 
-    /// The types of all components, in order.
-    pub fn scalars(self, structs: &[super::Struct]) -> Vec<Scalar> {
+    /// Types of all components, in order.
+    pub fn scalars(self, structs: &[super::StructDef]) -> Vec<ScalarType> {
         match self {
             Ty::Struct(n) => structs[n as usize].fields.iter().flat_map(|(_, ty)| ty.scalars(structs)).collect(),
-            _ => vec![self.element().unwrap_or(F32); self.parts()],
+            _ => vec![self.element().unwrap_or(F32); self.components()],
         }
     }
 
-    /// The type of a component or field.
-    pub fn part(self, at: u8, structs: &[super::Struct]) -> Ty {
+    /// Type of a component or field.
+    pub fn component(self, at: u8, structs: &[super::StructDef]) -> Ty {
         match self {
             Ty::Struct(n) => structs[n as usize].fields[at as usize].1,
             _ => Ty::Scalar(self.element().unwrap_or(F32)),

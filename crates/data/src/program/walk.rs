@@ -1,149 +1,160 @@
-//! Walks over programs, and short ways to write expressions.
+//! Constructors of expressions, and visitors of programs.
 
-use super::{Array, Binary, Builtin, Expr, Func, Kind, Program, Scalar, Stmt, Ty, Unary, Var};
+use super::{
+    ArrayId, BinaryOp, BuiltinFn, ExprKind, FuncId, Program, ProgramExpr, ProgramStmt, ScalarType, Ty, UnaryOp, VarId,
+};
 
-impl Expr {
+impl ProgramExpr {
     /// An expression of a kind and type.
-    pub fn new(kind: Kind, ty: impl Into<Ty>) -> Expr {
-        Expr { kind, ty: ty.into() }
+    pub fn new(kind: ExprKind, ty: impl Into<Ty>) -> ProgramExpr {
+        ProgramExpr { kind, ty: ty.into() }
     }
 
     /// An `int`.
-    pub fn int(value: i64) -> Expr {
-        Expr::new(Kind::Int(value), Scalar::I32)
+    pub fn int(value: i64) -> ProgramExpr {
+        ProgramExpr::new(ExprKind::Int(value), ScalarType::I32)
     }
 
-    /// An integer of a type.
-    pub fn int_of(scalar: Scalar, value: i64) -> Expr {
-        Expr::new(Kind::Int(value), scalar)
+    /// An integer literal of a type.
+    pub fn typed_int(scalar: ScalarType, value: i64) -> ProgramExpr {
+        ProgramExpr::new(ExprKind::Int(value), scalar)
     }
 
-    /// A number of a type.
-    pub fn float(scalar: Scalar, value: f64) -> Expr {
-        Expr::new(Kind::Float(value), scalar)
+    /// A float literal of a type.
+    pub fn float(scalar: ScalarType, value: f64) -> ProgramExpr {
+        ProgramExpr::new(ExprKind::Float(value), scalar)
     }
 
     /// A variable.
-    pub fn var(var: Var, ty: impl Into<Ty>) -> Expr {
-        Expr::new(Kind::Var(var), ty)
+    pub fn var(var: VarId, ty: impl Into<Ty>) -> ProgramExpr {
+        ProgramExpr::new(ExprKind::Var(var), ty)
     }
 
-    /// An element.
-    pub fn load(array: Array, at: Vec<Expr>, ty: impl Into<Ty>) -> Expr {
-        Expr::new(Kind::Load(array, at), ty)
+    /// An array element.
+    pub fn load(array: ArrayId, at: Vec<ProgramExpr>, ty: impl Into<Ty>) -> ProgramExpr {
+        ProgramExpr::new(ExprKind::Load(array, at), ty)
     }
 
-    /// An operation on two values of one type.
-    pub fn binary(op: Binary, a: Expr, b: Expr) -> Expr {
-        use Binary::*;
+    /// A binary operation on operands of one type.
+    pub fn binary(op: BinaryOp, a: ProgramExpr, b: ProgramExpr) -> ProgramExpr {
+        use BinaryOp::*;
         let ty = match op {
             Lt | Le | Gt | Ge | Eq | Ne | And | Or => Ty::BOOL,
             _ => a.ty,
         };
-        Expr::new(Kind::Binary(op, Box::new([a, b])), ty)
+        ProgramExpr::new(ExprKind::Binary(op, Box::new([a, b])), ty)
     }
 
-    /// An operation on one value.
-    pub fn unary(op: Unary, a: Expr) -> Expr {
+    /// A unary operation.
+    pub fn unary(op: UnaryOp, a: ProgramExpr) -> ProgramExpr {
         let ty = a.ty;
-        Expr::new(Kind::Unary(op, Box::new(a)), ty)
+        ProgramExpr::new(ExprKind::Unary(op, Box::new(a)), ty)
     }
 
-    /// A function of the dialect whose value has the type of its first argument.
-    pub fn call(builtin: Builtin, args: Vec<Expr>) -> Expr {
+    /// A call of a builtin function that returns the type of its first argument.
+    pub fn call(builtin: BuiltinFn, args: Vec<ProgramExpr>) -> ProgramExpr {
         let ty = args[0].ty;
-        Expr::new(Kind::Call(builtin, args), ty)
+        ProgramExpr::new(ExprKind::Call(builtin, args), ty)
     }
 
-    /// A function of the dialect of another type.
-    pub fn call_of(builtin: Builtin, args: Vec<Expr>, ty: impl Into<Ty>) -> Expr {
-        Expr::new(Kind::Call(builtin, args), ty)
+    /// A call of a builtin function with another return type.
+    pub fn typed_call(builtin: BuiltinFn, args: Vec<ProgramExpr>, ty: impl Into<Ty>) -> ProgramExpr {
+        ProgramExpr::new(ExprKind::Call(builtin, args), ty)
     }
 
     /// A call of a function of the program.
-    pub fn function(func: Func, args: Vec<Expr>, ty: impl Into<Ty>) -> Expr {
-        Expr::new(Kind::Function(func, args), ty)
+    pub fn function(func: FuncId, args: Vec<ProgramExpr>, ty: impl Into<Ty>) -> ProgramExpr {
+        ProgramExpr::new(ExprKind::Function(func, args), ty)
     }
 
-    /// A choice.
-    pub fn choose(condition: Expr, a: Expr, b: Expr) -> Expr {
+    /// A `where` expression.
+    pub fn choose(condition: ProgramExpr, a: ProgramExpr, b: ProgramExpr) -> ProgramExpr {
         let ty = a.ty;
-        Expr::new(Kind::Where(Box::new([condition, a, b])), ty)
+        ProgramExpr::new(ExprKind::Where(Box::new([condition, a, b])), ty)
     }
 
-    /// A conversion; none where the type is right.
-    pub fn cast(self, ty: impl Into<Ty>) -> Expr {
+    /// A conversion, unless the type already matches.
+    pub fn cast(self, ty: impl Into<Ty>) -> ProgramExpr {
         let ty = ty.into();
-        if self.ty == ty { self } else { Expr::new(Kind::Cast(Box::new(self)), ty) }
+        if self.ty == ty { self } else { ProgramExpr::new(ExprKind::Cast(Box::new(self)), ty) }
     }
 
     /// A component of a vector or matrix.
-    pub fn component(self, at: u8) -> Expr {
-        let ty = self.ty.part(at, &[]);
-        Expr::new(Kind::Part(Box::new(self), at), ty)
+    pub fn component(self, at: u8) -> ProgramExpr {
+        let ty = self.ty.component(at, &[]);
+        ProgramExpr::new(ExprKind::Component(Box::new(self), at), ty)
     }
 
-    /// The expressions directly in this one.
-    pub fn operands(&self) -> &[Expr] {
+    /// Direct subexpressions.
+    pub fn operands(&self) -> &[ProgramExpr] {
         match &self.kind {
-            Kind::Float(_) | Kind::Int(_) | Kind::Var(_) => &[],
-            Kind::Load(_, args) | Kind::Call(_, args) | Kind::Function(_, args) | Kind::Make(args) => args,
-            Kind::Unary(_, a) | Kind::Cast(a) | Kind::Part(a, _) => std::slice::from_ref(a),
-            Kind::Binary(_, both) => &both[..],
-            Kind::Where(three) => &three[..],
+            ExprKind::Float(_) | ExprKind::Int(_) | ExprKind::Var(_) => &[],
+            ExprKind::Load(_, args)
+            | ExprKind::Call(_, args)
+            | ExprKind::Function(_, args)
+            | ExprKind::Construct(args) => args,
+            ExprKind::Unary(_, a) | ExprKind::Cast(a) | ExprKind::Component(a, _) => std::slice::from_ref(a),
+            ExprKind::Binary(_, both) => &both[..],
+            ExprKind::Where(three) => &three[..],
         }
     }
 
-    /// Calls `see` on this expression and all within.
-    pub fn walk<'a>(&'a self, see: &mut dyn FnMut(&'a Expr)) {
-        see(self);
-        self.operands().iter().for_each(|operand| operand.walk(see));
+    /// Calls `visit` on this expression and all subexpressions.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a ProgramExpr)) {
+        visit(self);
+        self.operands().iter().for_each(|operand| operand.walk(visit));
     }
 
-    /// Operations in this expression.
+    /// Number of operations in this expression.
     pub fn operations(&self) -> usize {
         let mut count = 0;
         self.walk(&mut |e| {
-            count += !matches!(e.kind, Kind::Float(_) | Kind::Int(_) | Kind::Var(_) | Kind::Cast(_)) as usize;
+            count += !matches!(e.kind, ExprKind::Float(_) | ExprKind::Int(_) | ExprKind::Var(_) | ExprKind::Cast(_))
+                as usize;
         });
         count
     }
 }
 
-impl Stmt {
-    /// The expressions directly in this statement, and the blocks within it.
-    pub fn contents(&self) -> (Vec<&Expr>, Vec<&[Stmt]>) {
+impl ProgramStmt {
+    /// Direct subexpressions and nested blocks of this statement.
+    pub fn children(&self) -> (Vec<&ProgramExpr>, Vec<&[ProgramStmt]>) {
         match self {
-            Stmt::Let(_, e) | Stmt::Assign(_, e) | Stmt::Update(_, _, e) | Stmt::SetPart(_, _, e) => (vec![e], vec![]),
-            Stmt::Store(_, at, e) | Stmt::Atomic(_, _, at, e) => (at.iter().chain([e]).collect(), vec![]),
-            Stmt::If(e, then, otherwise) => (vec![e], vec![then, otherwise]),
-            Stmt::For(_, low, high, _, body) => (vec![low, high], vec![body]),
-            Stmt::While(e, body) => (vec![e], vec![body]),
-            Stmt::Return(Some(e)) => (vec![e], vec![]),
-            Stmt::Seed(_, a, b) => (vec![a, b], vec![]),
-            Stmt::Break | Stmt::Continue | Stmt::Return(None) | Stmt::Draw(..) => (vec![], vec![]),
+            ProgramStmt::Let(_, e)
+            | ProgramStmt::Assign(_, e)
+            | ProgramStmt::Update(_, _, e)
+            | ProgramStmt::SetComponent(_, _, e) => (vec![e], vec![]),
+            ProgramStmt::Store(_, at, e) | ProgramStmt::Atomic(_, _, at, e) => (at.iter().chain([e]).collect(), vec![]),
+            ProgramStmt::If(e, then, otherwise) => (vec![e], vec![then, otherwise]),
+            ProgramStmt::For(_, low, high, _, body) => (vec![low, high], vec![body]),
+            ProgramStmt::While(e, body) => (vec![e], vec![body]),
+            ProgramStmt::Return(Some(e)) => (vec![e], vec![]),
+            ProgramStmt::Seed(_, a, b) => (vec![a, b], vec![]),
+            ProgramStmt::Break | ProgramStmt::Continue | ProgramStmt::Return(None) | ProgramStmt::Draw(..) => {
+                (vec![], vec![])
+            }
         }
     }
 
-    /// Calls `see` on this statement and all within.
-    pub fn walk<'a>(&'a self, see: &mut dyn FnMut(&'a Stmt)) {
-        see(self);
-        for block in self.contents().1 {
-            block.iter().for_each(|stmt| stmt.walk(see));
+    /// Calls `visit` on this statement and all nested ones.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a ProgramStmt)) {
+        visit(self);
+        for block in self.children().1 {
+            block.iter().for_each(|stmt| stmt.walk(visit));
         }
     }
 }
 
 impl Program {
-    /// Calls `see` on every statement, of functions too.
-    pub fn each_stmt<'a>(&'a self, see: &mut dyn FnMut(&'a Stmt)) {
+    /// Calls `visit` on every statement, including those of functions.
+    pub fn each_stmt<'a>(&'a self, visit: &mut dyn FnMut(&'a ProgramStmt)) {
         for body in self.functions.iter().map(|f| &f.body).chain([&self.body]) {
-            body.stmts.iter().for_each(|stmt| stmt.walk(see));
+            body.stmts.iter().for_each(|stmt| stmt.walk(visit));
         }
     }
 
-    /// Calls `see` on every expression, of functions too.
-    pub fn each_expr<'a>(&'a self, see: &mut dyn FnMut(&'a Expr)) {
-        self.each_stmt(&mut |stmt| stmt.contents().0.into_iter().for_each(|e| e.walk(see)));
+    /// Calls `visit` on every expression, including those of functions.
+    pub fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a ProgramExpr)) {
+        self.each_stmt(&mut |stmt| stmt.children().0.into_iter().for_each(|e| e.walk(visit)));
     }
 }

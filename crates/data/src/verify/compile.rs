@@ -1,13 +1,16 @@
-//! The CUDA texts of many rows, compiled by NVRTC as one program; where that fails, halves are tried.
+//! Batch compilation: the CUDA texts of many rows compiled by NVRTC as one program. If that fails,
+//! the batch is split in half.
 
 use bornite_cuda::{Cubin, Error, compile_ptx, compile_with};
 
 use crate::Row;
 
-/// Rows that are compiled together. More save little: NVRTC's start is spread thin from about this many on.
+/// Rows compiled per NVRTC program. Larger batches gain little, since NVRTC's startup time is
+/// amortized from about this size on.
 pub const BATCH: usize = 32;
 
-/// What 16-bit floats are to NVRTC where CUDA's headers are not at hand: the same names, computed in 32 bits and rounded.
+/// Replacement of `cuda_fp16.h` where CUDA's headers are not available: the same functions,
+/// computed in 32 bits and rounded.
 const HALF: &str = r#"
 struct __half { unsigned short bits; };
 __device__ inline float __half2float(__half a) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(a.bits)); return r; }
@@ -35,95 +38,97 @@ __device__ inline __nv_bfloat16 __hdiv(__nv_bfloat16 a, __nv_bfloat16 b) { retur
 __device__ inline __nv_bfloat16 __hneg(__nv_bfloat16 a) { return __float2bfloat16(-__bfloat162float(a)); }
 "#;
 
-/// The name of a row's kernel in a program of several.
+/// Name of a row's kernel in a combined program.
 pub fn symbol(number: usize, row: &Row) -> String {
     format!("row{number}_{}", row.name)
 }
 
-/// A kernel's name and its CUDA text.
-pub type Named<'a> = (&'a str, &'a str);
+/// Kernel name and CUDA text.
+pub type NamedSource<'a> = (&'a str, &'a str);
 
-/// What stands for CUDA's headers in texts that have them.
-fn headers(texts: &[Named<'_>]) -> String {
+/// Replacements of the CUDA headers that the texts include.
+fn headers(texts: &[NamedSource<'_>]) -> String {
     let mut text = String::new();
-    for (header, stand_in) in [("#include <cuda_fp16.h>", HALF), ("#include <cuda_bf16.h>", BFLOAT)] {
+    for (header, replacement) in [("#include <cuda_fp16.h>", HALF), ("#include <cuda_bf16.h>", BFLOAT)] {
         if texts.iter().any(|(_, cuda)| cuda.contains(header)) {
-            text.push_str(stand_in);
+            text.push_str(replacement);
         }
     }
     text
 }
 
-/// A text without its headers, and with its kernel under a name that the compiler keeps.
-fn exported((name, cuda): Named<'_>, own: &str, text: &mut String) {
+/// Appends a text without its includes, with its kernel exported as `extern "C"` under the given
+/// symbol.
+fn append_exported((name, cuda): NamedSource<'_>, symbol: &str, text: &mut String) {
     let head = format!("__global__ void {name}(");
-    let own = format!("extern \"C\" __global__ void {own}(");
+    let exported = format!("extern \"C\" __global__ void {symbol}(");
     for line in cuda.lines().filter(|line| !line.starts_with("#include")) {
-        text.push_str(&line.replace(&head, &own));
+        text.push_str(&line.replace(&head, &exported));
         text.push('\n');
     }
 }
 
-/// Several texts as one program: each in a namespace of its own, each kernel under a name of its own.
-fn joined(texts: &[Named<'_>]) -> String {
+/// Combines texts into one program: each in its own namespace, each kernel under a unique symbol.
+fn combined(texts: &[NamedSource<'_>]) -> String {
     let mut text = headers(texts);
     for (number, named) in texts.iter().enumerate() {
         text.push_str(&format!("namespace rows_{number} {{\n"));
-        exported(*named, &format!("row{number}_{}", named.0), &mut text);
+        append_exported(*named, &format!("row{number}_{}", named.0), &mut text);
         text.push_str("}\n");
     }
     text
 }
 
-/// A text as a program of its own, its kernel under its own name.
-pub(super) fn alone(named: Named<'_>) -> String {
+/// A text as a standalone program, its kernel under its own name.
+pub(super) fn standalone(named: NamedSource<'_>) -> String {
     let mut text = headers(&[named]);
-    exported(named, named.0, &mut text);
+    append_exported(named, named.0, &mut text);
     text
 }
 
 /// Rows that were compiled together.
-pub struct Compiled<T> {
-    /// What NVRTC made of them.
+pub struct CompiledBatch<T> {
+    /// Compiler output.
     pub code: T,
-    /// Which rows, in the order of their numbers in the program.
+    /// Row numbers, in the order of their symbols in the program.
     pub rows: Vec<usize>,
 }
 
-/// What a compilation of many rows gave: what was compiled, and what NVRTC says of rows that it refuses.
-pub type Outcome<T> = Result<(Vec<Compiled<T>>, Vec<(usize, String)>), Error>;
+/// Compiled batches, and NVRTC's log for each row that failed to compile.
+pub type BatchOutcome<T> = Result<(Vec<CompiledBatch<T>>, Vec<(usize, String)>), Error>;
 
-/// Compiles rows to PTX for an architecture: all that the level `compile` asks for, in half the time of machine code.
-pub fn to_ptx(rows: &[&Row], arch: &str) -> Outcome<String> {
-    texts_to_ptx(&named(rows), arch)
+/// Compiles rows to PTX, which is enough for the level `compile` and takes half the time of machine
+/// code.
+pub fn to_ptx(rows: &[&Row], arch: &str) -> BatchOutcome<String> {
+    texts_to_ptx(&named_sources(rows), arch)
 }
 
-/// As [`to_ptx`], of texts.
-pub fn texts_to_ptx(texts: &[Named<'_>], arch: &str) -> Outcome<String> {
-    in_batches(texts, &|text| compile_ptx("rows", text, arch))
+/// Like [`to_ptx`], for texts.
+pub fn texts_to_ptx(texts: &[NamedSource<'_>], arch: &str) -> BatchOutcome<String> {
+    compile_in_batches(texts, &|text| compile_ptx("rows", text, arch))
 }
 
-/// Compiles rows to machine code, as nvcc would: products and sums contracted, which the judge's bounds allow for. The assembler
-/// optimises, or not.
-pub fn to_machine_code(rows: &[&Row], arch: &str, optimised: bool) -> Outcome<Cubin> {
-    let options: &[&str] = if optimised { &["--std=c++17"] } else { &["--std=c++17", "--ptxas-options=-O0"] };
-    in_batches(&named(rows), &|text| compile_with("rows", text, arch, options))
+/// Compiles rows to machine code with nvcc's defaults (FMA contraction, which the reference bounds
+/// allow for), with or without optimization in ptxas.
+pub fn to_machine_code(rows: &[&Row], arch: &str, optimized: bool) -> BatchOutcome<Cubin> {
+    let options: &[&str] = if optimized { &["--std=c++17"] } else { &["--std=c++17", "--ptxas-options=-O0"] };
+    compile_in_batches(&named_sources(rows), &|text| compile_with("rows", text, arch, options))
 }
 
-fn named<'a>(rows: &[&'a Row]) -> Vec<Named<'a>> {
+fn named_sources<'a>(rows: &[&'a Row]) -> Vec<NamedSource<'a>> {
     rows.iter().map(|row| (row.name.as_str(), row.cuda.as_str())).collect()
 }
 
-fn in_batches<T>(texts: &[Named<'_>], compile: &dyn Fn(&str) -> Result<T, Error>) -> Outcome<T> {
+fn compile_in_batches<T>(texts: &[NamedSource<'_>], compile: &dyn Fn(&str) -> Result<T, Error>) -> BatchOutcome<T> {
     let (mut done, mut failed) = (vec![], vec![]);
     let mut left: Vec<Vec<usize>> = vec![];
     for first in (0..texts.len()).step_by(BATCH) {
         left.push((first..texts.len().min(first + BATCH)).collect());
     }
     while let Some(numbers) = left.pop() {
-        let chosen: Vec<Named<'_>> = numbers.iter().map(|n| texts[*n]).collect();
-        match compile(&joined(&chosen)) {
-            Ok(code) => done.push(Compiled { code, rows: numbers }),
+        let chosen: Vec<NamedSource<'_>> = numbers.iter().map(|n| texts[*n]).collect();
+        match compile(&combined(&chosen)) {
+            Ok(code) => done.push(CompiledBatch { code, rows: numbers }),
             Err(Error::Compile { log, .. }) if numbers.len() == 1 => failed.push((numbers[0], log)),
             Err(Error::Compile { .. }) => {
                 let (first, second) = numbers.split_at(numbers.len() / 2);

@@ -1,4 +1,5 @@
-//! Checks of rows, level by level. A run needs no NVRTC: it has the checks of `types`, not those of `compile`.
+//! Verification levels of a row. `run` needs no NVRTC: it includes the checks of `types`, but not
+//! those of `compile`.
 
 pub mod code;
 pub mod compile;
@@ -10,25 +11,25 @@ mod worker;
 mod workers;
 
 use crate::Row;
-pub use run::{Checked, Expected, Limits, against, against_within, expected, source_against};
+pub use run::{CheckStats, RunLimits, TestCase, check_cuda, check_cuda_within, check_python, test_cases};
 pub use worker::serve;
-pub use workers::{Crew, Workers};
+pub use workers::{WorkerConfig, WorkerPool};
 
-/// What a row is checked for.
+/// Verification level.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Level {
-    /// The CUDA text is understood and its IR is well typed.
+    /// The CUDA front end accepts the text, and its IR is well typed.
     Types,
     /// NVRTC compiles the CUDA text.
     Compile,
-    /// The CUDA text, executed with checks, gives what the source means.
+    /// The CUDA text, run by the checking interpreter, matches the reference evaluator.
     Run,
-    /// A GPU gives what the source means.
+    /// The CUDA text, run on a GPU, matches the reference evaluator.
     Gpu,
 }
 
 impl Level {
-    /// The name on the command line and in rows.
+    /// Name on the command line and in rows.
     pub fn name(self) -> &'static str {
         match self {
             Level::Types => "types",
@@ -38,97 +39,98 @@ impl Level {
         }
     }
 
-    /// The level of that name.
-    pub fn named(name: &str) -> Option<Level> {
+    /// Returns the level with this name.
+    pub fn from_name(name: &str) -> Option<Level> {
         [Level::Types, Level::Compile, Level::Run, Level::Gpu].into_iter().find(|level| level.name() == name)
     }
 }
 
-/// Why a program is no row.
+/// Reason why a program is rejected as a row.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub enum Rejected {
-    /// The CUDA text is not understood.
-    #[error("the CUDA text is not understood: {0}")]
-    Text(String),
-    /// The Python source is not understood.
-    #[error("the source is not understood: {0}")]
-    Source(String),
-    /// No inputs were found on which every comparison is decided.
-    #[error("rounding decides a comparison on input {input}")]
+pub enum Rejection {
+    /// The CUDA front end rejects the text.
+    #[error("the CUDA text is not supported: {0}")]
+    Cuda(String),
+    /// The Python front end rejects the source.
+    #[error("the source is not supported: {0}")]
+    Python(String),
+    /// No inputs were found on which rounding decides no comparison.
+    #[error("a comparison on input {input} depends on rounding")]
     Undecided {
-        /// The input.
+        /// Input number.
         input: usize,
     },
-    /// The program does what no program should.
-    #[error("the program is wrong: {0}")]
+    /// The program has an error, such as an index out of bounds or an overflow.
+    #[error("invalid program: {0}")]
     Invalid(String),
-    /// Bounds are so wide that wrong results would pass.
-    #[error("the bound {bound} of an element of size {size} would let wrong results pass")]
-    Blunt {
-        /// The bound.
+    /// The error bound is so wide that incorrect results would pass.
+    #[error("the error bound {bound} of an element of magnitude {size} is too wide to detect incorrect results")]
+    LooseBound {
+        /// The error bound.
         bound: f64,
-        /// The size of the element.
+        /// Magnitude of the element.
         size: f64,
     },
-    /// What comes out does not depend on what goes in, so that nearly any text would pass.
-    #[error("'{array}' ends up the same whatever the inputs are")]
-    Constant {
-        /// The array.
+    /// An output that does not depend on the inputs, so that almost any text would pass.
+    #[error("output '{array}' does not depend on the inputs")]
+    ConstantOutput {
+        /// Array name.
         array: String,
     },
-    /// A parameter that changes no output beyond rounding, whatever it holds.
-    #[error("'{input}' moves no output beyond rounding")]
-    Unused {
-        /// The array or number.
+    /// A parameter that changes no output beyond rounding.
+    #[error("parameter '{input}' changes no output beyond rounding")]
+    UnusedInput {
+        /// Array or scalar parameter.
         input: String,
     },
-    /// A statement that no input reaches, a condition that goes one way, or an expression that computes nothing.
+    /// A statement that is never executed, a condition with a constant outcome, or an expression
+    /// without effect.
     #[error("dead code: {0}")]
-    Dead(String),
-    /// NVRTC refuses the text.
-    #[error("NVRTC refuses the text: {0}")]
+    DeadCode(String),
+    /// NVRTC rejects the text.
+    #[error("NVRTC rejects the text: {0}")]
     Compile(String),
-    /// NVRTC does not come to an end with the text: it crashes, hangs or eats memory.
-    #[error("NVRTC was lost on the text: {what}")]
-    Compiler {
-        /// What happened, as statistics name it.
+    /// NVRTC crashed, hung or exceeded its memory limit on the text.
+    #[error("NVRTC failed on the text: {what}")]
+    CompilerFailure {
+        /// Kind of failure, as in the statistics.
         kind: &'static str,
-        /// What happened, in words.
+        /// Description of the failure.
         what: String,
     },
-    /// The interpreter reports something.
+    /// The interpreter reports a fault.
     #[error("input {input}: {report}")]
-    Report {
-        /// What kind of finding it is: bounds, race, uninitialised and so on.
+    Fault {
+        /// Fault class: bounds, race, uninitialised and so on.
         kind: &'static str,
-        /// The input.
+        /// Input number.
         input: usize,
-        /// What is reported.
+        /// The interpreter's report.
         report: String,
-        /// The line of the CUDA text.
+        /// Line of the CUDA text.
         line: Option<u32>,
     },
-    /// A result differs.
+    /// A result differs from the reference.
     #[error("input {input}: '{array}[{element}]' is {found}, expected {expected} ± {bound}")]
-    Differs {
-        /// The input.
+    Mismatch {
+        /// Input number.
         input: usize,
-        /// The array.
+        /// Array name.
         array: String,
-        /// The component.
+        /// Component index.
         element: usize,
-        /// What the CUDA text gives.
+        /// Result of the text.
         found: f64,
-        /// What the source means.
+        /// Result of the reference evaluator.
         expected: f64,
-        /// How far it may be off.
+        /// Error bound of the reference.
         bound: f64,
     },
 }
 
-/// Checks a row at the levels `types` and `run`. Those that need NVRTC or a GPU take many rows at once:
-/// [`compile::to_ptx`] and [`gpu::check`].
-pub fn verify(row: &Row, level: Level) -> Result<Checked, Rejected> {
-    // That the text is understood was found when the row was made.
-    if level < Level::Run { Ok(Checked::default()) } else { run::check(row) }
+/// Checks a row at the levels `types` and `run`. Those that need NVRTC or a GPU take many rows at
+/// once: [`compile::to_ptx`] and [`gpu::check`].
+pub fn verify(row: &Row, level: Level) -> Result<CheckStats, Rejection> {
+    // The level `types` was checked when the row was created.
+    if level < Level::Run { Ok(CheckStats::default()) } else { run::check(row) }
 }

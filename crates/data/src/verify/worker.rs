@@ -1,54 +1,54 @@
-//! A process that compiles for another: batches of texts come in on stdin, a line of JSON each, and answers go out on stdout.
-//! Whatever NVRTC does to its process (it may crash, hang or eat memory) is done to this one.
+//! Compiler worker process: receives batches of texts on stdin as JSON lines and answers on stdout.
+//! A crash, hang or memory leak in NVRTC affects only this process (see `workers.rs`).
 
 use std::io::{BufRead, Write};
 use std::sync::mpsc;
 
 use serde::{Deserialize, Serialize};
 
-use super::code::{Code, Text, Wanted, compiled};
+use super::code::{CompiledCode, CudaSource, EmitOptions, compile_sources};
 
-/// The first line of a worker.
+/// First line that a worker sends.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Greeting {
-    /// It is of this version and can work.
+    /// The worker is ready, with its version.
     Ready(String),
-    /// It cannot, and why.
+    /// The worker cannot compile, and why.
     Failed(String),
 }
 
-/// The version of what is said between the two.
+/// Protocol version.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) struct Request {
+pub(super) struct CompileRequest {
     pub arch: String,
-    pub wanted: Wanted,
-    pub texts: Vec<Text>,
+    pub emit: EmitOptions,
+    pub texts: Vec<CudaSource>,
 }
 
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Answer {
-    /// Of each text: its code, or what NVRTC says of it.
-    Answers(Vec<Result<Code, String>>),
-    /// Nothing can be compiled, and why.
+pub(super) enum CompileResponse {
+    /// Per text: its code, or NVRTC's log.
+    Answers(Vec<Result<CompiledCode, String>>),
+    /// Compilation is not possible at all, and why.
     Failed(String),
 }
 
-/// Answers requests until there are no more. `gone` is called when whoever asks is gone, also while NVRTC is at work: a
-/// compiler that hangs must not outlive its run.
+/// Answers requests until stdin ends. `on_disconnect` is called when the parent process is gone,
+/// even during a compilation: a hanging compiler must not outlive its run.
 pub fn serve(
     from: impl BufRead + Send + 'static,
     mut to: impl Write,
-    gone: impl FnOnce() + Send + 'static,
+    on_disconnect: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<()> {
     let greeting = match bornite_cuda::nvrtc_version() {
         Ok(_) => Greeting::Ready(VERSION.into()),
         Err(error) => Greeting::Failed(error.to_string()),
     };
-    say(&mut to, &greeting)?;
+    write_line(&mut to, &greeting)?;
     let (send, requests) = mpsc::channel();
     std::thread::Builder::new().spawn(move || {
         for line in from.lines() {
@@ -57,23 +57,23 @@ pub fn serve(
                 break;
             }
         }
-        gone();
+        on_disconnect();
     })?;
     for line in requests {
-        let answer = match serde_json::from_str::<Request>(&line) {
-            Err(error) => Answer::Failed(format!("a worker was asked what it does not understand: {error}")),
-            Ok(Request { arch, wanted, texts }) => match compiled(&texts, wanted, &arch) {
-                Ok(answers) => Answer::Answers(answers),
-                Err(error) => Answer::Failed(error.to_string()),
+        let answer = match serde_json::from_str::<CompileRequest>(&line) {
+            Err(error) => CompileResponse::Failed(format!("invalid request to a compiler worker: {error}")),
+            Ok(CompileRequest { arch, emit, texts }) => match compile_sources(&texts, emit, &arch) {
+                Ok(answers) => CompileResponse::Answers(answers),
+                Err(error) => CompileResponse::Failed(error.to_string()),
             },
         };
-        say(&mut to, &answer)?;
+        write_line(&mut to, &answer)?;
     }
     Ok(())
 }
 
-fn say(to: &mut impl Write, what: &impl Serialize) -> std::io::Result<()> {
-    let mut line = serde_json::to_string(what)?;
+fn write_line(to: &mut impl Write, message: &impl Serialize) -> std::io::Result<()> {
+    let mut line = serde_json::to_string(message)?;
     line.push('\n');
     to.write_all(line.as_bytes())?;
     to.flush()

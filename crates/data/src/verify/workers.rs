@@ -1,5 +1,6 @@
-//! Compilation in processes of its own. A worker that dies, hangs, eats memory or answers nonsense is ended and started again,
-//! and the batch that it was given is halved until the text that does it is found.
+//! Compilation in worker processes. A worker that crashes, hangs, exceeds its memory limit or sends
+//! an invalid response is restarted, and its batch is halved until the text that causes it is
+//! found.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -9,111 +10,118 @@ use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::Rejected;
-use super::code::{Code, Text, Wanted};
-use super::worker::{Answer, Greeting, Request, VERSION};
+use super::Rejection;
+use super::code::{CompiledCode, CudaSource, EmitOptions};
+use super::worker::{CompileRequest, CompileResponse, Greeting, VERSION};
 
-/// How workers are started, and what they may take.
+/// Command and limits of worker processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Crew {
-    /// The program of a worker, which does [`super::serve`].
+pub struct WorkerConfig {
+    /// Executable of a worker, which runs [`super::serve`].
     pub program: PathBuf,
-    /// What it is given.
+    /// Its arguments.
     pub args: Vec<String>,
-    /// Time for a batch, whatever is in it.
-    pub patience: Duration,
-    /// Time for each text more.
-    pub patience_each: Duration,
-    /// Memory of a worker, in bytes, where the system tells.
-    pub memory_bytes: u64,
+    /// Timeout per batch.
+    pub timeout: Duration,
+    /// Additional timeout per text.
+    pub timeout_per_text: Duration,
+    /// Memory limit per worker, where the system reports memory use.
+    pub max_memory_bytes: u64,
 }
 
-impl Crew {
-    /// Workers of a program, with room for compilers on busy machines: a text takes NVRTC some 10 ms and 200 MB.
-    pub fn new(program: PathBuf, args: &[&str]) -> Crew {
-        Crew {
+impl WorkerConfig {
+    /// Default limits, generous enough for busy machines: NVRTC takes some 10 ms and 200 MB per
+    /// text.
+    pub fn new(program: PathBuf, args: &[&str]) -> WorkerConfig {
+        WorkerConfig {
             program,
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-            patience: Duration::from_secs(20),
-            patience_each: Duration::from_secs(1),
-            memory_bytes: 4 << 30,
+            timeout: Duration::from_secs(20),
+            timeout_per_text: Duration::from_secs(1),
+            max_memory_bytes: 4 << 30,
         }
     }
 }
 
-/// What a worker did instead of answering.
-enum Loss {
+/// Failure of a worker.
+enum WorkerFailure {
     Died(String),
     Hung(Duration),
     Memory(u64),
     Garbage(String),
 }
 
-impl Loss {
-    fn of(self) -> Rejected {
+impl WorkerFailure {
+    fn into_rejection(self) -> Rejection {
         let (kind, what) = match self {
-            Loss::Died(how) => ("compiler_died", format!("its process ended ({how})")),
-            Loss::Hung(after) => ("compiler_hung", format!("no answer within {} s", after.as_secs_f64())),
-            Loss::Memory(bytes) => ("compiler_memory", format!("it took {} MB", bytes >> 20)),
-            Loss::Garbage(line) => ("compiler_garbage", format!("it answered '{line}'")),
+            WorkerFailure::Died(how) => ("compiler_died", format!("the compiler process ended ({how})")),
+            WorkerFailure::Hung(after) => ("compiler_hung", format!("no answer within {} s", after.as_secs_f64())),
+            WorkerFailure::Memory(bytes) => ("compiler_memory", format!("the compiler used {} MB", bytes >> 20)),
+            WorkerFailure::Garbage(line) => ("compiler_garbage", format!("the worker answered '{line}'")),
         };
-        Rejected::Compiler { kind, what }
+        Rejection::CompilerFailure { kind, what }
     }
 }
 
-/// Longest answer that is read: 32 kernels with SASS have less than a hundredth.
-const MOST_ANSWER_BYTES: u64 = 1 << 28;
-/// How often a worker that works is looked at.
-const LOOK: Duration = Duration::from_millis(50);
-/// How long a worker may take to begin: NVRTC's library has 100 MB to be read.
-const BEGINNING: Duration = Duration::from_secs(60);
+/// Maximum response size: 32 kernels with SASS take less than a hundredth of this.
+const MAX_RESPONSE_BYTES: u64 = 1 << 28;
+/// Polling interval for a busy worker.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Timeout for starting a worker: NVRTC's library has 100 MB to load.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Workers, as many as there are threads that compile.
-pub struct Workers {
-    crew: Crew,
+/// Pool of worker processes, one per compiling thread.
+pub struct WorkerPool {
+    config: WorkerConfig,
     idle: Mutex<Vec<Worker>>,
 }
 
-impl Workers {
-    /// Starts a worker, to see that it can be done.
-    pub fn new(crew: &Crew) -> Result<Workers, String> {
-        let first = Worker::start(crew)?;
-        Ok(Workers { crew: crew.clone(), idle: Mutex::new(vec![first]) })
+impl WorkerPool {
+    /// Starts one worker, to find out whether that works.
+    pub fn new(config: &WorkerConfig) -> Result<WorkerPool, String> {
+        let first = Worker::start(config)?;
+        Ok(WorkerPool { config: config.clone(), idle: Mutex::new(vec![first]) })
     }
 
-    /// The code of each text, or why there is none. `Err` where nothing can be compiled at all.
-    pub fn compiled(&self, texts: &[Text], wanted: Wanted, arch: &str) -> Result<Vec<Result<Code, Rejected>>, String> {
-        let taken = self.idle.lock().map_or(None, |mut idle| idle.pop());
-        let mut worker = match taken {
+    /// Returns the code of each text, or its rejection. `Err` if nothing can be compiled at all.
+    pub fn compile(
+        &self,
+        texts: &[CudaSource],
+        emit: EmitOptions,
+        arch: &str,
+    ) -> Result<Vec<Result<CompiledCode, Rejection>>, String> {
+        let idle_worker = self.idle.lock().map_or(None, |mut idle| idle.pop());
+        let mut worker = match idle_worker {
             Some(worker) => worker,
-            None => Worker::start(&self.crew)?,
+            None => Worker::start(&self.config)?,
         };
-        let mut found: Vec<Option<Result<Code, Rejected>>> = vec![None; texts.len()];
-        // Ranges that are to be compiled, and how often a lone text cost a worker.
-        let mut left = vec![(0..texts.len(), 0)];
-        while let Some((range, losses)) = left.pop() {
+        let mut found: Vec<Option<Result<CompiledCode, Rejection>>> = vec![None; texts.len()];
+        // Ranges still to compile, and how often a single text has failed a worker.
+        let mut pending = vec![(0..texts.len(), 0)];
+        while let Some((range, failures)) = pending.pop() {
             if range.is_empty() {
                 continue;
             }
-            let request = Request { arch: arch.into(), wanted, texts: texts[range.clone()].to_vec() };
-            let loss = match worker.ask(&self.crew, &request) {
-                Ok(Answer::Failed(why)) => return Err(why),
-                Ok(Answer::Answers(answers)) => {
+            let request = CompileRequest { arch: arch.into(), emit, texts: texts[range.clone()].to_vec() };
+            let failure = match worker.call(&self.config, &request) {
+                Ok(CompileResponse::Failed(why)) => return Err(why),
+                Ok(CompileResponse::Answers(answers)) => {
                     for (n, answer) in range.zip(answers) {
-                        found[n] = Some(answer.map_err(Rejected::Compile));
+                        found[n] = Some(answer.map_err(Rejection::Compile));
                     }
                     continue;
                 }
-                Err(loss) => loss,
+                Err(failure) => failure,
             };
-            worker = Worker::start(&self.crew)?;
+            worker = Worker::start(&self.config)?;
             match range.len() {
-                // Somebody may have killed the worker: what was alone from the beginning has a second chance.
-                1 if losses == 0 => left.push((range, 1)),
-                1 => found[range.start] = Some(Err(loss.of())),
+                // The worker may have been killed from outside: a single text gets a second
+                // attempt.
+                1 if failures == 0 => pending.push((range, 1)),
+                1 => found[range.start] = Some(Err(failure.into_rejection())),
                 several => {
                     let middle = range.start + several / 2;
-                    left.extend([(middle..range.end, 1), (range.start..middle, 1)]);
+                    pending.extend([(middle..range.end, 1), (range.start..middle, 1)]);
                 }
             }
         }
@@ -124,99 +132,107 @@ impl Workers {
     }
 }
 
-/// A process, and a thread that talks to it: pipes have no time limits.
+/// A worker process, and a thread that communicates with it, since pipes have no timeouts.
 struct Worker {
     child: Child,
-    ask: Sender<String>,
-    heard: Receiver<String>,
+    requests: Sender<String>,
+    responses: Receiver<String>,
 }
 
 impl Worker {
-    fn start(crew: &Crew) -> Result<Worker, String> {
-        let wrong = |why: String| format!("the worker {} cannot be started: {why}", crew.program.display());
-        let mut command = Command::new(&crew.program);
-        // A group of its own: Ctrl-C is for the run, which ends its workers when it has written what is done.
-        command.args(&crew.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
-        let mut child = command.spawn().map_err(|error| wrong(error.to_string()))?;
+    fn start(config: &WorkerConfig) -> Result<Worker, String> {
+        let failed = |why: String| format!("could not start compiler worker {}: {why}", config.program.display());
+        let mut command = Command::new(&config.program);
+        // Own process group: Ctrl-C goes to the run, which stops its workers after writing finished
+        // rows.
+        command.args(&config.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+        let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let (mut to, from) = (child.stdin.take(), child.stdout.take());
-        let (ask, asked) = mpsc::channel::<String>();
-        let (hear, heard) = mpsc::channel();
-        let talk = move || {
+        let (requests, pending_requests) = mpsc::channel::<String>();
+        let (response_sender, responses) = mpsc::channel();
+        let relay = move || {
             let Some(from) = from else { return };
             let mut from = BufReader::new(from);
             loop {
                 let mut line = vec![];
-                let read = from.by_ref().take(MOST_ANSWER_BYTES).read_until(b'\n', &mut line);
-                if read.is_err() || line.is_empty() || hear.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                let read = from.by_ref().take(MAX_RESPONSE_BYTES).read_until(b'\n', &mut line);
+                if read.is_err()
+                    || line.is_empty()
+                    || response_sender.send(String::from_utf8_lossy(&line).into_owned()).is_err()
+                {
                     return;
                 }
-                let Ok(request) = asked.recv() else { return };
+                let Ok(request) = pending_requests.recv() else { return };
                 if to.as_mut().is_none_or(|to| to.write_all(request.as_bytes()).and_then(|_| to.flush()).is_err()) {
                     return;
                 }
             }
         };
-        let mut worker = Worker { child, ask, heard };
-        if let Err(error) = std::thread::Builder::new().spawn(talk) {
-            return Err(wrong(format!("no thread can be had for it: {error}")));
+        let mut worker = Worker { child, requests, responses };
+        if let Err(error) = std::thread::Builder::new().spawn(relay) {
+            return Err(failed(format!("could not start its thread: {error}")));
         }
-        match worker.heard.recv_timeout(BEGINNING) {
-            Err(RecvTimeoutError::Timeout) => Err(wrong(format!("it says nothing for {} s", BEGINNING.as_secs()))),
-            Err(RecvTimeoutError::Disconnected) => Err(wrong(format!("it ended at once ({})", worker.ended()))),
+        match worker.responses.recv_timeout(STARTUP_TIMEOUT) {
+            Err(RecvTimeoutError::Timeout) => {
+                Err(failed(format!("no response within {} s", STARTUP_TIMEOUT.as_secs())))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(failed(format!("the process ended immediately ({})", worker.exit_status())))
+            }
             Ok(line) => match serde_json::from_str::<Greeting>(&line) {
                 Ok(Greeting::Ready(version)) if version == VERSION => Ok(worker),
-                Ok(Greeting::Ready(version)) => Err(wrong(format!("it is of version {version}, this is {VERSION}"))),
+                Ok(Greeting::Ready(version)) => Err(failed(format!("it has version {version}, expected {VERSION}"))),
                 Ok(Greeting::Failed(why)) => Err(why),
-                Err(_) => Err(wrong(format!("it says '{}'", shortened(&line)))),
+                Err(_) => Err(failed(format!("unexpected first line '{}'", truncated(&line)))),
             },
         }
     }
 
-    fn ask(&mut self, crew: &Crew, request: &Request) -> Result<Answer, Loss> {
+    fn call(&mut self, config: &WorkerConfig, request: &CompileRequest) -> Result<CompileResponse, WorkerFailure> {
         let line = serde_json::to_string(request).unwrap_or_default() + "\n";
-        if self.ask.send(line).is_err() {
-            return Err(Loss::Died(self.ended()));
+        if self.requests.send(line).is_err() {
+            return Err(WorkerFailure::Died(self.exit_status()));
         }
-        // A disassembler takes a third of a second to begin, for every text.
-        let slowly = if request.wanted.sass { 10 } else { 1 };
-        let patience = crew.patience + crew.patience_each * slowly * request.texts.len() as u32;
-        let begun = Instant::now();
+        // A disassembler takes a third of a second to start, for every text.
+        let factor = if request.emit.sass { 10 } else { 1 };
+        let timeout = config.timeout + config.timeout_per_text * factor * request.texts.len() as u32;
+        let started = Instant::now();
         loop {
-            match self.heard.recv_timeout(LOOK) {
+            match self.responses.recv_timeout(POLL_INTERVAL) {
                 Ok(line) => {
                     return match serde_json::from_str(&line) {
-                        Ok(Answer::Answers(answers)) if answers.len() != request.texts.len() => {
-                            let what = format!("{} answers to {} texts", answers.len(), request.texts.len());
-                            Err(Loss::Garbage(what))
+                        Ok(CompileResponse::Answers(answers)) if answers.len() != request.texts.len() => {
+                            let what = format!("{} results for {} texts", answers.len(), request.texts.len());
+                            Err(WorkerFailure::Garbage(what))
                         }
                         Ok(answer) => Ok(answer),
-                        Err(_) => Err(Loss::Garbage(shortened(&line))),
+                        Err(_) => Err(WorkerFailure::Garbage(truncated(&line))),
                     };
                 }
-                Err(RecvTimeoutError::Disconnected) => return Err(Loss::Died(self.ended())),
+                Err(RecvTimeoutError::Disconnected) => return Err(WorkerFailure::Died(self.exit_status())),
                 Err(RecvTimeoutError::Timeout) => {
-                    if begun.elapsed() > patience {
-                        return Err(Loss::Hung(patience));
+                    if started.elapsed() > timeout {
+                        return Err(WorkerFailure::Hung(timeout));
                     }
-                    if let Some(bytes) = self.memory_bytes().filter(|bytes| *bytes > crew.memory_bytes) {
-                        return Err(Loss::Memory(bytes));
+                    if let Some(bytes) = self.memory_bytes().filter(|bytes| *bytes > config.max_memory_bytes) {
+                        return Err(WorkerFailure::Memory(bytes));
                     }
                 }
             }
         }
     }
 
-    /// Memory that the process has, where the system tells.
+    /// Resident memory of the process, where the system reports it.
     fn memory_bytes(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         line.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
     }
 
-    /// How the process ended, of one that closed its pipes.
-    fn ended(&mut self) -> String {
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(1) {
+    /// Exit status of a process that closed its pipes.
+    fn exit_status(&mut self) -> String {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs(1) {
             match self.child.try_wait() {
                 Ok(Some(status)) => return status.to_string(),
                 _ => std::thread::sleep(Duration::from_millis(5)),
@@ -233,7 +249,7 @@ impl Drop for Worker {
     }
 }
 
-/// The beginning of a line, to be shown.
-fn shortened(line: &str) -> String {
+/// Start of a line, for messages.
+fn truncated(line: &str) -> String {
     line.trim().chars().take(60).filter(|c| !c.is_control()).collect()
 }

@@ -1,18 +1,19 @@
-//! One run at a time makes a shard; runs of different shards share a folder.
+//! A shard is written by one process at a time; processes that write different shards share a
+//! folder.
 
 use std::sync::mpsc;
 
-use bornite_data::files::{Asked, Error, Part, Place, make};
+use bornite_data::files::{DatasetDir, Error, JobPart, MakeOptions, make};
 
-use crate::{asked, folder, hash, listed, made, seed, settings};
+use crate::{folder, hash, listed, make_dataset, options, seed, settings};
 
-pub fn a_shard_is_made_by_one_run_at_a_time() {
+pub fn shard_is_written_by_one_run_at_a_time() {
     let mut settings = settings(200, 8);
     settings.seed = seed();
-    let whole = hash(&made(&folder("alone"), &settings));
-    let part = |number, of| Some(Part { number, of });
-    // Who makes a part, and who may come to it.
-    let cases: [(Option<Part>, Option<Part>, bool); 7] = [
+    let expected = hash(&make_dataset(&folder("alone"), &settings));
+    let part = |index, count| Some(JobPart { index, count });
+    // Running job, second job, and whether both may run.
+    let cases: [(Option<JobPart>, Option<JobPart>, bool); 7] = [
         (None, None, false),
         (None, part(1, 4), false),
         (part(1, 4), None, false),
@@ -27,9 +28,9 @@ pub fn a_shard_is_made_by_one_run_at_a_time() {
         std::thread::scope(|scope| {
             let (settings, folder) = (&settings, &folder);
             let running = scope.spawn(move || {
-                let mut told = false;
-                make(&Place::new(folder), &Asked { part: first, ..asked(settings) }, &mut move |_| {
-                    if !std::mem::replace(&mut told, true) {
+                let mut started = false;
+                make(&DatasetDir::new(folder), &MakeOptions { part: first, ..options(settings) }, &mut move |_| {
+                    if !std::mem::replace(&mut started, true) {
                         begin.send(()).unwrap();
                         wait.recv().unwrap();
                     }
@@ -37,21 +38,23 @@ pub fn a_shard_is_made_by_one_run_at_a_time() {
             });
             begun.recv().unwrap();
             let resume = second.is_none();
-            let met = make(&Place::new(folder), &Asked { part: second, resume, ..asked(settings) }, &mut |_| {});
-            match met {
-                Err(Error::Asked(what)) => {
+            let outcome =
+                make(&DatasetDir::new(folder), &MakeOptions { part: second, resume, ..options(settings) }, &mut |_| {});
+            match outcome {
+                Err(Error::InvalidRequest(what)) => {
                     let holder = format!("process {} ", std::process::id());
                     assert!(!both && what.starts_with(&holder), "case {n}: {what}");
-                    assert!(what.contains("is making shards"), "{what}");
+                    assert!(what.contains("is writing shards"), "{what}");
                 }
-                met => assert!(both && met.is_ok(), "case {n}: {met:?}"),
+                outcome => assert!(both && outcome.is_ok(), "case {n}: {outcome:?}"),
             }
             go.send(()).unwrap();
             running.join().unwrap().unwrap();
         });
-        // Nobody is there now.
-        let rest = make(&Place::new(&folder), &Asked { resume: true, ..asked(&settings) }, &mut |_| {}).unwrap();
-        assert_eq!(hash(&rest), whole, "case {n}");
+        // No other run is active now.
+        let rest =
+            make(&DatasetDir::new(&folder), &MakeOptions { resume: true, ..options(&settings) }, &mut |_| {}).unwrap();
+        assert_eq!(hash(&rest), expected, "case {n}");
         let names = listed(&folder);
         assert!(!folder.join(".making").exists(), "case {n}: {names:?}");
     }

@@ -1,37 +1,39 @@
-//! Columns on request: what they hold, and that they change nothing else.
+//! Extra columns: their contents, and that they change nothing else.
 
 use std::collections::BTreeSet;
 
 use bornite_data::Level;
-use bornite_data::files::{Asked, Dataset, Extra, Format, Place, Record, Settings, check, check_pair, make};
+use bornite_data::files::{
+    Dataset, DatasetDir, DatasetFormat, DatasetSettings, ExtraColumn, MakeOptions, RowRecord, check, check_pair, make,
+};
 use bornite_data::verify::code::compiler;
 
 use crate::suite::Outcome;
-use crate::{asked, folder, hash, made, seed, settings};
+use crate::{folder, hash, make_dataset, options, seed, settings};
 
-fn with(settings: Settings, names: &[&str]) -> Settings {
+fn with(settings: DatasetSettings, names: &[&str]) -> DatasetSettings {
     settings.with_columns(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap()
 }
 
-fn rows(dataset: &Dataset) -> Vec<Record> {
+fn rows(dataset: &Dataset) -> Vec<RowRecord> {
     let mut rows = vec![];
-    let see = &mut |record| {
+    let visit = &mut |record| {
         rows.push(record);
         Ok(true)
     };
-    dataset.each(see).unwrap();
+    dataset.for_each(visit).unwrap();
     rows
 }
 
-pub fn rows_have_the_style_of_warp_where_it_is_asked_for() {
+pub fn warp_style_column_is_written_on_request() {
     let mut plain = settings(120, 2);
     plain.seed = seed();
-    let whole = hash(&made(&folder("without-columns"), &plain));
-    for format in Format::ALL {
+    let expected = hash(&make_dataset(&folder("without-columns"), &plain));
+    for format in DatasetFormat::ALL {
         let mut settings = with(plain.clone(), &["cuda_warp", "cuda-warp"]);
         settings.format = format;
         let folder = folder(&format!("warp-{}", format.name()));
-        assert_eq!(hash(&made(&folder, &settings)), whole, "{}", format.name());
+        assert_eq!(hash(&make_dataset(&folder, &settings)), expected, "{}", format.name());
         let dataset = Dataset::open(&folder).unwrap();
         assert_eq!(dataset.manifest.settings.with, ["cuda-warp"]);
         let report = check(&dataset, Level::Types, 2, None, &mut |_| {}).unwrap();
@@ -39,14 +41,14 @@ pub fn rows_have_the_style_of_warp_where_it_is_asked_for() {
         let card = std::fs::read_to_string(folder.join("README.md")).unwrap();
         assert!(card.contains("| `cuda_warp` |") && !card.contains("| `ptx` |"), "{card}");
         assert!(card.contains(" --with cuda-warp --out DIR"), "{card}");
-        if format == Format::SeedJson {
+        if format == DatasetFormat::SeedJson {
             let pair = std::fs::read_to_string(folder.join("cuda_synth_0000.json")).unwrap();
             assert!(pair.contains("\"cuda_warp\": "), "{pair}");
             let report = check_pair(&pair);
             assert!(report.passes() && report.checks.len() == 7, "{report:?}");
             let failed = check_pair(&pair.replace("_cuda_kernel_forward(", "_other("));
             let failed: Vec<&str> = failed.checks.iter().filter(|check| !check.holds).map(|check| check.what).collect();
-            assert_eq!(failed, ["its text in the style of Warp is that of the kernel"]);
+            assert_eq!(failed, ["the Warp-style CUDA text is of this kernel"]);
             continue;
         }
         for row in rows(&dataset) {
@@ -54,10 +56,10 @@ pub fn rows_have_the_style_of_warp_where_it_is_asked_for() {
             assert!(row.text("cuda_warp").contains(&head), "{}: {}", row.text("id"), row.text("cuda_warp"));
         }
     }
-    // A text that is not what its source gives, with checksums that hold.
-    let settings = Settings { format: Format::Jsonl, ..with(plain, &["cuda-warp"]) };
-    let (target, place) = (folder("warp-other"), Place::new(&folder("warp-other")));
-    made(&target, &settings);
+    // A text that does not match its source, in a file with a valid checksum.
+    let settings = DatasetSettings { format: DatasetFormat::Jsonl, ..with(plain, &["cuda-warp"]) };
+    let (target, dir) = (folder("warp-other"), DatasetDir::new(&folder("warp-other")));
+    make_dataset(&target, &settings);
     let file = target.join("data/train-00000-of-00002.jsonl");
     let text = std::fs::read_to_string(&file).unwrap();
     let manifest = std::fs::read_to_string(target.join("manifest.json")).unwrap();
@@ -71,30 +73,30 @@ pub fn rows_have_the_style_of_warp_where_it_is_asked_for() {
     std::fs::write(target.join("manifest.json"), manifest.replace(&sum(&text), &sum(&wrong))).unwrap();
     let report = check(&Dataset::open(&target).unwrap(), Level::Types, 1, None, &mut |_| {}).unwrap();
     let found: Vec<&str> = report.findings.iter().map(|finding| finding.what.as_str()).collect();
-    assert_eq!(found, ["its cuda_warp is not what its other texts give"]);
-    // Going on with other columns is refused.
-    let asked = Asked { resume: true, ..asked(&Settings { with: vec![], ..settings }) };
-    let error = make(&place, &asked, &mut |_| {}).unwrap_err().to_string();
-    assert!(error.contains("has with cuda-warp, not nothing"), "{error}");
+    assert_eq!(found, ["column 'cuda_warp' does not match the row's other texts"]);
+    // Resuming with other columns is an error.
+    let options = MakeOptions { resume: true, ..options(&DatasetSettings { with: vec![], ..settings }) };
+    let error = make(&dir, &options, &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("has with cuda-warp, but nothing was requested"), "{error}");
 }
 
-pub fn rows_have_code_where_it_is_asked_for() -> Outcome {
+pub fn code_columns_are_written_on_request() -> Outcome {
     let here = compiler().map_err(|why| why.to_string())?;
     let disassembles = bornite_cuda::Disassembler::find();
     let names: &[&str] = if disassembles.is_ok() { &["sass", "ptx", "cuda-warp"] } else { &["ptx"] };
     if let Err(why) = disassembles {
-        let asked = asked(&with(settings(5, 1), &["sass"]));
-        let error = make(&Place::new(&folder("no-sass")), &asked, &mut |_| {}).unwrap_err().to_string();
+        let options = options(&with(settings(5, 1), &["sass"]));
+        let error = make(&DatasetDir::new(&folder("no-sass")), &options, &mut |_| {}).unwrap_err().to_string();
         assert_eq!(error, why.to_string());
         assert!(!folder("no-sass").exists());
-        eprintln!("SASS is not looked at: {why}");
+        eprintln!("SASS is not tested: {why}");
     }
     let mut plain = settings(81, 1);
     plain.seed = seed();
-    let whole = hash(&made(&folder("without-code"), &plain));
+    let expected = hash(&make_dataset(&folder("without-code"), &plain));
     let settings = with(plain, names);
     let target = folder("code");
-    assert_eq!(hash(&made(&target, &settings)), whole);
+    assert_eq!(hash(&make_dataset(&target, &settings)), expected);
     let dataset = Dataset::open(&target).unwrap();
     assert_eq!(dataset.manifest.settings.compiled_by.as_ref(), Some(&here));
     let card = std::fs::read_to_string(target.join("README.md")).unwrap();
@@ -114,19 +116,19 @@ pub fn rows_have_code_where_it_is_asked_for() -> Outcome {
     assert!(dataset.manifest.counts().missing.is_empty(), "{:?}", dataset.manifest.counts().missing);
     let report = check(&dataset, Level::Types, 2, None, &mut |_| {}).unwrap();
     assert_eq!((report.findings, report.notes), (vec![], vec![]));
-    // Made elsewhere: what can be seen is looked at, and the rest is said.
+    // Compiled elsewhere: plausibility is checked, and a note explains the rest.
     let manifest = std::fs::read_to_string(target.join("manifest.json")).unwrap();
     std::fs::write(target.join("manifest.json"), manifest.replace(&here, "NVRTC 99.0 for sm_90")).unwrap();
     let report = check(&Dataset::open(&target).unwrap(), Level::Types, 2, None, &mut |_| {}).unwrap();
     assert_eq!(report.findings, []);
-    assert!(report.notes[0].contains("NVRTC 99.0 for sm_90 and not compiled again"), "{:?}", report.notes);
-    let asked = Asked { settings: None, resume: true, ..asked(&settings) };
-    let error = make(&Place::new(&target), &asked, &mut |_| {}).unwrap_err().to_string();
-    assert!(error.contains("was made by NVRTC 99.0 for sm_90, and here is"), "{error}");
+    assert!(report.notes[0].contains("NVRTC 99.0 for sm_90 and was not recompiled"), "{:?}", report.notes);
+    let options = MakeOptions { settings: None, resume: true, ..options(&settings) };
+    let error = make(&DatasetDir::new(&target), &options, &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("was compiled by NVRTC 99.0 for sm_90, but this machine has"), "{error}");
     Ok(())
 }
 
-pub fn columns_have_one_name_each() {
-    let names: BTreeSet<&str> = Extra::ALL.iter().flat_map(|extra| [extra.name(), extra.column()]).collect();
+pub fn extra_columns_have_unique_names() {
+    let names: BTreeSet<&str> = ExtraColumn::ALL.iter().flat_map(|extra| [extra.name(), extra.column()]).collect();
     assert_eq!(names, ["ptx", "sass", "cuda-warp", "cuda_warp", "text"].into());
 }

@@ -1,49 +1,59 @@
-//! Pairs of operations and types: each is an operand of the operation, and the table of them says what is missing and why.
+//! Coverage: each combination is of an operation and an operand type, and the table explains the
+//! missing ones.
 
 use std::collections::BTreeSet;
 
-use bornite_data::coverage::{NOT_DRAWN, TYPES, operations, pairs, why_not};
+use bornite_data::coverage::{NOT_GENERATED, TYPES, operations, pairs, why_missing};
 use bornite_data::files::{Dataset, coverage};
-use bornite_data::program::{Binary, Expr, Kind, Scalar, Stmt, Ty};
-use bornite_data::{Category, make};
+use bornite_data::program::{BinaryOp, ExprKind, ProgramExpr, ProgramStmt, ScalarType, Ty};
+use bornite_data::{Category, generate_in};
 
-use crate::{folder, made, seed, settings};
+use crate::{folder, make_dataset, seed, settings};
 
-pub fn pairs_are_of_operands() {
+pub fn combinations_are_of_operand_types() {
     let seed = seed();
     let known: BTreeSet<&str> = operations().collect();
     for category in Category::ALL {
-        for row in (0..8).filter_map(|index| make(seed, index, &[*category]).ok()) {
+        for row in (0..8).filter_map(|index| generate_in(seed, index, &[*category]).ok()) {
             let found = pairs(&row.program);
             let ops: BTreeSet<&str> = found.iter().map(|(op, _)| *op).collect();
             let listed: BTreeSet<&str> = row.ops.iter().copied().collect();
             assert_eq!(ops, listed, "{}", row.source);
             for (op, ty) in &found {
                 assert!(TYPES.contains(ty), "{ty}");
-                let impossible = why_not(op, ty);
-                assert_eq!(impossible, NOT_DRAWN, "{op} of {ty} is there\n{}", row.source);
+                let impossible = why_missing(op, ty);
+                assert_eq!(impossible, NOT_GENERATED, "{op} of {ty} is there\n{}", row.source);
                 assert!(known.contains(op) || row.cuda.contains("__s"), "{op} is in no table");
             }
         }
     }
-    // Both types are in the program, and each pair is of the operation that it names.
-    let mut row = make(seed, 0, &[Category::Arithmetic]).unwrap();
-    let float = Expr::float(Scalar::F64, 1.5);
-    let whole = Expr::binary(Binary::Rem, Expr::int_of(Scalar::U32, 7), Expr::int_of(Scalar::U32, 2));
-    let chosen = Expr::choose(Expr::binary(Binary::Lt, whole.clone(), whole), float.clone(), float.clone());
-    let vector = Expr::new(Kind::Make(vec![float.clone(), float]), Ty::Vector(Scalar::F64, 2));
-    let scaled = Expr::new(Kind::Binary(Binary::Mul, Box::new([vector, chosen])), Ty::Vector(Scalar::F64, 2));
+    // Both types occur in the program, and each combination is of the operation that it names.
+    let mut row = generate_in(seed, 0, &[Category::Arithmetic]).unwrap();
+    let float = ProgramExpr::float(ScalarType::F64, 1.5);
+    let remainder = ProgramExpr::binary(
+        BinaryOp::Rem,
+        ProgramExpr::typed_int(ScalarType::U32, 7),
+        ProgramExpr::typed_int(ScalarType::U32, 2),
+    );
+    let chosen = ProgramExpr::choose(
+        ProgramExpr::binary(BinaryOp::Lt, remainder.clone(), remainder),
+        float.clone(),
+        float.clone(),
+    );
+    let vector = ProgramExpr::new(ExprKind::Construct(vec![float.clone(), float]), Ty::Vector(ScalarType::F64, 2));
+    let scaled =
+        ProgramExpr::new(ExprKind::Binary(BinaryOp::Mul, Box::new([vector, chosen])), Ty::Vector(ScalarType::F64, 2));
     row.program.functions.clear();
-    row.program.body.stmts = vec![Stmt::Return(Some(scaled))];
+    row.program.body.stmts = vec![ProgramStmt::Return(Some(scaled))];
     let expected = [("compare", "u32"), ("mod", "u32"), ("mul", "f64"), ("mul", "vec_f64"), ("where", "f64")];
     assert_eq!(pairs(&row.program), expected);
 }
 
-pub fn the_table_has_every_pair_or_says_why_not() {
+pub fn coverage_table_lists_every_combination_or_the_reason() {
     let mut settings = settings(600, 3);
     settings.seed = seed();
     let folder = folder("coverage");
-    made(&folder, &settings);
+    make_dataset(&folder, &settings);
     let manifest = Dataset::open(&folder).unwrap().manifest;
     let counts = manifest.counts();
     let text = coverage(&manifest);
@@ -63,7 +73,7 @@ pub fn the_table_has_every_pair_or_says_why_not() {
             let listed = text.contains(&format!("| `{op}` | {ty} | {count} | "));
             assert_eq!(listed, (1..100).contains(&count), "{op} {ty}: {count}");
             if count == 0 {
-                let why = format!("\n| {} | ", why_not(op, ty));
+                let why = format!("\n| {} | ", why_missing(op, ty));
                 assert!(
                     text.split(&why).skip(1).any(|rest| {
                         let line = rest.lines().next().unwrap_or("");
@@ -76,7 +86,6 @@ pub fn the_table_has_every_pair_or_says_why_not() {
     }
     let all: u64 = counts.ops.values().flat_map(|tally| tally.values()).sum();
     assert_eq!(sum, all);
-    // As many counters for ten times the rows, or few more.
     let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
     assert!(page.contains("Operations and types"), "{page}");
 }

@@ -1,25 +1,25 @@
-//! Every format holds the same rows, and they are read back.
+//! Every format contains the same rows and can be read back.
 
 use bornite_data::Level;
-use bornite_data::files::{Dataset, Format, check, check_pairs};
+use bornite_data::files::{Dataset, DatasetFormat, check, check_pairs};
 use serde_json::Value;
 
-use crate::{folder, hash, listed, made, seed, settings};
+use crate::{folder, hash, listed, make_dataset, seed, settings};
 
-pub fn every_format_has_the_same_rows() {
+pub fn every_format_contains_the_same_rows() {
     let mut settings = settings(150, 2);
     settings.seed = seed();
     settings.faults = true;
     let mut first: Option<String> = None;
-    for format in Format::ALL {
+    for format in DatasetFormat::ALL {
         settings.format = format;
         let folder = folder(&format!("format-{}", format.name()));
-        let hash = hash(&made(&folder, &settings));
+        let hash = hash(&make_dataset(&folder, &settings));
         assert_eq!(*first.get_or_insert(hash.clone()), hash, "{}", format.name());
         let dataset = Dataset::open(&folder).unwrap();
         let report = check(&dataset, Level::Types, 2, None, &mut |_| {}).unwrap();
         assert_eq!(report.findings, [], "{}", format.name());
-        if format == Format::SeedJson {
+        if format == DatasetFormat::SeedJson {
             let names = listed(&folder);
             assert!(names.contains(&"cuda_synth_0000.json".into()), "{names:?}");
             let stats: Value =
@@ -35,24 +35,24 @@ pub fn every_format_has_the_same_rows() {
             }
         } else {
             assert_eq!(report.rows, 150);
-            let mut twins = 0;
+            let mut variants = 0;
             dataset
-                .each(&mut |record| {
-                    twins += !record.text("fault_kind").is_empty() as u64;
+                .for_each(&mut |record| {
+                    variants += !record.text("fault_kind").is_empty() as u64;
                     assert_eq!(record.text("fault_kind").is_empty(), record.text("fault_cuda").is_empty());
                     Ok(true)
                 })
                 .unwrap();
-            assert!(twins > 30, "{twins} twins of 150 rows");
+            assert!(variants > 30, "{variants} incorrect variants of 150 rows");
             let found = dataset.find("3").unwrap();
             assert!(found.is_none_or(|record| record.int("index") == 3));
         }
     }
 }
 
-pub fn what_stands_beside_the_rows_is_whole() {
+pub fn files_next_to_the_rows_are_valid() {
     let folder = folder("beside");
-    made(&folder, &settings(200, 2));
+    make_dataset(&folder, &settings(200, 2));
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let stats: Value = serde_json::from_str(&read("stats.json")).unwrap();
     assert_eq!(stats["rows"], 200);
@@ -72,18 +72,18 @@ pub fn what_stands_beside_the_rows_is_whole() {
     assert!(header.lines().all(|line| line.contains(": ") || line.ends_with(':') || line.trim().starts_with("- ")));
 }
 
-pub fn the_card_of_pairs_says_what_their_files_have() {
+pub fn card_of_pairs_lists_their_keys() {
     let folder = folder("card-of-pairs");
-    let settings = bornite_data::files::Settings { format: Format::SeedJson, ..settings(40, 1) };
-    made(&folder, &settings);
+    let settings = bornite_data::files::DatasetSettings { format: DatasetFormat::SeedJson, ..settings(40, 1) };
+    make_dataset(&folder, &settings);
     let card = std::fs::read_to_string(folder.join("README.md")).unwrap();
     let pair: Value =
         serde_json::from_str(&std::fs::read_to_string(folder.join("cuda_synth_0000.json")).unwrap()).unwrap();
-    let told = card.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0));
-    let told: Vec<&str> = told.filter(|key| *key != settings.level).collect();
-    assert_eq!(told, ["python_source", "cuda_forward", "metadata"], "{card}");
-    assert!(pair.as_object().unwrap().keys().all(|key| told.contains(&key.as_str())));
-    for word in ["## Splits", "held_out", "kernel IR", "`cpp`", "makes and checks every row"] {
+    let listed = card.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0));
+    let listed: Vec<&str> = listed.filter(|key| *key != settings.level).collect();
+    assert_eq!(listed, ["python_source", "cuda_forward", "metadata"], "{card}");
+    assert!(pair.as_object().unwrap().keys().all(|key| listed.contains(&key.as_str())));
+    for word in ["## Splits", "held_out", "kernel IR", "`cpp`", "regenerates and checks every row"] {
         assert!(!card.contains(word), "{word}: {card}");
     }
     assert!(card.contains("--format seed-json") && card.contains("structure of each pair"), "{card}");

@@ -1,22 +1,22 @@
-//! `docs/dataset-categories.md` has an example of each category, and the examples hold.
+//! `docs/dataset-categories.md` has a valid example of each category.
 //!
-//! `BLESS=1 cargo test -p bornite-data --test files` writes it anew.
+//! `BLESS=1 cargo test -p bornite-data --test files` regenerates it.
 
-use bornite_data::{Category, Level, Row, make, verify};
+use bornite_data::{Category, Level, Row, generate_in, verify};
 
 fn example(category: Category) -> Row {
-    let rows = (0..40).filter_map(|index| make(42, index, &[category]).ok());
-    let right = rows.filter(|row| verify(row, Level::Run).is_ok());
-    right.min_by_key(|row| (row.source.len() + row.cuda.len(), row.index)).expect("a row of each category")
+    let rows = (0..40).filter_map(|index| generate_in(42, index, &[category]).ok());
+    let verified = rows.filter(|row| verify(row, Level::Run).is_ok());
+    verified.min_by_key(|row| (row.source.len() + row.cuda.len(), row.index)).expect("a row of each category")
 }
 
-/// Blocks of code of one language, in order.
+/// Code blocks of one language, in order.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let open = format!("```{language}\n");
     text.split(&open[..]).skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect()
 }
 
-pub fn the_manual_has_an_example_of_each_category() {
+pub fn documentation_has_an_example_of_each_category() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dataset-categories.md");
     if std::env::var_os("BLESS").is_some() {
         let mut text = String::from(

@@ -1,5 +1,5 @@
-//! Pairs from elsewhere: texts that Warp itself generated (`scripts/warp_seed_json.py`) pass, and with one thing damaged each is
-//! refused by the check that the damage is about.
+//! Pairs from Warp: texts that Warp itself generated (`scripts/warp_seed_json.py`) pass, and each
+//! kind of damage fails the corresponding check.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn samples() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/files/warp_pairs"))
 }
 
-/// What is done to a text, and the check that must fail.
+/// Name, damage to a text, and the check that must fail.
 type Damage = (&'static str, fn(&str) -> String, &'static str);
 
 fn without_line(text: &str, holds: &str) -> String {
@@ -23,7 +23,7 @@ fn without_line(text: &str, holds: &str) -> String {
         .collect()
 }
 
-/// Code is changed, comments are left: they must not make up for it.
+/// Changes code but not comments, which must not satisfy a check.
 fn in_code(text: &str, from: &[&str], to: &str) -> String {
     let changed = |line: &str| {
         if line.trim_start().starts_with("//") {
@@ -37,32 +37,34 @@ fn in_code(text: &str, from: &[&str], to: &str) -> String {
 const CUDA: &[Damage] = &[
     ("extern", |text| text.replace("extern \"C\" ", ""), "extern \"C\" __global__"),
     ("guard", |text| without_line(text, "dim.size"), "within bounds"),
-    ("index", |text| in_code(text, &["blockIdx", "threadIdx"], "other"), "index of its thread"),
-    ("brace", |text| text.trim_end().trim_end_matches('}').to_owned(), "brackets are closed"),
-    ("bracket", |text| text.replacen("wp::address(", "wp::address", 1), "brackets are closed"),
-    ("name", |text| text.replacen("__global__ void ", "__global__ void another_", 1), "kernel's name"),
+    ("index", |text| in_code(text, &["blockIdx", "threadIdx"], "other"), "thread index is used"),
+    ("brace", |text| text.trim_end().trim_end_matches('}').to_owned(), "brackets are balanced"),
+    ("bracket", |text| text.replacen("wp::address(", "wp::address", 1), "brackets are balanced"),
+    ("name", |text| text.replacen("__global__ void ", "__global__ void another_", 1), "define the kernel by name"),
 ];
 
 const CPU: &[Damage] = &[
-    ("function", |text| text.replace("_cpu_kernel_forward", "_kernel"), "function for a CPU"),
-    ("task", |text| text.replace("task_index", "thing"), "index of its task"),
-    ("brace", |text| text.trim_end().trim_end_matches('}').to_owned(), "brackets are closed"),
-    ("name", |text| text.replacen("void ", "void another_", 1), "kernel's name"),
+    ("function", |text| text.replace("_cpu_kernel_forward", "_kernel"), "CPU kernel"),
+    ("task", |text| text.replace("task_index", "thing"), "task index is used"),
+    ("brace", |text| text.trim_end().trim_end_matches('}').to_owned(), "brackets are balanced"),
+    ("name", |text| text.replacen("void ", "void another_", 1), "define the kernel by name"),
 ];
 
-/// What makes a text no longer one of its category.
+/// Damage that removes the characteristic operation of a category.
 fn of_category(category: &str) -> Damage {
     match category {
-        "arithmetic" => {
-            ("numbers", |text| in_code(text, &["wp::add", "wp::sub", "wp::mul", "wp::div"], "wp::copy"), "it computes")
-        }
+        "arithmetic" => (
+            "numbers",
+            |text| in_code(text, &["wp::add", "wp::sub", "wp::mul", "wp::div"], "wp::copy"),
+            "there is arithmetic",
+        ),
         "math" => (
             "functions",
             |text| in_code(text, &["wp::exp", "wp::sin", "wp::log", "wp::sqrt", "wp::abs"], "wp::copy"),
-            "a mathematical function",
+            "a math function",
         ),
-        "vector" => ("vectors", |text| in_code(text, &["wp::vec_t<"], "wp::box_t<"), "has vectors"),
-        "matrix" => ("matrices", |text| in_code(text, &["wp::mat_t<"], "wp::box_t<"), "has matrices"),
+        "vector" => ("vectors", |text| in_code(text, &["wp::vec_t<"], "wp::box_t<"), "are vectors"),
+        "matrix" => ("matrices", |text| in_code(text, &["wp::mat_t<"], "wp::box_t<"), "are matrices"),
         "control_flow" => (
             "branches",
             |text| {
@@ -71,7 +73,7 @@ fn of_category(category: &str) -> Damage {
             },
             "a branch or a loop",
         ),
-        _ => ("updates", |text| in_code(text, &["wp::atomic_"], "wp::plain_"), "an atomic update"),
+        _ => ("updates", |text| in_code(text, &["wp::atomic_"], "wp::plain_"), "an atomic operation"),
     }
 }
 
@@ -79,7 +81,7 @@ fn failed(report: &PairReport) -> Vec<&'static str> {
     report.checks.iter().filter(|check| !check.holds).map(|check| check.what).collect()
 }
 
-pub fn what_warp_generates_passes_and_what_is_damaged_is_named() {
+pub fn pairs_from_warp_pass_and_damage_fails_the_right_check() {
     let reports = check_pairs(samples()).unwrap();
     assert_eq!(reports.len(), 14);
     let mut damaged = 0;
@@ -101,17 +103,17 @@ pub fn what_warp_generates_passes_and_what_is_damaged_is_named() {
         }
         let mut other = pair.clone();
         other["python_source"] = pair["python_source"].as_str().unwrap().replace("def ", "def not_").into();
-        assert_eq!(failed(&check_pair(&other.to_string())), ["source and text have the kernel's name"]);
+        assert_eq!(failed(&check_pair(&other.to_string())), ["source and CUDA text define the kernel by name"]);
         for missing in ["python_source", key, "metadata"] {
             let mut other = pair.clone();
             other.as_object_mut().unwrap().remove(missing);
-            assert!(check_pair(&other.to_string()).wrong.is_some(), "{}: without {missing}", report.file);
+            assert!(check_pair(&other.to_string()).error.is_some(), "{}: without {missing}", report.file);
         }
     }
     assert_eq!(damaged, 12 * 7 + 2 * 5);
 }
 
-pub fn a_damaged_pair_among_others_is_named() {
+pub fn damaged_pair_among_others_is_reported() {
     let mut random = Random::new(seed());
     let folder = folder("warp-pairs");
     std::fs::create_dir_all(&folder).unwrap();

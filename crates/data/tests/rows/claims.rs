@@ -1,12 +1,13 @@
-//! Claims that descriptions make, each with a search for it in the kernel's text. How a description is read stands in
-//! `described.rs`.
+//! Claims in descriptions, each with a search for it in the kernel's text. `described.rs` parses
+//! descriptions.
 
 use crate::text::{Element, Kernel, find, tokens};
 
-/// A search for a claim in a kernel, with what stands for the `#` of its name.
+/// Searches for a claim in a kernel; the string is what `#` in its name stands for.
 pub type Check = fn(&Kernel, &str) -> bool;
 
-/// Every name that a description may begin with; `#` stands for a number. A longer one comes before one that it begins with.
+/// Every phrase that a description may begin with; `#` stands for a number. A longer phrase
+/// precedes its prefixes.
 pub const NAMES: &[(&str, Check)] = &[
     ("gather", |k, _| gathers(k)),
     ("scatter", |k, _| scatters(k)),
@@ -110,7 +111,7 @@ pub const NAMES: &[(&str, Check)] = &[
     ("hard swish", |k, _| k.has("%1 * wp.clamp(%1 + 3.0, 0.0, 6.0) / 6.0")),
 ];
 
-/// What may follow a name, each with how it is looked for.
+/// Phrases that may follow a name, each with a search.
 pub const SUFFIXES: &[(&str, Check)] = &[
     (" with a transformed gradient", |k, _| k.has("g_mod = %1")),
     (" and its derivative", |k, _| {
@@ -131,7 +132,7 @@ pub fn all(k: &Kernel) -> Vec<String> {
     k.lines.iter().flat_map(|line| line.tokens.clone()).collect()
 }
 
-/// Elements that are read: all but those that a line stores to.
+/// Elements that are read: all except those that a line stores to.
 fn loads(k: &Kernel) -> Vec<Element> {
     let mut all = vec![];
     for line in &k.lines {
@@ -156,9 +157,9 @@ pub fn scatters(k: &Kernel) -> bool {
 
 pub fn transposes(k: &Kernel) -> bool {
     let [i, j] = &k.grid[..] else { return false };
-    let (own, turned) = (tokens(&format!("{i}, {j}")), tokens(&format!("{j}, {i}")));
+    let (own, transposed) = (tokens(&format!("{i}, {j}")), tokens(&format!("{j}, {i}")));
     let reads = loads(k).iter().any(|element| element.at == own);
-    reads && k.lines.iter().filter_map(|line| k.store(line)).any(|(to, _)| to.at == turned)
+    reads && k.lines.iter().filter_map(|line| k.store(line)).any(|(to, _)| to.at == transposed)
 }
 
 /// Atomic updates of a kind: resolved index, value, depth.
@@ -189,7 +190,7 @@ fn interleaved(k: &Kernel, kind: &str) -> bool {
     atomics(k, kind).iter().any(|(at, ..)| k.elements(at).is_empty() && (at[..] != ["0"]))
 }
 
-/// Whether a loop joins values in the way of a name.
+/// True if a loop combines values with the named reduction.
 fn reduces(k: &Kernel, of: &str) -> bool {
     let within = |template: &str| {
         let template = tokens(template);
@@ -212,7 +213,7 @@ fn segments(k: &Kernel) -> bool {
     begin["%1"] == k.grid && k.line(&end).is_some() && k.has("for %1 in range(begin, end):")
 }
 
-/// Whether every turn of a loop stores its running value, and before it is updated.
+/// True if a loop stores its running value before each update; `None` if it does not store it.
 fn running(k: &Kernel) -> Option<bool> {
     let stored = k
         .lines
@@ -226,7 +227,7 @@ fn grouped(k: &Kernel, size: &str) -> bool {
     k.line(&format!("begin = {} // {size} * {size}", k.grid[0])).is_some() && k.has("range(begin, end)")
 }
 
-/// Whether a loop adds up products of two elements.
+/// True if a loop sums products of two elements.
 fn product(k: &Kernel) -> bool {
     k.lines.iter().any(|line| {
         let [_, op, value @ ..] = &line.tokens[..] else { return false };
@@ -256,23 +257,24 @@ pub fn softmax(k: &Kernel) -> bool {
     })
 }
 
-/// Distinct places of one array that are read, of which one is not the instance's own.
+/// Number of distinct indices at which one array is read, at least one of them not the instance's
+/// own.
 fn distances(k: &Kernel) -> usize {
     let own = tokens(&k.grid.join(", "));
     let all = loads(k);
-    let mut most = 0;
+    let mut max = 0;
     for array in &k.arrays {
-        let mut places: Vec<&Vec<String>> = all.iter().filter(|e| e.array == *array).map(|e| &e.at).collect();
-        places.sort();
-        places.dedup();
-        if places.iter().any(|at| **at != own && k.grid.iter().any(|i| at.contains(i))) {
-            most = most.max(places.len());
+        let mut indices: Vec<&Vec<String>> = all.iter().filter(|e| e.array == *array).map(|e| &e.at).collect();
+        indices.sort();
+        indices.dedup();
+        if indices.iter().any(|at| **at != own && k.grid.iter().any(|i| at.contains(i))) {
+            max = max.max(indices.len());
         }
     }
-    most
+    max
 }
 
-/// Mixtures of two values by a share of one.
+/// Number of linear interpolations between two values.
 fn mixes(k: &Kernel) -> usize {
     let templates = ["wp.lerp(%1, %2, shift)", "%1 + shift * (%2 - %1)"].map(tokens);
     let mixes = |line: &[String]| templates.iter().any(|template| find(line, template).is_some()) as usize;

@@ -1,4 +1,5 @@
-//! Descriptions against the emitted source: every claim is looked for in the text, and what the text does must be claimed.
+//! Checks descriptions against the printed source: every claim must hold in the text, and what the
+//! text does must be claimed.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,8 @@ use crate::claims::{NAMES, SUFFIXES, all, binned, by_index, gathers, scatters, s
 use crate::text::Kernel;
 use crate::{full, rows, seed};
 
-/// `text` without a name at its beginning, where the name's `#` stands for one word or number; what it stood for.
+/// Removes a name from the beginning of `text`, where `#` in the name stands for one word or
+/// number; returns the rest and that word.
 fn strip<'a>(text: &'a str, name: &str) -> Option<(&'a str, String)> {
     let starts = |text: &str, name: &str| text.get(..name.len()).is_some_and(|head| head.eq_ignore_ascii_case(name));
     let ends = |rest: &str| rest.is_empty() || rest.starts_with([',', ' ']);
@@ -23,13 +25,13 @@ fn strip<'a>(text: &'a str, name: &str) -> Option<(&'a str, String)> {
     }
 }
 
-/// Names that a head is made of, each looked for; or the first claim that does not hold.
+/// Names that a head consists of, each verified; or the first claim that does not hold.
 fn claims(kernel: &Kernel, mut head: &str) -> Result<Vec<&'static str>, String> {
     let mut found = vec![];
     while !head.is_empty() {
         let known = NAMES.iter().find_map(|(name, check)| Some((*name, check, strip(head, name)?)));
         let Some((name, check, (rest, number))) = known else {
-            return Err(format!("'{head}' is no claim that is checked"));
+            return Err(format!("'{head}' is not a known claim"));
         };
         if !check(kernel, &number) {
             return Err(format!("'{name}' does not hold"));
@@ -50,14 +52,14 @@ fn claims(kernel: &Kernel, mut head: &str) -> Result<Vec<&'static str>, String> 
 }
 
 /// `a, b and c`.
-fn list(of: &[String]) -> String {
-    match of {
-        [most @ .., last] if !most.is_empty() => format!("{} and {last}", most.join(", ")),
+fn list(items: &[String]) -> String {
+    match items {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
         all => all.join(""),
     }
 }
 
-/// Words for operators, and how these are written.
+/// Words for operators, and their tokens.
 const WORDS: &[(&str, &[&str])] = &[
     ("sums", &[" + ", " += "]),
     ("differences", &[" - ", " -= "]),
@@ -74,8 +76,8 @@ const WORDS: &[(&str, &[&str])] = &[
     ("random numbers", &["wp.randf(", "wp.randi("]),
 ];
 
-/// What is wrong with a row's description.
-fn wrong(row: &Row) -> Result<Vec<&'static str>, String> {
+/// Checks a row's description; returns its names, or what is wrong.
+fn check(row: &Row) -> Result<Vec<&'static str>, String> {
     let kernel = Kernel::new(&row.source);
     let text = row.description.strip_suffix('.').ok_or("no full stop")?;
     let written: Vec<String> = (kernel.arrays.iter())
@@ -87,11 +89,12 @@ fn wrong(row: &Row) -> Result<Vec<&'static str>, String> {
         .collect();
     let read: Vec<String> = kernel.arrays.iter().filter(|name| !written.contains(name)).cloned().collect();
     let into = format!(" into {}", list(&written));
-    let (head, how) = text.split_once(&into).ok_or_else(|| format!("it does not name '{into}'"))?;
+    let (head, how) = text.split_once(&into).ok_or_else(|| format!("the description lacks '{into}'"))?;
     let from = [format!(" of {}", list(&read)), format!(" from {}", list(&read))];
     let bare = from.iter().find_map(|from| head.strip_suffix(from.as_str()));
-    let head = if read.is_empty() { head } else { bare.ok_or("it does not name what is read")? };
-    // Without a name, the head is the operations.
+    let head =
+        if read.is_empty() { head } else { bare.ok_or("the description does not name the arrays that are read")? };
+    // Without a name, the head lists the operations.
     let (names, operations) = match how.strip_prefix(": ") {
         Some(operations) => (claims(&kernel, head)?, operations.to_owned()),
         None => match claims(&kernel, head) {
@@ -102,7 +105,7 @@ fn wrong(row: &Row) -> Result<Vec<&'static str>, String> {
     };
     let body = row.source.split("\"\"\"").nth(2).unwrap_or_default().to_owned()
         + row.source.split("@wp.kernel").next().unwrap_or_default();
-    // The one part with a `with` in it.
+    // The only phrase that contains `with`.
     const CONDITION: &str = "a loop with a condition";
     let operations = operations.to_lowercase();
     let conditional = operations.contains(CONDITION);
@@ -131,7 +134,7 @@ fn wrong(row: &Row) -> Result<Vec<&'static str>, String> {
         }
     }
     parts.retain(|part| !["negations", "complements"].contains(part));
-    // What is left is a function of the dialect, or an idiom that has a check.
+    // Remaining words are builtin functions, or idioms with a check.
     parts.retain(|part| !WORDS.iter().any(|(word, _)| word == part));
     for part in parts {
         let called = body.contains(&format!("wp.{part}("));
@@ -143,7 +146,7 @@ fn wrong(row: &Row) -> Result<Vec<&'static str>, String> {
             return Err(format!("'{part}' does not hold"));
         }
     }
-    // What is found in the text must be named.
+    // Patterns found in the text must be named.
     let sparse = names.iter().any(|name| name.contains("sparse"));
     for (name, there) in [
         ("gather", gathers(&kernel) && !sparse),
@@ -161,7 +164,7 @@ fn wrong(row: &Row) -> Result<Vec<&'static str>, String> {
     Ok(names)
 }
 
-pub fn descriptions_hold_in_the_text() {
+pub fn descriptions_match_the_text() {
     let seed = seed();
     let (each, seeds) = if full() { (400, 4) } else { (40, 1) };
     let mut met: BTreeMap<&str, usize> = BTreeMap::new();
@@ -171,7 +174,7 @@ pub fn descriptions_hold_in_the_text() {
         for category in Category::ALL {
             for row in rows(seed, *category, each) {
                 count += 1;
-                match wrong(&row) {
+                match check(&row) {
                     Ok(names) => names.into_iter().for_each(|name| *met.entry(name).or_default() += 1),
                     Err(why) => bad.push(format!("{} {}: {why}\n{}", category.name(), row.id(), row.source)),
                 }
@@ -180,7 +183,7 @@ pub fn descriptions_hold_in_the_text() {
     }
     println!("{count} rows: {met:?}");
     assert!(bad.is_empty(), "{} of {count}:\n{}", bad.len(), bad[..bad.len().min(12)].join("\n"));
-    // Names of every kind occur, the rare ones in the long form.
+    // All kinds of names occur, the rare ones in full mode.
     for name in [
         "gather",
         "scatter",
@@ -199,16 +202,16 @@ pub fn descriptions_hold_in_the_text() {
     }
 }
 
-/// The check is sharp: a description of another memory access or operation does not pass.
+/// A description of another memory access or operation does not pass.
 pub fn wrong_descriptions_are_found() {
     let mut tried = 0;
     for row in rows(seed(), Category::GatherScatter, 60) {
-        let Ok(names) = wrong(&row) else { continue };
+        let Ok(names) = check(&row) else { continue };
         for (from, to) in [("scatter", "gather"), ("gather", "scatter"), ("sums by index", "histogram")] {
             if names.contains(&from) && !names.contains(&to) {
                 let described = row.description.to_lowercase().replacen(from, to, 1);
                 let other = Row { description: described, ..row.clone() };
-                assert!(wrong(&other).is_err(), "{}\n{}", other.description, row.source);
+                assert!(check(&other).is_err(), "{}\n{}", other.description, row.source);
                 tried += 1;
             }
         }

@@ -1,64 +1,65 @@
-//! Rows of all categories: right by the judge, the same whoever makes them, distinct, and with a judge that is sharp.
+//! Rows of all categories: verified, deterministic, distinct, and checked by tests that detect
+//! small changes.
 #![allow(missing_docs)]
 
 #[path = "../../../ir/tests/suite/mod.rs"]
 mod suite;
 
-mod alike;
 mod claims;
 mod compiled;
 mod dead;
 mod described;
 mod host;
-mod judged;
+mod mutations;
+mod near_duplicates;
 mod recipe;
-mod sharp;
+mod rejected_texts;
 mod tasks;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bornite_data::distinct::{Seen, Sketch, Verdict, group, side, split};
-use bornite_data::fault::{FaultKind, twin};
+use bornite_data::distinct::{Admission, Deduplicator, Fingerprint, group, split, split_number};
+use bornite_data::fault::{InjectedFault, incorrect_variant};
 use bornite_data::files::check_pair;
 use bornite_data::program::{c, python};
-use bornite_data::verify::expected;
-use bornite_data::{Category, Level, Random, Rejected, Row, generate, make, verify};
+use bornite_data::verify::test_cases;
+use bornite_data::{Category, Level, Random, Rejection, Row, generate, generate_in, verify};
 
 suite! {
-    every_category_makes_rows_that_the_judge_finds_right,
-    a_row_depends_on_seed_and_index_alone,
+    every_category_generates_rows_that_pass,
+    row_depends_only_on_seed_and_index,
     a_version_names_one_generator,
-    a_source_is_kept_once,
-    all_categories_take_part_and_say_what_they_do,
+    duplicate_sources_are_found,
+    all_categories_occur_with_descriptions,
     programs_have_an_operation_of_their_category,
-    every_named_value_is_used,
-    like_rows_are_found_and_the_lowest_index_stays,
-    wrong_twins_are_reported_as_what_they_are,
-    descriptions_name_what_is_known_and_all_functions,
-    alike::near_duplicates_are_found,
-    alike::splits_do_not_leak,
-    compiled::nvrtc_takes_every_text,
-    dead::conditions_go_both_ways,
-    dead::a_condition_that_decides_nothing_is_found,
+    every_variable_is_used,
+    similar_rows_are_found_and_the_lowest_index_is_kept,
+    incorrect_variants_are_reported_by_kind,
+    descriptions_name_patterns_and_all_functions,
+    near_duplicates::near_duplicates_are_found,
+    near_duplicates::splits_do_not_leak,
+    compiled::nvrtc_compiles_every_text,
+    dead::conditions_have_both_outcomes,
+    dead::conditions_with_one_outcome_are_found,
     dead::degenerate_programs_are_found,
-    dead::an_output_that_saturates_is_found,
-    dead::every_input_moves_an_output,
-    dead::programs_have_no_input_without_influence,
-    dead::inputs_that_count_in_short_launches_alone_are_drawn_again,
-    described::descriptions_hold_in_the_text,
+    dead::saturated_outputs_are_found,
+    dead::every_input_changes_an_output,
+    dead::every_program_input_has_influence,
+    dead::programs_with_influence_only_in_short_launches_are_redrawn,
+    described::descriptions_match_the_text,
     described::wrong_descriptions_are_found,
-    host::the_texts_for_the_host_give_what_the_evaluator_gives,
-    host::texts_for_the_host_round_each_operation_of_16_bit_floats,
-    judged::texts_with_other_parameters_are_rejected,
-    judged::texts_that_change_what_they_should_read_are_rejected,
-    recipe::a_recipe_says_how_the_source_is_launched,
-    sharp::changes_that_matter_are_found,
-    tasks::answers_of_pairs_are_right,
-    tasks::changed_answers_are_not_right,
-    tasks::no_answer_hangs_or_fills_memory,
-    tasks::whole_rows_of_all_categories_are_judged,
-    tasks::a_pair_depends_on_seed_and_index_alone,
+    host::host_texts_match_the_reference,
+    host::host_texts_round_each_16_bit_operation,
+    rejected_texts::texts_with_other_parameters_are_rejected,
+    rejected_texts::texts_that_modify_read_only_arrays_are_rejected,
+    recipe::recipe_describes_the_launch_of_the_source,
+    mutations::mutations_that_change_results_are_found,
+    tasks::answers_of_pairs_are_correct,
+    tasks::modified_answers_are_incorrect,
+    tasks::answers_cannot_hang_or_exhaust_memory,
+    tasks::complete_rows_of_all_categories_are_checked,
+    tasks::pair_depends_only_on_seed_and_index,
 }
 
 fn full() -> bool {
@@ -66,8 +67,8 @@ fn full() -> bool {
 }
 
 fn seed() -> u64 {
-    let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
-    let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
+    let configured = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = configured.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()));
     println!("BORNITE_TEST_SEED={seed}");
     seed
 }
@@ -75,41 +76,42 @@ fn seed() -> u64 {
 /// The first rows of a category.
 fn rows(seed: u64, category: Category, count: u64) -> impl Iterator<Item = Row> {
     (0..count).map(move |index| {
-        make(seed, index, &[category]).unwrap_or_else(|why| panic!("{} {seed} {index}: {why}", category.name()))
+        generate_in(seed, index, &[category]).unwrap_or_else(|why| panic!("{} {seed} {index}: {why}", category.name()))
     })
 }
 
-fn every_category_makes_rows_that_the_judge_finds_right() {
+fn every_category_generates_rows_that_pass() {
     let seed = seed();
     let each = if full() { 400 } else { 6 };
-    let mut given_up_of_all = 0;
+    let mut total_rejected = 0;
     for category in Category::ALL {
-        let mut given_up = 0;
+        let mut rejected = 0;
         for row in rows(seed, *category, each) {
             match verify(&row, Level::Run) {
                 Ok(checked) => {
                     assert_eq!(checked.inputs, 8);
                     assert!(checked.compared > 0, "{}", row.cuda);
                 }
-                // Inputs on which rounding decides, bounds that are too wide, or nothing to see: no row, but no mistake either.
+                // Rounding decides a comparison, bounds are too wide, or there is no effect:
+                // rejected, but not an error.
                 Err(
-                    Rejected::Undecided { .. }
-                    | Rejected::Blunt { .. }
-                    | Rejected::Constant { .. }
-                    | Rejected::Unused { .. }
-                    | Rejected::Dead(_),
-                ) => given_up += 1,
+                    Rejection::Undecided { .. }
+                    | Rejection::LooseBound { .. }
+                    | Rejection::ConstantOutput { .. }
+                    | Rejection::UnusedInput { .. }
+                    | Rejection::DeadCode(_),
+                ) => rejected += 1,
                 Err(why) => panic!("{} {}: {why}\n{}\n{}", category.name(), row.id(), row.source, row.cuda),
             }
         }
-        assert!(given_up <= each / 5 + 4, "{}: {given_up} of {each} were given up", category.name());
-        given_up_of_all += given_up;
+        assert!(rejected <= each / 5 + 4, "{}: {rejected} of {each} were rejected", category.name());
+        total_rejected += rejected;
     }
     let all = each * Category::ALL.len() as u64;
-    assert!(given_up_of_all * 10 <= all, "{given_up_of_all} of {all} were given up");
+    assert!(total_rejected * 10 <= all, "{total_rejected} of {all} were rejected");
 }
 
-fn a_row_depends_on_seed_and_index_alone() {
+fn row_depends_only_on_seed_and_index() {
     let seed = seed();
     let texts = |row: &Row| (row.source.clone(), row.cuda.clone(), row.ir.clone(), row.cpp.clone(), row.inputs.clone());
     let first: Vec<_> = (0..60).map(|index| texts(&generate(seed, index).unwrap())).collect();
@@ -119,10 +121,10 @@ fn a_row_depends_on_seed_and_index_alone() {
     assert_ne!(first[0], texts(&generate(seed + 1, 0).unwrap()));
 }
 
-/// What the generator's version stands for: rows, and which of them are kept. Whoever changes either gives it another number,
-/// and says here what it gives.
+/// The generator version determines the rows and which of them are kept. A change of either needs a
+/// new version and a new hash here.
 fn a_version_names_one_generator() {
-    let mut seen = Seen::new();
+    let mut seen = Deduplicator::new();
     let mut hash = 0u64;
     let mut add =
         |bytes: &[u8]| bytes.iter().for_each(|byte| hash = (hash ^ *byte as u64).wrapping_mul(0x100_0000_01b3));
@@ -131,34 +133,36 @@ fn a_version_names_one_generator() {
         [&row.source, &row.cuda, &row.cpp, &row.inputs, &row.ops.join(" ")]
             .iter()
             .for_each(|text| add(text.as_bytes()));
-        match seen.admit_to(index, &Sketch::new(&row.source, &row.cuda), group(&row), |first| side(1, first)) {
-            Verdict::New { cluster } => add(&cluster.to_le_bytes()),
-            Verdict::Duplicate => add(b"same"),
-            Verdict::Near { of, .. } => add(&of.to_le_bytes()),
-            Verdict::Between => add(b"between"),
+        match seen.admit_to_group(index, &Fingerprint::new(&row.source, &row.cuda), group(&row), |first| {
+            split_number(1, first)
+        }) {
+            Admission::New { cluster } => add(&cluster.to_le_bytes()),
+            Admission::Duplicate => add(b"same"),
+            Admission::Near { index, .. } => add(&index.to_le_bytes()),
+            Admission::SplitConflict => add(b"between"),
         }
     }
     assert_eq!((bornite_data::generate::VERSION, format!("{hash:016x}")), (6, "a75717591494187a".into()));
 }
 
-/// However its CUDA text is written, and whatever its names mean elsewhere.
-fn a_source_is_kept_once() {
+/// Regardless of the CUDA text, and of names that are keywords elsewhere.
+fn duplicate_sources_are_found() {
     let source = "def k(a: wp.array(dtype=float), out: wp.array(dtype=float)):\n    out[i] = wp.sin(a[i]) * 0.5";
     let renamed = source.replace("a[i]", "w[i]").replace("k(a:", "scale(w:");
-    let mut seen = Seen::new();
-    assert!(seen.admit(0, &Sketch::new(source, "one text")).is_new());
+    let mut seen = Deduplicator::new();
+    assert!(seen.admit(0, &Fingerprint::new(source, "one text")).is_new());
     for (source, cuda) in [(source, "another; text"), (&renamed, "one text")] {
-        assert_eq!(seen.admit(1, &Sketch::new(source, cuda)), Verdict::Duplicate, "{source}");
+        assert_eq!(seen.admit(1, &Fingerprint::new(source, cuda)), Admission::Duplicate, "{source}");
     }
-    assert!(seen.admit(1, &Sketch::new(&source.replace("sin", "cos"), "one text")) != Verdict::Duplicate);
+    assert!(seen.admit(1, &Fingerprint::new(&source.replace("sin", "cos"), "one text")) != Admission::Duplicate);
 }
 
-fn all_categories_take_part_and_say_what_they_do() {
+fn all_categories_occur_with_descriptions() {
     let seed = seed();
-    let mut met: BTreeSet<Category> = BTreeSet::new();
+    let mut seen: BTreeSet<Category> = BTreeSet::new();
     for index in 0..600 {
         let row = generate(seed, index).unwrap();
-        met.insert(row.category);
+        seen.insert(row.category);
         assert!(row.description.ends_with('.') && row.source.contains(&row.description), "{}", row.source);
         assert!(row.source.contains("@wp.kernel") && row.cuda.contains("__global__"));
         assert!((1..=5).contains(&row.difficulty) && row.complexity > 0 && !row.types.is_empty());
@@ -167,10 +171,11 @@ fn all_categories_take_part_and_say_what_they_do() {
             assert!(row.inputs.contains(&array.name), "{}", row.inputs);
         }
     }
-    assert_eq!(met.len(), Category::ALL.len());
+    assert_eq!(seen.len(), Category::ALL.len());
 }
 
-/// The structure check of pairs finds the operation in the CUDA text. The known indices have none at their first sound draw.
+/// The structure check of pairs finds the operation in the CUDA text. The listed indices have none
+/// at their first sound draw.
 fn programs_have_an_operation_of_their_category() {
     let known = [
         (9, 2479, Category::ControlFlow),
@@ -188,27 +193,27 @@ fn programs_have_an_operation_of_their_category() {
         let (source, cuda) = (python::print(&program), c::cuda(&program));
         let metadata = serde_json::json!({"category": category.name(), "kernel_name": program.name});
         let pair = serde_json::json!({"python_source": source, "cuda_forward": cuda, "metadata": metadata});
-        let last = check_pair(&pair.to_string()).checks.pop().expect("the check of the category");
+        let last = check_pair(&pair.to_string()).checks.pop().expect("the category's check");
         assert!(last.holds, "{} {seed} {index}: '{}' fails\n{source}", category.name(), last.what);
     }
 }
 
-fn every_named_value_is_used() {
+fn every_variable_is_used() {
     let seed = seed();
     for index in 0..if full() { 5000 } else { 400 } {
         let row = generate(seed, index).unwrap();
         let mut loaded = BTreeSet::new();
         let mut kernel_reads = BTreeSet::new();
         row.program.each_expr(&mut |e| {
-            if let bornite_data::program::Kind::Load(array, _) = &e.kind {
+            if let bornite_data::program::ExprKind::Load(array, _) = &e.kind {
                 loaded.insert(array.0);
             }
         });
         for stmt in &row.program.body.stmts {
             stmt.walk(&mut |stmt| {
-                for e in stmt.contents().0 {
+                for e in stmt.children().0 {
                     e.walk(&mut |e| {
-                        if let bornite_data::program::Kind::Var(var) = e.kind {
+                        if let bornite_data::program::ExprKind::Var(var) = e.kind {
                             kernel_reads.insert(var.0);
                         }
                     });
@@ -227,25 +232,25 @@ fn every_named_value_is_used() {
         {
             let mut read = BTreeSet::new();
             let mut set = BTreeSet::new();
-            let mut see = |stmt: &bornite_data::program::Stmt| {
-                use bornite_data::program::{Kind, Stmt};
-                for e in stmt.contents().0 {
+            let mut visit = |stmt: &bornite_data::program::ProgramStmt| {
+                use bornite_data::program::{ExprKind, ProgramStmt};
+                for e in stmt.children().0 {
                     e.walk(&mut |e| {
-                        if let Kind::Var(var) = e.kind {
+                        if let ExprKind::Var(var) = e.kind {
                             read.insert(var.0);
                         }
                     });
                 }
                 match stmt {
-                    Stmt::Let(var, _) => drop(set.insert(var.0)),
-                    Stmt::Draw(var, state, _) => {
+                    ProgramStmt::Let(var, _) => drop(set.insert(var.0)),
+                    ProgramStmt::Draw(var, state, _) => {
                         set.insert(var.0);
                         read.insert(state.0);
                     }
                     _ => {}
                 }
             };
-            body.stmts.iter().for_each(|stmt| stmt.walk(&mut see));
+            body.stmts.iter().for_each(|stmt| stmt.walk(&mut visit));
             for var in set {
                 assert!(
                     read.contains(&var),
@@ -258,22 +263,22 @@ fn every_named_value_is_used() {
     }
 }
 
-fn like_rows_are_found_and_the_lowest_index_stays() {
+fn similar_rows_are_found_and_the_lowest_index_is_kept() {
     let seed = seed();
-    let mut seen = Seen::new();
+    let mut seen = Deduplicator::new();
     let mut kept = 0;
     let count = if full() { 50_000 } else { 1500 };
     for index in 0..count {
         let row = generate(seed, index).unwrap();
-        let sketch = Sketch::new(&row.source, &row.cuda);
-        kept += matches!(seen.admit(index, &sketch), Verdict::New { .. }) as usize;
-        // The same again is never new.
-        assert!(!seen.admit(index + count, &sketch).is_new(), "row {index}");
+        let fingerprint = Fingerprint::new(&row.source, &row.cuda);
+        kept += matches!(seen.admit(index, &fingerprint), Admission::New { .. }) as usize;
+        // An equal row is never new.
+        assert!(!seen.admit(index + count, &fingerprint).is_new(), "row {index}");
         if index % 50 == 0 {
-            // Other names and constants are no other row.
+            // A row with other names and constants is the same row.
             let renamed = |text: &str| text.replace("0.5", "0.875").replace(row.name.as_str(), "another_name");
-            let other = Sketch::new(&renamed(&row.source), &renamed(&row.cuda));
-            assert_eq!(other.exact, sketch.exact, "{}", row.source);
+            let other = Fingerprint::new(&renamed(&row.source), &renamed(&row.cuda));
+            assert_eq!(other.exact, fingerprint.exact, "{}", row.source);
         }
     }
     assert!(kept as u64 * 10 >= count * 9, "{kept} of {count} are new");
@@ -282,10 +287,10 @@ fn like_rows_are_found_and_the_lowest_index_stays() {
     assert_eq!(split(1, 5, &["cbrt"]), "held_out");
 }
 
-fn wrong_twins_are_reported_as_what_they_are() {
+fn incorrect_variants_are_reported_by_kind() {
     let seed = seed();
     let mut random = Random::new(seed);
-    let mut made: BTreeMap<FaultKind, (usize, usize)> = BTreeMap::new();
+    let mut counts_by_kind: BTreeMap<InjectedFault, (usize, usize)> = BTreeMap::new();
     let each = if full() { 40 } else { 4 };
     let categories = [
         Category::Reduction,
@@ -300,44 +305,44 @@ fn wrong_twins_are_reported_as_what_they_are() {
     ];
     for category in categories {
         for row in rows(seed, category, each) {
-            let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
-            for kind in FaultKind::ALL {
-                let counts = made.entry(kind).or_default();
+            let Ok(cases) = test_cases(&row.program, [row.seed, row.index]) else { continue };
+            for kind in InjectedFault::ALL {
+                let counts = counts_by_kind.entry(kind).or_default();
                 counts.0 += 1;
-                if let Some(twin) = twin(&row, &cases, kind, &mut random) {
+                if let Some(variant) = incorrect_variant(&row, &cases, kind, &mut random) {
                     counts.1 += 1;
-                    assert_ne!(twin.cuda, row.cuda);
-                    assert!(twin.report_line.is_some(), "{}\n{}", twin.report, twin.cuda);
+                    assert_ne!(variant.cuda, row.cuda);
+                    assert!(variant.report_line.is_some(), "{}\n{}", variant.report, variant.cuda);
                     let lines = row.cuda.lines().count() as u32;
-                    assert!((1..=lines).contains(&twin.line));
+                    assert!((1..=lines).contains(&variant.line));
                 }
             }
         }
     }
-    println!("{made:?}");
-    for kind in FaultKind::ALL {
-        assert!(made[&kind].1 > 0, "no twin of {kind:?}: {made:?}");
+    println!("{counts_by_kind:?}");
+    for kind in InjectedFault::ALL {
+        assert!(counts_by_kind[&kind].1 > 0, "no variant of {kind:?}: {counts_by_kind:?}");
     }
 }
 
-fn descriptions_name_what_is_known_and_all_functions() {
+fn descriptions_name_patterns_and_all_functions() {
     let seed = seed();
     let mut known = 0;
     for index in 0..if full() { 5000 } else { 600 } {
         let row = generate(seed, index).unwrap();
-        // `wp.tid()` and what only makes or moves values is no function of the kernel's.
+        // Excludes `wp.tid()`, constructors and conversions.
         let mut called = BTreeSet::new();
         row.program.each_expr(&mut |e| {
-            if let bornite_data::program::Kind::Call(builtin, _) = &e.kind {
+            if let bornite_data::program::ExprKind::Call(builtin, _) = &e.kind {
                 called.insert(builtin.name());
             }
         });
         let words: Vec<&str> = row.description.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
-        let told = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name));
+        let named = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name));
         for name in called {
-            assert!(told(name), "{name} is not in '{}':\n{}", row.description, row.source);
+            assert!(named(name), "{name} is not in '{}':\n{}", row.description, row.source);
         }
-        // Nobody calls a kernel after the folder it lies in.
+        // A kernel is not named after its category.
         let category = format!("_{}", row.category.name());
         let plain = matches!(row.category, Category::Histogram);
         assert!(plain || !row.name.ends_with(&category), "{} of {}", row.name, row.category.name());

@@ -1,32 +1,33 @@
-//! Short pairs and the judge of answers: right texts are right, changed ones are not, and no text can hang it or fill memory.
+//! Short pairs and the checker of answers: correct texts pass, modified ones fail, and no text can
+//! hang it or exhaust memory.
 
 use std::time::{Duration, Instant};
 
-use bornite_data::task::{Judge, Judgement, LONGEST, MARK, Pair, pair};
+use bornite_data::task::{AnswerChecker, AnswerVerdict, MAX_PAIR_BYTES, SEPARATOR, TaskPair, pair};
 use bornite_data::{Category, Level, Random};
 
 use crate::{full, seed};
 
-/// Pairs that the judge is sure of.
-fn pairs(seed: u64, count: usize) -> Vec<Pair> {
-    let found = (0..).filter_map(|index| pair(seed, index, LONGEST)).filter(|pair| pair.verify().is_ok());
+/// Verified pairs.
+fn pairs(seed: u64, count: usize) -> Vec<TaskPair> {
+    let found = (0..).filter_map(|index| pair(seed, index, MAX_PAIR_BYTES)).filter(|pair| pair.verify().is_ok());
     found.take(count).collect()
 }
 
-pub fn answers_of_pairs_are_right() {
+pub fn answers_of_pairs_are_correct() {
     let seed = seed();
     for pair in pairs(seed, if full() { 10_000 } else { 1000 }) {
-        let judge = Judge::new(&pair).unwrap();
-        assert_eq!(judge.judge(&pair.answer), Judgement::Right, "{}", pair.document());
-        assert_eq!(pair.document().split(MARK).collect::<Vec<_>>(), [&pair.prompt[..], &pair.answer]);
-        assert!(pair.prompt.len() + pair.answer.len() <= LONGEST);
-        // Blanks and line ends mean nothing in C.
+        let checker = AnswerChecker::new(&pair).unwrap();
+        assert_eq!(checker.check(&pair.answer), AnswerVerdict::Correct, "{}", pair.document());
+        assert_eq!(pair.document().split(SEPARATOR).collect::<Vec<_>>(), [&pair.prompt[..], &pair.answer]);
+        assert!(pair.prompt.len() + pair.answer.len() <= MAX_PAIR_BYTES);
+        // Whitespace is insignificant in C.
         let other = pair.answer.replace("\n", " \n ").replace(" * ", "*");
-        assert_eq!(judge.judge(&other), Judgement::Right, "{other}");
+        assert_eq!(checker.check(&other), AnswerVerdict::Correct, "{other}");
     }
 }
 
-pub fn changed_answers_are_not_right() {
+pub fn modified_answers_are_incorrect() {
     let seed = seed();
     let mut random = Random::of(&[seed, 77]);
     const CHANGES: &[(&str, &str)] = &[
@@ -45,33 +46,34 @@ pub fn changed_answers_are_not_right() {
         ("[i]", "[i / 2]"),
         ("[i]", "[i + n]"),
     ];
-    let (mut made, mut missed) = (0, vec![]);
+    let (mut tried, mut missed) = (0, vec![]);
     for pair in pairs(seed, 300) {
-        let judge = Judge::new(&pair).unwrap();
+        let checker = AnswerChecker::new(&pair).unwrap();
         let usable: Vec<_> = CHANGES.iter().filter(|(from, _)| pair.answer.contains(from)).collect();
         for _ in 0..2 {
             let (from, to) = random.pick(&usable);
-            let places: Vec<usize> = pair.answer.match_indices(from).map(|(at, _)| at).collect();
-            let at = *random.pick(&places);
+            let positions: Vec<usize> = pair.answer.match_indices(from).map(|(at, _)| at).collect();
+            let at = *random.pick(&positions);
             let mut changed = pair.answer.clone();
             changed.replace_range(at..at + from.len(), to);
-            made += 1;
-            match judge.judge(&changed) {
-                Judgement::Right => missed.push(format!("{from} -> {to}:\n{}\n{changed}", pair.prompt)),
-                Judgement::Wrong(_) => {}
+            tried += 1;
+            match checker.check(&changed) {
+                AnswerVerdict::Correct => missed.push(format!("{from} -> {to}:\n{}\n{changed}", pair.prompt)),
+                AnswerVerdict::Incorrect(_) => {}
                 other => panic!("{other}\n{changed}"),
             }
         }
     }
-    println!("{} of {made} changed answers passed", missed.len());
-    // Some changes change nothing: the smaller of two numbers of which one is always larger. Mostly it is 1 to 8 of 600.
-    assert!(made >= 500 && missed.len() * 30 < made, "{} of {made} passed: {}", missed.len(), missed.join("\n\n"));
+    println!("{} of {tried} modified answers passed", missed.len());
+    // Some mutations change nothing, for example the minimum of two numbers of which one is always
+    // larger. Usually 1 to 8 of 600.
+    assert!(tried >= 500 && missed.len() * 30 < tried, "{} of {tried} passed: {}", missed.len(), missed.join("\n\n"));
 }
 
-pub fn no_answer_hangs_or_fills_memory() {
+pub fn answers_cannot_hang_or_exhaust_memory() {
     let seed = seed();
     let pair = &pairs(seed, 1)[0];
-    let judge = Judge::new(pair).unwrap();
+    let checker = AnswerChecker::new(pair).unwrap();
     let out = &pair.row.program.arrays.iter().find(|array| array.written).unwrap().name;
     let begin = "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i >= n) return;\n";
     let deep = |n: usize| format!("{begin}{out}[i] = {}1.0f{};", "(".repeat(n), ")".repeat(n));
@@ -103,43 +105,43 @@ pub fn no_answer_hangs_or_fills_memory() {
     ];
     for (name, body) in cases {
         let start = Instant::now();
-        let judgement = judge.judge(&body);
-        assert_ne!(judgement, Judgement::Right, "{name}");
-        assert!(!judgement.to_string().is_empty());
+        let verdict = checker.check(&body);
+        assert_ne!(verdict, AnswerVerdict::Correct, "{name}");
+        assert!(!verdict.to_string().is_empty());
         let spent = start.elapsed();
         assert!(spent < Duration::from_secs(20), "{name}: {spent:?}");
-        println!("{name}: {} in {spent:?}", judgement.to_string().lines().next().unwrap_or_default());
+        println!("{name}: {} in {spent:?}", verdict.to_string().lines().next().unwrap_or_default());
     }
 }
 
-pub fn whole_rows_of_all_categories_are_judged() {
+pub fn complete_rows_of_all_categories_are_checked() {
     let seed = seed();
     let mut random = Random::of(&[seed, 78]);
     let each = if full() { 200 } else { 12 };
     for category in Category::ALL {
-        let rows = (0..).filter_map(|index| bornite_data::make(seed, index, &[*category]).ok());
+        let rows = (0..).filter_map(|index| bornite_data::generate_in(seed, index, &[*category]).ok());
         for row in rows.filter(|row| bornite_data::verify(row, Level::Run).is_ok()).take(each) {
-            let pair = Pair::whole(row);
-            let judge = Judge::new(&pair).unwrap();
-            assert_eq!(judge.judge(&pair.answer), Judgement::Right, "{}", pair.document());
-            // Half a text is none, and neither is one that reads files.
+            let pair = TaskPair::from_row(row);
+            let checker = AnswerChecker::new(&pair).unwrap();
+            assert_eq!(checker.check(&pair.answer), AnswerVerdict::Correct, "{}", pair.document());
+            // Half a text is invalid, and so is one that includes a file.
             let half = pair.answer.split_at(pair.answer.len() * random.below(90) / 100).0;
             for wrong in [half, &format!("#include \"/etc/passwd\"\n{}", pair.answer), &format!("{}}}", pair.answer)] {
-                assert!(matches!(judge.judge(wrong), Judgement::Unread(_)), "{wrong}");
+                assert!(matches!(checker.check(wrong), AnswerVerdict::Invalid(_)), "{wrong}");
             }
-            // Statements that end before the first do nothing.
+            // An early return leaves the outputs unchanged.
             let at = pair.answer.find("__global__").unwrap();
             let at = at + pair.answer[at..].find("{\n").unwrap() + 2;
             let (head, rest) = pair.answer.split_at(at);
             let idle = format!("{head}    return;\n{rest}");
-            assert!(matches!(judge.judge(&idle), Judgement::Wrong(_)), "{idle}");
+            assert!(matches!(checker.check(&idle), AnswerVerdict::Incorrect(_)), "{idle}");
         }
     }
 }
 
-pub fn a_pair_depends_on_seed_and_index_alone() {
+pub fn pair_depends_only_on_seed_and_index() {
     let seed = seed();
-    let text = |index| pair(seed, index, LONGEST).map(|pair| pair.document());
+    let text = |index| pair(seed, index, MAX_PAIR_BYTES).map(|pair| pair.document());
     let first: Vec<_> = (0..500).map(text).collect();
     assert!(first.iter().flatten().count() > 10);
     for index in (0..500).rev() {

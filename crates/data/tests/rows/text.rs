@@ -1,4 +1,5 @@
-//! A row's source as text: tokens, lines, elements. It shares nothing with the program that the text was printed from.
+//! A row's source as text: tokens, lines, elements. Shares nothing with the program tree that the
+//! text was printed from.
 
 use std::collections::BTreeMap;
 
@@ -6,31 +7,31 @@ use std::collections::BTreeMap;
 pub struct Kernel {
     /// Array parameters, in order.
     pub arrays: Vec<String>,
-    /// Names that `wp.tid()` gives.
+    /// Names assigned from `wp.tid()`.
     pub grid: Vec<String>,
     /// Statements of the kernel, without docstring.
     pub lines: Vec<Line>,
-    /// Names that are set once, with the tokens of their value.
+    /// Variables assigned once, with the tokens of their value.
     definitions: BTreeMap<String, Vec<String>>,
 }
 
 /// One statement.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Levels of indentation below the kernel's own.
+    /// Indentation levels below the kernel's body.
     pub depth: usize,
     /// Tokens.
     pub tokens: Vec<String>,
 }
 
-/// An element of an array: its name, and the tokens of its indices.
+/// An array element: the array's name and the tokens of its indices.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Element {
     pub array: String,
     pub at: Vec<String>,
 }
 
-/// Names with dots, numbers, and operators of one or two characters.
+/// Tokenizes into dotted names, numbers, and operators of one or two characters.
 pub fn tokens(text: &str) -> Vec<String> {
     let mut all: Vec<String> = vec![];
     let mut rest = text.trim();
@@ -55,11 +56,11 @@ pub fn tokens(text: &str) -> Vec<String> {
         all.push(rest[..length].to_owned());
         rest = rest[length..].trim_start();
     }
-    plain(all)
+    without_literal_casts(all)
 }
 
-/// Numbers without the conversions that give them their type: `wp.float64(0.5)` is `0.5`.
-fn plain(all: Vec<String>) -> Vec<String> {
+/// Removes type conversions around literals: `wp.float64(0.5)` becomes `0.5`.
+fn without_literal_casts(all: Vec<String>) -> Vec<String> {
     let mut out: Vec<String> = vec![];
     let mut at = 0;
     while at < all.len() {
@@ -114,10 +115,10 @@ impl Kernel {
         Kernel { arrays: arrays.collect(), grid, lines, definitions }
     }
 
-    /// Tokens with names replaced by their values, in brackets where these are operations.
-    pub fn resolved(&self, of: &[String]) -> Vec<String> {
+    /// Tokens with variables replaced by their values, in parentheses where these are operations.
+    pub fn resolved(&self, tokens: &[String]) -> Vec<String> {
         let mut out = vec![];
-        for token in of {
+        for token in tokens {
             match self.definitions.get(token) {
                 Some(value) => {
                     let value = self.resolved(value);
@@ -136,23 +137,23 @@ impl Kernel {
         out
     }
 
-    /// Elements in some tokens, indices resolved; nested ones too.
-    pub fn elements(&self, of: &[String]) -> Vec<Element> {
+    /// Elements in some tokens, with resolved indices, including nested ones.
+    pub fn elements(&self, tokens: &[String]) -> Vec<Element> {
         let mut found = vec![];
-        for (n, token) in of.iter().enumerate() {
+        for (n, token) in tokens.iter().enumerate() {
             if self.arrays.contains(token)
-                && of.get(n + 1).is_some_and(|next| next == "[")
-                && let Some(end) = closes(of, n + 1)
+                && tokens.get(n + 1).is_some_and(|next| next == "[")
+                && let Some(end) = closes(tokens, n + 1)
             {
-                found.push(Element { array: token.clone(), at: self.resolved(&of[n + 2..end - 1]) });
+                found.push(Element { array: token.clone(), at: self.resolved(&tokens[n + 2..end - 1]) });
             }
         }
         found
     }
 
-    /// Whether tokens are one element.
-    pub fn is_element(&self, of: &[String]) -> bool {
-        of.first().is_some_and(|name| self.arrays.contains(name)) && closes(of, 1) == Some(of.len())
+    /// True if the tokens are a single element.
+    pub fn is_element(&self, tokens: &[String]) -> bool {
+        tokens.first().is_some_and(|name| self.arrays.contains(name)) && closes(tokens, 1) == Some(tokens.len())
     }
 
     /// The element that a line stores to, and the tokens of the value.
@@ -164,7 +165,7 @@ impl Kernel {
         Some((self.elements(&line.tokens[..end]).remove(0), line.tokens[end + 1..].to_vec()))
     }
 
-    /// Arguments of a call that a line is: its name, then tokens of each.
+    /// Name and argument tokens of a line that is a call.
     pub fn call(&self, line: &Line) -> Option<(String, Vec<Vec<String>>)> {
         let tokens = &line.tokens;
         if tokens.get(1)? != "(" || closes(tokens, 1)? != tokens.len() {
@@ -182,29 +183,30 @@ impl Kernel {
         Some((tokens[0].clone(), args))
     }
 
-    /// Whether a template occurs in a line, as it is written or with names resolved.
+    /// True if a template occurs in a line, as written or with variables resolved.
     pub fn has(&self, template: &str) -> bool {
         let template = tokens(template);
         self.lines.iter().any(|line| {
             let resolved = self.resolved(&line.tokens);
-            let is =
-                |of: &[String]| find(of, &template).is_some() || find(&ungrouped(of), &ungrouped(&template)).is_some();
+            let is = |tokens: &[String]| {
+                find(tokens, &template).is_some() || find(&ungrouped(tokens), &ungrouped(&template)).is_some()
+            };
             is(&line.tokens) || is(&resolved)
         })
     }
 
-    /// What `%1` to `%9` of a template stand for in the first line that it is the whole of, as it is written.
+    /// Captures of `%1` to `%9` in the first line that matches a template completely, as written.
     pub fn line(&self, template: &str) -> Option<Captures> {
         let template = tokens(template);
-        self.lines.iter().find_map(|line| whole(&line.tokens, &template))
+        self.lines.iter().find_map(|line| match_all(&line.tokens, &template))
     }
 }
 
-/// Tokens without the brackets that group: a template has none around `%1`, which may stand for an operation.
-fn ungrouped(of: &[String]) -> Vec<String> {
+/// Tokens without grouping parentheses: a template has none around `%1`, which may be an operation.
+fn ungrouped(tokens: &[String]) -> Vec<String> {
     let mut calls: Vec<bool> = vec![];
     let mut out: Vec<String> = vec![];
-    for token in of {
+    for token in tokens {
         match token.as_str() {
             "(" => calls.push(out.last().is_some_and(|last| last.starts_with(|c: char| c.is_alphabetic()))),
             ")" if calls.pop() == Some(false) => continue,
@@ -225,13 +227,13 @@ fn opens(token: &str) -> i32 {
     }
 }
 
-/// One after the bracket that closes the one at a position.
-fn closes(of: &[String], at: usize) -> Option<usize> {
-    if of.get(at).is_none_or(|token| opens(token) != 1) {
+/// Position after the bracket that closes the one at `at`.
+fn closes(tokens: &[String], at: usize) -> Option<usize> {
+    if tokens.get(at).is_none_or(|token| opens(token) != 1) {
         return None;
     }
     let mut depth = 0;
-    for (n, token) in of.iter().enumerate().skip(at) {
+    for (n, token) in tokens.iter().enumerate().skip(at) {
         depth += opens(token);
         if depth == 0 {
             return Some(n + 1);
@@ -240,38 +242,43 @@ fn closes(of: &[String], at: usize) -> Option<usize> {
     None
 }
 
-/// What the variables of a template stand for.
+/// Tokens captured by the variables of a template.
 pub type Captures = BTreeMap<String, Vec<String>>;
 
-/// Where a template occurs in some tokens: `%1` stands for tokens with closed brackets, the same wherever it occurs.
-pub fn find(of: &[String], template: &[String]) -> Option<Captures> {
-    (0..of.len()).find_map(|at| matched(&of[at..], template, Captures::new(), false))
+/// Captures of a template's first occurrence: `%1` matches tokens with balanced brackets, the same
+/// at every occurrence.
+pub fn find(tokens: &[String], template: &[String]) -> Option<Captures> {
+    (0..tokens.len()).find_map(|at| matched(&tokens[at..], template, Captures::new(), false))
 }
 
-fn whole(of: &[String], template: &[String]) -> Option<Captures> {
-    matched(of, template, Captures::new(), true)
+fn match_all(tokens: &[String], template: &[String]) -> Option<Captures> {
+    matched(tokens, template, Captures::new(), true)
 }
 
-fn matched(of: &[String], template: &[String], captures: Captures, to_end: bool) -> Option<Captures> {
+fn matched(tokens: &[String], template: &[String], captures: Captures, to_end: bool) -> Option<Captures> {
     let Some((first, rest)) = template.split_first() else {
-        return (!to_end || of.is_empty()).then_some(captures);
+        return (!to_end || tokens.is_empty()).then_some(captures);
     };
     if !first.starts_with('%') || first == "%" {
-        return if of.first()? == first { matched(&of[1..], rest, captures, to_end) } else { None };
+        return if tokens.first()? == first { matched(&tokens[1..], rest, captures, to_end) } else { None };
     }
     if let Some(bound) = captures.get(first) {
-        return if of.starts_with(bound) { matched(&of[bound.len()..], rest, captures.clone(), to_end) } else { None };
+        return if tokens.starts_with(bound) {
+            matched(&tokens[bound.len()..], rest, captures.clone(), to_end)
+        } else {
+            None
+        };
     }
     let mut depth = 0;
-    for (n, token) in of.iter().enumerate() {
+    for (n, token) in tokens.iter().enumerate() {
         depth += opens(token);
         if depth < 0 || depth == 0 && token == "," {
             return None;
         }
         if depth == 0 {
-            let mut more = captures.clone();
-            more.insert(first.clone(), of[..=n].to_vec());
-            if let Some(found) = matched(&of[n + 1..], rest, more, to_end) {
+            let mut extended = captures.clone();
+            extended.insert(first.clone(), tokens[..=n].to_vec());
+            if let Some(found) = matched(&tokens[n + 1..], rest, extended, to_end) {
                 return Some(found);
             }
         }

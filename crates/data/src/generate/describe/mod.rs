@@ -1,7 +1,8 @@
-//! Names and docstrings, derived from the finished program and not from what its maker had in mind.
+//! Kernel names and docstrings, derived from the finished program rather than from the generator's
+//! intent.
 //!
-//! `view` resolves names and matches patterns; `idioms` (activations, losses), `loops`, `memory` and `steps` recognise what a
-//! program does.
+//! `view` resolves variables and matches patterns; `idioms` (activations, losses), `loops`,
+//! `memory` and `steps` recognize what a program computes.
 
 pub mod idioms;
 mod loops;
@@ -11,14 +12,14 @@ mod view;
 
 use std::collections::BTreeSet;
 
-use self::view::View;
-use super::maker::Maker;
+use self::view::ProgramView;
+use super::builder::ProgramBuilder;
 use super::names;
 use crate::Category;
-use crate::program::{Binary, Kind, Program, Stmt, Unary, Update};
+use crate::program::{AtomicOp, BinaryOp, ExprKind, Program, ProgramStmt, UnaryOp};
 
-/// Ends a program with a name.
-pub fn finish(mut m: Maker, category: Category) -> Program {
+/// Finishes a program with a generated name.
+pub fn finish(mut m: ProgramBuilder, category: Category) -> Program {
     let name = if m.program.name.is_empty() {
         let (verb, noun) = (*m.random.pick(names::VERBS), *m.random.pick(names::NOUNS));
         match m.random.below(3) {
@@ -35,7 +36,7 @@ pub fn finish(mut m: Maker, category: Category) -> Program {
     m.finish(name)
 }
 
-/// What people might call that which comes out of a kernel of a category.
+/// Nouns for the result of a kernel of a category.
 fn results(category: Category) -> &'static [&'static str] {
     match category {
         Category::Arithmetic => &["mix", "balance", "blend", "offset"],
@@ -68,20 +69,20 @@ fn results(category: Category) -> &'static [&'static str] {
     }
 }
 
-/// Gives a program the sentence that says what it does: names for what it computes, and its parts.
+/// Sets the description of a program: names for what it computes, and its operations.
 pub fn describe(program: &mut Program) {
     program.doc = sentence(program);
 }
 
-/// Names that the field has for what a program computes.
-fn names(view: &View<'_>) -> Vec<String> {
-    let mut all: Vec<String> = view.whole().into_iter().collect();
-    all.extend(view.optimiser());
+/// Names for what a program computes.
+fn names(view: &ProgramView<'_>) -> Vec<String> {
+    let mut all: Vec<String> = view.complete_idiom().into_iter().collect();
+    all.extend(view.optimizer());
     all.extend(view.simulation());
     all.extend(view.random());
     all.extend(view.loops());
     all.extend(view.memory());
-    // Columns of a sparse row are gathered by definition.
+    // Columns of a sparse row are always gathered.
     if all.iter().any(|name| name.contains("sparse matrix")) {
         all.retain(|name| name != "gather");
     }
@@ -94,36 +95,36 @@ fn names(view: &View<'_>) -> Vec<String> {
     distinct
 }
 
-/// One sentence that describes a program.
+/// One-sentence description of a program.
 fn sentence(program: &Program) -> String {
-    let view = View::new(program);
-    let known_as = names(&view);
+    let view = ProgramView::new(program);
+    let patterns = names(&view);
     let read: Vec<&str> =
         program.arrays.iter().filter(|array| !array.written).map(|array| array.name.as_str()).collect();
     let written: Vec<&str> =
         program.arrays.iter().filter(|array| array.written).map(|array| array.name.as_str()).collect();
     let mut words: BTreeSet<&str> = BTreeSet::new();
     let mut calls: BTreeSet<&str> = view.idioms();
-    calls.retain(|idiom| !known_as.iter().any(|name| name.contains(idiom)));
+    calls.retain(|idiom| !patterns.iter().any(|name| name.contains(idiom)));
     program.each_expr(&mut |e| match &e.kind {
-        Kind::Binary(op, _) => words.extend(word(*op)),
-        Kind::Unary(Unary::Neg, a) if !matches!(a.kind, Kind::Float(_) | Kind::Int(_)) => {
+        ExprKind::Binary(op, _) => words.extend(word(*op)),
+        ExprKind::Unary(UnaryOp::Neg, a) if !matches!(a.kind, ExprKind::Float(_) | ExprKind::Int(_)) => {
             words.insert("negations");
         }
-        Kind::Unary(Unary::Invert, _) => drop(words.insert("complements")),
-        Kind::Where(_) => drop(words.insert("choices")),
-        Kind::Call(builtin, _) => drop(calls.insert(builtin.name())),
+        ExprKind::Unary(UnaryOp::Invert, _) => drop(words.insert("complements")),
+        ExprKind::Where(_) => drop(words.insert("choices")),
+        ExprKind::Call(builtin, _) => drop(calls.insert(builtin.name())),
         _ => {}
     });
     let mut shape: BTreeSet<&str> = BTreeSet::new();
     program.each_stmt(&mut |stmt| match stmt {
-        Stmt::Update(_, op, _) => words.extend(word(*op)),
-        Stmt::If(..) => drop(shape.insert("branches")),
-        Stmt::For(..) => drop(shape.insert("a counted loop")),
-        Stmt::While(..) => drop(shape.insert("a loop with a condition")),
-        Stmt::Atomic(Update::Add | Update::Sub, ..) => drop(shape.insert("atomic sums")),
-        Stmt::Atomic(..) => drop(shape.insert("atomic updates")),
-        Stmt::Draw(..) => drop(shape.insert("random numbers")),
+        ProgramStmt::Update(_, op, _) => words.extend(word(*op)),
+        ProgramStmt::If(..) => drop(shape.insert("branches")),
+        ProgramStmt::For(..) => drop(shape.insert("a counted loop")),
+        ProgramStmt::While(..) => drop(shape.insert("a loop with a condition")),
+        ProgramStmt::Atomic(AtomicOp::Add | AtomicOp::Sub, ..) => drop(shape.insert("atomic sums")),
+        ProgramStmt::Atomic(..) => drop(shape.insert("atomic updates")),
+        ProgramStmt::Draw(..) => drop(shape.insert("random numbers")),
         _ => {}
     });
     let mut parts: Vec<String> = vec![];
@@ -134,8 +135,8 @@ fn sentence(program: &Program) -> String {
         parts.push(list(&calls.into_iter().collect::<Vec<_>>()));
     }
     let how = parts.join(" with ");
-    // `of` twice would say whose rows.
-    let of = if known_as.iter().any(|name| name.contains(" of ")) { "from" } else { "of" };
+    // A second `of` would be ambiguous.
+    let of = if patterns.iter().any(|name| name.contains(" of ")) { "from" } else { "of" };
     let from = if read.is_empty() { String::new() } else { format!(" {of} {}", list(&read)) };
     let with = if shape.is_empty() {
         String::new()
@@ -143,8 +144,8 @@ fn sentence(program: &Program) -> String {
         format!(", with {}", list(&shape.into_iter().collect::<Vec<_>>()))
     };
     let into = list(&written);
-    let known_as: Vec<&str> = known_as.iter().map(String::as_str).collect();
-    let mut text = match (&known_as[..], how.as_str()) {
+    let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+    let mut text = match (&patterns[..], how.as_str()) {
         ([], "") => format!("copies{from} into {into}{with}."),
         ([], how) => format!("{how}{from} into {into}{with}."),
         (names, "") => format!("{}{from} into {into}{with}.", list(names)),
@@ -157,25 +158,25 @@ fn sentence(program: &Program) -> String {
     text
 }
 
-/// The noun for results of an operator.
-fn word(op: Binary) -> Option<&'static str> {
+/// Noun for the results of an operator.
+fn word(op: BinaryOp) -> Option<&'static str> {
     Some(match op {
-        Binary::Add => "sums",
-        Binary::Sub => "differences",
-        Binary::Mul => "products",
-        Binary::Div | Binary::Quotient => "quotients",
-        Binary::Rem => "remainders",
-        Binary::Shl | Binary::Shr => "shifts",
-        Binary::BitAnd | Binary::BitOr | Binary::BitXor => "masks",
+        BinaryOp::Add => "sums",
+        BinaryOp::Sub => "differences",
+        BinaryOp::Mul => "products",
+        BinaryOp::Div | BinaryOp::Quotient => "quotients",
+        BinaryOp::Rem => "remainders",
+        BinaryOp::Shl | BinaryOp::Shr => "shifts",
+        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor => "masks",
         _ => return None,
     })
 }
 
 /// `a, b and c`.
-fn list(of: &[&str]) -> String {
-    match of {
+fn list(items: &[&str]) -> String {
+    match items {
         [] => String::new(),
         [one] => (*one).into(),
-        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }

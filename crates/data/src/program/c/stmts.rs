@@ -1,7 +1,7 @@
-//! Statements in C.
+//! Prints statements in C.
 
-use super::{Dialect, Printer, operator, pieces};
-use crate::program::{ArrayParam, Expr, Scalar, Stmt, Ty, Update};
+use super::{CppTarget, Printer, operator, prelude};
+use crate::program::{ArrayParam, AtomicOp, ProgramExpr, ProgramStmt, ScalarType, Ty};
 
 impl Printer<'_> {
     fn line(&mut self, depth: usize, text: &str) {
@@ -12,54 +12,54 @@ impl Printer<'_> {
         self.out.push('\n');
     }
 
-    /// Statements as lines.
-    pub fn lines(&mut self, stmts: &[Stmt], depth: usize) -> String {
+    /// Prints statements as lines.
+    pub fn lines(&mut self, stmts: &[ProgramStmt], depth: usize) -> String {
         let outer = std::mem::take(&mut self.out);
         self.block(stmts, depth);
         std::mem::replace(&mut self.out, outer)
     }
 
-    pub(super) fn block(&mut self, stmts: &[Stmt], depth: usize) {
+    pub(super) fn block(&mut self, stmts: &[ProgramStmt], depth: usize) {
         for stmt in stmts {
             let line = match stmt {
-                Stmt::Let(var, e) => {
-                    let value = self.shown(e);
+                ProgramStmt::Let(var, e) => {
+                    let value = self.expr_text(e);
                     let ty = self.type_name(self.body.var(*var).ty);
                     format!("{ty} {} = {value};", self.name(*var))
                 }
-                Stmt::Assign(var, e) => format!("{} = {};", self.name(*var), self.shown(e)),
-                Stmt::Update(var, op, e) => {
+                ProgramStmt::Assign(var, e) => format!("{} = {};", self.name(*var), self.expr_text(e)),
+                ProgramStmt::Update(var, op, e) => {
                     let variable = self.body.var(*var);
-                    let narrow = matches!(variable.ty, Ty::Scalar(Scalar::F16 | Scalar::BF16));
+                    let narrow = matches!(variable.ty, Ty::Scalar(ScalarType::F16 | ScalarType::BF16));
                     if matches!(variable.ty, Ty::Vector(..) | Ty::Matrix(..)) || narrow {
-                        let both = [Expr::var(*var, variable.ty), e.clone()];
+                        let both = [ProgramExpr::var(*var, variable.ty), e.clone()];
                         let mut value = String::new();
                         self.binary(*op, &both, 0, &mut value);
                         format!("{} = {value};", variable.name)
                     } else {
-                        format!("{} {}= {};", self.name(*var), operator(*op), self.shown(e))
+                        format!("{} {}= {};", self.name(*var), operator(*op), self.expr_text(e))
                     }
                 }
-                Stmt::SetPart(var, at, e) => {
+                ProgramStmt::SetComponent(var, at, e) => {
                     let variable = self.body.var(*var);
                     let member = match variable.ty {
                         Ty::Struct(n) => format!(".{}", self.program.structs[n as usize].fields[*at as usize].0),
-                        ty => pieces::member(ty, *at),
+                        ty => prelude::member(ty, *at),
                     };
-                    format!("{}{member} = {};", variable.name, self.shown(e))
+                    format!("{}{member} = {};", variable.name, self.expr_text(e))
                 }
-                Stmt::Store(array, at, e) => {
+                ProgramStmt::Store(array, at, e) => {
                     let array = self.program.array(*array);
-                    format!("{}[{}] = {};", array.name, self.place(&array.shape, at), self.shown(e))
+                    format!("{}[{}] = {};", array.name, self.linear_index(&array.shape, at), self.expr_text(e))
                 }
-                Stmt::Atomic(update, array, at, e) => self.atomic(*update, self.program.array(*array), at, e),
-                Stmt::If(condition, then, otherwise) => {
-                    let head = format!("if ({}) {{", self.shown(condition));
+                ProgramStmt::Atomic(update, array, at, e) => self.atomic(*update, self.program.array(*array), at, e),
+                ProgramStmt::If(condition, then, otherwise) => {
+                    let head = format!("if ({}) {{", self.expr_text(condition));
                     self.line(depth, &head);
                     self.block(then, depth + 1);
                     match &otherwise[..] {
                         [] => self.line(depth, "}"),
-                        [Stmt::If(..)] => {
+                        [ProgramStmt::If(..)] => {
                             let start = self.out.len();
                             self.block(otherwise, depth);
                             self.out.insert_str(start + depth * 4, "} else ");
@@ -72,8 +72,8 @@ impl Printer<'_> {
                     }
                     continue;
                 }
-                Stmt::For(var, low, high, step, body) => {
-                    let (low, high, name) = (self.shown(low), self.shown(high), self.name(*var));
+                ProgramStmt::For(var, low, high, step, body) => {
+                    let (low, high, name) = (self.expr_text(low), self.expr_text(high), self.name(*var));
                     let next = match step {
                         1 => format!("++{name}"),
                         -1 => format!("--{name}"),
@@ -87,29 +87,29 @@ impl Printer<'_> {
                     self.line(depth, "}");
                     continue;
                 }
-                Stmt::While(condition, body) => {
-                    let head = format!("while ({}) {{", self.shown(condition));
+                ProgramStmt::While(condition, body) => {
+                    let head = format!("while ({}) {{", self.expr_text(condition));
                     self.line(depth, &head);
                     self.block(body, depth + 1);
                     self.line(depth, "}");
                     continue;
                 }
-                Stmt::Break => "break;".into(),
-                Stmt::Continue => "continue;".into(),
-                Stmt::Return(None) => self.leave.into(),
-                Stmt::Return(Some(e)) => format!("return {};", self.shown(e)),
-                Stmt::Seed(var, seed, offset) => {
-                    let (seed, offset) = (self.shown(seed), self.shown(offset));
-                    let call = self.pieces.call("rand_init", Ty::I32, &format!("{seed}, {offset}"));
+                ProgramStmt::Break => "break;".into(),
+                ProgramStmt::Continue => "continue;".into(),
+                ProgramStmt::Return(None) => self.exit_stmt.into(),
+                ProgramStmt::Return(Some(e)) => format!("return {};", self.expr_text(e)),
+                ProgramStmt::Seed(var, seed, offset) => {
+                    let (seed, offset) = (self.expr_text(seed), self.expr_text(offset));
+                    let call = self.prelude.call("rand_init", Ty::I32, &format!("{seed}, {offset}"));
                     format!("unsigned int {} = {call};", self.name(*var))
                 }
-                Stmt::Draw(var, state, None) => {
-                    let call = self.pieces.call("randf", Ty::F32, self.name(*state));
+                ProgramStmt::Draw(var, state, None) => {
+                    let call = self.prelude.call("randf", Ty::F32, self.name(*state));
                     format!("float {} = {call};", self.name(*var))
                 }
-                Stmt::Draw(var, state, Some((low, high))) => {
+                ProgramStmt::Draw(var, state, Some((low, high))) => {
                     let args = format!("{}, {low}, {high}", self.name(*state));
-                    let call = self.pieces.call("randi", Ty::I32, &args);
+                    let call = self.prelude.call("randi", Ty::I32, &args);
                     format!("int {} = {call};", self.name(*var))
                 }
             };
@@ -117,33 +117,33 @@ impl Printer<'_> {
         }
     }
 
-    fn atomic(&mut self, update: Update, array: &ArrayParam, at: &[Expr], e: &Expr) -> String {
-        let (place, value) = (self.place(&array.shape, at), self.shown(e));
-        let float = array.ty.element().is_some_and(Scalar::is_float);
-        if self.dialect == Dialect::Host {
-            let element = format!("{}[{place}]", array.name);
+    fn atomic(&mut self, update: AtomicOp, array: &ArrayParam, at: &[ProgramExpr], e: &ProgramExpr) -> String {
+        let (index, value) = (self.linear_index(&array.shape, at), self.expr_text(e));
+        let float = array.ty.element().is_some_and(ScalarType::is_float);
+        if self.target == CppTarget::Host {
+            let element = format!("{}[{index}]", array.name);
             return match update {
-                Update::Add => format!("{element} += {value};"),
-                Update::Sub => format!("{element} -= {value};"),
-                Update::Min if float => format!("{element} = std::fmin({element}, {value});"),
-                Update::Max if float => format!("{element} = std::fmax({element}, {value});"),
-                Update::Min => format!("{element} = std::min({element}, {value});"),
-                Update::Max => format!("{element} = std::max({element}, {value});"),
-                Update::And => format!("{element} &= {value};"),
-                Update::Or => format!("{element} |= {value};"),
-                Update::Xor => format!("{element} ^= {value};"),
+                AtomicOp::Add => format!("{element} += {value};"),
+                AtomicOp::Sub => format!("{element} -= {value};"),
+                AtomicOp::Min if float => format!("{element} = std::fmin({element}, {value});"),
+                AtomicOp::Max if float => format!("{element} = std::fmax({element}, {value});"),
+                AtomicOp::Min => format!("{element} = std::min({element}, {value});"),
+                AtomicOp::Max => format!("{element} = std::max({element}, {value});"),
+                AtomicOp::And => format!("{element} &= {value};"),
+                AtomicOp::Or => format!("{element} |= {value};"),
+                AtomicOp::Xor => format!("{element} ^= {value};"),
             };
         }
         let name = match update {
-            Update::Sub if float => return format!("atomicAdd(&{}[{place}], -({value}));", array.name),
-            Update::Add => "atomicAdd",
-            Update::Sub => "atomicSub",
-            Update::Min => "atomicMin",
-            Update::Max => "atomicMax",
-            Update::And => "atomicAnd",
-            Update::Or => "atomicOr",
-            Update::Xor => "atomicXor",
+            AtomicOp::Sub if float => return format!("atomicAdd(&{}[{index}], -({value}));", array.name),
+            AtomicOp::Add => "atomicAdd",
+            AtomicOp::Sub => "atomicSub",
+            AtomicOp::Min => "atomicMin",
+            AtomicOp::Max => "atomicMax",
+            AtomicOp::And => "atomicAnd",
+            AtomicOp::Or => "atomicOr",
+            AtomicOp::Xor => "atomicXor",
         };
-        format!("{name}(&{}[{place}], {value});", array.name)
+        format!("{name}(&{}[{index}], {value});", array.name)
     }
 }

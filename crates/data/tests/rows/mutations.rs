@@ -1,19 +1,20 @@
-//! How sharp the judge is: small changes of CUDA texts that change what they compute are found on a row's own inputs.
+//! Mutation tests: small changes of CUDA texts that change their results are found on a row's own
+//! inputs.
 
 use std::collections::BTreeMap;
 
-use bornite_data::verify::{Expected, against, expected};
-use bornite_data::{Category, Random, Row, make};
+use bornite_data::verify::{TestCase, check_cuda, test_cases};
+use bornite_data::{Category, Random, Row, generate_in};
 
 use crate::{full, seed};
 
-/// One small change of a text.
+/// A mutated text.
 struct Mutant {
     what: &'static str,
     cuda: String,
 }
 
-/// Where a change can be made: byte range and what comes instead.
+/// Possible mutations: kind, byte offset, length and replacement.
 fn changes(cuda: &str) -> Vec<(&'static str, usize, usize, String)> {
     let begin = cuda.find("__global__").unwrap_or(0);
     let body = cuda[begin..].find('{').map_or(begin, |at| begin + at);
@@ -94,7 +95,7 @@ fn mutants(row: &Row, random: &mut Random, count: usize) -> Vec<Mutant> {
         .collect()
 }
 
-pub fn changes_that_matter_are_found() {
+pub fn mutations_that_change_results_are_found() {
     let seed = seed();
     let mut random = Random::new(seed);
     let wanted = if full() { 600 } else { 60 };
@@ -104,22 +105,22 @@ pub fn changes_that_matter_are_found() {
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     while caught + missed.len() < wanted {
         index += 1;
-        let Ok(row) = make(seed, index, Category::ALL) else { continue };
-        let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
+        let Ok(row) = generate_in(seed, index, Category::ALL) else { continue };
+        let Ok(cases) = test_cases(&row.program, [row.seed, row.index]) else { continue };
         for mutant in mutants(&row, &mut random, 2) {
-            match against(&row.program, &mutant.cuda, &cases) {
-                // A text that is no program is not a change of what it computes.
-                Err(bornite_data::Rejected::Text(_)) => {}
+            match check_cuda(&row.program, &mutant.cuda, &cases) {
+                // An invalid text is not a mutation of the results.
+                Err(bornite_data::Rejection::Cuda(_)) => {}
                 Err(_) => {
                     caught += 1;
                     *kinds.entry(mutant.what).or_default() += 1;
                 }
-                // More inputs tell whether it computes something else at all.
+                // More inputs show whether the results differ at all.
                 Ok(_) => {
                     let found = (1..=8u64).any(|more| {
-                        let cases: Vec<Expected> =
-                            expected(&row.program, [row.seed ^ more << 40, row.index]).unwrap_or_default();
-                        against(&row.program, &mutant.cuda, &cases).is_err()
+                        let cases: Vec<TestCase> =
+                            test_cases(&row.program, [row.seed ^ more << 40, row.index]).unwrap_or_default();
+                        check_cuda(&row.program, &mutant.cuda, &cases).is_err()
                     });
                     match found {
                         true => missed.push(format!("{} {}\n{}", mutant.what, row.id(), mutant.cuda)),
@@ -131,6 +132,6 @@ pub fn changes_that_matter_are_found() {
     }
     println!("{caught} caught, {} missed, {equivalent} equivalent; {kinds:?}", missed.len());
     let share = caught as f64 / (caught + missed.len()) as f64;
-    let least = if full() { 0.99 } else { 0.95 };
-    assert!(share >= least, "{share}: {}", missed.join("\n---\n"));
+    let min_share = if full() { 0.99 } else { 0.95 };
+    assert!(share >= min_share, "{share}: {}", missed.join("\n---\n"));
 }

@@ -1,13 +1,13 @@
-//! The small functions that C lacks and the dialect has: arithmetic of vectors and matrices, `lerp`, random numbers. Only
-//! those that a text calls are written into it.
+//! Helper functions that C lacks and the Warp dialect has: vector and matrix arithmetic, `lerp`,
+//! random numbers. Only those that a text calls are printed before it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::Dialect;
-use crate::program::{Binary, Scalar, Struct, Ty};
+use super::CppTarget;
+use crate::program::{BinaryOp, ScalarType, StructDef, Ty};
 
-/// A component of a vector or entry of a matrix, as C selects it.
+/// Member access to a component of a vector or an entry of a matrix.
 pub fn member(ty: Ty, at: u8) -> String {
     match ty {
         Ty::Matrix(_, n) => format!(".m{}{}", at / n, at % n),
@@ -15,7 +15,7 @@ pub fn member(ty: Ty, at: u8) -> String {
     }
 }
 
-/// The upper half of a float, which few compilers for a CPU have. Each operation rounds, as CUDA's do.
+/// bfloat16 for CPU compilers without it. Each operation rounds, as in CUDA.
 const BFLOAT: &str = "\
 struct bfloat16 {
     unsigned short bits;
@@ -41,11 +41,11 @@ static inline bfloat16 operator/(bfloat16 a, bfloat16 b) { return bfloat16((floa
 
 ";
 
-/// What a text has called so far.
-pub struct Pieces {
-    dialect: Dialect,
+/// Types and functions that a text has used so far.
+pub struct Prelude {
+    target: CppTarget,
     types: BTreeSet<Ty>,
-    /// Name and the type of the first argument, or of both where they differ.
+    /// Name and the types of the first two arguments.
     called: BTreeSet<(&'static str, Ty, Ty)>,
 }
 
@@ -79,34 +79,34 @@ const NAMES: [&str; 26] = [
 ];
 const MORE: [&str; 5] = ["radians", "rand_init", "randf", "randi", "pcg"];
 
-impl Pieces {
-    pub fn new(dialect: Dialect) -> Pieces {
-        Pieces { dialect, types: BTreeSet::new(), called: BTreeSet::new() }
+impl Prelude {
+    pub fn new(target: CppTarget) -> Prelude {
+        Prelude { target, types: BTreeSet::new(), called: BTreeSet::new() }
     }
 
-    /// Notes that a type is named.
+    /// Records the use of a type.
     pub fn uses(&mut self, ty: Ty) {
-        if !matches!(ty, Ty::Scalar(Scalar::F32 | Scalar::I32 | Scalar::Bool)) {
+        if !matches!(ty, Ty::Scalar(ScalarType::F32 | ScalarType::I32 | ScalarType::Bool)) {
             self.types.insert(ty);
         }
     }
 
-    pub fn narrow(&mut self, to: Scalar, text: &str) -> String {
+    pub fn narrow(&mut self, to: ScalarType, text: &str) -> String {
         self.types.insert(to.into());
-        match (to, self.dialect) {
-            (Scalar::F16, Dialect::Cuda) => format!("__float2half({text})"),
-            (_, Dialect::Cuda) => format!("__float2bfloat16({text})"),
-            (Scalar::F16, Dialect::Host) => format!("(_Float16)({text})"),
-            (_, Dialect::Host) => format!("(bfloat16)({text})"),
+        match (to, self.target) {
+            (ScalarType::F16, CppTarget::Cuda) => format!("__float2half({text})"),
+            (_, CppTarget::Cuda) => format!("__float2bfloat16({text})"),
+            (ScalarType::F16, CppTarget::Host) => format!("(_Float16)({text})"),
+            (_, CppTarget::Host) => format!("(bfloat16)({text})"),
         }
     }
 
-    pub fn widen(&mut self, from: Scalar, text: &str) -> String {
+    pub fn widen(&mut self, from: ScalarType, text: &str) -> String {
         self.types.insert(from.into());
-        format!("{}({text})", if from == Scalar::F16 { "__half2float" } else { "__bfloat162float" })
+        format!("{}({text})", if from == ScalarType::F16 { "__half2float" } else { "__bfloat162float" })
     }
 
-    fn need(&mut self, name: &str, a: Ty, b: Ty) -> &'static str {
+    fn require(&mut self, name: &str, a: Ty, b: Ty) -> &'static str {
         let found = NAMES.iter().chain(&MORE).find(|known| **known == name).copied().unwrap_or("make");
         self.uses(a);
         self.uses(b);
@@ -114,7 +114,7 @@ impl Pieces {
         found
     }
 
-    /// A call of a function on values of a type.
+    /// Call of a helper function on values of a type.
     pub fn call(&mut self, name: &str, ty: Ty, args: &str) -> String {
         let name = match (name, ty) {
             ("min" | "max" | "abs", Ty::Vector(..)) => {
@@ -122,7 +122,7 @@ impl Pieces {
             }
             _ => name,
         };
-        let rests_on: &[&str] = match name {
+        let dependencies: &[&str] = match name {
             "length" => &["dot"],
             "normalize" => &["length", "dot", "scale"],
             "length_sq" => &["dot"],
@@ -130,55 +130,55 @@ impl Pieces {
             "randf" | "randi" => &["pcg"],
             _ => &[],
         };
-        for base in rests_on {
+        for base in dependencies {
             let on = if *base == "pcg" { Ty::I32 } else { ty };
-            self.need(base, on, on);
+            self.require(base, on, on);
         }
-        let name = self.need(name, ty, ty);
+        let name = self.require(name, ty, ty);
         format!("{name}({args})")
     }
 
-    /// A value of its parts.
-    pub fn made(&mut self, ty: Ty, args: &str, structs: &[Struct]) -> String {
+    /// Constructor call.
+    pub fn constructor(&mut self, ty: Ty, args: &str, structs: &[StructDef]) -> String {
         self.uses(ty);
         if !matches!(ty, Ty::Vector(..)) {
-            self.need("make", ty, ty);
+            self.require("make", ty, ty);
         }
         format!("make_{}({args})", ty.c(structs))
     }
 
-    /// An operator between vectors, matrices and numbers.
-    pub fn operation(&mut self, op: Binary, a: Ty, b: Ty, x: &str, y: &str) -> String {
+    /// Call of the function for an operator between vectors, matrices and scalars.
+    pub fn operation(&mut self, op: BinaryOp, a: Ty, b: Ty, x: &str, y: &str) -> String {
         let (name, args) = match (op, a, b) {
-            (Binary::Add, ..) => ("add", [x, y]),
-            (Binary::Sub, ..) => ("sub", [x, y]),
-            (Binary::Mul, Ty::Scalar(_), _) => {
-                let name = self.need("scale", b, b);
+            (BinaryOp::Add, ..) => ("add", [x, y]),
+            (BinaryOp::Sub, ..) => ("sub", [x, y]),
+            (BinaryOp::Mul, Ty::Scalar(_), _) => {
+                let name = self.require("scale", b, b);
                 return format!("{name}({y}, {x})");
             }
-            (Binary::Mul, _, Ty::Scalar(_)) => {
-                let name = self.need("scale", a, a);
+            (BinaryOp::Mul, _, Ty::Scalar(_)) => {
+                let name = self.require("scale", a, a);
                 return format!("{name}({x}, {y})");
             }
-            (Binary::Mul, ..) => {
-                let name = self.need("multiply", a, b);
+            (BinaryOp::Mul, ..) => {
+                let name = self.require("multiply", a, b);
                 return format!("{name}({x}, {y})");
             }
             _ => ("divide", [x, y]),
         };
-        let name = self.need(name, a, a);
+        let name = self.require(name, a, a);
         format!("{name}({}, {})", args[0], args[1])
     }
 
-    /// Includes, types and functions that come before everything else.
-    pub fn text(&self, declared: &str, structs: &[Struct]) -> String {
+    /// Includes, type definitions and functions that precede everything else.
+    pub fn text(&self, declared: &str, structs: &[StructDef]) -> String {
         let mut text = String::new();
-        let has = |scalar: Scalar| {
+        let has = |scalar: ScalarType| {
             let vector = |ty: &Ty| ty.element() == Some(scalar);
             self.types.iter().any(vector) || structs.iter().any(|s| s.fields.iter().any(|(_, ty)| vector(ty)))
         };
-        if self.dialect == Dialect::Cuda {
-            for (scalar, header) in [(Scalar::F16, "cuda_fp16.h"), (Scalar::BF16, "cuda_bf16.h")] {
+        if self.target == CppTarget::Cuda {
+            for (scalar, header) in [(ScalarType::F16, "cuda_fp16.h"), (ScalarType::BF16, "cuda_bf16.h")] {
                 if has(scalar) {
                     let _ = writeln!(text, "#include <{header}>");
                 }
@@ -186,18 +186,18 @@ impl Pieces {
         } else {
             text.push_str("#include <algorithm>\n#include <cmath>\n");
         }
-        if self.dialect == Dialect::Host && has(Scalar::BF16) {
+        if self.target == CppTarget::Host && has(ScalarType::BF16) {
             text.push_str("#include <cstring>\n");
         }
         if !text.is_empty() {
             text.push('\n');
         }
-        if self.dialect == Dialect::Host && has(Scalar::BF16) {
+        if self.target == CppTarget::Host && has(ScalarType::BF16) {
             text.push_str(BFLOAT);
         }
         for ty in &self.types {
             match *ty {
-                Ty::Vector(scalar, n) if self.dialect == Dialect::Host => {
+                Ty::Vector(scalar, n) if self.target == CppTarget::Host => {
                     let (name, fields) = (ty.c(structs), ["x", "y", "z", "w"][..n as usize].join(", "));
                     let _ = writeln!(text, "struct {name} {{ {} {fields}; }};", scalar.c());
                     let params: Vec<String> =
@@ -220,7 +220,7 @@ impl Pieces {
             }
         }
         text.push_str(declared);
-        // In an order in which each comes after what it calls.
+        // Ordered so that each function follows those that it calls.
         for name in MORE.iter().rev().chain(&NAMES) {
             for (_, a, b) in self.called.iter().filter(|(called, ..)| called == name) {
                 text.push_str(&self.function(name, *a, *b, structs));
@@ -229,17 +229,17 @@ impl Pieces {
         text
     }
 
-    fn function(&self, name: &str, a: Ty, b: Ty, structs: &[Struct]) -> String {
-        let prefix = if self.dialect == Dialect::Cuda { "__device__ inline" } else { "static inline" };
+    fn function(&self, name: &str, a: Ty, b: Ty, structs: &[StructDef]) -> String {
+        let prefix = if self.target == CppTarget::Cuda { "__device__ inline" } else { "static inline" };
         let (ta, tb) = (a.c(structs), b.c(structs));
-        let scalar = a.element().unwrap_or(Scalar::F32);
+        let scalar = a.element().unwrap_or(ScalarType::F32);
         let ts = scalar.c();
-        let f = if scalar == Scalar::F64 { "" } else { "f" };
-        let std = if self.dialect == Dialect::Host { "std::" } else { "" };
-        let fs = if self.dialect == Dialect::Host { "" } else { f };
-        let parts: Vec<String> = (0..a.parts() as u8).map(|n| member(a, n)).collect();
-        let make = |of: &dyn Fn(&str) -> String| {
-            let all: Vec<String> = parts.iter().map(|part| of(part)).collect();
+        let f = if scalar == ScalarType::F64 { "" } else { "f" };
+        let std = if self.target == CppTarget::Host { "std::" } else { "" };
+        let fs = if self.target == CppTarget::Host { "" } else { f };
+        let parts: Vec<String> = (0..a.components() as u8).map(|n| member(a, n)).collect();
+        let make = |component: &dyn Fn(&str) -> String| {
+            let all: Vec<String> = parts.iter().map(|part| component(part)).collect();
             match a {
                 Ty::Matrix(..) => {
                     let sets: String =
@@ -292,7 +292,7 @@ impl Pieces {
                 format!("{prefix} {ta} make_{ta}({}) {{\n    {ta} r;\n{sets}    return r;\n}}\n\n", params.join(", "))
             }
             "multiply" => self.product(a, b, &ta, &tb, prefix),
-            "transpose" | "determinant" | "trace" => of_matrix(name, a, &ta, ts, prefix),
+            "transpose" | "determinant" | "trace" => matrix_function(name, a, &ta, ts, prefix),
             "outer" => {
                 let Ty::Vector(_, n) = a else { return String::new() };
                 let matrix = Ty::Matrix(scalar, n).c(structs);
@@ -355,7 +355,7 @@ impl Pieces {
     }
 }
 
-fn of_matrix(name: &str, a: Ty, ta: &str, ts: &str, prefix: &str) -> String {
+fn matrix_function(name: &str, a: Ty, ta: &str, ts: &str, prefix: &str) -> String {
     let Ty::Matrix(_, n) = a else { return String::new() };
     let returns = match name {
         "trace" => (0..n).map(|k| format!("a.m{k}{k}")).collect::<Vec<_>>().join(" + "),

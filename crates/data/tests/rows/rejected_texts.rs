@@ -1,14 +1,15 @@
-//! Texts that are not the program's, as whoever writes them may hand them in: rejected for what they are, without a panic.
+//! Texts other than the program's: rejected for the right reason, without a panic.
 
 use std::collections::BTreeMap;
 
-use bornite_data::program::{Scalar, Ty};
-use bornite_data::verify::{against, expected};
-use bornite_data::{Category, Rejected, Row, make};
+use bornite_data::program::{ScalarType, Ty};
+use bornite_data::verify::{check_cuda, test_cases};
+use bornite_data::{Category, Rejection, Row, generate_in};
 
 use crate::{full, seed};
 
-/// A row's CUDA text: up to the parameters of the kernel, these, and the rest.
+/// A row's CUDA text, split into the text before the kernel's parameters, the parameters, and the
+/// rest.
 fn parts(row: &Row) -> (String, Vec<String>, String) {
     let head = format!("__global__ void {}(", row.name);
     let begin = row.cuda.find(&head).expect("the kernel's head") + head.len();
@@ -17,7 +18,7 @@ fn parts(row: &Row) -> (String, Vec<String>, String) {
     (row.cuda[..begin].to_owned(), params, row.cuda[end..].to_owned())
 }
 
-/// Texts whose parameters are others, each with what is wrong with it.
+/// Texts with other parameters, each with what is wrong.
 fn other_parameters(row: &Row) -> Vec<(&'static str, String)> {
     let (before, params, after) = parts(row);
     let text = |params: &[String], after: &str| format!("{before}{}{after}", params.join(", "));
@@ -33,30 +34,30 @@ fn other_parameters(row: &Row) -> Vec<(&'static str, String)> {
         let mut fewer = params.clone();
         fewer.remove(n);
         all.push(("one fewer", text(&fewer, ") {}\n")));
-        let mut with = |what, from: &str, to: &str| {
+        let mut replace = |what, from: &str, to: &str| {
             let mut others = params.clone();
             others[n] = param.replacen(from, to, 1);
             if others[n] != *param {
                 all.extend([(what, text(&others, ") {}\n")), (what, text(&others, &after))]);
             }
         };
-        with("a wider element", "float*", "double*");
-        with("a narrower element", "double*", "float*");
-        with("other integers", "int*", "long long*");
-        with("a number for a vector", "float4*", "float*");
-        with("a number for a vector", "float3*", "float*");
-        with("a number for a vector", "float2*", "float*");
-        with("a vector for a number", "float*", "float4*");
-        with("an integer for a size", "int ", "long long ");
-        with("a value for a pointer", "float* ", "float ");
+        replace("a wider element", "float*", "double*");
+        replace("a narrower element", "double*", "float*");
+        replace("other integers", "int*", "long long*");
+        replace("a number for a vector", "float4*", "float*");
+        replace("a number for a vector", "float3*", "float*");
+        replace("a number for a vector", "float2*", "float*");
+        replace("a vector for a number", "float*", "float4*");
+        replace("an integer for a size", "int ", "long long ");
+        replace("a value for a pointer", "float* ", "float ");
     }
     all
 }
 
-/// Texts that compute what they should and change an array that the program only reads.
-fn clobbering(row: &Row) -> Vec<String> {
+/// Texts that compute the right result but modify an array that the program only reads.
+fn overwriting(row: &Row) -> Vec<String> {
     let (before, params, after) = parts(row);
-    let number = |ty| matches!(ty, Ty::Scalar(Scalar::F32 | Scalar::I32));
+    let number = |ty| matches!(ty, Ty::Scalar(ScalarType::F32 | ScalarType::I32));
     let read = row.program.arrays.iter().enumerate().filter(|(_, array)| !array.written && number(array.ty));
     let first = "blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0 && threadIdx.y == 0";
     read.filter_map(|(n, array)| {
@@ -71,39 +72,39 @@ fn clobbering(row: &Row) -> Vec<String> {
 
 pub fn texts_with_other_parameters_are_rejected() {
     let seed = seed();
-    let mut met: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for category in Category::ALL {
         for index in 0..if full() { 40 } else { 3 } {
-            let Ok(row) = make(seed, index, &[*category]) else { continue };
-            let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
+            let Ok(row) = generate_in(seed, index, &[*category]) else { continue };
+            let Ok(cases) = test_cases(&row.program, [row.seed, row.index]) else { continue };
             for (what, cuda) in other_parameters(&row) {
-                let found = against(&row.program, &cuda, &cases[..2]);
-                assert!(matches!(found, Err(Rejected::Text(_))), "{what}: {found:?}\n{cuda}");
-                *met.entry(what).or_default() += 1;
+                let found = check_cuda(&row.program, &cuda, &cases[..2]);
+                assert!(matches!(found, Err(Rejection::Cuda(_))), "{what}: {found:?}\n{cuda}");
+                *counts.entry(what).or_default() += 1;
             }
         }
     }
-    println!("{met:?}");
+    println!("{counts:?}");
     for what in ["none", "another order", "one fewer", "a wider element", "a number for a vector"] {
-        assert!(met.contains_key(what), "no text with {what}: {met:?}");
+        assert!(counts.contains_key(what), "no text with {what}: {counts:?}");
     }
 }
 
-pub fn texts_that_change_what_they_should_read_are_rejected() {
+pub fn texts_that_modify_read_only_arrays_are_rejected() {
     let seed = seed();
     let (mut named, mut all) = (0, 0);
     for index in 0..if full() { 400 } else { 40 } {
-        let Ok(row) = make(seed, index, &[Category::Arithmetic, Category::Atomic, Category::Reduction]) else {
+        let Ok(row) = generate_in(seed, index, &[Category::Arithmetic, Category::Atomic, Category::Reduction]) else {
             continue;
         };
-        let Ok(cases) = expected(&row.program, [row.seed, row.index]) else { continue };
-        for cuda in clobbering(&row) {
+        let Ok(cases) = test_cases(&row.program, [row.seed, row.index]) else { continue };
+        for cuda in overwriting(&row) {
             let read = |name: &str| row.program.arrays.iter().any(|array| array.name == name && !array.written);
-            match against(&row.program, &cuda, &cases) {
-                Ok(_) => panic!("an array that is read is changed:\n{cuda}"),
-                Err(Rejected::Differs { array, .. }) if read(&array) => named += 1,
-                // Another thread reads the element: that is a race.
-                Err(Rejected::Report { .. } | Rejected::Differs { .. }) => {}
+            match check_cuda(&row.program, &cuda, &cases) {
+                Ok(_) => panic!("a read-only array is modified:\n{cuda}"),
+                Err(Rejection::Mismatch { array, .. }) if read(&array) => named += 1,
+                // Another thread reads the element, which is a race.
+                Err(Rejection::Fault { .. } | Rejection::Mismatch { .. }) => {}
                 Err(why) => panic!("{why}\n{cuda}"),
             }
             all += 1;

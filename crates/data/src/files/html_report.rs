@@ -1,9 +1,9 @@
-//! A dataset on one page: plots as SVG within the HTML, nothing from a network. Colours follow the reader's light or dark mode.
+//! HTML report of a dataset: inline SVG plots, no network resources, light and dark mode.
 
 use std::fmt::Write;
 
-use super::coverage::Table;
-use super::{Counts, Manifest};
+use super::coverage::CoverageTable;
+use super::{Counts, DatasetManifest};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1f1d1a;--quiet:#6b665e;--paper:#fdfcfa;--line:#e4dfd6;--bar:184 84 30}
@@ -30,42 +30,43 @@ tr:first-child>:first-child{z-index:2}
 td[style]{background:rgb(var(--bar)/var(--s))}
 ";
 
-/// Widths within a plot, in its own units.
-const LABEL: f64 = 150.0;
-const BAR: f64 = 230.0;
-const PLOT: f64 = 460.0;
-const STEP: usize = 20;
+/// Plot layout, in SVG units.
+const LABEL_WIDTH: f64 = 150.0;
+const BAR_WIDTH: f64 = 230.0;
+const PLOT_WIDTH: f64 = 460.0;
+const ROW_HEIGHT: usize = 20;
 
-/// A plot of bars.
+/// Bar plot.
 fn bars(title: &str, values: &[(String, u64)]) -> String {
-    let most = values.iter().map(|(_, value)| *value).max().unwrap_or(0).max(1);
-    let height = values.len() * STEP;
-    let mut text =
-        format!("<div><h2>{title}</h2><svg viewBox=\"0 0 {PLOT} {height}\" role=\"img\" aria-label=\"{title}\">\n");
+    let max = values.iter().map(|(_, value)| *value).max().unwrap_or(0).max(1);
+    let height = values.len() * ROW_HEIGHT;
+    let mut text = format!(
+        "<div><h2>{title}</h2><svg viewBox=\"0 0 {PLOT_WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">\n"
+    );
     for (n, (name, value)) in values.iter().enumerate() {
-        let (y, width) = (n * STEP, (*value as f64 / most as f64 * BAR).max(1.0));
+        let (y, width) = (n * ROW_HEIGHT, (*value as f64 / max as f64 * BAR_WIDTH).max(1.0));
         let _ = writeln!(
             text,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><rect x=\"{LABEL}\" y=\"{}\" width=\"{width:.1}\" \
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><rect x=\"{LABEL_WIDTH}\" y=\"{}\" width=\"{width:.1}\" \
              height=\"14\" rx=\"2\"/><text class=\"value\" x=\"{:.1}\" y=\"{}\">{}</text>",
-            LABEL - 8.0,
+            LABEL_WIDTH - 8.0,
             y + 14,
-            escaped(name),
+            escape(name),
             y + 3,
-            LABEL + width + 6.0,
+            LABEL_WIDTH + width + 6.0,
             y + 14,
-            grouped(*value)
+            with_thousands_separators(*value)
         );
     }
     text + "</svg></div>\n"
 }
 
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A number with its thousands apart.
-fn grouped(value: u64) -> String {
+/// Formats a number with thousands separators.
+fn with_thousands_separators(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
     for (n, digit) in digits.chars().enumerate() {
@@ -77,93 +78,93 @@ fn grouped(value: u64) -> String {
     text
 }
 
-fn plain(tally: &super::counts::Tally) -> Vec<(String, u64)> {
+fn entries(tally: &super::counts::Tally) -> Vec<(String, u64)> {
     tally.iter().map(|(name, value)| (name.clone(), *value)).collect()
 }
 
 fn by_size(tally: &super::counts::Tally) -> Vec<(String, u64)> {
-    let mut all = plain(tally);
+    let mut all = entries(tally);
     all.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
     all
 }
 
-/// Rows of each operation with each type, darker where there are more.
+/// Table of rows per operation and type, darker where there are more.
 fn coverage(counts: &Counts) -> String {
-    let table = Table::new(counts);
+    let table = CoverageTable::new(counts);
     if table.types.is_empty() {
         return String::new();
     }
-    let most = table.rows.iter().flat_map(|(_, row)| row).copied().max().unwrap_or(1) as f64;
+    let max = table.rows.iter().flat_map(|(_, row)| row).copied().max().unwrap_or(1) as f64;
     let mut text = String::from(
         "<section><h2>Operations and types</h2>\n<p class=\"quiet\">Rows in which an operation has an operand of a type.</p>\n\
          <div class=\"wide\"><table><tr><th></th>",
     );
-    table.types.iter().for_each(|ty| text += &format!("<th>{}</th>", escaped(ty)));
+    table.types.iter().for_each(|ty| text += &format!("<th>{}</th>", escape(ty)));
     text += "</tr>\n";
     for (op, row) in table.rows.iter().filter(|(_, row)| row.iter().any(|count| *count > 0)) {
-        let _ = write!(text, "<tr><td>{}</td>", escaped(op));
+        let _ = write!(text, "<tr><td>{}</td>", escape(op));
         for count in row {
             if *count == 0 {
                 text += "<td></td>";
                 continue;
             }
-            let shade = ((*count as f64 + 1.0).ln() / (most + 1.0).ln()).powi(2) * 0.75;
-            let _ = write!(text, "<td style=\"--s:{shade:.2}\">{}</td>", grouped(*count));
+            let shade = ((*count as f64 + 1.0).ln() / (max + 1.0).ln()).powi(2) * 0.75;
+            let _ = write!(text, "<td style=\"--s:{shade:.2}\">{}</td>", with_thousands_separators(*count));
         }
         text += "</tr>\n";
     }
     text + "</table></div></section>\n"
 }
 
-/// The page of a dataset.
-pub(super) fn page(manifest: &Manifest) -> String {
+/// Renders the report.
+pub(super) fn render(manifest: &DatasetManifest) -> String {
     let counts = manifest.counts();
     let (settings, reached) = (&manifest.settings, &manifest.reached);
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width,initial-scale=1\"><title>{0} verified kernels</title>\n<style>{STYLE}</style></head>\n\
          <body>\n<h1>{0} verified kernels</h1>\n",
-        grouped(counts.rows)
+        with_thousands_separators(counts.rows)
     );
     let _ = writeln!(
         text,
-        "<p>Seed {}, generator {}, checked at <code>{}</code>.</p>\n<p class=\"quiet\">{} candidates; left out: {} \
-         duplicates, {} near duplicates, {} like rows of two splits, {} not understood, {} that failed a check. {} structures.</p>\n\
+        "<p>Seed {}, generator {}, verified at <code>{}</code>.</p>\n<p class=\"quiet\">{} candidates; excluded: {} \
+         duplicates, {} near duplicates, {} similar to rows of two splits, {} rejected by the front end, {} that failed a check. {} structures.</p>\n\
          <p class=\"quiet\">Set hash <code>{}</code></p>",
         settings.seed,
         settings.version,
         settings.level,
-        grouped(reached.candidates),
-        grouped(reached.duplicates),
-        grouped(reached.near),
-        grouped(reached.between),
-        grouped(reached.unmade),
-        grouped(counts.rejected.values().sum::<u64>()),
-        grouped(reached.structures),
+        with_thousands_separators(reached.candidates),
+        with_thousands_separators(reached.duplicates),
+        with_thousands_separators(reached.near),
+        with_thousands_separators(reached.between),
+        with_thousands_separators(reached.unmade),
+        with_thousands_separators(counts.rejected.values().sum::<u64>()),
+        with_thousands_separators(reached.structures),
         manifest.set_hash,
     );
     text += "<div class=\"plots\">\n";
-    let mut complexity = plain(&counts.complexity);
+    let mut complexity = entries(&counts.complexity);
     complexity.sort_by_key(|(name, _)| name.parse::<u64>().unwrap_or(0));
     for (name, _) in &mut complexity {
-        let least: u64 = name.parse().unwrap_or(0);
-        *name = if least >= 100 { "100 and more".into() } else { format!("{least} to {}", least + 9) };
+        let min: u64 = name.parse().unwrap_or(0);
+        *name = if min >= 100 { "100 and more".into() } else { format!("{min} to {}", min + 9) };
     }
     let ops = counts.ops.iter().map(|(op, tally)| (op.clone(), tally.values().copied().max().unwrap_or(0)));
     let mut ops: Vec<(String, u64)> = ops.collect();
     ops.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
     ops.truncate(24);
-    // The tall ones beside each other.
+    // Tall plots side by side.
     text += &bars("Categories", &by_size(&counts.categories));
     if !ops.is_empty() {
         text += &bars("Most frequent operations", &ops);
     }
     text += &bars("Complexity", &complexity);
     text += &bars("Types", &by_size(&counts.types));
-    text += &bars("Difficulty", &plain(&counts.difficulty));
+    text += &bars("Difficulty", &entries(&counts.difficulty));
     text += &bars("Splits", &by_size(&counts.splits));
     if !counts.faults.is_empty() {
-        text += &bars("Wrong twins", &by_size(&counts.faults));
+        text += &bars("Incorrect variants", &by_size(&counts.faults));
     }
     if !counts.rejected.is_empty() {
         text += &bars("Failed checks", &by_size(&counts.rejected));
