@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use bornite_bench::{Config, Machine, Report, Row, measure};
 use bornite_codegen::cpu;
 use bornite_ir::{Arg, Scalar, Value};
-use bornite_lang::python::Module;
+use bornite_lang::python::PythonModule;
 use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 
 const SAXPY: &str = "
@@ -43,8 +43,8 @@ fn main() {
         report.rows.push(Row::new(name, "cpu", measured).with_note(note));
     };
 
-    let module = Module::parse("saxpy.py", SAXPY).expect("two kernels");
-    cpu::set_threads(1);
+    let module = PythonModule::parse("saxpy.py", SAXPY).expect("two kernels");
+    cpu::set_num_threads(1);
     for (name, kernel, dims) in [
         ("saxpy_10m_f32", "saxpy", vec![10_000_000]),
         ("saxpy_10m_f32_2d", "saxpy_2d", vec![2500, 4000]),
@@ -65,7 +65,7 @@ fn main() {
         });
     }
     add("source_to_first_result", &|ms| format!("{ms:.2} ms: read, made, compiled, run"), &mut || {
-        let module = Module::parse("saxpy.py", SAXPY).expect("two kernels");
+        let module = PythonModule::parse("saxpy.py", SAXPY).expect("two kernels");
         let request = LaunchRequest::with_dims(&[1024]).shape("x", &[1024]).shape("y", &[1024]);
         let lowered = module.kernel("saxpy", &request).expect("a kernel");
         let compiled = cpu::compile(&lowered.kernel).expect("machine code");

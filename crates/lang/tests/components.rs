@@ -3,7 +3,7 @@
 
 use bornite_codegen::cuda;
 use bornite_ir::interp::run;
-use bornite_ir::{Arg, Kernel, peek};
+use bornite_ir::{Arg, Kernel, load_scalar};
 use bornite_lang::cuda::CudaModule;
 use bornite_lang::{LaunchRequest, Lowered};
 
@@ -25,7 +25,7 @@ fn outcome(kernel: &Kernel) -> Result<Vec<f64>, String> {
     let layout = kernel.params[0].ty.layout(&kernel.structs);
     let cell = |n: usize| {
         let (offset, scalar) = layout.offsets[n % layout.offsets.len()];
-        peek(&memory[0], n / layout.offsets.len() * layout.bytes + offset, scalar).as_f64()
+        load_scalar(&memory[0], n / layout.offsets.len() * layout.bytes + offset, scalar).as_f64()
     };
     Ok((0..16).map(cell).collect())
 }

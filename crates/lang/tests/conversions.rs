@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::process::Command;
 
 use bornite_ir::interp::run;
-use bornite_ir::{Arg, Scalar, Value, peek, poke};
+use bornite_ir::{Arg, Scalar, Value, load_scalar, store_scalar};
 use bornite_lang::LaunchRequest;
 use bornite_lang::cuda::CudaModule;
 use suite::{Outcome, gpp};
@@ -157,7 +157,7 @@ fn expressions_match_gpp() -> Outcome {
         let mut memory: Vec<Vec<u64>> = (variables.iter().enumerate())
             .map(|(v, (_, _, scalar))| {
                 let mut words = vec![0; CALLS];
-                inputs.iter().enumerate().for_each(|(k, values)| poke(&mut words, k * scalar.bytes(), values[v]));
+                inputs.iter().enumerate().for_each(|(k, values)| store_scalar(&mut words, k * scalar.bytes(), values[v]));
                 words
             })
             .collect();
@@ -168,7 +168,7 @@ fn expressions_match_gpp() -> Outcome {
         run(&kernel, &mut args).unwrap_or_else(|fault| panic!("{fault}\n{source}"));
         for k in 0..CALLS {
             let scalar = if *whole { Scalar::U64 } else { Scalar::F64 };
-            let value = peek(out, k * 8, scalar);
+            let value = load_scalar(out, k * 8, scalar);
             let found = if !*whole && value.as_f64().is_nan() { 1 } else { value.bits() };
             let mut wanted = expected[n * CALLS + k];
             // g++ turns 0.0 - (double)i into a negation, which gives -0 for 0.

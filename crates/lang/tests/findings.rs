@@ -2,7 +2,7 @@
 //! kernel.
 
 use bornite_ir::interp::run;
-use bornite_ir::{Arg, Scalar, Value, peek, poke};
+use bornite_ir::{Arg, Scalar, Value, load_scalar, store_scalar};
 use bornite_lang::LaunchRequest;
 use bornite_lang::cuda::CudaModule;
 
@@ -19,9 +19,9 @@ fn outcome_of(text: &str, name: &str, threads: u32) -> Result<Vec<i64>, String> 
     let lowered = module.kernel(name, &request).map_err(|errors| errors.to_string())?;
     let scalar = lowered.kernel.params[0].ty.as_scalar().unwrap_or(Scalar::I32);
     let mut words = vec![0u64; 64];
-    (0..64).for_each(|n| poke(&mut words, n * scalar.bytes(), Value::from_f64(scalar, n as f64)));
+    (0..64).for_each(|n| store_scalar(&mut words, n * scalar.bytes(), Value::from_f64(scalar, n as f64)));
     match run(&lowered.kernel, &mut [Arg::Write(&mut words)]) {
-        Ok(()) => Ok((0..64).map(|n| peek(&words, n * scalar.bytes(), scalar).as_f64() as i64).collect()),
+        Ok(()) => Ok((0..64).map(|n| load_scalar(&words, n * scalar.bytes(), scalar).as_f64() as i64).collect()),
         Err(fault) => Err(format!("line {}: {}", lowered.line_of(&fault).unwrap_or(0), fault.kind)),
     }
 }

@@ -2,7 +2,7 @@
 //! the right element.
 
 use bornite_ir::interp::run;
-use bornite_ir::{Arg, Scalar, Value, peek, poke};
+use bornite_ir::{Arg, Scalar, Value, load_scalar, store_scalar};
 use bornite_lang::cuda::CudaModule;
 use bornite_lang::{LaunchRequest, Lowered};
 
@@ -23,13 +23,13 @@ fn lowered(body: &str, threads: u32) -> Lowered {
 fn outcome(body: &str, threads: u32) -> Result<i64, String> {
     let kernel = lowered(body, threads).kernel;
     let (mut x, mut y, mut o, mut p) = (vec![0u64; 32], vec![0u64; 32], vec![0u64; 32], vec![0u64; 20]);
-    (0..64).for_each(|n| poke(&mut x, n * 4, Value::int(Scalar::I32, n as i64)));
-    (0..64).for_each(|n| poke(&mut y, n * 4, Value::from_f64(Scalar::F32, n as f64)));
+    (0..64).for_each(|n| store_scalar(&mut x, n * 4, Value::int(Scalar::I32, n as i64)));
+    (0..64).for_each(|n| store_scalar(&mut y, n * 4, Value::from_f64(Scalar::F32, n as f64)));
     let values = [Value::int(Scalar::I32, -1), Value::int(Scalar::U32, -1), Value::int(Scalar::I64, 1 << 32)];
     let mut args = vec![Arg::Write(&mut x), Arg::Write(&mut y), Arg::Write(&mut o), Arg::Write(&mut p)];
     args.extend(values.chunks(1).map(Arg::Value));
     match run(&kernel, &mut args) {
-        Ok(()) => Ok(peek(&o, 0, Scalar::I32).as_i64()),
+        Ok(()) => Ok(load_scalar(&o, 0, Scalar::I32).as_i64()),
         Err(fault) => Err(fault.kind.to_string()),
     }
 }

@@ -1,38 +1,38 @@
 //! Value ranges of integer expressions, from the launch.
 
-use bornite_ir::{ExprId, Op, Range, Scalar};
+use bornite_ir::{ExprId, Op, IntRange, Scalar};
 
 use super::{Node, Tree, Writer};
 
 impl Writer {
     /// Range of an integer expression; `None` if it is not an integer.
-    pub fn range(&self, tree: &Tree) -> Option<Range> {
+    pub fn range(&self, tree: &Tree) -> Option<IntRange> {
         let scalar = tree.scalar()?;
         if scalar == Scalar::Bool {
-            return Some(Range::up_to(1));
+            return Some(IntRange::up_to(1));
         }
         if !scalar.is_int() {
             return None;
         }
         let found = match &tree.node {
-            Node::Const(value) => Some(Range::exactly(*value)),
-            Node::Builtin(builtin) => Range::of_builtin(self.b.kernel().launch, *builtin),
-            Node::Emitted(id) => match self.b.known(*id) {
-                Some(value) => Some(Range::exactly(value)),
+            Node::Const(value) => Some(IntRange::exactly(*value)),
+            Node::Builtin(builtin) => IntRange::of_builtin(self.b.kernel().launch, *builtin),
+            Node::Emitted(id) => match self.b.constant_value(*id) {
+                Some(value) => Some(IntRange::exactly(value)),
                 None => self.hoisted.ranges.get(id).copied(),
             },
             Node::Op(op, args) => {
-                let args: Vec<Option<Range>> = args.iter().map(|arg| self.range(arg)).collect();
-                bits(*op, scalar, &args).or_else(|| Range::of_op(*op, scalar, &args))
+                let args: Vec<Option<IntRange>> = args.iter().map(|arg| self.range(arg)).collect();
+                bits(*op, scalar, &args).or_else(|| IntRange::of_op(*op, scalar, &args))
             }
             Node::Cast(_, inner) => self.range(inner),
             _ => None,
         };
-        Some(found.filter(|range| range.fits(scalar)).unwrap_or(Range::of_type(scalar)))
+        Some(found.filter(|range| range.fits(scalar)).unwrap_or(IntRange::of_type(scalar)))
     }
 
     /// Records the range of an integer.
-    pub fn set_range(&mut self, id: ExprId, range: Option<Range>) {
+    pub fn set_range(&mut self, id: ExprId, range: Option<IntRange>) {
         if let Some(range) = range {
             self.hoisted.ranges.insert(id, range);
         }
@@ -40,7 +40,7 @@ impl Writer {
 }
 
 /// Range of a mask or shift of non-negative integers.
-fn bits(op: Op, scalar: Scalar, args: &[Option<Range>]) -> Option<Range> {
+fn bits(op: Op, scalar: Scalar, args: &[Option<IntRange>]) -> Option<IntRange> {
     let [a, b] = args else { return None };
     let (a, b) = (a.filter(|a| a.low >= 0), b.filter(|b| b.low >= 0));
     let count = || b.filter(|b| b.high < scalar.bytes() as i128 * 8);
@@ -54,5 +54,5 @@ fn bits(op: Op, scalar: Scalar, args: &[Option<Range>]) -> Option<Range> {
         Op::Shl => a?.high << count()?.high,
         _ => return None,
     };
-    Some(Range { low: 0, high })
+    Some(IntRange { low: 0, high })
 }

@@ -54,12 +54,12 @@ fn expr_ids(expr: &mut Expr, map: &dyn Fn(&mut ExprId)) {
         Expr::Op(_, args) => args_ids(args, map),
         Expr::Algebra { args, .. } | Expr::Call(_, args) => args.iter_mut().for_each(map),
         Expr::Cast(_, id) | Expr::Bitcast(_, id) => map(id),
-        Expr::Load { at, .. } => args_ids(at, map),
-        Expr::Atomic { at, value, .. } => {
+        Expr::Load { indices: at, .. } => args_ids(at, map),
+        Expr::Atomic { indices: at, value, .. } => {
             args_ids(at, map);
             map(value);
         }
-        Expr::CompareExchange { at, expected, value, .. } => {
+        Expr::CompareExchange { indices: at, expected, value, .. } => {
             args_ids(at, map);
             map(expected);
             map(value);
@@ -76,7 +76,7 @@ fn stmt_ids(block: &mut [Stmt], map: &dyn Fn(&mut ExprId)) {
     for stmt in block {
         match stmt {
             Stmt::Let(id) | Stmt::Assign(_, id) | Stmt::Return(Some(id)) => map(id),
-            Stmt::Store { at, value, .. } => {
+            Stmt::Store { indices: at, value, .. } => {
                 args_ids(at, map);
                 map(value);
             }
@@ -91,7 +91,7 @@ fn stmt_ids(block: &mut [Stmt], map: &dyn Fn(&mut ExprId)) {
             }
             Stmt::Loop { body } => stmt_ids(body, map),
             Stmt::Print { args, .. } => args.iter_mut().for_each(map),
-            Stmt::Check(Check::Holds { condition: id, .. } | Check::Within { index: id, .. }) => map(id),
+            Stmt::Check(Check::Assert { condition: id, .. } | Check::InBounds { index: id, .. }) => map(id),
             Stmt::Break | Stmt::Continue | Stmt::Return(None) | Stmt::Barrier | Stmt::WarpBarrier | Stmt::Fence(_) => {}
         }
     }

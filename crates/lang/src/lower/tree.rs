@@ -5,7 +5,7 @@
 //! Constants are folded when a tree is emitted (`write.rs`), not here: text of the CUDA printer
 //! must round-trip unchanged.
 
-use bornite_ir::{Algebra, Atomic, Builtin, ExprId, FunctionId, Op, Scalar, Type, Value, View};
+use bornite_ir::{AlgebraOp, Atomic, Builtin, ExprId, FunctionId, Op, Scalar, Type, Value, View};
 
 /// An expression that is not emitted yet.
 #[derive(Clone, PartialEq, Debug)]
@@ -21,7 +21,7 @@ pub(crate) enum Node {
     /// An emitted expression.
     Emitted(ExprId),
     Op(Op, Vec<Tree>),
-    Algebra(Algebra, u32, Vec<Tree>),
+    Algebra(AlgebraOp, u32, Vec<Tree>),
     Cast(Scalar, Box<Tree>),
     Bitcast(Scalar, Box<Tree>),
     Call(FunctionId, Vec<Tree>),
@@ -119,7 +119,7 @@ impl Tree {
 
     /// A component of a vector or field of a struct.
     pub fn extract(whole: Tree, at: u32, ty: Type) -> Tree {
-        Tree::of(Node::Algebra(Algebra::Extract, at, vec![whole]), ty)
+        Tree::of(Node::Algebra(AlgebraOp::Extract, at, vec![whole]), ty)
     }
 
     /// The bool that this tree was widened from, if any.
@@ -245,10 +245,10 @@ impl Tree {
             Tree::vectorized(&all?, ty)
         };
         match &first.node {
-            Node::Algebra(Algebra::Extract, 0, of) => {
+            Node::Algebra(AlgebraOp::Extract, 0, of) => {
                 let source = of.first()?;
                 let alike = |(n, part): (usize, &Tree)| match &part.node {
-                    Node::Algebra(Algebra::Extract, at, of) => *at as usize == n && of.first() == Some(source),
+                    Node::Algebra(AlgebraOp::Extract, at, of) => *at as usize == n && of.first() == Some(source),
                     _ => false,
                 };
                 let shape = source.ty == whole(first) && source.ty.as_scalar().is_none();

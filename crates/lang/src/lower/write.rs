@@ -3,7 +3,7 @@
 use foldhash::HashMap;
 
 use bornite_ir::{
-    Algebra, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Mark, Op, Range, Scalar, Stmt, Value, interp,
+    AlgebraOp, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Mark, Op, IntRange, Scalar, Stmt, Value, interp,
 };
 
 use super::tree::fold_cast;
@@ -25,7 +25,7 @@ pub(crate) struct HoistedExprs {
     constants: HashMap<Value, ExprId>,
     builtins: Vec<(Builtin, ExprId)>,
     /// Ranges of integers that are narrower than their type.
-    pub(super) ranges: HashMap<ExprId, Range>,
+    pub(super) ranges: HashMap<ExprId, IntRange>,
 }
 
 /// An operand: a folded constant, which has no statement yet, or an emitted expression.
@@ -84,7 +84,7 @@ impl Writer {
 
     pub fn stmt(&mut self, stmt: Stmt) {
         self.statements += 1;
-        self.b.simple(stmt);
+        self.b.push_stmt(stmt);
     }
 
     /// Emits a tree and returns its expression.
@@ -122,7 +122,7 @@ impl Writer {
             Node::Bitcast(to, inner) if tree.scalar().is_some() => {
                 Some(Value::from_bits(*to, self.fold(inner)?.bits()))
             }
-            Node::Emitted(id) => self.b.known(*id),
+            Node::Emitted(id) => self.b.constant_value(*id),
             _ => None,
         }
     }
@@ -139,7 +139,7 @@ impl Writer {
         match &tree.node {
             Node::Const(value) => Folded::Const(*value),
             Node::Builtin(builtin) => Folded::Id(self.builtin(*builtin)),
-            Node::Emitted(id) => match self.b.known(*id) {
+            Node::Emitted(id) => match self.b.constant_value(*id) {
                 Some(value) => Folded::Const(value),
                 None => Folded::Id(*id),
             },
@@ -150,7 +150,7 @@ impl Writer {
                 if let (false, Some(values)) = (keep_root, known)
                     && let Ok(value) = interp::evaluate(*op, &values)
                 {
-                    return Folded::Const(value.with_one_nan());
+                    return Folded::Const(value.canonicalize_nan());
                 }
                 let ids: Vec<ExprId> = outs.into_iter().map(|out| self.id(out)).collect();
                 self.statements += 1;
@@ -160,9 +160,9 @@ impl Writer {
                 let ids: Vec<ExprId> = args.iter().map(|arg| self.emit(arg)).collect();
                 self.statements += 1;
                 Folded::Id(match row {
-                    Algebra::Construct => self.b.construct(tree.ty, &ids),
-                    Algebra::Extract => self.b.extract(ids[0], *at),
-                    Algebra::Insert => self.b.insert(ids[0], *at, ids[1]),
+                    AlgebraOp::Construct => self.b.construct(tree.ty, &ids),
+                    AlgebraOp::Extract => self.b.extract(ids[0], *at),
+                    AlgebraOp::Insert => self.b.insert(ids[0], *at, ids[1]),
                     row => self.b.algebra(*row, &ids),
                 })
             }
@@ -180,7 +180,7 @@ impl Writer {
             Node::Bitcast(to, inner) => {
                 let out = self.fold_or_emit(inner, false);
                 if let (Folded::Const(value), false) = (&out, keep_root) {
-                    return Folded::Const(Value::from_bits(*to, value.bits()).with_one_nan());
+                    return Folded::Const(Value::from_bits(*to, value.bits()).canonicalize_nan());
                 }
                 let id = self.id(out);
                 self.statements += 1;

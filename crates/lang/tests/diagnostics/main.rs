@@ -23,7 +23,7 @@ fn cuda_diagnostics(text: &str) -> String {
 fn python_diagnostics(text: &str) -> String {
     let mut request = LaunchRequest::with_dims(&[64]);
     request.default_length = Some(1000);
-    match python::Module::parse("kernel.py", text) {
+    match python::PythonModule::parse("kernel.py", text) {
         Ok(module) => joined(module.kernels().iter().map(|kernel| module.kernel(&kernel.name, &request))),
         Err(errors) => errors.to_string(),
     }

@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bornite_codegen::cuda;
-use bornite_cuda::{Buffer, Device, Function, Geometry};
+use bornite_cuda::{Buffer, Device, Function, LaunchConfig};
 use bornite_ir::{Kernel, Launch, Value};
 
 /// The GPU; its absence is printed once.
@@ -42,7 +42,7 @@ fn run_on(
         buffer.upload(&bytes)?;
         buffers.push(buffer);
     }
-    let pointers: Vec<bornite_cuda::Pointer<'_>> = buffers.iter().map(|buffer| (buffer, 0)).collect();
+    let pointers: Vec<bornite_cuda::DevicePointer<'_>> = buffers.iter().map(|buffer| (buffer, 0)).collect();
     let packed: Vec<Vec<u8>> = (kernel.values.iter().zip(values))
         .map(|(param, parts)| {
             let layout = param.ty.layout(&kernel.structs);
@@ -55,11 +55,11 @@ fn run_on(
         .collect();
     let (grid, block) = match kernel.launch {
         Launch::Blocks { grid, block } => (grid, block),
-        Launch::ParallelFor { .. } => ([count.div_ceil(cuda::BLOCK.into()) as u32, 1, 1], [cuda::BLOCK, 1, 1]),
+        Launch::ParallelFor { .. } => ([count.div_ceil(cuda::THREADS_PER_BLOCK.into()) as u32, 1, 1], [cuda::THREADS_PER_BLOCK, 1, 1]),
     };
-    let geometry = Geometry { shared_bytes: cuda::shared_bytes(kernel), ..Geometry::new(grid, block) };
+    let config = LaunchConfig { shared_bytes: cuda::dynamic_shared_bytes(kernel), ..LaunchConfig::new(grid, block) };
     // SAFETY: memory is as long as the views are; the interpreter ran the same call.
-    unsafe { function.launch_as(&geometry, None, &pointers, &packed)? };
+    unsafe { function.launch_with(&config, None, &pointers, &packed)? };
     for (words, buffer) in memory.iter_mut().zip(&buffers) {
         let mut bytes = vec![0; words.len() * 8];
         buffer.download(&mut bytes)?;

@@ -15,8 +15,8 @@ mod random;
 use std::path::Path;
 
 use bornite_codegen::{cpu, cuda};
-use bornite_ir::interp::{Options, Order, run_with};
-use bornite_ir::{Arg, Fault, FaultKind, Kernel, Scalar, Value, peek, poke};
+use bornite_ir::interp::{InterpreterOptions, ExecutionOrder, run_with};
+use bornite_ir::{Arg, Fault, FaultKind, Kernel, Scalar, Value, load_scalar, store_scalar};
 use bornite_lang::cuda::CudaModule;
 use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 
@@ -92,14 +92,14 @@ fn kind(fault: &Fault) -> &'static str {
     match fault.kind {
         FaultKind::OutOfBounds { .. } => "bounds",
         FaultKind::Misaligned { .. } => "misaligned",
-        FaultKind::Uninitialised { .. } => "uninitialised",
+        FaultKind::Uninitialized { .. } => "uninitialised",
         FaultKind::Race { .. } => "race",
         FaultKind::DivergentBarrier { .. } => "barrier",
         FaultKind::PartialWarp { .. } => "warp",
-        FaultKind::Claim { .. } => "claim",
+        FaultKind::AssertionFailed { .. } => "claim",
         FaultKind::Division { .. } => "division",
-        FaultKind::TooLong(_) => "too long",
-        FaultKind::BadCall(_) => "bad call",
+        FaultKind::StatementLimit(_) => "too long",
+        FaultKind::InvalidCall(_) => "bad call",
     }
 }
 
@@ -127,7 +127,7 @@ struct Call {
 fn cells(kernel: &Kernel, n: usize) -> Vec<(usize, Scalar)> {
     let param = &kernel.params[n];
     let layout = param.ty.layout(&kernel.structs);
-    let elements = kernel.span(&param.dims, &[]).map_or(0, |span| span.elements as usize);
+    let elements = kernel.memory_span(&param.dims, &[]).map_or(0, |span| span.elements as usize);
     let each = |element: usize| layout.offsets.iter().map(move |(at, scalar)| (element * layout.bytes + at, *scalar));
     (0..elements).flat_map(each).collect()
 }
@@ -158,7 +158,7 @@ fn call(sample: &Sample, lowered: &Lowered, seed: u64) -> Call {
                         Fill::By(of) => of(k),
                     };
                     let value = Value::from_f64(scalar, value);
-                    poke(words, byte, value);
+                    store_scalar(words, byte, value);
                     numbers.push(value.as_f64());
                 }
                 numbers
@@ -186,8 +186,8 @@ fn lend<'a>(kernel: &Kernel, memory: &'a mut [Vec<u64>], values: &'a [Vec<Value>
         .collect()
 }
 
-fn options(order: Order) -> Options {
-    Options { order, max_statements: Some(10_000_000), instances: true, divisions: true }
+fn options(order: ExecutionOrder) -> InterpreterOptions {
+    InterpreterOptions { order, max_statements: Some(10_000_000), check_instance_races: true, check_division: true }
 }
 
 fn seed() -> u64 {
@@ -212,7 +212,7 @@ fn kernels_give_expected_results() {
         let (kernel, name) = (&lowered.kernel, sample.file);
         assert!(!cuda::print(kernel).is_empty());
         let mut results: Vec<(&str, Vec<Vec<u64>>)> = vec![];
-        for (what, order) in [("forward", Order::Forward), ("in reverse", Order::Reverse)] {
+        for (what, order) in [("forward", ExecutionOrder::Forward), ("in reverse", ExecutionOrder::Reverse)] {
             let Call { mut memory, values, .. } = call(sample, &lowered, seed);
             let outcome = run_with(kernel, &mut lend(kernel, &mut memory, &values), options(order));
             if let Err(fault) = outcome {
@@ -242,7 +242,7 @@ fn kernels_give_expected_results() {
         assert_eq!(cells.len(), expected.len(), "{name}: the reference has another length");
         for (what, memory) in &results {
             for (n, ((byte, scalar), expected)) in cells.iter().zip(&expected).enumerate() {
-                let found = peek(&memory[*out as usize], *byte, *scalar).as_f64();
+                let found = load_scalar(&memory[*out as usize], *byte, *scalar).as_f64();
                 let off = (found - expected).abs() / expected.abs().max(1.0);
                 let right = found == *expected || off <= sample.tolerance;
                 assert!(right, "{name}, {what}: {}[{n}] is {found}, not {expected}\n{kernel}", sample.out);
@@ -262,7 +262,7 @@ fn seeded(sample: &Sample, seed: u64) -> Result<(), String> {
     let (module, lowered) = lowered(sample, &text.replace(from, to));
     let Call { mut memory, values, .. } = call(sample, &lowered, seed);
     let mut args = lend(&lowered.kernel, &mut memory, &values);
-    let Err(fault) = run_with(&lowered.kernel, &mut args, options(Order::Forward)) else {
+    let Err(fault) = run_with(&lowered.kernel, &mut args, options(ExecutionOrder::Forward)) else {
         return Err("no fault is found".into());
     };
     let at = lowered.line_of(&fault).ok_or_else(|| format!("{fault} has no line"))?;

@@ -8,7 +8,7 @@ mod generate;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bornite_codegen::cuda;
-use bornite_ir::interp::Order;
+use bornite_ir::interp::ExecutionOrder;
 use bornite_ir::{
     Access, Axis, Builder, Builtin, Emit, EmitBits, Kernel, Launch, Scalar, Value, elementwise, templates,
 };
@@ -16,7 +16,7 @@ use bornite_lang::LaunchRequest;
 use bornite_lang::cuda::CudaModule;
 
 use calls::interpreted;
-use generate::{Case, case, level_case};
+use generate::{Case, case, vectorizable_case};
 
 /// Parses and lowers the printed text of a kernel.
 fn parse_printed(kernel: &Kernel, text: &str, round_trip: bool) -> Result<Kernel, String> {
@@ -46,7 +46,7 @@ fn check(case: &Case, seed: u64) -> Option<String> {
         let line = text.lines().zip(round_trip.lines()).find(|(a, b)| a != b);
         return Some(format!("the printed text changes at {line:?}:\n{text}\n{round_trip}"));
     }
-    match (interpreted(case, &case.kernel, seed, Order::Forward), interpreted(case, &again, seed, Order::Forward)) {
+    match (interpreted(case, &case.kernel, seed, ExecutionOrder::Forward), interpreted(case, &again, seed, ExecutionOrder::Forward)) {
         (Ok(expected), Ok(found)) if expected == found => check_without_round_trip(case, &text, seed, &expected),
         (Ok(_), Ok(_)) => Some(format!("different results:\n{}\n{again}", case.kernel)),
         // Templates that index by their input may fault; both must fault in the same way.
@@ -67,7 +67,7 @@ fn check_without_round_trip(case: &Case, text: &str, seed: u64, expected: &[u64]
         Ok(kernel) => kernel,
         Err(error) => return Some(format!("the printed text is rejected without round_trip: {error}\n{text}")),
     };
-    match interpreted(case, &read, seed, Order::Forward) {
+    match interpreted(case, &read, seed, ExecutionOrder::Forward) {
         Ok(found) if found == expected => None,
         Ok(_) => Some(format!("different results without round_trip:\n{text}\n{read}")),
         Err(fault) => Some(format!("without round_trip: {fault}\n{text}\n{read}")),
@@ -145,7 +145,7 @@ fn random_kernels_round_trip() {
                     if seed >= first + count {
                         return;
                     }
-                    let case = if seed % 5 == 4 { level_case(seed) } else { case(seed, true) };
+                    let case = if seed % 5 == 4 { vectorizable_case(seed) } else { case(seed, true) };
                     if let Some(what) = check(&case, seed) {
                         panic!("BORNITE_TEST_SEED={seed}: {what}");
                     }

@@ -7,7 +7,7 @@ mod suite;
 use std::process::Command;
 
 use bornite_ir::interp::run;
-use bornite_ir::{Arg, Scalar, Value, peek, poke};
+use bornite_ir::{Arg, Scalar, Value, load_scalar, store_scalar};
 use bornite_lang::LaunchRequest;
 use bornite_lang::cuda::CudaModule;
 use suite::{Outcome, gpp};
@@ -122,11 +122,11 @@ fn statements_match_gpp() -> Outcome {
         let kernel = lowered.unwrap_or_else(|errors| panic!("{errors}")).kernel;
         for x in &inputs {
             let (mut words, mut out) = (vec![0; 4], vec![0]);
-            x.iter().enumerate().for_each(|(n, v)| poke(&mut words, n * 4, Value::int(Scalar::I32, *v as i64)));
+            x.iter().enumerate().for_each(|(n, v)| store_scalar(&mut words, n * 4, Value::int(Scalar::I32, *v as i64)));
             run(&kernel, &mut [Arg::Write(&mut words), Arg::Write(&mut out)])
                 .unwrap_or_else(|fault| panic!("{name} of {x:?}: {fault}\n{kernel}"));
-            let mut found = peek(&out, 0, Scalar::I32).as_i64().to_string();
-            (0..8).for_each(|n| found += &format!(" {}", peek(&words, n * 4, Scalar::I32).as_i64()));
+            let mut found = load_scalar(&out, 0, Scalar::I32).as_i64().to_string();
+            (0..8).for_each(|n| found += &format!(" {}", load_scalar(&words, n * 4, Scalar::I32).as_i64()));
             assert_eq!(Some(found.as_str()), expected.next(), "BORNITE_TEST_SEED={seed}: {name} of {x:?}\n{kernel}");
         }
     }

@@ -13,8 +13,8 @@ mod sizes;
 use std::path::PathBuf;
 
 use bornite_codegen::{cpu, cuda};
-use bornite_ir::interp::{Options, run_printing};
-use bornite_ir::{Access, Arg, Kernel, Scalar, Value, peek, poke};
+use bornite_ir::interp::{InterpreterOptions, run_printing};
+use bornite_ir::{Access, Arg, Kernel, Scalar, Value, load_scalar, store_scalar};
 use bornite_lang::python::PythonModule;
 use bornite_lang::{Lowered, ParamRef, LaunchRequest};
 use serde_json::Value as Json;
@@ -87,7 +87,7 @@ fn name(launch: &Json) -> String {
 fn cells(kernel: &Kernel, n: usize) -> Vec<(usize, Scalar)> {
     let param = &kernel.params[n];
     let layout = param.ty.layout(&kernel.structs);
-    let elements = kernel.span(&param.dims, &[]).map_or(0, |span| span.elements as usize);
+    let elements = kernel.memory_span(&param.dims, &[]).map_or(0, |span| span.elements as usize);
     let each = |index: usize| layout.offsets.iter().map(move |(at, scalar)| (index * layout.bytes + at, *scalar));
     (0..elements).flat_map(each).collect()
 }
@@ -111,7 +111,7 @@ fn call(lowered: &Lowered, launch: &Json) -> Call {
                 let words = kernel.view_bytes(&kernel.params[n], &[]).unwrap_or(0).div_ceil(8);
                 let mut memory = vec![0u64; words.max(1)];
                 for ((byte, _), value) in cells(kernel, n).into_iter().zip(parts) {
-                    poke(&mut memory, byte, value);
+                    store_scalar(&mut memory, byte, value);
                 }
                 call.memory[n] = memory;
             }
@@ -168,7 +168,7 @@ fn compare(lowered: &Lowered, launch: &Json, memory: &[Vec<u64>], check: &str) -
             return Err(format!("'{name}' has {} components, expected {}", cells.len(), expected.len()));
         }
         for (index, ((byte, scalar), expected)) in cells.into_iter().zip(expected).enumerate() {
-            let found = peek(&memory[*n as usize], byte, scalar);
+            let found = load_scalar(&memory[*n as usize], byte, scalar);
             if !agrees(check, found, expected) {
                 return Err(format!("component {index} of '{name}' is {found}, Warp gives {expected} ({check})"));
             }
@@ -187,7 +187,7 @@ fn check_launch(module: &PythonModule, launch: &Json, check: &str) -> Result<(),
         return Err("the generated CUDA source has no kernel".into());
     }
     let mut memory = before.memory.clone();
-    let options = Options { instances: false, ..Options::default() };
+    let options = InterpreterOptions { check_instance_races: false, ..InterpreterOptions::default() };
     run_printing(kernel, &mut args(kernel, &mut memory, &before.values), options, &mut |_| {})
         .map_err(|fault| format!("{fault} in line {:?}", lowered.line_of(&fault)))?;
     compare(&lowered, launch, &memory, check)?;

@@ -98,7 +98,7 @@ fn check_covers_every_kernel() {
     let found: Vec<(String, String)> = (module.check().into_iter())
         .map(|checked| match checked.outcome {
             CheckOutcome::Valid => (checked.name, String::new()),
-            CheckOutcome::Invalid(errors) => (checked.name, errors.all[0].message.clone()),
+            CheckOutcome::Invalid(errors) => (checked.name, errors.diagnostics[0].message.clone()),
             CheckOutcome::Undetermined(tried) => (checked.name, tried),
         })
         .collect();

@@ -1,8 +1,8 @@
 //! Small programs with known results, for features that the goldens do not cover: names that change
 //! in branches, and compile-time values.
 
-use bornite_ir::interp::{Options, run_printing};
-use bornite_ir::{Scalar, Value, peek};
+use bornite_ir::interp::{InterpreterOptions, run_printing};
+use bornite_ir::{Scalar, Value, load_scalar};
 use bornite_lang::python::PythonModule;
 use bornite_lang::{Lowered, ParamRef, LaunchRequest};
 
@@ -208,10 +208,10 @@ pub fn first(lowered: &Lowered, count: usize, name: &str) -> Result<Vec<i64>, St
     let mut memory = vec![vec![0u64; 2]; lowered.kernel.params.len()];
     let values: [Vec<Value>; 0] = [];
     let mut args = super::args(&lowered.kernel, &mut memory, &values);
-    run_printing(&lowered.kernel, &mut args, Options::default(), &mut |_| {}).map_err(|fault| fault.to_string())?;
+    run_printing(&lowered.kernel, &mut args, InterpreterOptions::default(), &mut |_| {}).map_err(|fault| fault.to_string())?;
     let out = lowered.params.iter().find(|(found, _)| found == name).map(|(_, param)| param);
     let Some(ParamRef::View(n)) = out else { return Err(format!("no '{name}'")) };
-    Ok((0..count).map(|i| peek(&memory[*n as usize], i * 4, Scalar::I32).as_i64()).collect())
+    Ok((0..count).map(|i| load_scalar(&memory[*n as usize], i * 4, Scalar::I32).as_i64()).collect())
 }
 
 /// Statements and what they print.
@@ -237,7 +237,7 @@ fn print_output_is_exact() {
         let values: [Vec<Value>; 0] = [];
         let mut args = super::args(&lowered.kernel, &mut memory, &values);
         let keep = &mut |line: &str| lines.push(line.to_owned());
-        run_printing(&lowered.kernel, &mut args, Options::default(), keep).unwrap_or_else(|fault| panic!("{fault}"));
+        run_printing(&lowered.kernel, &mut args, InterpreterOptions::default(), keep).unwrap_or_else(|fault| panic!("{fault}"));
         assert_eq!(lines.join("\n"), expected, "{body}");
     }
 }

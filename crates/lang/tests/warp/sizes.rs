@@ -1,8 +1,8 @@
 //! Sizes of arrays and launches near the int32 limit: correct results, or an error before anything
 //! runs.
 
-use bornite_ir::interp::{Options, run_printing};
-use bornite_ir::{Scalar, Value, peek};
+use bornite_ir::interp::{InterpreterOptions, run_printing};
+use bornite_ir::{Scalar, Value, load_scalar};
 use bornite_lang::python::PythonModule;
 use bornite_lang::{Lowered, ParamRef, LaunchRequest};
 
@@ -69,7 +69,7 @@ fn specified_sizes_fit_or_are_rejected() {
 /// Sizes passed at launch require 32-bit indices; a size that is too large is then negative.
 #[test]
 fn sizes_passed_at_launch_fit_or_are_rejected() {
-    let wide = |request: LaunchRequest| LaunchRequest { index: Some(Scalar::I64), ..request };
+    let wide = |request: LaunchRequest| LaunchRequest { index_type: Some(Scalar::I64), ..request };
     let cases = [
         ("sizes", wide(LaunchRequest::with_dims(&[1]).shape("out", &[4])), "a size of 'x' must be specified"),
         ("sizes", wide(LaunchRequest::with_dims(&[1]).shape("x", &[2, 2])), "a size of 'out' must be specified"),
@@ -89,7 +89,7 @@ fn sizes_passed_at_launch_fit_or_are_rejected() {
         values[sizes(name)] = vec![Value::int(Scalar::I32, TOO_MANY as i64)];
         let mut memory = vec![vec![0u64; 4]; 2];
         let mut args = super::args(&lowered.kernel, &mut memory, &values);
-        let fault = run_printing(&lowered.kernel, &mut args, Options::default(), &mut |_| {}).unwrap_err().to_string();
+        let fault = run_printing(&lowered.kernel, &mut args, InterpreterOptions::default(), &mut |_| {}).unwrap_err().to_string();
         assert!(fault.contains(part), "expected {part}, found {fault}");
     }
 }
@@ -121,8 +121,8 @@ fn ranges_near_the_int32_limit_have_the_right_trip_count() {
         }
         let mut memory = vec![vec![0u64; 1]];
         let mut args = super::args(&lowered.kernel, &mut memory, &values);
-        run_printing(&lowered.kernel, &mut args, Options::default(), &mut |_| {}).unwrap();
-        let found = [0, 4].map(|byte| peek(&memory[0], byte, Scalar::I32).as_i64());
+        run_printing(&lowered.kernel, &mut args, InterpreterOptions::default(), &mut |_| {}).unwrap();
+        let found = [0, 4].map(|byte| load_scalar(&memory[0], byte, Scalar::I32).as_i64());
         assert_eq!(found, [count, last], "range({start}, {end}, {step})");
     }
 }

@@ -46,7 +46,7 @@ impl<'m> Lowering<'m> {
             let what = format!("'{name}' on '{from}' reinterpreted as '{to}'");
             return self.unsupported(span, what, "use atomicCAS in a loop");
         }
-        if !atomic.takes(target.scalar) {
+        if !atomic.supports(target.scalar) {
             let what = format!("'{name}' on '{}'", self.type_name(target.scalar.into()));
             return self.unsupported(span, what, "it takes 32- and 64-bit numbers; bitwise atomics take integers");
         }

@@ -27,7 +27,7 @@ impl<'m> Lowering<'m> {
             return self.printer_function(rest, templates, args, span);
         }
         if let Some(vector) = name.strip_prefix("make_").and_then(builtin_type) {
-            self.check_arg_count(name, args, vector.count(&[]), span)?;
+            self.check_arg_count(name, args, vector.component_count(&[]), span)?;
             return Ok(Operand::Tree(self.construct(args, vector, span)?));
         }
         if let Some(done) = self.sync_function(name, args, span)? {
@@ -117,7 +117,7 @@ impl<'m> Lowering<'m> {
             return Ok(Operand::Void);
         }
         let condition = self.w.emit(&tree);
-        self.push_stmt(Stmt::Check(Check::Holds { condition, claim }), span);
+        self.push_stmt(Stmt::Check(Check::Assert { condition, message: claim }), span);
         Ok(Operand::Void)
     }
 
@@ -239,7 +239,7 @@ impl<'m> Lowering<'m> {
                     "isinf" => Tree::op(Op::Eq, vec![size, infinite]),
                     "isfinite" => Tree::op(Op::Lt, vec![size, infinite]),
                     _ => {
-                        let int = scalar.same_width();
+                        let int = scalar.same_width_int();
                         Tree::op(Op::Lt, vec![x.bitcast(int), Tree::int(int, 0)])
                     }
                 })
@@ -379,7 +379,7 @@ impl<'m> Lowering<'m> {
         let Some(types) = types.filter(|types| types.len() <= 16) else {
             return self.fail(span, "'printf' takes at most 16 arguments, all numbers", "", "print members one by one");
         };
-        match bornite_ir::print_of_c(line, &types) {
+        match bornite_ir::print_format_from_printf(line, &types) {
             Ok(format) if format.len() <= 200 => self.push_stmt(Stmt::Print { format, args: ids }, span),
             Ok(_) => return self.fail(span, "'printf' format is longer than 200 characters", "", "split it"),
             Err(why) => return self.fail(span, format!("'printf': {why}"), "", ""),

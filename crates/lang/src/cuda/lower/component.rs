@@ -1,7 +1,7 @@
 //! Access to single components and fields of elements in memory, so that other threads can access
 //! the rest of the element without a race.
 
-use bornite_ir::{Algebra, Args, ExprId, Op, Scalar, Stmt, Type, View};
+use bornite_ir::{AlgebraOp, Args, ExprId, Op, Scalar, Stmt, Type, View};
 
 use super::lvalue::{Lvalue, Projection};
 use super::{LowerResult, Lowering};
@@ -29,7 +29,7 @@ impl<'m> Lowering<'m> {
                 (Projection::Field(at), Type::Struct(id)) => {
                     let structs = self.w.b.structs();
                     let fields = &structs[id.0 as usize].fields;
-                    part.first += fields[..*at as usize].iter().map(|field| field.ty.count(structs)).sum::<usize>();
+                    part.first += fields[..*at as usize].iter().map(|field| field.ty.component_count(structs)).sum::<usize>();
                     part.ty = fields[*at as usize].ty;
                 }
                 (Projection::Field(at), ty) => {
@@ -55,7 +55,7 @@ impl<'m> Lowering<'m> {
         part: &ElementPart,
         span: SourceSpan,
     ) -> LowerResult<Vec<Args>> {
-        let count = part.ty.count(self.w.b.structs());
+        let count = part.ty.component_count(self.w.b.structs());
         let mut all = vec![];
         for n in 0..count {
             let mut number = Tree::int(self.index_type, (part.first + n) as i64);
@@ -109,7 +109,7 @@ impl<'m> Lowering<'m> {
         self.set_source_line(span);
         for (at, value) in self.component_indices(at, wide, part, span)?.into_iter().zip(values) {
             let value = self.w.emit(&value);
-            self.w.stmt(Stmt::Store { view, at, value });
+            self.w.stmt(Stmt::Store { view, indices: at, value });
         }
         self.component_writes.push(view);
         Ok(())
@@ -146,7 +146,7 @@ impl<'m> Lowering<'m> {
         });
         let Some((n, index, array)) = found else { return each(self, lvalue) };
         let index = Tree::emitted(self.w.emit(&index), self.index_type);
-        for slot in 0..array.count(&[]) {
+        for slot in 0..array.component_count(&[]) {
             let here = Tree::op(Op::Eq, vec![index.clone(), Tree::int(self.index_type, slot as i64)]);
             let condition = self.w.emit(&here);
             let mut selected = lvalue.clone();
@@ -172,7 +172,7 @@ impl<'m> Lowering<'m> {
             }
             other => {
                 let scalar = other.element().unwrap_or(Scalar::Bool);
-                all.extend((0..other.count(structs)).map(|n| Tree::extract(whole.clone(), n as u32, scalar.into())));
+                all.extend((0..other.component_count(structs)).map(|n| Tree::extract(whole.clone(), n as u32, scalar.into())));
             }
         }
     }
@@ -185,8 +185,8 @@ impl<'m> Lowering<'m> {
                 let fields = &self.w.b.structs()[id.0 as usize].fields;
                 fields.iter().map(|field| self.assemble(field.ty, components)).collect()
             }
-            other => components.take(other.count(self.w.b.structs())).collect(),
+            other => components.take(other.component_count(self.w.b.structs())).collect(),
         };
-        Tree::of(Node::Algebra(Algebra::Construct, 0, parts), ty)
+        Tree::of(Node::Algebra(AlgebraOp::Construct, 0, parts), ty)
     }
 }

@@ -83,7 +83,7 @@ impl<'m> Lowering<'m> {
         let zero = || Tree::int(self.index_type, 0);
         let (from, to) = (first.offset.clone().unwrap_or_else(zero), second.offset.unwrap_or_else(zero));
         let offset = self.materialize(Tree::select(condition.clone(), from, to));
-        let (range, constant) = (first.range.or(second.range), first.constant || second.constant);
+        let (range, constant) = (first.range.union(second.range), first.constant || second.constant);
         Ok(Some(Operand::Pointer(Pointer { offset: Some(offset), range, constant, ..first })))
     }
 

@@ -1,6 +1,6 @@
 //! Construction of structs, vectors and matrices, from braces or by type name.
 
-use bornite_ir::{Algebra, Range, Scalar, Type, Value};
+use bornite_ir::{AlgebraOp, IntRange, Scalar, Type, Value};
 
 use super::lvalue::Operand;
 use super::{LowerResult, Lowering};
@@ -55,7 +55,7 @@ impl<'m> Lowering<'m> {
                     None => Tree::int(scalar, 0),
                 });
             }
-            return Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, trees), ty));
+            return Ok(Tree::of(Node::Algebra(AlgebraOp::Construct, 0, trees), ty));
         }
         // Inner braces may be omitted.
         if args.len() > parts.len() {
@@ -85,7 +85,7 @@ impl<'m> Lowering<'m> {
         {
             return Ok(whole);
         }
-        Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, trees), ty))
+        Ok(Tree::of(Node::Algebra(AlgebraOp::Construct, 0, trees), ty))
     }
 
     pub(super) fn construct_flat(&mut self, args: &mut std::slice::Iter<'m, Expr>, ty: Type) -> LowerResult<Tree> {
@@ -103,7 +103,7 @@ impl<'m> Lowering<'m> {
         for part in parts {
             trees.push(self.construct_flat(args, part)?);
         }
-        Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, trees), ty))
+        Ok(Tree::of(Node::Algebra(AlgebraOp::Construct, 0, trees), ty))
     }
 
     pub(super) fn zero(&self, ty: Type) -> Tree {
@@ -111,11 +111,11 @@ impl<'m> Lowering<'m> {
             Type::Scalar(scalar) => Tree::int(scalar, 0),
             Type::Struct(id) => {
                 let fields = self.w.b.structs()[id.0 as usize].fields.iter().map(|field| self.zero(field.ty));
-                Tree::of(Node::Algebra(Algebra::Construct, 0, fields.collect()), ty)
+                Tree::of(Node::Algebra(AlgebraOp::Construct, 0, fields.collect()), ty)
             }
             _ => {
                 let one = Tree::int(ty.element().unwrap_or(Scalar::I32), 0);
-                Tree::of(Node::Algebra(Algebra::Construct, 0, vec![one]), ty)
+                Tree::of(Node::Algebra(AlgebraOp::Construct, 0, vec![one]), ty)
             }
         }
     }
@@ -167,23 +167,23 @@ impl<'m> Lowering<'m> {
             return false;
         }
         let known = self.w.fold(tree);
-        let range = |scalar| if scalar == Scalar::Bool { Range::up_to(1) } else { Range::of_type(scalar) };
-        let fits = |of: Range| range(to).low <= of.low && of.high <= range(to).high;
+        let range = |scalar| if scalar == Scalar::Bool { IntRange::up_to(1) } else { IntRange::of_type(scalar) };
+        let fits = |of: IntRange| range(to).low <= of.low && of.high <= range(to).high;
         match (from.is_float(), to.is_float()) {
             (true, false) => true,
             (true, true) => {
                 to.bytes() < from.bytes() && known.is_none_or(|value| (value.as_f64() as f32).is_infinite())
             }
             (false, true) => known.is_none_or(|value| {
-                let exact = Range::exactly(value).low;
+                let exact = IntRange::exactly(value).low;
                 Value::from_f64(to, exact as f64).as_f64() as i128 != exact
             }),
-            (false, false) => !fits(range(from)) && known.is_none_or(|value| !fits(Range::exactly(value))),
+            (false, false) => !fits(range(from)) && known.is_none_or(|value| !fits(IntRange::exactly(value))),
         }
     }
 }
 
 /// A constant as shown in a message.
 fn shown(value: Value) -> String {
-    if value.scalar().is_float() { value.as_f64().to_string() } else { Range::exactly(value).low.to_string() }
+    if value.scalar().is_float() { value.as_f64().to_string() } else { IntRange::exactly(value).low.to_string() }
 }

@@ -94,7 +94,7 @@ impl<'m> Lowering<'m> {
         self.w.b.open_block();
         if let Some((name, scalar)) = name {
             let value = self.w.b.read(counter);
-            let range = self.w.range(&Tree::emitted(end, self.index_type)).map(bornite_ir::Range::below);
+            let range = self.w.range(&Tree::emitted(end, self.index_type)).map(bornite_ir::IntRange::below);
             self.w.set_range(value, range);
             self.bind(name, Binding::Value(Tree::emitted(value, self.index_type).cast(scalar)));
         }

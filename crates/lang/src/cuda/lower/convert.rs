@@ -122,7 +122,7 @@ impl<'m> Lowering<'m> {
             {
                 match self.element(pointer)? {
                     Operand::Lvalue(lvalue) => {
-                        let sizes = [lvalue.ty.count(&[]) as u64].into();
+                        let sizes = [lvalue.ty.component_count(&[]) as u64].into();
                         Ok(Operand::LocalArray(LocalArray { lvalue, name, sizes }, vec![]))
                     }
                     _ => Err(Failed),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Algebra, MAX_COMPONENTS, Stmt as IrStmt, Type, Value};
+use bornite_ir::{AlgebraOp, MAX_COMPONENTS, Stmt as IrStmt, Type, Value};
 
 use super::array_init::MAX_ELEMENTS;
 use super::lvalue::{ConstArray, LocalArray, Lvalue, LvalueRoot, Operand, Pointer};
@@ -233,12 +233,12 @@ impl<'m> Lowering<'m> {
             return Some(vec![value]);
         }
         match &tree.node {
-            Node::Algebra(Algebra::Construct, _, parts) => {
+            Node::Algebra(AlgebraOp::Construct, _, parts) => {
                 let mut all = vec![];
                 for part in parts {
                     all.extend(self.constant_components(part)?);
                 }
-                let count = tree.ty.count(self.w.b.structs());
+                let count = tree.ty.component_count(self.w.b.structs());
                 if all.len() == 1 && count > 1 {
                     all = vec![all[0]; count];
                 }
@@ -278,7 +278,7 @@ impl<'m> Lowering<'m> {
             }
             None => {
                 let local = self.new_local(text, array, &zeros);
-                let whole = Tree::of(Node::Algebra(Algebra::Construct, 0, values), array);
+                let whole = Tree::of(Node::Algebra(AlgebraOp::Construct, 0, values), array);
                 self.assign(local, &whole);
                 local
             }
@@ -309,7 +309,7 @@ impl<'m> Lowering<'m> {
         let [super::lvalue::Projection::Field(at)] = lvalue.path[..] else { return Ok(false) };
         let part = self.rvalue(value)?;
         let part = self.convert(part, lvalue.ty, value.span)?;
-        let tree = Tree::of(Node::Algebra(Algebra::Insert, at, vec![whole, part]), ty);
+        let tree = Tree::of(Node::Algebra(AlgebraOp::Insert, at, vec![whole, part]), ty);
         let id = self.w.emit(&tree);
         self.expr_numbers.insert(id, number);
         self.bind(d.name, Binding::Value(Tree::emitted(id, ty)));

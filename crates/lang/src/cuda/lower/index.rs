@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Check, Dim, Extent, Op, ParamId, Range, Scalar, Stmt, View};
+use bornite_ir::{Check, Dim, Extent, Op, ParamId, IntRange, Scalar, Stmt, View};
 
 use super::lvalue::{ConstArray, LocalArray, Lvalue, LvalueRoot, Operand, Pointer, Projection};
 use super::{LowerResult, Lowering};
@@ -18,7 +18,7 @@ pub(super) struct Index {
     /// Value in the kernel's index type: the C++ value modulo its width.
     pub tree: Tree,
     /// Range of the C++ value, by the operand's own type.
-    pub range: Range,
+    pub range: IntRange,
 }
 
 /// 2³², the number of 32-bit integers.
@@ -31,7 +31,7 @@ impl<'m> Lowering<'m> {
             let what = format!("an array index must be an integer, found '{}'", self.type_name(tree.ty));
             return self.fail(span, what, "expected an integer", "cast it: '(int)x'");
         };
-        let range = self.w.range(&tree).unwrap_or(Range::of_type(scalar));
+        let range = self.w.range(&tree).unwrap_or(IntRange::of_type(scalar));
         let tree = match tree.node {
             // The value that an `int` was converted from in a kernel with 64-bit indices.
             Node::Cast(_, inner)
@@ -54,14 +54,14 @@ impl<'m> Lowering<'m> {
     /// Requires 64-bit indices unless 32-bit ones detect the same out-of-bounds accesses. A C++
     /// index and its value modulo 2³² differ by a multiple of 2³², so an index outside stays
     /// outside if all are above `extent - 2³²` and below 2³².
-    fn check_index(&mut self, range: Range, extent: i64) {
+    fn check_index(&mut self, range: IntRange, extent: i64) {
         if range.low < extent as i128 - WRAP || range.high >= WRAP {
             self.require_wide_index();
         }
     }
 
     /// Requires 64-bit indices unless 32 bits hold every value of a range.
-    pub(super) fn check_exact(&mut self, range: Range) {
+    pub(super) fn check_exact(&mut self, range: IntRange) {
         if !range.fits(Scalar::I32) {
             self.require_wide_index();
         }
@@ -87,7 +87,7 @@ impl<'m> Lowering<'m> {
                     let at = self.checked_index(at, *size, &name, index.span)?;
                     let row: u64 = rest.iter().product();
                     let rest: Rc<[u64]> = rest.into();
-                    let at = self.scale_index(Index { tree: at, range: Range::up_to(*size as i64 - 1) }, row);
+                    let at = self.scale_index(Index { tree: at, range: IntRange::up_to(*size as i64 - 1) }, row);
                     let offset_by = self.offset_by(pointer, at);
                     let last = rest.is_empty();
                     let offset_by = Pointer { sizes: rest, ..offset_by };
@@ -161,7 +161,7 @@ impl<'m> Lowering<'m> {
     fn checked_index(&mut self, index: Tree, size: u64, of: &str, span: SourceSpan) -> LowerResult<Tree> {
         let Index { tree: index, range } = self.to_index(index, span)?;
         self.check_index(range, size as i64);
-        match range.only() {
+        match range.single_value() {
             Some(at) if at < 0 || at >= size as i128 => {
                 let what = format!("index {at} is out of bounds for an array of {size} elements");
                 self.fail(span, what, "out of bounds", "")
@@ -169,7 +169,7 @@ impl<'m> Lowering<'m> {
             Some(_) => Ok(index),
             None => {
                 let id = self.w.emit(&index);
-                self.push_stmt(Stmt::Check(Check::Within { index: id, len: size, of: of.to_owned() }), span);
+                self.push_stmt(Stmt::Check(Check::InBounds { index: id, len: size, array: of.to_owned() }), span);
                 Ok(Tree::emitted(id, self.index_type))
             }
         }
@@ -239,7 +239,7 @@ impl<'m> Lowering<'m> {
         while at.len() + 1 < rank {
             at.push(self.w.emit(&zero));
         }
-        self.check_index(range.plus(Range::up_to(width as i64 - 1)), self.extent(view, at.len()));
+        self.check_index(range.plus(IntRange::up_to(width as i64 - 1)), self.extent(view, at.len()));
         at.push(self.w.emit(&offset.unwrap_or(zero)));
         let path = cast_type.map(Projection::Reinterpret).into_iter().collect();
         Ok(Operand::Lvalue(Lvalue {
@@ -307,7 +307,7 @@ impl<'m> Lowering<'m> {
         let root = LvalueRoot::Element {
             view: pointer.view,
             at,
-            range: Range::of_type(self.index_type),
+            range: IntRange::of_type(self.index_type),
             width: 1,
             element: ty,
         };

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Algebra, Args, Dim, ExprId, LocalId, Op, Range, Scalar, Stmt, Type, Value, View};
+use bornite_ir::{AlgebraOp, Args, Dim, ExprId, LocalId, Op, IntRange, Scalar, Stmt, Type, Value, View};
 
 use super::{Binding, LowerResult, Lowering};
 use crate::SourceSpan;
@@ -22,7 +22,7 @@ pub struct Pointer {
     /// width.
     pub offset: Option<Tree>,
     /// Range of the C++ value of the offset.
-    pub range: Range,
+    pub range: IntRange,
     /// Type of the pointee in memory.
     pub ty: Type,
     /// Type of the same width that the pointer was cast to.
@@ -49,7 +49,7 @@ impl Pointer {
             prefix: vec![],
             rank: if flat { 1 } else { rank },
             offset: None,
-            range: Range::up_to(0),
+            range: IntRange::up_to(0),
             ty,
             cast_type: None,
             width: 1,
@@ -100,7 +100,7 @@ pub enum LvalueRoot {
         view: View,
         at: Vec<ExprId>,
         /// Range of the C++ value of the last index.
-        range: Range,
+        range: IntRange,
         width: u8,
         element: Type,
     },
@@ -218,7 +218,7 @@ impl<'m> Lowering<'m> {
             Projection::Reinterpret(to) => Ok(whole.reinterpret(*to)),
             Projection::DynamicIndex(index, array) => {
                 let scalar = array.element().unwrap_or(Scalar::I32);
-                let count = array.count(&[]) as i64;
+                let count = array.component_count(&[]) as i64;
                 if let Some(at) = self.constant_index(index, count, span)? {
                     return Ok(Tree::extract(whole, at as u32, scalar.into()));
                 }
@@ -292,7 +292,7 @@ impl<'m> Lowering<'m> {
                     return self.unsupported(span, "an array of more than four dimensions", "");
                 };
                 let value = self.w.emit(&value);
-                self.w.stmt(Stmt::Store { view: *view, at, value });
+                self.w.stmt(Stmt::Store { view: *view, indices: at, value });
                 Ok(())
             }
         }
@@ -327,7 +327,7 @@ impl<'m> Lowering<'m> {
         let Some((step, rest)) = path.split_first() else { return Ok(value) };
         let whole = Tree::emitted(self.w.emit(&whole), whole.ty);
         let insert =
-            |at: u32, part: Tree| Tree::of(Node::Algebra(Algebra::Insert, at, vec![whole.clone(), part]), whole.ty);
+            |at: u32, part: Tree| Tree::of(Node::Algebra(AlgebraOp::Insert, at, vec![whole.clone(), part]), whole.ty);
         match step {
             Projection::Field(at) => {
                 let inner = self.project(whole.clone(), step, span)?;
@@ -338,7 +338,7 @@ impl<'m> Lowering<'m> {
             Projection::DynamicIndex(index, array) => {
                 let value =
                     if rest.is_empty() { value } else { value.reinterpret(array.element().unwrap_or(Scalar::I32)) };
-                let count = array.count(&[]) as i64;
+                let count = array.component_count(&[]) as i64;
                 if let Some(at) = self.constant_index(index, count, span)? {
                     return Ok(insert(at as u32, value));
                 }
@@ -351,7 +351,7 @@ impl<'m> Lowering<'m> {
                     let part = Tree::select(here, value.clone(), old);
                     parts.push(Tree::emitted(self.w.emit(&part), value.ty));
                 }
-                Ok(Tree::of(Node::Algebra(Algebra::Construct, 0, parts), whole.ty))
+                Ok(Tree::of(Node::Algebra(AlgebraOp::Construct, 0, parts), whole.ty))
             }
         }
     }
@@ -363,6 +363,6 @@ impl<'m> Lowering<'m> {
         let local = self.new_local(name, self.index_type.into(), &[Value::int(self.index_type, 0)]);
         let offset = pointer.offset.clone().unwrap_or(zero);
         self.assign(local, &offset);
-        Binding::MovingPointer(Pointer { offset: None, range: Range::of_type(self.index_type), ..pointer }, local)
+        Binding::MovingPointer(Pointer { offset: None, range: IntRange::of_type(self.index_type), ..pointer }, local)
     }
 }

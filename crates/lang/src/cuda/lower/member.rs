@@ -142,7 +142,7 @@ impl<'m> Lowering<'m> {
 fn as_local_array(lvalue: Lvalue, name: Symbol) -> LocalArray {
     let sizes = match lvalue.ty {
         Type::Matrix(_, rows, columns) => vec![rows as u64, columns as u64],
-        other => vec![other.count(&[]) as u64],
+        other => vec![other.component_count(&[]) as u64],
     };
     LocalArray { lvalue, name, sizes: sizes.into() }
 }

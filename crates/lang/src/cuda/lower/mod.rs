@@ -269,7 +269,7 @@ impl<'m> Lowering<'m> {
         let (mut kernel, lines) = match self.w.b.finish_with_lines() {
             Ok(finished) => finished,
             Err(error) => {
-                let what = format!("kernel '{}' is invalid: {}", error.kernel, error.what);
+                let what = format!("kernel '{}' is invalid: {}", error.kernel, error.message);
                 let found = self.module.source.diagnostic(function.span, what, String::new(), None);
                 return Err(LowerError::Invalid(vec![found]));
             }
@@ -294,7 +294,7 @@ impl<'m> Lowering<'m> {
         match self.request.round_trip.then(|| parallel_for::instances(self.module, &function.body)).flatten() {
             Some(instances) => {
                 let count = self.instance_count(instances.count)?;
-                self.w.b.count(count);
+                self.w.b.set_instance_count(count);
                 let index = self.w.b.index();
                 self.bind(instances.index, Binding::Value(Tree::emitted(index, self.index_type)));
                 self.block(&instances.body[1..])
@@ -351,7 +351,7 @@ impl<'m> Lowering<'m> {
             Some((name, n)) if self.request.round_trip && n.parse() == Ok(number) => name,
             _ => name,
         };
-        self.w.b.local_of(name, ty, init)
+        self.w.b.typed_local(name, ty, init)
     }
 
     /// Zeros for all components.

@@ -212,9 +212,9 @@ impl<'m> Lowering<'m> {
         let fields = fields?;
         let taken = |name: &str| self.module.file.structs.iter().any(|other| self.text(other.name) == name);
         let name = unmangled(self.text(item.name), self.request.round_trip, taken) + &self.name_suffix(bound);
-        let ty = self.w.b.structure_of(name, fields);
+        let ty = self.w.b.struct_from_fields(name, fields);
         self.structs.push((n, bound.to_vec(), ty));
-        if ty.count(self.w.b.structs()) > MAX_COMPONENTS {
+        if ty.component_count(self.w.b.structs()) > MAX_COMPONENTS {
             let what = format!("a struct of more than {MAX_COMPONENTS} scalars");
             return self.unsupported(item.span, what, "store it in an array");
         }
@@ -301,7 +301,7 @@ impl<'m> Lowering<'m> {
     }
 
     fn check_view_type(&mut self, ty: Type, span: SourceSpan) -> LowerResult {
-        if ty.count(self.w.b.structs()) == 0 {
+        if ty.component_count(self.w.b.structs()) == 0 {
             return self.unsupported(span, "an array of empty elements", "");
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Helper functions of the CUDA printer, `bn_…`: each is an op of the IR.
 
-use bornite_ir::{Algebra, Op, Scalar, Type};
+use bornite_ir::{AlgebraOp, Op, Scalar, Type};
 
 use super::lvalue::{Operand, Pointer};
 use super::{LowerResult, Lowering};
@@ -50,7 +50,7 @@ impl<'m> Lowering<'m> {
                 self.check_arg_count("bn_store", args, 2, span)?;
                 let Operand::Pointer(pointer) = self.operand(&args[0])? else { return unknown(self) };
                 let value = self.rvalue(&args[1])?;
-                let width = value.ty.count(&[]) as u8;
+                let width = value.ty.component_count(&[]) as u8;
                 let pointer = Pointer { ty: value.ty, width, ..pointer };
                 let lvalue = self.pointee(Operand::Pointer(pointer), span)?;
                 self.write(&lvalue, value, span)?;
@@ -130,7 +130,7 @@ impl<'m> Lowering<'m> {
                     let result = op.row().rule.result(&vec![of; op.arity()]).unwrap_or(of);
                     return Ok(Operand::Tree(Tree::of(Node::Op(op, same), result)));
                 }
-                let algebra = Algebra::ALL.iter().copied().find_map(|row| {
+                let algebra = AlgebraOp::ALL.iter().copied().find_map(|row| {
                     let types = name.strip_prefix(row.row().name)?.strip_prefix('_')?;
                     let types: Option<Vec<Type>> = types.split('_').map(vector_or_matrix_type).collect();
                     Some((row, types?))

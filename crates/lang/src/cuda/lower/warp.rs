@@ -99,7 +99,7 @@ impl<'m> Lowering<'m> {
         };
         // Narrow integers are shuffled as `int`, 16-bit floats as `float`, which holds them
         // exactly.
-        let wide = if scalar.bytes() >= 4 { scalar } else { scalar.wide() };
+        let wide = if scalar.bytes() >= 4 { scalar } else { scalar.compute_type() };
         let wide = if scalar == Scalar::Bool { Scalar::I32 } else { wide };
         let value = value.cast(wide);
         let lane = self.rvalue(&args[2])?;

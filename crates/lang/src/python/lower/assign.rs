@@ -235,7 +235,7 @@ impl<'p> Lower<'p> {
         let args = self.memory_indices(&element.array, &element.indices);
         self.mark_written(&element.array);
         match bornite_ir::Args::new(&args) {
-            Some(args) => self.w.stmt(Ir::Store { view: element.array.view, at: args, value }),
+            Some(args) => self.w.stmt(Ir::Store { view: element.array.view, indices: args, value }),
             None => return self.fail(at, "too many indices".into(), "", None),
         }
         Ok(())
@@ -290,7 +290,7 @@ impl<'p> Lower<'p> {
                     new = self.constant_as(&new, s, assign.value.as_ref())?;
                 }
                 if let (Some(atomic), Some(scalar)) = (atomic, scalar)
-                    && atomic.takes(scalar)
+                    && atomic.supports(scalar)
                     && new.ty == element.ty()
                 {
                     return match element.path.is_empty() || self.element_part(&element, assign)?.is_some() {
@@ -351,7 +351,7 @@ impl<'p> Lower<'p> {
         at: &impl Ranged,
     ) -> LowerResult<Rvalue> {
         let ty = element.ty();
-        if !ty.element().is_some_and(|scalar| atomic.takes(scalar)) {
+        if !ty.element().is_some_and(|scalar| atomic.supports(scalar)) {
             let what = format!("atomic '{}' is not supported for {}", atomic.name(), self.type_name(ty));
             let is_bitwise = matches!(atomic, Atomic::And | Atomic::Or | Atomic::Xor);
             let kind =

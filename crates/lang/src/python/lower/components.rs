@@ -24,7 +24,7 @@ impl<'p> Lower<'p> {
             return Ok(None);
         }
         let whole = self.ir_type(element.array.element, at)?;
-        let count = whole.count(self.w.b.structs());
+        let count = whole.component_count(self.w.b.structs());
         let mut part = ElementPart { components: (0..count as u32).collect(), dynamic_offset: None };
         let mut ty = element.array.element;
         for step in &element.path {
@@ -35,10 +35,10 @@ impl<'p> Lower<'p> {
                         first = 0;
                         for (_, field) in self.fields_of(of, at)?.iter().take(n as usize) {
                             let Some(field) = field.exact() else { return Ok(None) };
-                            first += self.ir_type(field, at)?.count(self.w.b.structs());
+                            first += self.ir_type(field, at)?.component_count(self.w.b.structs());
                         }
                     }
-                    let count = self.ir_type(inner, at)?.count(self.w.b.structs());
+                    let count = self.ir_type(inner, at)?.component_count(self.w.b.structs());
                     part.components[first..first + count].to_vec()
                 }
                 Projection::Components(grid, _) => grid.indices().map(|n| part.components[n as usize]).collect(),
@@ -80,7 +80,7 @@ impl<'p> Lower<'p> {
             if let Some(offset) = part.dynamic_offset {
                 index = if component == 0 { offset } else { self.op(Op::Add, &[offset, index]) };
             }
-            let index = match self.w.b.known(index) {
+            let index = match self.w.b.constant_value(index) {
                 Some(known) => self.w.constant(Value::int(self.index, known.as_i64())),
                 None => self.cast_id(self.index, index),
             };
@@ -110,7 +110,7 @@ impl<'p> Lower<'p> {
         self.flatten(value, &mut values);
         let view = element.array.view;
         for (at, value) in self.component_indices(element, part, at)?.into_iter().zip(values) {
-            self.w.stmt(Stmt::Store { view, at, value });
+            self.w.stmt(Stmt::Store { view, indices: at, value });
         }
         self.mark_componentwise(element);
         Ok(())
@@ -144,7 +144,7 @@ impl<'p> Lower<'p> {
     fn check_index(&mut self, index: ExprId, count: usize, element: &Element) {
         let index = self.cast_id(self.index, index);
         let of = format!("{}, components", self.w.b.view_name(element.array.view));
-        let check = Check::Within { index, len: count as u64, of };
+        let check = Check::InBounds { index, len: count as u64, array: of };
         self.w.stmt(Stmt::Check(check));
     }
 
@@ -153,7 +153,7 @@ impl<'p> Lower<'p> {
         let ty = self.ir_type(element.ty(), at)?;
         let zeros: Vec<Value> =
             ty.components(self.w.b.structs()).into_iter().map(|scalar| Value::int(scalar, 0)).collect();
-        let local = self.w.b.local_of("chosen", ty, &zeros);
+        let local = self.w.b.typed_local("chosen", ty, &zeros);
         self.for_each_choice(element, &mut |lower, chosen| {
             if let Some(part) = lower.element_part(chosen, at)? {
                 let rvalue = lower.load_part(chosen, &part, at)?;
@@ -207,7 +207,7 @@ impl<'p> Lower<'p> {
         let parts = match ty {
             Type::Scalar(_) => return all.push(id),
             Type::Struct(of) => self.w.b.structs()[of.0 as usize].fields.len(),
-            other => other.count(&[]),
+            other => other.component_count(&[]),
         };
         for n in 0..parts {
             let part = self.extract(id, n as u32);
@@ -232,7 +232,7 @@ impl<'p> Lower<'p> {
                 let types: Vec<Type> = self.w.b.structs()[of.0 as usize].fields.iter().map(|field| field.ty).collect();
                 types.into_iter().map(|ty| self.construct_from(ty, components)).collect()
             }
-            other => components.take(other.count(&[])).collect(),
+            other => components.take(other.component_count(&[])).collect(),
         };
         self.w.b.construct(ty, &parts)
     }

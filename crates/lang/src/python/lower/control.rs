@@ -60,7 +60,7 @@ impl<'p> Lower<'p> {
     fn known_truth(&mut self, val: &PyValue) -> Option<bool> {
         match val {
             PyValue::Rvalue(Rvalue { constant: Some(constant), .. }) => constant.truth(),
-            PyValue::Rvalue(rvalue) => self.w.b.known(rvalue.id).map(|value| value.as_f64() != 0.0),
+            PyValue::Rvalue(rvalue) => self.w.b.constant_value(rvalue.id).map(|value| value.as_f64() != 0.0),
             PyValue::Const(constant) => constant.truth(),
             PyValue::Array(array) => self.array_is_present(array),
             _ => None,
@@ -95,7 +95,7 @@ impl<'p> Lower<'p> {
     }
 
     pub(super) fn break_if(&mut self, condition: ExprId) {
-        self.w.b.if_else(condition, |then| then.simple(Ir::Break), |_| {});
+        self.w.b.if_else(condition, |then| then.push_stmt(Ir::Break), |_| {});
     }
 
     /// After a loop in an inlined function: a return from within the loop also leaves the enclosing
@@ -211,9 +211,9 @@ impl<'p> Lower<'p> {
             self.frame().names.insert(name.into(), super::value::Binding::Local(local, old.ty));
         }
         let [start, end, step] = [rvalues[0].id, rvalues[1].id, rvalues[2].id];
-        let step_known = self.w.b.known(step).map(|value| value.as_i64());
+        let step_known = self.w.b.constant_value(step).map(|value| value.as_i64());
         let zero = self.w.constant(Value::int(Scalar::I32, 0));
-        let simple = self.w.b.known(start) == Some(Value::int(Scalar::I32, 0)) && step_known == Some(1);
+        let simple = self.w.b.constant_value(start) == Some(Value::int(Scalar::I32, 0)) && step_known == Some(1);
         let count = if simple { end } else { self.emit_trip_count(start, end, step, step_known) };
         let count = self.cast_id(self.index, count);
         let counter = self.w.b.open_loop(&super::ir_name(name));

@@ -59,7 +59,7 @@ impl<'p> Lower<'p> {
                 return self.fail(expr, what, "expected int32", Some("convert it: int(…)".into()));
             }
             if rvalue.constant.is_none() {
-                rvalue.constant = self.w.b.known(rvalue.id).map(|v| ConstValue::Int(v.as_i64()));
+                rvalue.constant = self.w.b.constant_value(rvalue.id).map(|v| ConstValue::Int(v.as_i64()));
             }
             *part = Some(rvalue);
         }
@@ -211,7 +211,7 @@ impl<'p> Lower<'p> {
             return self.condition(last);
         }
         let a = self.bool_op(op, before)?;
-        if let Some(known) = self.w.b.known(a) {
+        if let Some(known) = self.w.b.constant_value(a) {
             let decides = (known.bits() != 0) == (op == BoolOp::Or);
             return if decides { Ok(a) } else { self.condition(last) };
         }
@@ -238,7 +238,7 @@ impl<'p> Lower<'p> {
         let tested = self.eval(&choice.test)?;
         let known = match &tested {
             PyValue::Rvalue(Rvalue { constant: Some(constant), .. }) => constant.truth(),
-            PyValue::Rvalue(rvalue) => self.w.b.known(rvalue.id).map(|value| value.as_f64() != 0.0),
+            PyValue::Rvalue(rvalue) => self.w.b.constant_value(rvalue.id).map(|value| value.as_f64() != 0.0),
             PyValue::Array(array) => self.array_is_present(array),
             PyValue::Const(constant) => constant.truth(),
             _ => None,
@@ -275,7 +275,7 @@ impl<'p> Lower<'p> {
     /// Returns true if an array argument is present; `None` if that is not known at compile time.
     pub(super) fn array_is_present(&self, array: &Array) -> Option<bool> {
         let extents = array.extents();
-        self.w.b.known(*extents.first()?).map(|extent| extent.as_i64() != 0)
+        self.w.b.constant_value(*extents.first()?).map(|extent| extent.as_i64() != 0)
     }
 
     /// Selects between two values of the same type.
@@ -285,7 +285,7 @@ impl<'p> Lower<'p> {
             return self.op(Op::Select, &[condition, a, b]);
         }
         let init = crate::python::types::zeros(ty, self.w.b.structs());
-        let local = self.w.b.local_of("chosen", ty, &init);
+        let local = self.w.b.typed_local("chosen", ty, &init);
         self.w.b.if_else(condition, |then| then.assign(local, a), |otherwise| otherwise.assign(local, b));
         self.w.b.read(local)
     }

@@ -109,7 +109,7 @@ impl<'p> Lower<'p> {
             (None, Some(types)) => {
                 let ty = self.packed_type(&types, at)?;
                 let init: Vec<Value> = zeros(ty, self.w.b.structs());
-                let local = self.w.b.local_of("nothing", ty, &init);
+                let local = self.w.b.typed_local("nothing", ty, &init);
                 Ok((self.w.b.read(local), types))
             }
             (None, None) => {
@@ -158,9 +158,9 @@ impl<'p> Lower<'p> {
         let (name, key) = (self.unique_name(&name), parts.clone());
         let fields: Vec<String> = (0..parts.len()).map(|n| format!("item{n}")).collect();
         let fields: Vec<(&str, Type)> = fields.iter().map(String::as_str).zip(parts).collect();
-        let ty = self.w.b.structure(&name, &fields);
+        let ty = self.w.b.struct_type(&name, &fields);
         self.tuples.insert(key, ty);
-        let count = ty.count(self.w.b.structs());
+        let count = ty.component_count(self.w.b.structs());
         if count > bornite_ir::MAX_COMPONENTS {
             let what = format!("the function returns {count} components; the limit is {}", bornite_ir::MAX_COMPONENTS);
             return self.fail(at, what, "", None);

@@ -72,7 +72,7 @@ impl<'p> Lower<'p> {
     pub(super) fn known_int(&mut self, rvalue: &Rvalue) -> Option<i64> {
         match &rvalue.constant {
             Some(constant) => constant.int(),
-            None if rvalue.ty.is_int() => self.w.b.known(rvalue.id).map(|value| value.as_i64()),
+            None if rvalue.ty.is_int() => self.w.b.constant_value(rvalue.id).map(|value| value.as_i64()),
             None => None,
         }
     }

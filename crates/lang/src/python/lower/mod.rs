@@ -169,8 +169,8 @@ impl<'p> Lower<'p> {
             Ok((kernel, lines)) => Ok(Ok(Lowered { kernel, params, lines })),
             Err(error) => {
                 let source = &self.program.files[file].source;
-                let what = format!("cannot build the kernel: {}", error.what);
-                let is_too_large = error.what.contains("written out");
+                let what = format!("cannot build the kernel: {}", error.message);
+                let is_too_large = error.message.contains("written out");
                 let hint = is_too_large.then(|| {
                     "constant loops of up to 16 iterations are unrolled: use a variable bound such as int(16), or split the kernel"
                         .into()
@@ -216,12 +216,12 @@ impl<'p> Lower<'p> {
             let fields: Vec<(&str, Type)> = inner.iter().map(|(name, ty)| (name.as_str(), *ty)).collect();
             let name = self.program.structs[n as usize].name;
             let name = self.unique_name(name);
-            if let Type::Struct(id) = self.w.b.structure(name, &fields) {
+            if let Type::Struct(id) = self.w.b.struct_type(name, &fields) {
                 self.structs[n as usize] = Some(id);
             }
         }
         let Some(found) = ty.ir(&self.structs) else { return self.fail(at, "unknown struct".into(), "", None) };
-        let count = found.count(self.w.b.structs());
+        let count = found.component_count(self.w.b.structs());
         if !(1..=bornite_ir::MAX_COMPONENTS).contains(&count) {
             let what = format!(
                 "'{}' has {count} components; values have at most {}",

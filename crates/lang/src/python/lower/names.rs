@@ -256,16 +256,16 @@ impl<'p> Lower<'p> {
     fn variable(&mut self, name: &str, rvalue: &Rvalue, at: &impl Ranged) -> LowerResult<LocalId> {
         let ty = self.ir_type(rvalue.ty, at)?;
         let init = match rvalue.constant.as_ref().and_then(literal) {
-            Some((_, parts)) if parts.len() == ty.count(self.w.b.structs()) => parts,
+            Some((_, parts)) if parts.len() == ty.component_count(self.w.b.structs()) => parts,
             _ => zeros(ty, self.w.b.structs()),
         };
-        Ok(self.w.b.local_of(ir_name(name), ty, &init))
+        Ok(self.w.b.typed_local(ir_name(name), ty, &init))
     }
 
     pub(super) fn zero_variable(&mut self, name: &str, ty: Ty, at: &impl Ranged) -> LowerResult<LocalId> {
         let ty = self.ir_type(ty, at)?;
         let init: Vec<Value> = zeros(ty, self.w.b.structs());
-        Ok(self.w.b.local_of(ir_name(name), ty, &init))
+        Ok(self.w.b.typed_local(ir_name(name), ty, &init))
     }
 
     /// Promotes names to variables if the given blocks or expressions change them: those may not

@@ -1,7 +1,7 @@
 //! Operators. Operands of different scalar types are never converted implicitly; vectors, matrices,
 //! quaternions and transforms have their algebraic products.
 
-use bornite_ir::{Algebra, ExprId, Op, Scalar, Value};
+use bornite_ir::{AlgebraOp, ExprId, Op, Scalar, Value};
 use ruff_python_ast::{Expr, Operator, UnaryOp};
 use ruff_text_size::Ranged;
 
@@ -134,17 +134,17 @@ impl<'p> Lower<'p> {
                 (self.op(Op::Mul, &[splat, b.id]), whole)
             }
             (Ty::Matrix(s, rows, n), Ty::Vector(t, m)) if s == t && n == m => {
-                (self.w.b.algebra(Algebra::MatVec, &[a.id, b.id]), Ty::Vector(s, rows))
+                (self.w.b.algebra(AlgebraOp::MatVec, &[a.id, b.id]), Ty::Vector(s, rows))
             }
             (Ty::Vector(s, n), Ty::Matrix(t, m, columns)) if s == t && n == m => {
-                let transposed = self.w.b.algebra(Algebra::Transpose, &[b.id]);
-                (self.w.b.algebra(Algebra::MatVec, &[transposed, a.id]), Ty::Vector(s, columns))
+                let transposed = self.w.b.algebra(AlgebraOp::Transpose, &[b.id]);
+                (self.w.b.algebra(AlgebraOp::MatVec, &[transposed, a.id]), Ty::Vector(s, columns))
             }
             (Ty::Matrix(s, rows, n), Ty::Matrix(t, m, columns)) if s == t && n == m => {
                 if rows as usize * columns as usize > bornite_ir::MAX_COMPONENTS {
                     return None;
                 }
-                (self.w.b.algebra(Algebra::MatMul, &[a.id, b.id]), Ty::Matrix(s, rows, columns))
+                (self.w.b.algebra(AlgebraOp::MatMul, &[a.id, b.id]), Ty::Matrix(s, rows, columns))
             }
             (Ty::Quat(s), Ty::Quat(t)) if s == t => (self.quat_product(a.id, b.id), a.ty),
             (Ty::Transform(s), Ty::Transform(t)) if s == t => (self.transform_product(a.id, b.id, s), a.ty),
@@ -195,9 +195,9 @@ impl<'p> Lower<'p> {
         let doubled = self.op(Op::Mul, &[two, w]);
         let square = self.op(Op::Mul, &[doubled, w]);
         let factor = self.op(Op::Sub, &[square, one]);
-        let dot = self.w.b.algebra(Algebra::Dot, &[axis, v]);
+        let dot = self.w.b.algebra(AlgebraOp::Dot, &[axis, v]);
         let dot = self.op(Op::Mul, &[two, dot]);
-        let cross = self.w.b.algebra(Algebra::Cross, &[axis, v]);
+        let cross = self.w.b.algebra(AlgebraOp::Cross, &[axis, v]);
         let ty = Ty::Vector(s, 3);
         let terms = [(v, factor), (cross, doubled), (axis, dot)].map(|(vector, by)| {
             let splat = self.splat(by, ty);

@@ -202,7 +202,7 @@ impl<'p> Lower<'p> {
             let counts = self.frames.last().map(|frame| tid_counts(self.program, frame.func));
             let rank = counts.into_iter().flatten().max().unwrap_or(1).min(4);
             let (count, id) = self.runtime_size("launch_count".into(), "the number of instances of the launch", &at)?;
-            self.w.b.count(count);
+            self.w.b.set_instance_count(count);
             self.launch = vec![id];
             if rank > 1 {
                 let mut size = |n: usize| self.runtime_size(format!("launch_dim{n}"), "a size of the launch", &at);
@@ -213,7 +213,7 @@ impl<'p> Lower<'p> {
         // The instance index is computed as one int32 before it is split into dimensions.
         let count = self.request.dims.iter().fold(1i128, |n, size| n.saturating_mul((*size).into()));
         self.known_size(count, "the number of instances of the launch", &at)?;
-        self.w.b.count(Extent::Const(count as i64));
+        self.w.b.set_instance_count(Extent::Const(count as i64));
         for &n in &self.request.dims {
             let size = self.known_size(n.into(), "a size of the launch", &at)?;
             self.launch.push(size);

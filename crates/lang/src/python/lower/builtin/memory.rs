@@ -370,12 +370,12 @@ pub(super) fn printf<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'
     let Some(types) = types.filter(|types| types.len() <= 16) else {
         return lower.fail(at, "printf takes scalar values, at most 16".into(), "", None);
     };
-    let format = match bornite_ir::print_of_c(text.strip_suffix('\n').unwrap_or(text), &types) {
+    let format = match bornite_ir::print_format_from_printf(text.strip_suffix('\n').unwrap_or(text), &types) {
         Ok(format) => format,
         Err(why) => return lower.fail(at, format!("printf: {why}"), "", None),
     };
     let (mut lines, mut values) = (Lines::new(), args.iter().map(|rvalue| rvalue.id));
-    for piece in bornite_ir::print_pieces(&format) {
+    for piece in bornite_ir::print_format_pieces(&format) {
         match (piece, values.len()) {
             (PrintPiece::Text(text), _) => lines.text(lower, text),
             (PrintPiece::Value(spec), 1..) => {

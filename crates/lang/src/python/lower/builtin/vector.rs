@@ -1,6 +1,6 @@
 //! Vector, matrix, quaternion and transform functions.
 
-use bornite_ir::{Algebra, ExprId, Op, Scalar, Value};
+use bornite_ir::{AlgebraOp, ExprId, Op, Scalar, Value};
 use ruff_python_ast::Expr;
 
 use super::super::call::CallArgs;
@@ -33,7 +33,7 @@ pub(super) fn dot<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p E
     match lower.same_type_args(call_args, 2, at)? {
         Some((rvalues, ty)) => match as_vector(ty) {
             Some((s, _)) => {
-                value_result(lower.w.b.algebra(Algebra::Dot, &[rvalues[0].id, rvalues[1].id]), Ty::Scalar(s))
+                value_result(lower.w.b.algebra(AlgebraOp::Dot, &[rvalues[0].id, rvalues[1].id]), Ty::Scalar(s))
             }
             None => Ok(None),
         },
@@ -44,7 +44,7 @@ pub(super) fn dot<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p E
 pub(super) fn cross<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
     match lower.same_type_args(call_args, 2, at)? {
         Some((rvalues, ty @ Ty::Vector(s, 3))) if s != Scalar::Bool => {
-            value_result(lower.w.b.algebra(Algebra::Cross, &[rvalues[0].id, rvalues[1].id]), ty)
+            value_result(lower.w.b.algebra(AlgebraOp::Cross, &[rvalues[0].id, rvalues[1].id]), ty)
         }
         _ => Ok(None),
     }
@@ -53,7 +53,7 @@ pub(super) fn cross<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p
 pub(super) fn length<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
     let Some(rvalue) = single_arg(lower, call_args, at)? else { return Ok(None) };
     match as_vector(rvalue.ty) {
-        Some((s, _)) if s.is_float() => value_result(lower.w.b.algebra(Algebra::Length, &[rvalue.id]), Ty::Scalar(s)),
+        Some((s, _)) if s.is_float() => value_result(lower.w.b.algebra(AlgebraOp::Length, &[rvalue.id]), Ty::Scalar(s)),
         _ => Ok(None),
     }
 }
@@ -64,15 +64,15 @@ pub(super) fn normalize<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at:
         (Ty::Transform(_), _) => Ok(None),
         // A zero quaternion becomes the identity.
         (Ty::Quat(s), _) => {
-            let length = lower.w.b.algebra(Algebra::Length, &[rvalue.id]);
+            let length = lower.w.b.algebra(AlgebraOp::Length, &[rvalue.id]);
             let [zero, unit] = [0.0, 1.0].map(|x| lower.w.constant(Value::from_f64(s, x)));
             let is_nonzero = lower.op(Op::Lt, &[zero, length]);
-            let normalized = lower.w.b.algebra(Algebra::Normalize, &[rvalue.id]);
+            let normalized = lower.w.b.algebra(AlgebraOp::Normalize, &[rvalue.id]);
             let ty = lower.w.b.type_of(rvalue.id);
             let identity = lower.w.b.construct(ty, &[zero, zero, zero, unit]);
             value_result(lower.op(Op::Select, &[is_nonzero, normalized, identity]), rvalue.ty)
         }
-        (ty, Some((s, _))) if s.is_float() => value_result(lower.w.b.algebra(Algebra::Normalize, &[rvalue.id]), ty),
+        (ty, Some((s, _))) if s.is_float() => value_result(lower.w.b.algebra(AlgebraOp::Normalize, &[rvalue.id]), ty),
         _ => Ok(None),
     }
 }
@@ -84,7 +84,7 @@ pub(super) fn outer<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, _: &'p 
     let rvalues = lower.rvalues(call_args)?;
     match (rvalues[0].ty, rvalues[1].ty) {
         (Ty::Vector(s, n), Ty::Vector(t, m)) if s == t && n as usize * m as usize <= bornite_ir::MAX_COMPONENTS => {
-            value_result(lower.w.b.algebra(Algebra::Outer, &[rvalues[0].id, rvalues[1].id]), Ty::Matrix(s, n, m))
+            value_result(lower.w.b.algebra(AlgebraOp::Outer, &[rvalues[0].id, rvalues[1].id]), Ty::Matrix(s, n, m))
         }
         _ => Ok(None),
     }
@@ -93,7 +93,7 @@ pub(super) fn outer<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, _: &'p 
 pub(super) fn transpose<'p>(lower: &mut Lower<'p>, call_args: &CallArgs<'p>, at: &'p Expr) -> BuiltinResult {
     match single_arg(lower, call_args, at)? {
         Some(Rvalue { id, ty: Ty::Matrix(s, rows, columns), .. }) => {
-            value_result(lower.w.b.algebra(Algebra::Transpose, &[id]), Ty::Matrix(s, columns, rows))
+            value_result(lower.w.b.algebra(AlgebraOp::Transpose, &[id]), Ty::Matrix(s, columns, rows))
         }
         _ => Ok(None),
     }
