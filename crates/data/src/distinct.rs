@@ -11,7 +11,7 @@ mod tokens;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use bornite_support::random::mixed;
+use bornite_support::random::mix;
 pub use bytes::FINGERPRINT_BYTES;
 pub use splits::ComparisonGroup;
 use splits::SplitTracker;
@@ -51,9 +51,9 @@ impl Fingerprint {
         let mut min = [u64::MAX; MINHASHES];
         each_token(source, cuda, |of_source, token, skeletal, shingle| {
             if of_source {
-                exact = mixed(exact ^ token).wrapping_add(0x9e37_79b9_7f4a_7c15);
+                exact = mix(exact ^ token).wrapping_add(0x9e37_79b9_7f4a_7c15);
             }
-            skeleton = mixed(skeleton ^ skeletal).wrapping_add(0x9e37_79b9_7f4a_7c15);
+            skeleton = mix(skeleton ^ skeletal).wrapping_add(0x9e37_79b9_7f4a_7c15);
             if let Some(hash) = shingle {
                 let slot = (hash >> 57) as usize;
                 min[slot] = min[slot].min(hash & (u64::MAX >> 7));
@@ -69,7 +69,7 @@ impl Fingerprint {
                 from = (from + 1) % MINHASHES;
                 steps += 1;
             }
-            *value = mixed(min[from] ^ steps.wrapping_mul(0x51ed_270b)) as u16;
+            *value = mix(min[from] ^ steps.wrapping_mul(0x51ed_270b)) as u16;
         }
         Fingerprint { exact, skeleton, minhashes }
     }
@@ -92,7 +92,7 @@ fn each_token(source: &str, cuda: &str, mut visit: impl FnMut(bool, u64, u64, Op
             count += 1;
             let shingle = (count >= SHINGLE_TOKENS).then(|| {
                 let join = |hash: u64, token: &u64| hash.rotate_left(13).wrapping_mul(0x2545_f491_4f6c_dd1d) ^ token;
-                mixed(recent.iter().fold(0, join))
+                mix(recent.iter().fold(0, join))
             });
             visit(of_source, token, skeletal, shingle);
         });
@@ -155,7 +155,7 @@ impl Hasher for IdentityHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = mixed(self.0 ^ *byte as u64));
+        bytes.iter().for_each(|byte| self.0 = mix(self.0 ^ *byte as u64));
     }
 
     fn write_u64(&mut self, key: u64) {
@@ -220,7 +220,7 @@ impl Deduplicator {
             return Admission::Duplicate;
         }
         let keys: Vec<u32> = (fingerprint.minhashes.chunks(BAND_SIZE))
-            .map(|band| band.iter().fold(0u64, |hash, value| mixed(hash ^ *value as u64)) as u32)
+            .map(|band| band.iter().fold(0u64, |hash, value| mix(hash ^ *value as u64)) as u32)
             .collect();
         let mut best: Option<(f64, u32)> = None;
         for (key, (newest, before)) in keys.iter().zip(&self.bands) {
@@ -292,7 +292,7 @@ pub fn group(row: &crate::Row) -> ComparisonGroup {
 
 /// Split number of a cluster.
 pub fn split_number(seed: u64, cluster_index: u64) -> u8 {
-    match mixed(seed ^ mixed(cluster_index ^ 0x5b17)) % 100 {
+    match mix(seed ^ mix(cluster_index ^ 0x5b17)) % 100 {
         0..=1 => 1,
         2..=3 => 2,
         _ => 0,

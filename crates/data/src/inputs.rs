@@ -47,7 +47,7 @@ pub fn sizes(program: &Program, random: &mut Random, number: usize) -> Vec<u32> 
                 4 => covered - 1,
                 5 => covered + 1,
                 6 => *random.pick(PRIMES),
-                _ => random.within(2, 300) as u32,
+                _ => random.in_range(2, 300) as u32,
             };
             vec![clamped(n, one)]
         }
@@ -109,7 +109,7 @@ pub fn medium_input(program: &Program, key: [u64; 2], number: usize, attempt: u6
 
 /// Random number stream of each part of an input.
 fn stream(key: [u64; 2], number: usize, attempt: u64) -> impl Fn(u64) -> Random {
-    move |part| Random::of(&[key[0], key[1], 0x1a9, number as u64, attempt, part])
+    move |part| Random::from_keys(&[key[0], key[1], 0x1a9, number as u64, attempt, part])
 }
 
 /// True for every other input: values are multiples of 1/8, so that they coincide with each other
@@ -145,13 +145,13 @@ fn draw_scalar(random: &mut Random, scalar: ScalarType, (low, high): (f64, f64),
         return EvalValue::Bool(Some(random.chance(50)));
     }
     if !scalar.is_float() {
-        return EvalValue::Int(random.within(low as i64, high as i64));
+        return EvalValue::Int(random.in_range(low as i64, high as i64));
     }
     let value = if coarse {
         let steps = ((high - low) * 8.0).floor().max(1.0);
         (low * 8.0).ceil() / 8.0 + random.below(steps as usize) as f64 / 8.0
     } else {
-        low + (high - low) * random.unit()
+        low + (high - low) * random.unit_f64()
     };
     EvalValue::Float(Interval::exact(round_to(scalar, value)))
 }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use bornite_lang::Request;
-use bornite_lang::cuda::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::cuda::CudaModule;
 
 use crate::coverage::{atomic, operator};
 use crate::program::{CudaForm, ExprKind, Program, ProgramStmt, c, python};
@@ -76,7 +76,7 @@ impl Row {
     /// IR is lowered from it.
     pub fn new(seed: u64, index: u64, category: Category, program: Program) -> Result<Row, Rejection> {
         let (source, cuda, cpp) = (python::print(&program), c::cuda(&program), c::host(&program));
-        let module = Module::parse("kernel.cu", &cuda).map_err(|e| Rejection::Cuda(e.to_string()))?;
+        let module = CudaModule::parse("kernel.cu", &cuda).map_err(|e| Rejection::Cuda(e.to_string()))?;
         let sizes: Vec<u32> = program.sizes.iter().map(|size| IR_SIZE.clamp(size.min, size.max)).collect();
         let lowered = module.kernel(&program.name, &request(&program, &sizes));
         let ir = lowered.map_err(|e| Rejection::Cuda(e.to_string()))?.kernel.to_string();
@@ -111,8 +111,8 @@ impl Row {
 }
 
 /// Launch request for a program's CUDA text at the given sizes.
-pub fn request(program: &Program, sizes: &[u32]) -> Request {
-    let mut request = Request::new(program.blocks(sizes), program.block());
+pub fn request(program: &Program, sizes: &[u32]) -> LaunchRequest {
+    let mut request = LaunchRequest::new(program.blocks(sizes), program.block());
     for array in &program.arrays {
         let elements: u64 = array.shape.iter().map(|size| size.eval(sizes) as u64).product();
         request = request.length(&array.name, elements);

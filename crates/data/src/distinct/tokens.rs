@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use bornite_support::random::mixed;
+use bornite_support::random::mix;
 use foldhash::{HashMap, HashMapExt};
 
 /// Keywords, types and builtin variables of Python and C, significant everywhere.
@@ -35,7 +35,7 @@ static WORDS: LazyLock<HashMap<&str, bool>> = LazyLock::new(|| {
 });
 
 fn hash(word: &[u8]) -> u64 {
-    mixed(
+    mix(
         word.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ *byte as u64).wrapping_mul(0x100_0000_01b3)),
     )
 }
@@ -61,7 +61,7 @@ pub fn tokens(text: &str, visit: &mut dyn FnMut(u64, u64)) {
             } else {
                 let next = numbers.len() as u64;
                 let number = *numbers.entry(word).or_insert(next);
-                let token = mixed(0x7a3e_0000 + number);
+                let token = mix(0x7a3e_0000 + number);
                 visit(token, token);
             }
         } else if byte.is_ascii_digit() {
@@ -75,14 +75,14 @@ pub fn tokens(text: &str, visit: &mut dyn FnMut(u64, u64)) {
             at += 1;
             // Indentation is structure in Python.
             let depth = bytes[at..].iter().take_while(|b| **b == b' ').count();
-            let token = mixed(0xd0 + depth as u64);
+            let token = mix(0xd0 + depth as u64);
             visit(token, token);
         } else if byte.is_ascii_whitespace() {
             at += 1;
         } else {
             at += 1;
-            let skeleton = if b"+-*/%&|^<>=!~?:".contains(&byte) { 2 } else { mixed(byte as u64) };
-            visit(mixed(byte as u64), skeleton);
+            let skeleton = if b"+-*/%&|^<>=!~?:".contains(&byte) { 2 } else { mix(byte as u64) };
+            visit(mix(byte as u64), skeleton);
         }
     }
 }

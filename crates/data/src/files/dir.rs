@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bornite_support::files::{self, Replacement};
+use bornite_support::files::{self, AtomicFile};
 use bornite_support::input_limit;
 
 use super::{Error, Result};
@@ -24,7 +24,7 @@ pub(super) struct PendingFile(BufWriter<Limited>);
 
 /// File with an optional limit on the bytes that can be written.
 struct Limited {
-    file: Replacement,
+    file: AtomicFile,
     free_bytes: Option<Arc<AtomicU64>>,
 }
 
@@ -92,7 +92,7 @@ impl DatasetDir {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(Error::io("create the folder", folder))?;
         }
-        let file = Replacement::overwrite(&path).map_err(Error::io("write", &path))?;
+        let file = AtomicFile::create_without_cleanup(&path).map_err(Error::io("write", &path))?;
         Ok(PendingFile(BufWriter::with_capacity(1 << 16, Limited { file, free_bytes: self.free_bytes.clone() })))
     }
 
@@ -121,7 +121,7 @@ impl DatasetDir {
 
     /// Removes temporary files of killed runs. No other run may be writing to the folder.
     pub(super) fn sweep(&self, folder: &str) {
-        files::sweep(&self.path(folder));
+        files::remove_stale_temporaries(&self.path(folder));
     }
 }
 
@@ -159,7 +159,7 @@ impl PendingFile {
         self.into_replacement()?.commit()
     }
 
-    fn into_replacement(self) -> io::Result<Replacement> {
+    fn into_replacement(self) -> io::Result<AtomicFile> {
         Ok(self.0.into_inner().map_err(io::IntoInnerError::into_error)?.file)
     }
 }

@@ -1,8 +1,8 @@
 //! Extra columns of a dataset, selected with `--with`: texts derived from a row's other texts or
 //! from the installed compiler. They are excluded from the dataset's hash.
 
-use bornite_lang::Request;
-use bornite_lang::python::Module;
+use bornite_lang::LaunchRequest;
+use bornite_lang::python::PythonModule;
 
 use crate::Row;
 use crate::task::SEPARATOR;
@@ -83,8 +83,8 @@ impl ExtraColumn {
 
 /// Source of a row in the style of Warp's generated code, for arrays of any shape.
 fn warp_style(row: &Row) -> Option<String> {
-    let module = Module::parse("kernel.py", &row.source).ok()?;
-    let lowered = module.kernel(&row.name, &Request::over(&[])).ok()?;
+    let module = PythonModule::parse("kernel.py", &row.source).ok()?;
+    let lowered = module.kernel(&row.name, &LaunchRequest::with_dims(&[])).ok()?;
     let source =
         bornite_codegen::WarpSource { kernel: &lowered.kernel, params: &lowered.params, lines: &lowered.lines };
     Some(bornite_codegen::warp_style(&source, &|line| module.line(line).to_owned()))

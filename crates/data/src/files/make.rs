@@ -377,7 +377,7 @@ fn encode(settings: &DatasetSettings, admitted: &AdmittedRow, code: &CompiledCod
 /// random kind.
 fn incorrect_variant_of(row: &Row) -> Option<IncorrectVariant> {
     let cases = test_cases(&row.program, [row.seed, row.index]).ok()?;
-    let mut random = Random::of(&[row.seed, row.index, 0xfa17]);
+    let mut random = Random::from_keys(&[row.seed, row.index, 0xfa17]);
     let first = random.below(InjectedFault::ALL.len());
     let kinds = InjectedFault::ALL.iter().cycle().skip(first).take(InjectedFault::ALL.len());
     kinds.into_iter().find_map(|kind| incorrect_variant(row, &cases, *kind, &mut random))

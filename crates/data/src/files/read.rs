@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use bornite_parquet::{Error as TableError, Table, Value};
+use bornite_parquet::{Error as TableError, TableReader, ColumnValue};
 use bornite_support::input_limit;
 
 use super::dir::open;
@@ -103,13 +103,13 @@ fn table(path: &Path, visit: &mut dyn FnMut(RowRecord) -> Result<bool>) -> Resul
         }
         error => Error::damaged(path, error.to_string()),
     };
-    let table = Table::open(open(path)?.0, input_limit()?).map_err(convert)?;
+    let table = TableReader::open(open(path)?.0, input_limit()?).map_err(convert)?;
     let names: Vec<String> = table.columns().map(str::to_owned).collect();
     let mut rows = table.rows().map_err(convert)?;
     while let Some(row) = rows.next_row().map_err(convert)? {
         let cells = row.into_iter().map(|value| match value {
-            Value::Text(text) => text.into(),
-            Value::Int(value) => Cell::Int(value),
+            ColumnValue::Text(text) => text.into(),
+            ColumnValue::Int(value) => Cell::Int(value),
         });
         if !visit(RowRecord::from_cells(&names, cells.collect()))? {
             break;

@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use bornite_parquet::{TableWriter, Value, zstd};
+use bornite_parquet::{TableWriter, ColumnValue, zstd};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -84,8 +84,8 @@ impl Sink {
         match self {
             Sink::Table(writer) => {
                 let value = |(_, cell)| match cell {
-                    &Cell::Int(value) => Value::Int(value),
-                    Cell::Text(text) => Value::Text(text),
+                    &Cell::Int(value) => ColumnValue::Int(value),
+                    Cell::Text(text) => ColumnValue::Text(text),
                 };
                 writer.row(&record.cells().map(value).collect::<Vec<_>>())
             }

@@ -64,8 +64,8 @@ impl ProgramBuilder {
                 let (low, high) = self.typical_range(&a);
                 let quarter = (high - low) / 4.0;
                 let step = 2f64.powi((quarter / 2.0).log2().floor() as i32);
-                let from = ((low + quarter * (0.2 + self.random.unit())) / step).round() * step;
-                let to = ((high - quarter * (0.2 + self.random.unit())) / step).round() * step;
+                let from = ((low + quarter * (0.2 + self.random.unit_f64())) / step).round() * step;
+                let to = ((high - quarter * (0.2 + self.random.unit_f64())) / step).round() * step;
                 let (l, h) = (ProgramExpr::float(scalar, from), ProgramExpr::float(scalar, to));
                 Term::new(ProgramExpr::call(BuiltinFn::Clamp, vec![a.e, l, h]), from, to)
             }

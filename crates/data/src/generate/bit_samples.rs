@@ -46,7 +46,7 @@ impl<'m> BitSample<'m> {
                     return Some(*word);
                 }
                 let ArrayFill::Uniform(low, high) = self.builder.program.array(*array).fill else { return None };
-                let word = self.random.within(low as i64, high as i64) as u64;
+                let word = self.random.in_range(low as i64, high as i64) as u64;
                 self.drawn.push((e, word));
                 word
             }
@@ -119,7 +119,7 @@ impl ProgramBuilder {
     fn bit_samples(&self, e: &ProgramExpr) -> Option<[u64; SAMPLES]> {
         let mut words = [0; SAMPLES];
         for (number, word) in words.iter_mut().enumerate() {
-            let random = Random::of(&[number as u64, 0xb175]);
+            let random = Random::from_keys(&[number as u64, 0xb175]);
             // Indices are small, like launches.
             let index = (number * number % 61) as u64;
             let mut sample = BitSample { builder: self, random, index, vars: vec![], drawn: vec![] };

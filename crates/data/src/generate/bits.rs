@@ -10,7 +10,7 @@ pub fn integer_bits(m: &mut ProgramBuilder) {
     if m.random.chance(25) {
         return few_bits(m);
     }
-    let scalar = *m.random.weighted(&[(5, ScalarType::U32), (2, ScalarType::I32), (1, ScalarType::U64)]);
+    let scalar = *m.random.pick_weighted(&[(5, ScalarType::U32), (2, ScalarType::I32), (1, ScalarType::U64)]);
     let n = m.size("n", false, 0, 300);
     let count = 1 + m.random.below(2);
     let high = if scalar == ScalarType::I32 { 1e6 } else { 4e9 };
@@ -39,7 +39,7 @@ pub fn integer_bits(m: &mut ProgramBuilder) {
         }
         match m.random.below(8) {
             0 if scalar != ScalarType::I32 => {
-                let k = m.random.within(3, 13);
+                let k = m.random.in_range(3, 13);
                 let left = ProgramExpr::binary(BinaryOp::Shl, now.clone(), number(k));
                 let right = ProgramExpr::binary(BinaryOp::Shr, now, number(scalar.bits() as i64 - k));
                 let rotated = ProgramExpr::binary(BinaryOp::BitOr, left, right);
@@ -77,8 +77,8 @@ pub fn integer_bits(m: &mut ProgramBuilder) {
                 m.push(ProgramStmt::If(odd, then, otherwise));
             }
             2 => {
-                let iterations = ProgramExpr::int(m.random.within(2, 6));
-                let inner = m.random.within(1, 2) as usize;
+                let iterations = ProgramExpr::int(m.random.in_range(2, 6));
+                let inner = m.random.in_range(1, 2) as usize;
                 m.for_range("round_id", ProgramExpr::int(0), iterations, 1, |m, k| {
                     let now = m.read(var);
                     let mut leaves = leaves.clone();
@@ -122,7 +122,7 @@ pub fn integer_bits(m: &mut ProgramBuilder) {
         }
         1 => {
             let out = m.output(ScalarType::I32, &[n]);
-            let buckets = m.random.within(8, 1024);
+            let buckets = m.random.in_range(8, 1024);
             let rest = if scalar == ScalarType::I32 { ProgramExpr::call(BuiltinFn::Abs, vec![value]) } else { value };
             let rest = ProgramExpr::binary(BinaryOp::Rem, rest, number(buckets)).cast(ScalarType::I32);
             m.push(ProgramStmt::Store(out, vec![i], rest));
@@ -190,7 +190,7 @@ fn bits(m: &mut ProgramBuilder, scalar: ScalarType, mut leaves: Vec<ProgramExpr>
         let a = leaves.swap_remove(at);
         let combined = if more > 0 && (leaves.is_empty() || m.random.chance(50)) {
             more -= 1;
-            let shift = number(m.random.within(1, 15));
+            let shift = number(m.random.in_range(1, 15));
             match m.random.below(7) {
                 0 => ProgramExpr::binary(BinaryOp::Shr, a, shift),
                 1 if !signed => ProgramExpr::binary(BinaryOp::Shl, a, shift),
@@ -205,8 +205,8 @@ fn bits(m: &mut ProgramBuilder, scalar: ScalarType, mut leaves: Vec<ProgramExpr>
                 }
                 4 => ProgramExpr::binary(BinaryOp::BitOr, a, number(*m.random.pick(&[1i64, 3, 17, 64, 256]))),
                 5 if !signed => ProgramExpr::unary(UnaryOp::Invert, a),
-                6 if !signed => ProgramExpr::binary(BinaryOp::Add, a, number(m.random.within(1, 0xffff))),
-                _ => ProgramExpr::binary(BinaryOp::BitXor, a, number(m.random.within(1, 0xffff))),
+                6 if !signed => ProgramExpr::binary(BinaryOp::Add, a, number(m.random.in_range(1, 0xffff))),
+                _ => ProgramExpr::binary(BinaryOp::BitXor, a, number(m.random.in_range(1, 0xffff))),
             }
         } else {
             let at = m.random.below(leaves.len());
@@ -218,7 +218,7 @@ fn bits(m: &mut ProgramBuilder, scalar: ScalarType, mut leaves: Vec<ProgramExpr>
                 ProgramExpr::binary(
                     BinaryOp::BitXor,
                     a,
-                    ProgramExpr::binary(BinaryOp::Shr, b, number(m.random.within(1, 15))),
+                    ProgramExpr::binary(BinaryOp::Shr, b, number(m.random.in_range(1, 15))),
                 )
             } else {
                 ProgramExpr::binary(op, a, b)

@@ -33,14 +33,14 @@ impl Reduce {
     /// Draws an operation that suits a type.
     pub fn pick(m: &mut ProgramBuilder, scalar: ScalarType) -> Reduce {
         match scalar {
-            ScalarType::I32 => *m.random.weighted(&[
+            ScalarType::I32 => *m.random.pick_weighted(&[
                 (4, Reduce::Add),
                 (2, Reduce::Max),
                 (2, Reduce::Min),
                 (1, Reduce::Xor),
                 (1, Reduce::Or),
             ]),
-            _ => *m.random.weighted(&[(4, Reduce::Add), (2, Reduce::Max), (2, Reduce::Min)]),
+            _ => *m.random.pick_weighted(&[(4, Reduce::Add), (2, Reduce::Max), (2, Reduce::Min)]),
         }
     }
 
@@ -153,7 +153,7 @@ pub enum ReduceStrategy {
 
 impl ReduceStrategy {
     pub fn pick(m: &mut ProgramBuilder) -> ReduceStrategy {
-        *m.random.weighted(&[
+        *m.random.pick_weighted(&[
             (4, ReduceStrategy::Tree),
             (2, ReduceStrategy::Unrolled),
             (2, ReduceStrategy::Interleaved),

@@ -243,13 +243,13 @@ impl ProgramBuilder {
     pub fn style(&mut self, dimensions: usize) -> DirectStyle {
         let random = &mut self.random;
         let block = match dimensions {
-            1 => [*random.weighted(&[(3, 64), (5, 128), (6, 256), (1, 192)]), 1, 1],
-            2 => *random.weighted(&[(5, [16, 16, 1]), (3, [32, 8, 1]), (2, [8, 8, 1]), (2, [32, 4, 1])]),
-            _ => *random.weighted(&[(4, [8, 4, 4]), (3, [4, 4, 4]), (3, [8, 8, 2])]),
+            1 => [*random.pick_weighted(&[(3, 64), (5, 128), (6, 256), (1, 192)]), 1, 1],
+            2 => *random.pick_weighted(&[(5, [16, 16, 1]), (3, [32, 8, 1]), (2, [8, 8, 1]), (2, [32, 4, 1])]),
+            _ => *random.pick_weighted(&[(4, [8, 4, 4]), (3, [4, 4, 4]), (3, [8, 8, 2])]),
         };
         let guard = match dimensions {
-            1 => *random.weighted(&[(5, Guard::Return), (4, Guard::Around), (3, Guard::Stride)]),
-            _ => *random.weighted(&[(1, Guard::Return), (1, Guard::Around)]),
+            1 => *random.pick_weighted(&[(5, Guard::Return), (4, Guard::Around), (3, Guard::Stride)]),
+            _ => *random.pick_weighted(&[(1, Guard::Return), (1, Guard::Around)]),
         };
         DirectStyle { block, guard, restrict: random.chance(65) }
     }

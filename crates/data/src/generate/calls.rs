@@ -99,7 +99,7 @@ pub fn nested(m: &mut ProgramBuilder) {
     let high = m.extent(cols);
     let depth = 1 + m.random.chance(55) as usize;
     let branch = m.random.chance(70);
-    let inner_iterations = m.random.within(2, 4);
+    let inner_iterations = m.random.in_range(2, 4);
     m.for_range("j", ProgramExpr::int(0), high.clone(), 1, |m, j| {
         let center = Term::new(ProgramExpr::load(a, vec![i.clone(), j.clone()], scalar), range.0, range.1);
         let center = Term { e: m.bind(center.e), ..center };

@@ -67,7 +67,7 @@ pub fn dynamics(m: &mut ProgramBuilder) {
         }
     };
     if m.random.chance(60) {
-        let steps = m.random.within(2, MAX_STEPS);
+        let steps = m.random.in_range(2, MAX_STEPS);
         m.for_range("step", ProgramExpr::int(0), ProgramExpr::int(steps), 1, |m, _| step(m));
     } else {
         step(m);

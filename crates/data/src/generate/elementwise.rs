@@ -18,7 +18,7 @@ pub const RANGES: &[(f64, f64)] =
 
 /// Draws a float type.
 pub fn float(m: &mut ProgramBuilder) -> ScalarType {
-    *m.random.weighted(&[(4, ScalarType::F32), (1, ScalarType::F64)])
+    *m.random.pick_weighted(&[(4, ScalarType::F32), (1, ScalarType::F64)])
 }
 
 /// Common beginning of a one-dimensional kernel.
@@ -89,14 +89,14 @@ fn expression(
     distribution: &OpDistribution,
 ) {
     let scalar = float(m);
-    let count = m.random.within(inputs.start as i64, inputs.end as i64) as usize;
+    let count = m.random.in_range(inputs.start as i64, inputs.end as i64) as usize;
     let mut line = line(m, count, scalar);
     let mut terms = std::mem::take(&mut line.terms);
     let values = scalars(m, values, scalar);
-    let more = m.random.within(more.start as i64, more.end as i64) as usize;
+    let more = m.random.in_range(more.start as i64, more.end as i64) as usize;
     repeated(m, &mut terms, more);
     terms.extend(values);
-    let unary = m.random.within(unary.start as i64, unary.end as i64) as usize;
+    let unary = m.random.in_range(unary.start as i64, unary.end as i64) as usize;
     let value = m.combine(terms, unary, bind, distribution);
     store(m, &line, value.e);
 }
@@ -104,7 +104,7 @@ fn expression(
 /// Sums, products and quotients of floats or integers.
 pub fn arithmetic(m: &mut ProgramBuilder) {
     if m.random.chance(25) {
-        let scalar = *m.random.weighted(&[(3, ScalarType::I32), (1, ScalarType::I64)]);
+        let scalar = *m.random.pick_weighted(&[(3, ScalarType::I32), (1, ScalarType::I64)]);
         let count = 1 + m.random.below(3);
         let mut line = line(m, count, scalar);
         let mut terms = std::mem::take(&mut line.terms);
@@ -316,7 +316,7 @@ fn counted_loop(m: &mut ProgramBuilder, line: &Line, terms: &[Term]) {
     let first = if m.random.chance(50) { ProgramExpr::float(scalar, 0.0) } else { m.narrowed(first, 4.0).e };
     let name = *m.random.pick(&["acc", "total_sum", "state", "value"]);
     let var = m.mutable(name, first);
-    let iterations = m.random.within(2, 8);
+    let iterations = m.random.in_range(2, 8);
     let element_dependent = m.random.chance(40);
     let high = if element_dependent {
         let chosen = m.random.pick(terms).clone();
@@ -378,7 +378,7 @@ fn while_loop(m: &mut ProgramBuilder, line: &Line, terms: &[Term]) {
     let name = *m.random.pick(&["steps", "turns", "iterations"]);
     let count = m.mutable(name, ProgramExpr::int(0));
     // Few enough that some elements reach the last iteration.
-    let max_iterations = m.random.within(2, 5);
+    let max_iterations = m.random.in_range(2, 5);
     let size = ProgramExpr::call(BuiltinFn::Abs, vec![m.read(var)]);
     let grows = m.random.chance(50);
     let op = if grows { BinaryOp::Lt } else { BinaryOp::Gt };

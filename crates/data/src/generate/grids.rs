@@ -146,7 +146,7 @@ pub fn weighted(m: &mut ProgramBuilder, scalar: ScalarType, terms: Vec<Term>) ->
         sum = Some(match sum {
             None => term,
             Some(sum) => {
-                let op = *m.random.weighted(&[(5, TermOp::Add), (2, TermOp::Sub), (1, TermOp::Max), (1, TermOp::Min)]);
+                let op = *m.random.pick_weighted(&[(5, TermOp::Add), (2, TermOp::Sub), (1, TermOp::Max), (1, TermOp::Min)]);
                 m.join(op, sum, term)
             }
         });
@@ -302,7 +302,7 @@ fn plane(m: &mut ProgramBuilder) {
         m.for_range("k", ProgramExpr::int(0), high, 1, |m, k| {
             let x = Term::new(ProgramExpr::load(left, vec![i.clone(), k.clone()], scalar), -1.0, 1.0);
             let y = Term::new(ProgramExpr::load(right, vec![k, j.clone()], scalar), -1.0, 1.0);
-            let op = *m.random.weighted(&[(4, TermOp::Mul), (1, TermOp::AbsDiff), (1, TermOp::Sub), (1, TermOp::Min)]);
+            let op = *m.random.pick_weighted(&[(4, TermOp::Mul), (1, TermOp::AbsDiff), (1, TermOp::Sub), (1, TermOp::Min)]);
             let mut value = m.join(op, x, y);
             if m.random.chance(35) {
                 value = m.apply(TermFn::Square, value);
@@ -329,7 +329,7 @@ fn plane(m: &mut ProgramBuilder) {
         let sum = ProgramExpr::binary(BinaryOp::Add, i.clone(), j.clone());
         let even = ProgramExpr::binary(
             BinaryOp::Eq,
-            ProgramExpr::binary(BinaryOp::Rem, sum, ProgramExpr::int(m.random.within(2, 3))),
+            ProgramExpr::binary(BinaryOp::Rem, sum, ProgramExpr::int(m.random.in_range(2, 3))),
             ProgramExpr::int(0),
         );
         let picked = m.random.pick(&terms).clone();

@@ -18,7 +18,7 @@ pub fn histogram(m: &mut ProgramBuilder) -> Option<BlockWriter> {
         let range = if float { (-1.0, 1.0) } else { (0.0, 100.0) };
         (m.input(key_scalar, &[n], ArrayFill::Uniform(range.0, range.1)), range)
     });
-    let weight = *m.random.weighted(&[(4, None), (3, Some(ScalarType::F32)), (3, Some(ScalarType::I32))]);
+    let weight = *m.random.pick_weighted(&[(4, None), (3, Some(ScalarType::F32)), (3, Some(ScalarType::I32))]);
     let weights = weight.map(|scalar| {
         let fill = if scalar.is_float() { ArrayFill::Uniform(0.0, 2.0) } else { ArrayFill::Uniform(1.0, 9.0) };
         m.array("weights", scalar, &[n], fill, false)
@@ -85,7 +85,7 @@ pub fn histogram(m: &mut ProgramBuilder) -> Option<BlockWriter> {
         if float {
             m.any_threshold(&Term::new(key, low, high), op)
         } else {
-            ProgramExpr::binary(op, key, ProgramExpr::int(m.random.within(300, 700)))
+            ProgramExpr::binary(op, key, ProgramExpr::int(m.random.in_range(300, 700)))
         }
     });
     let step = ProgramStmt::Atomic(AtomicOp::Add, out, vec![bin.clone()], amount.e.clone());

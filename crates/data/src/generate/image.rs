@@ -224,7 +224,7 @@ fn sampled(m: &mut ProgramBuilder) {
             (mirrored.clone(), ProgramExpr::call(BuiltinFn::Max, vec![add(mirrored, -1), ProgramExpr::int(0)]))
         }
         _ => {
-            let far = ProgramExpr::int(m.random.within(2, 4));
+            let far = ProgramExpr::int(m.random.in_range(2, 4));
             let moved = m.bind_as(
                 name,
                 ProgramExpr::binary(BinaryOp::Rem, ProgramExpr::binary(BinaryOp::Add, at.clone(), far), extent.clone()),

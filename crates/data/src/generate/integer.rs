@@ -114,7 +114,7 @@ impl ProgramBuilder {
         let number = |value: i64| ProgramExpr::typed_int(scalar, value);
         match self.random.below(9) {
             0 | 1 => {
-                let c = self.random.within(1, 20);
+                let c = self.random.in_range(1, 20);
                 if self.random.chance(60) || !scalar.is_signed() {
                     Term::new(bin(BinaryOp::Add, a.e, number(c)), a.low + c as f64, a.high + c as f64)
                 } else {
@@ -122,7 +122,7 @@ impl ProgramBuilder {
                 }
             }
             2 | 3 if a.size() * 12.0 < max => {
-                let c = self.random.within(2, 12);
+                let c = self.random.in_range(2, 12);
                 Term::new(bin(BinaryOp::Mul, a.e, number(c)), a.low * c as f64, a.high * c as f64)
             }
             4 if a.size() * a.size() < max && (self.can_bind || a.e.operations() <= 2) => {
@@ -132,20 +132,20 @@ impl ProgramBuilder {
             }
             5 => {
                 let a = self.not_negative(a);
-                let c = self.random.within(2, 9);
+                let c = self.random.in_range(2, 9);
                 Term::new(bin(BinaryOp::Quotient, a.e, number(c)), 0.0, (a.high / c as f64).floor())
             }
             6 => {
                 let a = self.not_negative(a);
-                let c = self.random.within(3, 50);
+                let c = self.random.in_range(3, 50);
                 let high = a.high.min(c as f64 - 1.0);
                 Term::new(bin(BinaryOp::Rem, a.e, number(c)), 0.0, high)
             }
             7 if scalar.is_signed() => Term::new(ProgramExpr::unary(UnaryOp::Neg, a.e), -a.high, -a.low),
             8 if a.high - a.low >= 8.0 => {
                 let quarter = ((a.high - a.low) / 4.0) as i64;
-                let from = a.low as i64 + self.random.within(1, quarter.max(1));
-                let to = a.high as i64 - self.random.within(1, quarter.max(1));
+                let from = a.low as i64 + self.random.in_range(1, quarter.max(1));
+                let to = a.high as i64 - self.random.in_range(1, quarter.max(1));
                 Term::new(
                     ProgramExpr::call(BuiltinFn::Clamp, vec![a.e, number(from), number(to)]),
                     from as f64,
@@ -153,7 +153,7 @@ impl ProgramBuilder {
                 )
             }
             _ => {
-                let c = self.random.within(1, 9);
+                let c = self.random.in_range(1, 9);
                 Term::new(bin(BinaryOp::Add, a.e, number(c)), a.low + c as f64, a.high + c as f64)
             }
         }

@@ -10,7 +10,7 @@ use crate::program::{ArrayFill, BinaryOp, CooperativeKernel, ProgramExpr, Progra
 
 /// Tiled matrix products.
 pub fn tiled_matmul(m: &mut ProgramBuilder) -> Option<BlockWriter> {
-    let scalar = *m.random.weighted(&[(5, ScalarType::F32), (1, ScalarType::F64), (1, ScalarType::I32)]);
+    let scalar = *m.random.pick_weighted(&[(5, ScalarType::F32), (1, ScalarType::F64), (1, ScalarType::I32)]);
     let names =
         *m.random.pick(&[["m_rows", "n_cols", "k_dim"], ["rows", "cols", "inner"], ["height", "width", "depth"]]);
     let (rows, cols, inner) =
@@ -70,7 +70,7 @@ pub fn tiled_matmul(m: &mut ProgramBuilder) -> Option<BlockWriter> {
         }
     });
     m.push(ProgramStmt::Store(c, vec![i.clone(), j.clone()], last.e.clone()));
-    let side = *m.random.weighted(&[(4, 8u32), (3, 16), (2, 4)]);
+    let side = *m.random.pick_weighted(&[(4, 8u32), (3, 16), (2, 4)]);
     let (pad, unroll, restrict) = (m.random.chance(30) as u32, m.random.chance(50), m.random.chance(70));
     let named = m.random.chance(40);
     let [tile_a, tile_b] = [format!("tile_{}", letters[0]), format!("tile_{}", letters[1])].map(|n| m.names.unique(&n));

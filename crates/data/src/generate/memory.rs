@@ -10,7 +10,7 @@ use crate::program::{ArrayFill, AtomicOp, BinaryOp, ProgramExpr, ProgramStmt, Sc
 pub fn atomic(m: &mut ProgramBuilder) {
     let ints = m.random.chance(55);
     let scalar = if ints {
-        *m.random.weighted(&[(5, ScalarType::I32), (2, ScalarType::U32), (1, ScalarType::U64)])
+        *m.random.pick_weighted(&[(5, ScalarType::I32), (2, ScalarType::U32), (1, ScalarType::U64)])
     } else {
         float(m)
     };
@@ -50,7 +50,7 @@ pub fn atomic(m: &mut ProgramBuilder) {
                 .cast(ScalarType::I32)
         }
         _ => {
-            let by = m.random.within(2, 7);
+            let by = m.random.in_range(2, 7);
             ProgramExpr::binary(
                 BinaryOp::Rem,
                 ProgramExpr::binary(BinaryOp::Quotient, l.i.clone(), ProgramExpr::int(by)),
@@ -240,8 +240,8 @@ pub fn random_numbers(m: &mut ProgramBuilder) {
     if ints {
         let mut terms = vec![];
         for _ in 0..1 + m.random.below(3) {
-            let low = m.random.within(-5, 5);
-            let high = low + m.random.within(2, 100);
+            let low = m.random.in_range(-5, 5);
+            let high = low + m.random.in_range(2, 100);
             terms.push(draw(m, Some((low, high))));
         }
         if m.random.chance(50) {
@@ -275,7 +275,7 @@ pub fn random_numbers(m: &mut ProgramBuilder) {
         }
         1 => {
             let hits = m.mutable("hits", ProgramExpr::float(ScalarType::F32, 0.0));
-            let iterations = ProgramExpr::int(m.random.within(4, 12));
+            let iterations = ProgramExpr::int(m.random.in_range(4, 12));
             m.for_range("trial", ProgramExpr::int(0), iterations, 1, |m, _| {
                 let (a, b) = (draw(m, None), draw(m, None));
                 let a = m.apply(TermFn::Square, a);
@@ -294,7 +294,7 @@ pub fn random_numbers(m: &mut ProgramBuilder) {
         }
         2 => {
             let at = m.mutable("walk", extra_input.clone().map_or(ProgramExpr::float(ScalarType::F32, 0.0), |t| t.e));
-            let iterations = ProgramExpr::int(m.random.within(3, 10));
+            let iterations = ProgramExpr::int(m.random.in_range(3, 10));
             let half = ProgramExpr::float(ScalarType::F32, *m.random.pick(&[0.5, 0.25, 0.375]));
             let variant = m.random.below(2);
             m.for_range("step", ProgramExpr::int(0), iterations, 1, |m, _| {

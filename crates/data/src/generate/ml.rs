@@ -363,7 +363,7 @@ fn rows(m: &mut ProgramBuilder) -> Option<BlockWriter> {
     if m.random.chance(25) {
         return None;
     }
-    let threads = *m.random.weighted(&[(3, 32u32), (4, 64), (2, 128)]);
+    let threads = *m.random.pick_weighted(&[(3, 32u32), (4, 64), (2, 128)]);
     let strategy = ReduceStrategy::pick(m);
     let pass_names: Vec<(BlockNames, String)> =
         passes.iter().map(|_| (BlockNames::new(m), m.names.unique("shared_total"))).collect();

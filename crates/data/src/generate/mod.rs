@@ -43,7 +43,7 @@ const PROGRAMS: u64 = 5;
 /// Draws the category of an index.
 pub fn category(seed: u64, index: u64, categories: &[Category]) -> Category {
     // Random rather than round-robin, so that every shard has all categories.
-    *Random::of(&[seed, index, PROGRAMS, 0xca7]).pick(categories)
+    *Random::from_keys(&[seed, index, PROGRAMS, 0xca7]).pick(categories)
 }
 
 /// Draws before the last program is used anyway; the level `run` then checks it.
@@ -51,7 +51,7 @@ const MAX_DRAWS: u64 = 24;
 
 /// Generates the program of an index: the first draw that is sound and typical of its category.
 pub fn program(seed: u64, index: u64, category: Category) -> Program {
-    let draw = |number: u64| draw_program(Random::of(&[seed, index, PROGRAMS, number]), category);
+    let draw = |number: u64| draw_program(Random::from_keys(&[seed, index, PROGRAMS, number]), category);
     let mut program = draw(0);
     for number in 1..MAX_DRAWS {
         if typical::is_typical(&program, category) && sound::is_sound(&program, [seed, index]) {

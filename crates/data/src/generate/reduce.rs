@@ -56,11 +56,11 @@ impl Elements {
 }
 
 fn scalar(m: &mut ProgramBuilder) -> ScalarType {
-    *m.random.weighted(&[(5, ScalarType::F32), (3, ScalarType::I32), (1, ScalarType::F64)])
+    *m.random.pick_weighted(&[(5, ScalarType::F32), (3, ScalarType::I32), (1, ScalarType::F64)])
 }
 
 fn threads(m: &mut ProgramBuilder) -> u32 {
-    *m.random.weighted(&[(3, 64), (4, 128), (2, 256), (1, 32)])
+    *m.random.pick_weighted(&[(3, 64), (4, 128), (2, 256), (1, 32)])
 }
 
 /// Reductions of many elements to one.
@@ -88,7 +88,7 @@ fn reduce_all(m: &mut ProgramBuilder, only: Option<ReduceStrategy>) -> Option<Bl
     let value = elements.at(m, std::slice::from_ref(&i), 50.0);
     m.push(ProgramStmt::Atomic(reduce.update(), out, vec![ProgramExpr::int(0)], value.e.clone()));
     let (strategy, threads, names) = (only.unwrap_or(ReduceStrategy::pick(m)), threads(m), BlockNames::new(m));
-    let each = *m.random.weighted(&[(4, 1u32), (2, 2), (2, 4)]);
+    let each = *m.random.pick_weighted(&[(4, 1u32), (2, 2), (2, 4)]);
     let restrict = m.random.chance(60);
     let strided = m.random.chance(50);
     Some(Box::new(move |program| {
@@ -137,7 +137,7 @@ fn reduce_segments(m: &mut ProgramBuilder, only: Option<ReduceStrategy>) -> Opti
     let elements = Elements::new(m, scalar, &[n]);
     let reduce = Reduce::pick(m, scalar);
     let threads = threads(m);
-    let each = *m.random.weighted(&[(4, 1u32), (3, 2)]);
+    let each = *m.random.pick_weighted(&[(4, 1u32), (3, 2)]);
     let length = threads * each;
     let blocks = SizeExpr::DivCeil(number, length);
     let out = m.output(scalar, &[blocks]);
@@ -230,7 +230,7 @@ fn reduce_rows(m: &mut ProgramBuilder, only: Option<ReduceStrategy>) -> Option<B
     m.can_bind = can_bind;
     m.push(ProgramStmt::Store(out, vec![row.clone()], last.e.clone()));
     let (strategy, names) = (only.unwrap_or(ReduceStrategy::pick(m)), BlockNames::new(m));
-    let threads = *m.random.weighted(&[(3, 32u32), (4, 64), (3, 128)]);
+    let threads = *m.random.pick_weighted(&[(3, 32u32), (4, 64), (3, 128)]);
     let restrict = m.random.chance(60);
     Some(Box::new(move |program| {
         let text = kernel_text(program, restrict, |p| {

@@ -34,7 +34,7 @@ impl<'m> Sample<'m> {
     /// A number between 0 and 1 for the n-th drawn value.
     fn unit(&self, n: usize, number: usize) -> f64 {
         // The first drawn value is stratified over the samples.
-        let (jitter, at) = (Random::of(&[n as u64, number as u64]).unit(), number as f64);
+        let (jitter, at) = (Random::from_keys(&[n as u64, number as u64]).unit_f64(), number as f64);
         if n == 0 { (at + jitter) / SAMPLES as f64 } else { jitter }
     }
 
@@ -70,9 +70,9 @@ impl<'m> Sample<'m> {
             // Loop counters, and indices in the launch.
             let iterations =
                 builder.counters.iter().find(|(counter, _)| *counter == var).map_or(8, |(_, iterations)| *iterations);
-            Random::of(&[var.0 as u64, self.number as u64]).below(iterations) as f64
+            Random::from_keys(&[var.0 as u64, self.number as u64]).below(iterations) as f64
         } else if builder.is_random(var) {
-            Random::of(&[var.0 as u64, self.number as u64]).unit()
+            Random::from_keys(&[var.0 as u64, self.number as u64]).unit_f64()
         } else {
             return None;
         };
@@ -382,7 +382,7 @@ impl ProgramBuilder {
         }
         let margin = if middle { count / 2 - 1 } else { count / 4 };
         let (low, high) = (sorted[margin], sorted[count - 1 - margin]);
-        let at = low + (high - low) * self.random.unit();
+        let at = low + (high - low) * self.random.unit_f64();
         let width = sorted[count - 1 - count / 16] - sorted[count / 16];
         // Comparisons of nearly equal values depend on rounding.
         if width <= 1e-3 * at.abs().max(0.1) {
@@ -420,7 +420,7 @@ impl ProgramBuilder {
     /// A comparison of a term with a number, near the middle of its range if samples are unknown.
     pub fn any_threshold(&mut self, a: &Term, op: BinaryOp) -> ProgramExpr {
         self.threshold(a, op).unwrap_or_else(|| {
-            let share = 0.25 + 0.5 * self.random.unit();
+            let share = 0.25 + 0.5 * self.random.unit_f64();
             let at = a.low + (a.high - a.low) * share;
             let step = 2f64.powi(((a.high - a.low).max(1e-3) / 16.0).log2().floor() as i32);
             // Avoids -0.

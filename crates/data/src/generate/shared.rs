@@ -33,12 +33,12 @@ pub fn shared_memory(m: &mut ProgramBuilder) -> Option<BlockWriter> {
 
 /// A 1D stencil through a tile with a halo.
 fn halo(m: &mut ProgramBuilder) -> Option<BlockWriter> {
-    let scalar = *m.random.weighted(&[(4, ScalarType::F32), (1, ScalarType::F64)]);
+    let scalar = *m.random.pick_weighted(&[(4, ScalarType::F32), (1, ScalarType::F64)]);
     let n = m.size("n", true, 0, 500);
     let elements = Elements::new(m, scalar, &[n]);
     let (x, range) = elements.arrays[0];
     let out = m.output(scalar, &[n]);
-    let reach = m.random.within(1, 3);
+    let reach = m.random.in_range(1, 3);
     let zero_border = m.random.chance(50);
     let i = m.index("i", n);
     let extent = m.extent(n);
@@ -140,7 +140,7 @@ fn halo(m: &mut ProgramBuilder) -> Option<BlockWriter> {
 
 /// A matrix transpose through a padded tile.
 fn transposed(m: &mut ProgramBuilder) -> Option<BlockWriter> {
-    let scalar = *m.random.weighted(&[(4, ScalarType::F32), (1, ScalarType::F64), (1, ScalarType::I32)]);
+    let scalar = *m.random.pick_weighted(&[(4, ScalarType::F32), (1, ScalarType::F64), (1, ScalarType::I32)]);
     let (rows, cols) = (m.size("rows", false, 0, 40), m.size("cols", false, 0, 40));
     let elements = Elements::new(m, scalar, &[rows, cols]);
     let out = m.output(scalar, &[cols, rows]);
@@ -199,7 +199,7 @@ fn transposed(m: &mut ProgramBuilder) -> Option<BlockWriter> {
 
 /// Each segment reversed, or rotated by some elements.
 fn reversed(m: &mut ProgramBuilder) -> Option<BlockWriter> {
-    let scalar = *m.random.weighted(&[(4, ScalarType::F32), (2, ScalarType::I32)]);
+    let scalar = *m.random.pick_weighted(&[(4, ScalarType::F32), (2, ScalarType::I32)]);
     let threads = *m.random.pick(&[32u32, 64, 128]);
     let n = m.size("n", true, 0, 500);
     let elements = Elements::new(m, scalar, &[n]);
@@ -207,7 +207,7 @@ fn reversed(m: &mut ProgramBuilder) -> Option<BlockWriter> {
     let i = m.index("i", n);
     let extent = m.extent(n);
     let length = ProgramExpr::int(threads as i64);
-    let rotation = m.random.chance(50).then(|| m.random.within(1, 9));
+    let rotation = m.random.chance(50).then(|| m.random.in_range(1, 9));
     let begin = ProgramExpr::binary(
         BinaryOp::Mul,
         ProgramExpr::binary(BinaryOp::Quotient, i.clone(), length.clone()),

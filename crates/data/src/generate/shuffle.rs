@@ -23,7 +23,7 @@ pub fn warp_shuffle(m: &mut ProgramBuilder) -> Option<BlockWriter> {
 
 /// Each lane combines its value with that of a lane further up or down the warp, if there is one.
 fn lanes(m: &mut ProgramBuilder) -> Option<BlockWriter> {
-    let scalar = *m.random.weighted(&[(4, ScalarType::F32), (2, ScalarType::I32), (1, ScalarType::F64)]);
+    let scalar = *m.random.pick_weighted(&[(4, ScalarType::F32), (2, ScalarType::I32), (1, ScalarType::F64)]);
     let n = m.size("n", true, 0, 500);
     let elements = Elements::new(m, scalar, &[n]);
     let out = m.output(scalar, &[n]);
@@ -123,7 +123,7 @@ fn substituted(e: &ProgramExpr, target: &ProgramExpr, by: &ProgramExpr) -> Progr
 
 /// Each lane combines its value with that of its warp's first lane.
 fn broadcast(m: &mut ProgramBuilder) -> Option<BlockWriter> {
-    let scalar = *m.random.weighted(&[(4, ScalarType::F32), (2, ScalarType::I32)]);
+    let scalar = *m.random.pick_weighted(&[(4, ScalarType::F32), (2, ScalarType::I32)]);
     let n = m.size("n", false, 0, 500);
     let elements = Elements::new(m, scalar, &[n]);
     let out = m.output(scalar, &[n]);
@@ -173,7 +173,7 @@ fn broadcast(m: &mut ProgramBuilder) -> Option<BlockWriter> {
 
 /// Each element is combined with a reduction over its group of lanes.
 fn butterfly(m: &mut ProgramBuilder) -> Option<BlockWriter> {
-    let scalar = *m.random.weighted(&[(4, ScalarType::F32), (2, ScalarType::I32)]);
+    let scalar = *m.random.pick_weighted(&[(4, ScalarType::F32), (2, ScalarType::I32)]);
     let n = m.size("n", true, 0, 500);
     let elements = Elements::new(m, scalar, &[n]);
     let out = m.output(scalar, &[n]);

@@ -86,12 +86,12 @@ impl ProgramBuilder {
             let a = terms.swap_remove(at);
             let mut combined = if one {
                 unary -= 1;
-                let fun = *self.random.weighted(distribution.unary);
+                let fun = *self.random.pick_weighted(distribution.unary);
                 self.apply(fun, a)
             } else {
                 let at = self.random.below(terms.len());
                 let b = terms.swap_remove(at);
-                let op = *self.random.weighted(distribution.binary);
+                let op = *self.random.pick_weighted(distribution.binary);
                 self.join(op, a, b)
             };
             let last = terms.is_empty() && unary == 0;

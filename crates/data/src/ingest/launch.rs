@@ -2,17 +2,17 @@
 //! and compares the results.
 
 use bornite_codegen::cuda;
-use bornite_ir::interp::{Options, Order, run_printing};
-use bornite_ir::{Arg, Extent, FaultKind, Kernel, Launch, Scalar, Stmt, Value, peek, poke};
-use bornite_lang::cuda::Module;
-use bornite_lang::{Lowered, ParamRef, Request};
+use bornite_ir::interp::{InterpreterOptions, ExecutionOrder, run_printing};
+use bornite_ir::{Arg, Extent, FaultKind, Kernel, Launch, Scalar, Stmt, Value, load_scalar, store_scalar};
+use bornite_lang::cuda::CudaModule;
+use bornite_lang::{Lowered, ParamRef, LaunchRequest};
 
 use super::annotations::{Annotations, dims_text};
 use super::{first_message, sums};
 use crate::Random;
 
 /// Threads per block in launches of the printed texts.
-pub(super) const BLOCK: [u32; 3] = [cuda::BLOCK, 1, 1];
+pub(super) const BLOCK: [u32; 3] = [cuda::THREADS_PER_BLOCK, 1, 1];
 /// Statements of a launch after which a kernel is considered non-terminating.
 const MAX_STATEMENTS: u64 = 20_000_000;
 
@@ -40,7 +40,7 @@ fn draw_inputs(
     let name = |param: ParamRef| {
         lowered.params.iter().find(|(_, other)| *other == param).map_or("", |(name, _)| name.as_str())
     };
-    let stream = |part: usize| Random::of(&[0x1e57, number as u64, part as u64]);
+    let stream = |part: usize| Random::from_keys(&[0x1e57, number as u64, part as u64]);
     let drawn = |random: &mut Random, scalar: Scalar, bound: u64| match scalar {
         scalar if scalar.is_float() => Value::from_f64(scalar, random.below(4096) as f64 / 1024.0 - 1.0),
         Scalar::Bool => Value::int(scalar, random.below(2) as i64),
@@ -49,7 +49,7 @@ fn draw_inputs(
     };
     let mut arrays = vec![];
     for (n, param) in kernel.params.iter().enumerate() {
-        let span = kernel.span(&param.dims, &[]).ok_or("an array has a size that does not fit 64 bits")?;
+        let span = kernel.memory_span(&param.dims, &[]).ok_or("an array has a size that does not fit 64 bits")?;
         let scalars = param.ty.components(&kernel.structs);
         let (mut random, bound) = (stream(n), annotations.bound(name(ParamRef::View(n as u32)), dims)?);
         let cells = (0..span.elements).flat_map(|_| &scalars).map(|scalar| drawn(&mut random, *scalar, bound));
@@ -69,7 +69,7 @@ fn draw_inputs(
 }
 
 /// Runs a launch; returns the arrays after it, or the interpreter's report.
-pub(super) fn run_launch(lowered: &Lowered, inputs: &LaunchData, order: Order) -> Result<Vec<Vec<Value>>, String> {
+pub(super) fn run_launch(lowered: &Lowered, inputs: &LaunchData, order: ExecutionOrder) -> Result<Vec<Vec<Value>>, String> {
     let kernel = &lowered.kernel;
     let layouts: Vec<_> = kernel.params.iter().map(|param| param.ty.layout(&kernel.structs)).collect();
     let mut memory: Vec<Vec<u64>> = (layouts.iter().zip(&inputs.arrays))
@@ -77,7 +77,7 @@ pub(super) fn run_launch(lowered: &Lowered, inputs: &LaunchData, order: Order) -
             let count = layout.offsets.len();
             let mut words = vec![0u64; (cells.len() / count.max(1) * layout.bytes).div_ceil(8)];
             for (n, cell) in cells.iter().enumerate() {
-                poke(&mut words, n / count * layout.bytes + layout.offsets[n % count].0, *cell);
+                store_scalar(&mut words, n / count * layout.bytes + layout.offsets[n % count].0, *cell);
             }
             words
         })
@@ -86,7 +86,7 @@ pub(super) fn run_launch(lowered: &Lowered, inputs: &LaunchData, order: Order) -
         .map(|(words, p)| if p.access.writes() { Arg::Write(words) } else { Arg::Read(words) })
         .collect();
     args.extend(inputs.values.iter().map(|parts| Arg::Value(parts)));
-    let options = Options { order, max_statements: Some(MAX_STATEMENTS), instances: true, divisions: true };
+    let options = InterpreterOptions { order, max_statements: Some(MAX_STATEMENTS), check_instance_races: true, check_division: true };
     run_printing(kernel, &mut args, options, &mut |_| {}).map_err(|fault| {
         let line = lowered.line_of(&fault).map_or(String::new(), |line| format!("line {line}: "));
         let hint = match &fault.kind {
@@ -99,7 +99,7 @@ pub(super) fn run_launch(lowered: &Lowered, inputs: &LaunchData, order: Order) -
         let count = layout.offsets.len();
         let cell = |n: usize| {
             let (offset, scalar) = layout.offsets[n % count];
-            peek(words, n / count * layout.bytes + offset, scalar)
+            load_scalar(words, n / count * layout.bytes + offset, scalar)
         };
         (0..before.len()).map(cell).collect()
     };
@@ -123,7 +123,7 @@ fn size_hint(lowered: &Lowered, view: &str) -> Option<String> {
 
 /// A CUDA text parsed like any user's text: launched in blocks, with its sizes as arguments.
 pub(super) struct CudaText {
-    module: Module,
+    module: CudaModule,
     symbol: String,
     /// Names of its pointer parameters, which come before its values.
     pointers: Vec<String>,
@@ -137,9 +137,9 @@ pub(super) struct CudaText {
 impl CudaText {
     pub fn read(open: &Lowered, text: &str) -> Result<CudaText, String> {
         let invalid = |why: String| format!("the CUDA front end rejects the printed text: {why}");
-        let module = Module::parse("kernel.cu", text).map_err(|errors| invalid(first_message(errors)))?;
+        let module = CudaModule::parse("kernel.cu", text).map_err(|errors| invalid(first_message(errors)))?;
         let symbol = cuda::symbol(&open.kernel);
-        let mut request = Request::new([1; 3], BLOCK);
+        let mut request = LaunchRequest::new([1; 3], BLOCK);
         request.default_length = Some(1);
         let lowered = module.kernel(&symbol, &request).map_err(|errors| invalid(first_message(errors)))?;
         let types = |kernel: &Kernel| -> Vec<Vec<Scalar>> {
@@ -175,9 +175,9 @@ impl CudaText {
         // Every other launch has fewer threads than instances, if threads loop in grid strides.
         let strides = !self.open.code.any(&|stmt| matches!(stmt, Stmt::Return(_)));
         let blocks = if strides && !number.is_multiple_of(2) { blocks.div_ceil(2) } else { blocks };
-        let mut request = Request::new([blocks, 1, 1], BLOCK);
+        let mut request = LaunchRequest::new([blocks, 1, 1], BLOCK);
         for ((name, param), cells) in self.pointers.iter().zip(&source.params).zip(&inputs.arrays) {
-            let components = param.ty.count(&source.structs).max(1);
+            let components = param.ty.component_count(&source.structs).max(1);
             request = request.length(name, (cells.len() / components) as u64);
         }
         let lowered = self.module.kernel(&self.symbol, &request).map_err(first_message)?;
@@ -189,8 +189,8 @@ impl CudaText {
         };
         for (open, sized) in self.open.params.iter().zip(&source.params) {
             for (open, sized) in open.dims.iter().zip(&sized.dims) {
-                set(open.extent, sized.extent.of(&[]));
-                set(open.stride, sized.stride.of(&[]));
+                set(open.extent, sized.extent.resolve(&[]));
+                set(open.stride, sized.stride.resolve(&[]));
             }
         }
         if let Launch::ParallelFor { count: open } = self.open.launch {
@@ -263,7 +263,7 @@ pub(super) fn compare(
         Some((line, rest)) if line.starts_with("line ") => format!("{line}: {launch}: {rest}"),
         _ => format!("{launch}: {why}"),
     };
-    let reference = run_launch(source, &inputs, Order::Forward).map_err(with_launch)?;
+    let reference = run_launch(source, &inputs, ExecutionOrder::Forward).map_err(with_launch)?;
     let bounds = sums::bounds(source, &inputs);
     let differing = |found: &[Vec<Value>]| {
         let differs = |n: usize| {
@@ -272,11 +272,11 @@ pub(super) fn compare(
         };
         (0..reference.len()).find(|n| differs(*n)).map(|n| kernel.params[n].name.as_str())
     };
-    if differing(&run_launch(source, &inputs, Order::Reverse).map_err(with_launch)?).is_some() {
+    if differing(&run_launch(source, &inputs, ExecutionOrder::Reverse).map_err(with_launch)?).is_some() {
         return Err(format!("{launch}, the results depend on the order of execution"));
     }
     let (lowered, text_inputs) = text.prepare(kernel, dims, number, &inputs)?;
-    for order in [Order::Forward, Order::Reverse] {
+    for order in [ExecutionOrder::Forward, ExecutionOrder::Reverse] {
         let found = run_launch(&lowered, &text_inputs, order).map_err(|why| format!("CUDA text {launch}: {why}"))?;
         if let Some(array) = differing(&found) {
             return Err(format!("CUDA text {launch}: '{array}' differs from the result of the source"));

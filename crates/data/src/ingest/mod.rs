@@ -16,8 +16,8 @@ use std::fmt::Write;
 
 use bornite_codegen::{cpp, cuda};
 use bornite_ir::{Kernel, Launch, Scalar, Type};
-use bornite_lang::python::{Declared, Module};
-use bornite_lang::{Errors, Lowered, ParamRef, Request};
+use bornite_lang::python::{PythonKernelInfo, PythonModule};
+use bornite_lang::{Errors, Lowered, ParamRef, LaunchRequest};
 
 use annotations::{Annotations, launch_name, parse_annotation};
 use launch::{CudaText, ObservedEffects};
@@ -58,7 +58,7 @@ pub struct KernelTexts {
 
 /// Ingests all kernels of a source.
 pub fn ingest(file: &str, source: &str) -> Result<Vec<IngestedKernel>, Errors> {
-    let module = Module::parse(file, source)?;
+    let module = PythonModule::parse(file, source)?;
     let kernels = module.kernels();
     let stray = stray(&kernels, source);
     Ok((kernels.into_iter().enumerate())
@@ -76,7 +76,7 @@ pub fn ingest(file: &str, source: &str) -> Result<Vec<IngestedKernel>, Errors> {
 
 /// Annotation line outside every kernel, and the kernel it may be meant for: the previous one, or
 /// the first.
-fn stray(kernels: &[Declared], source: &str) -> Option<(u32, usize)> {
+fn stray(kernels: &[PythonKernelInfo], source: &str) -> Option<(u32, usize)> {
     let outside = |line: u32| !kernels.iter().any(|kernel| kernel.lines.contains(&line));
     let (line, _) =
         (1u32..).zip(source.lines()).find(|(line, text)| parse_annotation(text).is_some() && outside(*line))?;
@@ -85,21 +85,21 @@ fn stray(kernels: &[Declared], source: &str) -> Option<(u32, usize)> {
 
 /// A kernel of a module.
 struct Declaration<'m> {
-    module: &'m Module,
+    module: &'m PythonModule,
     n: usize,
-    kernel: &'m Declared,
+    kernel: &'m PythonKernelInfo,
 }
 
 impl Declaration<'_> {
     /// Lowers the kernel for a launch. Open types are instantiated as `float32`.
-    fn lower(&self, request: &Request) -> Result<Lowered, String> {
-        let types: Vec<(&str, &str)> = self.kernel.open.iter().map(|name| (name.as_str(), "float32")).collect();
+    fn lower(&self, request: &LaunchRequest) -> Result<Lowered, String> {
+        let types: Vec<(&str, &str)> = self.kernel.generic_params.iter().map(|name| (name.as_str(), "float32")).collect();
         self.module.kernel_at(self.n, &types, request).map_err(first_message)
     }
 
     /// Rank of the launch: the number of values that the kernel takes from `wp.tid()`.
     fn rank(&self) -> Result<usize, String> {
-        let counts: BTreeSet<usize> = self.kernel.tid.iter().copied().collect();
+        let counts: BTreeSet<usize> = self.kernel.tid_counts.iter().copied().collect();
         let mut counts = counts.into_iter();
         match (counts.next(), counts.next_back()) {
             (Some(min), Some(max)) => Err(format!(
@@ -119,10 +119,10 @@ impl Declaration<'_> {
     /// complete source; and the operations in it.
     fn excerpt(&self, ir: &str, source: &str) -> (String, Vec<String>) {
         let (text, ops) = self.module.excerpt(self.n);
-        let is_equivalent = Module::parse("kernel.py", &text).is_ok_and(|module| {
+        let is_equivalent = PythonModule::parse("kernel.py", &text).is_ok_and(|module| {
             module.kernels().iter().enumerate().any(|(n, kernel)| {
                 let other = Declaration { module: &module, n, kernel };
-                other.lower(&Request::over(&[])).is_ok_and(|lowered| lowered.kernel.to_string() == ir)
+                other.lower(&LaunchRequest::with_dims(&[])).is_ok_and(|lowered| lowered.kernel.to_string() == ir)
             })
         });
         (if is_equivalent { text } else { source.to_owned() }, ops)
@@ -130,11 +130,11 @@ impl Declaration<'_> {
 }
 
 fn first_message(errors: Errors) -> String {
-    errors.all.first().map_or(errors.to_string(), |first| first.message.clone())
+    errors.diagnostics.first().map_or(errors.to_string(), |first| first.message.clone())
 }
 
 fn check_kernel(kernel: &Declaration<'_>, source: &str) -> Result<KernelTexts, String> {
-    let open = kernel.lower(&Request::over(&[]))?;
+    let open = kernel.lower(&LaunchRequest::with_dims(&[]))?;
     let rank = kernel.rank()?;
     if !open.kernel.params.iter().any(|param| param.access.writes()) {
         return Err("the kernel writes to no array".into());
@@ -149,7 +149,7 @@ fn check_kernel(kernel: &Declaration<'_>, source: &str) -> Result<KernelTexts, S
     let annotations = Annotations::parse(&kernel.lines(source), &open, rank)?;
     let mut effects = ObservedEffects::default();
     for (number, dims) in annotations.launches.iter().enumerate() {
-        let mut request = Request::over(dims);
+        let mut request = LaunchRequest::with_dims(dims);
         for (name, param) in &open.params {
             if let ParamRef::View(view) = param {
                 let rank = open.kernel.params[*view as usize].dims.len();
@@ -164,7 +164,7 @@ fn check_kernel(kernel: &Declaration<'_>, source: &str) -> Result<KernelTexts, S
     Ok(KernelTexts {
         source,
         cpp: cpp::print(&open.kernel).unwrap_or_default(),
-        description: kernel.kernel.doc.clone(),
+        description: kernel.kernel.docstring.clone(),
         inputs: recipe(&open, &annotations, rank),
         block: launch::BLOCK,
         ops,
@@ -176,13 +176,13 @@ fn check_kernel(kernel: &Declaration<'_>, source: &str) -> Result<KernelTexts, S
 
 /// Parses a text that our printer wrote back to IR.
 fn parse_back(kernel: &Kernel, text: &str) -> Result<Kernel, String> {
-    let module = bornite_lang::cuda::Module::parse("kernel.cu", text).map_err(first_message)?;
+    let module = bornite_lang::cuda::CudaModule::parse("kernel.cu", text).map_err(first_message)?;
     let (grid, block) = match kernel.launch {
         Launch::ParallelFor { .. } => ([1; 3], [1; 3]),
         Launch::Blocks { grid, block } => (grid, block),
     };
-    let mut request = Request::new(grid, block);
-    (request.index, request.printed) = (Some(kernel.index), true);
+    let mut request = LaunchRequest::new(grid, block);
+    (request.index_type, request.round_trip) = (Some(kernel.index), true);
     request.views = kernel.params.iter().map(|p| (p.name.clone(), p.dims.clone())).collect();
     module.kernel(&cuda::symbol(kernel), &request).map(|lowered| lowered.kernel).map_err(first_message)
 }

@@ -6,7 +6,7 @@
 //! have no bound, so a value derived from an unfinished sum (such as a position in a list) must
 //! still be the same in every order.
 
-use bornite_ir::interp::Order;
+use bornite_ir::interp::ExecutionOrder;
 use bornite_ir::{Args, Atomic, Code, Expr, ExprId, Kernel, Op, Scalar, Stmt, Value, View};
 use bornite_lang::Lowered;
 
@@ -48,7 +48,7 @@ pub(super) fn bounds(lowered: &Lowered, inputs: &LaunchData) -> Vec<Vec<f64>> {
             }
         }
         let lowered = Lowered { kernel: with_weights(kernel, weight), ..lowered.clone() };
-        run_launch(&lowered, &inputs, Order::Forward)
+        run_launch(&lowered, &inputs, ExecutionOrder::Forward)
     };
     // A kernel whose control flow depends on its sums may fail here; then all results must be
     // equal.
@@ -110,7 +110,7 @@ fn block(kernel: &Kernel, code: &mut Code, stmts: Vec<Stmt>, weight: Weight) -> 
 /// Makes an atomic update add the weight of its operand; returns the expressions to evaluate before
 /// it.
 fn weight_update(code: &mut Code, update: ExprId, weight: Weight) -> Vec<ExprId> {
-    let Expr::Atomic { view, at, value, .. } = code.expr(update).clone() else { return vec![] };
+    let Expr::Atomic { view, indices: at, value, .. } = code.expr(update).clone() else { return vec![] };
     let ty = code.ty(value);
     let mut steps = vec![];
     let mut add = |expr: Option<Expr>, ty| {
@@ -129,6 +129,6 @@ fn weight_update(code: &mut Code, update: ExprId, weight: Weight) -> Vec<ExprId>
         }
     };
     let value = weighted.unwrap_or(value);
-    code.exprs[update.0 as usize] = Expr::Atomic { atomic: Atomic::Add, view, at, value };
+    code.exprs[update.0 as usize] = Expr::Atomic { atomic: Atomic::Add, view, indices: at, value };
     steps
 }

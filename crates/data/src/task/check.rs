@@ -3,7 +3,7 @@
 //! Answers are untrusted: size, nesting, variables and executed statements are limited before and
 //! while they run.
 
-use bornite_lang::cuda::Module;
+use bornite_lang::cuda::CudaModule;
 
 use super::TaskPair;
 use crate::Row;
@@ -117,14 +117,14 @@ impl<'p> AnswerChecker<'p> {
             }
         }
         let row = &self.pair.row;
-        let module = Module::parse("kernel.cu", &self.pair.kernel(body)).map_err(|e| e.to_string())?;
+        let module = CudaModule::parse("kernel.cu", &self.pair.kernel(body)).map_err(|e| e.to_string())?;
         for case in &self.expected {
             let lowered = module.kernel(&row.name, &request(&row.program, &case.input.sizes));
             let kernel = lowered.map_err(|e| e.to_string())?.kernel;
             let codes = kernel.functions.iter().map(|function| &function.code).chain([&kernel.code]);
             let values = codes.map(|code| {
                 let locals: usize = code.locals.iter().map(|local| local.init.len()).sum();
-                locals + code.types.iter().map(|ty| ty.count(&kernel.structs)).sum::<usize>()
+                locals + code.types.iter().map(|ty| ty.component_count(&kernel.structs)).sum::<usize>()
             });
             let values: usize = values.sum();
             if values > MAX_VALUES {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bornite_cuda::{Buffer, Device, Error, Function, Geometry};
+use bornite_cuda::{Buffer, Device, Error, Function, LaunchConfig};
 
 use super::compile::{symbol, to_machine_code};
 use super::run::{self, TestCase};
@@ -86,13 +86,13 @@ fn launch_and_compare(
             values.push(memory::scalar_bytes(ScalarType::I32, &EvalValue::Int(*size as i64)));
         }
         let pointers: Vec<(&Buffer, usize)> = buffers.iter().map(|(buffer, _)| (buffer, 0)).collect();
-        let geometry = Geometry::new(program.blocks(&case.input.sizes), program.block());
+        let geometry = LaunchConfig::new(program.blocks(&case.input.sizes), program.block());
         // SAFETY: the interpreter ran this text on these inputs without a report, so every access
         // is inside its buffer, and the parameters are those of the text: its arrays, its values,
         // its sizes.
         #[allow(unsafe_code)]
         unsafe {
-            function.launch_as(&geometry, None, &pointers, &values)?;
+            function.launch_with(&geometry, None, &pointers, &values)?;
         }
         for (n, array) in program.arrays.iter().enumerate().filter(|(_, array)| array.written) {
             let (buffer, bytes) = &mut buffers[n];

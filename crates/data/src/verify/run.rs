@@ -1,10 +1,10 @@
 //! Runs texts under the checking interpreter and compares them with the reference evaluator
 //! (`evaluate/`).
 
-use bornite_ir::interp::{Options, Order, run_printing};
-use bornite_ir::{Arg, FaultKind, Kernel, Scalar as IrScalar, Value as IrValue, peek, poke};
-use bornite_lang::cuda::Module;
-use bornite_lang::{Lowered, ParamRef, Request};
+use bornite_ir::interp::{InterpreterOptions, ExecutionOrder, run_printing};
+use bornite_ir::{Arg, FaultKind, Kernel, Scalar as IrScalar, Value as IrValue, load_scalar, store_scalar};
+use bornite_lang::cuda::CudaModule;
+use bornite_lang::{Lowered, ParamRef, LaunchRequest};
 
 use super::{Rejection, signature};
 use crate::Row;
@@ -137,11 +137,11 @@ pub fn check(row: &Row) -> Result<CheckStats, Rejection> {
 /// Checks a Python source of a program against test cases.
 pub fn check_python(program: &Program, source: &str, expected: &[TestCase]) -> Result<(), Rejection> {
     let unsupported = |errors: bornite_lang::Errors| Rejection::Python(errors.to_string());
-    let module = bornite_lang::python::Module::parse("kernel.py", source).map_err(unsupported)?;
+    let module = bornite_lang::python::PythonModule::parse("kernel.py", source).map_err(unsupported)?;
     for (number, case) in expected.iter().enumerate() {
         let sizes = &case.input.sizes;
         let dims: Vec<u64> = program.grid.iter().map(|(_, size)| size.eval(sizes) as u64).collect();
-        let mut request = Request::over(&dims);
+        let mut request = LaunchRequest::with_dims(&dims);
         for array in &program.arrays {
             let extents: Vec<u64> = array.shape.iter().map(|size| size.eval(sizes) as u64).collect();
             request = request.shape(&array.name, &extents);
@@ -167,7 +167,7 @@ pub fn check_cuda_within(
     expected: &[TestCase],
     limits: RunLimits,
 ) -> Result<CheckStats, Rejection> {
-    let module = Module::parse("kernel.cu", cuda).map_err(|e| Rejection::Cuda(e.to_string()))?;
+    let module = CudaModule::parse("kernel.cu", cuda).map_err(|e| Rejection::Cuda(e.to_string()))?;
     let mut checked = CheckStats::default();
     for (number, case) in expected.iter().enumerate() {
         let lowered = module.kernel(&program.name, &request(program, &case.input.sizes));
@@ -225,8 +225,8 @@ fn run_case(
         .map(|(words, p)| if p.access.writes() { Arg::Write(words) } else { Arg::Read(words) })
         .collect();
     args.extend(values.iter().map(|parts| Arg::Value(parts)));
-    let order = if number.is_multiple_of(2) { Order::Forward } else { Order::Reverse };
-    let options = Options { order, max_statements: Some(limits.statements), instances: true, divisions: true };
+    let order = if number.is_multiple_of(2) { ExecutionOrder::Forward } else { ExecutionOrder::Reverse };
+    let options = InterpreterOptions { order, max_statements: Some(limits.statements), check_instance_races: true, check_division: true };
     run_printing(kernel, &mut args, options, &mut |_| {}).map_err(|fault| Rejection::Fault {
         kind: fault_class(&fault.kind),
         input: number,
@@ -275,7 +275,7 @@ fn pack(kernel: &Kernel, view: usize, contents: &ArrayContents) -> Vec<u64> {
     let mut words = vec![0; (elements * layout.bytes).div_ceil(8)];
     for (n, cell) in contents.cells.iter().enumerate() {
         let (offset, scalar) = layout.offsets[n % layout.offsets.len()];
-        poke(&mut words, n / layout.offsets.len() * layout.bytes + offset, value(scalar, cell));
+        store_scalar(&mut words, n / layout.offsets.len() * layout.bytes + offset, value(scalar, cell));
     }
     words
 }
@@ -284,14 +284,14 @@ fn fault_class(kind: &FaultKind) -> &'static str {
     match kind {
         FaultKind::OutOfBounds { .. } => "bounds",
         FaultKind::Misaligned { .. } => "misaligned",
-        FaultKind::Uninitialised { .. } => "uninitialised",
+        FaultKind::Uninitialized { .. } => "uninitialised",
         FaultKind::Race { .. } => "race",
         FaultKind::DivergentBarrier { .. } => "barrier",
         FaultKind::PartialWarp { .. } => "warp",
-        FaultKind::Claim { .. } => "claim",
+        FaultKind::AssertionFailed { .. } => "claim",
         FaultKind::Division { .. } => "division",
-        FaultKind::TooLong(_) => "too long",
-        FaultKind::BadCall(_) => "bad call",
+        FaultKind::StatementLimit(_) => "too long",
+        FaultKind::InvalidCall(_) => "bad call",
     }
 }
 
@@ -301,7 +301,7 @@ fn unpack(kernel: &Kernel, view: usize, words: &[u64], like: &ArrayContents) -> 
     (0..like.cells.len())
         .map(|n| {
             let (offset, scalar) = layout.offsets[n % layout.offsets.len()];
-            let found = peek(words, n / layout.offsets.len() * layout.bytes + offset, scalar);
+            let found = load_scalar(words, n / layout.offsets.len() * layout.bytes + offset, scalar);
             match scalar {
                 scalar if scalar.is_float() => EvalValue::Float(Interval::exact(found.as_f64())),
                 IrScalar::Bool => EvalValue::Bool(Some(found.bits() != 0)),
