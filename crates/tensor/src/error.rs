@@ -9,23 +9,23 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// A line of the user's program.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Place(pub(crate) &'static Location<'static>);
+pub struct SourceLocation(pub(crate) &'static Location<'static>);
 
 thread_local! {
     /// The line of the call that other lines work for.
-    static FOR: Cell<Option<Place>> = const { Cell::new(None) };
+    static FOR: Cell<Option<SourceLocation>> = const { Cell::new(None) };
 }
 
-impl Place {
+impl SourceLocation {
     #[track_caller]
-    pub(crate) fn here() -> Place {
-        FOR.get().unwrap_or(Place(Location::caller()))
+    pub(crate) fn here() -> SourceLocation {
+        FOR.get().unwrap_or(SourceLocation(Location::caller()))
     }
 
     /// Has all that `work` makes on this thread name this line, not those inside.
-    pub(crate) fn names<R>(self, work: impl FnOnce() -> R) -> R {
+    pub(crate) fn in_scope<R>(self, work: impl FnOnce() -> R) -> R {
         // Ends the scope also if `work` panics.
-        struct Scope(Option<Place>);
+        struct Scope(Option<SourceLocation>);
         impl Drop for Scope {
             fn drop(&mut self) {
                 FOR.set(self.0);
@@ -46,13 +46,13 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
@@ -62,14 +62,14 @@ impl fmt::Debug for Place {
 #[derive(Clone, thiserror::Error)]
 pub enum Error {
     /// An operation cannot be done on what it was given.
-    #[error("{op}: {what}\n  at {at}")]
+    #[error("{op}: {message}\n  at {location}")]
     Op {
         /// The operation.
         op: &'static str,
         /// What was asked and what was found: shapes, dtypes, devices.
-        what: String,
+        message: String,
         /// The line of the program that asked.
-        at: Place,
+        location: SourceLocation,
     },
     /// A device string that means nothing.
     #[error("'{0}' is not a device; write cpu, cpu:N, cuda, cuda:N, interpreter or auto")]
@@ -126,7 +126,7 @@ impl Error {
     /// Line of the program that asked, if the error has one.
     pub fn location(&self) -> Option<&'static Location<'static>> {
         match self {
-            Error::Op { at, .. } => Some(at.0),
+            Error::Op { location, .. } => Some(location.0),
             _ => None,
         }
     }
@@ -134,7 +134,7 @@ impl Error {
     /// The message without the line of the program.
     pub fn message(&self) -> String {
         match self {
-            Error::Op { op, what, .. } => format!("{op}: {what}"),
+            Error::Op { op, message, .. } => format!("{op}: {message}"),
             _ => self.to_string(),
         }
     }
@@ -151,8 +151,8 @@ impl Error {
     /// assert!(double.call(&[]).unwrap_err().to_string().starts_with("double: 0 inputs; expected one"));
     /// ```
     #[track_caller]
-    pub fn op(op: &'static str, what: impl Into<String>) -> Error {
-        Error::Op { op, what: what.into(), at: Place::here() }
+    pub fn op(op: &'static str, message: impl Into<String>) -> Error {
+        Error::Op { op, message: message.into(), location: SourceLocation::here() }
     }
 }
 

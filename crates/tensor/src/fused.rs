@@ -23,7 +23,7 @@ use crate::graph::grad::pull_back;
 use crate::graph::joint::{Gradient, How, Joint, parts};
 use crate::graph::node::{Node, Op};
 use crate::runtime::source::Source;
-use crate::{DType, Device, Element, Error, Place, Result, Tensor};
+use crate::{DType, Device, Element, Error, Result, SourceLocation, Tensor};
 
 /// A function of several ops with spellings of its own on some devices.
 ///
@@ -209,38 +209,38 @@ pub(crate) fn unpack_outputs<'m, 'a, const N: usize>(
 }
 
 #[track_caller]
-fn wrong_count(op: &'static str, what: &str, found: usize, expected: usize) -> Error {
-    let what = format!("the number of {what} passed to the routine is {found}; expected {expected}");
-    Error::op(op, what)
+fn wrong_count(op: &'static str, message: &str, found: usize, expected: usize) -> Error {
+    let message = format!("the number of {message} passed to the routine is {found}; expected {expected}");
+    Error::op(op, message)
 }
 
 #[track_caller]
 fn of_type<T: Element>(dtype: DType) -> Result<()> {
-    let at = Place::here();
+    let location = SourceLocation::here();
     if dtype == T::DTYPE {
         return Ok(());
     }
-    Err(Error::Op { op: "slice", what: format!("the memory is {dtype}, not {}", T::DTYPE), at })
+    Err(Error::Op { op: "slice", message: format!("the memory is {dtype}, not {}", T::DTYPE), location })
 }
 
 /// The results of a fused op.
 #[track_caller]
 pub fn fused(op: Arc<dyn FusedOp>, inputs: &[&Tensor]) -> Vec<Tensor> {
     let inputs: Vec<Tensor> = inputs.iter().map(|&t| t.clone()).collect();
-    fused_at(op, inputs, Place::here())
+    fused_at(op, inputs, SourceLocation::here())
 }
 
-pub(crate) fn fused_at(op: Arc<dyn FusedOp>, inputs: Vec<Tensor>, place: Place) -> Vec<Tensor> {
-    let meaning = place.names(|| op.decompose(&inputs));
+pub(crate) fn fused_at(op: Arc<dyn FusedOp>, inputs: Vec<Tensor>, location: SourceLocation) -> Vec<Tensor> {
+    let meaning = location.in_scope(|| op.decompose(&inputs));
     let spelled = |device: Device, given: &[Given<'_>]| op.spelling(device, given);
     let Some((joint, inputs)) = joint(op.name(), meaning.clone(), inputs, spelled) else { return meaning };
     let own = op.clone();
     let gradient: Gradient = Arc::new(move |inputs, results, slopes| {
         let [Some(slope), others @ ..] = slopes else { return None };
         // Only the first result has a backward of its own.
-        others.iter().all(Option::is_none).then(|| backward(&own, inputs, results, slope, place)).flatten()
+        others.iter().all(Option::is_none).then(|| backward(&own, inputs, results, slope, location)).flatten()
     });
-    make(Joint { gradient: Some(gradient), ..joint }, meaning, inputs, place)
+    make(Joint { gradient: Some(gradient), ..joint }, meaning, inputs, location)
 }
 
 /// The gradients by the inputs that are floats, by the spelling that the op has for them.
@@ -249,28 +249,28 @@ fn backward(
     inputs: &[Tensor],
     results: &[Tensor],
     slope: &Tensor,
-    place: Place,
+    location: SourceLocation,
 ) -> crate::graph::joint::Slopes {
     let given: Vec<Tensor> = [inputs, results, std::slice::from_ref(slope)].concat();
     let spelled = |device: Device, given: &[Given<'_>]| op.backward_spelling(device, given);
     // Asked first: to take the gradient apart for nothing would cost as much as the rest of the graph.
     spelled_for(&given, &spelled)?;
-    let meaning = gradient_of(&**op, inputs, slope, place).ok()?;
+    let meaning = gradient_of(&**op, inputs, slope, location).ok()?;
     let (joint, all) = joint(op.backward_name(), meaning.clone(), given, spelled)?;
-    let mut parts = make(joint, meaning, all, place).into_iter();
+    let mut parts = make(joint, meaning, all, location).into_iter();
     Some(inputs.iter().map(|input| if input.0.dtype.is_float() { parts.next() } else { None }).collect())
 }
 
 /// The gradient of the decomposition by each input that is a float.
-fn gradient_of(op: &dyn FusedOp, inputs: &[Tensor], slope: &Tensor, place: Place) -> Result<Vec<Tensor>> {
+fn gradient_of(op: &dyn FusedOp, inputs: &[Tensor], slope: &Tensor, location: SourceLocation) -> Result<Vec<Tensor>> {
     // Nodes of their own, so that the gradient is through this op only.
     let doubles: Vec<Tensor> = (inputs.iter())
-        .map(|input| Tensor::build(Op::Reshape(input.0.shape.clone()), vec![input.clone()], place))
+        .map(|input| Tensor::build(Op::Reshape(input.0.shape.clone()), vec![input.clone()], location))
         .collect();
-    let result = place.names(|| op.decompose(&doubles)).remove(0);
+    let result = location.in_scope(|| op.decompose(&doubles)).remove(0);
     result.node()?;
     let by: Vec<&Tensor> = doubles.iter().filter(|double| double.0.dtype.is_float()).collect();
-    pull_back(&result, slope.clone(), &by, place)
+    pull_back(&result, slope.clone(), &by, location)
 }
 
 fn spelled_for(inputs: &[Tensor], spelled: &dyn Fn(Device, &[Given<'_>]) -> Option<Spelling>) -> Option<Spelling> {
@@ -298,9 +298,9 @@ fn joint(
     Some((Joint { decomposed: true, ..Joint::new(name, results, how) }, inputs))
 }
 
-fn make(joint: Joint, meaning: Vec<Tensor>, inputs: Vec<Tensor>, place: Place) -> Vec<Tensor> {
+fn make(joint: Joint, meaning: Vec<Tensor>, inputs: Vec<Tensor>, location: SourceLocation) -> Vec<Tensor> {
     let all = [meaning, inputs].concat();
-    parts(&Tensor::build(Op::Joint(Arc::new(joint)), all, place), place)
+    parts(&Tensor::build(Op::Joint(Arc::new(joint)), all, location), location)
 }
 
 static FUSION: Switch = Switch::new(FUSION_VARIABLE, [("on", true), ("off", false)], true);

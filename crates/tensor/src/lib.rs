@@ -93,7 +93,7 @@ pub mod var {
     pub use crate::runtime::var::{Update, commit};
 }
 
-pub(crate) use error::Place;
+pub(crate) use error::SourceLocation;
 pub(crate) use matmul::MatmulMode;
 pub(crate) use ops::{Axes, Element, Number, Operand, bf16, f16, promote};
 pub(crate) use runtime::interruptible;

@@ -187,7 +187,7 @@ pub(crate) fn value_of(tensor: &Tensor) -> Result<Buffer> {
     let node = tensor.node()?;
     node.value().ok_or_else(|| {
         let what = "its value is not known while a function is being traced; return it from the function instead";
-        Error::Op { op: node.op.name(), what: what.into(), at: node.place }
+        Error::Op { op: node.op.name(), message: what.into(), location: node.location }
     })
 }
 

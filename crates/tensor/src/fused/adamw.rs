@@ -10,7 +10,7 @@ use bornite_codegen::cpu::pool;
 use crate::fused::simd::vectors;
 use crate::fused::{FusedOp, Given, Memory, Spelling, fused_at, unpack_outputs};
 use crate::runtime::segments::SegmentValues;
-use crate::{DType, Device, Error, Number, Operand, Place, Result, Tensor};
+use crate::{DType, Device, Error, Number, Operand, Result, SourceLocation, Tensor};
 use cpu::{StepFactors, update};
 
 /// Hyperparameters and scalars of one step of AdamW. Scalars that change between calls of a trace are tensors there.
@@ -205,7 +205,7 @@ fn direction(
 /// than [`adamw`]. Learning rate, weight decay, gradient factor and `finite` of the step are not used.
 #[track_caller]
 pub fn adam_direction(step: &AdamWStep, gradients: &Tensor, first: &Tensor, second: &Tensor) -> [Tensor; 3] {
-    Place::here().names(|| {
+    SourceLocation::here().in_scope(|| {
         let (op, extra) = Step::new(step, gradients.0.dtype.wide());
         let inputs: Vec<Tensor> = [gradients, gradients, first, second].into_iter().cloned().chain(extra).collect();
         let corrections = op.bias_correction.map(|scalar| scalar.operand(&inputs));
@@ -313,7 +313,7 @@ pub fn adamw(
     first: &Tensor,
     second: &Tensor,
 ) -> [Tensor; 3] {
-    let place = Place::here();
+    let location = SourceLocation::here();
     let inputs = [parameters, gradients, first, second];
     if let Some(failed) = inputs.iter().find(|tensor| tensor.node().is_err()) {
         return [0; 3].map(|_| (*failed).clone());
@@ -321,15 +321,15 @@ pub fn adamw(
     if let WeightDecay::PerSegment(decays) = &step.weight_decay
         && parameters.0.shape != [decays.elements()]
     {
-        let what = format!(
+        let message = format!(
             "parameters have shape {:?} but the weight decays are those of an arena of {} elements",
             parameters.0.shape,
             decays.elements()
         );
-        return [0; 3].map(|_| Tensor::failed("adamw", what.clone(), place));
+        return [0; 3].map(|_| Tensor::failed("adamw", message.clone(), location));
     }
-    let (op, extra) = place.names(|| Step::new(step, parameters.0.dtype.wide()));
+    let (op, extra) = location.in_scope(|| Step::new(step, parameters.0.dtype.wide()));
     let inputs = inputs.into_iter().cloned().chain(extra).collect();
-    let mut results = fused_at(Arc::new(op), inputs, place).into_iter();
+    let mut results = fused_at(Arc::new(op), inputs, location).into_iter();
     std::array::from_fn(|_| results.next().unwrap_or_else(|| parameters.clone()))
 }

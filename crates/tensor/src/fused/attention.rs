@@ -42,7 +42,8 @@ impl FusedOp for Attention {
         let ([.., queries, _], [.., keys, _]) = (&q.0.shape[..], &k.0.shape[..]) else { return vec![] };
         let mut scores = (q * self.scale).matmul(&k.t()).wide().0;
         if self.causal {
-            let [i, j] = [0, 1].map(|axis| Tensor::iota(&[*queries, *keys], axis, DType::I64, q.0.device, q.0.place));
+            let [i, j] =
+                [0, 1].map(|axis| Tensor::iota(&[*queries, *keys], axis, DType::I64, q.0.device, q.0.location));
             scores = j.le(i + (keys - queries) as i64).select(&scores, f64::NEG_INFINITY);
         }
         if let Some(mask) = mask.first() {
@@ -91,7 +92,7 @@ impl FusedOp for Attention {
 
 /// `[batch, heads, tokens, width]` to `[batch, tokens, heads, width]`, or back.
 pub(crate) fn heads_turned(x: &Tensor) -> Tensor {
-    Tensor::build(Op::Permute(vec![0, 2, 1, 3]), vec![x.clone()], x.0.place)
+    Tensor::build(Op::Permute(vec![0, 2, 1, 3]), vec![x.clone()], x.0.location)
 }
 
 impl Attention {

@@ -7,11 +7,11 @@ use bornite_codegen::cpu::pool;
 use super::simd::vectors;
 use super::softmax::{Softmax, SoftmaxOp};
 use super::{FusedOp, Given, Memory, MemoryMut, Spelling, unpack_inputs, unpack_outputs};
-use crate::{DType, Device, Element, Error, Place, Result, Tensor};
+use crate::{DType, Device, Element, Error, Result, SourceLocation, Tensor};
 use cpu::{Class, cross_entropy};
 
 /// Minus the log-probability of a class, for each row of logits.
-pub(crate) struct CrossEntropy(pub Place);
+pub(crate) struct CrossEntropy(pub SourceLocation);
 
 impl CrossEntropy {
     /// Type of the classes, if the routines support such inputs.
@@ -23,7 +23,7 @@ impl CrossEntropy {
 
     /// Runs over rows of one class type, with the gradient's factor for all rows.
     fn run<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
-        at: Place,
+        at: SourceLocation,
         logits: &[f32],
         classes: &[T],
         losses: &mut [f32],
@@ -32,13 +32,13 @@ impl CrossEntropy {
     ) -> Result<()> {
         let columns = logits.len() / classes.len().max(1);
         cross_entropy(logits, classes, columns, losses, gradient, scale, pool::threads()).map_err(|row| {
-            let what = format!("index {} of row {row} is outside the {columns} classes", classes[row]);
-            Error::Op { op: "cross_entropy", what, at }
+            let message = format!("index {} of row {row} is outside the {columns} classes", classes[row]);
+            Error::Op { op: "cross_entropy", message, location: at }
         })
     }
 
     fn forward<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
-        at: Place,
+        at: SourceLocation,
         inputs: &[Memory<'_>],
         outputs: &mut [MemoryMut<'_>],
     ) -> Result<()> {
@@ -48,7 +48,7 @@ impl CrossEntropy {
     }
 
     fn backward<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
-        at: Place,
+        at: SourceLocation,
         inputs: &[Memory<'_>],
         outputs: &mut [MemoryMut<'_>],
     ) -> Result<()> {

@@ -8,7 +8,7 @@ use bornite_codegen::cpu::pool;
 
 use super::simd::vectors;
 use super::{FusedOp, Given, Spelling, fused_at, unpack_inputs, unpack_outputs};
-use crate::{Device, Place, Tensor};
+use crate::{Device, SourceLocation, Tensor};
 pub(crate) use cpu::Gelu;
 use cpu::{gelu, gelu_backward};
 
@@ -16,18 +16,18 @@ impl Tensor {
     /// x · Φ(x) by its approximation with tanh: ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))).
     #[track_caller]
     pub fn gelu(&self) -> Tensor {
-        self.gelu_by(Gelu::Tanh, "gelu", Place::here())
+        self.gelu_by(Gelu::Tanh, "gelu", SourceLocation::here())
     }
 
     /// x · Φ(x), by the error function.
     #[track_caller]
     pub fn gelu_erf(&self) -> Tensor {
-        self.gelu_by(Gelu::Erf, "gelu_erf", Place::here())
+        self.gelu_by(Gelu::Erf, "gelu_erf", SourceLocation::here())
     }
 
-    fn gelu_by(&self, kind: Gelu, name: &'static str, place: Place) -> Tensor {
-        match self.floats(name, place) {
-            Ok(()) => fused_at(Arc::new(GeluOp(kind)), vec![self.clone()], place).remove(0),
+    fn gelu_by(&self, kind: Gelu, name: &'static str, location: SourceLocation) -> Tensor {
+        match self.floats(name, location) {
+            Ok(()) => fused_at(Arc::new(GeluOp(kind)), vec![self.clone()], location).remove(0),
             Err(failed) => failed,
         }
     }
@@ -46,7 +46,7 @@ impl FusedOp for GeluOp {
 
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
         let [x] = inputs else { return vec![] };
-        vec![x.formula(self.name(), x.0.place)]
+        vec![x.formula(self.name(), x.0.location)]
     }
 
     fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {

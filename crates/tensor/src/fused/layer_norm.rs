@@ -8,20 +8,20 @@ use bornite_codegen::cpu::pool;
 
 use super::simd::vectors;
 use super::{FusedOp, Given, Memory, Spelling, fused_at, unpack_inputs, unpack_outputs};
-use crate::{Axes, Device, Place, Result, Tensor};
+use crate::{Axes, Device, Result, SourceLocation, Tensor};
 use cpu::{layer_norm, layer_norm_backward};
 
 impl Tensor {
     /// The last axes, as many as `weight` has, brought to mean 0 and variance 1, then times `weight` plus `bias`.
     #[track_caller]
     pub fn layer_norm(&self, weight: &Tensor, bias: &Tensor, eps: f64) -> Tensor {
-        let place = Place::here();
-        if let Err(failed) = self.last_axes_of("layer_norm", weight, place) {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.last_axes_of("layer_norm", weight, location) {
             return failed;
         }
         let (x, narrow) = self.wide();
         let op = LayerNorm { axes: weight.0.shape.len(), eps };
-        fused_at(Arc::new(op), vec![x, weight.clone(), bias.clone()], place).remove(0).narrowed(narrow)
+        fused_at(Arc::new(op), vec![x, weight.clone(), bias.clone()], location).remove(0).narrowed(narrow)
     }
 }
 

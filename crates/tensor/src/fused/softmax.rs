@@ -8,7 +8,7 @@ use bornite_codegen::cpu::pool;
 
 use super::simd::{columns, vectors};
 use super::{FusedOp, Given, Spelling, fused_at, unpack_inputs, unpack_outputs};
-use crate::{Device, Place, Tensor};
+use crate::{Device, SourceLocation, Tensor};
 pub(crate) use cpu::Softmax;
 pub(super) use cpu::{dot, powers, sum_of_powers};
 use cpu::{softmax, softmax_backward};
@@ -19,7 +19,7 @@ impl Tensor {
     pub fn softmax(&self, axis: isize) -> Tensor {
         let (x, narrow) = self.wide();
         if self.is_last(axis) {
-            return x.rows_softmax(Softmax::Plain, Place::here()).narrowed(narrow);
+            return x.rows_softmax(Softmax::Plain, SourceLocation::here()).narrowed(narrow);
         }
         let powers = x.centred(axis).exp();
         (&powers / powers.sum_keep(axis)).narrowed(narrow)
@@ -30,7 +30,7 @@ impl Tensor {
     pub fn log_softmax(&self, axis: isize) -> Tensor {
         let (x, narrow) = self.wide();
         if self.is_last(axis) {
-            return x.rows_softmax(Softmax::Log, Place::here()).narrowed(narrow);
+            return x.rows_softmax(Softmax::Log, SourceLocation::here()).narrowed(narrow);
         }
         let centred = x.centred(axis);
         (&centred - centred.exp().sum_keep(axis).log()).narrowed(narrow)
@@ -42,8 +42,8 @@ impl Tensor {
         rank > 0 && (axis == -1 || axis == rank as isize - 1)
     }
 
-    fn rows_softmax(&self, kind: Softmax, place: Place) -> Tensor {
-        fused_at(Arc::new(SoftmaxOp(kind)), vec![self.clone()], place).remove(0)
+    fn rows_softmax(&self, kind: Softmax, location: SourceLocation) -> Tensor {
+        fused_at(Arc::new(SoftmaxOp(kind)), vec![self.clone()], location).remove(0)
     }
 
     /// x minus its largest element along an axis. The shift cancels in what uses this, so it carries no gradient.

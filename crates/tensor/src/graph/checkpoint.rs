@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::graph::node::{Node, NodeId, Op};
-use crate::{Error, Place, Tensor};
+use crate::{Error, SourceLocation, Tensor};
 
 /// A function that a gradient runs again.
 #[derive(Clone)]
@@ -32,18 +32,18 @@ impl fmt::Debug for Again {
 /// ```
 #[track_caller]
 pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Tensor + Send + Sync + 'static) -> Tensor {
-    let place = Place::here();
+    let location = SourceLocation::here();
     let given: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
     let start = NodeId::upcoming();
     let result = f(&given);
     if let Some(captured) = captured(&result, &given, start) {
         let Node { dtype, shape, .. } = &*captured.0;
-        let what =
+        let message =
             format!("the function uses {dtype}{shape:?}, which is not among its inputs; pass it, or lose its gradient");
-        return Tensor::failed("checkpoint", what, place);
+        return Tensor::failed("checkpoint", message, location);
     }
     let all = [&[result][..], &given].concat();
-    Tensor::build(Op::Checkpoint(Again(Arc::new(f))), all, place)
+    Tensor::build(Op::Checkpoint(Again(Arc::new(f))), all, location)
 }
 
 /// A float tensor that was there before the function ran, and that its result depends on other than through its inputs.
@@ -70,13 +70,13 @@ fn captured(result: &Tensor, inputs: &[Tensor], start: NodeId) -> Option<Tensor>
 
 impl Again {
     /// Runs the function on the inputs once more: the new result, and what stands for the inputs in it.
-    pub fn run(&self, inputs: &[Tensor], place: Place) -> Result<(Tensor, Vec<Tensor>), Error> {
+    pub fn run(&self, inputs: &[Tensor], location: SourceLocation) -> Result<(Tensor, Vec<Tensor>), Error> {
         // Nodes of their own, so that a gradient by them is through this function only; not detached, so that gradients
         // of gradients flow on.
         let mut doubles = vec![];
         for input in inputs {
             let shape = input.node()?.shape.clone();
-            doubles.push(Tensor::build(Op::Reshape(shape), vec![input.clone()], place));
+            doubles.push(Tensor::build(Op::Reshape(shape), vec![input.clone()], location));
         }
         let result = (self.0)(&doubles);
         result.node()?;

@@ -8,47 +8,52 @@ use crate::graph::infer::{broadcast, constant};
 use crate::graph::joint;
 use crate::graph::node::{Cut, Node, NodeId, Op, Reduce};
 use crate::ops::pointwise::map;
-use crate::{Axes, Error, Place, Tensor};
+use crate::{Axes, Error, SourceLocation, Tensor};
 
 impl Tensor {
     /// The gradient of this one-element tensor by each of `wrt`, as more graph. A tensor that this one does not depend
     /// on has the gradient 0.
     #[track_caller]
     pub fn grad(&self, wrt: &[&Tensor]) -> Vec<Tensor> {
-        let place = Place::here();
-        match gradients(self, wrt, place) {
+        let location = SourceLocation::here();
+        match gradients(self, wrt, location) {
             Ok(gradients) => gradients,
-            Err(error) => wrt.iter().map(|_| Tensor::carry(error.clone(), place)).collect(),
+            Err(error) => wrt.iter().map(|_| Tensor::carry(error.clone(), location)).collect(),
         }
     }
 }
 
-fn gradients(loss: &Tensor, wrt: &[&Tensor], place: Place) -> Result<Vec<Tensor>, Error> {
+fn gradients(loss: &Tensor, wrt: &[&Tensor], location: SourceLocation) -> Result<Vec<Tensor>, Error> {
     let node = loss.node()?;
     if node.elements() != 1 || !node.dtype.is_float() {
-        let what = format!("a gradient is of one float, found {}{:?}", node.dtype, node.shape);
-        return Err(Error::Op { op: "grad", what, at: place });
+        let message = format!("a gradient is of one float, found {}{:?}", node.dtype, node.shape);
+        return Err(Error::Op { op: "grad", message, location });
     }
     for tensor in wrt {
         let node = tensor.node()?;
         if !node.dtype.is_float() {
-            let what = format!("a gradient is by floats, found {}{:?}", node.dtype, node.shape);
-            return Err(Error::Op { op: "grad", what, at: place });
+            let message = format!("a gradient is by floats, found {}{:?}", node.dtype, node.shape);
+            return Err(Error::Op { op: "grad", message, location });
         }
     }
-    let seed = loss.scalar_like(1.0, place).broadcast_to(&node.shape, place);
-    pull_back(loss, seed, wrt, place)
+    let seed = loss.scalar_like(1.0, location).broadcast_to(&node.shape, location);
+    pull_back(loss, seed, wrt, location)
 }
 
 /// What a gradient by `output` becomes by each of `wrt`.
-pub(crate) fn pull_back(output: &Tensor, seed: Tensor, wrt: &[&Tensor], place: Place) -> Result<Vec<Tensor>, Error> {
+pub(crate) fn pull_back(
+    output: &Tensor,
+    seed: Tensor,
+    wrt: &[&Tensor],
+    location: SourceLocation,
+) -> Result<Vec<Tensor>, Error> {
     let between = between(output, wrt);
     let mut grads: HashMap<NodeId, Tensor> = HashMap::new();
     grads.insert(output.0.id, seed);
     for tensor in between.values().rev() {
         if let Op::Joint(_) = tensor.0.op {
             for (input, contribution) in tensor.0.inputs.iter().zip(joint_backward(tensor, &grads)?) {
-                collect(&mut grads, &between, input, contribution, tensor.0.place);
+                collect(&mut grads, &between, input, contribution, tensor.0.location);
             }
             continue;
         }
@@ -57,14 +62,14 @@ pub(crate) fn pull_back(output: &Tensor, seed: Tensor, wrt: &[&Tensor], place: P
             && input.0.dtype.is_int()
             && between.contains_key(&input.0.id)
         {
-            let what = format!("no gradient flows through {}; use detach to treat it as a constant", input.0.dtype);
-            return Err(Error::Op { op: "cast", what, at: tensor.0.place });
+            let message = format!("no gradient flows through {}; use detach to treat it as a constant", input.0.dtype);
+            return Err(Error::Op { op: "cast", message, location: tensor.0.location });
         }
         for (input, contribution) in tensor.0.inputs.iter().zip(backward(tensor, &grad)?) {
-            collect(&mut grads, &between, input, contribution, tensor.0.place);
+            collect(&mut grads, &between, input, contribution, tensor.0.location);
         }
     }
-    let zero = |t: &Tensor| t.scalar_like(0.0, place).broadcast_to(&t.0.shape, place);
+    let zero = |t: &Tensor| t.scalar_like(0.0, location).broadcast_to(&t.0.shape, location);
     Ok(wrt.iter().map(|t| grads.get(&t.0.id).cloned().unwrap_or_else(|| zero(t))).collect())
 }
 
@@ -74,7 +79,7 @@ fn collect(
     between: &BTreeMap<NodeId, Tensor>,
     input: &Tensor,
     contribution: Option<Tensor>,
-    place: Place,
+    location: SourceLocation,
 ) {
     let Some(contribution) = contribution else { return };
     // A bool is a choice: its derivative is zero wherever it has one.
@@ -82,9 +87,8 @@ fn collect(
         return;
     }
     let total = match grads.remove(&input.0.id) {
-        Some(sum) => {
-            side_by_side(&sum, &contribution, place).unwrap_or_else(|| map(Row::Add, &[&sum, &contribution], place))
-        }
+        Some(sum) => side_by_side(&sum, &contribution, location)
+            .unwrap_or_else(|| map(Row::Add, &[&sum, &contribution], location)),
         None => contribution,
     };
     grads.insert(input.0.id, total);
@@ -92,7 +96,7 @@ fn collect(
 
 /// The sum of the gradients through two slices of one tensor, where the slices are neighbours along an axis: one after the
 /// other instead of zeros around each and an addition. What is concatenated can be written into place by whatever computes it.
-fn side_by_side(a: &Tensor, b: &Tensor, place: Place) -> Option<Tensor> {
+fn side_by_side(a: &Tensor, b: &Tensor, location: SourceLocation) -> Option<Tensor> {
     let (Op::Pad(of_a, shape, zero), Op::Pad(of_b, same, other)) = (&a.0.op, &b.0.op) else { return None };
     if shape != same || [zero, other].iter().any(|value| value.as_f64() != 0.0) {
         return None;
@@ -112,20 +116,20 @@ fn side_by_side(a: &Tensor, b: &Tensor, place: Place) -> Option<Tensor> {
         inner if matches!(inner.op, Op::Concat(along) if along == axis) && !inner.has_value() => inner.inputs.clone(),
         _ => padded.0.inputs.clone(),
     };
-    let joined = Tensor::build(Op::Concat(axis), [pieces(first), pieces(second)].concat(), place);
+    let joined = Tensor::build(Op::Concat(axis), [pieces(first), pieces(second)].concat(), location);
     let mut cuts = of_a.clone();
     cuts[axis] = Cut { start: front.start, step: 1, len: front.len + back.len };
     if cuts.iter().zip(shape).all(|(cut, &length)| *cut == Cut::whole(length)) {
         return Some(joined);
     }
-    Some(Tensor::build(Op::Pad(cuts, shape.clone(), *zero), vec![joined], place))
+    Some(Tensor::build(Op::Pad(cuts, shape.clone(), *zero), vec![joined], location))
 }
 
 /// The gradients by all inputs of a joint node, from those by its parts.
 fn joint_backward(tensor: &Tensor, grads: &HashMap<NodeId, Tensor>) -> Result<Vec<Option<Tensor>>, Error> {
     let Some((joint, inputs)) = joint::of(&tensor.0) else { return Ok(vec![]) };
-    let place = tensor.0.place;
-    let parts = joint::parts(tensor, place);
+    let location = tensor.0.location;
+    let parts = joint::parts(tensor, location);
     let slopes: Vec<Option<Tensor>> = parts.iter().map(|part| grads.get(&part.0.id).cloned()).collect();
     if slopes.iter().all(Option::is_none) {
         return Ok(vec![]);
@@ -139,16 +143,16 @@ fn joint_backward(tensor: &Tensor, grads: &HashMap<NodeId, Tensor>) -> Result<Ve
                     None => true,
                 });
             if !fits {
-                let what = "its gradient gives other numbers or shapes of results than there are inputs";
-                return Err(Error::Op { op: joint.name, what: what.into(), at: place });
+                let message = "its gradient gives other numbers or shapes of results than there are inputs";
+                return Err(Error::Op { op: joint.name, message: message.into(), location });
             }
             Ok(vec![None; joint.meanings()].into_iter().chain(own).collect())
         }
         // What the plain ops give; the op's own inputs are reached through them.
         None if joint.decomposed => Ok(slopes),
         None => {
-            let what = "this kernel has no gradient; give it one, or use detach to treat its result as a constant";
-            Err(Error::Op { op: joint.name, what: what.into(), at: place })
+            let message = "this kernel has no gradient; give it one, or use detach to treat its result as a constant";
+            Err(Error::Op { op: joint.name, message: message.into(), location })
         }
     }
 }
@@ -186,44 +190,44 @@ fn history(tensor: &Tensor) -> &[Tensor] {
 
 /// For each input of a node, the part of its gradient that comes through this node; `None` where it is always zero.
 fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error> {
-    let Node { op, inputs, place, .. } = &*tensor.0;
-    let place = *place;
+    let Node { op, inputs, location, .. } = &*tensor.0;
+    let location = *location;
     Ok(match op {
         Op::Map(row) => {
             let args: Vec<&Tensor> = inputs.iter().collect();
-            match row.derivative(&mut Graph { place }, &args, tensor, grad) {
+            match row.derivative(&mut Graph { location }, &args, tensor, grad) {
                 Some(parts) => parts,
                 None => {
-                    let what = "this op has no gradient; use detach to treat its result as a constant";
-                    return Err(Error::Op { op: row.row().name, what: what.into(), at: place });
+                    let message = "this op has no gradient; use detach to treat its result as a constant";
+                    return Err(Error::Op { op: row.row().name, message: message.into(), location });
                 }
             }
         }
-        Op::Cast(_) => vec![Some(Tensor::build(Op::Cast(inputs[0].0.dtype), vec![grad.clone()], place))],
+        Op::Cast(_) => vec![Some(Tensor::build(Op::Cast(inputs[0].0.dtype), vec![grad.clone()], location))],
         Op::Reduce(reduce, axes) => {
             let x = &inputs[0];
             let mut kept = x.0.shape.clone();
             for &axis in axes {
                 kept[axis] = 1;
             }
-            let spread = |t: &Tensor| t.reshape_at(&kept, place).broadcast_to(&x.0.shape, place);
+            let spread = |t: &Tensor| t.reshape_at(&kept, location).broadcast_to(&x.0.shape, location);
             let part = match reduce {
                 Reduce::Sum => spread(grad),
-                Reduce::Prod => product_slope(x, axes, &spread, grad, place),
+                Reduce::Prod => product_slope(x, axes, &spread, grad, location),
                 Reduce::Max | Reduce::Min => {
-                    let largest = map(Row::Eq, &[x, &spread(tensor)], place);
-                    let share = Tensor::build(Op::Cast(x.0.dtype), vec![largest], place);
+                    let largest = map(Row::Eq, &[x, &spread(tensor)], location);
+                    let share = Tensor::build(Op::Cast(x.0.dtype), vec![largest], location);
                     let axes: Vec<isize> = axes.iter().map(|&a| a as isize).collect();
-                    let ties = share.reduce(Reduce::Sum, Axes::These(axes), place);
-                    let each = map(Row::Div, &[grad, &ties], place);
-                    map(Row::Mul, &[&share, &spread(&each)], place)
+                    let ties = share.reduce(Reduce::Sum, Axes::These(axes), location);
+                    let each = map(Row::Div, &[grad, &ties], location);
+                    map(Row::Mul, &[&share, &spread(&each)], location)
                 }
             };
             vec![Some(part)]
         }
         Op::Matmul => {
-            let product = |a: &Tensor, b: &Tensor| Tensor::build(Op::Matmul, vec![a.clone(), b.clone()], place);
-            let turned = |t: &Tensor| t.transpose_at(-1, -2, place);
+            let product = |a: &Tensor, b: &Tensor| Tensor::build(Op::Matmul, vec![a.clone(), b.clone()], location);
+            let turned = |t: &Tensor| t.transpose_at(-1, -2, location);
             let (a, b) = (&inputs[0], &inputs[1]);
             // Of what was turned for the product, the gradient is computed as that lies in memory: it is turned back, and
             // wherever it is wanted it needs no copy.
@@ -231,28 +235,28 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
             let by_b = if is_turned(b) { turned(&product(&turned(grad), a)) } else { product(&turned(a), grad) };
             vec![Some(by_a), Some(by_b)]
         }
-        Op::Reshape(_) => vec![Some(grad.reshape_at(&inputs[0].0.shape, place))],
+        Op::Reshape(_) => vec![Some(grad.reshape_at(&inputs[0].0.shape, location))],
         Op::Expand(to) => {
             let from = &inputs[0].0.shape;
             let repeated: Vec<usize> = (0..to.len()).filter(|&a| from[a] != to[a]).collect();
-            let sum = grad.sum_of_scattered(&repeated, place).unwrap_or_else(|| {
-                grad.reduce(Reduce::Sum, Axes::These(repeated.iter().map(|&a| a as isize).collect()), place)
+            let sum = grad.sum_of_scattered(&repeated, location).unwrap_or_else(|| {
+                grad.reduce(Reduce::Sum, Axes::These(repeated.iter().map(|&a| a as isize).collect()), location)
             });
-            vec![Some(sum.reshape_at(from, place))]
+            vec![Some(sum.reshape_at(from, location))]
         }
         Op::Permute(axes) => {
             let mut inverse = vec![0; axes.len()];
             for (n, &axis) in axes.iter().enumerate() {
                 inverse[axis] = n;
             }
-            vec![Some(Tensor::build(Op::Permute(inverse), vec![grad.clone()], place))]
+            vec![Some(Tensor::build(Op::Permute(inverse), vec![grad.clone()], location))]
         }
         Op::Slice(cuts) => {
             let zero = Value::from_f64(inputs[0].0.dtype, 0.0);
             let op = Op::Pad(cuts.clone(), inputs[0].0.shape.clone(), zero);
-            vec![Some(Tensor::build(op, vec![grad.clone()], place))]
+            vec![Some(Tensor::build(op, vec![grad.clone()], location))]
         }
-        Op::Pad(cuts, ..) => vec![Some(Tensor::build(Op::Slice(cuts.clone()), vec![grad.clone()], place))],
+        Op::Pad(cuts, ..) => vec![Some(Tensor::build(Op::Slice(cuts.clone()), vec![grad.clone()], location))],
         Op::Concat(axis) => {
             let mut start = 0;
             (inputs.iter())
@@ -260,31 +264,31 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
                     let mut cuts: Vec<Cut> = input.0.shape.iter().map(|&len| Cut::whole(len)).collect();
                     cuts[*axis].start = if cuts[*axis].len == 0 { 0 } else { start };
                     start += cuts[*axis].len;
-                    Some(Tensor::build(Op::Slice(cuts), vec![grad.clone()], place))
+                    Some(Tensor::build(Op::Slice(cuts), vec![grad.clone()], location))
                 })
                 .collect()
         }
         Op::Gather(axis) => {
             let (x, index) = (&inputs[0], &inputs[1]);
-            let zeros = x.scalar_like(0.0, place).broadcast_to(&x.0.shape, place);
+            let zeros = x.scalar_like(0.0, location).broadcast_to(&x.0.shape, location);
             let parts = vec![zeros, index.clone(), grad.clone()];
-            vec![Some(Tensor::build(Op::ScatterAdd(*axis), parts, place)), None]
+            vec![Some(Tensor::build(Op::ScatterAdd(*axis), parts, location)), None]
         }
         Op::ScatterAdd(axis) => {
-            let picked = Tensor::build(Op::Gather(*axis), vec![grad.clone(), inputs[1].clone()], place);
+            let picked = Tensor::build(Op::Gather(*axis), vec![grad.clone(), inputs[1].clone()], location);
             vec![Some(grad.clone()), None, Some(picked)]
         }
         Op::Cumsum(axis) => {
-            let flipped = grad.flip_at(*axis, place);
-            let sums = Tensor::build(Op::Cumsum(*axis), vec![flipped], place);
-            vec![Some(sums.flip_at(*axis, place))]
+            let flipped = grad.flip_at(*axis, location);
+            let sums = Tensor::build(Op::Cumsum(*axis), vec![flipped], location);
+            vec![Some(sums.flip_at(*axis, location))]
         }
         // Places and random words do not move with their inputs.
         Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) => vec![None; inputs.len()],
         Op::Checkpoint(again) => {
-            let (result, doubles) = again.run(&inputs[1..], place)?;
+            let (result, doubles) = again.run(&inputs[1..], location)?;
             let by: Vec<&Tensor> = doubles.iter().filter(|double| double.0.dtype.is_float()).collect();
-            let mut parts = pull_back(&result, grad.clone(), &by, place)?.into_iter();
+            let mut parts = pull_back(&result, grad.clone(), &by, location)?.into_iter();
             let of = |double: &Tensor| if double.0.dtype.is_float() { parts.next() } else { None };
             [None].into_iter().chain(doubles.iter().map(of)).collect()
         }
@@ -292,7 +296,7 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
         Op::Joint(_) | Op::Part(_) => vec![],
         Op::Detach => vec![None],
         // A copy from another device (see `transfer.rs`): its gradient is copied back.
-        Op::Data if !inputs.is_empty() => vec![Some(grad.copied_to(inputs[0].0.device, place))],
+        Op::Data if !inputs.is_empty() => vec![Some(grad.copied_to(inputs[0].0.device, location))],
         Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) | Op::Iota { .. } => vec![],
     })
 }
@@ -311,25 +315,25 @@ fn product_slope(
     axes: &[usize],
     spread: &dyn Fn(&Tensor) -> Tensor,
     grad: &Tensor,
-    place: Place,
+    location: SourceLocation,
 ) -> Tensor {
     let axes: Vec<isize> = axes.iter().map(|&a| a as isize).collect();
-    let number = |t: &Tensor, value: f64| t.scalar_like(value, place);
-    let is_zero = map(Row::Eq, &[x, &number(x, 0.0)], place);
-    let safe = map(Row::Select, &[&is_zero, &number(x, 1.0), x], place);
-    let zeros = Tensor::build(Op::Cast(x.0.dtype), vec![is_zero.clone()], place);
-    let zeros = spread(&zeros.reduce(Reduce::Sum, Axes::These(axes.clone()), place));
-    let rest = spread(&safe.reduce(Reduce::Prod, Axes::These(axes), place));
-    let none = map(Row::Eq, &[&zeros, &number(x, 0.0)], place);
-    let only = map(Row::And, &[&is_zero, &map(Row::Eq, &[&zeros, &number(x, 1.0)], place)], place);
-    let others = map(Row::Select, &[&only, &rest, &number(x, 0.0)], place);
-    let slope = map(Row::Select, &[&none, &map(Row::Div, &[&rest, &safe], place), &others], place);
-    map(Row::Mul, &[&spread(grad), &slope], place)
+    let number = |t: &Tensor, value: f64| t.scalar_like(value, location);
+    let is_zero = map(Row::Eq, &[x, &number(x, 0.0)], location);
+    let safe = map(Row::Select, &[&is_zero, &number(x, 1.0), x], location);
+    let zeros = Tensor::build(Op::Cast(x.0.dtype), vec![is_zero.clone()], location);
+    let zeros = spread(&zeros.reduce(Reduce::Sum, Axes::These(axes.clone()), location));
+    let rest = spread(&safe.reduce(Reduce::Prod, Axes::These(axes), location));
+    let none = map(Row::Eq, &[&zeros, &number(x, 0.0)], location);
+    let only = map(Row::And, &[&is_zero, &map(Row::Eq, &[&zeros, &number(x, 1.0)], location)], location);
+    let others = map(Row::Select, &[&only, &rest, &number(x, 0.0)], location);
+    let slope = map(Row::Select, &[&none, &map(Row::Div, &[&rest, &safe], location), &others], location);
+    map(Row::Mul, &[&spread(grad), &slope], location)
 }
 
 /// [`Emit`] by adding nodes: what lets the op table's derivatives make graph.
 pub(crate) struct Graph {
-    pub place: Place,
+    pub location: SourceLocation,
 }
 
 impl Emit for Graph {
@@ -347,11 +351,11 @@ impl Emit for Graph {
                 return (*other).clone();
             }
         }
-        map(op, args, self.place)
+        map(op, args, self.location)
     }
 
     fn constant_like(&mut self, like: &Tensor, value: f64) -> Tensor {
-        like.scalar_like(value, self.place)
+        like.scalar_like(value, self.location)
     }
 }
 

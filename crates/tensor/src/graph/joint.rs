@@ -10,7 +10,7 @@ use bornite_ir::{Kernel, Value};
 use crate::fused::{Fails, Routine};
 use crate::graph::node::{Node, Op};
 use crate::runtime::source::Source;
-use crate::{DType, Place, Tensor};
+use crate::{DType, SourceLocation, Tensor};
 
 /// What computes the results.
 #[derive(Clone)]
@@ -64,14 +64,14 @@ pub(crate) fn of(node: &Node) -> Option<(&Joint, &[Tensor])> {
 }
 
 /// The results of a joint node.
-pub(crate) fn parts(tensor: &Tensor, place: Place) -> Vec<Tensor> {
+pub(crate) fn parts(tensor: &Tensor, location: SourceLocation) -> Vec<Tensor> {
     let Op::Joint(joint) = &tensor.0.op else { return vec![tensor.clone()] };
     let mut made = joint.parts.lock().unwrap_or_else(PoisonError::into_inner);
     (made.iter_mut().enumerate())
         .map(|(n, part)| match part.upgrade() {
             Some(node) => Tensor(node),
             None => {
-                let new = Tensor::build(Op::Part(n), vec![tensor.clone()], place);
+                let new = Tensor::build(Op::Part(n), vec![tensor.clone()], location);
                 *part = Arc::downgrade(&new.0);
                 new
             }

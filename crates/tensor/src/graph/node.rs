@@ -12,7 +12,7 @@ use bornite_ir::Value;
 use crate::graph::checkpoint::Again;
 use crate::graph::joint::{self, Joint};
 use crate::runtime::buffer::Buffer;
-use crate::{DType, Device, Error, Place, Tensor};
+use crate::{DType, Device, Error, SourceLocation, Tensor};
 pub(crate) use facts::{Flops, Role};
 pub(crate) use snapshot::with_snapshot;
 
@@ -174,7 +174,7 @@ pub(crate) struct Node {
     pub shape: Vec<usize>,
     pub device: Device,
     pub inputs: Vec<Tensor>,
-    pub place: Place,
+    pub location: SourceLocation,
     /// The elements, once computed or given. The handle may be exchanged for one with equal contents.
     value: Mutex<Option<Buffer>>,
 }
@@ -183,21 +183,28 @@ pub(crate) struct Node {
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Node {
-    pub fn new(op: Op, dtype: DType, shape: Vec<usize>, device: Device, inputs: Vec<Tensor>, place: Place) -> Node {
+    pub fn new(
+        op: Op,
+        dtype: DType,
+        shape: Vec<usize>,
+        device: Device,
+        inputs: Vec<Tensor>,
+        location: SourceLocation,
+    ) -> Node {
         let id = NodeId::new();
-        Node { id, op, dtype, shape, device, inputs, place, value: Mutex::new(None) }
+        Node { id, op, dtype, shape, device, inputs, location, value: Mutex::new(None) }
     }
 
     /// A node without inputs that holds a value.
-    pub fn leaf(op: Op, like: &Node, place: Place, value: Buffer) -> Node {
-        let node = Node::new(op, like.dtype, like.shape.clone(), like.device, vec![], place);
+    pub fn leaf(op: Op, like: &Node, location: SourceLocation, value: Buffer) -> Node {
+        let node = Node::new(op, like.dtype, like.shape.clone(), like.device, vec![], location);
         node.set_value(value);
         node
     }
 
     /// A node of the same kind without value or inputs.
     pub fn without_history(&self) -> Node {
-        Node::new(Op::Input, self.dtype, self.shape.clone(), self.device, vec![], self.place)
+        Node::new(Op::Input, self.dtype, self.shape.clone(), self.device, vec![], self.location)
     }
 
     pub fn value(&self) -> Option<Buffer> {

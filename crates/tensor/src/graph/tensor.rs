@@ -9,7 +9,7 @@ use crate::graph::node::{Node, Op};
 use crate::runtime::buffer::Buffer;
 use crate::runtime::element::zero_words;
 use crate::schedule::{realize, value_of};
-use crate::{DType, Device, Element, Error, Place, Result};
+use crate::{DType, Device, Element, Error, Result, SourceLocation};
 
 /// A lazily computed array. Cloning copies the handle.
 #[derive(Clone)]
@@ -19,18 +19,18 @@ impl Tensor {
     /// A tensor of the given elements in row-major order.
     #[track_caller]
     pub fn from_slice<T: Element>(data: &[T], shape: &[usize], device: Device) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let elements = match elements_of(shape, T::DTYPE) {
             Ok(elements) => elements,
-            Err(what) => return Tensor::failed("from_slice", what, place),
+            Err(message) => return Tensor::failed("from_slice", message, location),
         };
         if elements != data.len() {
-            let what = format!("{} elements given, shape {shape:?} has {elements}", data.len());
-            return Tensor::failed("from_slice", what, place);
+            let message = format!("{} elements given, shape {shape:?} has {elements}", data.len());
+            return Tensor::failed("from_slice", message, location);
         }
         let words = T::pack(data).ok_or(Error::OutOfMemory { bytes: size_of_val(data) });
         let buffer = words.and_then(|words| Buffer::from_words(device, words));
-        Tensor::leaf(buffer, T::DTYPE, shape, device, place)
+        Tensor::leaf(buffer, T::DTYPE, shape, device, location)
     }
 
     /// A tensor from the bytes of its elements in row-major order, in this machine's byte order; booleans are 0 or 1.
@@ -46,46 +46,46 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn from_bytes(bytes: &[u8], shape: &[usize], dtype: DType, device: Device) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let fits = elements_of(shape, dtype).and_then(|elements| match elements * dtype.bytes() {
             expected if expected == bytes.len() => Ok(()),
             expected => Err(format!("got {} bytes but shape {shape:?} of {dtype} has {expected}", bytes.len())),
         });
-        if let Err(what) = fits {
-            return Tensor::failed("from_bytes", what, place);
+        if let Err(message) = fits {
+            return Tensor::failed("from_bytes", message, location);
         }
         if let (DType::Bool, Some(other)) = (dtype, bytes.iter().find(|byte| **byte > 1)) {
-            return Tensor::failed("from_bytes", format!("a boolean must be 0 or 1, found {other}"), place);
+            return Tensor::failed("from_bytes", format!("a boolean must be 0 or 1, found {other}"), location);
         }
         let words = zero_words(bytes.len().div_ceil(8)).ok_or(Error::OutOfMemory { bytes: bytes.len() });
         let buffer = words.and_then(|mut words| {
             bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
             Buffer::from_words(device, words)
         });
-        Tensor::leaf(buffer, dtype, shape, device, place)
+        Tensor::leaf(buffer, dtype, shape, device, location)
     }
 
-    fn leaf(buffer: Result<Buffer>, dtype: DType, shape: &[usize], device: Device, place: Place) -> Tensor {
+    fn leaf(buffer: Result<Buffer>, dtype: DType, shape: &[usize], device: Device, location: SourceLocation) -> Tensor {
         match buffer {
             Ok(buffer) => {
-                let node = Node::new(Op::Data, dtype, shape.to_vec(), device, vec![], place);
+                let node = Node::new(Op::Data, dtype, shape.to_vec(), device, vec![], location);
                 node.set_value(buffer);
                 Tensor(Arc::new(node))
             }
-            Err(error) => Tensor::carry(error, place),
+            Err(error) => Tensor::carry(error, location),
         }
     }
 
     /// A tensor of one value everywhere.
     #[track_caller]
     pub fn full(value: f64, shape: &[usize], dtype: DType, device: Device) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         match elements_of(shape, dtype) {
             Ok(_) => {
                 let op = Op::Full(Value::from_f64(dtype, value));
-                Tensor(Arc::new(Node::new(op, dtype, shape.to_vec(), device, vec![], place)))
+                Tensor(Arc::new(Node::new(op, dtype, shape.to_vec(), device, vec![], location)))
             }
-            Err(what) => Tensor::failed("full", what, place),
+            Err(message) => Tensor::failed("full", message, location),
         }
     }
 
@@ -128,12 +128,12 @@ impl Tensor {
     /// The shape as an array of exactly `N` lengths.
     #[track_caller]
     pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
-        let at = Place::here();
+        let location = SourceLocation::here();
         let shape = self.shape()?;
         <[usize; N]>::try_from(shape).map_err(|_| Error::Op {
             op: "dims",
-            what: format!("expected {N} axes, the shape is {shape:?}"),
-            at,
+            message: format!("expected {N} axes, the shape is {shape:?}"),
+            location,
         })
     }
 
@@ -158,11 +158,11 @@ impl Tensor {
     /// The elements in row-major order. The type must be the tensor's own: nothing is converted silently.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let node = self.node()?;
         if node.dtype != T::DTYPE {
-            let what = format!("the tensor is {}, not {}; use cast", node.dtype, T::DTYPE);
-            return Err(Error::Op { op: "to_vec", what, at: place });
+            let message = format!("the tensor is {}, not {}; use cast", node.dtype, T::DTYPE);
+            return Err(Error::Op { op: "to_vec", message, location });
         }
         T::unpack(&self.words()?, node.elements()).ok_or(Error::OutOfMemory { bytes: node.bytes() })
     }
@@ -180,11 +180,11 @@ impl Tensor {
     /// The one element of a tensor that has one, as f64.
     #[track_caller]
     pub fn item(&self) -> Result<f64> {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let node = self.node()?;
         if node.elements() != 1 {
-            let what = format!("expected one element, the shape is {:?}", node.shape);
-            return Err(Error::Op { op: "item", what, at: place });
+            let message = format!("expected one element, the shape is {:?}", node.shape);
+            return Err(Error::Op { op: "item", message, location });
         }
         let word = self.words()?.first().copied().unwrap_or_default();
         // The element is in the lowest bytes; what is above them is padding.
@@ -212,7 +212,7 @@ impl Tensor {
     }
 
     /// The result of `op`: a new node if the inputs fit, a failed tensor if not or if an input had failed.
-    pub(crate) fn build(op: Op, inputs: Vec<Tensor>, place: Place) -> Tensor {
+    pub(crate) fn build(op: Op, inputs: Vec<Tensor>, location: SourceLocation) -> Tensor {
         if let Some(failed) = inputs.iter().find(|t| matches!(t.0.op, Op::Failed(_))) {
             return failed.clone();
         }
@@ -220,8 +220,8 @@ impl Tensor {
         let device = nodes.first().map_or(Device::cpu(), |n| n.device);
         let inferred = infer(&op, &nodes).and_then(|(dtype, shape)| elements_of(&shape, dtype).map(|_| (dtype, shape)));
         match inferred {
-            Ok((dtype, shape)) => Tensor(Arc::new(Node::new(op, dtype, shape, device, inputs, place))),
-            Err(what) => Tensor::failed(op.name(), what, place),
+            Ok((dtype, shape)) => Tensor(Arc::new(Node::new(op, dtype, shape, device, inputs, location))),
+            Err(message) => Tensor::failed(op.name(), message, location),
         }
     }
 
@@ -233,18 +233,18 @@ impl Tensor {
     /// assert!((x + 1.0).item().unwrap_err().to_string().starts_with("lookup: there is no row 'b'"));
     /// ```
     #[track_caller]
-    pub fn mistake(op: &'static str, what: impl Into<String>) -> Tensor {
-        Tensor::failed(op, what.into(), Place::here())
+    pub fn mistake(op: &'static str, message: impl Into<String>) -> Tensor {
+        Tensor::failed(op, message.into(), SourceLocation::here())
     }
 
     /// A failed tensor.
-    pub(crate) fn failed(op: &'static str, what: String, at: Place) -> Tensor {
-        Tensor::carry(Error::Op { op, what, at }, at)
+    pub(crate) fn failed(op: &'static str, message: String, location: SourceLocation) -> Tensor {
+        Tensor::carry(Error::Op { op, message, location }, location)
     }
 
     /// A failed tensor that carries an error.
-    pub(crate) fn carry(error: Error, place: Place) -> Tensor {
-        Tensor(Arc::new(Node::new(Op::Failed(error), DType::F32, vec![], Device::cpu(), vec![], place)))
+    pub(crate) fn carry(error: Error, location: SourceLocation) -> Tensor {
+        Tensor(Arc::new(Node::new(Op::Failed(error), DType::F32, vec![], Device::cpu(), vec![], location)))
     }
 }
 

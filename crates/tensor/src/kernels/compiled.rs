@@ -14,7 +14,7 @@ use crate::runtime::buffer::Buffer;
 use crate::runtime::check;
 use crate::runtime::execute::{Flavour, Program, program, with_host_args};
 use crate::runtime::timing::About;
-use crate::{DType, Device, Place, Result, Tensor, Var};
+use crate::{DType, Device, Result, SourceLocation, Tensor, Var};
 
 /// A kernel specialised for a launch.
 pub(super) struct Compiled {
@@ -106,16 +106,16 @@ impl Compiled {
         arrays: Vec<Tensor>,
         values: Vec<Vec<Value>>,
         gradient: Option<Gradient>,
-        place: Place,
+        location: SourceLocation,
     ) -> Result<Vec<Tensor>> {
-        let computed = self.at_once(&arrays, &values, place)?;
+        let computed = self.at_once(&arrays, &values, location)?;
         let written = self.kernel.params.iter().zip(&arrays).filter(|(param, _)| param.access.writes());
         let like: Vec<_> = written.map(|(_, array)| (array.0.dtype, array.0.shape.clone())).collect();
         let count = like.len();
         let how = How::Kernel { kernel: self.kernel.clone(), values, checked: true };
         let joint = Joint { gradient, ..Joint::new("kernel", like, how) };
-        let built = Tensor::build(Op::Joint(Arc::new(joint)), arrays, place);
-        let mut results = parts(&built, place);
+        let built = Tensor::build(Op::Joint(Arc::new(joint)), arrays, location);
+        let mut results = parts(&built, location);
         // If it could not be built, each result carries the reason.
         results.resize(count, built);
         for (result, value) in results.iter().zip(computed.into_iter().flatten()) {
@@ -126,7 +126,12 @@ impl Compiled {
 
     /// The written arrays, by view, computed now if all arrays are in memory of the CPU. It is left to a plan while a function
     /// is traced, and where every operation is checked for NaN.
-    fn at_once(&self, arrays: &[Tensor], values: &[Vec<Value>], place: Place) -> Result<Option<Vec<Buffer>>> {
+    fn at_once(
+        &self,
+        arrays: &[Tensor],
+        values: &[Vec<Value>],
+        location: SourceLocation,
+    ) -> Result<Option<Vec<Buffer>>> {
         let device = arrays.first().map_or(Device::Interpreter, |array| array.0.device);
         let here = matches!(device, Device::Cpu(_)) && arrays.iter().all(|array| array.0.device == device);
         if !here || Var::is_tracing() || check::enabled()? {
@@ -150,7 +155,7 @@ impl Compiled {
         {
             let buffers: Vec<&Buffer> = buffers.iter().collect();
             let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
-            bornite_support::waiting(|| program.launch(&buffers, &values, BLOCK, About::at(place)))?;
+            bornite_support::waiting(|| program.launch(&buffers, &values, BLOCK, About::at(location)))?;
         }
         let mut written = self.lowered.kernel.params.iter().map(|param| param.access.writes());
         buffers.retain(|_| written.next().unwrap_or(false));

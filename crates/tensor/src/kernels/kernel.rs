@@ -16,7 +16,7 @@ use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
 use crate::kernels::module::Module;
 use crate::kernels::prepared::{Checks, PreparedLaunch};
 use crate::runtime::execute::array_dtype;
-use crate::{Error, Place, Result, Tensor, Var};
+use crate::{Error, Result, SourceLocation, Tensor, Var};
 
 /// A kernel of a [`Module`], or one in the IR.
 #[derive(Clone)]
@@ -81,7 +81,7 @@ impl CustomKernel {
         f: impl Fn(&[Tensor], &[Tensor], &[Tensor]) -> Vec<Option<Tensor>> + Send + Sync + 'static,
     ) -> CustomKernel {
         let gradient: Gradient = Arc::new(move |inputs, results, gradients| {
-            let zero = |t: &Tensor| t.scalar_like(0.0, t.0.place).broadcast_to(&t.0.shape, t.0.place);
+            let zero = |t: &Tensor| t.scalar_like(0.0, t.0.location).broadcast_to(&t.0.shape, t.0.location);
             let pairs = gradients.iter().zip(results);
             let gradients: Vec<Tensor> = pairs.map(|(g, t)| g.clone().unwrap_or_else(|| zero(t))).collect();
             Some(f(inputs, results, &gradients))
@@ -115,32 +115,32 @@ impl CustomKernel {
     /// ```
     #[track_caller]
     pub fn launch(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Vec<Tensor> {
-        let place = Place::here();
-        let results = self.results(launch.into(), args, place);
-        results.unwrap_or_else(|error| vec![Tensor::carry(error, place); self.written().count().max(1)])
+        let location = SourceLocation::here();
+        let results = self.results(launch.into(), args, location);
+        results.unwrap_or_else(|error| vec![Tensor::carry(error, location); self.written().count().max(1)])
     }
 
-    fn results(&self, launch: Launch, args: &[KernelArg], place: Place) -> Result<Vec<Tensor>> {
+    fn results(&self, launch: Launch, args: &[KernelArg], location: SourceLocation) -> Result<Vec<Tensor>> {
         let Launch { dims, check, max_statements } = launch;
         if self.written().next().is_none() {
-            return Err(self.error("writes no array; run it with `prepare`".into(), place));
+            return Err(self.error("writes no array; run it with `prepare`".into(), location));
         }
         if (check || max_statements.is_some()) && Var::is_tracing() {
-            let what =
+            let message =
                 "cannot be checked or limited in a function under trace, where arrays have no values; do so outside";
-            return Err(self.error(what.into(), place));
+            return Err(self.error(message.into(), location));
         }
         if max_statements.is_some() {
-            let prepared = self.prepared(Launch { dims, check, max_statements }, args, place)?;
+            let prepared = self.prepared(Launch { dims, check, max_statements }, args, location)?;
             prepared.run()?;
             return self.written().map(|view| prepared.view(view)).collect();
         }
-        let Ready { compiled, arrays, values } = self.ready(dims, args, place)?;
-        let located = |error| self.located(&compiled.lowered, error, place);
+        let Ready { compiled, arrays, values } = self.ready(dims, args, location)?;
+        let located = |error| self.located(&compiled.lowered, error, location);
         if check {
             compiled.check(&arrays, &values, None).map_err(located)?;
         }
-        compiled.results(arrays, values, self.gradient.clone(), place).map_err(located)
+        compiled.results(arrays, values, self.gradient.clone(), location).map_err(located)
     }
 
     /// A launch to be run any number of times, over copies of these arrays.
@@ -150,18 +150,18 @@ impl CustomKernel {
     /// own.
     #[track_caller]
     pub fn prepare(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Result<PreparedLaunch> {
-        self.prepared(launch.into(), args, Place::here())
+        self.prepared(launch.into(), args, SourceLocation::here())
     }
 
-    fn prepared(&self, launch: Launch, args: &[KernelArg], place: Place) -> Result<PreparedLaunch> {
+    fn prepared(&self, launch: Launch, args: &[KernelArg], location: SourceLocation) -> Result<PreparedLaunch> {
         let Launch { dims, check, max_statements } = launch;
-        let ready = self.ready(dims, args, place)?;
+        let ready = self.ready(dims, args, location)?;
         if check {
             let checked = ready.compiled.check(&ready.arrays, &ready.values, max_statements);
-            checked.map_err(|error| self.located(&ready.compiled.lowered, error, place))?;
+            checked.map_err(|error| self.located(&ready.compiled.lowered, error, location))?;
         }
         let checks = if check { Checks::FirstRun } else { Checks::EveryRun };
-        PreparedLaunch::new(ready, checks, max_statements, place)
+        PreparedLaunch::new(ready, checks, max_statements, location)
     }
 
     /// As [`CustomKernel::prepare`], without any check of indices on a GPU, and without that of the interpreter, which takes
@@ -173,8 +173,8 @@ impl CustomKernel {
     #[allow(unsafe_code)]
     #[track_caller]
     pub unsafe fn prepare_unchecked(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Result<PreparedLaunch> {
-        let (place, Launch { dims, max_statements, .. }) = (Place::here(), launch.into());
-        PreparedLaunch::new(self.ready(dims, args, place)?, Checks::None, max_statements, place)
+        let (location, Launch { dims, max_statements, .. }) = (SourceLocation::here(), launch.into());
+        PreparedLaunch::new(self.ready(dims, args, location)?, Checks::None, max_statements, location)
     }
 
     /// The kernel in the IR, without knowledge of its arrays.
@@ -188,24 +188,24 @@ impl CustomKernel {
         (0..params.len()).filter(|&n| params[n].access.writes())
     }
 
-    fn error(&self, what: String, place: Place) -> Error {
-        Error::Op { op: "kernel", what: format!("'{}' {what}", self.name), at: place }
+    fn error(&self, message: String, location: SourceLocation) -> Error {
+        Error::Op { op: "kernel", message: format!("'{}' {message}", self.name), location }
     }
 
     /// A fault of a launch as an error that names the line of the kernel's source.
-    fn located(&self, lowered: &Lowered, error: Error, place: Place) -> Error {
+    fn located(&self, lowered: &Lowered, error: Error, location: SourceLocation) -> Error {
         let Error::Fault(fault) = &error else { return error };
         let Some(line) = lowered.line_of(fault) else { return error };
         let Some((file, text)) = self.module.source_line(line) else { return error };
-        let what = format!("'{}' at {file}:{line}: {}\n  {line} | {}", self.name, fault.kind, text.trim_end());
-        Error::Op { op: "kernel", what, at: place }
+        let message = format!("'{}' at {file}:{line}: {}\n  {line} | {}", self.name, fault.kind, text.trim_end());
+        Error::Op { op: "kernel", message, location }
     }
 
-    pub(super) fn ready(&self, dims: LaunchDims, args: &[KernelArg], place: Place) -> Result<Ready> {
+    pub(super) fn ready(&self, dims: LaunchDims, args: &[KernelArg], location: SourceLocation) -> Result<Ready> {
         let last = self.cache().last.clone();
         let compiled = match last.filter(|last| last.matches(&dims, args)) {
             Some(last) => last.compiled.clone(),
-            None => self.for_launch(dims, args, place)?,
+            None => self.for_launch(dims, args, location)?,
         };
         let mut values = Vec::with_capacity(compiled.values.len());
         for (arg, components) in &compiled.values {
@@ -216,30 +216,36 @@ impl CustomKernel {
                     KernelArg::Values(values) => format!("{values:?}"),
                     KernelArg::Array(_) => "an array".into(),
                 };
-                self.error(format!("takes {components:?} as '{name}' but got {found}"), place)
+                self.error(format!("takes {components:?} as '{name}' but got {found}"), location)
             })?);
         }
         let array = |&arg: &usize| if let KernelArg::Array(tensor) = &args[arg] { Some(tensor.clone()) } else { None };
         let arrays: Vec<Tensor> = compiled.arrays.iter().filter_map(array).collect();
         if let Some(kernel) = self.module.ir() {
-            self.check_lengths(kernel, &arrays, &values, place)?;
+            self.check_lengths(kernel, &arrays, &values, location)?;
         }
         Ok(Ready { compiled, arrays, values })
     }
 
     /// Checks the arrays of a kernel in the IR, whose lengths may depend on its values.
-    fn check_lengths(&self, kernel: &Kernel, arrays: &[Tensor], values: &[Vec<Value>], place: Place) -> Result<()> {
+    fn check_lengths(
+        &self,
+        kernel: &Kernel,
+        arrays: &[Tensor],
+        values: &[Vec<Value>],
+        location: SourceLocation,
+    ) -> Result<()> {
         let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
         for (param, array) in kernel.params.iter().zip(arrays) {
             let (node, dtype) = (array.node()?, array_dtype(kernel, param));
             let Some(bytes) = kernel.view_bytes(param, &firsts) else {
-                return Err(self.error(format!("has too many elements in '{}'", param.name), place));
+                return Err(self.error(format!("has too many elements in '{}'", param.name), location));
             };
             let elements = bytes / dtype.bytes();
             if (node.dtype, node.elements()) != (dtype, elements) {
                 let found = format!("{}{:?}", node.dtype, node.shape);
-                let what = format!("takes {dtype}[{elements}] as '{}' but got {found}", param.name);
-                return Err(self.error(what, place));
+                let message = format!("takes {dtype}[{elements}] as '{}' but got {found}", param.name);
+                return Err(self.error(message, location));
             }
         }
         Ok(())
@@ -250,12 +256,12 @@ impl CustomKernel {
     }
 
     /// The kernel for a launch, once its arrays are known to fit.
-    fn for_launch(&self, dims: LaunchDims, args: &[KernelArg], place: Place) -> Result<Arc<Compiled>> {
+    fn for_launch(&self, dims: LaunchDims, args: &[KernelArg], location: SourceLocation) -> Result<Arc<Compiled>> {
         let example = &*self.example;
         if args.len() != example.params.len() {
             let names = self.parameters().collect::<Vec<_>>().join(", ");
-            let what = format!("takes {} arguments ({names}) but got {}", example.params.len(), args.len());
-            return Err(self.error(what, place));
+            let message = format!("takes {} arguments ({names}) but got {}", example.params.len(), args.len());
+            return Err(self.error(message, location));
         }
         let mut extents: Vec<Vec<u64>> = vec![vec![]; example.kernel.params.len()];
         for ((name, param), arg) in example.params.iter().zip(args) {
@@ -264,15 +270,15 @@ impl CustomKernel {
                     let n = *n as usize;
                     extents[n] = self.extents(n, tensor).map_err(|error| match error {
                         Ok(error) => error,
-                        Err(what) => self.error(format!("takes {what} as '{name}'"), place),
+                        Err(message) => self.error(format!("takes {message} as '{name}'"), location),
                     })?;
                 }
                 (ParamRef::Value(_), KernelArg::Numbers(_) | KernelArg::Values(_)) => {}
-                (ParamRef::View(_), _) => return Err(self.error(format!("takes an array as '{name}'"), place)),
-                (ParamRef::Value(_), _) => return Err(self.error(format!("takes numbers as '{name}'"), place)),
+                (ParamRef::View(_), _) => return Err(self.error(format!("takes an array as '{name}'"), location)),
+                (ParamRef::Value(_), _) => return Err(self.error(format!("takes numbers as '{name}'"), location)),
             }
         }
-        let compiled = self.compiled((dims.clone(), extents), place)?;
+        let compiled = self.compiled((dims.clone(), extents), location)?;
         self.cache().last = Some(Arc::new(LastLaunch::new(dims, args, compiled.clone())));
         Ok(compiled)
     }
@@ -304,13 +310,14 @@ impl CustomKernel {
     }
 
     /// The kernel for a launch, compiled at most once.
-    fn compiled(&self, signature: Signature, place: Place) -> Result<Arc<Compiled>> {
+    fn compiled(&self, signature: Signature, location: SourceLocation) -> Result<Arc<Compiled>> {
         /// Launches that are remembered.
         const CACHED: usize = 256;
         if let Some(found) = self.cache().compiled.get(&signature) {
             return Ok(found.clone());
         }
-        let mut request = self.module.request(&self.name, &signature.0).map_err(|what| self.error(what, place))?;
+        let mut request =
+            self.module.request(&self.name, &signature.0).map_err(|message| self.error(message, location))?;
         for (name, param) in &self.example.params {
             if let ParamRef::View(n) = param {
                 request = request.shape(name, &signature.1[*n as usize]);
@@ -323,8 +330,8 @@ impl CustomKernel {
         let writes: Vec<bool> = self.example.kernel.params.iter().map(|param| param.access.writes()).collect();
         for (param, writes) in lowered.kernel.params.iter_mut().zip(&writes) {
             if param.access.writes() && !*writes {
-                let what = format!("writes '{}' only in a launch of this size; write it in all", param.name);
-                return Err(self.error(what, place));
+                let message = format!("writes '{}' only in a launch of this size; write it in all", param.name);
+                return Err(self.error(message, location));
             }
             param.access = if *writes { Access::ReadWrite } else { param.access };
         }

@@ -14,7 +14,7 @@ use crate::runtime::execute::{Flavour, Program, limited, program};
 use crate::runtime::status;
 use crate::runtime::timing::About;
 use crate::schedule::{realize, value_of};
-use crate::{Device, Error, Place, Result, Tensor};
+use crate::{Device, Error, Result, SourceLocation, Tensor};
 
 /// Runs of a prepared launch whose indices are checked on a GPU. Other devices check every run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct PreparedLaunch {
     /// Copies of the arrays that each run starts from, by view.
     initial: Vec<(usize, Buffer)>,
     device: Device,
-    place: Place,
+    location: SourceLocation,
     /// The first error: results computed after it are invalid.
     failed: Mutex<Option<Error>>,
 }
@@ -60,18 +60,18 @@ impl PreparedLaunch {
         ready: Ready,
         checks: Checks,
         max_statements: Option<u64>,
-        place: Place,
+        location: SourceLocation,
     ) -> Result<PreparedLaunch> {
         let Ready { compiled, arrays, mut values } = ready;
         realize(&arrays)?;
         let device = arrays.first().map_or(Ok(Device::cpu()), |array| array.node().map(|node| node.device))?;
         if let Some(other) = arrays.iter().find(|array| array.0.device != device) {
-            let what = format!("arrays are on {device} and {}; make them on one device", other.0.device);
-            return Err(Error::Op { op: "kernel", what, at: place });
+            let message = format!("arrays are on {device} and {}; make them on one device", other.0.device);
+            return Err(Error::Op { op: "kernel", message, location });
         }
         if device.is_cuda() && max_statements.is_some() && checks != Checks::FirstRun {
-            let what = "max_statements limits only the check of a launch on a GPU; set `check` too".into();
-            return Err(Error::Op { op: "kernel", what, at: place });
+            let message = "max_statements limits only the check of a launch on a GPU; set `check` too".into();
+            return Err(Error::Op { op: "kernel", message, location });
         }
         let kernel = &compiled.lowered.kernel;
         let own_checks = device.is_cuda() && checks == Checks::EveryRun;
@@ -93,10 +93,10 @@ impl PreparedLaunch {
         }
         if own_checks {
             buffers.push(Buffer::from_words(device, vec![0; status::WORDS as usize])?);
-            values.push(vec![Value::int(crate::DType::I64, status::kernel_code(kernel, &values, place))]);
+            values.push(vec![Value::int(crate::DType::I64, status::kernel_code(kernel, &values, location))]);
         }
         let failed = Mutex::default();
-        Ok(PreparedLaunch { program, compiled, buffers, values, arrays, initial, device, place, failed })
+        Ok(PreparedLaunch { program, compiled, buffers, values, arrays, initial, device, location, failed })
     }
 
     /// Submits a run to the device. A GPU may go on after this returns; an index out of range is then an error of
@@ -106,7 +106,7 @@ impl PreparedLaunch {
         let launched = self.start().and_then(|()| {
             let buffers: Vec<&Buffer> = self.buffers.iter().collect();
             let values: Vec<&[Value]> = self.values.iter().map(Vec::as_slice).collect();
-            self.program.launch(&buffers, &values, BLOCK, About::at(self.place))
+            self.program.launch(&buffers, &values, BLOCK, About::at(self.location))
         });
         if let Err(error) = &launched {
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
@@ -131,8 +131,8 @@ impl PreparedLaunch {
             Some((_, view)) => self.view(view),
             None => {
                 let names: Vec<&str> = arrays.map(|(name, _)| name).collect();
-                let what = format!("there is no array '{name}'; there are {}", names.join(", "));
-                Err(Error::Op { op: "kernel", what, at: Place::here() })
+                let message = format!("there is no array '{name}'; there are {}", names.join(", "));
+                Err(Error::Op { op: "kernel", message, location: SourceLocation::here() })
             }
         }
     }
@@ -152,7 +152,7 @@ impl PreparedLaunch {
             return Err(error.clone());
         }
         let like = &self.arrays[view].0;
-        Ok(Tensor(Arc::new(Node::leaf(Op::Data, like, self.place, self.buffers[view].duplicate(self.device)?))))
+        Ok(Tensor(Arc::new(Node::leaf(Op::Data, like, self.location, self.buffers[view].duplicate(self.device)?))))
     }
 
     /// Device that runs it.

@@ -7,7 +7,7 @@ use bornite_support::tune::{Choice, Found, HostTimer, Key, Platform, Request, Ti
 use crate::kernels::kernel::{CustomKernel, Ready};
 use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
 use crate::kernels::prepared::PreparedLaunch;
-use crate::{Device, Place, Result};
+use crate::{Device, Result, SourceLocation};
 
 /// Finds the fastest of several kernels that compute the same, on the device of the arrays. Each is run, compared with the
 /// results of the first one in the interpreter (`tolerance`, relative to the largest value), and timed over all sets of
@@ -67,7 +67,7 @@ fn tune(
         Some(gpu) => (bornite_cuda::platform(&gpu)?, Box::new(DeviceTimer::new(&gpu))),
         None => (Platform::host(&device.to_string()), Box::new(HostTimer::new())),
     };
-    let key = key_of(variants, first.ready(dims.clone(), first_set, Place::here())?, platform);
+    let key = key_of(variants, first.ready(dims.clone(), first_set, SourceLocation::here())?, platform);
     let candidates: Vec<Choice> = variants.iter().map(|(choice, _)| choice.clone()).collect();
     let mut reference: Option<PreparedLaunch> = None;
     let choose = || {

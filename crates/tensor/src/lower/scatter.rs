@@ -75,7 +75,7 @@ impl<'a> Scatter<'a> {
         let node = self.node();
         // What it says of how it is computed is never asked.
         let op = Op::Iota { axis: 0 };
-        Tensor(Arc::new(Node::new(op, dtype, vec![elements], node.device, vec![], node.place)))
+        Tensor(Arc::new(Node::new(op, dtype, vec![elements], node.device, vec![], node.location)))
     }
 
     /// The row that a position names, and the one after the last for what names none; which is reported if `reports`.

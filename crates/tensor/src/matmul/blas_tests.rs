@@ -1,13 +1,13 @@
 //! Products on made-up graphs of a GPU that need not be there.
 
 use super::*;
-use crate::Place;
+use crate::SourceLocation;
 use crate::graph::node::Op;
 
 /// A tensor that a trace would be given.
 #[track_caller]
 fn input(shape: &[usize], dtype: DType) -> Tensor {
-    Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), Device::Cuda(0), vec![], Place::here())))
+    Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), Device::Cuda(0), vec![], SourceLocation::here())))
 }
 
 fn f32s(shape: &[usize]) -> Tensor {
@@ -81,7 +81,7 @@ fn what_is_no_matrix_is_copied_before_it_is_repeated() {
     use crate::graph::node::Cut;
     let every_other = |x: &Tensor| {
         let cuts = x.0.shape.iter().map(|&len| Cut { start: 0, step: 2, len: len / 2 }).collect();
-        Tensor::build(Op::Slice(cuts), vec![x.clone()], Place::here())
+        Tensor::build(Op::Slice(cuts), vec![x.clone()], SourceLocation::here())
     };
     let x = every_other(&f32s(&[16, 20]));
     let product = x.matmul(&f32s(&[10, 6]));
@@ -111,7 +111,7 @@ fn slices_are_offsets_and_lower_the_alignment() {
     let qkv = input(&[64, 96], DType::BF16);
     let part = |start: usize| {
         let cuts = vec![Cut::whole(64), Cut { start, step: 1, len: 32 }];
-        Tensor::build(Op::Slice(cuts), vec![qkv.clone()], Place::here())
+        Tensor::build(Op::Slice(cuts), vec![qkv.clone()], SourceLocation::here())
     };
     let (found, inputs) = arranged(&part(32).matmul(&part(3).transpose(0, 1)));
     assert_eq!((found.offsets, found.copied), ([64, 6], [false, false]));

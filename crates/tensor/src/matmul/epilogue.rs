@@ -18,7 +18,7 @@ use crate::fused::gelu::{Gelu, GeluOp};
 use crate::graph::grad::pull_back;
 use crate::graph::node::{Node, NodeId, Op};
 use crate::lower::{aligned, look_through, seen};
-use crate::{Place, Tensor};
+use crate::{SourceLocation, Tensor};
 
 /// Fewest elements of a result for which GELU is left to the library: its products with GELU are slower than plain ones by
 /// more than a kernel for it takes where that is short.
@@ -125,7 +125,7 @@ impl<'a> Graph<'a> {
         }
         let pattern = |[x, slope]: [&Tensor; 2]| {
             let gelu = GeluOp(Gelu::Tanh).decompose(std::slice::from_ref(x)).pop()?;
-            pull_back(&gelu, slope.clone(), &[x], Place::here()).ok()?.pop()
+            pull_back(&gelu, slope.clone(), &[x], SourceLocation::here()).ok()?.pop()
         };
         let fits = |hole: usize, t: &Tensor| hole == 0 || shows(t, product);
         let (found, matched) = self.find(product, |[x, slope]| pattern([x, slope]), fits)?;
@@ -150,7 +150,7 @@ impl<'a> Graph<'a> {
         let read = self.readers(start.0.id).iter().flat_map(|reader| reader.0.reads());
         let shapes: BTreeSet<&[usize]> = read.filter(|input| shows(input, start)).map(|t| &t.0.shape[..]).collect();
         shapes.into_iter().find_map(|shape| {
-            let Node { dtype, device, place, .. } = *start.0;
+            let Node { dtype, device, location: place, .. } = *start.0;
             let hole = || Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), device, vec![], place)));
             let holes = [hole(), hole()];
             self.behind(start, &pattern([&holes[0], &holes[1]])?, &holes, &fits)

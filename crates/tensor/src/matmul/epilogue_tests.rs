@@ -5,7 +5,7 @@ use crate::schedule::nodes_to_compute;
 use crate::{DType, Device};
 
 fn input(shape: &[usize], dtype: DType) -> Tensor {
-    Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), Device::Cuda(0), vec![], Place::here())))
+    Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), Device::Cuda(0), vec![], SourceLocation::here())))
 }
 
 /// The epilogue that does most for each product of a graph, in order, and how many results it has.

@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(text(&turned).0, "matmul_f32 by gemm: 53x19 by 19x37, strides 1, 53 and 1, 19; no copies");
         // Every other row and column, backwards; heads of attention, whose batch axes have unrelated strides.
         let cuts = vec![Cut { start: 36, step: -2, len: 19 }, Cut { start: 0, step: 3, len: 7 }];
-        let stepped = Tensor::build(Op::Slice(cuts), vec![x.clone()], crate::Place::here());
+        let stepped = Tensor::build(Op::Slice(cuts), vec![x.clone()], crate::SourceLocation::here());
         let product = stepped.matmul(&here(&[7, 2]));
         assert_eq!(text(&product).0, "matmul_f32 by gemm: 19x7 by 7x2, strides -38, 3 and 2, 1; no copies");
         let heads = here(&[2, 5, 24]).reshape(&[2, 5, 3, 8]).permute(&[0, 2, 1, 3]);

@@ -5,7 +5,7 @@ use bornite_ir::{Op as Row, formula};
 
 use crate::graph::grad::Graph;
 use crate::ops::pointwise::map;
-use crate::{Place, Tensor};
+use crate::{SourceLocation, Tensor};
 
 /// An activation by name, for layers that take one as a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,39 +42,39 @@ impl Tensor {
     }
 
     /// A formula of the kernel IR.
-    pub(crate) fn formula(&self, name: &'static str, place: Place) -> Tensor {
-        if let Err(failed) = self.floats(name, place) {
+    pub(crate) fn formula(&self, name: &'static str, location: SourceLocation) -> Tensor {
+        if let Err(failed) = self.floats(name, location) {
             return failed;
         }
         // 16-bit floats are rounded once, not at every step.
         let (x, narrow) = self.wide();
-        match formula(&mut Graph { place }, name, &x) {
+        match formula(&mut Graph { location }, name, &x) {
             Some(y) => y.narrowed(narrow),
-            None => Tensor::failed(name, "there is no such formula".into(), place),
+            None => Tensor::failed(name, "there is no such formula".into(), location),
         }
     }
 
     /// Nothing if this is a tensor of floats, else the failed tensor that says so.
-    pub(crate) fn floats(&self, name: &'static str, place: Place) -> Result<(), Tensor> {
+    pub(crate) fn floats(&self, name: &'static str, location: SourceLocation) -> Result<(), Tensor> {
         match self.node() {
             Err(_) => Err(self.clone()),
             Ok(node) if node.dtype.is_float() => Ok(()),
-            Ok(node) => Err(Tensor::failed(name, format!("expects floats, found {}", node.dtype), place)),
+            Ok(node) => Err(Tensor::failed(name, format!("expects floats, found {}", node.dtype), location)),
         }
     }
 
     /// The larger of each element and 0; its gradient at 0 is 0.
     #[track_caller]
     pub fn relu(&self) -> Tensor {
-        let place = Place::here();
-        map(Row::Max, &[self, &self.scalar_like(0.0, place)], place)
+        let location = SourceLocation::here();
+        map(Row::Max, &[self, &self.scalar_like(0.0, location)], location)
     }
 
     /// Each element, but not below 0 and not above 6.
     #[track_caller]
     pub fn relu6(&self) -> Tensor {
-        let place = Place::here();
-        map(Row::Clamp, &[self, &self.scalar_like(0.0, place), &self.scalar_like(6.0, place)], place)
+        let location = SourceLocation::here();
+        map(Row::Clamp, &[self, &self.scalar_like(0.0, location), &self.scalar_like(6.0, location)], location)
     }
 
     /// Elements above 0 as they are, others times `slope`.
@@ -86,12 +86,12 @@ impl Tensor {
     /// Elements above 0 as they are, others α (eˣ - 1).
     #[track_caller]
     pub fn elu(&self, alpha: f64) -> Tensor {
-        let place = Place::here();
-        if let Err(failed) = self.floats("elu", place) {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.floats("elu", location) {
             return failed;
         }
         // The minimum keeps eˣ of large elements out of the gradient; its second argument has the gradient at 0.
-        let below = map(Row::Min, &[&self.scalar_like(0.0, place), self], place);
+        let below = map(Row::Min, &[&self.scalar_like(0.0, location), self], location);
         self.gt(0.0).select(self, below.expm1() * alpha)
     }
 
@@ -104,8 +104,8 @@ impl Tensor {
     /// 1 / (1 + e⁻ˣ), without overflow on the way there or back.
     #[track_caller]
     pub fn sigmoid(&self) -> Tensor {
-        let place = Place::here();
-        if let Err(failed) = self.floats("sigmoid", place) {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.floats("sigmoid", location) {
             return failed;
         }
         let (x, narrow) = self.wide();
@@ -128,20 +128,20 @@ impl Tensor {
     /// log(1 + eˣ), without overflow.
     #[track_caller]
     pub fn softplus(&self) -> Tensor {
-        let place = Place::here();
-        if let Err(failed) = self.floats("softplus", place) {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.floats("softplus", location) {
             return failed;
         }
         // At 0 both parts take the side of positive x: 1 from the maximum, -½ from the logarithm.
         let (x, narrow) = self.wide();
-        let above = map(Row::Max, &[&x.scalar_like(0.0, place), &x], place);
+        let above = map(Row::Max, &[&x.scalar_like(0.0, location), &x], location);
         (above + x.decay().exp().log1p()).narrowed(narrow)
     }
 
     /// x · sigmoid(x).
     #[track_caller]
     pub fn silu(&self) -> Tensor {
-        if let Err(failed) = self.floats("silu", Place::here()) {
+        if let Err(failed) = self.floats("silu", SourceLocation::here()) {
             return failed;
         }
         let (x, narrow) = self.wide();
@@ -157,7 +157,7 @@ impl Tensor {
     /// x · tanh(softplus(x)).
     #[track_caller]
     pub fn mish(&self) -> Tensor {
-        if let Err(failed) = self.floats("mish", Place::here()) {
+        if let Err(failed) = self.floats("mish", SourceLocation::here()) {
             return failed;
         }
         let (x, narrow) = self.wide();

@@ -1,7 +1,7 @@
 //! Convolution and pooling over images, by slices: a convolution is a product of matrices over the patches that its kernel
 //! meets. Images are `[n, channels, height, width]`.
 
-use crate::{Place, Tensor};
+use crate::{SourceLocation, Tensor};
 
 /// How a kernel moves over an image. The default touches every place once and adds nothing at the edges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,13 +43,13 @@ impl Tensor {
         kernel: [usize; 2],
         by: Sliding,
     ) -> Result<(Vec<Tensor>, [usize; 2]), Tensor> {
-        let place = Place::here();
-        self.floats(name, place)?;
+        let location = SourceLocation::here();
+        self.floats(name, location)?;
         let [_, _, height, width] = self.0.shape[..] else {
-            let what = format!("an image is [n, channels, height, width], not {:?}", self.0.shape);
-            return Err(Tensor::failed(name, what, place));
+            let message = format!("an image is [n, channels, height, width], not {:?}", self.0.shape);
+            return Err(Tensor::failed(name, message, location));
         };
-        let wrong = |what: String| Tensor::failed(name, what, place);
+        let wrong = |message: String| Tensor::failed(name, message, location);
         let rows = fits(height, kernel[0], by.stride.0, by.dilation.0).map_err(wrong)?;
         let columns = fits(width, kernel[1], by.stride.1, by.dilation.1).map_err(wrong)?;
         let mut patches = vec![];
@@ -79,22 +79,22 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, by: Sliding) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         for tensor in [self, weight] {
-            if let Err(failed) = tensor.floats("conv2d", place) {
+            if let Err(failed) = tensor.floats("conv2d", location) {
                 return failed;
             }
         }
         let (&[n, channels, ..], &[out, own, high, wide]) = (&self.0.shape[..], &weight.0.shape[..]) else {
-            let what =
+            let message =
                 format!("an image has four axes and a weight too, not {:?} and {:?}", self.0.shape, weight.0.shape);
-            return Tensor::failed("conv2d", what, place);
+            return Tensor::failed("conv2d", message, location);
         };
         let groups = by.groups.max(1);
         if by.groups == 0 || own.checked_mul(groups) != Some(channels) || !out.is_multiple_of(groups) {
-            let what =
+            let message =
                 format!("a weight {:?} in {} groups does not fit {channels} channels", weight.0.shape, by.groups);
-            return Tensor::failed("conv2d", what, place);
+            return Tensor::failed("conv2d", message, location);
         }
         let image = match (by.padding, self.0.shape.len()) {
             ((0, 0), _) => self.clone(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::graph::axes::Axes;
 use crate::graph::node::{Cut, Op, Reduce};
-use crate::{DType, Place, Tensor, promote};
+use crate::{DType, SourceLocation, Tensor, promote};
 
 /// An axis by name. Their order is that of a result without `->`: what `...` stands for, then letters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,13 +38,13 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn einsum(specification: &str, operands: &[&Tensor]) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         if let Some(failed) = operands.iter().find(|t| t.node().is_err()) {
             return (*failed).clone();
         }
         match Plan::new(specification, operands) {
-            Ok(plan) => plan.run(operands, place),
-            Err(what) => Tensor::failed("einsum", format!("'{specification}': {what}"), place),
+            Ok(plan) => plan.run(operands, location),
+            Err(message) => Tensor::failed("einsum", format!("'{specification}': {message}"), location),
         }
     }
 }
@@ -150,21 +150,21 @@ impl Plan {
         Ok(Plan { inputs, output, lengths, dtype })
     }
 
-    fn run(&self, operands: &[&Tensor], place: Place) -> Tensor {
+    fn run(&self, operands: &[&Tensor], location: SourceLocation) -> Tensor {
         let mut parts: Vec<Named> = (operands.iter().zip(&self.inputs))
-            .map(|(operand, labels)| Named::new(operand.cast_at(self.dtype, place), labels, &self.lengths, place))
+            .map(|(operand, labels)| Named::new(operand.cast_at(self.dtype, location), labels, &self.lengths, location))
             .collect();
         for n in 0..parts.len() {
-            parts[n] = parts[n].summed(&|label| self.needed(label, &parts, &[n]), place);
+            parts[n] = parts[n].summed(&|label| self.needed(label, &parts, &[n]), location);
         }
         while parts.len() > 1 {
             let pairs = (0..parts.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
             let Some((a, b)) = pairs.min_by_key(|&(a, b)| self.cost(&parts[a], &parts[b])) else { break };
-            let product = parts[a].times(&parts[b], &|label| self.needed(label, &parts, &[a, b]), place);
+            let product = parts[a].times(&parts[b], &|label| self.needed(label, &parts, &[a, b]), location);
             parts.remove(b);
             parts[a] = product;
         }
-        parts[0].arranged(&self.output, place)
+        parts[0].arranged(&self.output, location)
     }
 
     /// Whether the result has this axis, or a part other than these.
@@ -189,20 +189,20 @@ struct Named {
 
 impl Named {
     /// An operand as it takes part: without axes that are only broadcast, and with the diagonal of those of one name.
-    fn new(tensor: Tensor, labels: &[Label], lengths: &BTreeMap<Label, usize>, place: Place) -> Named {
+    fn new(tensor: Tensor, labels: &[Label], lengths: &BTreeMap<Label, usize>, location: SourceLocation) -> Named {
         let own = tensor.0.shape.clone();
         let kept = |n: &usize| own[*n] == lengths.get(&labels[*n]).copied().unwrap_or(own[*n]);
         let kept: Vec<usize> = (0..own.len()).filter(kept).collect();
-        let tensor = tensor.reshape_at(&kept.iter().map(|&n| own[n]).collect::<Vec<_>>(), place);
+        let tensor = tensor.reshape_at(&kept.iter().map(|&n| own[n]).collect::<Vec<_>>(), location);
         let mut named = Named { tensor, labels: kept.iter().map(|&n| labels[n]).collect() };
         while let Some(second) = (0..named.labels.len()).find(|&n| named.labels[..n].contains(&named.labels[n])) {
-            named = named.diagonal(second, place);
+            named = named.diagonal(second, location);
         }
         named
     }
 
     /// The elements whose places along axis `second` and along the earlier axis of that name are equal.
-    fn diagonal(&self, second: usize, place: Place) -> Named {
+    fn diagonal(&self, second: usize, location: SourceLocation) -> Named {
         let label = self.labels[second];
         let (mut labels, mut order): (Labels, Vec<usize>) = (vec![], vec![]);
         let mut both = vec![];
@@ -218,26 +218,26 @@ impl Named {
         order.extend(both);
         let lead: Vec<usize> = order[..order.len() - 2].iter().map(|&n| self.tensor.0.shape[n]).collect();
         let len = self.tensor.0.shape[second];
-        let square = Tensor::build(Op::Permute(order), vec![self.tensor.clone()], place);
-        let line = square.reshape_at(&[&lead[..], &[len * len]].concat(), place);
+        let square = Tensor::build(Op::Permute(order), vec![self.tensor.clone()], location);
+        let line = square.reshape_at(&[&lead[..], &[len * len]].concat(), location);
         let mut cuts: Vec<Cut> = lead.iter().map(|&len| Cut::whole(len)).collect();
         cuts.push(Cut { start: 0, step: len as isize + 1, len });
-        Named { tensor: Tensor::build(Op::Slice(cuts), vec![line], place), labels }
+        Named { tensor: Tensor::build(Op::Slice(cuts), vec![line], location), labels }
     }
 
     /// Summed over the axes that nobody needs.
-    fn summed(&self, needed: &dyn Fn(Label) -> bool, place: Place) -> Named {
+    fn summed(&self, needed: &dyn Fn(Label) -> bool, location: SourceLocation) -> Named {
         let (kept, gone): (Vec<usize>, Vec<usize>) = (0..self.labels.len()).partition(|&n| needed(self.labels[n]));
         let labels = kept.iter().map(|&n| self.labels[n]).collect();
         if gone.is_empty() {
             return Named { tensor: self.tensor.clone(), labels };
         }
         let axes = Axes::These(gone.iter().map(|&n| n as isize).collect());
-        Named { tensor: self.tensor.reduce(Reduce::Sum, axes, place), labels }
+        Named { tensor: self.tensor.reduce(Reduce::Sum, axes, location), labels }
     }
 
     /// The product with another, summed over the axes that both have and nobody needs.
-    fn times(&self, other: &Named, needed: &dyn Fn(Label) -> bool, place: Place) -> Named {
+    fn times(&self, other: &Named, needed: &dyn Fn(Label) -> bool, location: SourceLocation) -> Named {
         let (mut batch, mut own, mut both) = (vec![], vec![], vec![]);
         for &label in &self.labels {
             match (other.labels.contains(&label), needed(label)) {
@@ -252,16 +252,16 @@ impl Named {
         let size = |lengths: Vec<usize>| lengths.iter().product::<usize>();
         let (b, m, n) = (size(self.lengths(&batch)), size(self.lengths(&own)), size(other.lengths(&theirs)));
         let k = size(self.lengths(&both));
-        let left = self.arranged(&[&batch[..], &own, &both].concat(), place);
-        let right = other.arranged(&[&batch[..], &both, &theirs].concat(), place);
+        let left = self.arranged(&[&batch[..], &own, &both].concat(), location);
+        let right = other.arranged(&[&batch[..], &both, &theirs].concat(), location);
         let product = if both.is_empty() {
-            let [left, right] = [left.reshape_at(&[b, m, 1], place), right.reshape_at(&[b, 1, n], place)];
-            crate::ops::pointwise::map(bornite_ir::Op::Mul, &[&left, &right], place)
+            let [left, right] = [left.reshape_at(&[b, m, 1], location), right.reshape_at(&[b, 1, n], location)];
+            crate::ops::pointwise::map(bornite_ir::Op::Mul, &[&left, &right], location)
         } else {
-            let inputs = vec![left.reshape_at(&[b, m, k], place), right.reshape_at(&[b, k, n], place)];
-            Tensor::build(Op::Matmul, inputs, place)
+            let inputs = vec![left.reshape_at(&[b, m, k], location), right.reshape_at(&[b, k, n], location)];
+            Tensor::build(Op::Matmul, inputs, location)
         };
-        Named { tensor: product.reshape_at(&shape, place), labels }
+        Named { tensor: product.reshape_at(&shape, location), labels }
     }
 
     fn lengths(&self, labels: &[Label]) -> Vec<usize> {
@@ -270,12 +270,12 @@ impl Named {
     }
 
     /// The tensor with its axes in this order.
-    fn arranged(&self, labels: &[Label], place: Place) -> Tensor {
+    fn arranged(&self, labels: &[Label], location: SourceLocation) -> Tensor {
         if self.labels == labels {
             return self.tensor.clone();
         }
         let of = |label: &Label| self.labels.iter().position(|own| own == label);
         let order = labels.iter().filter_map(of).collect();
-        Tensor::build(Op::Permute(order), vec![self.tensor.clone()], place)
+        Tensor::build(Op::Permute(order), vec![self.tensor.clone()], location)
     }
 }

@@ -6,7 +6,7 @@ use bornite_ir::Op as Row;
 use crate::graph::axes::resolve_axis;
 use crate::graph::node::Op;
 use crate::ops::pointwise::map;
-use crate::{DType, Place, Tensor};
+use crate::{DType, SourceLocation, Tensor};
 
 impl Tensor {
     /// True for the first `length` places of an axis of `bound` places. `length` is an integer, or several with axes of
@@ -23,19 +23,19 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn valid(bound: usize, length: &Tensor) -> Tensor {
-        Tensor::valid_at("valid", bound, length, Place::here())
+        Tensor::valid_at("valid", bound, length, SourceLocation::here())
     }
 
-    fn valid_at(name: &'static str, bound: usize, length: &Tensor, place: Place) -> Tensor {
+    fn valid_at(name: &'static str, bound: usize, length: &Tensor, location: SourceLocation) -> Tensor {
         let Ok(node) = length.node() else { return length.clone() };
         if !node.dtype.is_int() {
-            return Tensor::failed(name, format!("a length is an integer, found {}", node.dtype), place);
+            return Tensor::failed(name, format!("a length is an integer, found {}", node.dtype), location);
         }
         let shape = [&node.shape[..], &[bound]].concat();
-        let places = Tensor::iota(&shape, node.shape.len(), DType::I64, node.device, place);
-        let length = Tensor::build(Op::Cast(DType::I64), vec![length.clone()], place);
-        let length = length.reshape_at(&[&length.0.shape[..], &[1]].concat(), place).broadcast_to(&shape, place);
-        map(Row::Lt, &[&places, &length], place)
+        let places = Tensor::iota(&shape, node.shape.len(), DType::I64, node.device, location);
+        let length = Tensor::build(Op::Cast(DType::I64), vec![length.clone()], location);
+        let length = length.reshape_at(&[&length.0.shape[..], &[1]].concat(), location).broadcast_to(&shape, location);
+        map(Row::Lt, &[&places, &length], location)
     }
 
     /// `fill` from the `length`-th element of an axis on. `length` is an integer, or one for each element of the axes
@@ -53,44 +53,52 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn masked(&self, axis: isize, length: &Tensor, fill: f64) -> Tensor {
-        self.masked_at("masked", axis, length, fill, Place::here())
+        self.masked_at("masked", axis, length, fill, SourceLocation::here())
     }
 
-    fn masked_at(&self, name: &'static str, axis: isize, length: &Tensor, fill: f64, place: Place) -> Tensor {
+    fn masked_at(
+        &self,
+        name: &'static str,
+        axis: isize,
+        length: &Tensor,
+        fill: f64,
+        location: SourceLocation,
+    ) -> Tensor {
         let (Ok(node), Ok(count)) = (self.node(), length.node()) else {
             return if self.node().is_err() { self.clone() } else { length.clone() };
         };
         let axis = match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => axis,
-            Err(what) => return Tensor::failed(name, what, place),
+            Err(message) => return Tensor::failed(name, message, location),
         };
         let (lead, rest) = (&node.shape[..axis], node.shape.len() - axis - 1);
         let lead = match &count.shape[..] {
             [] => vec![1; axis],
             shape if shape == lead => lead.to_vec(),
             shape => {
-                let what = format!("axis {axis} of {:?} has one length or {lead:?} of them, not {shape:?}", node.shape);
-                return Tensor::failed(name, what, place);
+                let message =
+                    format!("axis {axis} of {:?} has one length or {lead:?} of them, not {shape:?}", node.shape);
+                return Tensor::failed(name, message, location);
             }
         };
-        let valid = Tensor::valid_at(name, node.shape[axis], length, place);
-        let valid = valid.reshape_at(&[&lead[..], &[node.shape[axis]], &vec![1; rest]].concat(), place);
-        map(Row::Select, &[&valid, self, &self.scalar_like(fill, place)], place)
+        let valid = Tensor::valid_at(name, node.shape[axis], length, location);
+        let valid = valid.reshape_at(&[&lead[..], &[node.shape[axis]], &vec![1; rest]].concat(), location);
+        map(Row::Select, &[&valid, self, &self.scalar_like(fill, location)], location)
     }
 
     /// The mean of the first `length` elements of an axis, which vanishes; `length` as in [`Tensor::masked`].
     #[track_caller]
     pub fn masked_mean(&self, axis: isize, length: &Tensor) -> Tensor {
-        let place = Place::here();
-        if let Err(failed) = self.floats("masked_mean", place) {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.floats("masked_mean", location) {
             return failed;
         }
         let (x, narrow) = self.wide();
-        let sum = x.masked_at("masked_mean", axis, length, 0.0, place).sum(axis);
+        let sum = x.masked_at("masked_mean", axis, length, 0.0, location).sum(axis);
         let Ok(count) = length.node() else { return sum };
         let rest = sum.0.shape.len().saturating_sub(count.shape.len());
         let shape = if count.shape.is_empty() { vec![] } else { [&count.shape[..], &vec![1; rest]].concat() };
-        let count = Tensor::build(Op::Cast(sum.0.dtype), vec![length.clone()], place).reshape_at(&shape, place);
-        map(Row::Div, &[&sum, &count], place).narrowed(narrow)
+        let count = Tensor::build(Op::Cast(sum.0.dtype), vec![length.clone()], location).reshape_at(&shape, location);
+        map(Row::Div, &[&sum, &count], location).narrowed(narrow)
     }
 }

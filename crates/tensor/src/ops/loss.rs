@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use crate::fused::cross_entropy::CrossEntropy;
 use crate::fused::fused_at;
-use crate::{Place, Tensor};
+use crate::{SourceLocation, Tensor};
 
 impl Tensor {
     /// Nothing if both are floats of one shape, else the failed tensor that says so.
-    fn alike(&self, name: &'static str, target: &Tensor, place: Place) -> Result<(), Tensor> {
-        self.floats(name, place)?;
+    fn alike(&self, name: &'static str, target: &Tensor, location: SourceLocation) -> Result<(), Tensor> {
+        self.floats(name, location)?;
         match target.node() {
             Err(_) => Err(target.clone()),
             Ok(node) if node.shape == self.0.shape => Ok(()),
             Ok(node) => {
-                let what = format!("the prediction has shape {:?}, the target {:?}", self.0.shape, node.shape);
-                Err(Tensor::failed(name, what, place))
+                let message = format!("the prediction has shape {:?}, the target {:?}", self.0.shape, node.shape);
+                Err(Tensor::failed(name, message, location))
             }
         }
     }
@@ -35,8 +35,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn cross_entropy(&self, targets: &Tensor) -> Tensor {
-        let place = Place::here();
-        if let Err(failed) = self.floats("cross_entropy", place) {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.floats("cross_entropy", location) {
             return failed;
         }
         match targets.node() {
@@ -45,12 +45,14 @@ impl Tensor {
                 let logits = self.wide().0;
                 match &logits.0.shape[..] {
                     [lead @ .., _] if lead == node.shape => {
-                        fused_at(Arc::new(CrossEntropy(place)), vec![logits, targets.clone()], place).remove(0).mean(..)
+                        fused_at(Arc::new(CrossEntropy(location)), vec![logits, targets.clone()], location)
+                            .remove(0)
+                            .mean(..)
                     }
                     _ => logits.log_softmax(-1).nll(targets),
                 }
             }
-            Ok(_) => match self.alike("cross_entropy", targets, place) {
+            Ok(_) => match self.alike("cross_entropy", targets, location) {
                 Ok(()) => -(self.wide().0.log_softmax(-1) * targets).sum(-1).mean(..),
                 Err(failed) => failed,
             },
@@ -60,15 +62,15 @@ impl Tensor {
     /// Mean over rows of minus `self` (log-probabilities, last axis) at the class that `classes` names.
     #[track_caller]
     pub fn nll(&self, classes: &Tensor) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let (Ok(rows), Ok(index)) = (self.node(), classes.node()) else {
             return if self.node().is_err() { self.clone() } else { classes.clone() };
         };
         match &rows.shape[..] {
             [lead @ .., _] if lead == index.shape => -self.gather(-1, &classes.unsqueeze(-1)).mean(..),
             _ => {
-                let what = format!("rows of shape {:?} have no classes of shape {:?}", rows.shape, index.shape);
-                Tensor::failed("nll", what, place)
+                let message = format!("rows of shape {:?} have no classes of shape {:?}", rows.shape, index.shape);
+                Tensor::failed("nll", message, location)
             }
         }
     }
@@ -76,7 +78,7 @@ impl Tensor {
     /// Mean squared difference.
     #[track_caller]
     pub fn mse(&self, target: &Tensor) -> Tensor {
-        if let Err(failed) = self.alike("mse", target, Place::here()) {
+        if let Err(failed) = self.alike("mse", target, SourceLocation::here()) {
             return failed;
         }
         (self - target).square().mean(..)
@@ -85,7 +87,7 @@ impl Tensor {
     /// Mean absolute difference.
     #[track_caller]
     pub fn l1(&self, target: &Tensor) -> Tensor {
-        if let Err(failed) = self.alike("l1", target, Place::here()) {
+        if let Err(failed) = self.alike("l1", target, SourceLocation::here()) {
             return failed;
         }
         (self - target).abs().mean(..)
@@ -94,7 +96,7 @@ impl Tensor {
     /// Mean of ½ d² where the difference d is at most `delta`, of `delta` (|d| - ½ `delta`) where it is more.
     #[track_caller]
     pub fn huber(&self, target: &Tensor, delta: f64) -> Tensor {
-        if let Err(failed) = self.alike("huber", target, Place::here()) {
+        if let Err(failed) = self.alike("huber", target, SourceLocation::here()) {
             return failed;
         }
         let size = (self - target).abs();
@@ -106,7 +108,7 @@ impl Tensor {
     /// Mean binary cross-entropy of probabilities; logarithms are not below -100, as in PyTorch.
     #[track_caller]
     pub fn bce(&self, target: &Tensor) -> Tensor {
-        if let Err(failed) = self.alike("bce", target, Place::here()) {
+        if let Err(failed) = self.alike("bce", target, SourceLocation::here()) {
             return failed;
         }
         let yes = self.log().maximum(-100.0);
@@ -117,7 +119,7 @@ impl Tensor {
     /// Mean binary cross-entropy of logits, without overflow.
     #[track_caller]
     pub fn bce_with_logits(&self, target: &Tensor) -> Tensor {
-        if let Err(failed) = self.alike("bce_with_logits", target, Place::here()) {
+        if let Err(failed) = self.alike("bce_with_logits", target, SourceLocation::here()) {
             return failed;
         }
         (self.softplus() - self * target).mean(..)
@@ -127,7 +129,7 @@ impl Tensor {
     /// over rows of Σ t (log t - x). PyTorch calls this `batchmean`.
     #[track_caller]
     pub fn kl_div(&self, target: &Tensor) -> Tensor {
-        if let Err(failed) = self.alike("kl_div", target, Place::here()) {
+        if let Err(failed) = self.alike("kl_div", target, SourceLocation::here()) {
             return failed;
         }
         // 0 log 0 is 0, with a gradient of 0.

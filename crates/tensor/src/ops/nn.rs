@@ -6,13 +6,13 @@ use std::sync::Arc;
 use crate::fused::attention::{Attention, heads_turned};
 use crate::fused::fused_at;
 use crate::lower::plans_for_gpu;
-use crate::{Axes, DType, Generator, Operand, Place, Tensor};
+use crate::{Axes, DType, Generator, Operand, SourceLocation, Tensor};
 
 impl Tensor {
     /// The last axes, as many as `weight` has, divided by the root of their mean square, then times `weight`.
     #[track_caller]
     pub fn rms_norm(&self, weight: &Tensor, eps: f64) -> Tensor {
-        let axes = match self.last_axes_of("rms_norm", weight, Place::here()) {
+        let axes = match self.last_axes_of("rms_norm", weight, SourceLocation::here()) {
             Ok(axes) => axes,
             Err(failed) => return failed,
         };
@@ -21,13 +21,18 @@ impl Tensor {
         ((x * (square + eps).rsqrt()) * weight).narrowed(narrow)
     }
 
-    pub(crate) fn last_axes_of(&self, name: &'static str, weight: &Tensor, place: Place) -> Result<Axes, Tensor> {
-        self.floats(name, place)?;
-        weight.floats(name, place)?;
+    pub(crate) fn last_axes_of(
+        &self,
+        name: &'static str,
+        weight: &Tensor,
+        location: SourceLocation,
+    ) -> Result<Axes, Tensor> {
+        self.floats(name, location)?;
+        weight.floats(name, location)?;
         let (shape, last) = (&self.0.shape, &weight.0.shape);
         if last.is_empty() || !shape.ends_with(last) {
-            let what = format!("the weight has shape {last:?}, which is not the end of {shape:?}");
-            return Err(Tensor::failed(name, what, place));
+            let message = format!("the weight has shape {last:?}, which is not the end of {shape:?}");
+            return Err(Tensor::failed(name, message, location));
         }
         Ok(Axes::These((1..=last.len() as isize).map(|n| -n).collect()))
     }
@@ -36,20 +41,20 @@ impl Tensor {
     /// `bias`; all four have that axis's length.
     #[track_caller]
     pub fn batch_norm(&self, weight: &Tensor, bias: &Tensor, mean: &Tensor, variance: &Tensor, eps: f64) -> Tensor {
-        let place = Place::here();
-        if let Err(failed) = self.floats("batch_norm", place) {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.floats("batch_norm", location) {
             return failed;
         }
         let [_, channels, rest @ ..] = &self.0.shape[..] else {
-            let what = format!("expects at least two axes, found shape {:?}", self.0.shape);
-            return Tensor::failed("batch_norm", what, place);
+            let message = format!("expects at least two axes, found shape {:?}", self.0.shape);
+            return Tensor::failed("batch_norm", message, location);
         };
         for tensor in [weight, bias, mean, variance] {
             match tensor.node() {
                 Err(_) => return tensor.clone(),
                 Ok(node) if node.shape != [*channels] => {
-                    let what = format!("axis 1 of {:?} has no parameters of shape {:?}", self.0.shape, node.shape);
-                    return Tensor::failed("batch_norm", what, place);
+                    let message = format!("axis 1 of {:?} has no parameters of shape {:?}", self.0.shape, node.shape);
+                    return Tensor::failed("batch_norm", message, location);
                 }
                 Ok(_) => {}
             }
@@ -63,9 +68,9 @@ impl Tensor {
     /// tensor as it is. A function under trace would repeat its choice at each call: use [`Tensor::dropout_from`] there.
     #[track_caller]
     pub fn dropout(&self, p: f64, generator: &Generator, training: bool) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         if !training {
-            return match self.probability("dropout", p, place) {
+            return match self.probability("dropout", p, location) {
                 Ok(()) => self.clone(),
                 Err(failed) => failed,
             };
@@ -79,8 +84,8 @@ impl Tensor {
     /// As [`Tensor::dropout`] in training, by a state as [`Tensor::random_bits`] takes.
     #[track_caller]
     pub fn dropout_from(&self, p: f64, state: &Tensor) -> Tensor {
-        let place = Place::here();
-        if let Err(failed) = self.probability("dropout", p, place) {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.probability("dropout", p, location) {
             return failed;
         }
         let words = Tensor::random_bits(state, &self.0.shape);
@@ -90,28 +95,29 @@ impl Tensor {
         uniform.ge(p).select(&kept, 0.0)
     }
 
-    fn probability(&self, name: &'static str, p: f64, place: Place) -> Result<(), Tensor> {
-        self.floats(name, place)?;
+    fn probability(&self, name: &'static str, p: f64, location: SourceLocation) -> Result<(), Tensor> {
+        self.floats(name, location)?;
         if (0.0..=1.0).contains(&p) {
             return Ok(());
         }
-        Err(Tensor::failed(name, format!("a probability is from 0 to 1, found {p}"), place))
+        Err(Tensor::failed(name, format!("a probability is from 0 to 1, found {p}"), location))
     }
 
     /// The last axis times `weight` (`[out, in]`), plus `bias` (`[out]`).
     #[track_caller]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let (Ok(x), Ok(w)) = (self.node(), weight.node()) else {
             return if self.node().is_err() { self.clone() } else { weight.clone() };
         };
         let ([lead @ .., from], [out, into]) = (&x.shape[..], &w.shape[..]) else {
-            let what = format!("expects a weight of two axes, found shapes {:?} and {:?}", x.shape, w.shape);
-            return Tensor::failed("linear", what, place);
+            let message = format!("expects a weight of two axes, found shapes {:?} and {:?}", x.shape, w.shape);
+            return Tensor::failed("linear", message, location);
         };
         if from != into {
-            let what = format!("the last axis of {:?} has not the length that the weight {:?} takes", x.shape, w.shape);
-            return Tensor::failed("linear", what, place);
+            let message =
+                format!("the last axis of {:?} has not the length that the weight {:?} takes", x.shape, w.shape);
+            return Tensor::failed("linear", message, location);
         }
         // One matrix of all rows: a batch would repeat the weight.
         let product = self.reshape(&[lead.iter().product(), *from]).matmul(&weight.t());
@@ -150,25 +156,25 @@ impl Tensor {
         causal: bool,
         mask: Option<&Tensor>,
     ) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         for input in [q, k, v] {
-            if let Err(failed) = input.floats("attention", place) {
+            if let Err(failed) = input.floats("attention", location) {
                 return failed;
             }
         }
         let ([.., queries, width], [.., keys, _], [.., values, _]) = (&q.0.shape[..], &k.0.shape[..], &v.0.shape[..])
         else {
-            let what = format!("expects at least two axes, found {:?}, {:?}, {:?}", q.0.shape, k.0.shape, v.0.shape);
-            return Tensor::failed("attention", what, place);
+            let message = format!("expects at least two axes, found {:?}, {:?}, {:?}", q.0.shape, k.0.shape, v.0.shape);
+            return Tensor::failed("attention", message, location);
         };
         if keys != values || causal && queries > keys {
-            let what = format!("{queries} queries, {keys} keys and {values} values do not fit");
-            return Tensor::failed("attention", what, place);
+            let message = format!("{queries} queries, {keys} keys and {values} values do not fit");
+            return Tensor::failed("attention", message, location);
         }
         let scale = scale.unwrap_or_else(|| 1.0 / (*width as f64).sqrt());
         let inputs = [q, k, v].into_iter().chain(mask).cloned().collect();
         let turned = plans_for_gpu(q.0.device) && mask.is_none() && [q, k, v].iter().all(|x| x.0.shape.len() == 4);
-        let seen = fused_at(Arc::new(Attention { scale, causal, turned }), inputs, place).remove(0);
+        let seen = fused_at(Arc::new(Attention { scale, causal, turned }), inputs, location).remove(0);
         if turned && seen.node().is_ok() { heads_turned(&seen) } else { seen }
     }
 

@@ -10,7 +10,7 @@ use std::ops::{BitAndAssign, BitOrAssign, BitXorAssign, SubAssign};
 use bornite_ir::Op as Row;
 
 use crate::ops::pointwise::map;
-use crate::{Operand, Place, Tensor};
+use crate::{Operand, SourceLocation, Tensor};
 
 /// The row of an operator beside these operands.
 type Choose = fn(&Tensor, &Tensor) -> Row;
@@ -20,9 +20,9 @@ fn remainder(a: &Tensor, b: &Tensor) -> Row {
     if a.0.dtype.is_float() || b.0.dtype.is_float() { Row::Fmod } else { Row::Rem }
 }
 
-fn right(row: Choose, a: &Tensor, b: Operand, place: Place) -> Tensor {
-    let b = b.beside(a, place);
-    map(row(a, &b), &[a, &b], place)
+fn right(row: Choose, a: &Tensor, b: Operand, location: SourceLocation) -> Tensor {
+    let b = b.beside(a, location);
+    map(row(a, &b), &[a, &b], location)
 }
 
 macro_rules! operator {
@@ -37,7 +37,7 @@ macro_rules! operator {
         impl<O: Into<Operand>> $assign<O> for Tensor {
             #[track_caller]
             fn $assign_method(&mut self, other: O) {
-                *self = right($row, self, other.into(), Place::here());
+                *self = right($row, self, other.into(), SourceLocation::here());
             }
         }
     )+ };
@@ -46,7 +46,7 @@ macro_rules! operator {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, other: O) -> Tensor {
-                right($row, &self, other.into(), Place::here())
+                right($row, &self, other.into(), SourceLocation::here())
             }
         }
     };
@@ -55,9 +55,9 @@ macro_rules! operator {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, other: $t) -> Tensor {
-                let (row, place): (Choose, _) = ($row, Place::here());
-                let number = Operand::from(self).beside(&other, place);
-                map(row(&number, &other), &[&number, &other], place)
+                let (row, location): (Choose, _) = ($row, SourceLocation::here());
+                let number = Operand::from(self).beside(&other, location);
+                map(row(&number, &other), &[&number, &other], location)
             }
         }
     };
@@ -80,7 +80,7 @@ macro_rules! prefix {
             type Output = Tensor;
             #[track_caller]
             fn $method(self) -> Tensor {
-                map(Row::$row, &[&self], Place::here())
+                map(Row::$row, &[&self], SourceLocation::here())
             }
         }
     )+ };

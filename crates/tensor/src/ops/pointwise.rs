@@ -8,22 +8,22 @@ use bornite_ir::Op as Row;
 use crate::graph::infer::broadcast;
 use crate::graph::node::{Node, Op};
 use crate::graph::promote::promoted;
-use crate::{DType, Operand, Place, Tensor};
+use crate::{DType, Operand, SourceLocation, Tensor};
 
 /// Brings the inputs to one shape and one dtype and applies a row of the op table.
-pub(crate) fn map(row: Row, inputs: &[&Tensor], place: Place) -> Tensor {
+pub(crate) fn map(row: Row, inputs: &[&Tensor], location: SourceLocation) -> Tensor {
     let mut shape = vec![];
     for input in inputs {
         let Ok(node) = input.node() else { return (*input).clone() };
         shape = match broadcast(&shape, &node.shape) {
             Ok(shape) => shape,
-            Err(what) => return Tensor::failed(row.row().name, what, place),
+            Err(message) => return Tensor::failed(row.row().name, message, location),
         };
     }
-    let inputs = inputs.iter().map(|input| input.broadcast_to(&shape, place)).collect();
-    match promoted(row, inputs, place) {
-        Ok(inputs) => Tensor::build(Op::Map(row), inputs, place),
-        Err(what) => Tensor::failed(row.row().name, what, place),
+    let inputs = inputs.iter().map(|input| input.broadcast_to(&shape, location)).collect();
+    match promoted(row, inputs, location) {
+        Ok(inputs) => Tensor::build(Op::Map(row), inputs, location),
+        Err(message) => Tensor::failed(row.row().name, message, location),
     }
 }
 
@@ -32,7 +32,7 @@ macro_rules! unary {
         $(#[$doc])*
         #[track_caller]
         pub fn $name(&self) -> Tensor {
-            map(Row::$row, &[self], Place::here())
+            map(Row::$row, &[self], SourceLocation::here())
         }
     )+ } };
 }
@@ -115,8 +115,8 @@ macro_rules! binary {
         $(#[$doc])*
         #[track_caller]
         pub fn $name(&self, other: impl Into<Operand>) -> Tensor {
-            let place = Place::here();
-            map(Row::$row, &[self, &other.into().beside(self, place)], place)
+            let location = SourceLocation::here();
+            map(Row::$row, &[self, &other.into().beside(self, location)], location)
         }
     )+ } };
 }
@@ -188,33 +188,33 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn apply(op: Row, inputs: &[&Tensor]) -> Tensor {
-        map(op, inputs, Place::here())
+        map(op, inputs, SourceLocation::here())
     }
 
     /// `a` where `self` (a bool tensor) is true, else `b`.
     #[track_caller]
     pub fn select(&self, a: impl Into<Operand>, b: impl Into<Operand>) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let (a, b) = match (a.into(), b.into()) {
-            (a, Operand::Tensor(b)) => (a.beside(&b, place), b),
-            (Operand::Tensor(a), b) => (a.clone(), b.beside(&a, place)),
-            (a, b) => (a.beside(self, place), b.beside(self, place)),
+            (a, Operand::Tensor(b)) => (a.beside(&b, location), b),
+            (Operand::Tensor(a), b) => (a.clone(), b.beside(&a, location)),
+            (a, b) => (a.beside(self, location), b.beside(self, location)),
         };
-        map(Row::Select, &[self, &a, &b], place)
+        map(Row::Select, &[self, &a, &b], location)
     }
 
     /// Not below `low` and not above `high`.
     #[track_caller]
     pub fn clamp(&self, low: impl Into<Operand>, high: impl Into<Operand>) -> Tensor {
-        let place = Place::here();
-        map(Row::Clamp, &[self, &low.into().beside(self, place), &high.into().beside(self, place)], place)
+        let location = SourceLocation::here();
+        map(Row::Clamp, &[self, &low.into().beside(self, location), &high.into().beside(self, location)], location)
     }
 
     /// This times `factor` plus `addend`, rounded once.
     #[track_caller]
     pub fn fma(&self, factor: impl Into<Operand>, addend: impl Into<Operand>) -> Tensor {
-        let place = Place::here();
-        map(Row::Fma, &[self, &factor.into().beside(self, place), &addend.into().beside(self, place)], place)
+        let location = SourceLocation::here();
+        map(Row::Fma, &[self, &factor.into().beside(self, location), &addend.into().beside(self, location)], location)
     }
 
     /// This to the power of a number.
@@ -230,43 +230,43 @@ impl Tensor {
     /// Converts each element; float to integer saturates.
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Tensor {
-        self.cast_at(dtype, Place::here())
+        self.cast_at(dtype, SourceLocation::here())
     }
 
-    pub(crate) fn cast_at(&self, dtype: DType, place: Place) -> Tensor {
+    pub(crate) fn cast_at(&self, dtype: DType, location: SourceLocation) -> Tensor {
         match self.node() {
             Ok(node) if node.dtype == dtype => self.clone(),
-            _ => Tensor::build(Op::Cast(dtype), vec![self.clone()], place),
+            _ => Tensor::build(Op::Cast(dtype), vec![self.clone()], location),
         }
     }
 
     /// Matrix product over the last two axes; leading axes broadcast.
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let (Ok(a), Ok(b)) = (self.node(), other.node()) else {
             return if self.node().is_err() { self.clone() } else { other.clone() };
         };
         let ([batch_a @ .., m, k], [batch_b @ .., k2, n]) = (a.shape.as_slice(), b.shape.as_slice()) else {
-            let what = format!("expects at least two axes, found shapes {:?} and {:?}", a.shape, b.shape);
-            return Tensor::failed("matmul", what, place);
+            let message = format!("expects at least two axes, found shapes {:?} and {:?}", a.shape, b.shape);
+            return Tensor::failed("matmul", message, location);
         };
         // Rows of a batch times one matrix are one product, and so is the matrix's gradient. Not where the shapes are wrong,
         // since the error should show them, nor where there are more rows than a library counts.
         let rows = batch_a.iter().try_fold(*m, |rows, &length| rows.checked_mul(length));
         let one = k == k2 && a.dtype == b.dtype && batch_b.is_empty() && !batch_a.is_empty();
         if let Some(rows) = rows.filter(|&rows| one && rows <= i32::MAX as usize) {
-            let merged = self.reshape_at(&[rows, *k], place);
-            let product = Tensor::build(Op::Matmul, vec![merged, other.clone()], place);
-            return product.reshape_at(&[batch_a, &[*m, *n]].concat(), place);
+            let merged = self.reshape_at(&[rows, *k], location);
+            let product = Tensor::build(Op::Matmul, vec![merged, other.clone()], location);
+            return product.reshape_at(&[batch_a, &[*m, *n]].concat(), location);
         }
         match broadcast(batch_a, batch_b) {
             Ok(batch) => {
-                let a = self.broadcast_to(&[&batch[..], &[*m, *k]].concat(), place);
-                let b = other.broadcast_to(&[&batch[..], &[*k2, *n]].concat(), place);
-                Tensor::build(Op::Matmul, vec![a, b], place)
+                let a = self.broadcast_to(&[&batch[..], &[*m, *k]].concat(), location);
+                let b = other.broadcast_to(&[&batch[..], &[*k2, *n]].concat(), location);
+                Tensor::build(Op::Matmul, vec![a, b], location)
             }
-            Err(what) => Tensor::failed("matmul", what, place),
+            Err(message) => Tensor::failed("matmul", message, location),
         }
     }
 
@@ -274,13 +274,13 @@ impl Tensor {
     /// keep what that was made of, so a long loop frees its past with `x.realize()?; x = x.detach();`.
     #[track_caller]
     pub fn detach(&self) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         // Memory that somebody may write again has no history to let go.
         let kept = |node: &Node| !node.inputs.is_empty() && !node.op.storage_may_move();
         let source = match self.node().ok().filter(|node| kept(node)).and_then(|node| Some((node, node.value()?))) {
-            Some((node, value)) => Tensor(Arc::new(Node::leaf(Op::Data, node, place, value))),
+            Some((node, value)) => Tensor(Arc::new(Node::leaf(Op::Data, node, location, value))),
             None => self.clone(),
         };
-        Tensor::build(Op::Detach, vec![source], place)
+        Tensor::build(Op::Detach, vec![source], location)
     }
 }

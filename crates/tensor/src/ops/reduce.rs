@@ -6,71 +6,71 @@ use bornite_ir::Op as Row;
 use crate::graph::infer::{constant, extent};
 use crate::graph::node::{Op, Reduce};
 use crate::ops::pointwise::map;
-use crate::{Axes, DType, Place, Tensor};
+use crate::{Axes, DType, SourceLocation, Tensor};
 
 impl Tensor {
     /// Sum over axes, which vanish.
     #[track_caller]
     pub fn sum(&self, axes: impl Into<Axes>) -> Tensor {
-        self.reduce(Reduce::Sum, axes.into(), Place::here())
+        self.reduce(Reduce::Sum, axes.into(), SourceLocation::here())
     }
 
     /// Product over axes, which vanish.
     #[track_caller]
     pub fn prod(&self, axes: impl Into<Axes>) -> Tensor {
-        self.reduce(Reduce::Prod, axes.into(), Place::here())
+        self.reduce(Reduce::Prod, axes.into(), SourceLocation::here())
     }
 
     /// Smallest element over axes, which vanish. Ties share the gradient.
     #[track_caller]
     pub fn min(&self, axes: impl Into<Axes>) -> Tensor {
-        self.reduce(Reduce::Min, axes.into(), Place::here())
+        self.reduce(Reduce::Min, axes.into(), SourceLocation::here())
     }
 
     /// Largest element over axes, which vanish. Ties share the gradient.
     #[track_caller]
     pub fn max(&self, axes: impl Into<Axes>) -> Tensor {
-        self.reduce(Reduce::Max, axes.into(), Place::here())
+        self.reduce(Reduce::Max, axes.into(), SourceLocation::here())
     }
 
-    pub(crate) fn reduce(&self, reduce: Reduce, axes: Axes, place: Place) -> Tensor {
+    pub(crate) fn reduce(&self, reduce: Reduce, axes: Axes, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         match axes.resolve(node.shape.len()) {
-            Ok(axes) => self.reduce_in_parts(reduce, axes, place),
-            Err(what) => Tensor::failed(Op::Reduce(reduce, vec![]).name(), what, place),
+            Ok(axes) => self.reduce_in_parts(reduce, axes, location),
+            Err(message) => Tensor::failed(Op::Reduce(reduce, vec![]).name(), message, location),
         }
     }
 
     /// A reduction to few elements of many is one to more elements, then one of these: there is work for all processors, and
     /// sums of many lose less. What is split how depends on the shape alone.
-    fn reduce_in_parts(&self, reduce: Reduce, axes: Vec<usize>, place: Place) -> Tensor {
-        let whole = Tensor::build(Op::Reduce(reduce, axes.clone()), vec![self.clone()], place);
+    fn reduce_in_parts(&self, reduce: Reduce, axes: Vec<usize>, location: SourceLocation) -> Tensor {
+        let whole = Tensor::build(Op::Reduce(reduce, axes.clone()), vec![self.clone()], location);
         let Some((outer, middle, inner)) = whole.node().ok().and_then(extent) else { return whole };
         let Some(parts) = parts(outer, middle, inner) else { return whole };
         // Parts of 16-bit floats are f32: rounded, they would lose what the sum is for.
         let narrow = matches!(self.0.dtype, DType::F16 | DType::BF16);
-        let x = if narrow { Tensor::build(Op::Cast(DType::F32), vec![self.clone()], place) } else { self.clone() };
-        let x = x.reshape_at(&[outer, parts, middle / parts, inner], place);
-        let some = Tensor::build(Op::Reduce(reduce, vec![2]), vec![x], place);
-        let all = some.reduce(reduce, Axes::These(vec![1]), place).reshape_at(&whole.0.shape, place);
-        if narrow { Tensor::build(Op::Cast(self.0.dtype), vec![all], place) } else { all }
+        let x = if narrow { Tensor::build(Op::Cast(DType::F32), vec![self.clone()], location) } else { self.clone() };
+        let x = x.reshape_at(&[outer, parts, middle / parts, inner], location);
+        let some = Tensor::build(Op::Reduce(reduce, vec![2]), vec![x], location);
+        let all = some.reduce(reduce, Axes::These(vec![1]), location).reshape_at(&whole.0.shape, location);
+        if narrow { Tensor::build(Op::Cast(self.0.dtype), vec![all], location) } else { all }
     }
 
     /// The sum along an axis of which only one element is not 0, which is what gradients of picked elements are: that
     /// element. Whether the index is good was asked when the element was picked.
-    pub(crate) fn sum_of_scattered(&self, axes: &[usize], place: Place) -> Option<Tensor> {
+    pub(crate) fn sum_of_scattered(&self, axes: &[usize], location: SourceLocation) -> Option<Tensor> {
         let node = &*self.0;
         match (&node.op, &node.inputs[..]) {
             (Op::Map(Row::Neg), [x]) if node.dtype.is_float() => {
-                let sum = x.sum_of_scattered(axes, place)?;
-                Some(map(Row::Neg, &[&sum], place))
+                let sum = x.sum_of_scattered(axes, location)?;
+                Some(map(Row::Neg, &[&sum], location))
             }
             (Op::ScatterAdd(axis), [base, index, values]) => {
                 let zero = constant(base).is_some_and(|value| value.as_f64() == 0.0);
                 let one = axes == [*axis] && index.0.shape[*axis] == 1 && zero;
                 let mut shape = values.0.shape.clone();
                 shape.remove(*axis);
-                one.then(|| values.reshape_at(&shape, place))
+                one.then(|| values.reshape_at(&shape, location))
             }
             _ => None,
         }
@@ -158,13 +158,13 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn quantile(&self, q: f64, axis: isize) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let x = self.float();
         let Ok(node) = x.node() else { return x };
-        let fail = |what: String| Tensor::failed("quantile", what, place);
+        let fail = |message: String| Tensor::failed("quantile", message, location);
         let axis = match crate::graph::axes::resolve_axis(axis, node.shape.len()) {
             Ok(axis) => axis,
-            Err(what) => return fail(what),
+            Err(message) => return fail(message),
         };
         if !(0.0..=1.0).contains(&q) {
             return fail(format!("a share is from 0 to 1, found {q}"));
@@ -173,7 +173,7 @@ impl Tensor {
             return fail(format!("has no value over an axis of length 0, shape {:?}", node.shape));
         };
         let (sorted, at) = (x.sort(axis as isize, false).0, q * last as f64);
-        let element = |n: f64| sorted.part(axis as isize, n as usize, 1, place).squeeze(axis as isize);
+        let element = |n: f64| sorted.part(axis as isize, n as usize, 1, location).squeeze(axis as isize);
         let (below, between) = (element(at.floor()), at.fract());
         // Between equal infinities there is no number, so nothing is added where nothing is between.
         let value = if between > 0.0 { &below + (element(at.ceil()) - &below) * between } else { below };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::graph::node::{Node, Op};
 use crate::runtime::buffer::Buffer;
-use crate::{DType, Device, Place, Result, Tensor};
+use crate::{DType, Device, Result, SourceLocation, Tensor};
 
 /// Where or what a tensor should be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,12 +44,12 @@ impl Tensor {
     #[track_caller]
     pub fn to(&self, target: impl Into<Target>) -> Tensor {
         match target.into() {
-            Target::Device(device) => self.copied_to(device, Place::here()),
+            Target::Device(device) => self.copied_to(device, SourceLocation::here()),
             Target::DType(dtype) => self.cast(dtype),
         }
     }
 
-    pub(crate) fn copied_to(&self, device: Device, place: Place) -> Tensor {
+    pub(crate) fn copied_to(&self, device: Device, location: SourceLocation) -> Tensor {
         let copy = || -> Result<Tensor> {
             let node = self.node()?;
             if node.device == device {
@@ -59,10 +59,10 @@ impl Tensor {
             // The history is kept for gradients; where none can flow, the original may go.
             let history = node.dtype.is_float() && !matches!(node.op, Op::Detach);
             let inputs = if history { vec![self.clone()] } else { vec![] };
-            let copy = Node::new(Op::Data, node.dtype, node.shape.clone(), device, inputs, place);
+            let copy = Node::new(Op::Data, node.dtype, node.shape.clone(), device, inputs, location);
             copy.set_value(buffer);
             Ok(Tensor(Arc::new(copy)))
         };
-        copy().unwrap_or_else(|error| Tensor::carry(error, place))
+        copy().unwrap_or_else(|error| Tensor::carry(error, location))
     }
 }

@@ -66,5 +66,5 @@ fn examine(tensor: &Tensor) -> Result<()> {
         (index[axis], at) = (at % node.shape[axis], at / node.shape[axis]);
     }
     let what = format!("made {value} at {index:?} of {}{:?} from numbers", node.dtype, node.shape);
-    Err(Error::Op { op: node.name(), what, at: node.place })
+    Err(Error::Op { op: node.name(), message: what, location: node.location })
 }

@@ -7,7 +7,7 @@ use bornite_ir::{Access, Builder, Emit, Extent, Kernel, Op as Row, Scalar, Value
 use crate::runtime::buffer::Buffer;
 use crate::runtime::execute::{Flavour, Program, program};
 use crate::runtime::timing::About;
-use crate::{DType, Device, Place, Result};
+use crate::{DType, Device, Result, SourceLocation};
 
 /// A copy of blocks of `from` elements to blocks of `to` elements: cut where these are shorter, followed by zeros where they
 /// are longer. What is written begins at `offset`.
@@ -37,7 +37,7 @@ impl Move {
     }
 
     /// Copies, in the order of the device's work. The device's lock is held.
-    pub fn run(&self, to: &Buffer, from: &Buffer, dtype: DType, device: Device, place: Place) -> Result<()> {
+    pub fn run(&self, to: &Buffer, from: &Buffer, dtype: DType, device: Device, place: SourceLocation) -> Result<()> {
         let (read, written) = self.sizes();
         let numbers = [written, self.to, self.from, read, self.offset, self.offset + written];
         let values = numbers.map(|n| [Value::int(Scalar::I64, n as i64)]);
@@ -109,7 +109,7 @@ mod tests {
                 let given = Buffer::from_words(device, (1..=(blocks * from) as u64).collect()).unwrap();
                 let out = Buffer::from_words(device, vec![7; 6]).unwrap();
                 let copy = Move { blocks, from, to, offset };
-                copy.run(&out, &given, DType::F64, device, Place::here()).unwrap();
+                copy.run(&out, &given, DType::F64, device, SourceLocation::here()).unwrap();
                 assert_eq!(out.to_words().unwrap(), expected, "{blocks} of {from} to {to} at {offset} on {device}");
             }
         }

@@ -14,7 +14,7 @@ use crate::graph::node::{Node, Op};
 use crate::lower::{SUMMED_TOGETHER, aligned, look_through, seen};
 use crate::matmul::strided::Strided;
 use crate::runtime::execute::RoutineCall;
-use crate::{DType, Device, Element, Error, Place, Result, Tensor};
+use crate::{DType, Device, Element, Error, Result, SourceLocation, Tensor};
 
 /// Elements that are worth another thread's while.
 const PART: usize = 1 << 15;
@@ -68,7 +68,7 @@ struct Scatter {
     index: Lines,
     values: Lines,
     axis: usize,
-    at: Place,
+    at: SourceLocation,
 }
 
 /// What computes a scatter-add on the CPU, and the tensors in whose memory its inputs lie; `None` where a kernel should.
@@ -106,7 +106,7 @@ pub(crate) fn scatter(node: &Node, device: Device) -> Option<(RoutineCall, Vec<T
         index: lines,
         values: terms,
         axis: *axis,
-        at: node.place,
+        at: node.location,
     };
     let (dtype, wide) = (node.dtype, index.0.dtype == DType::I64);
     let run = move |inputs: &[Memory<'_>], outputs: &mut [MemoryMut<'_>]| match (dtype, wide) {
@@ -176,7 +176,7 @@ impl Scatter {
             None => Ok(()),
             Some((_, index)) => {
                 let what = format!("index {index} is outside axis {} of length {}", self.axis, self.length);
-                Err(Error::Op { op: "scatter_add", what, at: self.at })
+                Err(Error::Op { op: "scatter_add", message: what, location: self.at })
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::graph::tensor::elements_of;
 use crate::runtime::buffer::Buffer;
 use crate::runtime::moves::{self, Move};
 use crate::schedule::{realize, value_of};
-use crate::{DType, Device, Error, Place, Result, Tensor, Update, Var, commit};
+use crate::{DType, Device, Error, Result, SourceLocation, Tensor, Update, Var, commit};
 
 /// Segments begin at a multiple of so many elements, whatever their dtype: 256 bytes of 16-bit floats, which is what products
 /// of a GPU's library like best. Arenas of one table then have their segments at the same places.
@@ -33,7 +33,7 @@ struct Segment {
 
 impl Segment {
     /// The tensor in a flat one: a view.
-    fn of(&self, flat: &Tensor, place: Place) -> Tensor {
+    fn of(&self, flat: &Tensor, place: SourceLocation) -> Tensor {
         let cut = Cut { start: self.start, step: 1, len: self.elements };
         Tensor::build(Op::Slice(vec![cut]), vec![flat.clone()], place).reshape_at(&self.shape, place)
     }
@@ -65,7 +65,7 @@ impl SegmentValues {
         let SegmentValues { runs, elements, device } = self;
         let full = |value: f64| Tensor::full(value, &[*elements], DType::F32, *device);
         let dtype = if *elements <= i32::MAX as usize { DType::I32 } else { DType::I64 };
-        let index = Tensor::iota(&[*elements], 0, dtype, *device, Place::here());
+        let index = Tensor::iota(&[*elements], 0, dtype, *device, SourceLocation::here());
         let first = full(runs.first().map_or(0.0, |(_, value)| *value));
         runs.iter().skip(1).fold(first, |all, (start, value)| index.ge(*start as i64).select(full(*value), all))
     }
@@ -124,7 +124,7 @@ impl Arena {
     /// a group is a comparison or two. `group` is asked with name and shape.
     #[track_caller]
     pub fn grouped(tensors: &[(&str, &Tensor)], group: impl Fn(&str, &[usize]) -> usize) -> Result<Arena> {
-        let at = Place::here();
+        let at = SourceLocation::here();
         let Some((_, first)) = tensors.first() else { return Err(mistake("there is nothing to store".into(), at)) };
         let (dtype, device) = (first.dtype()?, first.device()?);
         if dtype.bytes() < 2 {
@@ -174,7 +174,7 @@ impl Arena {
     /// of 16-bit weights, commit `masters.set(weights.get().cast(DType::F32))` next.
     #[track_caller]
     pub fn like(&self, dtype: DType, value: f64) -> Result<Arena> {
-        let at = Place::here();
+        let at = SourceLocation::here();
         if dtype.bytes() < 2 {
             return Err(mistake(format!("elements have 16 bits or more, found {dtype}"), at));
         }
@@ -205,14 +205,14 @@ impl Arena {
     /// the same are returned for the same value, so that [`Tensor::grad`] knows them.
     #[track_caller]
     pub fn tensors(&self) -> Vec<Tensor> {
-        let place = Place::here();
+        let place = SourceLocation::here();
         (0..self.table.segments.len()).map(|n| self.view(n, place)).collect()
     }
 
     /// The tensor of a name.
     #[track_caller]
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
-        let place = Place::here();
+        let place = SourceLocation::here();
         Ok(self.view(self.table.number(name, place)?, place))
     }
 
@@ -221,7 +221,7 @@ impl Arena {
         self.table.segments.iter().map(|segment| (&segment.name[..], &segment.shape[..]))
     }
 
-    fn view(&self, n: usize, place: Place) -> Tensor {
+    fn view(&self, n: usize, place: SourceLocation) -> Tensor {
         let flat = self.flat.get();
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         views.retain(|id, views| *id == flat.0.id || views.iter().any(|view| view.strong_count() > 0));
@@ -239,7 +239,7 @@ impl Arena {
     /// them: gradients for an update of all parameters at once.
     #[track_caller]
     pub fn flatten(&self, tensors: &[Tensor]) -> Tensor {
-        let place = Place::here();
+        let place = SourceLocation::here();
         let Table { segments, order, elements } = &*self.table;
         if tensors.len() != segments.len() {
             let what = format!("{} tensors for {} segments", tensors.len(), segments.len());
@@ -278,7 +278,7 @@ impl Arena {
     /// The segments of a tensor as [`Arena::flatten`] gives it, in the order of [`Arena::tensors`]: views of it.
     #[track_caller]
     pub fn unflatten(&self, flat: &Tensor) -> Vec<Tensor> {
-        let place = Place::here();
+        let place = SourceLocation::here();
         match flat.node() {
             Ok(node) if node.shape != [self.table.elements] => {
                 let what = format!("an arena of {} elements, found {:?}", self.table.elements, node.shape);
@@ -301,7 +301,7 @@ impl Arena {
     pub fn spread(&self, values: &[f64]) -> Tensor {
         match self.segment_values(values) {
             Ok(values) => values.tensor(),
-            Err(error) => Tensor::carry(error, Place::here()),
+            Err(error) => Tensor::carry(error, SourceLocation::here()),
         }
     }
 
@@ -321,7 +321,7 @@ impl Arena {
     /// Exchanges tensors by name, all of these or, after an error, none: to load a checkpoint.
     #[track_caller]
     pub fn load(&self, tensors: &[(&str, &Tensor)]) -> Result<()> {
-        let at = Place::here();
+        let at = SourceLocation::here();
         let flat = self.flat.get();
         let mut named = vec![];
         for (name, tensor) in tensors {
@@ -343,7 +343,7 @@ impl Arena {
 }
 
 impl Table {
-    fn number(&self, name: &str, at: Place) -> Result<usize> {
+    fn number(&self, name: &str, at: SourceLocation) -> Result<usize> {
         let found = self.segments.iter().position(|segment| segment.name == name);
         found.ok_or_else(|| {
             let near: Vec<&str> =
@@ -354,7 +354,7 @@ impl Table {
     }
 
     /// A copy of a flat tensor with some segments exchanged. Not by the graph: hundreds of tensors would be one kernel.
-    fn written(&self, flat: &Tensor, tensors: &[(usize, &Tensor)], place: Place) -> Result<Tensor> {
+    fn written(&self, flat: &Tensor, tensors: &[(usize, &Tensor)], place: SourceLocation) -> Result<Tensor> {
         let all: Vec<Tensor> = tensors.iter().map(|(_, tensor)| (*tensor).clone()).chain([flat.clone()]).collect();
         realize(&all)?;
         let node = flat.node()?;
@@ -370,8 +370,8 @@ impl Table {
     }
 }
 
-fn mistake(what: String, at: Place) -> Error {
-    Error::Op { op: "arena", what, at }
+fn mistake(what: String, at: SourceLocation) -> Error {
+    Error::Op { op: "arena", message: what, location: at }
 }
 
 impl std::fmt::Debug for Arena {

@@ -8,7 +8,7 @@ use bornite_ir::{Kernel, Value};
 
 use crate::graph::node::{Node, Op};
 use crate::runtime::buffer::Buffer;
-use crate::{Device, Error, Place, Result};
+use crate::{Device, Error, Result, SourceLocation};
 
 /// The code of the first bad access (0: none), and its index.
 pub(crate) const WORDS: u64 = 2;
@@ -19,7 +19,7 @@ struct Access {
     op: &'static str,
     /// Where the index does not belong, in words.
     outside: String,
-    at: Place,
+    at: SourceLocation,
 }
 
 #[derive(Default)]
@@ -49,11 +49,11 @@ pub(crate) fn code(node: &Node) -> i64 {
         _ => 0,
     };
     let outside = format!("is outside axis {axis} of length {}", node.inputs[0].0.shape[axis]);
-    codes(vec![Access { op: node.op.name(), outside, at: node.place }])
+    codes(vec![Access { op: node.op.name(), outside, at: node.location }])
 }
 
 /// The code under which a checked kernel reports, to which it adds what `bornite_codegen::cuda::check_code` says.
-pub(crate) fn kernel_code(kernel: &Kernel, values: &[Vec<Value>], at: Place) -> i64 {
+pub(crate) fn kernel_code(kernel: &Kernel, values: &[Vec<Value>], at: SourceLocation) -> i64 {
     let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
     let name = &kernel.name;
     let access = |outside: String| Access { op: "kernel", outside: format!("{outside}, in kernel '{name}'"), at };
@@ -93,5 +93,5 @@ pub(crate) fn check(device: Device, buffer: &Buffer) -> Result<()> {
         return Ok(());
     };
     let what = format!("index {} {outside}", words[1] as i64);
-    Err(Error::Op { op, what, at })
+    Err(Error::Op { op, message: what, location: at })
 }

@@ -5,7 +5,7 @@ use bornite_ir::{Kernel, Value};
 use bornite_support::profile::{self, Clock, HostClock, Kind, Lap, MemorySample, Work};
 
 use crate::graph::node::{Node, Op};
-use crate::{Device, Place};
+use crate::{Device, SourceLocation};
 
 /// The clock of a device whose work is done when the call returns.
 pub(crate) struct Host(pub Device);
@@ -27,13 +27,13 @@ impl Clock for Host {
 /// What is known of a launch beside its kernel.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct About {
-    place: Option<Place>,
+    place: Option<SourceLocation>,
     flops: Option<u64>,
 }
 
 impl About {
     /// A launch that a line of the user's program asks for.
-    pub fn at(place: Place) -> About {
+    pub fn at(place: SourceLocation) -> About {
         About { place: Some(place), flops: None }
     }
 
@@ -43,11 +43,11 @@ impl About {
             (Op::Matmul, Some(&inner)) => Some(2 * node.elements() as u64 * inner as u64),
             _ => None,
         };
-        About { place: Some(node.place), flops }
+        About { place: Some(node.location), flops }
     }
 
     /// The line of the program.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<SourceLocation> {
         self.place
     }
 

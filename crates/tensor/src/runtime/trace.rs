@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::graph::axes::resolve_axis;
 use crate::schedule::{Explained, realize};
-use crate::{DType, Device, Error, Place, Result, Tensor, Update, Var};
+use crate::{DType, Device, Error, Result, SourceLocation, Tensor, Update, Var};
 use compiled::Compiled;
 use kept::Traces;
 use signature::Bounded;
@@ -27,7 +27,7 @@ type Function<'f> = dyn Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Se
 /// A function with its traces. See [`trace`].
 pub struct Trace<'f> {
     function: Box<Function<'f>>,
-    place: Place,
+    place: SourceLocation,
     bounds: Vec<Bounded>,
     traces: Mutex<Traces>,
     made: AtomicUsize,
@@ -54,7 +54,7 @@ pub struct Trace<'f> {
 #[track_caller]
 pub fn trace<'f>(f: impl Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Send + Sync + 'f) -> Trace<'f> {
     let (traces, made, replayed) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
-    Trace { function: Box::new(f), place: Place::here(), bounds: vec![], traces, made, replayed }
+    Trace { function: Box::new(f), place: SourceLocation::here(), bounds: vec![], traces, made, replayed }
 }
 
 impl Trace<'_> {
@@ -191,7 +191,7 @@ impl Trace<'_> {
         let mut cuts = vec![vec![]; outputs.len()];
         for (number, Bounded { bound, results, .. }) in self.bounds.iter().enumerate() {
             for &(result, axis) in results {
-                let fail = |what: String| Error::Op { op: "trace", what, at: self.place };
+                let fail = |what: String| Error::Op { op: "trace", message: what, location: self.place };
                 let output = outputs.get(result);
                 let output = output.ok_or_else(|| fail(format!("there is no result {result} to cut to a length")))?;
                 let shape = output.shape()?;

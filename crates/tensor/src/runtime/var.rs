@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::graph::node::{Node, Op};
 use crate::runtime::buffer::Buffer;
 use crate::schedule::{realize, value_of};
-use crate::{Device, Error, Place, Result, Tensor};
+use crate::{Device, Error, Result, SourceLocation, Tensor};
 
 /// A variable. Cloning copies the handle.
 ///
@@ -47,14 +47,14 @@ struct Versions {
 pub struct Update {
     pub(crate) var: Var,
     pub(crate) value: Tensor,
-    place: Place,
+    place: SourceLocation,
 }
 
 impl Var {
     /// A variable that starts with the value of `tensor`.
     #[track_caller]
     pub fn new(tensor: &Tensor) -> Result<Var> {
-        let place = Place::here();
+        let place = SourceLocation::here();
         tensor.realize()?;
         let node = tensor.node()?;
         let _running = node.device.lock();
@@ -114,7 +114,7 @@ impl Var {
     /// An update of this variable to `value`.
     #[track_caller]
     pub fn set(&self, value: Tensor) -> Update {
-        Update { var: self.clone(), value, place: Place::here() }
+        Update { var: self.clone(), value, place: SourceLocation::here() }
     }
 
     pub(crate) fn device(&self) -> Device {
@@ -184,7 +184,7 @@ impl Var {
 impl Versions {
     /// Makes a new current version; readers of the old one keep it.
     fn replace(&mut self, value: Buffer) {
-        let place = self.current.0.place;
+        let place = self.current.0.location;
         self.is_home = false;
         self.current = Tensor(Arc::new(Node::leaf(Op::Var, &self.current.0, place, value)));
     }
@@ -213,7 +213,7 @@ fn lasting_value(tensor: &Tensor) -> Result<Buffer> {
 pub(crate) fn check_updates(updates: &[Update]) -> Result<()> {
     let mut seen = HashSet::new();
     for Update { var, value, place } in updates {
-        let fail = |what: String| Err(Error::Op { op: "set", what, at: *place });
+        let fail = |what: String| Err(Error::Op { op: "set", message: what, location: *place });
         let (current, new) = (var.current(), value.node()?);
         let current = &current.0;
         if (current.dtype, current.device, &current.shape) != (new.dtype, new.device, &new.shape) {

@@ -181,7 +181,7 @@ impl<'t> Graph<'t> {
             Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) | Op::Joint(_) | Op::Part(_) => return false,
         };
         // The address of a line is its own: profiles and errors name it.
-        self.key.extend([tag, detail, std::ptr::from_ref(node.place.0) as u64]);
+        self.key.extend([tag, detail, std::ptr::from_ref(node.location.0) as u64]);
         match lists {
             Lists::None => {}
             Lists::Axes(axes) => self.numbers(axes),

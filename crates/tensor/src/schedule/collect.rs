@@ -45,7 +45,7 @@ impl Schedule {
         let device = requested.first().map_or(Device::cpu(), |tensor| tensor.0.device);
         if let Some(other) = requested.iter().find(|t| t.0.device != device) {
             let what = format!("tensors of one step are on {device} and {}; make them on one device", other.0.device);
-            return Err(Error::Op { op: other.0.op.name(), what, at: other.0.place });
+            return Err(Error::Op { op: other.0.op.name(), message: what, location: other.0.location });
         }
         let wanted = |(new, _): &&(Tensor, Tensor)| requested.iter().any(|tensor| tensor.0.id == new.0.id);
         let overwrite = |(new, old): &(Tensor, Tensor)| Overwrite { value: new.0.id, old: old.clone() };

@@ -8,7 +8,7 @@ use super::ids::Within;
 use super::steps::{Operand, Planned, Work};
 use super::{PASSES, Present, Schedule, plan};
 use crate::lower::{Overwrite, look_through};
-use crate::{Error, Place, Result, Tensor};
+use crate::{Error, Result, SourceLocation, Tensor};
 
 thread_local! {
     /// The pass that is asked for, and the text once it has run.
@@ -31,7 +31,7 @@ thread_local! {
 pub fn explain_pass(tensors: &[Tensor], pass: &str) -> Result<String> {
     if !PASSES.contains(&pass) {
         let what = format!("'{pass}' is not a pass; the passes are {}", PASSES.join(", "));
-        return Err(Error::Op { op: "explain_pass", what, at: Place::here() });
+        return Err(Error::Op { op: "explain_pass", message: what, location: SourceLocation::here() });
     }
     if tensors.is_empty() {
         return Ok(String::new());

@@ -11,7 +11,7 @@ use super::memory::Life;
 use super::plan::{Memory, Plan, Slot, Step};
 use super::steps::Call;
 use super::{Present, plan};
-use crate::{Device, Place, Result, Tensor};
+use crate::{Device, Result, SourceLocation, Tensor};
 
 /// What will run to compute some tensors, and what it costs at least: see [`explain`]. Its `Display` is a line a step, then the
 /// sums and what is in memory when most is.
@@ -58,7 +58,7 @@ pub struct ExplainedStep {
     /// The time that these take at the roof.
     pub least_us: Option<f64>,
     /// The line of the program that asked for it.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
 }
 
 /// When most scratch memory is in use.
@@ -78,7 +78,7 @@ pub struct LiveValue {
     /// The operation that it is the result of.
     pub op: &'static str,
     /// The line of the program that asked for it.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     /// Its size.
     pub bytes: usize,
 }

@@ -11,7 +11,7 @@ use super::pack::{Block, Packed, pack};
 use super::plan::{Memory, Slot};
 use super::steps::Work;
 use super::{Schedule, concat::Concats};
-use crate::{Place, Result};
+use crate::{Result, SourceLocation};
 
 /// Where values are, and for how long.
 #[derive(Default)]
@@ -25,7 +25,7 @@ pub(super) struct Assigned {
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     pub op: &'static str,
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     pub slot: Slot,
     pub steps: RangeInclusive<usize>,
 }
@@ -125,7 +125,7 @@ fn assigned(schedule: &Schedule) -> Assigned {
         };
         assigned.slots.insert(buffer, slot);
         // An output that nothing reads has no node.
-        let (op, place) = nodes.get(&buffer.node()).map_or(("unused", None), |t| (t.0.name(), Some(t.0.place)));
+        let (op, place) = nodes.get(&buffer.node()).map_or(("unused", None), |t| (t.0.name(), Some(t.0.location)));
         assigned.lives.push(Life { op, place, slot, steps: first..=last });
     }
     // A root that no step computes.

@@ -248,7 +248,7 @@ fn multi_output_steps(
     steps: &mut Vec<Work>,
 ) -> Result<()> {
     let Some((joint, inputs)) = joint::of(&tensor.0) else { return Ok(()) };
-    let place = tensor.0.place;
+    let place = tensor.0.location;
     // A part that nobody wants is memory all the same: its node goes, its id stays.
     let parts = joint::parts(tensor, place);
     let buffer = |part: &Tensor| if is_output(part) { BufferId::of(part) } else { BufferId::unnamed() };

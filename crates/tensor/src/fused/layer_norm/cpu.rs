@@ -231,9 +231,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn near(what: &str, found: f32, expected: f64, bound: f64) {
+    fn near(message: &str, found: f32, expected: f64, bound: f64) {
         let off = (f64::from(found) - expected).abs();
-        assert!(off <= bound || (found.is_nan() && expected.is_nan()), "{what}: {found}, not {expected} ± {bound:e}");
+        assert!(
+            off <= bound || (found.is_nan() && expected.is_nan()),
+            "{message}: {found}, not {expected} ± {bound:e}"
+        );
     }
 
     #[test]
@@ -254,14 +257,14 @@ mod tests {
                 for row in 0..rows {
                     let x = wide(&x[row * columns..][..columns]);
                     let (mean, rstd) = moments(&x);
-                    let what = format!("{rows}x{columns}, row {row}");
-                    near(&what, means[row], mean, 1e-4);
-                    near(&what, rstds[row], rstd, 2e-5 * rstd);
+                    let message = format!("{rows}x{columns}, row {row}");
+                    near(&message, means[row], mean, 1e-4);
+                    near(&message, rstds[row], rstd, 2e-5 * rstd);
                     for n in 0..columns {
                         let (gamma, beta) = (f64::from(gamma[n]), f64::from(beta[n]));
                         // The mean is off by roundings of 100, which is what single columns show most.
                         let bound = 5e-5 * (1.0 + rstd) * gamma.abs() + 1e-6;
-                        near(&what, out[row * columns + n], (x[n] - mean) * rstd * gamma + beta, bound);
+                        near(&message, out[row * columns + n], (x[n] - mean) * rstd * gamma + beta, bound);
                     }
                 }
             }

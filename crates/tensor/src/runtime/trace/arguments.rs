@@ -9,7 +9,7 @@ use super::Spec;
 use crate::runtime::buffer::Buffer;
 use crate::runtime::moves::{self, Move};
 use crate::schedule::{ALIGNMENT, value_of};
-use crate::{Device, Place, Result, Tensor};
+use crate::{Device, Result, SourceLocation, Tensor};
 
 /// Arguments of at most this size are copied on a GPU. A copy takes about 2 µs and this much less than 1 µs more; a batch of tokens, at
 /// a new address at each call, then leaves a step with one graph.
@@ -125,7 +125,7 @@ impl Arguments {
         inputs: &[Tensor],
         lengths: &[usize],
         is_written: impl Fn(&Buffer) -> bool,
-        place: Place,
+        place: SourceLocation,
     ) -> Result<Bound> {
         let (device, copied_bytes) = (self.device, self.copied_bytes);
         let (arguments, scalars) = self.slots.split_at_mut(inputs.len());
@@ -154,7 +154,7 @@ impl Arguments {
 
     /// Accounts for a call on a GPU; `novel` tells for each argument of the graph whether its address was new. True if an argument is
     /// copied from now on.
-    pub fn account(&mut self, bound: &Bound, ran: Ran, novel: &[bool], place: Place) -> bool {
+    pub fn account(&mut self, bound: &Bound, ran: Ran, novel: &[bool], place: SourceLocation) -> bool {
         let launches = match ran {
             Ran::Graph => 0,
             Ran::Steps => 1,
@@ -216,7 +216,13 @@ impl Slot {
     }
 
     /// A copy of a value, padded with zeros to the traced shape.
-    fn copy_of(&mut self, mut value: Buffer, shape: &[usize], device: Device, place: Place) -> Result<Binding> {
+    fn copy_of(
+        &mut self,
+        mut value: Buffer,
+        shape: &[usize],
+        device: Device,
+        place: SourceLocation,
+    ) -> Result<Binding> {
         let binding = self.copied(device)?;
         let (copy, spec) = (&binding.buffer, &self.spec);
         let mut moves = Move::between(shape, &spec.shape).into_iter().peekable();

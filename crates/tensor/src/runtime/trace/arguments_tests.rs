@@ -9,7 +9,7 @@ fn specs(device: Device, lengths: &[usize]) -> Vec<Spec> {
 }
 
 fn bind(arguments: &mut Arguments, inputs: &[Tensor], is_written: impl Fn(&Buffer) -> bool) -> Bound {
-    arguments.bind(inputs, &[], is_written, Place::here()).unwrap()
+    arguments.bind(inputs, &[], is_written, SourceLocation::here()).unwrap()
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn an_argument_is_read_where_it_is_or_copied() {
         // A result or a variable in memory that the replay writes, and one in other memory.
         for (op, is_copied) in [(Op::Output, true), (Op::Var, true), (Op::Output, false)] {
             let held = value_of(&b).unwrap();
-            let leaf = Tensor(Arc::new(Node::leaf(op, &b.0, Place::here(), held.clone())));
+            let leaf = Tensor(Arc::new(Node::leaf(op, &b.0, SourceLocation::here(), held.clone())));
             let bound = bind(&mut arguments, &[leaf, b.clone(), a.clone()], |memory| is_copied && memory.is(&held));
             assert_eq!(!bound.get(0).unwrap().is(&held), is_copied);
             assert_eq!(bound.get(0).unwrap().to_words().unwrap(), held.to_words().unwrap());
@@ -44,7 +44,7 @@ fn shorter_arguments_and_lengths_are_copied() {
     let mut arguments = Arguments::new(device, slots, &HashSet::from([0, 1]), 1);
     for (length, words) in [(4, [1.0f32, 1.0, 1.0, 1.0]), (2, [1.0, 1.0, 0.0, 0.0]), (0, [0.0; 4]), (4, [1.0; 4])] {
         let x = Tensor::from_slice(&vec![1.0f32; length], &[length], device);
-        let bound = arguments.bind(std::slice::from_ref(&x), &[length], |_| false, Place::here()).unwrap();
+        let bound = arguments.bind(std::slice::from_ref(&x), &[length], |_| false, SourceLocation::here()).unwrap();
         assert_eq!(bound.get(0).unwrap().is(&value_of(&x).unwrap()), length == 4);
         let expected: Vec<u64> = bytemuck::cast_slice(&words).to_vec();
         assert_eq!(bound.get(0).unwrap().to_words().unwrap(), expected);
@@ -60,8 +60,9 @@ fn calls_until_copied(steps: usize, lengths: &[usize], ran: &[Ran], novel: &[boo
     // Accounts do not look at memory.
     let direct = |_: &usize| Some(Binding { buffer: Buffer::new(Device::cpu(), 8).unwrap(), is_direct: true });
     let bound = Bound(lengths.iter().map(direct).collect());
-    let calls = (ran.iter().cycle().take(1000))
-        .position(|&ran| arguments.account(&bound, ran, if ran == Ran::Graph { &[] } else { novel }, Place::here()));
+    let calls = (ran.iter().cycle().take(1000)).position(|&ran| {
+        arguments.account(&bound, ran, if ran == Ran::Graph { &[] } else { novel }, SourceLocation::here())
+    });
     (calls.map_or(1000, |calls| calls + 1), arguments.slots.iter().map(|slot| slot.credit < 0).collect())
 }
 

@@ -18,7 +18,7 @@ use crate::runtime::buffer::Buffer;
 use crate::runtime::moves::{self, Move};
 use crate::runtime::var::{changes, check_updates};
 use crate::schedule::{Explained, Plan, Present, plan, value_of};
-use crate::{Device, Error, Place, Result, Tensor, Update, Var};
+use crate::{Device, Error, Result, SourceLocation, Tensor, Update, Var};
 
 /// A plan with its memory.
 pub(super) struct Compiled {
@@ -177,7 +177,7 @@ impl Compiled {
     }
 
     /// Computes the results for these arguments and changes the variables.
-    pub fn replay(&mut self, inputs: &[Tensor], lengths: &[usize], place: Place) -> Result<Vec<Tensor>> {
+    pub fn replay(&mut self, inputs: &[Tensor], lengths: &[usize], place: SourceLocation) -> Result<Vec<Tensor>> {
         let _running = self.plan.device.lock();
         self.use_scratch()?;
         self.leave_to_readers()?;
@@ -206,7 +206,7 @@ impl Compiled {
     }
 
     /// The memory in which the plan reads arguments and lengths at this call.
-    fn bind(&mut self, inputs: &[Tensor], lengths: &[usize], place: Place) -> Result<Bound> {
+    fn bind(&mut self, inputs: &[Tensor], lengths: &[usize], place: SourceLocation) -> Result<Bound> {
         let Compiled { arguments, roots, temps, settled, .. } = self;
         let homes = || settled.iter().flat_map(|(addresses, _)| &addresses.homes);
         let is_written = |buffer: &Buffer| {
@@ -274,7 +274,7 @@ impl Compiled {
     }
 
     /// Computes the results and changes the variables. Those change only when it is known that no index was bad.
-    fn run(&mut self, bound: &Bound, place: Place) -> Result<()> {
+    fn run(&mut self, bound: &Bound, place: SourceLocation) -> Result<()> {
         if let Some(device) = self.graph_device()?
             && self.launch_graph(&device, bound, place)?
         {
@@ -325,7 +325,12 @@ impl Compiled {
     }
 
     /// Launches the graph for these arguments, captured if need be; false if the steps are better launched one by one.
-    fn launch_graph(&mut self, device: &Arc<bornite_cuda::Device>, bound: &Bound, place: Place) -> Result<bool> {
+    fn launch_graph(
+        &mut self,
+        device: &Arc<bornite_cuda::Device>,
+        bound: &Bound,
+        place: SourceLocation,
+    ) -> Result<bool> {
         let addresses = bound.addresses();
         let (graph, ran, novel) = match self.graphs.find(&addresses) {
             Some(index) => (Some(index), Ran::Graph, vec![]),
@@ -412,7 +417,7 @@ impl Compiled {
     }
 
     /// The results as tensors; those that are not cut are on the memory that the next call writes.
-    fn hand_out(&mut self, cut: Vec<Option<Cut>>, place: Place) -> Result<Vec<Tensor>> {
+    fn hand_out(&mut self, cut: Vec<Option<Cut>>, place: SourceLocation) -> Result<Vec<Tensor>> {
         let mut whole: Vec<Option<Tensor>> = vec![None; self.roots.len()];
         let mut results = vec![];
         for (n, (cut, like)) in cut.into_iter().zip(&self.results).enumerate() {

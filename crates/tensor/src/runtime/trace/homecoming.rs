@@ -9,7 +9,7 @@ use bornite_ir::{Access, Builder, Emit, EmitBits, Extent, Kernel, Op as Row, Sca
 use crate::runtime::buffer::Buffer;
 use crate::runtime::execute::{Flavour, Program, program};
 use crate::runtime::timing::About;
-use crate::{Device, Place, Result};
+use crate::{Device, Result, SourceLocation};
 
 /// Copies memory unless a bad index was reported. Memory has whole words, whatever it holds.
 pub(super) struct Homecoming(Arc<Program>);
@@ -32,7 +32,7 @@ impl Homecoming {
             return Ok(());
         }
         let count = [Value::int(Scalar::I64, words as i64)];
-        self.0.launch(&[to, from, status], &[&count], BLOCK, About::at(Place::here()))
+        self.0.launch(&[to, from, status], &[&count], BLOCK, About::at(SourceLocation::here()))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::{Compiled, Spec, signature};
-use crate::Place;
+use crate::SourceLocation;
 
 /// Traces kept at once unless a program says otherwise.
 pub(super) const KEPT: usize = 16;
@@ -47,7 +47,7 @@ impl Traces {
     }
 
     /// Tells why a trace is made, if it is not the first: it will take a while.
-    pub fn tell(&mut self, specs: &[Spec], place: Place) {
+    pub fn tell(&mut self, specs: &[Spec], place: SourceLocation) {
         self.in_a_row += 1;
         if self.kept.is_empty() {
             return;

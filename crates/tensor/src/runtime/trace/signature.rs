@@ -5,7 +5,7 @@ use std::fmt;
 use crate::graph::axes::resolve_axis;
 use crate::graph::node::{Node, Op};
 use crate::graph::tensor::elements_of;
-use crate::{DType, Device, Error, Place, Result, Tensor};
+use crate::{DType, Device, Error, Result, SourceLocation, Tensor};
 
 /// What a tensor is but for its elements.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -31,8 +31,8 @@ impl Spec {
     }
 
     /// A node that stands for such a tensor in a function under trace.
-    pub(super) fn placeholder(&self, at: Place) -> Result<Node> {
-        elements_of(&self.shape, self.dtype).map_err(|what| Error::Op { op: "trace", what, at })?;
+    pub(super) fn placeholder(&self, at: SourceLocation) -> Result<Node> {
+        elements_of(&self.shape, self.dtype).map_err(|what| Error::Op { op: "trace", message: what, location: at })?;
         Ok(Node::new(Op::Input, self.dtype, self.shape.clone(), self.device, vec![], at))
     }
 
@@ -86,9 +86,9 @@ pub(super) struct Bounded {
 impl Bounded {
     /// The length in a call with these arguments, which become those that the trace is made for: as long as the bound.
     /// Also returns the device that it is for.
-    pub fn take(&self, specs: &mut [Spec], at: Place) -> Result<(usize, Device)> {
+    pub fn take(&self, specs: &mut [Spec], at: SourceLocation) -> Result<(usize, Device)> {
         let Bounded { bound, arguments, .. } = self;
-        let fail = |what: String| Err(Error::Op { op: "trace", what, at });
+        let fail = |what: String| Err(Error::Op { op: "trace", message: what, location: at });
         let mut found: Option<(usize, Device, usize)> = None;
         let given = specs.len();
         for &(argument, axis) in arguments {
