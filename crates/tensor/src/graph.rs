@@ -5,7 +5,7 @@ pub(crate) mod axes;
 pub(crate) mod checkpoint;
 pub(crate) mod grad;
 pub(crate) mod infer;
-pub(crate) mod joint;
+pub(crate) mod multi_output;
 pub(crate) mod node;
 pub(crate) mod promote;
 pub(crate) mod tensor;

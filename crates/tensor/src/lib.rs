@@ -67,7 +67,7 @@ pub mod plan {
     pub use crate::runtime::observe::observed;
     #[doc(hidden)]
     pub use crate::schedule::gpu_kernels;
-    pub use crate::schedule::{Explained, ExplainedStep, LiveValue, Peak, explain, explain_pass, explained};
+    pub use crate::schedule::{LiveValue, PeakMemory, PlanSummary, StepSummary, explain, explain_pass, explained};
 }
 
 /// Settings of the process: environment variables, and functions that set the same in code.
@@ -84,12 +84,12 @@ pub mod settings {
 
 /// Compiled functions: types that [`trace()`](crate::trace()) takes and returns.
 pub mod trace {
-    pub use crate::runtime::trace::{Spec, Trace};
+    pub use crate::runtime::trace::{TensorSpec, Trace};
 }
 
 /// Updates of variables, and many variables in one.
 pub mod var {
-    pub use crate::runtime::segments::{Arena, SegmentValues};
+    pub use crate::runtime::arena::{Arena, SegmentValues};
     pub use crate::runtime::var::{Update, commit};
 }
 

@@ -10,41 +10,41 @@ use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op as Row, Sca
 
 use lowering::{Coordinates, KernelShape, Lowering};
 
-use crate::graph::node::{Cut, Node, NodeId, Op, Reduce};
+use crate::graph::node::{AxisSlice, Node, NodeId, Op, Reduce};
 use crate::{DType, Result, Tensor};
 
 mod address;
 mod blocks;
+mod column_sums;
 mod columns;
-mod digits;
 mod elementwise;
+mod gpu_emulation;
 mod group;
-mod into;
-mod lines;
+mod group_inputs;
+mod indexing;
+mod launch_shape;
 mod lowering;
-mod places;
-mod pretend;
-mod reads;
-mod row;
-mod rows;
+mod radix_sort;
+mod row_kernel;
+mod row_launch;
+mod scan_sort;
 mod scatter;
-mod spread;
+mod slice_write;
 mod stages;
-mod sums;
 mod tiles;
 mod values;
 
-pub(crate) use address::{aligned, look_through, repeats_rows, seen};
-pub(crate) use group::{Form, Group, InPlaceOf, Overwrite, kernel_name, lower_group};
-pub(crate) use into::{lower_pieces, lower_row};
-pub(crate) use places::{gathers_one_per_row, scatters_one_per_row};
-pub(crate) use pretend::{for_gpu, only_kernels, plans_for_gpu};
-pub use pretend::{with_gpu_kernels, with_gpu_plans};
-pub(crate) use reads::{Reads, reads as group_reads};
+pub(crate) use address::{broadcasts_rows, is_identity, look_through, strided_view};
+pub(crate) use column_sums::attach_sums;
+pub(crate) use gpu_emulation::{only_gpu_kernels, plans_as_for_gpu, targets_gpu};
+pub use gpu_emulation::{with_gpu_kernels, with_gpu_plans};
+pub(crate) use group::{Group, InPlaceOutputs, IterationSpace, Overwrite, kernel_name, lower_group};
+pub(crate) use group_inputs::{Reads, reads as group_reads};
+pub(crate) use indexing::{gathers_one_per_row, scatters_one_per_row};
+pub(crate) use launch_shape::{LaunchShape, launch_shapes};
 pub(crate) use scatter::PART as SUMMED_TOGETHER;
 pub(crate) use scatter::lower_scatter;
-pub(crate) use spread::{Spread, spreads};
-pub(crate) use sums::with_sums;
+pub(crate) use slice_write::{lower_concat_inputs, lower_row_update};
 
 /// A kernel and the tensors it reads. Its first parameters are the results, then comes the device's status if it reports
 /// bad indices, then these in order; numbers that differ between nodes are values.
@@ -58,7 +58,7 @@ pub(crate) struct Lowered {
     /// Threads a block on a GPU, where the kernel does not say.
     pub threads: u32,
     /// Tensors in memory of which an element is read for other elements of the results.
-    pub out_of_step: HashSet<NodeId>,
+    pub other_index_inputs: HashSet<NodeId>,
 }
 
 /// A tensor in memory that a kernel reads: all of it, or some elements.
@@ -75,10 +75,10 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let copies = node.has_value() || node.op.is_view() || node.inputs.is_empty() && !generated;
     // One instance per line; all other ops are computed element by element.
     if let (Op::Cumsum(axis), false) = (&node.op, copies) {
-        return lines::cumsum(tensor, *axis);
+        return scan_sort::cumsum(tensor, *axis);
     }
     if let (Op::ArgSort { axis, descending }, false) = (&node.op, copies) {
-        return lines::arg_sort(tensor, *axis, *descending);
+        return scan_sort::arg_sort(tensor, *axis, *descending);
     }
     let name = format!("{}_{}", if copies { "copy" } else { node.op.name() }, node.dtype);
     let index_scalar = index_type(tensor, copies);
@@ -137,7 +137,7 @@ impl<S: KernelShape> Lowering<S> {
             Op::Map(_) | Op::Cast(_) | Op::Cumsum(_) | Op::ArgSort { .. } => self.not_lowered(node),
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => self.not_lowered(node),
             Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) => self.not_lowered(node),
-            Op::Checkpoint(_) | Op::Detach | Op::Joint(_) | Op::Part(_) => self.not_lowered(node),
+            Op::Checkpoint(_) | Op::Detach | Op::MultiOutput(_) | Op::GetOutput(_) => self.not_lowered(node),
         }
     }
 
@@ -225,7 +225,7 @@ impl<S: KernelShape> Lowering<S> {
             Op::Map(_) | Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Pad(..) => self.no_view(op, at),
             Op::Concat(_) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) => self.no_view(op, at),
             Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Iota { .. } | Op::Random(_) => self.no_view(op, at),
-            Op::Joint(_) | Op::Part(_) => self.no_view(op, at),
+            Op::MultiOutput(_) | Op::GetOutput(_) => self.no_view(op, at),
         }
     }
 
@@ -236,7 +236,7 @@ impl<S: KernelShape> Lowering<S> {
     }
 
     /// start + step · i.
-    fn cut(&mut self, i: ExprId, cut: &Cut) -> ExprId {
+    fn cut(&mut self, i: ExprId, cut: &AxisSlice) -> ExprId {
         let scaled = match cut.step {
             1 => i,
             step => {

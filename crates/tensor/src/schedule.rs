@@ -19,7 +19,6 @@
 //! No device is locked meanwhile: other threads launch. The schedule promises that errors are found, code is compiled and memory is
 //! reserved before the first launch. `plan.rs` runs the result, `cached.rs` keeps plans of small graphs, `explain.rs` prints plans.
 
-mod by_hand;
 mod cached;
 mod collect;
 mod compile;
@@ -28,6 +27,7 @@ mod cost;
 mod describe;
 mod explain;
 mod fuse;
+mod handwritten;
 mod ids;
 mod in_place;
 mod kernels;
@@ -44,35 +44,35 @@ use std::sync::Arc;
 use bornite_ir::Kernel;
 
 use crate::graph::node::{NodeId, Op, with_snapshot};
-use crate::lower::{Group, InPlaceOf, Overwrite, with_gpu_kernels};
+use crate::lower::{Group, InPlaceOutputs, Overwrite, with_gpu_kernels};
 use crate::matmul::LibraryCall;
 use crate::runtime::buffer::Buffer;
 use crate::{Device, Error, Result, Tensor};
 pub(crate) use collect::nodes_to_compute;
-use concat::Concats;
+use concat::DirectWrites;
 pub use describe::explain_pass;
-pub use explain::{Explained, ExplainedStep, LiveValue, Peak, explain, explained};
+pub use explain::{LiveValue, PeakMemory, PlanSummary, StepSummary, explain, explained};
 use fuse::Unit;
 use ids::BufferId;
-use memory::Assigned;
+use memory::BufferAssignment;
 pub(crate) use pack::ALIGNMENT;
 pub(crate) use plan::Plan;
 #[cfg(test)]
-use plan::{Memory, Slot};
-use steps::{Update, Work};
+use plan::{MemoryRegion, Slot};
+use steps::{PartialUpdate, PlannedStep};
 
 /// The state of scheduling: what the passes have found so far.
 pub(super) struct Schedule {
     device: Device,
     /// Whether nodes may share a kernel.
-    fuses: bool,
+    fusion_enabled: bool,
     /// Distinct tensors that are asked for; for each, the root: the node that is computed into its memory.
     requested: Vec<Tensor>,
     roots: Vec<Tensor>,
     /// Ids of the roots.
-    wanted: HashSet<NodeId>,
+    root_ids: HashSet<NodeId>,
     /// Roots that are new values of a variable, with the variable's old value.
-    persistent: Vec<Overwrite>,
+    variable_updates: Vec<Overwrite>,
     /// Nodes to compute.
     nodes: BTreeMap<NodeId, Tensor>,
     /// Nodes without a value, views among them: another thread may compute one before the plan runs.
@@ -80,49 +80,49 @@ pub(super) struct Schedule {
     /// Calls of a library, by what they compute.
     calls: HashMap<NodeId, Arc<LibraryCall>>,
     /// Nodes that are written directly into another value.
-    concats: Concats,
+    direct_writes: DirectWrites,
     /// Updates in place of a variable that turned out to be forbidden.
-    withdrawn: HashSet<NodeId>,
+    rejected_updates: HashSet<NodeId>,
     units: Vec<Unit>,
-    steps: Vec<Work>,
+    steps: Vec<PlannedStep>,
     /// The groups among the steps.
     groups: Vec<GroupStep>,
     /// Steps that update a part of a variable in place.
-    updates: Vec<Update>,
+    partial_updates: Vec<PartialUpdate>,
     /// Values that overwrite a tensor in memory.
     overwrites: Vec<Overwrite>,
     /// Values that overwrite another value, which is read for the last time when they are written.
-    replaces: HashMap<BufferId, BufferId>,
-    memory: Assigned,
+    reused_inputs: HashMap<BufferId, BufferId>,
+    memory: BufferAssignment,
 }
 
 /// A group that is a step.
 pub(super) struct GroupStep {
     group: Group,
     /// Inputs of which each element is read for the same element of the results alone.
-    in_step: HashSet<NodeId>,
-    in_place: InPlaceOf,
+    own_index_inputs: HashSet<NodeId>,
+    in_place: InPlaceOutputs,
 }
 
 /// Plans the computation of `tensors`, which must share a device, and compiles its kernels. New values may overwrite the persistent
 /// tensors that are named with them. No device is locked: other threads launch meanwhile, and what they compute does not change the plan
 /// half-way, since all passes see one snapshot of what is in memory.
-pub(crate) fn plan(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tensor)]) -> Result<Plan> {
+pub(crate) fn plan(tensors: &[Tensor], present: ExistingRoots, variable_updates: &[(Tensor, Tensor)]) -> Result<Plan> {
     Device::assert_unlocked();
-    with_snapshot(|| run_passes(tensors, present, persistent))
+    with_snapshot(|| run_passes(tensors, present, variable_updates))
 }
 
-fn run_passes(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tensor)]) -> Result<Plan> {
-    let mut schedule = Schedule::new(tensors, present, persistent)?;
+fn run_passes(tensors: &[Tensor], present: ExistingRoots, variable_updates: &[(Tensor, Tensor)]) -> Result<Plan> {
+    let mut schedule = Schedule::new(tensors, present, variable_updates)?;
     schedule.run("collect", collect::collect)?;
     schedule.run("select", select::select_calls)?;
     loop {
-        schedule.run("concat", concat::write_parts)?;
+        schedule.run("concat", concat::plan_direct_writes)?;
         schedule.run("fuse", fuse::fuse)?;
         schedule.run("shape", shape::choose_launch_shapes)?;
         schedule.run("steps", steps::list_steps)?;
         // What may not be updated in place is scheduled again.
-        if !in_place::withdraw_updates(&mut schedule) {
+        if !in_place::reject_unsafe_updates(&mut schedule) {
             break;
         }
     }
@@ -130,7 +130,7 @@ fn run_passes(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tenso
     schedule.run("kernels", kernels::lower_groups)?;
     schedule.run("memory", memory::assign_memory)?;
     let plan = compile::compile(schedule)?;
-    crate::runtime::observe::planned(&plan, || run_passes(tensors, present, persistent));
+    crate::runtime::observe::planned(&plan, || run_passes(tensors, present, variable_updates));
     Ok(plan)
 }
 
@@ -156,7 +156,7 @@ impl Schedule {
 
 /// What a plan should do with roots that are there already.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Present {
+pub(crate) enum ExistingRoots {
     /// Nothing.
     Skip,
     /// Copy them into memory of the plan's own.
@@ -170,7 +170,7 @@ fn is_source(tensor: &Tensor) -> bool {
 
 /// True if a node is an output of a multi-output op that has to be computed.
 fn is_output(tensor: &Tensor) -> bool {
-    matches!(tensor.0.op, Op::Part(_)) && !is_source(tensor)
+    matches!(tensor.0.op, Op::GetOutput(_)) && !is_source(tensor)
 }
 
 /// The kernels of ours that a GPU would be given to compute tensors of one device together, in order of their launches:
@@ -178,7 +178,7 @@ fn is_output(tensor: &Tensor) -> bool {
 #[doc(hidden)]
 #[track_caller]
 pub fn gpu_kernels(tensors: &[Tensor]) -> Result<Vec<Kernel>> {
-    let plan = with_gpu_kernels(|| plan(tensors, Present::Skip, &[]))?;
+    let plan = with_gpu_kernels(|| plan(tensors, ExistingRoots::Skip, &[]))?;
     Ok(plan.kernel_sources().cloned().collect())
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn realize(tensors: &[Tensor]) -> Result<()> {
 pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
     /// Plans that are made at most: another thread that computes parts of the graph one by one makes each of them out of date. The last
     /// one runs all the same and computes again what is there by then, with the same bits.
-    const MOST_PLANS: usize = 3;
+    const MAX_PLANS: usize = 3;
     if let [tensor] = tensors
         && (tensor.node()?.has_value_now() || cached::compute(tensor)?)
     {
@@ -215,10 +215,11 @@ pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
                 by_device.entry(node.device).or_default().push(tensor.clone());
             }
         }
-        let plans = by_device.values().map(|tensors| plan(tensors, Present::Skip, &[])).collect::<Result<Vec<_>>>()?;
+        let plans =
+            by_device.values().map(|tensors| plan(tensors, ExistingRoots::Skip, &[])).collect::<Result<Vec<_>>>()?;
         // Of all devices, in order: the values of all appear together.
         let _running: Vec<_> = by_device.keys().map(|device| device.lock()).collect();
-        if attempt == MOST_PLANS || plans.iter().all(Plan::is_current) {
+        if attempt == MAX_PLANS || plans.iter().all(Plan::is_current) {
             return run_all(&plans);
         }
     }

@@ -15,7 +15,7 @@ fn needed(plan: &Plan) -> Vec<(Range<usize>, Range<usize>)> {
     let mut written: Vec<(Range<usize>, Range<usize>)> = vec![];
     // For each byte range, who wrote it last; ranges are cut as they are overwritten.
     let mut owners: Vec<(Range<usize>, usize)> = vec![];
-    let scratch = |slot: &&Slot| slot.memory == Memory::Scratch && slot.bytes > 0;
+    let scratch = |slot: &&Slot| slot.region == MemoryRegion::Scratch && slot.bytes > 0;
     let meets = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
     for (n, step) in plan.steps.iter().enumerate() {
         let passes = |arg: usize| match &step.call {
@@ -26,7 +26,7 @@ fn needed(plan: &Plan) -> Vec<(Range<usize>, Range<usize>)> {
                 Access::Write
             }
             Call::Kernel(program) => program.kernel().params[arg].access,
-            _ if arg < step.outs => Access::Write,
+            _ if arg < step.output_count => Access::Write,
             _ => Access::Read,
         };
         for (arg, slot) in step.args.iter().enumerate().filter(|(_, slot)| scratch(slot)) {
@@ -136,11 +136,12 @@ fn training_step(device: Device) -> Vec<Tensor> {
 
 #[test]
 fn a_training_step_takes_little_more_than_it_needs() {
-    let cpu = plan(&training_step(Device::cpu()), Present::Skip, &[]).unwrap();
-    let gpu = with_gpu_kernels(|| plan(&training_step(Device::Interpreter), Present::Skip, &[])).unwrap();
+    let cpu = plan(&training_step(Device::cpu()), ExistingRoots::Skip, &[]).unwrap();
+    let gpu = with_gpu_kernels(|| plan(&training_step(Device::Interpreter), ExistingRoots::Skip, &[])).unwrap();
     for (name, plan) in [("cpu", cpu), ("kernels of a GPU", gpu)] {
         let (most, all) = (most_needed(&plan), plan.scratch_bytes);
-        let kept: usize = plan.lives.iter().filter(|l| l.slot.memory == Memory::Scratch).map(|l| l.slot.bytes).sum();
+        let kept: usize =
+            plan.live_ranges.iter().filter(|l| l.slot.region == MemoryRegion::Scratch).map(|l| l.slot.bytes).sum();
         let steps = plan.steps.len();
         println!("{name}: {steps} steps, {all} bytes for {most} needed at once ({kept} without reuse)");
         assert!(all as f64 <= 1.1 * most as f64, "{name}: {all} bytes, {most} are needed at once");
@@ -176,7 +177,7 @@ fn random_graphs_take_little_more_than_they_need() {
             });
         }
         let roots = tensors.split_off(tensors.len() - 2);
-        let plan = with_fusion(graph % 4 != 0, || plan(&roots, Present::Skip, &[])).unwrap();
+        let plan = with_fusion(graph % 4 != 0, || plan(&roots, ExistingRoots::Skip, &[])).unwrap();
         let most = most_needed(&plan);
         if most > 0 {
             ratios.push(plan.scratch_bytes as f64 / most as f64);
@@ -200,7 +201,7 @@ fn what_dies_is_written_over() {
     let x = Tensor::from_slice(&vec![0.5f32; 64 * 64], &[64, 64], Device::cpu());
     let y = (x.matmul(&x) + 1.0).exp();
     let z = y.matmul(&x);
-    let plan = plan(&[z], Present::Skip, &[]).unwrap();
+    let plan = plan(&[z], ExistingRoots::Skip, &[]).unwrap();
     assert_eq!((plan.steps.len(), plan.scratch_bytes), (3, 64 * 64 * 4));
     assert_eq!(plan.steps[1].args.len(), 1, "one view that is read and written");
 }

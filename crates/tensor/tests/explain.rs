@@ -2,7 +2,7 @@
 
 use bornite::{
     DType, Device, Tensor,
-    plan::{Explained, explained},
+    plan::{PlanSummary, explained},
 };
 
 fn ones(shape: &[usize], device: Device) -> Tensor {
@@ -10,7 +10,7 @@ fn ones(shape: &[usize], device: Device) -> Tensor {
 }
 
 /// Bytes and operations of each step.
-fn costs(plan: &Explained) -> Vec<(u64, u64)> {
+fn costs(plan: &PlanSummary) -> Vec<(u64, u64)> {
     plan.steps.iter().map(|step| (step.bytes, step.flops)).collect()
 }
 
@@ -46,12 +46,12 @@ fn the_least_time_is_that_of_the_slower_roof() -> bornite::Result<()> {
     for step in &plan.steps {
         let (move_us, count_us) =
             (1e6 * step.bytes as f64 / roof.bytes_per_second, 1e6 * step.flops as f64 / roof.flops_per_second);
-        assert_eq!(step.least_us, Some(move_us.max(count_us)));
+        assert_eq!(step.min_us, Some(move_us.max(count_us)));
         assert_eq!(count_us > move_us, step.what.starts_with("matmul"), "{step}");
     }
-    let sum: f64 = plan.steps.iter().filter_map(|step| step.least_us).sum();
-    assert!((plan.least_us().unwrap_or(0.0) - sum).abs() < 1e-9);
-    assert_eq!(explained(&[&ones(&[2], Device::Interpreter) + 1.0])?.least_us(), None);
+    let sum: f64 = plan.steps.iter().filter_map(|step| step.min_us).sum();
+    assert!((plan.min_us().unwrap_or(0.0) - sum).abs() < 1e-9);
+    assert_eq!(explained(&[&ones(&[2], Device::Interpreter) + 1.0])?.min_us(), None);
     Ok(())
 }
 

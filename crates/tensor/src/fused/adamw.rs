@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use bornite_codegen::cpu::pool;
 
-use crate::fused::simd::vectors;
-use crate::fused::{FusedOp, Given, Memory, Spelling, fused_at, unpack_outputs};
-use crate::runtime::segments::SegmentValues;
+use crate::fused::simd::supports_simd;
+use crate::fused::{FusedOp, Implementation, InputInfo, Memory, fused_at, unpack_outputs};
+use crate::runtime::arena::SegmentValues;
 use crate::{DType, Device, Error, Number, Operand, Result, SourceLocation, Tensor};
 use cpu::{StepFactors, update};
 
@@ -238,7 +238,7 @@ impl FusedOp for Step {
         cast.map(kept).to_vec()
     }
 
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let [p, g, first, second, extra @ ..] = inputs else { return None };
         let same = [g, first, second].iter().all(|input| input.shape == p.shape);
         let single = extra.iter().all(|input| input.shape.is_empty());
@@ -249,8 +249,8 @@ impl FusedOp for Step {
             (position::NEW_SECOND_MOMENT, position::SECOND_MOMENT),
         ];
         let step = self.clone();
-        (same && single && vectors(device, floats)).then(|| {
-            Spelling::in_place(in_place, move |inputs, outputs| {
+        (same && single && supports_simd(device, floats)).then(|| {
+            Implementation::in_place(in_place, move |inputs, outputs| {
                 let [p, m, v] = unpack_outputs("adamw", outputs)?;
                 if let Some(n) = step.finite
                     && !routine_input(inputs, n)?.flag()?

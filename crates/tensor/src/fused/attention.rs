@@ -14,8 +14,8 @@ use bornite_codegen::cpu::pool;
 
 use self::operands::{BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs};
 use self::scores::{Rows, multiply, powers, slopes};
-use crate::fused::simd::{each, vectors};
-use crate::fused::{FusedOp, Given, Spelling};
+use crate::fused::simd::{each, supports_simd};
+use crate::fused::{FusedOp, Implementation, InputInfo};
 use crate::graph::node::Op;
 use crate::matmul::gemm::{Flat, multiply_one};
 use crate::{DType, Device, MatmulMode, Tensor};
@@ -59,27 +59,27 @@ impl FusedOp for Attention {
         vec![if self.turned { heads_turned(&seen) } else { seen }, scores.logsumexp(-1)]
     }
 
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         if let Some(source) = cuda::forward(self, device, inputs) {
-            return Some(Spelling::source(source));
+            return Some(Implementation::handwritten(source));
         }
         let heads = self.heads(device, inputs)?;
-        Some(Spelling::sure(move |inputs, outputs| {
+        Some(Implementation::infallible(move |inputs, outputs| {
             heads.forward(ForwardInputs::slices(inputs)?, ForwardOutputs::slices(outputs)?, pool::threads());
             Ok(())
         }))
     }
 
-    fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         if let Some(source) = cuda::backward(self, device, inputs) {
-            return Some(Spelling::source(source));
+            return Some(Implementation::handwritten(source));
         }
         let BackwardInputs { query, key, value, output, output_gradient, .. } = BackwardInputs::from_list(inputs)?;
-        if output.shape != output_gradient.shape || !vectors(device, inputs) {
+        if output.shape != output_gradient.shape || !supports_simd(device, inputs) {
             return None;
         }
         let heads = self.heads(device, &[*query, *key, *value])?;
-        Some(Spelling::sure(move |inputs, outputs| {
+        Some(Implementation::infallible(move |inputs, outputs| {
             heads.backward(BackwardInputs::slices(inputs)?, BackwardOutputs::slices(outputs)?, pool::threads());
             Ok(())
         }))
@@ -97,7 +97,7 @@ pub(crate) fn heads_turned(x: &Tensor) -> Tensor {
 
 impl Attention {
     /// What the routines take, if the inputs are that: three of f32 with the same leading axes, none empty.
-    fn heads(&self, device: Device, inputs: &[Given<'_>]) -> Option<Heads> {
+    fn heads(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Heads> {
         let [q, k, v] = inputs else { return None };
         let ([lead @ .., queries, width], [other @ .., keys, _], [third @ .., _, values]) = (q.shape, k.shape, v.shape)
         else {
@@ -105,7 +105,7 @@ impl Attention {
         };
         // Asked for exact products, nobody gets the library's.
         let library = MatmulMode::current().is_ok_and(|mode| mode != MatmulMode::Exact);
-        let fits = library && !self.turned && lead == other && lead == third && vectors(device, inputs);
+        let fits = library && !self.turned && lead == other && lead == third && supports_simd(device, inputs);
         let full = inputs.iter().all(|given| !given.shape.contains(&0));
         let (causal, scale) = (self.causal, self.scale as f32);
         (fits && full).then_some(Heads {

@@ -4,9 +4,9 @@ mod cpu;
 
 use bornite_codegen::cpu::pool;
 
-use super::simd::vectors;
+use super::simd::supports_simd;
 use super::softmax::{Softmax, SoftmaxOp};
-use super::{FusedOp, Given, Memory, MemoryMut, Spelling, unpack_inputs, unpack_outputs};
+use super::{FusedOp, Implementation, InputInfo, Memory, MemoryMut, unpack_inputs, unpack_outputs};
 use crate::{DType, Device, Element, Error, Result, SourceLocation, Tensor};
 use cpu::{Class, cross_entropy};
 
@@ -15,10 +15,10 @@ pub(crate) struct CrossEntropy(pub SourceLocation);
 
 impl CrossEntropy {
     /// Type of the classes, if the routines support such inputs.
-    fn class_type(device: Device, inputs: &[Given<'_>]) -> Option<DType> {
+    fn class_type(device: Device, inputs: &[InputInfo<'_>]) -> Option<DType> {
         let [logits, classes, rest @ ..] = inputs else { return None };
         let floats = [&[*logits], rest].concat();
-        (matches!(classes.dtype, DType::I32 | DType::I64) && vectors(device, &floats)).then_some(classes.dtype)
+        (matches!(classes.dtype, DType::I32 | DType::I64) && supports_simd(device, &floats)).then_some(classes.dtype)
     }
 
     /// Runs over rows of one class type, with the gradient's factor for all rows.
@@ -84,17 +84,17 @@ impl FusedOp for CrossEntropy {
         vec![-picked.gather(-1, &classes.unsqueeze(-1)).squeeze(-1)]
     }
 
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let (at, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
-        Some(Spelling::routine(move |inputs, outputs| match class_type {
+        Some(Implementation::routine(move |inputs, outputs| match class_type {
             DType::I64 => CrossEntropy::forward::<i64>(at, inputs, outputs),
             _ => CrossEntropy::forward::<i32>(at, inputs, outputs),
         }))
     }
 
-    fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let (at, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
-        Some(Spelling::routine(move |inputs, outputs| match class_type {
+        Some(Implementation::routine(move |inputs, outputs| match class_type {
             DType::I64 => CrossEntropy::backward::<i64>(at, inputs, outputs),
             _ => CrossEntropy::backward::<i32>(at, inputs, outputs),
         }))

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bornite_codegen::cpu::pool;
 
-use super::simd::vectors;
-use super::{FusedOp, Given, Spelling, fused_at, unpack_inputs, unpack_outputs};
+use super::simd::supports_simd;
+use super::{FusedOp, Implementation, InputInfo, fused_at, unpack_inputs, unpack_outputs};
 use crate::{Device, SourceLocation, Tensor};
 pub(crate) use cpu::Gelu;
 use cpu::{gelu, gelu_backward};
@@ -49,10 +49,10 @@ impl FusedOp for GeluOp {
         vec![x.formula(self.name(), x.0.location)]
     }
 
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let (kind, name) = (self.0, self.name());
-        vectors(device, inputs).then(|| {
-            Spelling::sure(move |inputs, outputs| {
+        supports_simd(device, inputs).then(|| {
+            Implementation::infallible(move |inputs, outputs| {
                 let ([x], [y]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
                 gelu(kind, x.slice()?, y.slice_mut()?, pool::threads());
                 Ok(())
@@ -60,10 +60,10 @@ impl FusedOp for GeluOp {
         })
     }
 
-    fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let (kind, name) = (self.0, self.backward_name());
-        vectors(device, inputs).then(|| {
-            Spelling::sure(move |inputs, outputs| {
+        supports_simd(device, inputs).then(|| {
+            Implementation::infallible(move |inputs, outputs| {
                 let ([x, _y, dy], [dx]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
                 gelu_backward(kind, x.slice()?, dy.slice()?, dx.slice_mut()?, pool::threads());
                 Ok(())

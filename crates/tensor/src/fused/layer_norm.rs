@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bornite_codegen::cpu::pool;
 
-use super::simd::vectors;
-use super::{FusedOp, Given, Memory, Spelling, fused_at, unpack_inputs, unpack_outputs};
+use super::simd::supports_simd;
+use super::{FusedOp, Implementation, InputInfo, Memory, fused_at, unpack_inputs, unpack_outputs};
 use crate::{Axes, Device, Result, SourceLocation, Tensor};
 use cpu::{layer_norm, layer_norm_backward};
 
@@ -70,12 +70,12 @@ impl FusedOp for LayerNorm {
         vec![(centred * &rstd) * weight + bias, mean, rstd]
     }
 
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let (name, eps) = (self.name(), self.eps as f32);
         let [_x, gamma, beta] = inputs else { return None };
         let fits = gamma.shape == beta.shape;
-        (fits && vectors(device, inputs)).then(|| {
-            Spelling::sure(move |inputs, outputs| {
+        (fits && supports_simd(device, inputs)).then(|| {
+            Implementation::infallible(move |inputs, outputs| {
                 let [x, gamma, beta] = unpack_inputs(name, inputs)?;
                 let [y, mean, rstd] = unpack_outputs(name, outputs)?;
                 let (x, gamma, beta) = (x.slice()?, gamma.slice()?, beta.slice()?);
@@ -86,9 +86,9 @@ impl FusedOp for LayerNorm {
         })
     }
 
-    fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
-        vectors(device, inputs).then(|| {
-            Spelling::sure(|inputs, outputs| {
+    fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
+        supports_simd(device, inputs).then(|| {
+            Implementation::infallible(|inputs, outputs| {
                 let LayerNormBackwardInputs { x, gamma, mean, rstd, dy } = LayerNormBackwardInputs::slices(inputs)?;
                 let [dx, dgamma, dbeta] = unpack_outputs("layer_norm_backward", outputs)?;
                 let (dx, dgamma, dbeta) = (dx.slice_mut()?, dgamma.slice_mut()?, dbeta.slice_mut()?);

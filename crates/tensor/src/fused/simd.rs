@@ -14,19 +14,19 @@ use std::sync::{Mutex, PoisonError};
 use bornite_codegen::cpu::pool;
 use pulp::Simd;
 
-use super::Given;
+use super::InputInfo;
 use crate::{DType, Device};
 
 /// Elements below which a call costs more than it saves.
 pub(super) const FEWEST: usize = 64;
 
 /// True if all of these, and enough of the first, are f32 on a CPU.
-pub(crate) fn vectors(device: Device, inputs: &[Given<'_>]) -> bool {
+pub(crate) fn supports_simd(device: Device, inputs: &[InputInfo<'_>]) -> bool {
     let enough = inputs.first().is_some_and(|x| x.shape.iter().product::<usize>() >= FEWEST);
     matches!(device, Device::Cpu(_)) && enough && inputs.iter().all(|input| input.dtype == DType::F32)
 }
 
-pub(super) fn columns(input: &Given<'_>) -> usize {
+pub(super) fn columns(input: &InputInfo<'_>) -> usize {
     input.shape.last().copied().unwrap_or(1).max(1)
 }
 

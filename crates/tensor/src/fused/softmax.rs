@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bornite_codegen::cpu::pool;
 
-use super::simd::{columns, vectors};
-use super::{FusedOp, Given, Spelling, fused_at, unpack_inputs, unpack_outputs};
+use super::simd::{columns, supports_simd};
+use super::{FusedOp, Implementation, InputInfo, fused_at, unpack_inputs, unpack_outputs};
 use crate::{Device, SourceLocation, Tensor};
 pub(crate) use cpu::Softmax;
 pub(super) use cpu::{dot, powers, sum_of_powers};
@@ -77,11 +77,11 @@ impl FusedOp for SoftmaxOp {
         }]
     }
 
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let [x] = inputs else { return None };
         let (kind, name, columns) = (self.0, self.name(), columns(x));
-        vectors(device, inputs).then(|| {
-            Spelling::sure(move |inputs, outputs| {
+        supports_simd(device, inputs).then(|| {
+            Implementation::infallible(move |inputs, outputs| {
                 let ([x], [y]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
                 softmax(kind, x.slice()?, columns, y.slice_mut()?, pool::threads());
                 Ok(())
@@ -89,11 +89,11 @@ impl FusedOp for SoftmaxOp {
         })
     }
 
-    fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let [x, _y, _dy] = inputs else { return None };
         let (kind, name, columns) = (self.0, self.backward_name(), columns(x));
-        vectors(device, inputs).then(|| {
-            Spelling::sure(move |inputs, outputs| {
+        supports_simd(device, inputs).then(|| {
+            Implementation::infallible(move |inputs, outputs| {
                 let ([_x, y, dy], [dx]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
                 softmax_backward(kind, y.slice()?, dy.slice()?, columns, dx.slice_mut()?, pool::threads());
                 Ok(())

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use bornite_ir::{Emit, Op as Row, Value};
 
 use crate::graph::infer::{broadcast, constant};
-use crate::graph::joint;
-use crate::graph::node::{Cut, Node, NodeId, Op, Reduce};
+use crate::graph::multi_output;
+use crate::graph::node::{AxisSlice, Node, NodeId, Op, Reduce};
 use crate::ops::pointwise::map;
 use crate::{Axes, Error, SourceLocation, Tensor};
 
@@ -37,11 +37,11 @@ fn gradients(loss: &Tensor, wrt: &[&Tensor], location: SourceLocation) -> Result
         }
     }
     let seed = loss.scalar_like(1.0, location).broadcast_to(&node.shape, location);
-    pull_back(loss, seed, wrt, location)
+    vjp(loss, seed, wrt, location)
 }
 
 /// What a gradient by `output` becomes by each of `wrt`.
-pub(crate) fn pull_back(
+pub(crate) fn vjp(
     output: &Tensor,
     seed: Tensor,
     wrt: &[&Tensor],
@@ -51,8 +51,8 @@ pub(crate) fn pull_back(
     let mut grads: HashMap<NodeId, Tensor> = HashMap::new();
     grads.insert(output.0.id, seed);
     for tensor in between.values().rev() {
-        if let Op::Joint(_) = tensor.0.op {
-            for (input, contribution) in tensor.0.inputs.iter().zip(joint_backward(tensor, &grads)?) {
+        if let Op::MultiOutput(_) = tensor.0.op {
+            for (input, contribution) in tensor.0.inputs.iter().zip(multi_output_backward(tensor, &grads)?) {
                 collect(&mut grads, &between, input, contribution, tensor.0.location);
             }
             continue;
@@ -118,23 +118,23 @@ fn side_by_side(a: &Tensor, b: &Tensor, location: SourceLocation) -> Option<Tens
     };
     let joined = Tensor::build(Op::Concat(axis), [pieces(first), pieces(second)].concat(), location);
     let mut cuts = of_a.clone();
-    cuts[axis] = Cut { start: front.start, step: 1, len: front.len + back.len };
-    if cuts.iter().zip(shape).all(|(cut, &length)| *cut == Cut::whole(length)) {
+    cuts[axis] = AxisSlice { start: front.start, step: 1, len: front.len + back.len };
+    if cuts.iter().zip(shape).all(|(cut, &length)| *cut == AxisSlice::full(length)) {
         return Some(joined);
     }
     Some(Tensor::build(Op::Pad(cuts, shape.clone(), *zero), vec![joined], location))
 }
 
 /// The gradients by all inputs of a joint node, from those by its parts.
-fn joint_backward(tensor: &Tensor, grads: &HashMap<NodeId, Tensor>) -> Result<Vec<Option<Tensor>>, Error> {
-    let Some((joint, inputs)) = joint::of(&tensor.0) else { return Ok(vec![]) };
+fn multi_output_backward(tensor: &Tensor, grads: &HashMap<NodeId, Tensor>) -> Result<Vec<Option<Tensor>>, Error> {
+    let Some((multi_output, inputs)) = multi_output::as_multi_output(&tensor.0) else { return Ok(vec![]) };
     let location = tensor.0.location;
-    let parts = joint::parts(tensor, location);
+    let parts = multi_output::outputs(tensor, location);
     let slopes: Vec<Option<Tensor>> = parts.iter().map(|part| grads.get(&part.0.id).cloned()).collect();
     if slopes.iter().all(Option::is_none) {
         return Ok(vec![]);
     }
-    let own = joint.gradient.as_ref().and_then(|gradient| gradient(inputs, &parts, &slopes));
+    let own = multi_output.gradient.as_ref().and_then(|gradient| gradient(inputs, &parts, &slopes));
     match own {
         Some(own) => {
             let fits = own.len() == inputs.len()
@@ -144,15 +144,15 @@ fn joint_backward(tensor: &Tensor, grads: &HashMap<NodeId, Tensor>) -> Result<Ve
                 });
             if !fits {
                 let message = "its gradient gives other numbers or shapes of results than there are inputs";
-                return Err(Error::Op { op: joint.name, message: message.into(), location });
+                return Err(Error::Op { op: multi_output.name, message: message.into(), location });
             }
-            Ok(vec![None; joint.meanings()].into_iter().chain(own).collect())
+            Ok(vec![None; multi_output.decomposition_len()].into_iter().chain(own).collect())
         }
         // What the plain ops give; the op's own inputs are reached through them.
-        None if joint.decomposed => Ok(slopes),
+        None if multi_output.has_decomposition => Ok(slopes),
         None => {
             let message = "this kernel has no gradient; give it one, or use detach to treat its result as a constant";
-            Err(Error::Op { op: joint.name, message: message.into(), location })
+            Err(Error::Op { op: multi_output.name, message: message.into(), location })
         }
     }
 }
@@ -261,7 +261,7 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
             let mut start = 0;
             (inputs.iter())
                 .map(|input| {
-                    let mut cuts: Vec<Cut> = input.0.shape.iter().map(|&len| Cut::whole(len)).collect();
+                    let mut cuts: Vec<AxisSlice> = input.0.shape.iter().map(|&len| AxisSlice::full(len)).collect();
                     cuts[*axis].start = if cuts[*axis].len == 0 { 0 } else { start };
                     start += cuts[*axis].len;
                     Some(Tensor::build(Op::Slice(cuts), vec![grad.clone()], location))
@@ -288,12 +288,12 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
         Op::Checkpoint(again) => {
             let (result, doubles) = again.run(&inputs[1..], location)?;
             let by: Vec<&Tensor> = doubles.iter().filter(|double| double.0.dtype.is_float()).collect();
-            let mut parts = pull_back(&result, grad.clone(), &by, location)?.into_iter();
+            let mut parts = vjp(&result, grad.clone(), &by, location)?.into_iter();
             let of = |double: &Tensor| if double.0.dtype.is_float() { parts.next() } else { None };
             [None].into_iter().chain(doubles.iter().map(of)).collect()
         }
         // Its gradient is collected with those of the other parts.
-        Op::Joint(_) | Op::Part(_) => vec![],
+        Op::MultiOutput(_) | Op::GetOutput(_) => vec![],
         Op::Detach => vec![None],
         // A copy from another device (see `transfer.rs`): its gradient is copied back.
         Op::Data if !inputs.is_empty() => vec![Some(grad.copied_to(inputs[0].0.device, location))],

@@ -2,7 +2,7 @@
 
 use bornite_ir::Value;
 
-use crate::graph::node::{Cut, Node, Op, Reduce};
+use crate::graph::node::{AxisSlice, Node, Op, Reduce};
 use crate::{DType, Tensor};
 
 /// Dtype and shape of `op` over `inputs`, or what is wrong.
@@ -73,7 +73,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
             Ok((x.dtype, axes.iter().map(|&a| x.shape[a]).collect()))
         }
         (Op::Slice(cuts), [x]) => {
-            let inside = |(cut, &len): (&Cut, &usize)| {
+            let inside = |(cut, &len): (&AxisSlice, &usize)| {
                 let last = cut.start as i128 + cut.step as i128 * (cut.len as i128 - 1).max(0);
                 cut.len == 0 || cut.step != 0 && cut.start < len && (0..len as i128).contains(&last)
             };
@@ -135,9 +135,9 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
             (DType::U64, [2]) => Ok((DType::U32, shape.clone())),
             _ => Err(format!("a seed and an offset are u64[2], found {}{:?}", state.dtype, state.shape)),
         },
-        (Op::Joint(joint), _) => joint.results.first().cloned().ok_or("computes nothing".into()),
-        (Op::Part(n), [joint]) => match &joint.op {
-            Op::Joint(joint) if *n < joint.results.len() => Ok(joint.results[*n].clone()),
+        (Op::MultiOutput(multi_output), _) => multi_output.outputs.first().cloned().ok_or("computes nothing".into()),
+        (Op::GetOutput(n), [multi_output]) => match &multi_output.op {
+            Op::MultiOutput(multi_output) if *n < multi_output.outputs.len() => Ok(multi_output.outputs[*n].clone()),
             _ => Err(format!("there is no result {n}")),
         },
         (Op::Checkpoint(_), [result, ..]) => Ok((result.dtype, result.shape.clone())),
@@ -146,7 +146,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
         (Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) | Op::Iota { .. }, inputs)
         | (Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Reshape(_) | Op::Expand(_) | Op::Permute(_), inputs)
         | (Op::Slice(_) | Op::Pad(..) | Op::Concat(_) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_), inputs)
-        | (Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) | Op::Part(_), inputs)
+        | (Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) | Op::GetOutput(_), inputs)
         | (Op::Checkpoint(_) | Op::Detach, inputs) => {
             Err(format!("{} does not take {} inputs", op.name(), inputs.len()))
         }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bornite_ir::Value;
 
 use crate::graph::checkpoint::Again;
-use crate::graph::joint::{self, Joint};
+use crate::graph::multi_output::{self, MultiOutput};
 use crate::runtime::buffer::Buffer;
 use crate::{DType, Device, Error, SourceLocation, Tensor};
 pub(crate) use facts::{Flops, Role};
@@ -27,16 +27,16 @@ pub(crate) enum Reduce {
 
 /// Every `step`-th of an axis from `start`, `len` of them; backwards where the step is negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct AxisSlice {
     pub start: usize,
     pub step: isize,
     pub len: usize,
 }
 
-impl Cut {
+impl AxisSlice {
     /// All of an axis.
-    pub fn whole(len: usize) -> Cut {
-        Cut { start: 0, step: 1, len }
+    pub fn full(len: usize) -> AxisSlice {
+        AxisSlice { start: 0, step: 1, len }
     }
 }
 
@@ -70,9 +70,9 @@ pub(crate) enum Op {
     /// Axis `n` of the result is this axis of the input.
     Permute(Vec<usize>),
     /// Some elements of each axis.
-    Slice(Vec<Cut>),
+    Slice(Vec<AxisSlice>),
     /// What a slice undoes: the elements in those places of a larger shape, one value everywhere else.
-    Pad(Vec<Cut>, Vec<usize>, Value),
+    Pad(Vec<AxisSlice>, Vec<usize>, Value),
     /// One input after the other along an axis.
     Concat(usize),
     /// `x` and an index tensor that differs from it along one axis only: the element that the index names there.
@@ -92,10 +92,10 @@ pub(crate) enum Op {
     Random(Vec<usize>),
     /// Its first input, which a function made of the others; the gradient runs the function again.
     Checkpoint(Again),
-    /// Results computed together, which are parts; no value of its own. Inputs: see `joint.rs`.
-    Joint(Arc<Joint>),
+    /// Results computed together, which are parts; no value of its own. Inputs: see `multi_output.rs`.
+    MultiOutput(Arc<MultiOutput>),
     /// The n-th result of its joint input.
-    Part(usize),
+    GetOutput(usize),
     /// The same value without history.
     Detach,
 }
@@ -132,8 +132,8 @@ impl Op {
             Op::Iota { .. } => "iota",
             Op::Random(_) => "random",
             Op::Checkpoint(_) => "checkpoint",
-            Op::Joint(joint) => joint.name,
-            Op::Part(_) => "part",
+            Op::MultiOutput(multi_output) => multi_output.name,
+            Op::GetOutput(_) => "part",
             Op::Detach => "detach",
         }
     }
@@ -228,7 +228,7 @@ impl Node {
     /// The name in messages and of kernels: for a part, that of what computes it.
     pub fn name(&self) -> &'static str {
         match (&self.op, self.inputs.first()) {
-            (Op::Part(_), Some(joint)) => joint.0.op.name(),
+            (Op::GetOutput(_), Some(multi_output)) => multi_output.0.op.name(),
             (op, _) => op.name(),
         }
     }
@@ -237,7 +237,9 @@ impl Node {
     pub fn reads(&self) -> &[Tensor] {
         match (&self.op, self.inputs.first()) {
             (Op::Checkpoint(_), _) => &self.inputs[..1],
-            (Op::Part(_), Some(joint)) => joint::of(&joint.0).map_or(&[], |(_, inputs)| inputs),
+            (Op::GetOutput(_), Some(multi_output)) => {
+                multi_output::as_multi_output(&multi_output.0).map_or(&[], |(_, inputs)| inputs)
+            }
             _ => &self.inputs,
         }
     }

@@ -7,13 +7,13 @@ use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Arg, Kernel, Scalar, Value, interp, verify};
 use bornite_lang::{Lowered, ParamRef};
 
-use crate::graph::joint::{Gradient, How, Joint, parts};
+use crate::graph::multi_output::{GradientFn, ImplementationKind, MultiOutput, outputs};
 use crate::graph::node::Op;
 use crate::kernels::launch::{KernelArg, LaunchDims};
 use crate::runtime::buffer::Buffer;
 use crate::runtime::check;
-use crate::runtime::execute::{Flavour, Program, program, with_host_args};
-use crate::runtime::timing::About;
+use crate::runtime::execute::{CodegenMode, Program, program, with_host_args};
+use crate::runtime::timing::LaunchInfo;
 use crate::{DType, Device, Result, SourceLocation, Tensor, Var};
 
 /// A kernel specialised for a launch.
@@ -105,17 +105,17 @@ impl Compiled {
         &self,
         arrays: Vec<Tensor>,
         values: Vec<Vec<Value>>,
-        gradient: Option<Gradient>,
+        gradient: Option<GradientFn>,
         location: SourceLocation,
     ) -> Result<Vec<Tensor>> {
         let computed = self.at_once(&arrays, &values, location)?;
         let written = self.kernel.params.iter().zip(&arrays).filter(|(param, _)| param.access.writes());
         let like: Vec<_> = written.map(|(_, array)| (array.0.dtype, array.0.shape.clone())).collect();
         let count = like.len();
-        let how = How::Kernel { kernel: self.kernel.clone(), values, checked: true };
-        let joint = Joint { gradient, ..Joint::new("kernel", like, how) };
-        let built = Tensor::build(Op::Joint(Arc::new(joint)), arrays, location);
-        let mut results = parts(&built, location);
+        let implementation = ImplementationKind::Kernel { kernel: self.kernel.clone(), values, checked: true };
+        let multi_output = MultiOutput { gradient, ..MultiOutput::new("kernel", like, implementation) };
+        let built = Tensor::build(Op::MultiOutput(Arc::new(multi_output)), arrays, location);
+        let mut results = outputs(&built, location);
         // If it could not be built, each result carries the reason.
         results.resize(count, built);
         for (result, value) in results.iter().zip(computed.into_iter().flatten()) {
@@ -155,7 +155,7 @@ impl Compiled {
         {
             let buffers: Vec<&Buffer> = buffers.iter().collect();
             let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
-            bornite_support::waiting(|| program.launch(&buffers, &values, BLOCK, About::at(location)))?;
+            bornite_support::waiting(|| program.launch(&buffers, &values, BLOCK, LaunchInfo::at(location)))?;
         }
         let mut written = self.lowered.kernel.params.iter().map(|param| param.access.writes());
         buffers.retain(|_| written.next().unwrap_or(false));
@@ -169,7 +169,7 @@ impl Compiled {
     }
 
     fn compile(&self, device: Device) -> Result<Arc<Program>> {
-        let program = program(device, &self.lowered.kernel, Flavour::Exact)?;
+        let program = program(device, &self.lowered.kernel, CodegenMode::Exact)?;
         *self.program.lock().unwrap_or_else(PoisonError::into_inner) = Some((device, program.clone()));
         Ok(program)
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bornite_ir::{Access, Kernel, Scalar, Value};
 use bornite_lang::{Lowered, ParamRef};
 
-use crate::graph::joint::Gradient;
+use crate::graph::multi_output::GradientFn;
 use crate::kernels::compiled::{Compiled, LastLaunch};
 use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
 use crate::kernels::module::Module;
@@ -24,7 +24,7 @@ pub struct CustomKernel {
     module: Module,
     name: String,
     example: Arc<Lowered>,
-    gradient: Option<Gradient>,
+    gradient: Option<GradientFn>,
     cache: Arc<Mutex<Cache>>,
 }
 
@@ -80,7 +80,7 @@ impl CustomKernel {
         self,
         f: impl Fn(&[Tensor], &[Tensor], &[Tensor]) -> Vec<Option<Tensor>> + Send + Sync + 'static,
     ) -> CustomKernel {
-        let gradient: Gradient = Arc::new(move |inputs, results, gradients| {
+        let gradient: GradientFn = Arc::new(move |inputs, results, gradients| {
             let zero = |t: &Tensor| t.scalar_like(0.0, t.0.location).broadcast_to(&t.0.shape, t.0.location);
             let pairs = gradients.iter().zip(results);
             let gradients: Vec<Tensor> = pairs.map(|(g, t)| g.clone().unwrap_or_else(|| zero(t))).collect();

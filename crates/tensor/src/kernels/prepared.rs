@@ -10,9 +10,9 @@ use crate::graph::node::{Node, Op};
 use crate::kernels::compiled::Compiled;
 use crate::kernels::kernel::Ready;
 use crate::runtime::buffer::Buffer;
-use crate::runtime::execute::{Flavour, Program, limited, program};
+use crate::runtime::execute::{CodegenMode, Program, limited, program};
 use crate::runtime::status;
-use crate::runtime::timing::About;
+use crate::runtime::timing::LaunchInfo;
 use crate::schedule::{realize, value_of};
 use crate::{Device, Error, Result, SourceLocation, Tensor};
 
@@ -75,7 +75,7 @@ impl PreparedLaunch {
         }
         let kernel = &compiled.lowered.kernel;
         let own_checks = device.is_cuda() && checks == Checks::EveryRun;
-        let flavour = if own_checks { Flavour::Checked } else { Flavour::Exact };
+        let flavour = if own_checks { CodegenMode::Checked } else { CodegenMode::Exact };
         let program = match max_statements {
             Some(most) if !device.is_cuda() => Arc::new(limited(device, kernel, most)?),
             _ => program(device, kernel, flavour)?,
@@ -106,7 +106,7 @@ impl PreparedLaunch {
         let launched = self.start().and_then(|()| {
             let buffers: Vec<&Buffer> = self.buffers.iter().collect();
             let values: Vec<&[Value]> = self.values.iter().map(Vec::as_slice).collect();
-            self.program.launch(&buffers, &values, BLOCK, About::at(self.location))
+            self.program.launch(&buffers, &values, BLOCK, LaunchInfo::at(self.location))
         });
         if let Err(error) = &launched {
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bornite_ir::{Emit, EmitBits, ExprId, Op as Row, Value, View};
 
-use super::lowering::{Coordinates, Frame, KernelShape, Lowering, ValueId};
+use super::lowering::{Coordinates, KernelShape, Lowering, RowSpace, ValueId};
 use crate::graph::node::Op;
 use crate::matmul::strided::Strided;
 use crate::{DType, Tensor};
@@ -20,15 +20,15 @@ pub(crate) fn look_through(tensor: &Tensor) -> (&Tensor, Vec<&Tensor>) {
 }
 
 /// Where the elements of a tensor lie among those of what it shows, if strides can say it.
-pub(crate) fn seen(base: &Tensor, views: &[&Tensor]) -> Option<Strided> {
+pub(crate) fn strided_view(base: &Tensor, views: &[&Tensor]) -> Option<Strided> {
     let place = Strided::contiguous(&base.0.shape);
     views.iter().rev().try_fold(place, |place, view| place.through(&view.0.op))
 }
 
 /// Axes that memory sees as one: length and stride of each, innermost first; none of length 1.
-pub(super) type Runs = (isize, Vec<(usize, isize)>);
+pub(super) type CoalescedAxes = (isize, Vec<(usize, isize)>);
 
-pub(super) fn runs(shape: &[usize], strides: &[isize]) -> Vec<(usize, isize)> {
+pub(super) fn coalesce_axes(shape: &[usize], strides: &[isize]) -> Vec<(usize, isize)> {
     let mut runs: Vec<(usize, isize)> = vec![];
     for (&length, &stride) in shape.iter().zip(strides).rev().filter(|(length, _)| **length != 1) {
         match runs.last_mut() {
@@ -40,8 +40,8 @@ pub(super) fn runs(shape: &[usize], strides: &[isize]) -> Vec<(usize, isize)> {
 }
 
 /// True if the elements are those of the base in the same order.
-pub(crate) fn aligned(place: &Strided) -> bool {
-    let runs = runs(&place.shape, &place.strides);
+pub(crate) fn is_identity(place: &Strided) -> bool {
+    let runs = coalesce_axes(&place.shape, &place.strides);
     place.offset == 0 && (runs.is_empty() || matches!(runs[..], [(_, 1)]))
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn aligned(place: &Strided) -> bool {
 pub(super) fn window(base: &Tensor, place: &Strided) -> Option<Range<usize>> {
     let start = usize::try_from(place.offset).ok()?;
     let mut elements = 1;
-    for (length, stride) in runs(&place.shape, &place.strides) {
+    for (length, stride) in coalesce_axes(&place.shape, &place.strides) {
         elements += length.checked_sub(1)? * usize::try_from(stride).ok()?;
     }
     // As memory of its own does, it begins where the widest loads may.
@@ -59,10 +59,10 @@ pub(super) fn window(base: &Tensor, place: &Strided) -> Option<Range<usize>> {
 }
 
 /// True if, taken as rows of `columns` elements, each row repeats the one element of the base that has its number.
-pub(crate) fn repeats_rows(place: &Strided, columns: usize) -> bool {
+pub(crate) fn broadcasts_rows(place: &Strided, columns: usize) -> bool {
     let Some(split) = split(&place.shape, columns) else { return false };
-    let outer = runs(&place.shape[..split], &place.strides[..split]);
-    let inner = runs(&place.shape[split..], &place.strides[split..]);
+    let outer = coalesce_axes(&place.shape[..split], &place.strides[..split]);
+    let inner = coalesce_axes(&place.shape[split..], &place.strides[split..]);
     place.offset == 0
         && (outer.is_empty() || matches!(outer[..], [(_, 1)]))
         && (inner.is_empty() || matches!(inner[..], [(_, 0)]))
@@ -84,7 +84,7 @@ pub(super) struct Place {
 
 /// How neighbours lie in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Neighbours {
+pub(super) enum LaneAccess {
     /// Side by side, from a place that is a multiple of their number.
     Adjacent,
     /// All are the same element.
@@ -93,18 +93,18 @@ pub(super) enum Neighbours {
     Apart,
 }
 
-pub(super) fn neighbours(place: &Strided, lanes: usize) -> Neighbours {
-    let runs = runs(&place.shape, &place.strides);
+pub(super) fn lane_access(place: &Strided, lanes: usize) -> LaneAccess {
+    let runs = coalesce_axes(&place.shape, &place.strides);
     let whole = |n: isize| n % lanes as isize == 0;
     match runs[..] {
-        [] => Neighbours::Same,
-        [(length, 0), ..] if length % lanes == 0 => Neighbours::Same,
+        [] => LaneAccess::Same,
+        [(length, 0), ..] if length % lanes == 0 => LaneAccess::Same,
         [(length, 1), ref outer @ ..]
             if length % lanes == 0 && whole(place.offset) && outer.iter().all(|&(_, stride)| whole(stride)) =>
         {
-            Neighbours::Adjacent
+            LaneAccess::Adjacent
         }
-        _ => Neighbours::Apart,
+        _ => LaneAccess::Apart,
     }
 }
 
@@ -124,10 +124,10 @@ impl<S: KernelShape> Lowering<S> {
             return vec![self.number(*value)];
         }
         let computed = self.computed.contains(&base.0.id);
-        let Some(place) = seen(base, &views) else {
+        let Some(place) = strided_view(base, &views) else {
             return if self.lanes > 1 { self.one_by_one(tensor, at) } else { vec![self.step(tensor, at)] };
         };
-        if aligned(&place) {
+        if is_identity(&place) {
             let linear = Some(self.linear_of(at));
             let at = Coordinates { linear, ..at.clone() }.reshaped(&base.0.shape);
             return if computed { self.compute_values(base, &at) } else { self.load_values(base, &place, &at) };
@@ -136,15 +136,15 @@ impl<S: KernelShape> Lowering<S> {
             return self.load_values(base, &place, at);
         }
         // Values of a whole row are known at its row.
-        if let (Some(Frame { columns, .. }), Some((row, _))) = (self.shape.frame(), at.row)
-            && repeats_rows(&place, columns)
+        if let (Some(RowSpace { columns, .. }), Some((row, _))) = (self.shape.row_space(), at.row)
+            && broadcasts_rows(&place, columns)
         {
             let lanes = std::mem::replace(&mut self.lanes, 1);
             let values = self.compute_values(base, &Coordinates::linear(row, &base.0.shape));
             self.lanes = lanes;
             return values;
         }
-        if self.lanes > 1 && neighbours(&place, self.lanes) != Neighbours::Same {
+        if self.lanes > 1 && lane_access(&place, self.lanes) != LaneAccess::Same {
             return self.one_by_one(tensor, at);
         }
         let lanes = std::mem::replace(&mut self.lanes, 1);
@@ -196,7 +196,7 @@ impl<S: KernelShape> Lowering<S> {
         sum
     }
 
-    fn remember_index(&mut self, key: (Runs, ExprId), value: ExprId) {
+    fn remember_index(&mut self, key: (CoalescedAxes, ExprId), value: ExprId) {
         if let Some(known) = self.known.last_mut() {
             known.indices.insert(key, value);
         }
@@ -214,17 +214,17 @@ impl<S: KernelShape> Lowering<S> {
         let Place { id, place, index } = self.find(base, place, at);
         let place = &place;
         // What is picked of a row is read before anything of it is written.
-        let picks = self.lanes == 1 && self.shape.is_picked(at) && aligned(place);
+        let picks = self.lanes == 1 && self.shape.is_picked(at) && is_identity(place);
         if id.part.is_some() || Some(index) != self.shape.own() && !picks {
-            self.out_of_step.insert(base.0.id);
+            self.other_index_inputs.insert(base.0.id);
         }
-        let kind = if self.lanes > 1 { neighbours(place, self.lanes) } else { Neighbours::Same };
+        let kind = if self.lanes > 1 { lane_access(place, self.lanes) } else { LaneAccess::Same };
         let part = id.part.clone();
-        let key = (id, index, if kind == Neighbours::Same { 1 } else { self.lanes });
+        let key = (id, index, if kind == LaneAccess::Same { 1 } else { self.lanes });
         if let Some(found) = self.known.iter().rev().find_map(|known| known.values.get(&key)) {
             return found.clone();
         }
-        let values = match aligned(place) && part.is_none() {
+        let values = match is_identity(place) && part.is_none() {
             true => S::load_once(self, base, at, |l| l.loaded(base, None, place, at, index, kind)),
             false => self.loaded(base, part, place, at, index, kind),
         };
@@ -242,12 +242,12 @@ impl<S: KernelShape> Lowering<S> {
         place: &Strided,
         at: &Coordinates,
         index: ExprId,
-        kind: Neighbours,
+        kind: LaneAccess,
     ) -> Vec<ExprId> {
         let view = self.view_of(base, part);
         match kind {
-            Neighbours::Same => vec![self.b.load(view, index)],
-            Neighbours::Adjacent if base.0.dtype != DType::Bool => self.load_adjacent(view.into(), index, base.0.dtype),
+            LaneAccess::Same => vec![self.b.load(view, index)],
+            LaneAccess::Adjacent if base.0.dtype != DType::Bool => self.load_adjacent(view.into(), index, base.0.dtype),
             _ => (0..self.lanes)
                 .map(|lane| {
                     let at = self.lane(at, lane);
@@ -277,13 +277,13 @@ impl<S: KernelShape> Lowering<S> {
     /// Where the element at `at` lies in memory.
     pub(super) fn place_of(&mut self, at: &Coordinates, place: &Strided) -> ExprId {
         if let Some(linear) = at.linear
-            && aligned(place)
+            && is_identity(place)
         {
             return linear;
         }
         // One index for one place, by which what is loaded there is known.
         let key = at.linear.filter(|_| place.offset >= 0).map(|linear| {
-            let runs = runs(&place.shape, &place.strides);
+            let runs = coalesce_axes(&place.shape, &place.strides);
             ((-1 - place.offset, runs), linear)
         });
         let known = key.as_ref().and_then(|key| self.known.iter().rev().find_map(|known| known.indices.get(key)));
@@ -292,7 +292,7 @@ impl<S: KernelShape> Lowering<S> {
         }
         let mut terms = vec![];
         let (shape, strides) = (&place.shape[..], &place.strides[..]);
-        if let (Some((row, column)), Some(Frame { columns, .. })) = (at.row, self.shape.frame())
+        if let (Some((row, column)), Some(RowSpace { columns, .. })) = (at.row, self.shape.row_space())
             && let Some(split) = split(shape, columns)
         {
             terms.extend(self.part(row, &shape[..split], &strides[..split]));
@@ -319,7 +319,7 @@ impl<S: KernelShape> Lowering<S> {
 
     /// What an index over some axes contributes, computed once.
     fn part(&mut self, index: ExprId, shape: &[usize], strides: &[isize]) -> Option<ExprId> {
-        let runs = runs(shape, strides);
+        let runs = coalesce_axes(shape, strides);
         if runs.iter().all(|&(_, stride)| stride == 0) {
             return None;
         }

@@ -5,12 +5,12 @@
 
 use bornite_ir::{Emit, EmitBits, ExprId, LocalId, Op as Row, Scalar, Shuffle, Stmt};
 
+use super::column_sums::ColumnSumLaunch;
 use super::columns::Columns;
-use super::group::{Form, Group};
+use super::group::{Group, IterationSpace};
 use super::lowering::{KernelShape, Lowering};
-use super::rows::Rows;
+use super::row_launch::RowLaunch;
 use super::stages::Reduction;
-use super::sums::Summed;
 use super::tiles::Tiles;
 
 pub(super) const WARP: usize = 32;
@@ -24,25 +24,29 @@ pub(super) const FEWEST_ROWS: usize = 16;
 pub(super) const BEYOND: usize = 1024 * 4;
 
 /// How blocks are shaped.
-pub(super) enum Blocks<'a> {
-    Rows(Rows<'a>),
-    Summed(Summed<'a>),
+pub(super) enum BlockKernel<'a> {
+    Rows(RowLaunch<'a>),
+    ColumnSumLaunch(ColumnSumLaunch<'a>),
     Columns(Columns),
     Tiles(Tiles<'a>),
 }
 
 /// The blocks for a group, if there should be any. A block has so much shared memory.
-pub(super) fn shape(group: &Group, shared_bytes: impl FnOnce() -> usize) -> Option<Blocks<'_>> {
-    match group.form {
-        Form::Rows { .. } if !group.sums.is_empty() => Summed::new(group, shared_bytes).map(Blocks::Summed),
-        Form::Rows { columns, .. } if columns > SERIAL_COLUMNS => Rows::new(group, shared_bytes).map(Blocks::Rows),
-        Form::Middle { outer, middle, inner } if inner >= WARP && middle >= FEWEST_ROWS => {
+pub(super) fn shape(group: &Group, shared_bytes: impl FnOnce() -> usize) -> Option<BlockKernel<'_>> {
+    match group.space {
+        IterationSpace::Rows { .. } if !group.column_sums.is_empty() => {
+            ColumnSumLaunch::new(group, shared_bytes).map(BlockKernel::ColumnSumLaunch)
+        }
+        IterationSpace::Rows { columns, .. } if columns > SERIAL_COLUMNS => {
+            RowLaunch::new(group, shared_bytes).map(BlockKernel::Rows)
+        }
+        IterationSpace::Middle { outer, middle, inner } if inner >= WARP && middle >= FEWEST_ROWS => {
             let lanes = if inner.is_multiple_of(4 * WARP) { 4 } else { 1 };
             let blocks = outer * inner.div_ceil(lanes * WARP);
             let down = rows_at_a_time(outer, inner);
-            Some(Blocks::Columns(Columns { middle, inner, blocks, down, lanes }))
+            Some(BlockKernel::Columns(Columns { middle, inner, blocks, down, lanes }))
         }
-        Form::Elements(elements) => Tiles::new(group, elements).map(Blocks::Tiles),
+        IterationSpace::Elements(elements) => Tiles::new(group, elements).map(BlockKernel::Tiles),
         _ => None,
     }
 }
@@ -52,14 +56,14 @@ pub(super) fn rows_at_a_time(outer: usize, inner: usize) -> usize {
     if outer * inner.div_ceil(WARP) < 256 { 32 } else { 8 }
 }
 
-impl Blocks<'_> {
+impl BlockKernel<'_> {
     /// Grid and block.
     pub fn launch(&self) -> ([u32; 3], [u32; 3]) {
         let (blocks, threads) = match self {
-            Blocks::Rows(plan) => (plan.rows.div_ceil(plan.together), plan.threads * plan.together),
-            Blocks::Summed(plan) => plan.launch(),
-            Blocks::Columns(plan) => (plan.blocks, plan.down * WARP),
-            Blocks::Tiles(plan) => plan.launch(),
+            BlockKernel::Rows(plan) => (plan.rows.div_ceil(plan.together), plan.threads * plan.together),
+            BlockKernel::ColumnSumLaunch(plan) => plan.launch(),
+            BlockKernel::Columns(plan) => (plan.blocks, plan.down * WARP),
+            BlockKernel::Tiles(plan) => plan.launch(),
         };
         ([blocks as u32, 1, 1], [threads as u32, 1, 1])
     }

@@ -10,19 +10,19 @@
 use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Emit, EmitBits, Op as Row, ParamId, Scalar, Stmt, Value};
 
-use super::blocks::{self, Blocks};
+use super::blocks::{self, BlockKernel};
 use super::elementwise::Elementwise;
-use super::lowering::{Frame, KernelShape, Lowering, Single};
-use super::pretend::for_gpu;
-use super::row::RowKernel;
-use super::spread::{Spread, usual_spread};
-use super::{Lowered, aligned, look_through, reports, seen};
+use super::gpu_emulation::targets_gpu;
+use super::launch_shape::{LaunchShape, default_launch_shape};
+use super::lowering::{KernelShape, Lowering, RowSpace, Single};
+use super::row_kernel::RowKernel;
+use super::{Lowered, is_identity, look_through, reports, strided_view};
 use crate::graph::node::{NodeId, Op};
 use crate::{DType, Device, Result, Tensor};
 
 /// What a group's kernel runs over.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Form {
+pub(crate) enum IterationSpace {
     /// Elements.
     Elements(usize),
     /// Rows of columns, reduced to one element a row.
@@ -31,12 +31,12 @@ pub(crate) enum Form {
     Middle { outer: usize, middle: usize, inner: usize },
 }
 
-impl Form {
+impl IterationSpace {
     /// Rows and columns, if it is over rows.
-    pub fn frame(self) -> Option<Frame> {
+    pub fn row_space(self) -> Option<RowSpace> {
         match self {
-            Form::Rows { rows, columns } => Some(Frame { rows, columns }),
-            Form::Elements(_) | Form::Middle { .. } => None,
+            IterationSpace::Rows { rows, columns } => Some(RowSpace { rows, columns }),
+            IterationSpace::Elements(_) | IterationSpace::Middle { .. } => None,
         }
     }
 }
@@ -44,15 +44,15 @@ impl Form {
 /// Nodes that one kernel computes.
 #[derive(Clone)]
 pub(crate) struct Group {
-    pub form: Form,
+    pub space: IterationSpace,
     /// Nodes whose values are stored.
     pub outputs: Vec<Tensor>,
     /// Nodes that are computed, inputs before those that read them.
     pub order: Vec<Tensor>,
     /// How the work is spread on a GPU, where that was measured.
-    pub spread: Option<Spread>,
+    pub launch_shape: Option<LaunchShape>,
     /// Sums of columns that ride on a kernel over rows (`sums.rs`): results after the others.
-    pub sums: Vec<Tensor>,
+    pub column_sums: Vec<Tensor>,
 }
 
 /// A value that is written over a tensor in memory.
@@ -64,35 +64,38 @@ pub(crate) struct Overwrite {
 
 /// Results that overwrite a tensor in memory.
 #[derive(Default)]
-pub(crate) struct InPlaceOf {
-    /// Every element of that must be read for the same element of the results alone ([`Lowered::out_of_step`]).
-    pub replaced: Vec<Overwrite>,
+pub(crate) struct InPlaceOutputs {
+    /// Every element of that must be read for the same element of the results alone ([`Lowered::other_index_inputs`]).
+    pub overwrites: Vec<Overwrite>,
     /// Whether nothing may be written where a step before has met a bad index.
     pub guarded: bool,
 }
 
 /// Lowers a group for a device.
-pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOf) -> Result<Lowered> {
-    let on_gpu = for_gpu(device);
+pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOutputs) -> Result<Lowered> {
+    let on_gpu = targets_gpu(device);
     let (name, index) = (kernel_name(group), index_type(group));
     let blocks = if on_gpu { blocks::shape(group, || shared_bytes(device)) } else { None };
     let serial = |instances: usize| Builder::new(&name, instances as u64, index);
-    let g = GroupKernel { group, in_place, index, spread: Spread { lanes: 1, threads: BLOCK }, length: None };
+    let g =
+        GroupKernel { group, in_place, index, launch_shape: LaunchShape { lanes: 1, threads: BLOCK }, length: None };
     let Some(blocks) = blocks else {
-        return match group.form {
-            Form::Elements(elements) if on_gpu => {
-                let spread = group.spread.unwrap_or_else(|| usual_spread(group, elements));
+        return match group.space {
+            IterationSpace::Elements(elements) if on_gpu => {
+                let launch_shape = group.launch_shape.unwrap_or_else(|| default_launch_shape(group, elements));
                 let length = is_flat(group, elements).then_some(elements);
-                let g = GroupKernel { spread, length, ..g };
-                g.lower(serial(elements / spread.lanes), Elementwise::default(), |l, outs| l.elements(group, outs))
+                let g = GroupKernel { launch_shape, length, ..g };
+                g.lower(serial(elements / launch_shape.lanes), Elementwise::default(), |l, outs| {
+                    l.elements(group, outs)
+                })
             }
-            Form::Elements(elements) => {
+            IterationSpace::Elements(elements) => {
                 g.lower(serial(elements), Elementwise::default(), |l, outs| l.elements(group, outs))
             }
-            Form::Rows { rows, columns } => {
+            IterationSpace::Rows { rows, columns } => {
                 g.lower(serial(rows), RowKernel::new(rows, columns), |l, outs| l.rows(group, outs, columns))
             }
-            Form::Middle { outer, middle, inner } => {
+            IterationSpace::Middle { outer, middle, inner } => {
                 g.lower(serial(outer * inner), Single, |l, outs| l.middle(group, outs, middle, inner))
             }
         };
@@ -100,25 +103,25 @@ pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOf) -
     let (grid, block) = blocks.launch();
     let b = Builder::blocks(&name, grid, block, index);
     match blocks {
-        Blocks::Rows(plan) => {
+        BlockKernel::Rows(plan) => {
             g.lower(b, RowKernel::new(plan.rows, plan.columns), |l, outs| l.rows_by_blocks(group, outs, &plan))
         }
-        Blocks::Summed(plan) => {
+        BlockKernel::ColumnSumLaunch(plan) => {
             let shape = RowKernel::new(plan.rows.rows, plan.rows.columns);
             g.lower(b, shape, |l, outs| l.rows_and_sums(group, outs, &plan))
         }
-        Blocks::Columns(plan) => g.lower(b, plan, |l, outs| l.columns_by_blocks(group, outs)),
-        Blocks::Tiles(plan) => g.lower(b, &plan, |l, outs| l.tiles(group, outs)),
+        BlockKernel::Columns(plan) => g.lower(b, plan, |l, outs| l.columns_by_blocks(group, outs)),
+        BlockKernel::Tiles(plan) => g.lower(b, &plan, |l, outs| l.tiles(group, outs)),
     }
 }
 
 /// The parts that the kernels of a group have in common, whatever their shape.
 struct GroupKernel<'a> {
     group: &'a Group,
-    in_place: &'a InPlaceOf,
+    in_place: &'a InPlaceOutputs,
     /// Type of indices.
     index: Scalar,
-    spread: Spread,
+    launch_shape: LaunchShape,
     /// Number of elements, if it is an argument of the kernel.
     length: Option<usize>,
 }
@@ -133,7 +136,7 @@ impl GroupKernel<'_> {
     ) -> Result<Lowered> {
         let GroupKernel { group, in_place, .. } = self;
         let mut l = Lowering::new(b, self.index, shape);
-        l.lanes = self.spread.lanes;
+        l.lanes = self.launch_shape.lanes;
         l.computed = group.order.iter().map(|t| t.0.id).collect();
         if let Some(elements) = self.length {
             l.pass_length(elements);
@@ -141,13 +144,13 @@ impl GroupKernel<'_> {
         let mut outs = vec![];
         for (n, output) in group.outputs.iter().enumerate() {
             let name = if group.outputs.len() == 1 { "out".into() } else { format!("out{n}") };
-            let replaced = in_place.replaced.iter().find(|o| o.value == output.0.id).map(|o| &o.old);
+            let replaced = in_place.overwrites.iter().find(|o| o.value == output.0.id).map(|o| &o.old);
             let access = if replaced.is_some() { Access::ReadWrite } else { Access::Write };
             let out = l.param(name, output, access);
             l.loads.extend(replaced.map(|tensor| (tensor.0.id.into(), out)));
             outs.push(out);
         }
-        for (n, sum) in group.sums.iter().enumerate() {
+        for (n, sum) in group.column_sums.iter().enumerate() {
             outs.push(l.param(format!("sums{n}"), sum, Access::Write));
         }
         if group.order.iter().any(|t| reports(&t.0)) {
@@ -161,7 +164,7 @@ impl GroupKernel<'_> {
             l.b.if_else(bad, |b| b.simple(Stmt::Return(None)), |_| {});
         }
         body(&mut l, &outs);
-        Ok(Lowered { threads: self.spread.threads, guarded: in_place.guarded, ..l.finish()? })
+        Ok(Lowered { threads: self.launch_shape.threads, guarded: in_place.guarded, ..l.finish()? })
     }
 }
 
@@ -178,13 +181,13 @@ pub(super) fn shared_bytes(device: Device) -> usize {
 }
 
 fn index_type(group: &Group) -> Scalar {
-    let mut largest = match group.form {
-        Form::Elements(n) => n,
+    let mut largest = match group.space {
+        IterationSpace::Elements(n) => n,
         // The index may run past the last column by what a block takes at once.
-        Form::Rows { rows, columns } => rows * columns + blocks::BEYOND,
-        Form::Middle { outer, middle, inner } => outer * middle * inner,
+        IterationSpace::Rows { rows, columns } => rows * columns + blocks::BEYOND,
+        IterationSpace::Middle { outer, middle, inner } => outer * middle * inner,
     };
-    for tensor in group.order.iter().chain(&group.sums) {
+    for tensor in group.order.iter().chain(&group.column_sums) {
         for input in tensor.0.reads() {
             let (base, views) = look_through(input);
             largest = views.iter().chain([&base]).fold(largest, |n, t| n.max(t.0.elements()));
@@ -206,7 +209,7 @@ fn is_flat(group: &Group, elements: usize) -> bool {
     let flat = |tensor: &Tensor| {
         let (base, views) = look_through(tensor);
         let single = base.0.elements() == 1;
-        let same = base.0.elements() == elements && seen(base, &views).is_some_and(|place| aligned(&place));
+        let same = base.0.elements() == elements && strided_view(base, &views).is_some_and(|place| is_identity(&place));
         single || same || base.0.op.is_constant()
     };
     elements > 1 && plain && inputs.chain(&group.outputs).all(flat)
@@ -232,6 +235,6 @@ pub(crate) fn kernel_name(group: &Group) -> String {
         let end = text[..LONGEST].rfind('_').unwrap_or(LONGEST);
         text.truncate(end);
     }
-    let sums = if group.sums.is_empty() { "" } else { "_with_sums" };
+    let sums = if group.column_sums.is_empty() { "" } else { "_with_sums" };
     format!("{text}{sums}_{dtype}")
 }

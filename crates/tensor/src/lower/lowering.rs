@@ -40,7 +40,7 @@ impl Coordinates {
 
 /// Rows and columns of a kernel over rows.
 #[derive(Clone, Copy)]
-pub(crate) struct Frame {
+pub(crate) struct RowSpace {
     pub rows: usize,
     pub columns: usize,
 }
@@ -54,7 +54,7 @@ pub(super) trait KernelShape: Sized {
     }
 
     /// Rows and columns, in a kernel over rows.
-    fn frame(&self) -> Option<Frame> {
+    fn row_space(&self) -> Option<RowSpace> {
         None
     }
 
@@ -107,9 +107,9 @@ pub(super) struct Lowering<S = Single> {
     /// The index 0.
     pub zero: Option<ExprId>,
     /// Tensors in memory of which it reads other elements than the thread's own.
-    pub out_of_step: HashSet<NodeId>,
+    pub other_index_inputs: HashSet<NodeId>,
     /// Values of nodes and indices that are computed already, by the linear index they belong to; innermost scope last.
-    pub known: Vec<Known>,
+    pub known: Vec<ScopeCache>,
 }
 
 /// A node that a kernel computes, or a tensor in memory, or a part of one.
@@ -127,9 +127,9 @@ impl From<NodeId> for ValueId {
 
 /// What a scope has computed.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct ScopeCache {
     pub values: HashMap<(ValueId, ExprId, usize), Vec<ExprId>>,
-    pub indices: HashMap<(address::Runs, ExprId), ExprId>,
+    pub indices: HashMap<(address::CoalescedAxes, ExprId), ExprId>,
 }
 
 impl Lowering {
@@ -153,15 +153,15 @@ impl<S: KernelShape> Lowering<S> {
             computed: HashSet::new(),
             lanes: 1,
             zero: None,
-            out_of_step: HashSet::new(),
-            known: vec![Known::default()],
+            other_index_inputs: HashSet::new(),
+            known: vec![ScopeCache::default()],
         }
     }
 
     pub fn finish(self) -> Result<Lowered> {
-        let Lowering { b, shape, loads, inputs, status, values, mut out_of_step, .. } = self;
+        let Lowering { b, shape, loads, inputs, status, values, mut other_index_inputs, .. } = self;
         if shape.own().is_none() {
-            out_of_step.extend(loads.into_iter().map(|(id, _)| id.node));
+            other_index_inputs.extend(loads.into_iter().map(|(id, _)| id.node));
         }
         Ok(Lowered {
             kernel: b.finish()?,
@@ -170,13 +170,13 @@ impl<S: KernelShape> Lowering<S> {
             guarded: false,
             values,
             threads: BLOCK,
-            out_of_step,
+            other_index_inputs,
         })
     }
 
     /// What is computed in a block is known only there.
     pub fn scope<R>(&mut self, work: impl FnOnce(&mut Lowering<S>) -> R) -> R {
-        self.known.push(Known::default());
+        self.known.push(ScopeCache::default());
         let result = work(self);
         self.known.pop();
         result

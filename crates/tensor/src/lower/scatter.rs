@@ -12,9 +12,9 @@ use bornite_ir::{
 };
 
 use super::blocks::WARP;
-use super::digits::Sorted;
 use super::lowering::{Coordinates, Lowering};
-use super::{Lowered, accumulator, look_through, seen};
+use super::radix_sort::Sorted;
+use super::{Lowered, accumulator, look_through, strided_view};
 use crate::graph::node::{Node, Op};
 use crate::{DType, Result, Tensor};
 
@@ -54,7 +54,7 @@ impl<'a> Scatter<'a> {
         let (before, after) = (&node.shape[..*axis], &node.shape[axis + 1..]);
         let (rows, count, width) = (node.shape[*axis], index.0.shape[*axis], after.iter().product::<usize>());
         let (base, views) = look_through(index);
-        let place = seen(base, &views)?;
+        let place = strided_view(base, &views)?;
         let same = place.shape[axis + 1..].iter().zip(&place.strides[axis + 1..]).all(|(&n, &by)| n == 1 || by == 0);
         let one = before.iter().product::<usize>() == 1 && same;
         // Numbers of positions and of rows, and one row more for what is nowhere, are 32 bits in memory.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bornite_ir::{Op as Row, Value};
 
-use super::group::{Form, Group};
+use super::group::{Group, IterationSpace};
 use super::{accumulator, extreme, look_through};
 use crate::graph::node::{NodeId, Op, Reduce};
 use crate::{DType, Tensor};
@@ -18,8 +18,8 @@ pub(super) struct Stages<'a> {
 
 /// Orders the reductions of a group by what they depend on.
 pub(super) fn stages(group: &Group) -> Stages<'_> {
-    let rows = match group.form {
-        Form::Rows { rows, .. } => rows,
+    let rows = match group.space {
+        IterationSpace::Rows { rows, .. } => rows,
         _ => 1,
     };
     let mut after: HashMap<NodeId, usize> = HashMap::new();

@@ -2,10 +2,10 @@
 
 use bornite_ir::{Axis, Builtin, Emit, ExprId, Op as Row, ParamId, SharedId, Stmt};
 
-use super::address::runs;
+use super::address::coalesce_axes;
 use super::group::Group;
 use super::lowering::{Coordinates, KernelShape, Lowering};
-use super::{look_through, seen};
+use super::{look_through, strided_view};
 use crate::Tensor;
 use crate::matmul::strided::Strided;
 
@@ -47,9 +47,11 @@ impl<'a> Tiles<'a> {
         for input in inputs.flat_map(|t| t.0.reads()).chain(views) {
             let (base, views) = look_through(input);
             let own = group.order.iter().any(|t| t.0.id == base.0.id) || base.0.op.is_constant();
-            let Some(place) = seen(base, &views).filter(|_| !own && input.0.elements() == elements) else { continue };
+            let Some(place) = strided_view(base, &views).filter(|_| !own && input.0.elements() == elements) else {
+                continue;
+            };
             let ([(width, apart), (height, 1)] | [(width, apart), (height, 1), _]) =
-                runs(&place.shape, &place.strides)[..]
+                coalesce_axes(&place.shape, &place.strides)[..]
             else {
                 continue;
             };
@@ -80,7 +82,7 @@ impl<'a> Tiles<'a> {
         let even = |n: isize| n % lanes as isize == 0;
         let wide = |(base, place): &(&Tensor, Strided)| {
             // What lies side by side is read along the height; all else must begin at a multiple of the lanes.
-            let apart = runs(&place.shape, &place.strides).into_iter().filter(|&(_, stride)| stride != 1);
+            let apart = coalesce_axes(&place.shape, &place.strides).into_iter().filter(|&(_, stride)| stride != 1);
             let bytes = base.0.dtype.bytes() * lanes;
             even(place.offset) && apart.into_iter().all(|(_, stride)| even(stride)) && (2 * lanes..=16).contains(&bytes)
         };

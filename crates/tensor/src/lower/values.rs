@@ -66,8 +66,8 @@ impl<S: KernelShape> Lowering<S> {
             | Op::Input
             | Op::Output
             | Op::Full(_)
-            | Op::Joint(_)
-            | Op::Part(_) => {
+            | Op::MultiOutput(_)
+            | Op::GetOutput(_) => {
                 let lanes = std::mem::replace(&mut self.lanes, 1);
                 let values: Vec<ExprId> = (0..lanes)
                     .map(|lane| {

@@ -10,25 +10,25 @@ use bornite_cuda::blas::{self, Call, Compute, Element, Epilogue, Matmul, Operand
 use bornite_support::profile;
 
 use super::MatmulMode;
-use super::epilogue::{Form, Graph};
-use super::product::{LibraryCall, Product, copies, locate, locate_rows};
+use super::epilogue::{FusedEpilogue, Graph};
+use super::library::{LibraryCall, LibraryMatmul, copies, locate, locate_rows};
 use super::strided::{Matrix, Strided};
 use crate::graph::node::Node;
 use crate::runtime::buffer::Buffer;
-use crate::runtime::timing::About;
+use crate::runtime::timing::LaunchInfo;
 use crate::{DType, Device, Error, Result, Tensor};
 
 /// A product that the library computes, ready to run.
-pub(crate) struct BlasProduct {
+pub(crate) struct CublasMatmul {
     /// None where there is no GPU to run it.
     plan: Option<Arc<Plan>>,
-    arranged: Arranged,
+    arranged: MatmulConfig,
     name: String,
 }
 
 /// A product as the library would compute it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Arranged {
+struct MatmulConfig {
     matmul: Matmul,
     /// Where A and B begin in their memory, in bytes.
     offsets: [usize; 2],
@@ -38,17 +38,17 @@ struct Arranged {
     bias_offset: usize,
 }
 
-impl Arranged {
+impl MatmulConfig {
     /// What a call can compute besides this product.
-    fn forms(&self, graph: &Graph<'_>, product: &Tensor) -> Vec<Form> {
-        let fits = |form: &Form| !form.epilogue.has_aux() || self.matmul.n.is_multiple_of(8);
+    fn forms(&self, graph: &Graph<'_>, product: &Tensor) -> Vec<FusedEpilogue> {
+        let fits = |form: &FusedEpilogue| !form.epilogue.has_aux() || self.matmul.n.is_multiple_of(8);
         let mut forms = if self.matmul.batch == 1 { graph.forms(product) } else { vec![] };
         forms.retain(fits);
         forms
     }
 
     /// The product in a form: what it computes, from what.
-    fn with(mut self, form: Form, matrices: &[Tensor; 2]) -> (Arranged, Vec<Tensor>, Vec<Tensor>) {
+    fn with(mut self, form: FusedEpilogue, matrices: &[Tensor; 2]) -> (MatmulConfig, Vec<Tensor>, Vec<Tensor>) {
         self.matmul.epilogue = form.epilogue;
         let mut inputs = matrices.to_vec();
         if let Some((bias, offset)) = form.bias {
@@ -99,7 +99,7 @@ pub(super) fn products(
                 Err(why) => return Err(why.into()),
             };
             let (copied, name) = (arranged.copied, format!("matmul_{}", tensor.0.dtype));
-            let product = Arc::new(Product::Cuda(BlasProduct { plan, arranged, name }));
+            let product = Arc::new(LibraryMatmul::Cuda(CublasMatmul { plan, arranged, name }));
             found.push((LibraryCall { product, results, inputs }, copied));
             break;
         }
@@ -111,7 +111,7 @@ pub(super) fn products(
 const LARGEST: usize = i32::MAX as usize;
 
 /// How the library would compute a product, and from which tensors' memory. `None` where it should not.
-fn arrange(node: &Node, mode: MatmulMode) -> Option<(Arranged, [Tensor; 2])> {
+fn arrange(node: &Node, mode: MatmulMode) -> Option<(MatmulConfig, [Tensor; 2])> {
     let element = match node.dtype {
         DType::F16 => Element::F16,
         DType::BF16 => Element::Bf16,
@@ -152,7 +152,7 @@ fn arrange(node: &Node, mode: MatmulMode) -> Option<(Arranged, [Tensor; 2])> {
         matmul.compute = Compute::Tf32;
     }
     let offsets = [left.offset * element.bytes(), right.offset * element.bytes()];
-    Some((Arranged { matmul, offsets, copied: [copied_a, copied_b], bias_offset: 0 }, [from_a, from_b]))
+    Some((MatmulConfig { matmul, offsets, copied: [copied_a, copied_b], bias_offset: 0 }, [from_a, from_b]))
 }
 
 /// What an address so many bytes into a buffer is a multiple of. Buffers begin at multiples of 128, which is what plans and
@@ -161,9 +161,9 @@ fn alignment(offset: usize) -> u32 {
     1 << offset.trailing_zeros().min(7)
 }
 
-impl BlasProduct {
+impl CublasMatmul {
     /// Computes into its results from its inputs, in this order of buffers and in the order of the device's work.
-    pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
+    pub fn launch(&self, buffers: &[&Buffer], about: LaunchInfo) -> Result<()> {
         let wrong = || {
             let (kernel, what) = (self.name.clone(), "a product takes other buffers of the GPU".into());
             Error::Cuda(CudaError::BadLaunch { kernel, what })
@@ -204,13 +204,13 @@ impl BlasProduct {
     }
 }
 
-impl fmt::Display for BlasProduct {
+impl fmt::Display for CublasMatmul {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} by cuBLASLt: {}", self.name, self.arranged)
     }
 }
 
-impl fmt::Display for Arranged {
+impl fmt::Display for MatmulConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let does = match self.matmul.epilogue {
             Epilogue::None => "",

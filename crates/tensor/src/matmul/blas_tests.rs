@@ -20,7 +20,7 @@ fn whole(product: &Tensor) -> &Tensor {
 }
 
 #[track_caller]
-fn arranged(product: &Tensor) -> (Arranged, [Tensor; 2]) {
+fn arranged(product: &Tensor) -> (MatmulConfig, [Tensor; 2]) {
     arrange(&whole(product).0, MatmulMode::Library).unwrap()
 }
 
@@ -78,9 +78,9 @@ fn gradients_of_products_need_no_copy() {
 
 #[test]
 fn what_is_no_matrix_is_copied_before_it_is_repeated() {
-    use crate::graph::node::Cut;
+    use crate::graph::node::AxisSlice;
     let every_other = |x: &Tensor| {
-        let cuts = x.0.shape.iter().map(|&len| Cut { start: 0, step: 2, len: len / 2 }).collect();
+        let cuts = x.0.shape.iter().map(|&len| AxisSlice { start: 0, step: 2, len: len / 2 }).collect();
         Tensor::build(Op::Slice(cuts), vec![x.clone()], SourceLocation::here())
     };
     let x = every_other(&f32s(&[16, 20]));
@@ -107,10 +107,10 @@ fn what_is_no_matrix_is_copied_before_it_is_repeated() {
 
 #[test]
 fn slices_are_offsets_and_lower_the_alignment() {
-    use crate::graph::node::Cut;
+    use crate::graph::node::AxisSlice;
     let qkv = input(&[64, 96], DType::BF16);
     let part = |start: usize| {
-        let cuts = vec![Cut::whole(64), Cut { start, step: 1, len: 32 }];
+        let cuts = vec![AxisSlice::full(64), AxisSlice { start, step: 1, len: 32 }];
         Tensor::build(Op::Slice(cuts), vec![qkv.clone()], SourceLocation::here())
     };
     let (found, inputs) = arranged(&part(32).matmul(&part(3).transpose(0, 1)));

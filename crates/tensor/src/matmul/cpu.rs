@@ -6,15 +6,15 @@ use bornite_codegen::cpu::pool;
 use bornite_support::profile;
 
 use super::gemm::{self, Operand};
-use super::product::{copies, locate, locate_rows};
+use super::library::{copies, locate, locate_rows};
 use super::strided::Strided;
 use crate::graph::node::Node;
-use crate::runtime::buffer::{Buffer, Lent, lend};
-use crate::runtime::timing::{About, Host};
+use crate::runtime::buffer::{Buffer, HostSlice, with_host_slices};
+use crate::runtime::timing::{Host, LaunchInfo};
 use crate::{DType, Device, Error, Result, Tensor, bf16, f16};
 
 /// A product of floats on the CPU, ready to run.
-pub(crate) struct CpuProduct {
+pub(crate) struct CpuMatmul {
     dtype: DType,
     device: Device,
     /// How A and B lie in their memory: batch axes, then rows and columns. The batch axes have equal lengths.
@@ -24,7 +24,7 @@ pub(crate) struct CpuProduct {
 
 /// How a product is computed, from which tensors' memory, and which of them are views to be copied first. `None` where a
 /// generated kernel should do it.
-pub(super) fn product(node: &Node) -> Option<(CpuProduct, [Tensor; 2], [bool; 2])> {
+pub(super) fn product(node: &Node) -> Option<(CpuMatmul, [Tensor; 2], [bool; 2])> {
     let [a, b] = &node.inputs[..] else { return None };
     let empty = |t: &Tensor| t.0.elements() == 0;
     if !matches!(node.dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64) || empty(a) || empty(b) {
@@ -34,7 +34,7 @@ pub(super) fn product(node: &Node) -> Option<(CpuProduct, [Tensor; 2], [bool; 2]
     let (from_b, right, copied_b) = locate(b, |strided| Some(strided.clone()))?;
     let right = right.repeated(&shape[..shape.len() - a.0.shape.len()]);
     let (operands, copied) = (folded(left, right), [copied_a, copied_b]);
-    let product = CpuProduct { dtype: node.dtype, device: node.device, operands, copied };
+    let product = CpuMatmul { dtype: node.dtype, device: node.device, operands, copied };
     Some((product, [from_a, from_b], copied))
 }
 
@@ -52,7 +52,7 @@ fn folded(left: Strided, right: Strided) -> [Strided; 2] {
     }
 }
 
-impl CpuProduct {
+impl CpuMatmul {
     /// The lengths of the batch axes, and of the rows, columns and terms.
     fn sizes(&self) -> (&[usize], [usize; 3]) {
         let (&[ref batch @ .., m, k], &[.., n]) = (&self.operands[0].shape[..], &self.operands[1].shape[..]) else {
@@ -62,7 +62,7 @@ impl CpuProduct {
     }
 
     /// Computes into the first buffer from the other two.
-    pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
+    pub fn launch(&self, buffers: &[&Buffer], about: LaunchInfo) -> Result<()> {
         let &[out, a, b] = buffers else { return Err(self.refused("a product takes three buffers")) };
         let describe = || {
             let (batch, [m, n, _]) = self.sizes();
@@ -74,13 +74,15 @@ impl CpuProduct {
             about.work(&format!("matmul_{}", self.dtype), (elements * self.dtype.bytes()) as u64)
         };
         profile::timed(&Host(self.device), describe, || {
-            let run = |lent: Vec<Lent<'_>>| {
-                let Ok([Lent::Write(out), Lent::Read(a), Lent::Read(b)]) = <[Lent<'_>; 3]>::try_from(lent) else {
+            let run = |lent: Vec<HostSlice<'_>>| {
+                let Ok([HostSlice::Write(out), HostSlice::Read(a), HostSlice::Read(b)]) =
+                    <[HostSlice<'_>; 3]>::try_from(lent)
+                else {
                     return false;
                 };
                 self.multiply(out, a, b)
             };
-            match lend(&[(out, true), (a, false), (b, false)], run) {
+            match with_host_slices(&[(out, true), (a, false), (b, false)], run) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(self.refused("a buffer is shorter than its matrices")),
                 Err(what) => Err(self.refused(what)),
@@ -112,7 +114,7 @@ impl CpuProduct {
     }
 }
 
-impl fmt::Display for CpuProduct {
+impl fmt::Display for CpuMatmul {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (batch, [m, n, k]) = self.sizes();
         write!(f, "matmul_{} by gemm: ", self.dtype)?;

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use bornite_cuda::blas::Epilogue;
 use bornite_ir::Op as Row;
 
-use super::product::locate;
+use super::library::locate;
 use super::strided::Strided;
 use crate::fused::FusedOp;
 use crate::fused::gelu::{Gelu, GeluOp};
-use crate::graph::grad::pull_back;
+use crate::graph::grad::vjp;
 use crate::graph::node::{Node, NodeId, Op};
-use crate::lower::{aligned, look_through, seen};
+use crate::lower::{is_identity, look_through, strided_view};
 use crate::{SourceLocation, Tensor};
 
 /// Fewest elements of a result for which GELU is left to the library: its products with GELU are slower than plain ones by
@@ -27,7 +27,7 @@ const LARGE: usize = 8 << 20;
 const REACH: usize = 96;
 
 /// More than the product that one call can compute.
-pub(super) struct Form {
+pub(super) struct FusedEpilogue {
     pub epilogue: Epilogue,
     /// What it computes: D, then the auxiliary matrix if it is stored.
     pub results: Vec<Tensor>,
@@ -55,7 +55,7 @@ impl<'a> Graph<'a> {
     }
 
     /// The forms that a product can take, those that do most first.
-    pub fn forms(&self, product: &Tensor) -> Vec<Form> {
+    pub fn forms(&self, product: &Tensor) -> Vec<FusedEpilogue> {
         let mut forms = vec![];
         if let Some((sum, bias)) = self.biased(product) {
             if let Some((gelu, inner)) = self.gelu(sum) {
@@ -67,11 +67,21 @@ impl<'a> Graph<'a> {
                 let mut results = vec![gelu.clone()];
                 results.extend(kept.then(|| sum.clone()));
                 let epilogue = if kept { Epilogue::BiasGeluAux } else { Epilogue::BiasGelu };
-                forms.push(Form { epilogue, results, bias: Some(bias.clone()), aux: None });
+                forms.push(FusedEpilogue { epilogue, results, bias: Some(bias.clone()), aux: None });
             }
-            forms.push(Form { epilogue: Epilogue::Bias, results: vec![sum.clone()], bias: Some(bias), aux: None });
+            forms.push(FusedEpilogue {
+                epilogue: Epilogue::Bias,
+                results: vec![sum.clone()],
+                bias: Some(bias),
+                aux: None,
+            });
         } else if let Some((slope, aux)) = self.gelu_slope(product) {
-            forms.push(Form { epilogue: Epilogue::Dgelu, results: vec![slope.clone()], bias: None, aux: Some(aux) });
+            forms.push(FusedEpilogue {
+                epilogue: Epilogue::Dgelu,
+                results: vec![slope.clone()],
+                bias: None,
+                aux: Some(aux),
+            });
         }
         forms
     }
@@ -125,7 +135,7 @@ impl<'a> Graph<'a> {
         }
         let pattern = |[x, slope]: [&Tensor; 2]| {
             let gelu = GeluOp(Gelu::Tanh).decompose(std::slice::from_ref(x)).pop()?;
-            pull_back(&gelu, slope.clone(), &[x], SourceLocation::here()).ok()?.pop()
+            vjp(&gelu, slope.clone(), &[x], SourceLocation::here()).ok()?.pop()
         };
         let fits = |hole: usize, t: &Tensor| hole == 0 || shows(t, product);
         let (found, matched) = self.find(product, |[x, slope]| pattern([x, slope]), fits)?;
@@ -185,7 +195,7 @@ impl<'a> Graph<'a> {
 fn shows(tensor: &Tensor, base: &Tensor) -> bool {
     let (found, views) = look_through(tensor);
     let same = tensor.0.elements() == base.0.elements();
-    found.0.id == base.0.id && same && seen(found, &views).is_some_and(|place| aligned(&place))
+    found.0.id == base.0.id && same && strided_view(found, &views).is_some_and(|place| is_identity(&place))
 }
 
 /// What a pattern was found to stand for.

@@ -11,9 +11,9 @@ mod blas;
 mod cpu;
 mod epilogue;
 pub(crate) mod gemm;
+mod library;
 mod mode;
-mod product;
 pub(crate) mod strided;
 
+pub(crate) use library::{LibraryCall, LibraryMatmul, locate, products, whole};
 pub use mode::MatmulMode;
-pub(crate) use product::{LibraryCall, Product, locate, products, whole};

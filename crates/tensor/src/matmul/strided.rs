@@ -63,7 +63,7 @@ impl Strided {
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => return None,
             Op::Map(_) | Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Pad(..) | Op::Concat(_) => return None,
             Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) | Op::ArgReduce(..) | Op::ArgSort { .. } => return None,
-            Op::Iota { .. } | Op::Random(_) | Op::Joint(_) | Op::Part(_) => return None,
+            Op::Iota { .. } | Op::Random(_) | Op::MultiOutput(_) | Op::GetOutput(_) => return None,
         }
         Some(view)
     }
@@ -83,7 +83,7 @@ impl Strided {
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => None,
             Op::Map(_) | Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Pad(..) | Op::Concat(_) => None,
             Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) | Op::ArgReduce(..) | Op::ArgSort { .. } => None,
-            Op::Iota { .. } | Op::Random(_) | Op::Joint(_) | Op::Part(_) => None,
+            Op::Iota { .. } | Op::Random(_) | Op::MultiOutput(_) | Op::GetOutput(_) => None,
         }
     }
 
@@ -166,7 +166,7 @@ fn one_stride(shape: &[usize], strides: &[isize]) -> Option<isize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::node::Cut;
+    use crate::graph::node::AxisSlice;
 
     fn chain(shape: &[usize], ops: &[Op]) -> Option<Strided> {
         ops.iter().try_fold(Strided::contiguous(shape), |view, op| view.through(op))
@@ -177,14 +177,14 @@ mod tests {
         Some((offset, transposed, stride, batch_stride))
     }
 
-    fn cut(start: usize, step: isize, len: usize) -> Cut {
-        Cut { start, step, len }
+    fn cut(start: usize, step: isize, len: usize) -> AxisSlice {
+        AxisSlice { start, step, len }
     }
 
     #[test]
     fn chains_of_views_are_matrices_where_memory_is() {
         let swap = || Op::Permute(vec![0, 2, 1]);
-        let all = Cut::whole;
+        let all = AxisSlice::full;
         assert_eq!(matrix(&[3, 4], &[]), Some((0, false, 4, 0)));
         assert_eq!(matrix(&[3, 4], &[Op::Permute(vec![1, 0])]), Some((0, true, 4, 0)));
         assert_eq!(matrix(&[2, 3, 4], &[swap()]), Some((0, true, 4, 12)));
@@ -258,7 +258,7 @@ mod tests {
                 None => assert!(views.iter().any(|op| matches!(op, Op::Reshape(_)))),
             }
         }
-        let cut = Op::Slice(vec![Cut { start: 1, step: 1, len: 2 }]);
+        let cut = Op::Slice(vec![AxisSlice { start: 1, step: 1, len: 2 }]);
         assert_eq!(Strided::contiguous(&[2]).behind(&cut, &[3]), None, "the rest would be nowhere");
     }
 
@@ -312,7 +312,8 @@ mod tests {
                         Op::Reshape(_) => index(n, &from),
                         Op::Expand(_) => to.iter().zip(&from).map(|(&i, &len)| if len == 1 { 0 } else { i }).collect(),
                         Op::Slice(cuts) => {
-                            let at = |(&i, cut): (&usize, &Cut)| (cut.start as isize + cut.step * i as isize) as usize;
+                            let at =
+                                |(&i, cut): (&usize, &AxisSlice)| (cut.start as isize + cut.step * i as isize) as usize;
                             to.iter().zip(cuts).map(at).collect()
                         }
                         _ => to,

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::graph::axes::Axes;
-use crate::graph::node::{Cut, Op, Reduce};
+use crate::graph::node::{AxisSlice, Op, Reduce};
 use crate::{DType, SourceLocation, Tensor, promote};
 
 /// An axis by name. Their order is that of a result without `->`: what `...` stands for, then letters.
@@ -220,8 +220,8 @@ impl Named {
         let len = self.tensor.0.shape[second];
         let square = Tensor::build(Op::Permute(order), vec![self.tensor.clone()], location);
         let line = square.reshape_at(&[&lead[..], &[len * len]].concat(), location);
-        let mut cuts: Vec<Cut> = lead.iter().map(|&len| Cut::whole(len)).collect();
-        cuts.push(Cut { start: 0, step: len as isize + 1, len });
+        let mut cuts: Vec<AxisSlice> = lead.iter().map(|&len| AxisSlice::full(len)).collect();
+        cuts.push(AxisSlice { start: 0, step: len as isize + 1, len });
         Named { tensor: Tensor::build(Op::Slice(cuts), vec![line], location), labels }
     }
 

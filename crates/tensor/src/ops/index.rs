@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bornite_ir::{Op as Row, Value};
 
 use crate::graph::axes::resolve_axis;
-use crate::graph::node::{Cut, Node, Op, Reduce};
+use crate::graph::node::{AxisSlice, Node, Op, Reduce};
 use crate::ops::pointwise::map;
 use crate::{DType, Device, SourceLocation, Tensor};
 
@@ -67,8 +67,8 @@ impl Tensor {
         let count = (end - start).max(0) as usize;
         let taken = count.div_ceil(step.unsigned_abs());
         let first = if step > 0 { start } else { end - 1 };
-        let mut cuts: Vec<Cut> = node.shape.iter().map(|&len| Cut::whole(len)).collect();
-        cuts[axis] = Cut { start: if taken == 0 { 0 } else { first as usize }, step, len: taken };
+        let mut cuts: Vec<AxisSlice> = node.shape.iter().map(|&len| AxisSlice::full(len)).collect();
+        cuts[axis] = AxisSlice { start: if taken == 0 { 0 } else { first as usize }, step, len: taken };
         Tensor::build(Op::Slice(cuts), vec![self.clone()], location)
     }
 
@@ -92,7 +92,8 @@ impl Tensor {
             let message = format!("{} pairs of widths for {} axes", widths.len(), node.shape.len());
             return Tensor::failed("pad", message, location);
         }
-        let cuts = widths.iter().zip(&node.shape).map(|(&(start, _), &len)| Cut { start, step: 1, len }).collect();
+        let cuts =
+            widths.iter().zip(&node.shape).map(|(&(start, _), &len)| AxisSlice { start, step: 1, len }).collect();
         let sizes = widths
             .iter()
             .zip(&node.shape)

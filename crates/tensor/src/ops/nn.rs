@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::fused::attention::{Attention, heads_turned};
 use crate::fused::fused_at;
-use crate::lower::plans_for_gpu;
+use crate::lower::plans_as_for_gpu;
 use crate::{Axes, DType, Generator, Operand, SourceLocation, Tensor};
 
 impl Tensor {
@@ -173,7 +173,7 @@ impl Tensor {
         }
         let scale = scale.unwrap_or_else(|| 1.0 / (*width as f64).sqrt());
         let inputs = [q, k, v].into_iter().chain(mask).cloned().collect();
-        let turned = plans_for_gpu(q.0.device) && mask.is_none() && [q, k, v].iter().all(|x| x.0.shape.len() == 4);
+        let turned = plans_as_for_gpu(q.0.device) && mask.is_none() && [q, k, v].iter().all(|x| x.0.shape.len() == 4);
         let seen = fused_at(Arc::new(Attention { scale, causal, turned }), inputs, location).remove(0);
         if turned && seen.node().is_ok() { heads_turned(&seen) } else { seen }
     }

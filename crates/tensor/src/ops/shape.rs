@@ -1,7 +1,7 @@
 //! Views: the same elements under other shapes and orders. None of these copies anything but [`Tensor::repeat`].
 
 use crate::graph::axes::resolve_axis;
-use crate::graph::node::{Cut, Op};
+use crate::graph::node::{AxisSlice, Op};
 use crate::{Axes, SourceLocation, Tensor};
 
 impl Tensor {
@@ -27,7 +27,7 @@ impl Tensor {
     /// The elements along one axis in reverse.
     pub(crate) fn flip_at(&self, axis: usize, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
-        let mut cuts: Vec<Cut> = node.shape.iter().map(|&len| Cut::whole(len)).collect();
+        let mut cuts: Vec<AxisSlice> = node.shape.iter().map(|&len| AxisSlice::full(len)).collect();
         if let Some(cut) = cuts.get_mut(axis).filter(|cut| cut.len > 0) {
             (cut.start, cut.step) = (cut.len - 1, -1);
         }

@@ -110,7 +110,7 @@ impl Tensor {
     /// `len` elements of an axis, counted from the end, from `start`.
     pub(crate) fn part(&self, axis: isize, start: usize, len: usize, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
-        let mut cuts: Vec<_> = node.shape.iter().map(|&len| crate::graph::node::Cut::whole(len)).collect();
+        let mut cuts: Vec<_> = node.shape.iter().map(|&len| crate::graph::node::AxisSlice::full(len)).collect();
         if let Some(cut) = Axes::from(axis).resolve(cuts.len()).ok().and_then(|axes| cuts.get_mut(axes[0])) {
             (cut.start, cut.len) = (if len == 0 { 0 } else { start }, len);
         }

@@ -1,21 +1,381 @@
-//! Scratch memory that all traces of a device share: their plans run one after the other, so none needs memory of its own.
+//! Many tensors in one flat variable: parameters, their gradients, moments and master copies, so that what is done to all
+//! elements alike (an optimiser, a norm) is one operation over one tensor.
+//!
+//! An [`Arena`] is a variable with one axis and a table of segments. Each begins at a multiple of 256 bytes, in any dtype
+//! of 16 bits or more; what lies between segments is zero and stays so as long as updates keep zeros.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use crate::graph::node::{AxisSlice, Node, NodeId, Op};
+use crate::graph::tensor::elements_of;
 use crate::runtime::buffer::Buffer;
-use crate::{Device, Result};
+use crate::runtime::resize::{self, ResizeCopy};
+use crate::schedule::{realize, value_of};
+use crate::{DType, Device, Error, Result, SourceLocation, Tensor, Update, Var, commit};
 
-/// Memory of at least `bytes` bytes. It is the same for every plan on the device, until a plan wants more: then those that hold
-/// what was before should ask again. The device's lock must be held while it is used.
-pub(crate) fn scratch(device: Device, bytes: usize) -> Result<Buffer> {
-    static ARENAS: Mutex<Option<HashMap<Device, Buffer>>> = Mutex::new(None);
-    let mut arenas = ARENAS.lock().unwrap_or_else(PoisonError::into_inner);
-    let arenas = arenas.get_or_insert_default();
-    if let Some(arena) = arenas.get(&device).filter(|arena| arena.bytes() >= bytes) {
-        return Ok(arena.clone());
+/// Segments begin at a multiple of so many elements, whatever their dtype: 256 bytes of 16-bit floats, which is what products
+/// of a GPU's library like best. Arenas of one table then have their segments at the same places.
+const ALIGNMENT: usize = 128;
+/// Large arenas have a multiple of so many elements in all: then a sum over them has equal parts, for all processors.
+const PART: usize = 8192;
+/// Tensors that are joined at once: a kernel that joins many would ask for each element of which it is.
+const JOINED: usize = 8;
+
+/// A tensor in the arena.
+#[derive(Clone, Debug)]
+struct Segment {
+    name: String,
+    shape: Vec<usize>,
+    start: usize,
+    elements: usize,
+}
+
+impl Segment {
+    /// The tensor in a flat one: a view.
+    fn of(&self, flat: &Tensor, place: SourceLocation) -> Tensor {
+        let cut = AxisSlice { start: self.start, step: 1, len: self.elements };
+        Tensor::build(Op::Slice(vec![cut]), vec![flat.clone()], place).reshape_at(&self.shape, place)
     }
-    let grown = Buffer::new(device, bytes)?;
-    arenas.insert(device, grown.clone());
-    Ok(grown)
+}
+
+/// One value per segment of an arena: constant over runs of its elements. See [`Arena::segment_values`].
+#[derive(Clone, Debug)]
+pub struct SegmentValues {
+    /// Each value, from its first element on. The first is from 0.
+    runs: Vec<(usize, f64)>,
+    elements: usize,
+    device: Device,
+}
+
+impl SegmentValues {
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.runs.iter().copied()
+    }
+
+    /// Elements of the arena.
+    pub fn elements(&self) -> usize {
+        self.elements
+    }
+
+    /// The value of each element: f32, of the arena's flat shape. It takes no memory; neighbours with equal values cost
+    /// nothing.
+    #[track_caller]
+    pub fn tensor(&self) -> Tensor {
+        let SegmentValues { runs, elements, device } = self;
+        let full = |value: f64| Tensor::full(value, &[*elements], DType::F32, *device);
+        let dtype = if *elements <= i32::MAX as usize { DType::I32 } else { DType::I64 };
+        let index = Tensor::iota(&[*elements], 0, dtype, *device, SourceLocation::here());
+        let first = full(runs.first().map_or(0.0, |(_, value)| *value));
+        runs.iter().skip(1).fold(first, |all, (start, value)| index.ge(*start as i64).select(full(*value), all))
+    }
+}
+
+/// Which tensors there are, in the order in which they were given, and where.
+struct Table {
+    segments: Vec<Segment>,
+    /// Numbers of segments in the order in which they lie.
+    order: Vec<usize>,
+    elements: usize,
+}
+
+/// Tensors that lie in one flat variable. Cloning copies the handle.
+///
+/// ```
+/// use bornite::{DType, Device, Tensor, trace, var::Arena};
+/// # fn main() -> bornite::Result<()> {
+/// let device = Device::cpu();
+/// let (w, b) = (Tensor::ones(&[3, 2], DType::F32, device), Tensor::zeros(&[2], DType::F32, device));
+/// // Matrices first, then vectors: decay is for matrices only.
+/// let parameters = Arena::grouped(&[("w", &w), ("b", &b)], |_, shape| if shape.len() == 2 { 0 } else { 1 })?;
+/// let momentum = parameters.like(DType::F32, 0.0)?;
+/// let step = trace(|x| {
+///     let p = parameters.tensors();
+///     let loss = (x[0].matmul(&p[0]) + &p[1]).square().mean(..);
+///     let m = momentum.get() * 0.9 + parameters.flatten(&loss.grad(&[&p[0], &p[1]]));
+///     let decay = parameters.spread(&[0.01, 0.0]);
+///     let new = parameters.get() * (1.0 - decay) - &m * 0.1; // one kernel for all parameters
+///     Ok((vec![loss], vec![parameters.set(new), momentum.set(m)]))
+/// });
+/// let x = Tensor::ones(&[4, 3], DType::F32, device);
+/// let first = step.call(&[x.clone()])?[0].item()?;
+/// assert!(step.call(&[x])?[0].item()? < first);
+/// assert_eq!(parameters.tensor("b")?.shape()?, [2]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Arena {
+    table: Arc<Table>,
+    flat: Var,
+    /// For each value of the variable that somebody has views of, these views: asked for again, they are the same nodes,
+    /// by which gradients are found.
+    views: Arc<Mutex<HashMap<NodeId, Vec<Weak<Node>>>>>,
+}
+
+impl Arena {
+    /// An arena that starts with these tensors, in this order. They have names, one dtype and one device.
+    #[track_caller]
+    pub fn new(tensors: &[(&str, &Tensor)]) -> Result<Arena> {
+        Arena::grouped(tensors, |_, _| 0)
+    }
+
+    /// As [`Arena::new`], where tensors of a group lie together, groups in rising order: then [`Arena::spread`] of a number
+    /// a group is a comparison or two. `group` is asked with name and shape.
+    #[track_caller]
+    pub fn grouped(tensors: &[(&str, &Tensor)], group: impl Fn(&str, &[usize]) -> usize) -> Result<Arena> {
+        let at = SourceLocation::here();
+        let Some((_, first)) = tensors.first() else { return Err(mistake("there is nothing to store".into(), at)) };
+        let (dtype, device) = (first.dtype()?, first.device()?);
+        if dtype.bytes() < 2 {
+            return Err(mistake(format!("elements have 16 bits or more, found {dtype}"), at));
+        }
+        let mut segments: Vec<Segment> = vec![];
+        let mut seen = HashMap::new();
+        for (n, (name, tensor)) in tensors.iter().enumerate() {
+            let node = tensor.node()?;
+            if (node.dtype, node.device) != (dtype, device) {
+                let first = &tensors[0].0;
+                let what = format!(
+                    "'{name}' is {} on {}, '{first}' is {dtype} on {device}; an arena has one of each",
+                    node.dtype, node.device
+                );
+                return Err(mistake(what, at));
+            }
+            if let Some(before) = seen.insert(*name, n) {
+                return Err(mistake(format!("tensors {before} and {n} are both called '{name}'"), at));
+            }
+            let (shape, elements) = (node.shape.clone(), node.elements());
+            segments.push(Segment { name: (*name).into(), shape, start: 0, elements });
+        }
+        let groups: Vec<usize> = segments.iter().map(|s| group(&s.name, &s.shape)).collect();
+        let mut order: Vec<usize> = (0..segments.len()).collect();
+        order.sort_by_key(|&n| groups[n]);
+        let mut elements = 0usize;
+        for &n in &order {
+            segments[n].start = elements;
+            elements = segments[n]
+                .elements
+                .checked_next_multiple_of(ALIGNMENT)
+                .map_or(usize::MAX, |more| elements.saturating_add(more));
+        }
+        if elements >= 4 * PART {
+            elements = elements.checked_next_multiple_of(PART).unwrap_or(usize::MAX);
+        }
+        elements_of(&[elements], dtype).map_err(|what| mistake(what, at))?;
+        let table = Arc::new(Table { segments, order, elements });
+        let named: Vec<(usize, &Tensor)> = tensors.iter().enumerate().map(|(n, (_, tensor))| (n, *tensor)).collect();
+        let zeros = Tensor::zeros(&[elements], dtype, device);
+        let flat = Var::new(&table.written(&zeros, &named, at)?)?;
+        Ok(Arena { table, flat, views: Arc::default() })
+    }
+
+    /// An arena of the same segments with one value everywhere but between them, for moments and gradients; for master copies
+    /// of 16-bit weights, commit `masters.set(weights.get().cast(DType::F32))` next.
+    #[track_caller]
+    pub fn like(&self, dtype: DType, value: f64) -> Result<Arena> {
+        let at = SourceLocation::here();
+        if dtype.bytes() < 2 {
+            return Err(mistake(format!("elements have 16 bits or more, found {dtype}"), at));
+        }
+        let device = self.flat.device();
+        let zeros = Tensor::zeros(&[self.table.elements], dtype, device);
+        let flat = if value == 0.0 {
+            Var::new(&zeros)?
+        } else {
+            let full: Vec<Tensor> =
+                self.table.segments.iter().map(|s| Tensor::full(value, &s.shape, dtype, device)).collect();
+            Var::new(&self.table.written(&zeros, &full.iter().enumerate().collect::<Vec<_>>(), at)?)?
+        };
+        Ok(Arena { table: self.table.clone(), flat, views: Arc::default() })
+    }
+
+    /// All elements, as a tensor with one axis: the variable's value, as [`Var::get`].
+    pub fn get(&self) -> Tensor {
+        self.flat.get()
+    }
+
+    /// An update of all elements to a tensor as [`Arena::get`] gives it.
+    #[track_caller]
+    pub fn set(&self, flat: Tensor) -> Update {
+        self.flat.set(flat)
+    }
+
+    /// The tensors in the order in which they were given: views of the variable's value. As long as one of them is held,
+    /// the same are returned for the same value, so that [`Tensor::grad`] knows them.
+    #[track_caller]
+    pub fn tensors(&self) -> Vec<Tensor> {
+        let place = SourceLocation::here();
+        (0..self.table.segments.len()).map(|n| self.view(n, place)).collect()
+    }
+
+    /// The tensor of a name.
+    #[track_caller]
+    pub fn tensor(&self, name: &str) -> Result<Tensor> {
+        let place = SourceLocation::here();
+        Ok(self.view(self.table.number(name, place)?, place))
+    }
+
+    /// Names and shapes, in the order in which the tensors were given.
+    pub fn segments(&self) -> impl Iterator<Item = (&str, &[usize])> {
+        self.table.segments.iter().map(|segment| (&segment.name[..], &segment.shape[..]))
+    }
+
+    fn view(&self, n: usize, place: SourceLocation) -> Tensor {
+        let flat = self.flat.get();
+        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        views.retain(|id, views| *id == flat.0.id || views.iter().any(|view| view.strong_count() > 0));
+        let count = self.table.segments.len();
+        let known = &mut views.entry(flat.0.id).or_insert_with(|| (0..count).map(|_| Weak::new()).collect())[n];
+        if let Some(node) = known.upgrade() {
+            return Tensor(node);
+        }
+        let tensor = self.table.segments[n].of(&flat, place);
+        *known = Arc::downgrade(&tensor.0);
+        tensor
+    }
+
+    /// Tensors of the segments' shapes, in the order of [`Arena::tensors`], as one tensor with one axis, zero between
+    /// them: gradients for an update of all parameters at once.
+    #[track_caller]
+    pub fn flatten(&self, tensors: &[Tensor]) -> Tensor {
+        let place = SourceLocation::here();
+        let Table { segments, order, elements } = &*self.table;
+        if tensors.len() != segments.len() {
+            let what = format!("{} tensors for {} segments", tensors.len(), segments.len());
+            return Tensor::failed("flatten", what, place);
+        }
+        for (tensor, segment) in tensors.iter().zip(segments) {
+            match tensor.node() {
+                Err(_) => return tensor.clone(),
+                Ok(node) if node.shape != segment.shape => {
+                    let what = format!("'{}' has shape {:?}, not {:?}", segment.name, segment.shape, node.shape);
+                    return Tensor::failed("flatten", what, place);
+                }
+                Ok(_) => {}
+            }
+        }
+        let mut parts = vec![];
+        let ends = order.iter().skip(1).map(|&n| segments[n].start).chain([*elements]);
+        for (&n, end) in order.iter().zip(ends) {
+            let Segment { start, elements, .. } = segments[n];
+            parts.push(tensors[n].reshape_at(&[elements], place));
+            if start + elements < end {
+                let node = &tensors[n].0;
+                parts.push(Tensor::full(0.0, &[end - start - elements], node.dtype, node.device));
+            }
+        }
+        let join = |parts: &[Tensor]| match parts {
+            [one] => one.clone(),
+            _ => Tensor::build(Op::Concat(0), parts.to_vec(), place),
+        };
+        while parts.len() > JOINED {
+            parts = parts.chunks(JOINED).map(join).collect();
+        }
+        join(&parts)
+    }
+
+    /// The segments of a tensor as [`Arena::flatten`] gives it, in the order of [`Arena::tensors`]: views of it.
+    #[track_caller]
+    pub fn unflatten(&self, flat: &Tensor) -> Vec<Tensor> {
+        let place = SourceLocation::here();
+        match flat.node() {
+            Ok(node) if node.shape != [self.table.elements] => {
+                let what = format!("an arena of {} elements, found {:?}", self.table.elements, node.shape);
+                vec![Tensor::failed("unflatten", what, place); self.table.segments.len()]
+            }
+            Ok(_) => self.table.segments.iter().map(|segment| segment.of(flat, place)).collect(),
+            Err(_) => vec![flat.clone(); self.table.segments.len()],
+        }
+    }
+
+    /// The gradient of a loss by all tensors, flat.
+    #[track_caller]
+    pub fn gradient(&self, loss: &Tensor) -> Tensor {
+        let tensors = self.tensors();
+        self.flatten(&loss.grad(&tensors.iter().collect::<Vec<_>>()))
+    }
+
+    /// One value per segment, in the order of [`Arena::tensors`], at each of its elements: see [`SegmentValues::tensor`].
+    #[track_caller]
+    pub fn spread(&self, values: &[f64]) -> Tensor {
+        match self.segment_values(values) {
+            Ok(values) => values.tensor(),
+            Err(error) => Tensor::carry(error, SourceLocation::here()),
+        }
+    }
+
+    /// One value per segment, in the order of [`Arena::tensors`].
+    #[track_caller]
+    pub fn segment_values(&self, values: &[f64]) -> Result<SegmentValues> {
+        let Table { segments, order, elements } = &*self.table;
+        if values.len() != segments.len() {
+            let what = format!("{} values for {} segments", values.len(), segments.len());
+            return Err(Error::op("segment_values", what));
+        }
+        let mut runs: Vec<(usize, f64)> = order.iter().map(|&n| (segments[n].start, values[n])).collect();
+        runs.dedup_by(|(_, value), (_, before)| value == before);
+        Ok(SegmentValues { runs, elements: *elements, device: self.flat.device() })
+    }
+
+    /// Exchanges tensors by name, all of these or, after an error, none: to load a checkpoint.
+    #[track_caller]
+    pub fn load(&self, tensors: &[(&str, &Tensor)]) -> Result<()> {
+        let at = SourceLocation::here();
+        let flat = self.flat.get();
+        let mut named = vec![];
+        for (name, tensor) in tensors {
+            let n = self.table.number(name, at)?;
+            let (node, segment) = (tensor.node()?, &self.table.segments[n]);
+            if (node.dtype, node.device, &node.shape) != (flat.0.dtype, flat.0.device, &segment.shape) {
+                let what = format!(
+                    "'{name}' is {}{:?} on {}, the tensor is {}{:?} on {}",
+                    flat.0.dtype, segment.shape, flat.0.device, node.dtype, node.shape, node.device
+                );
+                return Err(mistake(what, at));
+            }
+            named.push((n, *tensor));
+        }
+        let new = self.table.written(&flat, &named, at)?;
+        drop(flat);
+        commit(&[], vec![self.flat.set(new)])
+    }
+}
+
+impl Table {
+    fn number(&self, name: &str, at: SourceLocation) -> Result<usize> {
+        let found = self.segments.iter().position(|segment| segment.name == name);
+        found.ok_or_else(|| {
+            let near: Vec<&str> =
+                self.segments.iter().map(|s| &s.name[..]).filter(|n| n.contains(name)).take(5).collect();
+            let names = if near.is_empty() { String::new() } else { format!("; there are {}", near.join(", ")) };
+            mistake(format!("there is no '{name}' among {} tensors{names}", self.segments.len()), at)
+        })
+    }
+
+    /// A copy of a flat tensor with some segments exchanged. Not by the graph: hundreds of tensors would be one kernel.
+    fn written(&self, flat: &Tensor, tensors: &[(usize, &Tensor)], place: SourceLocation) -> Result<Tensor> {
+        let all: Vec<Tensor> = tensors.iter().map(|(_, tensor)| (*tensor).clone()).chain([flat.clone()]).collect();
+        realize(&all)?;
+        let node = flat.node()?;
+        resize::ready(node.dtype, node.device)?; // compiled before the device is locked
+        let _running = node.device.lock();
+        let to: Buffer = value_of(flat)?.duplicate(node.device)?;
+        for (n, tensor) in tensors {
+            let Segment { start, elements, .. } = self.segments[*n];
+            let copy = ResizeCopy { blocks: 1, from: elements, to: elements, offset: start };
+            copy.run(&to, &value_of(tensor)?, node.dtype, node.device, place)?;
+        }
+        Ok(Tensor(Arc::new(Node::leaf(Op::Data, node, place, to))))
+    }
+}
+
+fn mistake(what: String, at: SourceLocation) -> Error {
+    Error::Op { op: "arena", message: what, location: at }
+}
+
+impl std::fmt::Debug for Arena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Arena({} tensors, {} elements)", self.table.segments.len(), self.table.elements)
+    }
 }

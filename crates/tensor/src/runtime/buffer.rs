@@ -1,9 +1,9 @@
 //! Memory of a tensor, on whichever device: a range of an allocation, shared by handle.
 //!
-//! Plans cut one allocation into many parts, so whoever uses memory of the host borrows it by `lend.rs`, which hands out
+//! Plans cut one allocation into many parts, so whoever uses memory of the host borrows it by `with_host_slices.rs`, which hands out
 //! the parts of one allocation side by side.
 
-mod lend;
+mod host_slices;
 
 use std::any::Any;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::runtime::element::zero_words;
 use crate::runtime::timing::transfer;
 use crate::{Device, Error, Result};
 
-pub(crate) use lend::{Lent, lend};
+pub(crate) use host_slices::{HostSlice, with_host_slices};
 
 /// A handle on memory. Who may write it is decided by plans; a tensor's value is never written while it is visible.
 #[derive(Clone)]

@@ -42,11 +42,11 @@ impl Device {
 
     /// The best device here: the GPU with most memory and multiprocessors if it can be used, else the CPU.
     pub fn auto() -> Device {
-        Device::auto_or_why().0
+        Device::auto_with_reason().0
     }
 
     /// As [`Device::auto`], and if that is not a GPU, why.
-    pub fn auto_or_why() -> (Device, Option<Error>) {
+    pub fn auto_with_reason() -> (Device, Option<Error>) {
         let best = bornite_cuda::Device::best().map_err(Error::from);
         match best.and_then(|device| Device::cuda(device.info().ordinal)) {
             Ok(device) => (device, None),
@@ -173,9 +173,9 @@ impl Device {
     /// check. The order of locks, outermost first: the tuner's turn to measure, a trace (`Mutex<Compiled>`), devices in their own order,
     /// a kernel that another thread compiles ([`single_flight`](crate::runtime::single_flight)), then all others, under which nothing is
     /// locked: caches, versions of a variable, the value of a node.
-    pub(crate) fn lock(self) -> Running {
+    pub(crate) fn lock(self) -> DeviceGuard {
         held::add(self);
-        Running { device: self, _guard: self.shared().plans.lock().unwrap_or_else(PoisonError::into_inner) }
+        DeviceGuard { device: self, _guard: self.shared().plans.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     /// Panics in debug builds if this thread holds the lock of a device.
@@ -197,12 +197,12 @@ impl Device {
 
 /// Exclusive use of a device: see [`Device::lock`].
 #[must_use = "the device is locked as long as this lives"]
-pub(crate) struct Running {
+pub(crate) struct DeviceGuard {
     device: Device,
     _guard: MutexGuard<'static, ()>,
 }
 
-impl Drop for Running {
+impl Drop for DeviceGuard {
     fn drop(&mut self) {
         held::remove(self.device);
     }

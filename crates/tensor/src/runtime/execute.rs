@@ -12,9 +12,9 @@ use bornite_ir::{Arg, Kernel, Launch, Param, Scalar, Value, interp};
 use bornite_support::{log, profile};
 
 use crate::fused::{Memory, MemoryMut, Routine};
-use crate::runtime::buffer::{Buffer, Lent, lend};
+use crate::runtime::buffer::{Buffer, HostSlice, with_host_slices};
 use crate::runtime::single_flight::SingleFlight;
-use crate::runtime::timing::{About, Host};
+use crate::runtime::timing::{Host, LaunchInfo};
 use crate::{DType, Device, Error, Result};
 
 /// A kernel ready to run on one device.
@@ -22,7 +22,7 @@ pub(crate) struct Program {
     kernel: Kernel,
     device: Device,
     code: Code,
-    flavour: Flavour,
+    flavour: CodegenMode,
     /// Statements of a block, or on the CPU of an instance, after which a run ends with a fault.
     max_statements: Option<u64>,
 }
@@ -35,7 +35,7 @@ enum Code {
 
 /// How a kernel is printed for CUDA. Elsewhere there is one way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Flavour {
+pub(crate) enum CodegenMode {
     /// With the interpreter's bits.
     Exact,
     /// With CUDA's own functions where the op table names one.
@@ -44,25 +44,25 @@ pub(crate) enum Flavour {
     Checked,
 }
 
-impl Flavour {
+impl CodegenMode {
     /// That of kernels that tensors are lowered to.
-    pub fn of_tensors() -> Result<Flavour> {
-        Ok(if crate::runtime::math::is_exact_math()? { Flavour::Exact } else { Flavour::Native })
+    pub fn for_tensors() -> Result<CodegenMode> {
+        Ok(if crate::runtime::math::is_exact_math()? { CodegenMode::Exact } else { CodegenMode::Native })
     }
 }
 
 /// Compiles a kernel for a device, or finds it compiled already. Threads that want the same kernel wait for the one that compiles it;
 /// different kernels are compiled side by side.
-pub(crate) fn program(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Arc<Program>> {
-    let flavour = if device.is_cuda() { flavour } else { Flavour::Exact };
+pub(crate) fn program(device: Device, kernel: &Kernel, flavour: CodegenMode) -> Result<Arc<Program>> {
+    let flavour = if device.is_cuda() { flavour } else { CodegenMode::Exact };
     static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
-    static COMPILING: SingleFlight<Arc<(Device, Flavour, Kernel)>> = SingleFlight::new();
+    static COMPILING: SingleFlight<Arc<(Device, CodegenMode, Kernel)>> = SingleFlight::new();
     let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     let find = || cache().get_or_insert_default().find(device, kernel, flavour);
     if let Some(program) = find() {
         return Ok(program);
     }
-    COMPILING.make_or_wait(Arc::new((device, flavour, kernel.clone())), find, || {
+    COMPILING.compute_or_wait(Arc::new((device, flavour, kernel.clone())), find, || {
         let code = compile(device, kernel, flavour)?;
         let program = Arc::new(Program { kernel: kernel.clone(), device, code, flavour, max_statements: None });
         log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
@@ -80,23 +80,23 @@ pub(crate) fn limited(device: Device, kernel: &Kernel, max_statements: u64) -> R
             let options = cpu::Options { max_statements, per_instance: true, ..cpu::Options::default() };
             Code::Cpu(Box::new(cpu::compile_with(kernel, options)?))
         }
-        _ => compile(device, kernel, Flavour::Exact)?,
+        _ => compile(device, kernel, CodegenMode::Exact)?,
     };
-    Ok(Program { kernel: kernel.clone(), device, code, flavour: Flavour::Exact, max_statements })
+    Ok(Program { kernel: kernel.clone(), device, code, flavour: CodegenMode::Exact, max_statements })
 }
 
 /// Compiled kernels, the least used forgotten: eager code with ever new constants must not grow without end.
 #[derive(Default)]
 struct Cache {
     /// With each program, when it was last asked for.
-    programs: HashMap<(Device, Flavour), HashMap<Kernel, (Arc<Program>, u64)>>,
+    programs: HashMap<(Device, CodegenMode), HashMap<Kernel, (Arc<Program>, u64)>>,
     now: u64,
 }
 
 impl Cache {
     const KEPT: usize = 4096;
 
-    fn find(&mut self, device: Device, kernel: &Kernel, flavour: Flavour) -> Option<Arc<Program>> {
+    fn find(&mut self, device: Device, kernel: &Kernel, flavour: CodegenMode) -> Option<Arc<Program>> {
         self.now += 1;
         let (program, used) = self.programs.get_mut(&(device, flavour))?.get_mut(kernel)?;
         *used = self.now;
@@ -114,7 +114,7 @@ impl Cache {
     }
 }
 
-fn compile(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Code> {
+fn compile(device: Device, kernel: &Kernel, flavour: CodegenMode) -> Result<Code> {
     match (device.gpu()?, device) {
         (None, Device::Interpreter) => Ok(Code::Interpreted),
         // Threads that wait for each other run side by side on the interpreter only.
@@ -136,11 +136,11 @@ fn compile(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Code> {
             Ok(Code::Cpu(Box::new(code)))
         }
         (Some(device), _) => {
-            let checked = flavour == Flavour::Checked;
+            let checked = flavour == CodegenMode::Checked;
             let source = match flavour {
-                Flavour::Exact => cuda::print(kernel),
-                Flavour::Native => cuda::print_as(kernel, cuda::Spelling::Native),
-                Flavour::Checked => cuda::print_checked(kernel),
+                CodegenMode::Exact => cuda::print(kernel),
+                CodegenMode::Native => cuda::print_as(kernel, cuda::Spelling::Native),
+                CodegenMode::Checked => cuda::print_checked(kernel),
             };
             let cache = bornite_cuda::Cache::of_process()?;
             let arch = device.info().arch();
@@ -157,7 +157,7 @@ fn compile(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Code> {
 impl Program {
     /// Runs over one buffer a view and one list of components a value, in the order of the device's work. Written buffers
     /// must be no others. A GPU runs so many threads a block, where the kernel does not say. `about` is for the profiler.
-    pub fn launch(&self, buffers: &[&Buffer], values: &[&[Value]], threads: u32, about: About) -> Result<()> {
+    pub fn launch(&self, buffers: &[&Buffer], values: &[&[Value]], threads: u32, about: LaunchInfo) -> Result<()> {
         let describe = || about.describe(&self.kernel, values);
         match &self.code {
             Code::Interpreted | Code::Cpu(_) => {
@@ -223,7 +223,7 @@ impl Program {
                 let mut pointers = cuda_pointers(kernel, &buffers[..own], &firsts)?;
                 let mut packed: Vec<Vec<u8>> =
                     kernel.values.iter().zip(values).map(|(param, parts)| packed(kernel, param.ty, parts)).collect();
-                if let (Flavour::Checked, Some(status), Some([code])) =
+                if let (CodegenMode::Checked, Some(status), Some([code])) =
                     (self.flavour, buffers.last().and_then(|status| status.pointer()), values.last())
                 {
                     pointers.push(status);
@@ -255,7 +255,7 @@ pub(crate) struct RoutineCall {
 
 impl RoutineCall {
     /// Runs over one buffer a result, then one an input.
-    pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
+    pub fn launch(&self, buffers: &[&Buffer], about: LaunchInfo) -> Result<()> {
         let bytes = |of: &[(DType, usize)]| of.iter().map(|(dtype, n)| (dtype.bytes() * n) as u64).sum::<u64>();
         let describe = || about.work(self.name, bytes(&self.results) + bytes(&self.inputs));
         profile::timed(&Host(self.device), describe, || self.launch_untimed(buffers))
@@ -271,17 +271,17 @@ impl RoutineCall {
         }
         let asked: Vec<(&Buffer, bool)> =
             buffers.iter().enumerate().map(|(n, &buffer)| (buffer, n < self.results.len())).collect();
-        let run = |lent: Vec<Lent<'_>>| {
+        let run = |lent: Vec<HostSlice<'_>>| {
             let (mut results, mut inputs) = (vec![], vec![]);
             for (lent, &(dtype, elements)) in lent.into_iter().zip(self.results.iter().chain(&self.inputs)) {
                 match lent {
-                    Lent::Write(words) => results.push(MemoryMut { words, dtype, elements }),
-                    Lent::Read(words) => inputs.push(Memory { words, dtype, elements }),
+                    HostSlice::Write(words) => results.push(MemoryMut { words, dtype, elements }),
+                    HostSlice::Read(words) => inputs.push(Memory { words, dtype, elements }),
                 }
             }
             (self.run)(&inputs, &mut results)
         };
-        lend(&asked, run).map_err(wrong)?
+        with_host_slices(&asked, run).map_err(wrong)?
     }
 }
 
@@ -334,15 +334,15 @@ pub(crate) fn with_host_args(
     }
     let asked: Vec<(&Buffer, bool)> =
         kernel.params.iter().zip(buffers).map(|(param, &buffer)| (buffer, param.access.writes())).collect();
-    let run = |lent: Vec<Lent<'_>>| {
+    let run = |lent: Vec<HostSlice<'_>>| {
         let views = lent.into_iter().map(|lent| match lent {
-            Lent::Read(words) => Arg::Read(words),
-            Lent::Write(words) => Arg::Write(words),
+            HostSlice::Read(words) => Arg::Read(words),
+            HostSlice::Write(words) => Arg::Write(words),
         });
         let mut args: Vec<Arg<'_>> = views.chain(values.iter().map(|parts| Arg::Value(parts))).collect();
         run(&mut args)
     };
-    Ok(lend(&asked, run).map_err(|what| bad_call(kernel, what))??)
+    Ok(with_host_slices(&asked, run).map_err(|what| bad_call(kernel, what))??)
 }
 
 /// Dtype of the tensors that are passed as an array of a kernel in the IR: that of its components, or bytes if they differ.

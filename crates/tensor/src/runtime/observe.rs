@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use crate::Tensor;
-use crate::lower::{plans_for_gpu, with_gpu_plans};
+use crate::lower::{plans_as_for_gpu, with_gpu_plans};
 use crate::schedule::Plan;
 
 type Observer = Box<dyn FnMut(&str)>;
@@ -46,7 +46,7 @@ pub(crate) fn planned(plan: &Plan, again: impl FnOnce() -> crate::Result<Plan>) 
     }
     let kernels: Vec<String> = plan.kernel_sources().map(ToString::to_string).collect();
     notify(&format!("{}{}", plan.explained(), kernels.concat()));
-    if !plans_for_gpu(plan.device)
+    if !plans_as_for_gpu(plan.device)
         && let Err(error) = with_gpu_plans(again)
     {
         notify(&format!("as for a GPU: {error}\n"));

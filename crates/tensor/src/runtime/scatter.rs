@@ -11,7 +11,7 @@ use bornite_ir::Value;
 use crate::fused::simd::each;
 use crate::fused::{Memory, MemoryMut, unpack_inputs, unpack_outputs};
 use crate::graph::node::{Node, Op};
-use crate::lower::{SUMMED_TOGETHER, aligned, look_through, seen};
+use crate::lower::{SUMMED_TOGETHER, is_identity, look_through, strided_view};
 use crate::matmul::strided::Strided;
 use crate::runtime::execute::RoutineCall;
 use crate::{DType, Device, Element, Error, Result, SourceLocation, Tensor};
@@ -82,7 +82,7 @@ pub(crate) fn scatter(node: &Node, device: Device) -> Option<(RoutineCall, Vec<T
     let located = |tensor: &Tensor| {
         let (base, views) = look_through(tensor);
         let constant = base.0.op.is_constant() && !base.0.has_value();
-        if constant { None } else { Some((base.clone(), seen(base, &views)?)) }
+        if constant { None } else { Some((base.clone(), strided_view(base, &views)?)) }
     };
     let (mut inputs, [lines, terms]) = {
         let ((indices, lines), (terms, places)) = (located(index)?, located(values)?);
@@ -93,7 +93,7 @@ pub(crate) fn scatter(node: &Node, device: Device) -> Option<(RoutineCall, Vec<T
         _ => {
             let (base, place) = located(start)?;
             inputs.push(base);
-            aligned(&place).then_some(())?;
+            is_identity(&place).then_some(())?;
             None
         }
     };

@@ -59,7 +59,12 @@ impl<K: Clone + Eq + Hash> SingleFlight<K> {
 
     /// What `make` makes and leaves where `find` finds it, or what another thread has made meanwhile: the caller has looked before. While
     /// one thread makes it, others that ask for the same key wait; if it fails or panics, the next of them tries.
-    pub fn make_or_wait<T>(&self, key: K, find: impl Fn() -> Option<T>, make: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub fn compute_or_wait<T>(
+        &self,
+        key: K,
+        find: impl Fn() -> Option<T>,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         while let Some(flight) = self.begin_or_join(&key) {
             flight.wait()?;
             if let Some(found) = find() {
@@ -114,7 +119,7 @@ mod tests {
                 lock(&self.0).insert(key, key * 2);
                 Ok(key * 2)
             };
-            flights.make_or_wait(key, || lock(&self.0).get(&key).copied(), make)
+            flights.compute_or_wait(key, || lock(&self.0).get(&key).copied(), make)
         }
     }
 
@@ -148,7 +153,7 @@ mod tests {
             barrier.wait();
             Ok(())
         };
-        together(|n| flights.make_or_wait(n, || None, meet)).into_iter().for_each(|result| result.unwrap().unwrap());
+        together(|n| flights.compute_or_wait(n, || None, meet)).into_iter().for_each(|result| result.unwrap().unwrap());
     }
 
     #[test]
@@ -177,12 +182,12 @@ mod tests {
                     }
                     Ok(())
                 };
-                flights.make_or_wait(1, || None, make).unwrap();
+                flights.compute_or_wait(1, || None, make).unwrap();
             });
             begun.wait();
             let waits = scope.spawn(|| {
                 crate::interruptible(Some(interrupt.clone()), || {
-                    flights.make_or_wait(1, || None::<()>, || panic!("the other thread makes it"))
+                    flights.compute_or_wait(1, || None::<()>, || panic!("the other thread makes it"))
                 })
             });
             std::thread::sleep(Duration::from_millis(30));

@@ -26,24 +26,24 @@ impl Clock for Host {
 
 /// What is known of a launch beside its kernel.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct About {
+pub(crate) struct LaunchInfo {
     place: Option<SourceLocation>,
     flops: Option<u64>,
 }
 
-impl About {
+impl LaunchInfo {
     /// A launch that a line of the user's program asks for.
-    pub fn at(place: SourceLocation) -> About {
-        About { place: Some(place), flops: None }
+    pub fn at(place: SourceLocation) -> LaunchInfo {
+        LaunchInfo { place: Some(place), flops: None }
     }
 
     /// The launch that computes a node.
-    pub fn of(node: &Node) -> About {
+    pub fn of(node: &Node) -> LaunchInfo {
         let flops = match (&node.op, node.inputs.first().and_then(|a| a.0.shape.last())) {
             (Op::Matmul, Some(&inner)) => Some(2 * node.elements() as u64 * inner as u64),
             _ => None,
         };
-        About { place: Some(node.location), flops }
+        LaunchInfo { place: Some(node.location), flops }
     }
 
     /// The line of the program.

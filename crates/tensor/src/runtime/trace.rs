@@ -4,23 +4,23 @@
 //! arguments in `arguments.rs`, which CUDA graphs it keeps in `graphs.rs`.
 
 mod arguments;
+mod cache;
 mod compiled;
 mod graphs;
-mod homecoming;
-mod kept;
 mod signature;
+mod write_back;
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::graph::axes::resolve_axis;
-use crate::schedule::{Explained, realize};
+use crate::schedule::{PlanSummary, realize};
 use crate::{DType, Device, Error, Result, SourceLocation, Tensor, Update, Var};
+use cache::TraceCache;
 use compiled::Compiled;
-use kept::Traces;
-use signature::Bounded;
-pub use signature::Spec;
+use signature::BoundedLength;
+pub use signature::TensorSpec;
 
 type Function<'f> = dyn Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Send + Sync + 'f;
 
@@ -28,8 +28,8 @@ type Function<'f> = dyn Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Se
 pub struct Trace<'f> {
     function: Box<Function<'f>>,
     place: SourceLocation,
-    bounds: Vec<Bounded>,
-    traces: Mutex<Traces>,
+    bounds: Vec<BoundedLength>,
+    traces: Mutex<TraceCache>,
     made: AtomicUsize,
     replayed: AtomicUsize,
 }
@@ -92,7 +92,7 @@ impl Trace<'_> {
     #[must_use]
     pub fn bounded(mut self, bound: usize, arguments: &[(usize, isize)], results: &[(usize, isize)]) -> Self {
         self.kept().clear();
-        self.bounds.push(Bounded { bound, arguments: arguments.to_vec(), results: results.to_vec() });
+        self.bounds.push(BoundedLength { bound, arguments: arguments.to_vec(), results: results.to_vec() });
         self
     }
 
@@ -103,7 +103,7 @@ impl Trace<'_> {
     #[track_caller]
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         realize(inputs)?;
-        let specs = inputs.iter().map(Spec::of).collect::<Result<Vec<_>>>()?;
+        let specs = inputs.iter().map(TensorSpec::of).collect::<Result<Vec<_>>>()?;
         let (compiled, lengths) = self.compiled(specs)?;
         let mut compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
         self.replayed.fetch_add(1, Ordering::Relaxed);
@@ -123,7 +123,7 @@ impl Trace<'_> {
     /// # }
     /// ```
     #[track_caller]
-    pub fn explain(&self, specs: &[Spec]) -> Result<Explained> {
+    pub fn explain(&self, specs: &[TensorSpec]) -> Result<PlanSummary> {
         let (compiled, _) = self.compiled(specs.to_vec())?;
         let compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(compiled.explained())
@@ -144,7 +144,7 @@ impl Trace<'_> {
     /// # }
     /// ```
     #[track_caller]
-    pub fn compile(&self, specs: &[Spec]) -> Result<()> {
+    pub fn compile(&self, specs: &[TensorSpec]) -> Result<()> {
         let (compiled, _) = self.compiled(specs.to_vec())?;
         compiled.lock().unwrap_or_else(PoisonError::into_inner).prepare()
     }
@@ -161,7 +161,7 @@ impl Trace<'_> {
     }
 
     /// The trace for such arguments, and the lengths that are known only now.
-    fn compiled(&self, mut specs: Vec<Spec>) -> Result<(Arc<Mutex<Compiled>>, Vec<usize>)> {
+    fn compiled(&self, mut specs: Vec<TensorSpec>) -> Result<(Arc<Mutex<Compiled>>, Vec<usize>)> {
         let lengths = self.bounds.iter().map(|bounded| bounded.take(&mut specs, self.place));
         let (lengths, devices): (Vec<usize>, Vec<Device>) = lengths.collect::<Result<Vec<_>>>()?.into_iter().unzip();
         {
@@ -172,9 +172,9 @@ impl Trace<'_> {
             kept.tell(&specs, self.place);
         }
         self.made.fetch_add(1, Ordering::Relaxed);
-        let scalars = devices.into_iter().map(|device| Spec::new(DType::I64, &[], device));
-        let slots: Vec<Spec> = specs.iter().cloned().chain(scalars).collect();
-        let placeholder = |spec: &Spec| spec.placeholder(self.place).map(|node| Tensor(Arc::new(node)));
+        let scalars = devices.into_iter().map(|device| TensorSpec::new(DType::I64, &[], device));
+        let slots: Vec<TensorSpec> = specs.iter().cloned().chain(scalars).collect();
+        let placeholder = |spec: &TensorSpec| spec.placeholder(self.place).map(|node| Tensor(Arc::new(node)));
         let placeholders = slots.iter().map(placeholder).collect::<Result<Vec<_>>>()?;
         let (returned, variables) = Var::while_tracing(|| (self.function)(&placeholders));
         let (outputs, updates) = returned?;
@@ -189,7 +189,7 @@ impl Trace<'_> {
     /// The axes along which results are cut, each with the number of its length.
     fn cuts(&self, outputs: &[Tensor]) -> Result<Vec<Vec<(usize, usize)>>> {
         let mut cuts = vec![vec![]; outputs.len()];
-        for (number, Bounded { bound, results, .. }) in self.bounds.iter().enumerate() {
+        for (number, BoundedLength { bound, results, .. }) in self.bounds.iter().enumerate() {
             for &(result, axis) in results {
                 let fail = |what: String| Error::Op { op: "trace", message: what, location: self.place };
                 let output = outputs.get(result);
@@ -209,7 +209,7 @@ impl Trace<'_> {
         Ok(cuts)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Traces> {
+    fn kept(&self) -> MutexGuard<'_, TraceCache> {
         self.traces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,29 +7,29 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Plan, Present, is_source, plan, value_of};
-use crate::graph::node::{Cut, Node, Op, with_snapshot};
+use super::{ExistingRoots, Plan, is_source, plan, value_of};
+use crate::graph::node::{AxisSlice, Node, Op, with_snapshot};
 use crate::runtime::buffer::Buffer;
 use crate::{Device, Result, Tensor};
 
 /// Most nodes of a graph, tensors in memory included.
-const MOST_NODES: usize = 16;
+const MAX_NODES: usize = 16;
 
 /// Plans that are kept; if there are more, all are forgotten.
 const KEPT: usize = 1024;
 
 /// A plan without its tensors.
-struct Recent {
+struct CachedPlan {
     plan: Plan,
     /// For each source, which of the graph's it is.
     sources: Vec<usize>,
 }
 
-static RECENT: Mutex<Option<HashMap<Vec<u64>, Arc<Recent>>>> = Mutex::new(None);
+static RECENT: Mutex<Option<HashMap<Vec<u64>, Arc<CachedPlan>>>> = Mutex::new(None);
 
 /// Computes a tensor by the plan of a graph like its own, which is made if there is none; `false` if the graph is of another kind.
 pub(super) fn compute(root: &Tensor) -> Result<bool> {
-    let mut made: Option<(Vec<u64>, Arc<Recent>)> = None;
+    let mut made: Option<(Vec<u64>, Arc<CachedPlan>)> = None;
     loop {
         // Under the lock what is in memory does not change, so a plan that fits now fits when it runs.
         let running = root.0.device.lock();
@@ -46,23 +46,23 @@ pub(super) fn compute(root: &Tensor) -> Result<bool> {
             return Ok(true);
         }
         drop(running);
-        made = with_snapshot(|| Recent::make(root))?;
+        made = with_snapshot(|| CachedPlan::make(root))?;
         if made.is_none() {
             return Ok(false);
         }
     }
 }
 
-fn kept() -> MutexGuard<'static, Option<HashMap<Vec<u64>, Arc<Recent>>>> {
+fn kept() -> MutexGuard<'static, Option<HashMap<Vec<u64>, Arc<CachedPlan>>>> {
     RECENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Recent {
+impl CachedPlan {
     /// Plans the graph of a tensor and caches the plan, by all that it depends on; `None` if it is not only steps over memory. All of it
     /// sees one snapshot of what is in memory.
-    fn make(root: &Tensor) -> Result<Option<(Vec<u64>, Arc<Recent>)>> {
+    fn make(root: &Tensor) -> Result<Option<(Vec<u64>, Arc<CachedPlan>)>> {
         let Some(Graph { key, sources }) = Graph::of(root)? else { return Ok(None) };
-        let Some(recent) = Recent::new(root, &sources)? else { return Ok(None) };
+        let Some(recent) = CachedPlan::new(root, &sources)? else { return Ok(None) };
         let recent = Arc::new(recent);
         let mut kept = kept();
         let plans = kept.get_or_insert_default();
@@ -83,8 +83,8 @@ impl Recent {
     }
 
     /// The plan for a graph; `None` if it is not only steps over memory.
-    fn new(root: &Tensor, sources: &[&Tensor]) -> Result<Option<Recent>> {
-        let mut plan = plan(std::slice::from_ref(root), Present::Skip, &[])?;
+    fn new(root: &Tensor, sources: &[&Tensor]) -> Result<Option<CachedPlan>> {
+        let mut plan = plan(std::slice::from_ref(root), ExistingRoots::Skip, &[])?;
         let number = |source: &Tensor| sources.iter().position(|other| other.0.id == source.0.id);
         let numbers: Option<Vec<usize>> = plan.sources.iter().map(number).collect();
         let Some(sources) = numbers.filter(|_| !plan.reports() && plan.in_place.is_empty() && plan.roots.len() == 1)
@@ -92,7 +92,7 @@ impl Recent {
             return Ok(None);
         };
         plan.drop_graph();
-        Ok(Some(Recent { plan, sources }))
+        Ok(Some(CachedPlan { plan, sources }))
     }
 }
 
@@ -100,7 +100,7 @@ impl Recent {
 enum Lists<'a> {
     None,
     Axes(&'a [usize]),
-    Cuts(&'a [Cut]),
+    Cuts(&'a [AxisSlice]),
 }
 
 /// A small graph: what its plan depends on, and the tensors in memory that it reads.
@@ -118,7 +118,7 @@ impl<'t> Graph<'t> {
             Device::Cuda(n) => (1, n),
             Device::Interpreter => (2, 0),
         };
-        let pretended = [crate::lower::for_gpu(device), crate::lower::plans_for_gpu(device)];
+        let pretended = [crate::lower::targets_gpu(device), crate::lower::plans_as_for_gpu(device)];
         let modes = [&[crate::fused::enabled()?, !crate::runtime::math::is_exact_math()?][..], &pretended].concat();
         let modes = modes.iter().fold(kind, |all, &on| 2 * all + u64::from(on));
         let mut graph = Graph { key: Vec::with_capacity(64), sources: vec![] };
@@ -148,7 +148,7 @@ impl<'t> Graph<'t> {
                 });
                 graph.key.push(number as u64);
             }
-            if nodes.len() > MOST_NODES {
+            if nodes.len() > MAX_NODES {
                 return Ok(None);
             }
         }
@@ -178,7 +178,9 @@ impl<'t> Graph<'t> {
             Op::Iota { axis } => (10, *axis as u64, Lists::None),
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Checkpoint(_) => return false,
             Op::Matmul | Op::Pad(..) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) => return false,
-            Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) | Op::Joint(_) | Op::Part(_) => return false,
+            Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) | Op::MultiOutput(_) | Op::GetOutput(_) => {
+                return false;
+            }
         };
         // The address of a line is its own: profiles and errors name it.
         self.key.extend([tag, detail, std::ptr::from_ref(node.location.0) as u64]);

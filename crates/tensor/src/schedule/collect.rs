@@ -5,23 +5,23 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::by_hand::{in_memory, is_shown};
-use super::{Present, Schedule, is_output, is_source};
-use crate::graph::joint::{self, How, Joint};
+use super::handwritten::{locate_input, must_materialize};
+use super::{ExistingRoots, Schedule, is_output, is_source};
+use crate::graph::multi_output::{self, ImplementationKind, MultiOutput};
 use crate::graph::node::NodeId;
-use crate::lower::{Overwrite, aligned, look_through, seen};
+use crate::lower::{Overwrite, is_identity, look_through, strided_view};
 use crate::{Device, Error, Result, Tensor};
 
 /// Finds roots and nodes.
 pub(super) fn collect(schedule: &mut Schedule) -> Result<()> {
     let roots = roots(&schedule.requested);
     // A new value is that of its root.
-    for new in &mut schedule.persistent {
+    for new in &mut schedule.variable_updates {
         if let Some(n) = schedule.requested.iter().position(|tensor| tensor.0.id == new.value) {
             new.value = roots[n].0.id;
         }
     }
-    schedule.wanted = roots.iter().map(|root| root.0.id).collect();
+    schedule.root_ids = roots.iter().map(|root| root.0.id).collect();
     let requested = schedule.requested.iter().filter(|tensor| !is_source(tensor)).cloned();
     (schedule.nodes, schedule.pending) = walk(&roots, requested.collect())?;
     schedule.roots = roots;
@@ -33,11 +33,15 @@ pub(super) fn collect(schedule: &mut Schedule) -> Result<()> {
 impl Schedule {
     /// A schedule that is to compute `tensors`, which must share a device, before any pass. New values may overwrite the persistent
     /// tensors that are named with them.
-    pub(super) fn new(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tensor)]) -> Result<Schedule> {
+    pub(super) fn new(
+        tensors: &[Tensor],
+        present: ExistingRoots,
+        variable_updates: &[(Tensor, Tensor)],
+    ) -> Result<Schedule> {
         let mut requested: Vec<Tensor> = vec![];
         for tensor in tensors {
             let node = tensor.node()?;
-            let wanted = present == Present::Copy || !is_source(tensor);
+            let wanted = present == ExistingRoots::Copy || !is_source(tensor);
             if wanted && !requested.iter().any(|t| t.0.id == node.id) {
                 requested.push(tensor.clone());
             }
@@ -49,26 +53,26 @@ impl Schedule {
         }
         let wanted = |(new, _): &&(Tensor, Tensor)| requested.iter().any(|tensor| tensor.0.id == new.0.id);
         let overwrite = |(new, old): &(Tensor, Tensor)| Overwrite { value: new.0.id, old: old.clone() };
-        let persistent = persistent.iter().filter(wanted).map(overwrite).collect();
-        let fuses = crate::fused::enabled()?;
+        let variable_updates = variable_updates.iter().filter(wanted).map(overwrite).collect();
+        let fusion_enabled = crate::fused::enabled()?;
         Ok(Schedule {
             device,
-            fuses,
+            fusion_enabled,
             requested,
-            persistent,
+            variable_updates,
             roots: vec![],
-            wanted: HashSet::new(),
+            root_ids: HashSet::new(),
             nodes: BTreeMap::new(),
             pending: vec![],
             calls: HashMap::new(),
-            concats: Default::default(),
-            withdrawn: HashSet::new(),
+            direct_writes: Default::default(),
+            rejected_updates: HashSet::new(),
             units: vec![],
             steps: vec![],
             groups: vec![],
-            updates: vec![],
+            partial_updates: vec![],
             overwrites: vec![],
-            replaces: HashMap::new(),
+            reused_inputs: HashMap::new(),
             memory: Default::default(),
         })
     }
@@ -77,12 +81,12 @@ impl Schedule {
     fn add_inputs_of_outputs(&mut self) {
         let outputs: Vec<Tensor> = self.nodes.values().filter(|tensor| is_output(tensor)).cloned().collect();
         for output in &outputs {
-            let handwritten = match joint::of(&output.0.inputs[0].0) {
-                Some((Joint { how: How::Source(source), .. }, _)) => Some(source),
+            let handwritten = match multi_output::as_multi_output(&output.0.inputs[0].0) {
+                Some((MultiOutput { implementation: ImplementationKind::Source(source), .. }, _)) => Some(source),
                 _ => None,
             };
-            let there = |input: &Tensor| handwritten.is_some_and(|source| in_memory(source, input).is_some());
-            for input in output.0.reads().iter().filter(|input| is_shown(input) && !there(input)) {
+            let there = |input: &Tensor| handwritten.is_some_and(|source| locate_input(source, input).is_some());
+            for input in output.0.reads().iter().filter(|input| must_materialize(input) && !there(input)) {
                 self.nodes.insert(input.0.id, input.clone());
             }
         }
@@ -94,7 +98,8 @@ fn roots(tensors: &[Tensor]) -> Vec<Tensor> {
     let mut taken: HashSet<NodeId> = tensors.iter().map(|tensor| tensor.0.id).collect();
     let mut shown = |tensor: &Tensor| {
         let (base, views) = look_through(tensor);
-        let same = base.0.elements() == tensor.0.elements() && seen(base, &views).is_some_and(|place| aligned(&place));
+        let same = base.0.elements() == tensor.0.elements()
+            && strided_view(base, &views).is_some_and(|place| is_identity(&place));
         let computed = !is_source(base) && !base.0.op.is_constant();
         (same && computed && taken.insert(base.0.id)).then(|| base.clone())
     };

@@ -12,11 +12,11 @@ use bornite_codegen::cuda::BLOCK;
 use bornite_ir::Kernel;
 
 use super::ids::BufferId;
-use super::plan::{Memory, Plan, Slot, Step};
-use super::steps::{Call, Operand, Planned, Work};
+use super::plan::{MemoryRegion, Plan, Slot, Step};
+use super::steps::{Call, Operand, PlannedCall, PlannedStep};
 use super::{Schedule, is_source};
 use crate::graph::node::NodeId;
-use crate::runtime::execute::{Flavour, Program, program};
+use crate::runtime::execute::{CodegenMode, Program, program};
 use crate::{Device, Error, Result, Tensor};
 
 pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
@@ -36,22 +36,24 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
         sources,
         pending,
         scratch_bytes: memory.scratch_bytes,
-        lives: memory.lives,
+        live_ranges: memory.live_ranges,
         in_place,
         status,
     };
-    for Work { call, operands, values, about, cost } in steps {
+    for PlannedStep { call, operands, values, about, cost } in steps {
         let mut threads = BLOCK;
         let call = match call {
             // `programs` has one for each, in order.
-            Planned::Kernel(kernel, flavour, spread) => {
+            PlannedCall::Kernel(kernel, flavour, spread) => {
                 threads = spread;
                 Call::Kernel(programs.next().map_or_else(|| program(device, &kernel, flavour), Ok)?)
             }
-            Planned::Product(product) => Call::Product(product),
-            Planned::Routine(routine, _) => Call::Routine(routine),
-            Planned::Source(source) => Call::Source(source),
-            Planned::Group(_) => return Err(Error::Source("a group was not lowered: a bug worth reporting".into())),
+            PlannedCall::Matmul(product) => Call::Matmul(product),
+            PlannedCall::Routine(routine, _) => Call::Routine(routine),
+            PlannedCall::Handwritten(source) => Call::Handwritten(source),
+            PlannedCall::Group(_) => {
+                return Err(Error::Source("a group was not lowered: a bug worth reporting".into()));
+            }
         };
         let outs = operands.iter().take_while(|operand| matches!(operand, Operand::Out(_))).count();
         let mut complete = |input: Tensor| match memory.slots.get(&BufferId::of(&input)) {
@@ -61,7 +63,7 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
                     plan.sources.push(input.clone());
                     plan.sources.len() - 1
                 });
-                Slot { memory: Memory::Source(number), offset: 0, bytes: input.0.bytes() }
+                Slot { region: MemoryRegion::Source(number), offset: 0, bytes: input.0.bytes() }
             }
         };
         let (mut args, mut overwrites) = (vec![], false);
@@ -69,11 +71,11 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
             args.push(match operand {
                 Operand::Out(output) => {
                     let slot = memory.slots[&output.buffer];
-                    overwrites |= matches!(slot.memory, Memory::Source(_));
+                    overwrites |= matches!(slot.region, MemoryRegion::Source(_));
                     slot
                 }
                 Operand::Status | Operand::Guard => {
-                    Slot { memory: Memory::Status, offset: 0, bytes: crate::runtime::status::WORDS as usize * 8 }
+                    Slot { region: MemoryRegion::Status, offset: 0, bytes: crate::runtime::status::WORDS as usize * 8 }
                 }
                 Operand::In(input) => complete(input),
                 Operand::Part(input, start, bytes) => {
@@ -82,21 +84,21 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
                 }
             });
         }
-        plan.steps.push(Step { call, args, outs, overwrites, values, threads, about, cost });
+        plan.steps.push(Step { call, args, output_count: outs, overwrites, values, threads, about, cost });
     }
     Ok(plan)
 }
 
 /// The code of all kernels, in order. On a GPU compiling takes tens of milliseconds each, so it is done side by side.
-fn programs(device: Device, work: &[Work]) -> Result<Vec<Arc<Program>>> {
-    let kernels: Vec<(&Kernel, Flavour)> = (work.iter())
+fn programs(device: Device, work: &[PlannedStep]) -> Result<Vec<Arc<Program>>> {
+    let kernels: Vec<(&Kernel, CodegenMode)> = (work.iter())
         .filter_map(|work| {
-            if let Planned::Kernel(kernel, flavour, _) = &work.call { Some((&**kernel, *flavour)) } else { None }
+            if let PlannedCall::Kernel(kernel, flavour, _) = &work.call { Some((&**kernel, *flavour)) } else { None }
         })
         .collect();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if device.is_cuda() { cores().min(16) } else { 1 };
-    let distinct: Vec<(&Kernel, Flavour)> = kernels.iter().copied().collect::<HashSet<_>>().into_iter().collect();
+    let distinct: Vec<(&Kernel, CodegenMode)> = kernels.iter().copied().collect::<HashSet<_>>().into_iter().collect();
     if threads > 1 && distinct.len() > 1 {
         let (next, interrupt) = (AtomicUsize::new(0), Interrupt::current());
         let run = || {

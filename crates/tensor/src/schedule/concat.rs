@@ -1,7 +1,7 @@
 //! Pass 3, concat: what is written directly into a larger value: parts of a concatenation by whatever computes them, and a new
 //! piece of a variable where the rest of the variable stays as it is.
 //!
-//! Reads nodes, calls and persistent tensors; adds `concats`. Afterwards a value is a part of at most one other, and no part is a
+//! Reads nodes, calls and persistent tensors; adds `direct_writes`. Afterwards a value is a part of at most one other, and no part is a
 //! root.
 //!
 //! A concatenation whose parts lie one after the other in memory, and are computed by kernels of their own anyway, costs
@@ -15,12 +15,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bornite_ir::Op as Row;
 
-use super::by_hand::{Written, within};
-use super::ids::{BufferId, Output, Within};
+use super::handwritten::{OutputLayout, within};
+use super::ids::{BufferId, BufferSlice, Output};
 use super::pack::ALIGNMENT;
 use super::{Schedule, is_source};
 use crate::graph::node::{Node, NodeId, Op};
-use crate::lower::{Overwrite, aligned, look_through, seen};
+use crate::lower::{Overwrite, is_identity, look_through, strided_view};
 use crate::matmul::strided::Strided;
 use crate::{Result, Tensor};
 
@@ -32,7 +32,7 @@ const LARGE: usize = 256 << 10;
 const MANY: usize = 4;
 
 /// How a node gets its value.
-pub(super) enum Into {
+pub(super) enum DirectWriteKind {
     /// These inputs of the concatenation are written; the rest of it is there already, or written by what computes it.
     Pieces { axis: usize, inputs: Vec<usize> },
     /// Everything is there already but the row at a position along an axis.
@@ -40,8 +40,8 @@ pub(super) enum Into {
 }
 
 /// A node that is written into place.
-pub(super) struct InPlace {
-    pub into: Into,
+pub(super) struct DirectWrite {
+    pub into: DirectWriteKind,
     /// What must be in memory for it.
     pub reads: Vec<Tensor>,
     /// What it is an update of: then it must be written there, or not at all in this way.
@@ -50,14 +50,14 @@ pub(super) struct InPlace {
 
 /// All that is written into place.
 #[derive(Default)]
-pub(super) struct Concats {
-    pub of: HashMap<NodeId, InPlace>,
+pub(super) struct DirectWrites {
+    pub writes: HashMap<NodeId, DirectWrite>,
     /// Values that are parts of another.
-    pub within: HashMap<BufferId, Within>,
+    pub within: HashMap<BufferId, BufferSlice>,
     /// Results of kernels written by hand that are parts of another value, at strides. Nothing else reads them.
-    pub woven: HashMap<BufferId, Written>,
+    pub interleaved: HashMap<BufferId, OutputLayout>,
     /// Values that others are parts of; inner ones first, as one may be made of others.
-    pub wholes: Vec<Output>,
+    pub containers: Vec<Output>,
 }
 
 /// What calls of a library compute and read.
@@ -67,32 +67,33 @@ struct ByCalls {
 }
 
 /// Finds what can be written into place.
-pub(super) fn write_parts(schedule: &mut Schedule) -> Result<()> {
-    schedule.concats = if schedule.fuses { concats(schedule) } else { Concats::default() };
+pub(super) fn plan_direct_writes(schedule: &mut Schedule) -> Result<()> {
+    schedule.direct_writes =
+        if schedule.fusion_enabled { find_direct_writes(schedule) } else { DirectWrites::default() };
     debug_assert!(
-        schedule.concats.within.keys().all(|part| !schedule.wanted.contains(&part.node())),
+        schedule.direct_writes.within.keys().all(|part| !schedule.root_ids.contains(&part.node())),
         "a root is a part"
     );
     Ok(())
 }
 
-fn concats(schedule: &Schedule) -> Concats {
-    let Schedule { device, nodes, wanted, persistent, withdrawn, calls, .. } = schedule;
+fn find_direct_writes(schedule: &Schedule) -> DirectWrites {
+    let Schedule { device, nodes, root_ids, variable_updates, rejected_updates, calls, .. } = schedule;
     let by_calls = &ByCalls {
         results: calls.keys().copied().collect(),
         inputs: calls.values().flat_map(|call| &call.inputs).map(|input| input.0.id).collect(),
     };
-    let mut places = Concats::default();
-    for Overwrite { value: id, old } in persistent.iter().filter(|o| !withdrawn.contains(&o.value)) {
+    let mut places = DirectWrites::default();
+    for Overwrite { value: id, old } in variable_updates.iter().filter(|o| !rejected_updates.contains(&o.value)) {
         if let Some(update) = nodes.get(id).filter(|t| !is_source(t)).and_then(|tensor| update_of(&tensor.0, old)) {
-            places.of.insert(*id, update);
+            places.writes.insert(*id, update);
         }
     }
     let readers = readers(nodes);
     // Outermost first: a part of a part is where its whole is.
     for tensor in nodes.values().rev() {
         let Op::Concat(axis) = tensor.0.op else { continue };
-        if is_source(tensor) || places.of.contains_key(&tensor.0.id) {
+        if is_source(tensor) || places.writes.contains_key(&tensor.0.id) {
             continue;
         }
         let free = |base: &Tensor, at: usize| {
@@ -101,27 +102,30 @@ fn concats(schedule: &Schedule) -> Concats {
             let called = by_calls.results.contains(&id) || by_calls.inputs.contains(&id);
             let alignment = if called && device.is_cuda() { ALIGNMENT } else { KERNELS };
             let place =
-                at.is_multiple_of(alignment) && !wanted.contains(&id) && !places.within.contains_key(&id.into());
+                at.is_multiple_of(alignment) && !root_ids.contains(&id) && !places.within.contains_key(&id.into());
             place && nodes.contains_key(&id)
         };
         let rest = if let Some((parts, rest)) = parts_of(&tensor.0, axis, by_calls, free) {
-            places
-                .within
-                .extend(parts.into_iter().map(|(part, offset)| (part, Within { whole: BufferId::of(tensor), offset })));
+            places.within.extend(
+                parts.into_iter().map(|(part, offset)| (part, BufferSlice { whole: BufferId::of(tensor), offset })),
+            );
             rest
         } else {
             // What a library's call took over is no node any more, and reads all the same.
             let only = |base: &Tensor| readers.get(&base.0.id) == Some(&1) && !by_calls.inputs.contains(&base.0.id);
-            let Some((parts, rest)) = woven_of(tensor, axis, |base| only(base) && free(base, 0)) else { continue };
-            places.woven.extend(parts);
+            let Some((parts, rest)) = interleaved_parts(tensor, axis, |base| only(base) && free(base, 0)) else {
+                continue;
+            };
+            places.interleaved.extend(parts);
             rest
         };
-        let (into, reads) = (Into::Pieces { axis, inputs: rest }, tensor.0.inputs.clone());
-        places.of.insert(tensor.0.id, InPlace { into, reads, old: None });
+        let (into, reads) = (DirectWriteKind::Pieces { axis, inputs: rest }, tensor.0.inputs.clone());
+        places.writes.insert(tensor.0.id, DirectWrite { into, reads, old: None });
     }
-    let whole = |(id, placed): (&NodeId, &InPlace)| Some(Output::of(nodes.get(id).filter(|_| placed.old.is_none())?));
-    places.wholes = places.of.iter().filter_map(whole).collect();
-    places.wholes.sort_unstable();
+    let whole =
+        |(id, placed): (&NodeId, &DirectWrite)| Some(Output::of(nodes.get(id).filter(|_| placed.old.is_none())?));
+    places.containers = places.writes.iter().filter_map(whole).collect();
+    places.containers.sort_unstable();
     places
 }
 
@@ -138,11 +142,11 @@ fn readers(nodes: &BTreeMap<NodeId, Tensor>) -> HashMap<NodeId, usize> {
 
 /// The parts of a concatenation that kernels written by hand write at strides, and the inputs that are not such. `None` if that is
 /// less than half of it.
-fn woven_of(
+fn interleaved_parts(
     concat: &Tensor,
     axis: usize,
     free: impl Fn(&Tensor) -> bool,
-) -> Option<(Vec<(BufferId, Written)>, Vec<usize>)> {
+) -> Option<(Vec<(BufferId, OutputLayout)>, Vec<usize>)> {
     let (mut parts, mut rest, mut bytes) = (vec![], vec![], 0);
     for n in (0..concat.0.inputs.len()).filter(|&n| concat.0.inputs[n].0.elements() > 0) {
         match within(concat, axis, n).filter(|(base, _)| free(base)) {
@@ -171,7 +175,8 @@ fn parts_of(
     let inputs = || node.inputs.iter().enumerate().filter(|(_, input)| input.0.elements() > 0);
     for (n, input) in inputs() {
         let (base, views) = look_through(input);
-        let whole = base.0.elements() == input.0.elements() && seen(base, &views).is_some_and(|p| aligned(&p));
+        let whole =
+            base.0.elements() == input.0.elements() && strided_view(base, &views).is_some_and(|p| is_identity(&p));
         let fits = whole && !is_source(base) && !base.0.op.is_constant() && free(base, at);
         if fits && parts.iter().all(|(part, ..)| part.0.id != base.0.id) {
             parts.push((base, at, n));
@@ -199,27 +204,27 @@ fn by_element(node: &Node) -> bool {
 }
 
 /// A node as an update of the tensor whose place it takes, if most of it is that tensor.
-fn update_of(node: &Node, old: &Tensor) -> Option<InPlace> {
+fn update_of(node: &Node, old: &Tensor) -> Option<DirectWrite> {
     if node.elements() != old.0.elements() || node.elements() == 0 {
         return None;
     }
     let (into, reads) = if let Op::Concat(axis) = &node.op {
         let inputs = new_pieces(node, *axis, old)?;
         let reads = inputs.iter().map(|&n| node.inputs[n].clone()).collect();
-        (Into::Pieces { axis: *axis, inputs }, reads)
+        (DirectWriteKind::Pieces { axis: *axis, inputs }, reads)
     } else if let (Op::Map(Row::Select), [condition, value, kept]) = (&node.op, &node.inputs[..]) {
         let (base, views) = look_through(kept);
-        if base.0.id != old.0.id || !aligned(&seen(base, &views)?) {
+        if base.0.id != old.0.id || !is_identity(&strided_view(base, &views)?) {
             return None;
         }
         let (axis, position) = one_position(condition)?;
-        (Into::Row { axis, position: position.clone(), value: value.clone() }, vec![position, value.clone()])
+        (DirectWriteKind::Row { axis, position: position.clone(), value: value.clone() }, vec![position, value.clone()])
     } else {
         return None;
     };
     // What is written must not be read from the same memory.
     let reads_old = |input: &Tensor| look_through(input).0.0.id == old.0.id;
-    (!reads.iter().any(reads_old)).then(|| InPlace { into, reads, old: Some(old.clone()) })
+    (!reads.iter().any(reads_old)).then(|| DirectWrite { into, reads, old: Some(old.clone()) })
 }
 
 /// The inputs of a concatenation that are not parts of `old` at the place that they have there. `None` if all are.
@@ -229,7 +234,7 @@ fn new_pieces(node: &Node, axis: usize, old: &Tensor) -> Option<Vec<usize>> {
     for (n, input) in node.inputs.iter().enumerate().filter(|(_, input)| input.0.elements() > 0) {
         let (base, views) = look_through(input);
         let there = base.0.id == old.0.id
-            && seen(base, &views).is_some_and(|place| {
+            && strided_view(base, &views).is_some_and(|place| {
                 let strides = place.strides.iter().zip(&whole.strides).zip(&place.shape);
                 let same = |((a, b), length): ((&isize, &isize), &usize)| *length == 1 || a == b;
                 place.offset == start * whole.strides[axis] && strides.into_iter().all(same)
@@ -247,11 +252,11 @@ fn one_position(condition: &Tensor) -> Option<(usize, Tensor)> {
     let (base, views) = look_through(condition);
     let Op::Map(Row::Eq) = base.0.op else { return None };
     let [a, b] = &base.0.inputs[..] else { return None };
-    let shown = seen(base, &views)?;
+    let shown = strided_view(base, &views)?;
     [(a, b), (b, a)].into_iter().find_map(|(places, number)| {
         let (iota, through) = look_through(places);
         let Op::Iota { axis: counted } = iota.0.op else { return None };
-        let counts = compose(&shown, &base.0.shape, &seen(iota, &through)?)?;
+        let counts = compose(&shown, &base.0.shape, &strided_view(iota, &through)?)?;
         let (stride, length) = (Strided::contiguous(&iota.0.shape).strides[counted], iota.0.shape[counted]);
         let real = |axis: &usize| counts.shape[*axis] != 1;
         let along = |axis: &usize| counts.shape[*axis] == length && counts.strides[*axis] == stride;
@@ -267,7 +272,7 @@ fn one_position(condition: &Tensor) -> Option<(usize, Tensor)> {
         }
         let counted_whole = iota.0.dtype.is_int() && length as i128 - 1 <= iota.0.dtype.int_range().1;
         let (only, through) = look_through(number);
-        let repeated = seen(only, &through)?;
+        let repeated = strided_view(only, &through)?;
         let one = repeated.shape.iter().zip(&repeated.strides).all(|(length, stride)| *length == 1 || *stride == 0);
         let fits = counts.offset == 0 && below < stride && counted_whole && one;
         fits.then(|| (axis, number.clone()))

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use super::is_source;
 use crate::Tensor;
-use crate::graph::joint;
+use crate::graph::multi_output;
 use crate::graph::node::{Flops, Node, NodeId, Op};
 
 /// What a step costs, beside the bytes of its arguments.
@@ -14,7 +14,7 @@ pub(super) struct Cost {
     /// Where it is less than all bytes of all arguments.
     pub bytes: Option<u64>,
     /// Whether it is a product of 16-bit floats.
-    pub narrow_product: bool,
+    pub half_precision_matmul: bool,
 }
 
 /// Operations on elements that a node takes.
@@ -43,10 +43,11 @@ pub(super) fn product_flops(tensor: &Tensor) -> u64 {
 }
 
 /// Operations on elements of the plain ops that a joint stands for, if it stands for some.
-pub(super) fn meaning_flops(joint: &Tensor) -> u64 {
-    let Some((of, inputs)) = joint::of(&joint.0) else { return 0 };
+pub(super) fn decomposition_flops(multi_output: &Tensor) -> u64 {
+    let Some((of, inputs)) = multi_output::as_multi_output(&multi_output.0) else { return 0 };
     let mut seen: HashSet<NodeId> = inputs.iter().map(|input| input.0.id).collect();
-    let (mut stack, mut sum): (Vec<&Tensor>, u64) = (joint.0.inputs[..of.meanings()].iter().collect(), 0);
+    let (mut stack, mut sum): (Vec<&Tensor>, u64) =
+        (multi_output.0.inputs[..of.decomposition_len()].iter().collect(), 0);
     while let Some(tensor) = stack.pop() {
         if seen.insert(tensor.0.id) && !is_source(tensor) {
             sum += flops(&tensor.0);

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::fmt;
 
 use super::fuse::Unit;
-use super::ids::Within;
-use super::steps::{Operand, Planned, Work};
-use super::{PASSES, Present, Schedule, plan};
+use super::ids::BufferSlice;
+use super::steps::{Operand, PlannedCall, PlannedStep};
+use super::{ExistingRoots, PASSES, Schedule, plan};
 use crate::lower::{Overwrite, look_through};
 use crate::{Error, Result, SourceLocation, Tensor};
 
@@ -37,7 +37,7 @@ pub fn explain_pass(tensors: &[Tensor], pass: &str) -> Result<String> {
         return Ok(String::new());
     }
     ASKED.set(Some((pass.into(), String::new())));
-    let planned = plan(tensors, Present::Skip, &[]);
+    let planned = plan(tensors, ExistingRoots::Skip, &[]);
     let text = ASKED.take().map_or(String::new(), |(_, text)| text);
     planned.map(|_| text)
 }
@@ -72,18 +72,18 @@ impl fmt::Display for Schedule {
             let (name, reads) = (node.name(), list(node.reads()));
             writeln!(f, "%{} = {name} ({reads})  {}{:?}{call}", node.id, node.dtype, node.shape)?;
         }
-        let mut within: Vec<_> = self.concats.within.iter().collect();
+        let mut within: Vec<_> = self.direct_writes.within.iter().collect();
         within.sort_unstable();
-        for (part, Within { whole, offset }) in within {
+        for (part, BufferSlice { whole, offset }) in within {
             writeln!(f, "%{part} is written into %{whole} at byte {offset}")?;
         }
         for unit in &self.units {
             match unit {
                 Unit::Group(group) => {
-                    let (order, outputs) = (list(&group.order), list(group.outputs.iter().chain(&group.sums)));
-                    writeln!(f, "group {:?} computes {order}; stores {outputs}", group.form)?;
+                    let (order, outputs) = (list(&group.order), list(group.outputs.iter().chain(&group.column_sums)));
+                    writeln!(f, "group {:?} computes {order}; stores {outputs}", group.space)?;
                 }
-                Unit::Alone(tensor) => writeln!(f, "single {}", named(tensor))?,
+                Unit::Single(tensor) => writeln!(f, "single {}", named(tensor))?,
             }
         }
         for (n, step) in self.steps.iter().enumerate() {
@@ -92,9 +92,9 @@ impl fmt::Display for Schedule {
         for Overwrite { value, old } in &self.overwrites {
             writeln!(f, "%{value} overwrites the variable %{}", old.0.id)?;
         }
-        let mut replaces: Vec<_> = self.replaces.iter().collect();
-        replaces.sort_unstable();
-        for (id, replaced) in replaces {
+        let mut reused_inputs: Vec<_> = self.reused_inputs.iter().collect();
+        reused_inputs.sort_unstable();
+        for (id, replaced) in reused_inputs {
             writeln!(f, "%{id} overwrites %{replaced}")?;
         }
         let mut slots: Vec<_> = self.memory.slots.iter().collect();
@@ -106,14 +106,14 @@ impl fmt::Display for Schedule {
     }
 }
 
-impl fmt::Display for Work {
+impl fmt::Display for PlannedStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.call {
-            Planned::Kernel(kernel, ..) => write!(f, "{}", kernel.name)?,
-            Planned::Product(product) => write!(f, "{product}")?,
-            Planned::Routine(routine, _) => write!(f, "{}", routine.name)?,
-            Planned::Source(source) => write!(f, "{}", source.name())?,
-            Planned::Group(_) => write!(f, "a group")?,
+            PlannedCall::Kernel(kernel, ..) => write!(f, "{}", kernel.name)?,
+            PlannedCall::Matmul(product) => write!(f, "{product}")?,
+            PlannedCall::Routine(routine, _) => write!(f, "{}", routine.name)?,
+            PlannedCall::Handwritten(source) => write!(f, "{}", source.name())?,
+            PlannedCall::Group(_) => write!(f, "a group")?,
         }
         let operand = |operand: &Operand| match operand {
             Operand::Out(output) => format!("%{}", output.buffer),

@@ -7,10 +7,10 @@ use bornite_codegen::cpu::pool;
 use bornite_ir::Kernel;
 use bornite_support::profile::Roof;
 
-use super::memory::Life;
-use super::plan::{Memory, Plan, Slot, Step};
+use super::memory::LiveRange;
+use super::plan::{MemoryRegion, Plan, Slot, Step};
 use super::steps::Call;
-use super::{Present, plan};
+use super::{ExistingRoots, plan};
 use crate::{Device, Result, SourceLocation, Tensor};
 
 /// What will run to compute some tensors, and what it costs at least: see [`explain`]. Its `Display` is a line a step, then the
@@ -27,24 +27,24 @@ use crate::{Device, Result, SourceLocation, Tensor};
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
+pub struct PlanSummary {
     /// Where it runs.
     pub device: Device,
     /// The launches, in order.
-    pub steps: Vec<ExplainedStep>,
+    pub steps: Vec<StepSummary>,
     /// The names of the different generated kernels among them, sorted. Kernels for other shapes may have the same name.
     pub kernels: Vec<String>,
     /// Memory that steps use between them, beside that of inputs and results.
     pub scratch_bytes: usize,
     /// The step at which most of the scratch memory is in use.
-    pub peak: Peak,
+    pub peak: PeakMemory,
     /// What the device can do at best, where that is known.
     pub roof: Option<Roof>,
 }
 
 /// One launch of a plan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ExplainedStep {
+pub struct StepSummary {
     /// What runs: a kernel's name, or a product or routine in words.
     pub what: String,
     /// Where it writes and what it reads, in words: `result 0`, `input 1`, `scratch 256` (the byte at which that begins).
@@ -56,14 +56,14 @@ pub struct ExplainedStep {
     /// Operations on elements: one for each row of the op table and each term of a sum, two for each term of a product.
     pub flops: u64,
     /// The time that these take at the roof.
-    pub least_us: Option<f64>,
+    pub min_us: Option<f64>,
     /// The line of the program that asked for it.
     pub place: Option<SourceLocation>,
 }
 
 /// When most scratch memory is in use.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Peak {
+pub struct PeakMemory {
     /// The number of the step.
     pub step: usize,
     /// Bytes in use then.
@@ -112,12 +112,12 @@ impl Step {
         if let Call::Kernel(program) = &self.call { Some(program.kernel()) } else { None }
     }
 
-    fn explained(&self, roof: Option<(Roof, f64)>) -> ExplainedStep {
+    fn explained(&self, roof: Option<(Roof, f64)>) -> StepSummary {
         let what = match &self.call {
             Call::Kernel(program) => program.name().to_owned(),
-            Call::Product(product) => product.to_string(),
+            Call::Matmul(product) => product.to_string(),
             Call::Routine(routine) => format!("{} by a routine of the host", routine.name),
-            Call::Source(source) => format!("{} by hand", source.name()),
+            Call::Handwritten(source) => format!("{} by hand", source.name()),
         };
         let passes = |n: usize| match &self.call {
             Call::Kernel(program) => program.passes(n),
@@ -125,21 +125,21 @@ impl Step {
         };
         let moved = self.args.iter().enumerate().map(|(n, slot)| slot.bytes as u64 * passes(n)).sum();
         let (bytes, flops) = (self.cost.bytes.unwrap_or(moved), self.cost.flops);
-        let least_us = roof.map(|(roof, cores)| {
-            let peak = roof.flops_per_second * if self.cost.narrow_product { cores } else { 1.0 };
+        let min_us = roof.map(|(roof, cores)| {
+            let peak = roof.flops_per_second * if self.cost.half_precision_matmul { cores } else { 1.0 };
             1e6 * (bytes as f64 / roof.bytes_per_second).max(flops as f64 / peak)
         });
         let words = |slots: &[Slot]| slots.iter().map(Slot::to_string).collect();
-        let (writes, reads) = (words(&self.args[..self.outs]), words(&self.args[self.outs..]));
-        ExplainedStep { what, writes, reads, bytes, flops, least_us, place: self.about.place() }
+        let (writes, reads) = (words(&self.args[..self.output_count]), words(&self.args[self.output_count..]));
+        StepSummary { what, writes, reads, bytes, flops, min_us, place: self.about.place() }
     }
 }
 
 impl Plan {
     /// What will run.
-    pub fn explained(&self) -> Explained {
+    pub fn explained(&self) -> PlanSummary {
         let roof = roof(self.device);
-        Explained {
+        PlanSummary {
             device: self.device,
             steps: self.steps.iter().map(|step| step.explained(roof)).collect(),
             kernels: self.kernels(),
@@ -158,10 +158,11 @@ impl Plan {
 
     /// When most scratch memory is in use, and by what. What is a part of something larger, or replaced by something else at that
     /// step, counts once.
-    fn peak(&self) -> Peak {
-        let scratch: Vec<&Life> = self.lives.iter().filter(|life| life.slot.memory == Memory::Scratch).collect();
+    fn peak(&self) -> PeakMemory {
+        let scratch: Vec<&LiveRange> =
+            self.live_ranges.iter().filter(|life| life.slot.region == MemoryRegion::Scratch).collect();
         let alive = |step: usize| {
-            let mut values: Vec<&Life> =
+            let mut values: Vec<&LiveRange> =
                 scratch.iter().copied().filter(|life| life.steps.contains(&step) && life.slot.bytes > 0).collect();
             values.sort_by_key(|life| (life.slot.offset, std::cmp::Reverse(life.slot.bytes)));
             let mut end = 0;
@@ -187,11 +188,11 @@ impl Plan {
             .map(|life| LiveValue { op: life.op, place: life.place, bytes: life.slot.bytes })
             .collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.bytes));
-        Peak { step: most.0, bytes: values.iter().map(|value| value.bytes).sum(), values }
+        PeakMemory { step: most.0, bytes: values.iter().map(|value| value.bytes).sum(), values }
     }
 }
 
-impl Explained {
+impl PlanSummary {
     /// Bytes that all steps read and write.
     pub fn bytes(&self) -> u64 {
         self.steps.iter().map(|step| step.bytes).sum()
@@ -203,8 +204,8 @@ impl Explained {
     }
 
     /// The time that all steps take at the roof, one after the other.
-    pub fn least_us(&self) -> Option<f64> {
-        self.steps.iter().map(|step| step.least_us).sum()
+    pub fn min_us(&self) -> Option<f64> {
+        self.steps.iter().map(|step| step.min_us).sum()
     }
 }
 
@@ -221,25 +222,25 @@ impl fmt::Display for Short {
     }
 }
 
-impl fmt::Display for ExplainedStep {
+impl fmt::Display for StepSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = {} ({})", self.writes.join(", "), self.what, self.reads.join(", "))?;
         write!(f, "  {}B, {}flop", Short(self.bytes as f64), Short(self.flops as f64))?;
-        if let Some(least) = self.least_us {
+        if let Some(least) = self.min_us {
             write!(f, ", {least:.3} us")?;
         }
         self.place.map_or(Ok(()), |place| write!(f, "  at {place}"))
     }
 }
 
-impl fmt::Display for Explained {
+impl fmt::Display for PlanSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Explained { device, scratch_bytes, .. } = self;
+        let PlanSummary { device, scratch_bytes, .. } = self;
         let (steps, kernels) = (self.steps.len(), self.kernels.len());
         writeln!(f, "{steps} steps on {device} by {kernels} kernels, {scratch_bytes} bytes of scratch memory")?;
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
         write!(f, "in all {}B, {}flop", Short(self.bytes() as f64), Short(self.flops() as f64))?;
-        if let (Some(least), Some(roof)) = (self.least_us(), self.roof) {
+        if let (Some(least), Some(roof)) = (self.min_us(), self.roof) {
             let (bytes, flops) = (Short(roof.bytes_per_second), Short(roof.flops_per_second));
             write!(f, ", {least:.3} us at {bytes}B/s and {flops}flop/s")?;
         }
@@ -282,6 +283,6 @@ pub fn explain(tensors: &[Tensor]) -> Result<String> {
 
 /// What would run to compute tensors of one device together, in numbers.
 #[track_caller]
-pub fn explained(tensors: &[Tensor]) -> Result<Explained> {
-    Ok(plan(tensors, Present::Skip, &[])?.explained())
+pub fn explained(tensors: &[Tensor]) -> Result<PlanSummary> {
+    Ok(plan(tensors, ExistingRoots::Skip, &[])?.explained())
 }

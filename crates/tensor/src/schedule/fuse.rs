@@ -1,6 +1,6 @@
 //! Pass 4, fuse: which nodes one kernel computes.
 //!
-//! Reads nodes, calls and `concats`; adds units, in an order in which they can run. Afterwards every root is computed by one unit, and
+//! Reads nodes, calls and `direct_writes`; adds units, in an order in which they can run. Afterwards every root is computed by one unit, and
 //! every value that a unit reads is in memory or stored by a unit before it.
 //!
 //! Nodes are taken in order. An elementwise op joins the kernel of an input that it reads element by element; a reduction
@@ -8,37 +8,38 @@
 //! What another kernel reads is stored, or computed there again where that moves fewer bytes. Nothing here knows softmax
 //! or layer norm: they come out as one kernel by these rules.
 
-mod cut;
-mod ride;
+mod column_sums;
+mod recompute;
 
 use std::collections::{HashMap, HashSet};
 
-use ride::with_riders;
+use column_sums::attach_column_sums;
 
 use super::{Schedule, is_source};
 use crate::graph::infer::extent;
 use crate::graph::node::{Node, NodeId, Op, Role};
 use crate::lower::{
-    Form, Group, aligned, for_gpu, gathers_one_per_row, look_through, repeats_rows, scatters_one_per_row, seen,
+    Group, IterationSpace, broadcasts_rows, gathers_one_per_row, is_identity, look_through, scatters_one_per_row,
+    strided_view, targets_gpu,
 };
 use crate::{Result, Tensor};
 
 /// Most nodes of a kernel: longer ones take long to compile.
-const MOST_NODES: usize = 96;
+const MAX_NODES: usize = 96;
 /// Most tensors that a kernel reads.
-const MOST_INPUTS: usize = 24;
+const MAX_INPUTS: usize = 24;
 
 /// What computes some nodes.
 pub(super) enum Unit {
     /// One kernel for several nodes.
     Group(Group),
     /// A node by itself: `steps.rs` knows how.
-    Alone(Tensor),
+    Single(Tensor),
 }
 
 /// A group as it grows.
-struct Growing {
-    form: Form,
+struct GroupBuilder {
+    space: IterationSpace,
     nodes: Vec<usize>,
     /// What it reads from elsewhere: ids of nodes and of tensors in memory.
     reads: HashSet<NodeId>,
@@ -64,7 +65,7 @@ struct Fuser<'a> {
     position: HashMap<NodeId, usize>,
     /// The group of each node.
     group: Vec<usize>,
-    groups: Vec<Growing>,
+    groups: Vec<GroupBuilder>,
     schedule: &'a Schedule,
 }
 
@@ -77,8 +78,9 @@ pub(super) fn fuse(schedule: &mut Schedule) -> Result<()> {
     for n in 0..count {
         fuser.place(n);
     }
-    let units = fuser.cut(&schedule.wanted);
-    schedule.units = if schedule.fuses && for_gpu(schedule.device) { with_riders(units) } else { units };
+    let units = fuser.cut(&schedule.root_ids);
+    schedule.units =
+        if schedule.fusion_enabled && targets_gpu(schedule.device) { attach_column_sums(units) } else { units };
     Ok(())
 }
 
@@ -119,7 +121,7 @@ impl<'a> Fuser<'a> {
             return vec![];
         }
         let call = self.schedule.reads_of_call(tensor);
-        let own: &[Tensor] = match self.schedule.concats.of.get(&tensor.0.id) {
+        let own: &[Tensor] = match self.schedule.direct_writes.writes.get(&tensor.0.id) {
             Some(placed) => &placed.reads,
             None if tensor.0.op.is_view() => std::slice::from_ref(tensor),
             None => tensor.0.reads(),
@@ -136,20 +138,21 @@ impl<'a> Fuser<'a> {
     }
 
     /// How a node of a kernel over rows reads another.
-    fn edge(&self, reader: &Node, input: &Tensor, form: Form) -> Edge {
+    fn edge(&self, reader: &Node, input: &Tensor, space: IterationSpace) -> Edge {
         let (base, views) = look_through(input);
-        let Some(place) = seen(base, &views) else { return Edge::Other };
-        let same = aligned(&place);
-        let frame = form.frame();
+        let Some(place) = strided_view(base, &views) else { return Edge::Other };
+        let same = is_identity(&place);
+        let row_space = space.row_space();
         let along_rows = match reader.op.facts().role {
             Role::Pointwise | Role::Reduction if same => return Edge::Aligned,
             Role::Pointwise | Role::Reduction => {
-                let by_row = frame.is_some_and(|f| base.0.elements() == f.rows && repeats_rows(&place, f.columns));
+                let by_row =
+                    row_space.is_some_and(|f| base.0.elements() == f.rows && broadcasts_rows(&place, f.columns));
                 return if by_row { Edge::Rows } else { Edge::Other };
             }
             // Of those, a gather that picks an element of each row.
-            Role::Indexed => frame.is_some_and(|frame| gathers_one_per_row(reader, frame)),
-            Role::Scatter => frame.is_some_and(|frame| scatters_one_per_row(reader, frame)),
+            Role::Indexed => row_space.is_some_and(|row_space| gathers_one_per_row(reader, row_space)),
+            Role::Scatter => row_space.is_some_and(|row_space| scatters_one_per_row(reader, row_space)),
             Role::Source | Role::Constant | Role::View | Role::Single | Role::MultiOutput | Role::Output => false,
         };
         if along_rows && same { Edge::Aligned } else { Edge::Other }
@@ -162,26 +165,28 @@ impl<'a> Fuser<'a> {
         let from: HashSet<usize> = edges.iter().map(|(from, _)| self.group_of(*from)).collect();
         let own_form = match extent(node) {
             Some((outer, middle, inner)) if middle > 1 && outer * inner > 0 => match inner {
-                1 => Some(Form::Rows { rows: outer, columns: middle }),
-                _ => Some(Form::Middle { outer, middle, inner }),
+                1 => Some(IterationSpace::Rows { rows: outer, columns: middle }),
+                _ => Some(IterationSpace::Middle { outer, middle, inner }),
             },
             _ if is_elementwise(node) || node.op.is_view() || node.op.is_constant() => {
-                Some(Form::Elements(node.elements()))
+                Some(IterationSpace::Elements(node.elements()))
             }
             _ => None,
         };
-        let called =
-            self.schedule.reads_of_call(self.nodes[n]).is_some() || self.schedule.concats.of.contains_key(&node.id);
+        let called = self.schedule.reads_of_call(self.nodes[n]).is_some()
+            || self.schedule.direct_writes.writes.contains_key(&node.id);
         let Some(own_form) = own_form.filter(|_| node.elements() > 0 && !called && !is_source(self.nodes[n])) else {
-            self.start(n, Form::Elements(0), from);
+            self.start(n, IterationSpace::Elements(0), from);
             return;
         };
         // Latest first: what joins an early group must wait for all else that it reads.
-        let mut candidates: Vec<usize> = if self.schedule.fuses { from.iter().copied().collect() } else { vec![] };
+        let mut candidates: Vec<usize> =
+            if self.schedule.fusion_enabled { from.iter().copied().collect() } else { vec![] };
         // Rows before elements, which may be what rows have one of each.
-        candidates
-            .sort_unstable_by_key(|&group| (!matches!(self.groups[group].form, Form::Rows { .. }), usize::MAX - group));
-        let candidates: Vec<(usize, Form)> = candidates
+        candidates.sort_unstable_by_key(|&group| {
+            (!matches!(self.groups[group].space, IterationSpace::Rows { .. }), usize::MAX - group)
+        });
+        let candidates: Vec<(usize, IterationSpace)> = candidates
             .into_iter()
             .filter_map(|group| Some((group, self.joined(n, group, own_form, &edges)?)))
             .collect();
@@ -193,12 +198,12 @@ impl<'a> Fuser<'a> {
             let group = self.current(group);
             let others: HashSet<usize> =
                 from.iter().map(|&other| self.current(other)).filter(|&o| o != group).collect();
-            let Some(form) = self.joined(n, group, own_form, &edges) else { continue };
+            let Some(space) = self.joined(n, group, own_form, &edges) else { continue };
             if others.iter().any(|&other| self.reaches(other, group)) || self.is_full(group, node) {
                 continue;
             }
             let growing = &mut self.groups[group];
-            growing.form = form;
+            growing.space = space;
             growing.nodes.push(n);
             growing.after.extend(others);
             self.group[n] = group;
@@ -217,10 +222,10 @@ impl<'a> Fuser<'a> {
         }
     }
 
-    fn start(&mut self, n: usize, form: Form, after: HashSet<usize>) {
+    fn start(&mut self, n: usize, space: IterationSpace, after: HashSet<usize>) {
         self.group[n] = self.groups.len();
         let reads = reads(&self.nodes[n].0).collect();
-        self.groups.push(Growing { form, nodes: vec![n], reads, after, merged: None });
+        self.groups.push(GroupBuilder { space, nodes: vec![n], reads, after, merged: None });
     }
 
     /// Adds what a node of a group reads from elsewhere.
@@ -238,44 +243,55 @@ impl<'a> Fuser<'a> {
     fn is_full(&self, group: usize, node: &Node) -> bool {
         let growing = &self.groups[group];
         let more = reads(node).filter(|id| self.kernel_of(*id) != Some(group) && !growing.reads.contains(id)).count();
-        growing.nodes.len() >= MOST_NODES || growing.reads.len() + more > MOST_INPUTS
+        growing.nodes.len() >= MAX_NODES || growing.reads.len() + more > MAX_INPUTS
     }
 
     /// The form of a group with a node in it, if the node can be.
-    fn joined(&self, n: usize, group: usize, own: Form, edges: &[(usize, &Tensor)]) -> Option<Form> {
+    fn joined(
+        &self,
+        n: usize,
+        group: usize,
+        own: IterationSpace,
+        edges: &[(usize, &Tensor)],
+    ) -> Option<IterationSpace> {
         let growing = &self.groups[group];
         if !self.fusible(group) {
             return None;
         }
-        let form = match (growing.form, own) {
-            (Form::Elements(have), Form::Elements(more)) if have == more => own,
-            (Form::Elements(have), Form::Rows { rows, columns }) if have == rows * columns => own,
-            (Form::Rows { rows, columns }, Form::Elements(more)) if more == rows || more == rows * columns => {
-                growing.form
+        let space = match (growing.space, own) {
+            (IterationSpace::Elements(have), IterationSpace::Elements(more)) if have == more => own,
+            (IterationSpace::Elements(have), IterationSpace::Rows { rows, columns }) if have == rows * columns => own,
+            (IterationSpace::Rows { rows, columns }, IterationSpace::Elements(more))
+                if more == rows || more == rows * columns =>
+            {
+                growing.space
             }
-            (Form::Middle { outer, inner, .. }, Form::Elements(more)) if more == outer * inner => growing.form,
+            (IterationSpace::Middle { outer, inner, .. }, IterationSpace::Elements(more)) if more == outer * inner => {
+                growing.space
+            }
             (have, more) if have == more => have,
             _ => return None,
         };
         // A reduction over the middle has its input computed anew: other nodes of the input's shape have no place here.
-        if let Form::Middle { .. } = form
-            && matches!(own, Form::Middle { .. })
+        if let IterationSpace::Middle { .. } = space
+            && matches!(own, IterationSpace::Middle { .. })
         {
             return None;
         }
-        let fits = |(from, input): &(usize, &Tensor)| self.group_of(*from) != group || self.fits(n, *from, input, form);
-        edges.iter().all(fits).then_some(form)
+        let fits =
+            |(from, input): &(usize, &Tensor)| self.group_of(*from) != group || self.fits(n, *from, input, space);
+        edges.iter().all(fits).then_some(space)
     }
 
     /// True if a node can read another one in the same kernel.
-    fn fits(&self, n: usize, from: usize, input: &Tensor, form: Form) -> bool {
+    fn fits(&self, n: usize, from: usize, input: &Tensor, space: IterationSpace) -> bool {
         let node = &*self.nodes[n].0;
-        let (level, own) = (self.level(from, form), self.level(n, form));
-        match self.edge(node, input, form) {
+        let (level, own) = (self.level(from, space), self.level(n, space));
+        match self.edge(node, input, space) {
             // Elements read elements, rows read rows; a gather picks from elements, a scatter adds what rows have.
             Edge::Aligned => match node.op.facts().role {
                 Role::Indexed | Role::Scatter => std::ptr::eq(input, &node.inputs[0]) == (level == Level::Elements),
-                Role::Reduction if matches!(form, Form::Rows { .. }) => level == Level::Elements,
+                Role::Reduction if matches!(space, IterationSpace::Rows { .. }) => level == Level::Elements,
                 Role::Pointwise | Role::Reduction | Role::View | Role::Constant => level == own,
                 Role::Source | Role::Single | Role::MultiOutput | Role::Output => level == own,
             },
@@ -285,23 +301,23 @@ impl<'a> Fuser<'a> {
     }
 
     /// Whether a node of a kernel has an element a row.
-    fn level(&self, n: usize, form: Form) -> Level {
+    fn level(&self, n: usize, space: IterationSpace) -> Level {
         let elements = self.nodes[n].0.elements();
-        match form {
-            Form::Rows { rows, .. } if elements == rows => Level::Rows,
-            Form::Middle { outer, inner, .. } if elements == outer * inner => Level::Rows,
+        match space {
+            IterationSpace::Rows { rows, .. } if elements == rows => Level::Rows,
+            IterationSpace::Middle { outer, inner, .. } if elements == outer * inner => Level::Rows,
             _ => Level::Elements,
         }
     }
 
     /// True if more may join.
     fn fusible(&self, group: usize) -> bool {
-        self.groups[group].form != Form::Elements(0)
+        self.groups[group].space != IterationSpace::Elements(0)
     }
 
     /// A reduction over the same middle that reads something in common, and neither needs the other.
-    fn sibling(&self, n: usize, form: Form, from: &HashSet<usize>) -> Option<usize> {
-        if !self.schedule.fuses || !matches!(form, Form::Middle { .. }) {
+    fn sibling(&self, n: usize, space: IterationSpace, from: &HashSet<usize>) -> Option<usize> {
+        if !self.schedule.fusion_enabled || !matches!(space, IterationSpace::Middle { .. }) {
             return None;
         }
         let node = &*self.nodes[n].0;
@@ -315,7 +331,7 @@ impl<'a> Fuser<'a> {
         (0..self.groups.len()).rev().take(64).find(|&group| {
             let growing = &self.groups[group];
             growing.merged.is_none()
-                && growing.form == form
+                && growing.space == space
                 && growing.reads.iter().any(|&other| reads(node).any(|id| common(id, other)))
                 && !self.is_full(group, node)
                 && !from.contains(&group)
@@ -350,13 +366,13 @@ impl<'a> Fuser<'a> {
         if into == other {
             return;
         }
-        let form = match (self.groups[into].form, self.groups[other].form) {
+        let space = match (self.groups[into].space, self.groups[other].space) {
             (a, b) if a == b => a,
-            (form @ Form::Rows { rows, columns }, Form::Elements(n))
-            | (Form::Elements(n), form @ Form::Rows { rows, columns })
+            (space @ IterationSpace::Rows { rows, columns }, IterationSpace::Elements(n))
+            | (IterationSpace::Elements(n), space @ IterationSpace::Rows { rows, columns })
                 if n == rows * columns || n == rows =>
             {
-                form
+                space
             }
             _ => return,
         };
@@ -364,14 +380,15 @@ impl<'a> Fuser<'a> {
         let both: HashSet<NodeId> = a.reads.union(&b.reads).copied().collect();
         let both: HashSet<NodeId> =
             both.into_iter().filter(|id| self.kernel_of(*id).is_none_or(|g| g != into && g != other)).collect();
-        let large = a.nodes.len() + b.nodes.len() > MOST_NODES || both.len() > MOST_INPUTS;
-        if matches!(form, Form::Middle { .. }) || large || self.apart(into, other) || self.apart(other, into) {
+        let large = a.nodes.len() + b.nodes.len() > MAX_NODES || both.len() > MAX_INPUTS;
+        if matches!(space, IterationSpace::Middle { .. }) || large || self.apart(into, other) || self.apart(other, into)
+        {
             return;
         }
         // What one reads of the other it must be able to read in one kernel.
         let between = |n: usize, other: usize| {
             let edges = self.edges(n);
-            edges.iter().all(|(from, input)| self.group_of(*from) != other || self.fits(n, *from, input, form))
+            edges.iter().all(|(from, input)| self.group_of(*from) != other || self.fits(n, *from, input, space))
         };
         let all = |group: usize, other: usize| self.groups[group].nodes.iter().all(|&n| between(n, other));
         if !all(into, other) || !all(other, into) {
@@ -381,7 +398,7 @@ impl<'a> Fuser<'a> {
         let after = self.groups[other].after.clone();
         self.groups[other].merged = Some(into);
         let growing = &mut self.groups[into];
-        growing.form = form;
+        growing.space = space;
         growing.nodes.extend(absorbed);
         growing.nodes.sort_unstable();
         growing.reads = both;

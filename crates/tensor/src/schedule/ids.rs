@@ -58,7 +58,7 @@ impl Output {
 
 /// Part of another buffer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Within {
+pub(super) struct BufferSlice {
     pub whole: BufferId,
     /// First byte in it.
     pub offset: usize,

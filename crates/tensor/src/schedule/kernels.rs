@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use super::steps::{Planned, Work, group_kernel};
+use super::steps::{PlannedCall, PlannedStep, group_step};
 use super::{GroupStep, Schedule};
 use crate::graph::node::NodeId;
 use crate::lower::{Lowered, lower_group};
@@ -13,26 +13,26 @@ use crate::{Error, Result, Tensor};
 
 pub(super) fn lower_groups(schedule: &mut Schedule) -> Result<()> {
     for step in &mut schedule.steps {
-        if let Planned::Group(id) = step.call {
-            let GroupStep { group, in_step, in_place } = &schedule.groups[id.0];
+        if let PlannedCall::Group(id) = step.call {
+            let GroupStep { group, own_index_inputs, in_place } = &schedule.groups[id.0];
             let lowered = lower_group(group, schedule.device, in_place)?;
-            debug_assert!(agree(step, in_step, &lowered), "the analysis of {} is wrong", lowered.kernel.name);
+            debug_assert!(agree(step, own_index_inputs, &lowered), "the analysis of {} is wrong", lowered.kernel.name);
             // In release builds too: an error is better than a result made of what was just overwritten.
-            let overwritten = in_place.replaced.iter().any(|o| lowered.out_of_step.contains(&o.old.0.id));
+            let overwritten = in_place.overwrites.iter().any(|o| lowered.other_index_inputs.contains(&o.old.0.id));
             let planned = |tensor: &Tensor| step.inputs().any(|input| input.0.id == tensor.0.id);
             if overwritten || !lowered.inputs.iter().all(|input| planned(&input.tensor)) {
                 let what = format!("kernel '{}' reads otherwise than was planned", lowered.kernel.name);
                 return Err(Error::Source(what + ": a bug worth reporting"));
             }
-            *step = group_kernel(lowered, group)?;
+            *step = group_step(lowered, group)?;
         }
     }
     Ok(())
 }
 
 /// Whether a kernel reads what it was planned to read, and in step what may be overwritten.
-fn agree(step: &Work, in_step: &HashSet<NodeId>, lowered: &Lowered) -> bool {
+fn agree(step: &PlannedStep, own_index_inputs: &HashSet<NodeId>, lowered: &Lowered) -> bool {
     let planned: HashSet<NodeId> = step.inputs().map(|input| input.0.id).collect();
     let read: HashSet<NodeId> = lowered.inputs.iter().map(|input| input.tensor.0.id).collect();
-    planned == read && in_step.is_disjoint(&lowered.out_of_step)
+    planned == read && own_index_inputs.is_disjoint(&lowered.other_index_inputs)
 }

@@ -9,23 +9,23 @@ use bornite_codegen::cpu::discardable;
 use bornite_ir::{Kernel, Value};
 
 use super::cost::Cost;
-use super::memory::Life;
+use super::memory::LiveRange;
 use super::steps::Call;
 use crate::runtime::buffer::Buffer;
-use crate::runtime::timing::About;
+use crate::runtime::timing::LaunchInfo;
 use crate::{Device, Error, Result, Tensor};
 
 /// Where a kernel's argument is: some bytes of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
-    pub(super) memory: Memory,
+    pub(super) region: MemoryRegion,
     pub(super) offset: usize,
     pub(super) bytes: usize,
 }
 
 /// What a plan runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Memory {
+pub(super) enum MemoryRegion {
     /// The n-th result asked for.
     Root(usize),
     /// Scratch memory, which all steps share.
@@ -41,13 +41,13 @@ pub(crate) struct Step {
     pub(super) call: Call,
     /// What it writes comes first, if it is one of our kernels.
     pub(super) args: Vec<Slot>,
-    pub(super) outs: usize,
+    pub(super) output_count: usize,
     /// Whether it writes to a source.
     pub(super) overwrites: bool,
     pub(super) values: Vec<Vec<Value>>,
     /// Threads a block on a GPU, where the kernel does not say.
     pub(super) threads: u32,
-    pub(super) about: About,
+    pub(super) about: LaunchInfo,
     pub(super) cost: Cost,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Plan {
     /// Size of the scratch memory.
     pub scratch_bytes: usize,
     /// When each value lives, and where.
-    pub(super) lives: Vec<Life>,
+    pub(super) live_ranges: Vec<LiveRange>,
     /// Roots that take the place of a source.
     pub in_place: HashSet<usize>,
     /// The device's words for bad indices, if a step reports them.
@@ -80,7 +80,7 @@ impl Plan {
 
     /// Scratch memory, if a step uses it.
     pub fn allocate_scratch(&self) -> Result<Option<Buffer>> {
-        let used = self.steps.iter().any(|step| step.args.iter().any(|slot| slot.memory == Memory::Scratch));
+        let used = self.steps.iter().any(|step| step.args.iter().any(|slot| slot.region == MemoryRegion::Scratch));
         used.then(|| Buffer::new(self.device, self.scratch_bytes)).transpose()
     }
 
@@ -98,9 +98,9 @@ impl Plan {
     pub fn programs(&self) -> impl Iterator<Item = Arc<dyn Any + Send + Sync>> + '_ {
         self.steps.iter().map(|step| match &step.call {
             Call::Kernel(program) => program.clone() as Arc<dyn Any + Send + Sync>,
-            Call::Product(product) => product.clone() as Arc<dyn Any + Send + Sync>,
+            Call::Matmul(product) => product.clone() as Arc<dyn Any + Send + Sync>,
             Call::Routine(routine) => routine.clone() as Arc<dyn Any + Send + Sync>,
-            Call::Source(source) => source.clone() as Arc<dyn Any + Send + Sync>,
+            Call::Handwritten(source) => source.clone() as Arc<dyn Any + Send + Sync>,
         })
     }
 
@@ -142,10 +142,11 @@ impl Plan {
     /// Runs the library's calls, whose first run may load code: not possible in a capture. Results are of no use.
     /// Variables stay as they are.
     pub fn warm(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
-        let calls = || self.steps.iter().filter(|step| matches!(step.call, Call::Product(_)));
+        let calls = || self.steps.iter().filter(|step| matches!(step.call, Call::Matmul(_)));
         let mut sources = sources.to_vec();
-        let outputs = calls().flat_map(|step| &step.args[..step.outs]);
-        let overwritten = outputs.filter_map(|slot| if let Memory::Source(n) = slot.memory { Some(n) } else { None });
+        let outputs = calls().flat_map(|step| &step.args[..step.output_count]);
+        let overwritten =
+            outputs.filter_map(|slot| if let MemoryRegion::Source(n) = slot.region { Some(n) } else { None });
         for n in overwritten.collect::<HashSet<usize>>() {
             sources[n] = Buffer::new(self.device, sources[n].bytes())?;
         }
@@ -154,12 +155,12 @@ impl Plan {
 
     fn launch(&self, step: &Step, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
         let mut parts = Vec::with_capacity(step.args.len());
-        for Slot { memory, offset, bytes } in &step.args {
-            let whole = match *memory {
-                Memory::Root(n) => roots.get(n),
-                Memory::Scratch => scratch,
-                Memory::Source(n) => sources.get(n),
-                Memory::Status => self.status.as_ref(),
+        for Slot { region, offset, bytes } in &step.args {
+            let whole = match *region {
+                MemoryRegion::Root(n) => roots.get(n),
+                MemoryRegion::Scratch => scratch,
+                MemoryRegion::Source(n) => sources.get(n),
+                MemoryRegion::Status => self.status.as_ref(),
             };
             let part = whole.and_then(|whole| whole.part(*offset, *bytes));
             parts.push(part.ok_or(Error::OutOfMemory { bytes: offset + bytes })?);
@@ -170,23 +171,24 @@ impl Plan {
                 let values: Vec<&[Value]> = step.values.iter().map(Vec::as_slice).collect();
                 program.launch(&buffers, &values, step.threads, step.about)?;
                 // The host is done by now; later steps may write over variables.
-                let reports = step.args.iter().any(|slot| slot.memory == Memory::Status) && !self.device.is_cuda();
+                let reports =
+                    step.args.iter().any(|slot| slot.region == MemoryRegion::Status) && !self.device.is_cuda();
                 if reports { self.check() } else { Ok(()) }
             }
-            Call::Product(product) => product.launch(&buffers, step.about),
+            Call::Matmul(product) => product.launch(&buffers, step.about),
             Call::Routine(routine) => routine.launch(&buffers, step.about),
-            Call::Source(source) => source.launch(&buffers, step.about),
+            Call::Handwritten(source) => source.launch(&buffers, step.about),
         }
     }
 }
 
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.memory {
-            Memory::Root(n) => write!(f, "result {n}")?,
-            Memory::Scratch => return write!(f, "scratch {}", self.offset),
-            Memory::Source(n) => write!(f, "input {n}")?,
-            Memory::Status => write!(f, "status")?,
+        match self.region {
+            MemoryRegion::Root(n) => write!(f, "result {n}")?,
+            MemoryRegion::Scratch => return write!(f, "scratch {}", self.offset),
+            MemoryRegion::Source(n) => write!(f, "input {n}")?,
+            MemoryRegion::Status => write!(f, "status")?,
         }
         if self.offset == 0 { Ok(()) } else { write!(f, " from byte {}", self.offset) }
     }

@@ -12,7 +12,7 @@ use crate::graph::node::NodeId;
 use crate::matmul::products;
 
 pub(super) fn select_calls(schedule: &mut Schedule) -> Result<()> {
-    schedule.calls = products(schedule.device, &mut schedule.nodes, &schedule.wanted)?;
+    schedule.calls = products(schedule.device, &mut schedule.nodes, &schedule.root_ids)?;
     if schedule.calls.values().any(|call| call.results.len() + call.inputs.len() > 3) {
         let live = live(schedule);
         schedule.nodes.retain(|id, _| live.contains(id));

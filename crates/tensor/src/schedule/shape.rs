@@ -17,14 +17,15 @@ use bornite_support::tune::{Choice, Exclusive, Fallible, Key, Mode, Request, Tun
 
 use super::Schedule;
 use super::fuse::Unit;
-use super::steps::flavour_of;
+use super::steps::codegen_mode_of;
 use crate::graph::node::{NodeId, Op};
 use crate::lower::{
-    Form, Group, InPlaceOf, Lowered, Spread, kernel_name, look_through, lower_group, reports, seen, spreads,
+    Group, InPlaceOutputs, IterationSpace, LaunchShape, Lowered, kernel_name, launch_shapes, look_through, lower_group,
+    reports, strided_view,
 };
 use crate::runtime::buffer::Buffer;
 use crate::runtime::execute::{Program, program};
-use crate::runtime::timing::About;
+use crate::runtime::timing::LaunchInfo;
 use crate::{DType, Device, Error, Result, Tensor};
 
 /// Runs in one graph, each with memory of its own: together more than a cache holds, if that is not too many.
@@ -32,7 +33,7 @@ const RUNS: usize = 64;
 const ROUND_BYTES: usize = 256 << 20;
 
 /// Kernels of more bytes are not worth the memory: they run at the roof however they are spread.
-const MOST_BYTES: usize = 1 << 30;
+const MAX_BYTES: usize = 1 << 30;
 
 pub(super) fn choose_launch_shapes(schedule: &mut Schedule) -> Result<()> {
     let Some(on) = schedule.device.gpu()? else { return Ok(()) };
@@ -47,44 +48,44 @@ pub(super) fn choose_launch_shapes(schedule: &mut Schedule) -> Result<()> {
         if let Unit::Group(group) = unit
             && !group.order.iter().any(|tensor| reports(&tensor.0))
         {
-            group.spread = known(tuner, &on, group, schedule.device)?;
+            group.launch_shape = known(tuner, &on, group, schedule.device)?;
         }
     }
     Ok(())
 }
 
 /// Device and structure of a group.
-type Asked = (usize, String);
+type CacheKey = (usize, String);
 
 /// The choice for a group, if it is not the usual one. Layers ask again and again, so answers are kept.
-fn known(tuner: &Tuner, on: &Arc<bornite_cuda::Device>, group: &Group, device: Device) -> Result<Option<Spread>> {
+fn known(tuner: &Tuner, on: &Arc<bornite_cuda::Device>, group: &Group, device: Device) -> Result<Option<LaunchShape>> {
     /// Answers that are kept.
     const KEPT: usize = 4096;
-    static KNOWN: Mutex<Option<HashMap<Asked, (Mode, Option<Spread>)>>> = Mutex::new(None);
+    static KNOWN: Mutex<Option<HashMap<CacheKey, (Mode, Option<LaunchShape>)>>> = Mutex::new(None);
     let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let asked = (on.info().ordinal, structure(group));
     // What was asked while nothing might be measured is asked again when something may.
     let found = lock().get_or_insert_default().get(&asked).filter(|(mode, _)| *mode == tuner.mode()).copied();
-    if let Some((_, spread)) = found {
-        return Ok(spread);
+    if let Some((_, launch_shape)) = found {
+        return Ok(launch_shape);
     }
-    let (spread, again) = choose(tuner, on, group, &asked.1, device)?;
+    let (launch_shape, again) = choose(tuner, on, group, &asked.1, device)?;
     if again {
-        return Ok(spread);
+        return Ok(launch_shape);
     }
     let mut known = lock();
     let known = known.get_or_insert_default();
     if known.len() >= KEPT {
         known.clear();
     }
-    known.insert(asked, (tuner.mode(), spread));
-    Ok(spread)
+    known.insert(asked, (tuner.mode(), launch_shape));
+    Ok(launch_shape)
 }
 
 /// Everything that a group's kernel depends on, whichever nodes it is made of: ops, dtypes, shapes and how inputs are read.
 fn structure(group: &Group) -> String {
     let mut numbers: HashMap<NodeId, usize> = HashMap::new();
-    let mut text = format!("{:?}", group.form);
+    let mut text = format!("{:?}", group.space);
     let mut node = |tensor: &Tensor, text: &mut String| {
         let next = numbers.len();
         let number = *numbers.entry(tensor.0.id).or_insert(next);
@@ -92,7 +93,7 @@ fn structure(group: &Group) -> String {
     };
     let input = |tensor: &Tensor, text: &mut String, node: &mut dyn FnMut(&Tensor, &mut String)| {
         let (base, views) = look_through(tensor);
-        match (&base.0.op, seen(base, &views)) {
+        match (&base.0.op, strided_view(base, &views)) {
             // Numbers but 0 and 1 are arguments of the kernel.
             (Op::Full(value), _) if !base.0.has_value() => {
                 let plain = !value.scalar().is_float() || [0.0, 1.0].contains(&value.as_f64());
@@ -113,7 +114,7 @@ fn structure(group: &Group) -> String {
         node(tensor, &mut text);
         tensor.0.reads().iter().for_each(|read| input(read, &mut text, &mut node));
     }
-    for output in group.outputs.iter().chain(&group.sums) {
+    for output in group.outputs.iter().chain(&group.column_sums) {
         text.push('>');
         node(output, &mut text);
         input(output, &mut text, &mut node);
@@ -128,16 +129,16 @@ fn choose(
     group: &Group,
     structure: &str,
     device: Device,
-) -> Result<(Option<Spread>, bool)> {
-    let ways = spreads(group, device);
+) -> Result<(Option<LaunchShape>, bool)> {
+    let ways = launch_shapes(group, device);
     if ways.len() < 2 {
         return Ok((None, false));
     }
     let candidates: Vec<Choice> = ways.iter().map(choice).collect();
-    let shape = match group.form {
-        Form::Elements(elements) => vec![elements],
-        Form::Rows { rows, columns } => vec![rows, columns],
-        Form::Middle { outer, middle, inner } => vec![outer, middle, inner],
+    let shape = match group.space {
+        IterationSpace::Elements(elements) => vec![elements],
+        IterationSpace::Rows { rows, columns } => vec![rows, columns],
+        IterationSpace::Middle { outer, middle, inner } => vec![outer, middle, inner],
     };
     let key = Key {
         operation: format!("{} {}", kernel_name(group), digest(structure)),
@@ -145,13 +146,13 @@ fn choose(
         dtype: group.outputs.first().map_or(DType::F32, |output| output.0.dtype).to_string(),
         platform: bornite_cuda::platform(on)?,
     };
-    let flavour = flavour_of(group)?;
+    let flavour = codegen_mode_of(group)?;
     let mut memory: Vec<Vec<Buffer>> = vec![];
     let mut expected: Option<Vec<Vec<u64>>> = None;
     let prepare = |choice: &Choice| -> Fallible<Graph> {
         let at = candidates.iter().position(|candidate| candidate == choice).ok_or("an unknown way")?;
-        let group = Group { spread: Some(ways[at]), ..group.clone() };
-        let lowered = lower_group(&group, device, &InPlaceOf::default())?;
+        let group = Group { launch_shape: Some(ways[at]), ..group.clone() };
+        let lowered = lower_group(&group, device, &InPlaceOutputs::default())?;
         let program = program(device, &lowered.kernel, flavour)?;
         let values: Vec<[Value; 1]> = lowered.values.iter().map(|value| [*value]).collect();
         if memory.is_empty() {
@@ -186,14 +187,14 @@ fn choose(
     Ok(((at > 0).then(|| ways[at]), found.again))
 }
 
-fn choice(spread: &Spread) -> Choice {
-    Choice::new().with("lanes", spread.lanes as i64).with("threads", i64::from(spread.threads))
+fn choice(launch_shape: &LaunchShape) -> Choice {
+    Choice::new().with("lanes", launch_shape.lanes as i64).with("threads", i64::from(launch_shape.threads))
 }
 
 fn launch(program: &Program, buffers: &[Buffer], values: &[[Value; 1]], threads: u32) -> Result<()> {
     let values: Vec<&[Value]> = values.iter().map(|value| &value[..]).collect();
     let buffers: Vec<&Buffer> = buffers.iter().collect();
-    program.launch(&buffers, &values, threads, About::default())
+    program.launch(&buffers, &values, threads, LaunchInfo::default())
 }
 
 /// Sets of memory for a kernel's arguments, with numbers between 1 and 2 in what it reads.
@@ -202,7 +203,7 @@ fn arguments(device: Device, lowered: &Lowered) -> Fallible<Vec<Vec<Buffer>>> {
         .map(|param| lowered.kernel.view_bytes(param, &lowered.values).unwrap_or(usize::MAX))
         .collect();
     let all = bytes.iter().fold(0usize, |sum, bytes| sum.saturating_add(*bytes));
-    if all > MOST_BYTES {
+    if all > MAX_BYTES {
         return Err("it is too large to be worth it".into());
     }
     let make = |(param, bytes): (&bornite_ir::Param, usize)| match param.access.reads() {

@@ -1,7 +1,7 @@
 //! Arguments of traces, which are read where they are: replays give what eager computation gives, whatever memory the arguments
 //! share with each other, with results and with variables; and no argument changes or is kept.
 
-use bornite::{DType, Device, Tensor, Var, profile, settings::DEVICE_VARIABLE, trace, trace::Spec, var::commit};
+use bornite::{DType, Device, Tensor, Var, profile, settings::DEVICE_VARIABLE, trace, trace::TensorSpec, var::commit};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -346,7 +346,7 @@ pub fn products_into_a_variable(device: Device) -> Outcome {
         let new = Tensor::concat(&[&x[0].matmul(&x[1]), &x[1].matmul(&x[0])], 0);
         Ok((vec![var.get().sum(..)], vec![var.set(new)]))
     });
-    step.compile(&[Spec::new(DType::F32, &[n, n], device), Spec::new(DType::F32, &[n, n], device)])?;
+    step.compile(&[TensorSpec::new(DType::F32, &[n, n], device), TensorSpec::new(DType::F32, &[n, n], device)])?;
     assert_eq!(var.get().to_vec::<f32>()?, start.to_vec::<f32>()?);
     for _ in 0..3 {
         let before = var.get().sum(..).to_vec::<f32>()?;

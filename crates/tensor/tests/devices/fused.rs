@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op as Row, Scalar, Value, templates};
 use bornite::{
     DType, Device, Tensor, Var,
-    fused::{AdamWStep, FusedOp, Given, Spelling, adamw, fused, set_fusion, with_fusion},
+    fused::{AdamWStep, FusedOp, Implementation, InputInfo, adamw, fused, set_fusion, with_fusion},
     kernel::{CustomKernel, KernelArg, Launch},
     ops::Operand,
     trace,
@@ -151,7 +151,7 @@ fn by_kernel(
     reads: u32,
     writes: u32,
     f: impl Fn(&mut Builder, &[bornite::ir::ExprId]) -> Vec<bornite::ir::ExprId>,
-) -> Option<Spelling> {
+) -> Option<Implementation> {
     let mut b = Builder::new(name, n, Scalar::I32);
     let views: Vec<_> = (0..reads).map(|k| b.param(format!("in{k}"), Scalar::F32, n, Access::Read)).collect();
     let outs: Vec<_> = (0..writes).map(|k| b.param(format!("out{k}"), Scalar::F32, n, Access::Write)).collect();
@@ -160,7 +160,7 @@ fn by_kernel(
     for (out, value) in outs.into_iter().zip(f(&mut b, &loaded)) {
         b.store(out, i, value);
     }
-    Spelling::kernel(b.finish().ok()?).ok()
+    Implementation::kernel(b.finish().ok()?).ok()
 }
 
 impl FusedOp for ScaledExp {
@@ -173,9 +173,9 @@ impl FusedOp for ScaledExp {
         vec![&power * &inputs[1], power]
     }
 
-    fn spelling(&self, _: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn implementation(&self, _: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let n = inputs[0].shape.iter().product::<usize>() as u64;
-        let all = |given: &Given<'_>| given.dtype == DType::F32 && given.shape == inputs[0].shape;
+        let all = |given: &InputInfo<'_>| given.dtype == DType::F32 && given.shape == inputs[0].shape;
         inputs.iter().all(all).then(|| {
             by_kernel("scaled_exp", n, 2, 2, |b, x| {
                 let power = b.op(Row::Exp, &[&x[0]]);
@@ -185,7 +185,7 @@ impl FusedOp for ScaledExp {
     }
 
     /// x, weight, result, power, slope → slope · result, slope · power.
-    fn backward_spelling(&self, _: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn backward_implementation(&self, _: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let n = inputs[0].shape.iter().product::<usize>() as u64;
         by_kernel("scaled_exp_backward", n, 5, 2, |b, x| vec![b.mul(&x[4], &x[2]), b.mul(&x[4], &x[3])])
     }
@@ -239,10 +239,10 @@ impl FusedOp for Increment {
         vec![&inputs[0] + 1.0]
     }
 
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let takes = matches!(device, Device::Cpu(_)) && inputs[0].dtype != DType::F64;
         takes.then(|| {
-            Spelling::routine(|inputs, results| {
+            Implementation::routine(|inputs, results| {
                 let x = inputs[0].slice::<f32>()?;
                 results[0].slice_mut::<f32>()?.iter_mut().zip(x).for_each(|(y, x)| *y = x + 1.0);
                 Ok(())

@@ -1,6 +1,6 @@
 //! Writes into place: the values are those that a copy would give, and nothing is copied.
 
-use bornite::{DType, Device, Tensor, Var, fused::with_fusion, plan::explained, trace, trace::Spec, var::commit};
+use bornite::{DType, Device, Tensor, Var, fused::with_fusion, plan::explained, trace, trace::TensorSpec, var::commit};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -62,7 +62,7 @@ pub fn gradients_are_written_where_they_belong(device: Device) -> Outcome {
         let loss = ((&t[0].matmul(&w) + &b).tanh().matmul(&v) + &c).square().sum(..);
         Ok((vec![loss.clone()], vec![arena.set(flat(&loss.grad(&[&w, &b, &v, &c]), 64, device)?)]))
     });
-    let plan = plain.explain(&[Spec::of(&x)?])?;
+    let plan = plain.explain(&[TensorSpec::of(&x)?])?;
     assert!(plan.steps.iter().all(|step| !step.writes[0].starts_with("result 1")), "{plan}");
     let expected = bits(&flat(&make(), 64, device)?)?;
     for step in [&step, &plain, &plain] {
@@ -185,7 +185,7 @@ pub fn a_piece_of_a_variable(device: Device) -> Outcome {
                 Ok((vec![new.sum(..)], vec![cache.set(new)]))
             });
             let new = data(&mut random, &piece, device);
-            let plan = step.explain(&[Spec::of(&new)?])?;
+            let plan = step.explain(&[TensorSpec::of(&new)?])?;
             let written: Vec<_> = plan.steps.iter().filter(|step| step.what.starts_with("concat")).collect();
             let bytes = 4 * piece.iter().product::<usize>() as u64;
             assert!(written.len() == 1 && written[0].bytes == 2 * bytes, "{plan}");
@@ -228,7 +228,7 @@ pub fn a_row_of_a_variable(device: Device) -> Outcome {
         Ok((vec![(&new * 0.5).sum(-1)], vec![cache.set(new), place.set(at + 1)]))
     });
     let new = data(&mut random, &[2, heads, 1, width], device);
-    let plan = step.explain(&[Spec::of(&new)?])?;
+    let plan = step.explain(&[TensorSpec::of(&new)?])?;
     assert!(plan.steps.iter().any(|step| step.what == "row_f32"), "{plan}");
     assert!(plan.steps.iter().all(|step| step.what == "row_f32" || !step.what.contains("select")), "{plan}");
     for n in 0..time + 2 {

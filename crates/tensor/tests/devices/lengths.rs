@@ -1,6 +1,6 @@
 //! Lengths known only when a trace is called: one trace serves them all, with the numbers of unpadded data.
 
-use bornite::{DType, Device, Tensor, Var, trace, trace::Spec};
+use bornite::{DType, Device, Tensor, Var, trace, trace::TensorSpec};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -93,7 +93,7 @@ pub fn last_batches(device: Device) -> Outcome {
         Ok((classify(&parameters, x, classes, Some(length)), vec![]))
     });
     let step = step.bounded(BOUND, &[(0, 0), (1, -1)], &[(1, 0)]);
-    step.compile(&[Spec::new(DType::F32, &[4, 6], device), Spec::new(DType::I32, &[4], device)])?;
+    step.compile(&[TensorSpec::new(DType::F32, &[4, 6], device), TensorSpec::new(DType::I32, &[4], device)])?;
     for rows in (1..=BOUND).chain([BOUND, 2, BOUND]) {
         let x = tensor(&mut random, &[rows, 6], device);
         let classes: Vec<i32> = (0..rows).map(|_| (random.bits() % 5) as i32).collect();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bornite::{DType, Device, Tensor, Var, profile, settings::DEVICE_VARIABLE, trace, trace::Spec};
+use bornite::{DType, Device, Tensor, Var, profile, settings::DEVICE_VARIABLE, trace, trace::TensorSpec};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -21,7 +21,7 @@ pub fn used_last_is_kept(device: Device) -> Outcome {
         assert_eq!(out[0].item()?, length as f64);
         assert_eq!((step.traces(), calls.load(Ordering::Relaxed)), (traces, traces), "length {length}");
     }
-    let specs = [Spec::new(DType::F32, &[1], device)];
+    let specs = [TensorSpec::new(DType::F32, &[1], device)];
     step.compile(&specs)?;
     assert_eq!((step.traces(), specs[0].to_string()), (5, format!("f32[1] on {device}")));
     // None kept would be none to run.
@@ -99,8 +99,8 @@ pub fn compiled_ahead(device: Device) -> Outcome {
         let slope = loss.grad(&[&w.get()]).remove(0);
         Ok((vec![loss], vec![w.set(w.get() - slope * 0.1)]))
     });
-    step.compile(&[Spec::new(DType::F32, &[37, 3], device)])?;
-    step.compile(&[Spec::new(DType::F32, &[38, 3], device)])?;
+    step.compile(&[TensorSpec::new(DType::F32, &[37, 3], device)])?;
+    step.compile(&[TensorSpec::new(DType::F32, &[38, 3], device)])?;
     assert_eq!(step.traces(), 2);
     assert_eq!(w.get().to_vec::<f32>()?, [0.5, 2.0, -1.0], "nothing ran");
     let mut random = Random::fresh();
@@ -121,9 +121,9 @@ pub fn compiled_ahead(device: Device) -> Outcome {
     assert_eq!(step.traces(), 2);
     assert_eq!(read.to_vec::<f32>()?, [0.5, 2.0, -1.0], "a reader keeps what it read");
     // Mistakes of the function and of the specs are found here.
-    let error = step.compile(&[Spec::new(DType::F32, &[4, 2], device)]).unwrap_err().to_string();
+    let error = step.compile(&[TensorSpec::new(DType::F32, &[4, 2], device)]).unwrap_err().to_string();
     assert!(error.contains("matmul: shapes [4, 2] and [3, 1] do not fit"), "{error}");
-    let error = step.compile(&[Spec::new(DType::F32, &[usize::MAX, 2], device)]).unwrap_err().to_string();
+    let error = step.compile(&[TensorSpec::new(DType::F32, &[usize::MAX, 2], device)]).unwrap_err().to_string();
     assert!(error.contains("more elements than memory can hold") && error.contains(file!()), "{error}");
     Ok(())
 }

@@ -3,7 +3,7 @@
 use bornite::{
     DType, Device, Tensor,
     fused::with_fusion,
-    plan::{Explained, explained, with_gpu_kernels},
+    plan::{PlanSummary, explained, with_gpu_kernels},
     var::commit,
 };
 
@@ -44,7 +44,7 @@ fn gradients(case: Case, [start, before, weight, bias, down]: [&Tensor; 5]) -> V
 }
 
 /// The plan of the gradients, which a GPU would run or runs.
-fn check(case: Case, given: [&Tensor; 5]) -> bornite::Result<Explained> {
+fn check(case: Case, given: [&Tensor; 5]) -> bornite::Result<PlanSummary> {
     let (found, plan) = {
         let found = gradients(case, given);
         let plan = explained(&found)?;

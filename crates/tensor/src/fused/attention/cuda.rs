@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Attention;
 use super::operands::{BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs};
-use crate::fused::Given as Input;
-use crate::lower::plans_for_gpu;
-use crate::runtime::source::{Given, Launch, Source};
+use crate::fused::InputInfo;
+use crate::lower::plans_as_for_gpu;
+use crate::runtime::cuda_source::{CudaArg, CudaLaunch, CudaSource};
 use crate::{DType, Device};
 
 /// What the kernels are made for, beside the text.
@@ -34,8 +34,8 @@ struct Sizes {
 }
 
 /// The sizes, if the kernels take these inputs.
-fn sizes(device: Device, causal: bool, inputs: &[Input<'_>]) -> Option<Sizes> {
-    if !plans_for_gpu(device) {
+fn sizes(device: Device, causal: bool, inputs: &[InputInfo<'_>]) -> Option<Sizes> {
+    if !plans_as_for_gpu(device) {
         return None;
     }
     let [q, k, v] = inputs else { return None };
@@ -68,9 +68,9 @@ impl Sizes {
         (count * (self.width * 2 + 16)) as u32
     }
 
-    fn tail(&self, scale: f64) -> [Given; 4] {
-        let int = |n: usize| Given::Value((n as i32).to_le_bytes().to_vec());
-        [int(self.queries), int(self.keys), int(1), Given::Value((scale as f32).to_le_bytes().to_vec())]
+    fn tail(&self, scale: f64) -> [CudaArg; 4] {
+        let int = |n: usize| CudaArg::Value((n as i32).to_le_bytes().to_vec());
+        [int(self.queries), int(self.keys), int(1), CudaArg::Value((scale as f32).to_le_bytes().to_vec())]
     }
 
     fn grid(&self, rows: usize, each: usize) -> [u32; 3] {
@@ -92,28 +92,34 @@ impl Attention {
 }
 
 /// Launches of the forward kernel.
-pub(super) fn forward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> Option<Source> {
+pub(super) fn forward(op: &Attention, device: Device, inputs: &[InputInfo<'_>]) -> Option<CudaSource> {
     let sizes = sizes(device, op.causal, inputs)?;
     let ForwardInputs { query, key, value } = ForwardInputs::POSITIONS;
     let ForwardOutputs { output, log_sum_exp } = ForwardOutputs::POSITIONS;
-    let outputs = [output, log_sum_exp].map(Given::Result);
-    let inputs = [query, key, value].map(Given::Input);
-    let strides = [query, key, value].map(|input| Given::Strides(input, HEADS));
-    let launch = Launch {
+    let outputs = [output, log_sum_exp].map(CudaArg::Result);
+    let inputs = [query, key, value].map(CudaArg::Input);
+    let strides = [query, key, value].map(|input| CudaArg::Strides(input, HEADS));
+    let launch = CudaLaunch {
         symbol: "attention_forward",
         grid: sizes.grid(sizes.queries, QUERIES),
         threads: 128,
         shared_bytes: sizes.rows(QUERIES + 4 * KEYS),
-        given: [&outputs[..], &inputs, &[Given::ResultStrides(output, op.out_axes())], &strides, &sizes.tail(op.scale)]
-            .concat(),
+        given: [
+            &outputs[..],
+            &inputs,
+            &[CudaArg::ResultStrides(output, op.out_axes())],
+            &strides,
+            &sizes.tail(op.scale),
+        ]
+        .concat(),
         flops: sizes.flops(2, op.causal),
     };
-    Some(Source { text: sizes.text(op.causal), launches: vec![launch], scratch: vec![], multiple: 8 })
+    Some(CudaSource { text: sizes.text(op.causal), launches: vec![launch], scratch: vec![], multiple: 8 })
 }
 
 /// Launches of the backward kernels.
-pub(super) fn backward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> Option<Source> {
-    use Given::{Input, Result, ResultStrides, Scratch, Strides};
+pub(super) fn backward(op: &Attention, device: Device, inputs: &[InputInfo<'_>]) -> Option<CudaSource> {
+    use CudaArg::{Input, Result, ResultStrides, Scratch, Strides};
     let BackwardInputs { query, key, value, output, log_sum_exp, output_gradient } = BackwardInputs::from_list(inputs)?;
     let sizes = sizes(device, op.causal, &[*query, *key, *value])?;
     let same = (output.dtype, output.shape) == (output_gradient.dtype, output_gradient.shape);
@@ -121,9 +127,9 @@ pub(super) fn backward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> 
         return None;
     }
     let (input, result) = (BackwardInputs::POSITIONS, BackwardOutputs::POSITIONS);
-    let int = |n: usize| Given::Value((n as i32).to_le_bytes().to_vec());
+    let int = |n: usize| CudaArg::Value((n as i32).to_le_bytes().to_vec());
     let turned = op.out_axes();
-    let delta = Launch {
+    let delta = CudaLaunch {
         symbol: "attention_delta",
         grid: sizes.grid(sizes.queries, DELTA_ROWS),
         threads: 256,
@@ -147,7 +153,7 @@ pub(super) fn backward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> 
         Strides(input.output_gradient, turned),
     ];
     let tail = sizes.tail(op.scale);
-    let by_queries = Launch {
+    let by_queries = CudaLaunch {
         symbol: "attention_by_queries",
         grid: sizes.grid(sizes.queries, OWN),
         threads: (WARPS * 32) as u32,
@@ -158,7 +164,7 @@ pub(super) fn backward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> 
     };
     let both = [result.key, result.value].map(Result);
     let both_strides = [result.key, result.value].map(|output| ResultStrides(output, HEADS));
-    let by_keys = Launch {
+    let by_keys = CudaLaunch {
         symbol: "attention_by_keys",
         grid: sizes.grid(sizes.keys, OWN),
         threads: (WARPS * 32) as u32,
@@ -167,7 +173,7 @@ pub(super) fn backward(op: &Attention, device: Device, inputs: &[Input<'_>]) -> 
         flops: sizes.flops(4, op.causal),
     };
     let scratch = vec![sizes.batch * sizes.heads * sizes.queries * 4];
-    Some(Source { text: sizes.text(op.causal), launches: vec![delta, by_queries, by_keys], scratch, multiple: 8 })
+    Some(CudaSource { text: sizes.text(op.causal), launches: vec![delta, by_queries, by_keys], scratch, multiple: 8 })
 }
 
 #[cfg(test)]

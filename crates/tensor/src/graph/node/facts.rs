@@ -79,8 +79,8 @@ impl Op {
             Op::Cumsum(_) | Op::ArgReduce(..) => facts(Role::Single, Flops::Input(0)),
             Op::ArgSort { .. } => facts(Role::Single, Flops::None),
             Op::Iota { .. } | Op::Random(_) => Facts { recomputable: true, ..facts(Role::Indexed, Flops::None) },
-            Op::Joint(_) => facts(Role::MultiOutput, Flops::None),
-            Op::Part(_) => facts(Role::Output, Flops::None),
+            Op::MultiOutput(_) => facts(Role::MultiOutput, Flops::None),
+            Op::GetOutput(_) => facts(Role::Output, Flops::None),
         }
     }
 

@@ -5,9 +5,9 @@
 
 use std::collections::HashSet;
 
-use super::Spec;
+use super::TensorSpec;
 use crate::runtime::buffer::Buffer;
-use crate::runtime::moves::{self, Move};
+use crate::runtime::resize::{self, ResizeCopy};
 use crate::schedule::{ALIGNMENT, value_of};
 use crate::{Device, Result, SourceLocation, Tensor};
 
@@ -34,7 +34,7 @@ pub(super) struct Arguments {
 
 /// An argument, or after those a length.
 struct Slot {
-    spec: Spec,
+    spec: TensorSpec,
     /// Whether the plan reads it.
     is_read: bool,
     /// Memory for a copy, allocated for the first.
@@ -48,7 +48,7 @@ struct Slot {
 
 /// Memory of the arguments of one call. It keeps that memory alive, so it must not outlive the call.
 #[derive(Default)]
-pub(super) struct Bound(Vec<Option<Binding>>);
+pub(super) struct BoundArguments(Vec<Option<Binding>>);
 
 struct Binding {
     buffer: Buffer,
@@ -58,7 +58,7 @@ struct Binding {
 
 /// Way in which a call with arguments that are read directly ran on a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ran {
+pub(super) enum RunKind {
     /// By a graph that was there.
     Graph,
     /// Step by step.
@@ -67,7 +67,7 @@ pub(super) enum Ran {
     Captured,
 }
 
-impl Bound {
+impl BoundArguments {
     /// The memory of an argument that the plan reads.
     pub fn get(&self, argument: usize) -> Option<&Buffer> {
         self.0.get(argument)?.as_ref().map(|binding| &binding.buffer)
@@ -91,11 +91,11 @@ impl Bound {
 
 impl Arguments {
     /// Arguments like these, of a plan with this number of steps that reads some of them.
-    pub fn new(device: Device, specs: Vec<Spec>, read: &HashSet<usize>, steps: usize) -> Arguments {
+    pub fn new(device: Device, specs: Vec<TensorSpec>, read: &HashSet<usize>, steps: usize) -> Arguments {
         let is_gpu = device.is_cuda();
         let copied_bytes = if is_gpu { COPIED_BYTES.max(COPIED_BYTES_PER_STEP * steps) } else { 0 };
         let launch_bytes = (BYTES_PER_LAUNCH * steps) as i64;
-        let slot = |(n, spec): (usize, Spec)| {
+        let slot = |(n, spec): (usize, TensorSpec)| {
             let credit = LAUNCHES as i64 * launch_bytes;
             Slot { spec, is_read: read.contains(&n), copy: None, length: None, credit }
         };
@@ -104,18 +104,18 @@ impl Arguments {
     }
 
     /// Dtypes, shapes and devices of the arguments.
-    pub fn specs(&self) -> impl Iterator<Item = &Spec> {
+    pub fn specs(&self) -> impl Iterator<Item = &TensorSpec> {
         self.slots.iter().map(|slot| &slot.spec)
     }
 
     /// Memory for the arguments of a call that need no values: copies, if all of them are copied at every call.
-    pub fn bind_copies(&mut self) -> Result<Option<Bound>> {
+    pub fn bind_copies(&mut self) -> Result<Option<BoundArguments>> {
         let copied = |slot: &Slot| !slot.is_read || slot.bytes() <= self.copied_bytes;
         if !self.device.is_cuda() || !self.slots.iter().all(copied) {
             return Ok(None);
         }
         let bind = |slot: &mut Slot| slot.is_read.then(|| slot.copied(self.device)).transpose();
-        self.slots.iter_mut().map(bind).collect::<Result<_>>().map(|bound| Some(Bound(bound)))
+        self.slots.iter_mut().map(bind).collect::<Result<_>>().map(|bound| Some(BoundArguments(bound)))
     }
 
     /// Memory for the arguments and lengths of a call. `is_written` tells whether the replay writes memory; results that are held
@@ -126,7 +126,7 @@ impl Arguments {
         lengths: &[usize],
         is_written: impl Fn(&Buffer) -> bool,
         place: SourceLocation,
-    ) -> Result<Bound> {
+    ) -> Result<BoundArguments> {
         let (device, copied_bytes) = (self.device, self.copied_bytes);
         let (arguments, scalars) = self.slots.split_at_mut(inputs.len());
         let mut bound = vec![];
@@ -149,17 +149,17 @@ impl Arguments {
         for (slot, &length) in scalars.iter_mut().zip(lengths) {
             bound.push(slot.is_read.then(|| slot.copy_of_length(length, device)).transpose()?);
         }
-        Ok(Bound(bound))
+        Ok(BoundArguments(bound))
     }
 
     /// Accounts for a call on a GPU; `novel` tells for each argument of the graph whether its address was new. True if an argument is
     /// copied from now on.
-    pub fn account(&mut self, bound: &Bound, ran: Ran, novel: &[bool], place: SourceLocation) -> bool {
+    pub fn account(&mut self, bound: &BoundArguments, ran: RunKind, novel: &[bool], place: SourceLocation) -> bool {
         let launches = match ran {
-            Ran::Graph => 0,
-            Ran::Steps => 1,
+            RunKind::Graph => 0,
+            RunKind::Steps => 1,
             // Each step is launched into the capture, then instantiated.
-            Ran::Captured => 2,
+            RunKind::Captured => 2,
         };
         let (cost, most) = (launches * self.launch_bytes, LAUNCHES as i64 * self.launch_bytes);
         let mut novel = novel.iter().copied();
@@ -190,7 +190,7 @@ impl Arguments {
 
     /// Compiles the copies that bounded lengths need.
     pub fn compile_moves(&self) -> Result<()> {
-        self.specs().try_for_each(|spec| moves::ready(spec.dtype, spec.device).map(drop))
+        self.specs().try_for_each(|spec| resize::ready(spec.dtype, spec.device).map(drop))
     }
 }
 
@@ -225,7 +225,7 @@ impl Slot {
     ) -> Result<Binding> {
         let binding = self.copied(device)?;
         let (copy, spec) = (&binding.buffer, &self.spec);
-        let mut moves = Move::between(shape, &spec.shape).into_iter().peekable();
+        let mut moves = ResizeCopy::between(shape, &spec.shape).into_iter().peekable();
         while let Some(longer) = moves.next() {
             let bytes = longer.sizes().1 * spec.dtype.bytes();
             let to = if moves.peek().is_none() { copy.clone() } else { Buffer::new(device, bytes)? };

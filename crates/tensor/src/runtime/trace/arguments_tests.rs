@@ -4,11 +4,11 @@ use super::*;
 use crate::DType;
 use crate::graph::node::{Node, Op};
 
-fn specs(device: Device, lengths: &[usize]) -> Vec<Spec> {
-    lengths.iter().map(|&length| Spec::new(DType::F32, &[length], device)).collect()
+fn specs(device: Device, lengths: &[usize]) -> Vec<TensorSpec> {
+    lengths.iter().map(|&length| TensorSpec::new(DType::F32, &[length], device)).collect()
 }
 
-fn bind(arguments: &mut Arguments, inputs: &[Tensor], is_written: impl Fn(&Buffer) -> bool) -> Bound {
+fn bind(arguments: &mut Arguments, inputs: &[Tensor], is_written: impl Fn(&Buffer) -> bool) -> BoundArguments {
     arguments.bind(inputs, &[], is_written, SourceLocation::here()).unwrap()
 }
 
@@ -40,7 +40,7 @@ fn an_argument_is_read_where_it_is_or_copied() {
 fn shorter_arguments_and_lengths_are_copied() {
     let device = Device::cpu();
     let mut slots = specs(device, &[4]);
-    slots.push(Spec::new(DType::I64, &[], device));
+    slots.push(TensorSpec::new(DType::I64, &[], device));
     let mut arguments = Arguments::new(device, slots, &HashSet::from([0, 1]), 1);
     for (length, words) in [(4, [1.0f32, 1.0, 1.0, 1.0]), (2, [1.0, 1.0, 0.0, 0.0]), (0, [0.0; 4]), (4, [1.0; 4])] {
         let x = Tensor::from_slice(&vec![1.0f32; length], &[length], device);
@@ -54,14 +54,14 @@ fn shorter_arguments_and_lengths_are_copied() {
 }
 
 /// Calls until one of the arguments, read directly by a plan of some steps, is copied for good; at most 1000.
-fn calls_until_copied(steps: usize, lengths: &[usize], ran: &[Ran], novel: &[bool]) -> (usize, Vec<bool>) {
+fn calls_until_copied(steps: usize, lengths: &[usize], ran: &[RunKind], novel: &[bool]) -> (usize, Vec<bool>) {
     let device = Device::Cuda(0);
     let mut arguments = Arguments::new(device, specs(device, lengths), &(0..lengths.len()).collect(), steps);
     // Accounts do not look at memory.
     let direct = |_: &usize| Some(Binding { buffer: Buffer::new(Device::cpu(), 8).unwrap(), is_direct: true });
-    let bound = Bound(lengths.iter().map(direct).collect());
+    let bound = BoundArguments(lengths.iter().map(direct).collect());
     let calls = (ran.iter().cycle().take(1000)).position(|&ran| {
-        arguments.account(&bound, ran, if ran == Ran::Graph { &[] } else { novel }, SourceLocation::here())
+        arguments.account(&bound, ran, if ran == RunKind::Graph { &[] } else { novel }, SourceLocation::here())
     });
     (calls.map_or(1000, |calls| calls + 1), arguments.slots.iter().map(|slot| slot.credit < 0).collect())
 }
@@ -69,7 +69,7 @@ fn calls_until_copied(steps: usize, lengths: &[usize], ran: &[Ran], novel: &[boo
 #[test]
 fn an_argument_that_costs_more_launches_than_its_copy_is_copied() {
     const MB: usize = 1 << 18;
-    use Ran::{Captured, Graph, Steps};
+    use RunKind::{Captured, Graph, Steps};
     // One kernel over 100 MB: a launch at a new address costs less than a copy, for ever.
     assert_eq!(calls_until_copied(1, &[100 * MB], &[Steps], &[true]), (1000, vec![false]));
     // 200 kernels and 10 MB at a new address each time.

@@ -8,16 +8,16 @@ use std::any::Any;
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
-use super::Spec;
-use super::arguments::{Arguments, Bound, Ran};
+use super::TensorSpec;
+use super::arguments::{Arguments, BoundArguments, RunKind};
 use super::graphs::{Graphs, Miss};
-use super::homecoming::Homecoming;
+use super::write_back::GuardedCopy;
 use crate::graph::node::{Node, Op};
-use crate::runtime::arena::scratch;
 use crate::runtime::buffer::Buffer;
-use crate::runtime::moves::{self, Move};
+use crate::runtime::resize::{self, ResizeCopy};
+use crate::runtime::scratch::scratch;
 use crate::runtime::var::{changes, check_updates};
-use crate::schedule::{Explained, Plan, Present, plan, value_of};
+use crate::schedule::{ExistingRoots, Plan, PlanSummary, plan, value_of};
 use crate::{Device, Error, Result, SourceLocation, Tensor, Update, Var};
 
 /// A plan with its memory.
@@ -60,7 +60,7 @@ struct Addresses {
 /// A result that is cut: its shape, and copies with the memory that they write.
 struct Cut {
     shape: Vec<usize>,
-    moves: Vec<(Buffer, Move)>,
+    moves: Vec<(Buffer, ResizeCopy)>,
 }
 
 enum Source {
@@ -76,7 +76,7 @@ impl Compiled {
     /// Plans what a function returned for placeholders, and the variables that it read with those that stand for them.
     pub fn new(
         inputs: &[Tensor],
-        slots: Vec<Spec>,
+        slots: Vec<TensorSpec>,
         variables: Vec<(Var, Tensor)>,
         outputs: &[Tensor],
         updates: Vec<Update>,
@@ -98,9 +98,9 @@ impl Compiled {
             Some((update.value.clone(), old.clone()))
         };
         let homes: Vec<(Tensor, Tensor)> = updates.iter().filter(held).filter_map(home).collect();
-        let mut plan = plan(&wanted, Present::Copy, &homes)?;
+        let mut plan = plan(&wanted, ExistingRoots::Copy, &homes)?;
         if device.is_cuda() && plan.reports() {
-            Homecoming::ready(device)?; // compiled before the device is locked, which the first call does
+            GuardedCopy::ready(device)?; // compiled before the device is locked, which the first call does
         }
         let _running = device.lock();
         let mut sources = vec![];
@@ -159,7 +159,7 @@ impl Compiled {
     /// Compiles the copies of arguments and results of bounded length. The device is not locked.
     pub fn compile_moves(&self) -> Result<()> {
         self.arguments.compile_moves()?;
-        self.results.iter().try_for_each(|like| moves::ready(like.dtype, like.device).map(drop))
+        self.results.iter().try_for_each(|like| resize::ready(like.dtype, like.device).map(drop))
     }
 
     /// Makes what depends neither on the elements of arguments nor on where they are.
@@ -191,7 +191,7 @@ impl Compiled {
     }
 
     /// What a replay runs.
-    pub fn explained(&self) -> Explained {
+    pub fn explained(&self) -> PlanSummary {
         self.plan.explained()
     }
 
@@ -206,7 +206,7 @@ impl Compiled {
     }
 
     /// The memory in which the plan reads arguments and lengths at this call.
-    fn bind(&mut self, inputs: &[Tensor], lengths: &[usize], place: SourceLocation) -> Result<Bound> {
+    fn bind(&mut self, inputs: &[Tensor], lengths: &[usize], place: SourceLocation) -> Result<BoundArguments> {
         let Compiled { arguments, roots, temps, settled, .. } = self;
         let homes = || settled.iter().flat_map(|(addresses, _)| &addresses.homes);
         let is_written = |buffer: &Buffer| {
@@ -262,19 +262,20 @@ impl Compiled {
             for &(axis, length) in cuts {
                 shape[axis] = lengths[length];
             }
-            let moves = Move::between(&like.shape, &shape);
+            let moves = ResizeCopy::between(&like.shape, &shape);
             if moves.is_empty() {
                 return Ok(None);
             }
-            moves::ready(like.dtype, like.device)?;
-            let room = |shorter: Move| Ok((Buffer::new(like.device, shorter.sizes().1 * like.dtype.bytes())?, shorter));
+            resize::ready(like.dtype, like.device)?;
+            let room =
+                |shorter: ResizeCopy| Ok((Buffer::new(like.device, shorter.sizes().1 * like.dtype.bytes())?, shorter));
             Ok(Some(Cut { shape, moves: moves.into_iter().map(room).collect::<Result<_>>()? }))
         };
         self.results.iter().zip(&self.cuts).map(cut).collect()
     }
 
     /// Computes the results and changes the variables. Those change only when it is known that no index was bad.
-    fn run(&mut self, bound: &Bound, place: SourceLocation) -> Result<()> {
+    fn run(&mut self, bound: &BoundArguments, place: SourceLocation) -> Result<()> {
         if let Some(device) = self.graph_device()?
             && self.launch_graph(&device, bound, place)?
         {
@@ -287,7 +288,7 @@ impl Compiled {
     }
 
     /// The memory of all sources.
-    fn sources(&self, bound: &Bound) -> Result<Vec<Buffer>> {
+    fn sources(&self, bound: &BoundArguments) -> Result<Vec<Buffer>> {
         let Some((addresses, _)) = &self.settled else { return Ok(vec![]) };
         let source = |(source, fixed): (&Source, &Option<Buffer>)| match source {
             Source::Input(n) => bound.get(*n).cloned(),
@@ -309,7 +310,7 @@ impl Compiled {
     }
 
     /// As [`bring_home`](Compiled::bring_home) before it is known whether an index was bad: the device looks.
-    fn bring_home_if_good(&self, homecoming: &Homecoming, status: &Buffer) -> Result<()> {
+    fn bring_home_if_good(&self, homecoming: &GuardedCopy, status: &Buffer) -> Result<()> {
         let Some((addresses, _)) = &self.settled else { return Ok(()) };
         for (home, (_, root)) in addresses.homes.iter().zip(&self.updates) {
             if !self.plan.in_place.contains(root) {
@@ -328,18 +329,18 @@ impl Compiled {
     fn launch_graph(
         &mut self,
         device: &Arc<bornite_cuda::Device>,
-        bound: &Bound,
+        bound: &BoundArguments,
         place: SourceLocation,
     ) -> Result<bool> {
         let addresses = bound.addresses();
         let (graph, ran, novel) = match self.graphs.find(&addresses) {
-            Some(index) => (Some(index), Ran::Graph, vec![]),
+            Some(index) => (Some(index), RunKind::Graph, vec![]),
             None => {
                 let novel = self.graphs.novel(&addresses);
                 match self.graphs.miss(&addresses, bound.is_fixed()) {
-                    Miss::Steps => (None, Ran::Steps, novel),
-                    Miss::Capture => (Some(self.capture(device, bound, None)?), Ran::Captured, novel),
-                    Miss::Update(index) => (Some(self.capture(device, bound, Some(index))?), Ran::Captured, novel),
+                    Miss::Steps => (None, RunKind::Steps, novel),
+                    Miss::Capture => (Some(self.capture(device, bound, None)?), RunKind::Captured, novel),
+                    Miss::Update(index) => (Some(self.capture(device, bound, Some(index))?), RunKind::Captured, novel),
                 }
             }
         };
@@ -353,7 +354,12 @@ impl Compiled {
     }
 
     /// Captures a graph for these arguments, or updates the one of an index to them; returns its index.
-    fn capture(&mut self, device: &Arc<bornite_cuda::Device>, bound: &Bound, update: Option<usize>) -> Result<usize> {
+    fn capture(
+        &mut self,
+        device: &Arc<bornite_cuda::Device>,
+        bound: &BoundArguments,
+        update: Option<usize>,
+    ) -> Result<usize> {
         let sources = self.sources(bound)?;
         if !self.is_warm {
             self.plan.warm(&self.roots, Some(&self.temps), &sources)?;
@@ -370,14 +376,14 @@ impl Compiled {
         &self,
         graphs: &mut Graphs<bornite_cuda::Graph>,
         device: &Arc<bornite_cuda::Device>,
-        bound: &Bound,
+        bound: &BoundArguments,
         sources: &[Buffer],
         update: Option<usize>,
     ) -> Result<usize> {
         let mut kept = self.kept_by_graphs();
         let guarded = match self.plan.status() {
             Some(status) => {
-                let homecoming = Homecoming::ready(self.plan.device)?;
+                let homecoming = GuardedCopy::ready(self.plan.device)?;
                 kept.push(homecoming.kept());
                 kept.extend(status.kept());
                 Some((homecoming, status))

@@ -9,7 +9,7 @@ use crate::{DType, Device, Error, Result, SourceLocation, Tensor};
 
 /// What a tensor is but for its elements.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Spec {
+pub struct TensorSpec {
     /// Type of the elements.
     pub dtype: DType,
     /// Lengths of the axes.
@@ -18,16 +18,16 @@ pub struct Spec {
     pub device: Device,
 }
 
-impl Spec {
+impl TensorSpec {
     /// A tensor of this dtype and shape on a device.
-    pub fn new(dtype: DType, shape: &[usize], device: Device) -> Spec {
-        Spec { dtype, shape: shape.to_vec(), device }
+    pub fn new(dtype: DType, shape: &[usize], device: Device) -> TensorSpec {
+        TensorSpec { dtype, shape: shape.to_vec(), device }
     }
 
     /// What a tensor is, or the error that made it.
     #[track_caller]
-    pub fn of(tensor: &Tensor) -> Result<Spec> {
-        tensor.node().map(|node| Spec { dtype: node.dtype, shape: node.shape.clone(), device: node.device })
+    pub fn of(tensor: &Tensor) -> Result<TensorSpec> {
+        tensor.node().map(|node| TensorSpec { dtype: node.dtype, shape: node.shape.clone(), device: node.device })
     }
 
     /// A node that stands for such a tensor in a function under trace.
@@ -37,7 +37,7 @@ impl Spec {
     }
 
     /// In what way this differs from what was there before.
-    fn differences(&self, before: &Spec) -> Vec<String> {
+    fn differences(&self, before: &TensorSpec) -> Vec<String> {
         let mut found = vec![];
         if self.dtype != before.dtype {
             found.push(format!("is {}, was {}", self.dtype, before.dtype));
@@ -56,15 +56,15 @@ impl Spec {
     }
 }
 
-impl fmt::Display for Spec {
+impl fmt::Display for TensorSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{:?} on {}", self.dtype, self.shape, self.device)
     }
 }
 
 /// In what way arguments differ from those of the trace that is nearest to them, in words.
-pub(super) fn difference<'a>(specs: &[Spec], kept: impl Iterator<Item = &'a [Spec]>) -> String {
-    let differences = |before: &[Spec]| -> Vec<String> {
+pub(super) fn difference<'a>(specs: &[TensorSpec], kept: impl Iterator<Item = &'a [TensorSpec]>) -> String {
+    let differences = |before: &[TensorSpec]| -> Vec<String> {
         let each = specs.iter().zip(before).enumerate().flat_map(|(n, (now, then))| {
             now.differences(then).into_iter().map(move |what| format!("argument {n} {what}"))
         });
@@ -75,7 +75,7 @@ pub(super) fn difference<'a>(specs: &[Spec], kept: impl Iterator<Item = &'a [Spe
 }
 
 /// A length that is known at each call only, and is at most a bound.
-pub(super) struct Bounded {
+pub(super) struct BoundedLength {
     pub bound: usize,
     /// Where it is found: arguments, each with an axis.
     pub arguments: Vec<(usize, isize)>,
@@ -83,11 +83,11 @@ pub(super) struct Bounded {
     pub results: Vec<(usize, isize)>,
 }
 
-impl Bounded {
+impl BoundedLength {
     /// The length in a call with these arguments, which become those that the trace is made for: as long as the bound.
     /// Also returns the device that it is for.
-    pub fn take(&self, specs: &mut [Spec], at: SourceLocation) -> Result<(usize, Device)> {
-        let Bounded { bound, arguments, .. } = self;
+    pub fn take(&self, specs: &mut [TensorSpec], at: SourceLocation) -> Result<(usize, Device)> {
+        let BoundedLength { bound, arguments, .. } = self;
         let fail = |what: String| Err(Error::Op { op: "trace", message: what, location: at });
         let mut found: Option<(usize, Device, usize)> = None;
         let given = specs.len();

@@ -2,22 +2,22 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{Compiled, Spec, signature};
+use super::{Compiled, TensorSpec, signature};
 use crate::SourceLocation;
 
 /// Traces kept at once unless a program says otherwise.
 pub(super) const KEPT: usize = 16;
 
 /// A trace and what it is for.
-struct Kept {
-    specs: Vec<Spec>,
+struct CachedTrace {
+    specs: Vec<TensorSpec>,
     compiled: Arc<Mutex<Compiled>>,
 }
 
 /// The traces of a function.
-pub(super) struct Traces {
+pub(super) struct TraceCache {
     /// Used last comes last.
-    kept: Vec<Kept>,
+    kept: Vec<CachedTrace>,
     pub most: usize,
     /// Traces made since one was used again.
     in_a_row: usize,
@@ -26,20 +26,20 @@ pub(super) struct Traces {
     warned: bool,
 }
 
-impl Default for Traces {
-    fn default() -> Traces {
-        Traces { kept: vec![], most: KEPT, in_a_row: 0, lost: 0, warned: false }
+impl Default for TraceCache {
+    fn default() -> TraceCache {
+        TraceCache { kept: vec![], most: KEPT, in_a_row: 0, lost: 0, warned: false }
     }
 }
 
-impl Traces {
+impl TraceCache {
     /// Forgets all of them.
     pub fn clear(&mut self) {
         self.kept.clear();
     }
 
     /// The trace for such arguments, which counts as used now.
-    pub fn find(&mut self, specs: &[Spec]) -> Option<Arc<Mutex<Compiled>>> {
+    pub fn find(&mut self, specs: &[TensorSpec]) -> Option<Arc<Mutex<Compiled>>> {
         let at = self.kept.iter().rposition(|kept| kept.specs == specs)?;
         self.kept[at..].rotate_left(1);
         self.in_a_row = 0;
@@ -47,7 +47,7 @@ impl Traces {
     }
 
     /// Tells why a trace is made, if it is not the first: it will take a while.
-    pub fn tell(&mut self, specs: &[Spec], place: SourceLocation) {
+    pub fn tell(&mut self, specs: &[TensorSpec], place: SourceLocation) {
         self.in_a_row += 1;
         if self.kept.is_empty() {
             return;
@@ -73,7 +73,7 @@ impl Traces {
 
     /// Keeps a trace; the one that was not used for longest goes if there are too many. If another thread has made it
     /// meanwhile, that one stays.
-    pub fn insert(&mut self, specs: Vec<Spec>, compiled: Arc<Mutex<Compiled>>) -> Arc<Mutex<Compiled>> {
+    pub fn insert(&mut self, specs: Vec<TensorSpec>, compiled: Arc<Mutex<Compiled>>) -> Arc<Mutex<Compiled>> {
         if let Some(kept) = self.kept.iter().find(|kept| kept.specs == specs) {
             return kept.compiled.clone();
         }
@@ -81,7 +81,7 @@ impl Traces {
             self.kept.remove(0);
             self.lost += 1;
         }
-        self.kept.push(Kept { specs, compiled: compiled.clone() });
+        self.kept.push(CachedTrace { specs, compiled: compiled.clone() });
         compiled
     }
 }

@@ -8,12 +8,12 @@
 use bornite_ir::{Axis, Builtin, Emit, ExprId, LocalId, Op as Row, ParamId, Stmt, Type};
 
 use super::blocks::{FEWEST_ROWS, WARP, rows_at_a_time};
-use super::group::{Form, Group};
+use super::group::{Group, IterationSpace};
 use super::lowering::Lowering;
-use super::row::RowKernel;
-use super::rows::Rows;
+use super::row_kernel::RowKernel;
+use super::row_launch::RowLaunch;
 use super::stages::Reduction;
-use super::{aligned, look_through, repeats_rows, seen};
+use super::{broadcasts_rows, is_identity, look_through, strided_view};
 use crate::graph::infer;
 use crate::graph::node::{NodeId, Op, Reduce};
 use crate::{DType, Tensor};
@@ -26,19 +26,19 @@ const BLOCKS: usize = 128;
 const MOST: usize = 3;
 
 /// Rows a block, for sums of so many parts.
-pub(super) struct Summed<'a> {
-    pub rows: Rows<'a>,
+pub(super) struct ColumnSumLaunch<'a> {
+    pub rows: RowLaunch<'a>,
     pub parts: usize,
     /// Rows of a part.
     each: usize,
 }
 
-impl<'a> Summed<'a> {
+impl<'a> ColumnSumLaunch<'a> {
     /// The blocks for a group with sums.
-    pub fn new(group: &'a Group, shared_bytes: impl FnOnce() -> usize) -> Option<Summed<'a>> {
-        let (parts, each) = extent(group.form, group.sums.first()?)?;
-        let rows = Rows::new(group, shared_bytes)?;
-        rows.is_a_warp().then_some(Summed { rows, parts, each })
+    pub fn new(group: &'a Group, shared_bytes: impl FnOnce() -> usize) -> Option<ColumnSumLaunch<'a>> {
+        let (parts, each) = extent(group.space, group.column_sums.first()?)?;
+        let rows = RowLaunch::new(group, shared_bytes)?;
+        rows.is_a_warp().then_some(ColumnSumLaunch { rows, parts, each })
     }
 
     /// Blocks and threads.
@@ -48,8 +48,8 @@ impl<'a> Summed<'a> {
 }
 
 /// How many parts a sum has, and the rows of each, if it is one that can ride on a kernel of this form.
-fn extent(form: Form, sum: &Tensor) -> Option<(usize, usize)> {
-    let Form::Rows { rows, columns } = form else { return None };
+fn extent(form: IterationSpace, sum: &Tensor) -> Option<(usize, usize)> {
+    let IterationSpace::Rows { rows, columns } = form else { return None };
     let (outer, middle, inner) = infer::extent(&sum.0)?;
     let fits = inner == columns && outer * middle == rows && middle.is_multiple_of(WARPS) && middle >= FEWEST_ROWS;
     let like = sum.0.dtype == DType::F32 && rows_at_a_time(outer, inner) == WARPS;
@@ -58,16 +58,16 @@ fn extent(form: Form, sum: &Tensor) -> Option<(usize, usize)> {
 
 /// A group over rows with the sums of another group, if one kernel can compute both: what the sums read was `there` before the group
 /// over rows runs, or is what that computes, read element by element or row by row.
-pub(crate) fn with_sums(rows: &Group, sums: &Group, there: impl Fn(&Tensor) -> bool) -> Option<Group> {
-    let Form::Rows { rows: count, columns } = rows.form else { return None };
+pub(crate) fn attach_sums(rows: &Group, sums: &Group, there: impl Fn(&Tensor) -> bool) -> Option<Group> {
+    let IterationSpace::Rows { rows: count, columns } = rows.space else { return None };
     let reduces = |tensor: &Tensor| tensor.0.op.is_reduction();
     let plain = |tensor: &Tensor| tensor.0.op.is_pointwise();
     let (summed, below): (Vec<&Tensor>, Vec<&Tensor>) = sums.order.iter().partition(|tensor| reduces(tensor));
     // Results of the sums are the sums themselves.
     let bare = sums.outputs.iter().all(|output| summed.iter().any(|sum| sum.0.id == output.0.id));
-    let few = rows.sums.is_empty() && (1..=MOST).contains(&summed.len()) && sums.outputs.len() == summed.len();
+    let few = rows.column_sums.is_empty() && (1..=MOST).contains(&summed.len()) && sums.outputs.len() == summed.len();
     let ride =
-        summed.iter().all(|sum| matches!(sum.0.op, Op::Reduce(Reduce::Sum, _)) && extent(rows.form, sum).is_some());
+        summed.iter().all(|sum| matches!(sum.0.op, Op::Reduce(Reduce::Sum, _)) && extent(rows.space, sum).is_some());
     let level = |tensor: &Tensor| [count * columns, count, 1].contains(&tensor.0.elements());
     let simple = below.iter().all(|tensor| plain(tensor) && level(tensor))
         && rows.order.iter().all(|tensor| plain(tensor) || reduces(tensor));
@@ -85,9 +85,9 @@ pub(crate) fn with_sums(rows: &Group, sums: &Group, there: impl Fn(&Tensor) -> b
         if base.0.op.is_constant() && !base.0.has_value() {
             continue;
         }
-        let place = seen(base, &views);
-        let in_step = place.as_ref().is_some_and(aligned);
-        let by_row = base.0.elements() == count && place.is_some_and(|place| repeats_rows(&place, columns));
+        let place = strided_view(base, &views);
+        let in_step = place.as_ref().is_some_and(is_identity);
+        let by_row = base.0.elements() == count && place.is_some_and(|place| broadcasts_rows(&place, columns));
         let fits = if computed(base.0.id) { in_step || by_row } else { there(base) };
         if !fits {
             return None;
@@ -98,20 +98,25 @@ pub(crate) fn with_sums(rows: &Group, sums: &Group, there: impl Fn(&Tensor) -> b
     let new = |tensor: &&Tensor| rows.order.iter().all(|other| other.0.id != tensor.0.id);
     order.extend(below.into_iter().filter(new).cloned());
     order.sort_by_key(|tensor| tensor.0.id);
-    let group =
-        Group { form: rows.form, outputs: rows.outputs.clone(), order, spread: None, sums: sums.outputs.clone() };
-    (shared && Rows::new(&group, || 0).is_some_and(|rows| rows.is_a_warp())).then_some(group)
+    let group = Group {
+        space: rows.space,
+        outputs: rows.outputs.clone(),
+        order,
+        launch_shape: None,
+        column_sums: sums.outputs.clone(),
+    };
+    (shared && RowLaunch::new(&group, || 0).is_some_and(|rows| rows.is_a_warp())).then_some(group)
 }
 
 /// The sums that ride on a group.
 pub(super) fn sums_of(group: &Group) -> impl Iterator<Item = Reduction<'_>> {
-    group.sums.iter().filter_map(Reduction::of)
+    group.column_sums.iter().filter_map(Reduction::of)
 }
 
 impl Lowering<RowKernel> {
     /// A block a part of the sums, a warp a row.
-    pub(super) fn rows_and_sums(&mut self, group: &Group, outs: &[ParamId], plan: &Summed<'_>) {
-        let Summed { rows, each, .. } = plan;
+    pub(super) fn rows_and_sums(&mut self, group: &Group, outs: &[ParamId], plan: &ColumnSumLaunch<'_>) {
+        let ColumnSumLaunch { rows, each, .. } = plan;
         let (outs, sums) = outs.split_at(group.outputs.len());
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));

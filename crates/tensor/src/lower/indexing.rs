@@ -3,9 +3,9 @@
 use bornite_ir::{Algebra, Atomic, Emit, EmitBits, ExprId, Op as Row, Scalar, Type, Value};
 
 use super::accumulator;
-use super::lowering::{Coordinates, Frame, KernelShape, Lowering};
+use super::lowering::{Coordinates, KernelShape, Lowering, RowSpace};
 use super::scatter::PART;
-use crate::graph::node::{Cut, Node, Op, Reduce};
+use crate::graph::node::{AxisSlice, Node, Op, Reduce};
 use crate::{DType, Tensor};
 
 impl<S: KernelShape> Lowering<S> {
@@ -29,11 +29,11 @@ impl<S: KernelShape> Lowering<S> {
     }
 
     /// The input's element where the cuts hit, one value elsewhere.
-    pub(super) fn pad(&mut self, node: &Node, cuts: &[Cut], value: Value, at: &Coordinates) -> ExprId {
+    pub(super) fn pad(&mut self, node: &Node, cuts: &[AxisSlice], value: Value, at: &Coordinates) -> ExprId {
         let x = &node.inputs[0];
         let (mut conditions, mut inner) = (vec![], vec![]);
         for ((axis, cut), &outer) in self.axes_of(at).into_iter().zip(cuts).zip(&node.shape) {
-            if *cut == Cut::whole(outer) {
+            if *cut == AxisSlice::full(outer) {
                 inner.push(axis);
                 continue;
             }
@@ -153,8 +153,8 @@ impl<S: KernelShape> Lowering<S> {
     /// `scatter.rs` computes is defined here.
     pub(super) fn scatter_add(&mut self, node: &Node, axis: usize, at: &Coordinates) -> ExprId {
         let [x, index, values] = &node.inputs[..] else { return self.b.index_constant(0) };
-        if let (Some(place), Some(frame)) = (at.row, self.shape.frame())
-            && scatters_one_per_row(node, frame)
+        if let (Some(place), Some(row_space)) = (at.row, self.shape.row_space())
+            && scatters_one_per_row(node, row_space)
         {
             return self.scatter_one(node, place, at);
         }
@@ -286,14 +286,14 @@ impl<S: KernelShape> Lowering<S> {
 }
 
 /// True if a node is a gather that picks one element of each row, in a kernel over rows.
-pub(crate) fn gathers_one_per_row(node: &Node, Frame { rows, columns }: Frame) -> bool {
+pub(crate) fn gathers_one_per_row(node: &Node, RowSpace { rows, columns }: RowSpace) -> bool {
     let (Op::Gather(axis), [x, _]) = (&node.op, &node.inputs[..]) else { return false };
     let last = axis + 1 == x.0.shape.len() && x.0.shape[*axis] == columns;
     last && node.elements() == rows && x.0.elements() == rows * columns
 }
 
 /// True if a node is a scatter that adds one value to each row, in a kernel over rows.
-pub(crate) fn scatters_one_per_row(node: &Node, Frame { rows, columns }: Frame) -> bool {
+pub(crate) fn scatters_one_per_row(node: &Node, RowSpace { rows, columns }: RowSpace) -> bool {
     let (Op::ScatterAdd(axis), [_, index, _]) = (&node.op, &node.inputs[..]) else { return false };
     let last = axis + 1 == node.shape.len() && node.shape[*axis] == columns;
     last && node.elements() == rows * columns && index.0.elements() == rows

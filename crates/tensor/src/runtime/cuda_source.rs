@@ -11,12 +11,12 @@ use bornite_support::profile;
 use crate::matmul::strided::Strided;
 use crate::runtime::buffer::Buffer;
 use crate::runtime::single_flight::SingleFlight;
-use crate::runtime::timing::About;
+use crate::runtime::timing::LaunchInfo;
 use crate::{Device, Error, Result};
 
 /// What one launch is given, in the order of the kernel's parameters: pointers, then values.
 #[derive(Clone)]
-pub(crate) enum Given {
+pub(crate) enum CudaArg {
     Result(usize),
     Input(usize),
     /// Memory that only these launches see.
@@ -31,26 +31,26 @@ pub(crate) enum Given {
 
 /// A launch of a kernel.
 #[derive(Clone)]
-pub(crate) struct Launch {
+pub(crate) struct CudaLaunch {
     pub symbol: &'static str,
     pub grid: [u32; 3],
     pub threads: u32,
     pub shared_bytes: u32,
-    pub given: Vec<Given>,
+    pub given: Vec<CudaArg>,
     pub flops: u64,
 }
 
 /// Launches that compute the results of a fused op, one after the other.
-pub(crate) struct Source {
+pub(crate) struct CudaSource {
     pub text: Arc<str>,
-    pub launches: Vec<Launch>,
+    pub launches: Vec<CudaLaunch>,
     /// Bytes of each scratch memory.
     pub scratch: Vec<usize>,
     /// What the first element of an input or a result, and its rows, must be multiples of, in elements.
     pub multiple: usize,
 }
 
-impl Source {
+impl CudaSource {
     /// Whether an input can be read where it lies.
     pub fn reads(&self, place: &Strided) -> bool {
         let [lead @ .., last] = &place.strides[..] else { return false };
@@ -63,15 +63,15 @@ impl Source {
     /// Whether a result can be written at such strides.
     pub fn writes(&self, result: usize, place: &Strided) -> bool {
         let writers = || self.launches.iter().map(|launch| &launch.given);
-        let writes = |given: &Given| matches!(given, Given::Result(n) if *n == result);
-        let told = |given: &Given| matches!(given, Given::ResultStrides(n, _) if *n == result);
-        let tells = |given: &Vec<Given>| !given.iter().any(writes) || given.iter().any(told);
+        let writes = |given: &CudaArg| matches!(given, CudaArg::Result(n) if *n == result);
+        let told = |given: &CudaArg| matches!(given, CudaArg::ResultStrides(n, _) if *n == result);
+        let tells = |given: &Vec<CudaArg>| !given.iter().any(writes) || given.iter().any(told);
         writers().all(tells) && self.reads(place)
     }
 }
 
 /// A launch with its code.
-pub(crate) struct SourceCall {
+pub(crate) struct HandwrittenCall {
     symbol: &'static str,
     /// None where there is no GPU to run it.
     function: Option<Arc<Function>>,
@@ -84,23 +84,23 @@ pub(crate) struct SourceCall {
     pub bytes: u64,
 }
 
-impl SourceCall {
+impl HandwrittenCall {
     /// Compiles a launch for a GPU, or finds it compiled. `values` are those that it is given, `pointers` say which buffer of the
     /// step each pointer is; it moves so many bytes.
     pub fn new(
         device: Device,
         text: &str,
-        launch: &Launch,
+        launch: &CudaLaunch,
         values: Vec<Vec<u8>>,
         pointers: Vec<(usize, usize)>,
         bytes: u64,
-    ) -> Result<SourceCall> {
+    ) -> Result<HandwrittenCall> {
         let sizes = values.iter().map(Vec::len).collect();
         let load = |gpu| load(&gpu, text, launch.symbol, pointers.len(), sizes);
         let function = device.gpu()?.map(load).transpose()?;
         let mut geometry = Geometry::new(launch.grid, [launch.threads, 1, 1]);
         geometry.shared_bytes = launch.shared_bytes;
-        Ok(SourceCall { symbol: launch.symbol, function, geometry, pointers, values, flops: launch.flops, bytes })
+        Ok(HandwrittenCall { symbol: launch.symbol, function, geometry, pointers, values, flops: launch.flops, bytes })
     }
 
     /// The kernel's name.
@@ -115,7 +115,7 @@ impl SourceCall {
     }
 
     /// Runs over the buffers of a step.
-    pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
+    pub fn launch(&self, buffers: &[&Buffer], about: LaunchInfo) -> Result<()> {
         let function = self.function.as_ref().ok_or_else(|| wrong(self.name(), "it is for a GPU"))?;
         let mut pointers = vec![];
         for (n, offset) in &self.pointers {
@@ -149,7 +149,7 @@ fn load(
     if let Some(function) = find() {
         return Ok(function);
     }
-    COMPILING.make_or_wait(key.clone(), find, || {
+    COMPILING.compute_or_wait(key.clone(), find, || {
         let cache = bornite_cuda::Cache::of_process()?;
         let cubin = bornite_cuda::compile_cached(cache, symbol, text, &device.info().arch(), &["--std=c++17"])?;
         let function = Arc::new(Function::load(device, &cubin, symbol, pointers, values)?);

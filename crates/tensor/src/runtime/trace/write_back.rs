@@ -7,17 +7,17 @@ use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Emit, EmitBits, Extent, Kernel, Op as Row, Scalar, Value, contiguous};
 
 use crate::runtime::buffer::Buffer;
-use crate::runtime::execute::{Flavour, Program, program};
-use crate::runtime::timing::About;
+use crate::runtime::execute::{CodegenMode, Program, program};
+use crate::runtime::timing::LaunchInfo;
 use crate::{Device, Result, SourceLocation};
 
 /// Copies memory unless a bad index was reported. Memory has whole words, whatever it holds.
-pub(super) struct Homecoming(Arc<Program>);
+pub(super) struct GuardedCopy(Arc<Program>);
 
-impl Homecoming {
+impl GuardedCopy {
     /// The code for a device, compiled if need be.
-    pub fn ready(device: Device) -> Result<Homecoming> {
-        program(device, &kernel()?, Flavour::Exact).map(Homecoming)
+    pub fn ready(device: Device) -> Result<GuardedCopy> {
+        program(device, &kernel()?, CodegenMode::Exact).map(GuardedCopy)
     }
 
     /// What keeps the code alive.
@@ -32,7 +32,7 @@ impl Homecoming {
             return Ok(());
         }
         let count = [Value::int(Scalar::I64, words as i64)];
-        self.0.launch(&[to, from, status], &[&count], BLOCK, About::at(SourceLocation::here()))
+        self.0.launch(&[to, from, status], &[&count], BLOCK, LaunchInfo::at(SourceLocation::here()))
     }
 }
 
@@ -69,10 +69,10 @@ mod tests {
             for (status, expected) in [([0, 0], vec![1, 2, 3]), ([0, 9], vec![1, 2, 3]), ([4, 0], vec![7; 3])] {
                 let buffer = |words: &[u64]| Buffer::from_words(device, words.to_vec()).unwrap();
                 let (home, new, status) = (buffer(&[7; 3]), buffer(&[1, 2, 3]), buffer(&status));
-                Homecoming::ready(device).unwrap().run(&home, &new, &status).unwrap();
+                GuardedCopy::ready(device).unwrap().run(&home, &new, &status).unwrap();
                 assert_eq!(home.to_words().unwrap(), expected, "on {device}");
                 let nothing = buffer(&[]);
-                Homecoming::ready(device).unwrap().run(&nothing, &nothing, &status).unwrap();
+                GuardedCopy::ready(device).unwrap().run(&nothing, &nothing, &status).unwrap();
             }
         }
     }

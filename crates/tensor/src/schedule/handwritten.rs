@@ -6,54 +6,56 @@
 use super::ids::{BufferId, Output};
 use super::is_source;
 use super::steps::Operand;
-use crate::graph::joint::{self, How};
-use crate::graph::node::{Cut, Op};
+use crate::graph::multi_output::{self, ImplementationKind};
+use crate::graph::node::{AxisSlice, Op};
 use crate::lower::look_through;
 use crate::matmul::strided::Strided;
 use crate::matmul::{locate, whole};
-use crate::runtime::source::{Given, Launch, Source, SourceCall};
+use crate::runtime::cuda_source::{CudaArg, CudaLaunch, CudaSource, HandwrittenCall};
 use crate::{Device, Result, Tensor};
 
 /// The tensor in whose memory an input is, and how it lies there, if the kernels can read it without a copy.
-pub(super) fn in_memory(source: &Source, input: &Tensor) -> Option<(Tensor, Strided)> {
+pub(super) fn locate_input(source: &CudaSource, input: &Tensor) -> Option<(Tensor, Strided)> {
     let (memory, place, copied) = locate(input, |place| source.reads(place).then(|| place.clone()))?;
     (!copied).then_some((memory, place))
 }
 
 /// A result in memory: which value it is in, of how many bytes, and how it lies there.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Written {
+pub(super) struct OutputLayout {
     pub buffer: BufferId,
     pub bytes: usize,
     pub place: Strided,
 }
 
-impl Written {
+impl OutputLayout {
     /// In memory of its own.
-    pub fn alone(buffer: BufferId, result: &Tensor) -> Written {
-        Written { buffer, bytes: result.0.bytes(), place: whole(result) }
+    pub fn alone(buffer: BufferId, result: &Tensor) -> OutputLayout {
+        OutputLayout { buffer, bytes: result.0.bytes(), place: whole(result) }
     }
 }
 
 /// The result behind an input of a concatenation, and where it lies in that, if it is one of kernels written by hand that can
 /// write it there.
-pub(super) fn within(concat: &Tensor, axis: usize, number: usize) -> Option<(&Tensor, Written)> {
+pub(super) fn within(concat: &Tensor, axis: usize, number: usize) -> Option<(&Tensor, OutputLayout)> {
     let node = &*concat.0;
     let input = &node.inputs[number];
     let (base, views) = look_through(input);
-    let (Op::Part(result), false) = (&base.0.op, is_source(base)) else { return None };
-    let (joint, _) = joint::of(&base.0.inputs[0].0)?;
-    let How::Source(source) = &joint.how else { return None };
-    let mut cuts: Vec<Cut> = node.shape.iter().map(|&length| Cut::whole(length)).collect();
+    let (Op::GetOutput(result), false) = (&base.0.op, is_source(base)) else { return None };
+    let (multi_output, _) = multi_output::as_multi_output(&base.0.inputs[0].0)?;
+    let ImplementationKind::Source(source) = &multi_output.implementation else { return None };
+    let mut cuts: Vec<AxisSlice> = node.shape.iter().map(|&length| AxisSlice::full(length)).collect();
     let start = node.inputs[..number].iter().map(|input| input.0.shape[axis]).sum();
-    cuts[axis] = Cut { start, step: 1, len: input.0.shape[axis] };
+    cuts[axis] = AxisSlice { start, step: 1, len: input.0.shape[axis] };
     let place = whole(concat).through(&Op::Slice(cuts))?;
     let place = views.iter().try_fold(place, |place, view| place.behind(&view.0.op, &view.0.inputs[0].0.shape))?;
-    source.writes(*result, &place).then(|| (base, Written { buffer: BufferId::of(concat), bytes: node.bytes(), place }))
+    source
+        .writes(*result, &place)
+        .then(|| (base, OutputLayout { buffer: BufferId::of(concat), bytes: node.bytes(), place }))
 }
 
 /// What one launch takes.
-struct Taken {
+struct LaunchOperands {
     operands: Vec<Operand>,
     /// For each pointer, the operand and the byte in it.
     pointers: Vec<(usize, usize)>,
@@ -66,33 +68,35 @@ struct Taken {
 /// bytes.
 pub(super) fn launches(
     device: Device,
-    source: &Source,
-    outs: &[(Written, usize)],
+    source: &CudaSource,
+    outs: &[(OutputLayout, usize)],
     inputs: &[Tensor],
-) -> Result<Vec<(SourceCall, Vec<Operand>)>> {
+) -> Result<Vec<(HandwrittenCall, Vec<Operand>)>> {
     let scratch: Vec<Output> =
         source.scratch.iter().map(|&bytes| Output { buffer: BufferId::unnamed(), bytes }).collect();
-    let located: Vec<(Tensor, Strided)> =
-        inputs.iter().map(|input| in_memory(source, input).unwrap_or_else(|| (input.clone(), whole(input)))).collect();
+    let located: Vec<(Tensor, Strided)> = inputs
+        .iter()
+        .map(|input| locate_input(source, input).unwrap_or_else(|| (input.clone(), whole(input))))
+        .collect();
     (source.launches.iter())
         .map(|launch| {
-            let Taken { operands, pointers, values, bytes } = taken(launch, outs, &scratch, inputs, &located);
-            let call = SourceCall::new(device, &source.text, launch, values, pointers, bytes)?;
+            let LaunchOperands { operands, pointers, values, bytes } = taken(launch, outs, &scratch, inputs, &located);
+            let call = HandwrittenCall::new(device, &source.text, launch, values, pointers, bytes)?;
             Ok((call, operands))
         })
         .collect()
 }
 
 fn taken(
-    launch: &Launch,
-    outs: &[(Written, usize)],
+    launch: &CudaLaunch,
+    outs: &[(OutputLayout, usize)],
     scratch: &[Output],
     inputs: &[Tensor],
     located: &[(Tensor, Strided)],
-) -> Taken {
+) -> LaunchOperands {
     let written = launch.given.iter().filter_map(|given| match given {
-        Given::Result(n) => Some(Output { buffer: outs[*n].0.buffer, bytes: outs[*n].0.bytes }),
-        Given::Scratch(n) => Some(scratch[*n]),
+        CudaArg::Result(n) => Some(Output { buffer: outs[*n].0.buffer, bytes: outs[*n].0.bytes }),
+        CudaArg::Scratch(n) => Some(scratch[*n]),
         _ => None,
     });
     let mut operands: Vec<Operand> = written.map(Operand::Out).collect();
@@ -103,36 +107,36 @@ fn taken(
     };
     for given in &launch.given {
         match given {
-            Given::Result(n) => {
-                let (Written { place, .. }, element) = &outs[*n];
+            CudaArg::Result(n) => {
+                let (OutputLayout { place, .. }, element) = &outs[*n];
                 pointers.push((next, begins(place, *element)));
                 next += 1;
                 bytes += place.shape.iter().product::<usize>() * element;
             }
-            Given::Scratch(n) => {
+            CudaArg::Scratch(n) => {
                 pointers.push((next, 0));
                 next += 1;
                 bytes += scratch[*n].bytes;
             }
-            Given::Input(n) => {
+            CudaArg::Input(n) => {
                 let (memory, place) = &located[*n];
                 pointers.push((operands.len(), begins(place, memory.0.dtype.bytes())));
                 operands.push(Operand::In(memory.clone()));
                 bytes += inputs[*n].0.bytes().min(memory.0.bytes());
             }
-            Given::Strides(n, axes) => values.push(strides(&located[*n].1, axes)),
-            Given::ResultStrides(n, axes) => values.push(strides(&outs[*n].0.place, axes)),
-            Given::Value(value) => values.push(value.clone()),
+            CudaArg::Strides(n, axes) => values.push(strides(&located[*n].1, axes)),
+            CudaArg::ResultStrides(n, axes) => values.push(strides(&outs[*n].0.place, axes)),
+            CudaArg::Value(value) => values.push(value.clone()),
         }
     }
-    Taken { operands, pointers, values, bytes: bytes as u64 }
+    LaunchOperands { operands, pointers, values, bytes: bytes as u64 }
 }
 
 /// Whether an input of a joint has to be computed before it can be read: it is a view, or a constant, which has no memory.
-pub(super) fn is_shown(tensor: &Tensor) -> bool {
+pub(super) fn must_materialize(tensor: &Tensor) -> bool {
     !is_source(tensor) && (tensor.0.op.is_view() || tensor.0.op.is_constant())
 }
 
 #[cfg(test)]
-#[path = "by_hand_tests.rs"]
+#[path = "handwritten_tests.rs"]
 mod tests;

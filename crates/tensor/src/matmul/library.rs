@@ -5,25 +5,25 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::MatmulMode;
-use super::blas::{self, BlasProduct};
-use super::cpu::{self, CpuProduct};
+use super::blas::{self, CublasMatmul};
+use super::cpu::{self, CpuMatmul};
 use super::epilogue::Graph;
 use super::strided::Strided;
 use crate::graph::node::{NodeId, Op};
-use crate::lower::plans_for_gpu;
+use crate::lower::plans_as_for_gpu;
 use crate::runtime::buffer::Buffer;
-use crate::runtime::timing::About;
+use crate::runtime::timing::LaunchInfo;
 use crate::{Device, Result, Tensor};
 
 /// A product that a library computes, ready to run.
-pub(crate) enum Product {
-    Cpu(CpuProduct),
-    Cuda(BlasProduct),
+pub(crate) enum LibraryMatmul {
+    Cpu(CpuMatmul),
+    Cuda(CublasMatmul),
 }
 
 /// What one call of a library computes: the product, and perhaps what else its epilogue does.
 pub(crate) struct LibraryCall {
-    pub product: Arc<Product>,
+    pub product: Arc<LibraryMatmul>,
     pub results: Vec<Tensor>,
     /// The two matrices, then what an epilogue reads.
     pub inputs: Vec<Tensor>,
@@ -40,7 +40,7 @@ pub(crate) fn products(
     roots: &HashSet<NodeId>,
 ) -> Result<Products> {
     let mut products = Products::new();
-    let on_gpu = plans_for_gpu(device);
+    let on_gpu = plans_as_for_gpu(device);
     if device == Device::Interpreter && !on_gpu {
         return Ok(products);
     }
@@ -68,7 +68,7 @@ pub(crate) fn products(
     } else {
         for tensor in &wanted {
             if let Some((product, inputs, copied)) = cpu::product(&tensor.0) {
-                let product = Arc::new(Product::Cpu(product));
+                let product = Arc::new(LibraryMatmul::Cpu(product));
                 add(LibraryCall { product, results: vec![tensor.clone()], inputs: inputs.to_vec() }, copied);
             }
         }
@@ -77,21 +77,21 @@ pub(crate) fn products(
     Ok(products)
 }
 
-impl Product {
+impl LibraryMatmul {
     /// Computes into its results from its inputs, in this order of buffers and in the order of the device's work.
-    pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
+    pub fn launch(&self, buffers: &[&Buffer], about: LaunchInfo) -> Result<()> {
         match self {
-            Product::Cpu(product) => product.launch(buffers, about),
-            Product::Cuda(product) => product.launch(buffers, about),
+            LibraryMatmul::Cpu(product) => product.launch(buffers, about),
+            LibraryMatmul::Cuda(product) => product.launch(buffers, about),
         }
     }
 }
 
-impl fmt::Display for Product {
+impl fmt::Display for LibraryMatmul {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Product::Cpu(product) => product.fmt(f),
-            Product::Cuda(product) => product.fmt(f),
+            LibraryMatmul::Cpu(product) => product.fmt(f),
+            LibraryMatmul::Cuda(product) => product.fmt(f),
         }
     }
 }
@@ -173,7 +173,7 @@ pub(super) fn locate_rows<M>(
 mod tests {
     use super::*;
     use crate::DType;
-    use crate::graph::node::Cut;
+    use crate::graph::node::AxisSlice;
 
     /// What computes a product on a device, and how many steps come before it.
     fn planned(product: &Tensor, mode: MatmulMode) -> Option<(String, usize)> {
@@ -200,7 +200,7 @@ mod tests {
         let turned = w.t().matmul(&x.t());
         assert_eq!(text(&turned).0, "matmul_f32 by gemm: 53x19 by 19x37, strides 1, 53 and 1, 19; no copies");
         // Every other row and column, backwards; heads of attention, whose batch axes have unrelated strides.
-        let cuts = vec![Cut { start: 36, step: -2, len: 19 }, Cut { start: 0, step: 3, len: 7 }];
+        let cuts = vec![AxisSlice { start: 36, step: -2, len: 19 }, AxisSlice { start: 0, step: 3, len: 7 }];
         let stepped = Tensor::build(Op::Slice(cuts), vec![x.clone()], crate::SourceLocation::here());
         let product = stepped.matmul(&here(&[7, 2]));
         assert_eq!(text(&product).0, "matmul_f32 by gemm: 19x7 by 7x2, strides -38, 3 and 2, 1; no copies");

@@ -2,13 +2,13 @@
 
 use bornite_codegen::cuda::BLOCK;
 
-use super::group::{Form, Group};
+use super::group::{Group, IterationSpace};
 use super::{blocks, look_through};
 use crate::Device;
 
 /// How a kernel's work is spread over threads. It changes no bit of what is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Spread {
+pub(crate) struct LaunchShape {
     /// Elements a thread takes at once.
     pub lanes: usize,
     /// Threads a block.
@@ -16,19 +16,19 @@ pub(crate) struct Spread {
 }
 
 /// The ways to spread a group's work over the threads of a GPU, the usual one first.
-pub(crate) fn spreads(group: &Group, device: Device) -> Vec<Spread> {
-    let usual = match (blocks::shape(group, || super::group::shared_bytes(device)), group.form) {
-        (None, Form::Elements(elements)) => usual_spread(group, elements),
-        (Some(blocks::Blocks::Rows(rows)), _) if rows.threads == blocks::WARP => {
-            return [4, 1, 2, 8].map(|warps| Spread { lanes: 1, threads: 32 * warps }).into();
+pub(crate) fn launch_shapes(group: &Group, device: Device) -> Vec<LaunchShape> {
+    let usual = match (blocks::shape(group, || super::group::shared_bytes(device)), group.space) {
+        (None, IterationSpace::Elements(elements)) => default_launch_shape(group, elements),
+        (Some(blocks::BlockKernel::Rows(rows)), _) if rows.threads == blocks::WARP => {
+            return [4, 1, 2, 8].map(|warps| LaunchShape { lanes: 1, threads: 32 * warps }).into();
         }
         _ => return vec![],
     };
-    let Form::Elements(elements) = group.form else { return vec![] };
+    let IterationSpace::Elements(elements) = group.space else { return vec![] };
     let lanes =
         [1, 2, 4, 8].into_iter().filter(|lanes| elements.is_multiple_of(*lanes) && *lanes <= widest(group, elements));
-    let all = lanes.flat_map(|lanes| [64, 128, BLOCK].map(|threads| Spread { lanes, threads }));
-    [usual].into_iter().chain(all.filter(|spread| *spread != usual)).collect()
+    let all = lanes.flat_map(|lanes| [64, 128, BLOCK].map(|threads| LaunchShape { lanes, threads }));
+    [usual].into_iter().chain(all.filter(|launch_shape| *launch_shape != usual)).collect()
 }
 
 /// How many elements are 16 bytes of the widest type in memory.
@@ -41,9 +41,9 @@ fn widest(group: &Group, elements: usize) -> usize {
 
 /// As many elements a thread as leave enough threads to keep all of a GPU busy. Blocks of fewer threads were never faster on
 /// an H200, at any size.
-pub(super) fn usual_spread(group: &Group, elements: usize) -> Spread {
+pub(super) fn default_launch_shape(group: &Group, elements: usize) -> LaunchShape {
     const BUSY_THREADS: usize = 1 << 15;
     let lanes = [widest(group, elements), 4, 2].into_iter();
     let lanes = lanes.filter(|n| elements.is_multiple_of(*n)).find(|n| elements / n >= BUSY_THREADS).unwrap_or(1);
-    Spread { lanes, threads: BLOCK }
+    LaunchShape { lanes, threads: BLOCK }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::super::plan::{Memory, Plan};
+use super::super::plan::{MemoryRegion, Plan};
 use super::super::steps::Call;
-use super::super::{Present, plan};
+use super::super::{ExistingRoots, plan};
 use crate::lower::with_gpu_plans;
 use crate::{DType, Device, Tensor};
 
@@ -54,8 +54,8 @@ fn expected(how: Packed, [_, heads, tokens, width]: Sizes, part: usize, at: [usi
 /// For each result of the launch `symbol`: the element of its memory where it begins, and its strides.
 fn written(plan: &Plan, symbol: &str, results: usize) -> Vec<(usize, Vec<i64>)> {
     let step =
-        plan.steps.iter().find(|step| matches!(&step.call, Call::Source(call) if call.name() == symbol)).unwrap();
-    let Call::Source(call) = &step.call else { panic!("{symbol} is no kernel by hand") };
+        plan.steps.iter().find(|step| matches!(&step.call, Call::Handwritten(call) if call.name() == symbol)).unwrap();
+    let Call::Handwritten(call) = &step.call else { panic!("{symbol} is no kernel by hand") };
     let numbers = |bytes: &[u8]| bytes.chunks(8).map(|n| i64::from_le_bytes(n.try_into().unwrap())).collect();
     let (pointers, values) = call.given();
     // Results come first, and so do their strides.
@@ -70,15 +70,15 @@ fn gradients_of_parts_are_parts_of_the_gradient() {
                 let (all, [q, k, v]) = packed(how, sizes);
                 let seen = Tensor::attention(&q, &k, &v, None, true, None);
                 let gradient = seen.permute(&[0, 2, 1, 3]).square().sum(..).grad(&[&all]).remove(0);
-                plan(&[gradient], Present::Skip, &[]).unwrap()
+                plan(&[gradient], ExistingRoots::Skip, &[]).unwrap()
             });
             let what = format!("{how:?} {sizes:?}\n{}", plan.explained());
             let names: Vec<String> = plan.explained().steps.into_iter().map(|step| step.what).collect();
             let moves = |name: &&String| ["pad", "concat", "copy"].iter().any(|word| name.contains(word));
             assert_eq!(names.iter().find(moves), None, "{what}");
             // The result of the plan is what they write to.
-            let slots = plan.steps.iter().flat_map(|step| step.args.iter().take(step.outs));
-            assert_eq!(slots.filter(|slot| slot.memory == Memory::Root(0)).count(), 3, "{what}");
+            let slots = plan.steps.iter().flat_map(|step| step.args.iter().take(step.output_count));
+            assert_eq!(slots.filter(|slot| slot.region == MemoryRegion::Root(0)).count(), 3, "{what}");
             let mut places = written(&plan, "attention_by_queries", 1);
             places.extend(written(&plan, "attention_by_keys", 2));
             let mut times: HashMap<usize, usize> = HashMap::new();
@@ -106,12 +106,12 @@ fn parts_that_others_read_are_not_woven() {
     let counts = |ask: &dyn Fn(&Tensor, [Tensor; 3]) -> Vec<Tensor>| {
         with_gpu_plans(|| {
             let (all, parts) = packed(Packed::Heads, sizes);
-            let plan = plan(&ask(&all, parts), Present::Skip, &[]).unwrap();
-            let woven = (plan.steps.iter().filter(|step| matches!(step.call, Call::Source(_))))
-                .flat_map(|step| step.args.iter().take(step.outs))
+            let plan = plan(&ask(&all, parts), ExistingRoots::Skip, &[]).unwrap();
+            let interleaved = (plan.steps.iter().filter(|step| matches!(step.call, Call::Handwritten(_))))
+                .flat_map(|step| step.args.iter().take(step.output_count))
                 .filter(|slot| slot.bytes == all.0.bytes());
             let named = |word: &str| plan.explained().steps.iter().filter(|step| step.what.contains(word)).count();
-            (woven.count(), named("concat"), named("pad"))
+            (interleaved.count(), named("concat"), named("pad"))
         })
     };
     let seen = |[q, k, v]: &[Tensor; 3]| Tensor::attention(q, k, v, None, true, None).square().sum(..);
@@ -135,7 +135,7 @@ fn parts_that_others_read_are_not_woven() {
     };
     let plan = with_gpu_plans(|| {
         let (all, parts) = packed(Packed::Heads, sizes);
-        plan(&product(&all, parts), Present::Skip, &[])
+        plan(&product(&all, parts), ExistingRoots::Skip, &[])
     });
     assert!(plan.is_ok(), "{:?}", plan.err());
     // Neighbours are put together before zeros go around them; what are none are added.

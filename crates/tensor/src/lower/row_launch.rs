@@ -5,14 +5,14 @@
 //! from its length.
 
 use super::blocks::WARP;
-use super::group::{Form, Group};
+use super::group::{Group, IterationSpace};
 use super::stages::stages;
-use super::{aligned, look_through, seen};
+use super::{is_identity, look_through, strided_view};
 use crate::graph::node::{NodeId, Role};
 use crate::{DType, Tensor};
 
 /// A warp or a block a row.
-pub(super) struct Rows<'a> {
+pub(super) struct RowLaunch<'a> {
     pub rows: usize,
     pub columns: usize,
     /// Threads a row.
@@ -34,10 +34,10 @@ const IN_CACHE: usize = 4096;
 /// Shared memory that is left for the sums of a block's warps.
 const SUMS_BYTES: usize = 4 << 10;
 
-impl<'a> Rows<'a> {
+impl<'a> RowLaunch<'a> {
     /// Rows for a group; a block has this much shared memory.
-    pub fn new(group: &'a Group, shared_bytes: impl FnOnce() -> usize) -> Option<Rows<'a>> {
-        let Form::Rows { rows, columns } = group.form else { return None };
+    pub fn new(group: &'a Group, shared_bytes: impl FnOnce() -> usize) -> Option<RowLaunch<'a>> {
+        let IterationSpace::Rows { rows, columns } = group.space else { return None };
         let lanes = if columns.is_multiple_of(4) && columns >= 4 * WARP { 4 } else { 1 };
         let steps = columns / lanes;
         // Few threads with all of a row in registers, if they share it evenly; else so many that the rows which are at work
@@ -49,12 +49,12 @@ impl<'a> Rows<'a> {
             4097..=16384 => 256,
             _ => 512,
         });
-        let together = match group.spread {
+        let together = match group.launch_shape {
             _ if threads != WARP => 1,
-            Some(spread) => spread.threads as usize / WARP,
+            Some(launch_shape) => launch_shape.threads as usize / WARP,
             None => 4,
         };
-        let mut plan = Rows { rows, columns, threads, together, lanes, kept: vec![] };
+        let mut plan = RowLaunch { rows, columns, threads, together, lanes, kept: vec![] };
         if !plan.in_registers() && columns > IN_CACHE {
             plan.keep(group, shared_bytes);
         }
@@ -104,7 +104,7 @@ impl<'a> Rows<'a> {
         let (mut loaded, mut seen_nodes): (Vec<&'a Tensor>, Vec<NodeId>) = (vec![], vec![]);
         while let Some(tensor) = stack.pop() {
             let (base, views) = look_through(tensor);
-            let in_step = seen(base, &views).is_some_and(|place| aligned(&place));
+            let in_step = strided_view(base, &views).is_some_and(|place| is_identity(&place));
             if !in_step || base.0.elements() != self.rows * self.columns || seen_nodes.contains(&base.0.id) {
                 continue;
             }

@@ -6,19 +6,19 @@ use crate::Device;
 
 /// How much of what is planned for another device is as for a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Pretended {
+enum GpuEmulation {
     Nothing,
     Kernels,
     Plans,
 }
 
 thread_local! {
-    static AS_ON_A_GPU: Cell<Pretended> = const { Cell::new(Pretended::Nothing) };
+    static AS_ON_A_GPU: Cell<GpuEmulation> = const { Cell::new(GpuEmulation::Nothing) };
 }
 
-fn pretending<R>(what: Pretended, work: impl FnOnce() -> R) -> R {
+fn pretending<R>(what: GpuEmulation, work: impl FnOnce() -> R) -> R {
     // Ends the scope also if `work` panics.
-    struct Scope(Pretended);
+    struct Scope(GpuEmulation);
     impl Drop for Scope {
         fn drop(&mut self) {
             AS_ON_A_GPU.set(self.0);
@@ -32,27 +32,27 @@ fn pretending<R>(what: Pretended, work: impl FnOnce() -> R) -> R {
 /// them.
 #[doc(hidden)]
 pub fn with_gpu_kernels<R>(work: impl FnOnce() -> R) -> R {
-    pretending(Pretended::Kernels, work)
+    pretending(GpuEmulation::Kernels, work)
 }
 
 /// Has this thread plan as for a GPU, with its library's products and kernels written by hand, whatever the device: so that a
 /// step's launches can be looked at where there is no GPU. What is planned so cannot run.
 #[doc(hidden)]
 pub fn with_gpu_plans<R>(work: impl FnOnce() -> R) -> R {
-    pretending(Pretended::Plans, work)
+    pretending(GpuEmulation::Plans, work)
 }
 
 /// True if kernels for a device are those of a GPU.
-pub(crate) fn for_gpu(device: Device) -> bool {
-    device.is_cuda() || AS_ON_A_GPU.get() >= Pretended::Kernels
+pub(crate) fn targets_gpu(device: Device) -> bool {
+    device.is_cuda() || AS_ON_A_GPU.get() >= GpuEmulation::Kernels
 }
 
 /// True if kernels are those of a GPU only to be judged.
-pub(crate) fn only_kernels() -> bool {
-    AS_ON_A_GPU.get() == Pretended::Kernels
+pub(crate) fn only_gpu_kernels() -> bool {
+    AS_ON_A_GPU.get() == GpuEmulation::Kernels
 }
 
 /// True if all that runs on a device is planned as for a GPU.
-pub(crate) fn plans_for_gpu(device: Device) -> bool {
-    device.is_cuda() || AS_ON_A_GPU.get() == Pretended::Plans
+pub(crate) fn plans_as_for_gpu(device: Device) -> bool {
+    device.is_cuda() || AS_ON_A_GPU.get() == GpuEmulation::Plans
 }

@@ -5,27 +5,27 @@ use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Emit, Extent, Kernel, Op as Row, Scalar, Value, contiguous};
 
 use crate::runtime::buffer::Buffer;
-use crate::runtime::execute::{Flavour, Program, program};
-use crate::runtime::timing::About;
+use crate::runtime::execute::{CodegenMode, Program, program};
+use crate::runtime::timing::LaunchInfo;
 use crate::{DType, Device, Result, SourceLocation};
 
 /// A copy of blocks of `from` elements to blocks of `to` elements: cut where these are shorter, followed by zeros where they
 /// are longer. What is written begins at `offset`.
-pub(crate) struct Move {
+pub(crate) struct ResizeCopy {
     pub blocks: usize,
     pub from: usize,
     pub to: usize,
     pub offset: usize,
 }
 
-impl Move {
+impl ResizeCopy {
     /// The copies that take a tensor of one shape to another of the same rank, axis by axis.
-    pub fn between(from: &[usize], to: &[usize]) -> Vec<Move> {
+    pub fn between(from: &[usize], to: &[usize]) -> Vec<ResizeCopy> {
         let mut shape = from.to_vec();
         let mut moves = vec![];
         for (axis, &length) in to.iter().enumerate().filter(|(axis, length)| from[*axis] != **length) {
             let (blocks, inner) = (shape[..axis].iter().product(), shape[axis + 1..].iter().product::<usize>());
-            moves.push(Move { blocks, from: shape[axis] * inner, to: length * inner, offset: 0 });
+            moves.push(ResizeCopy { blocks, from: shape[axis] * inner, to: length * inner, offset: 0 });
             shape[axis] = length;
         }
         moves
@@ -42,7 +42,7 @@ impl Move {
         let numbers = [written, self.to, self.from, read, self.offset, self.offset + written];
         let values = numbers.map(|n| [Value::int(Scalar::I64, n as i64)]);
         let values: Vec<&[Value]> = values.iter().map(|value| &value[..]).collect();
-        ready(dtype, device)?.launch(&[to, from], &values, BLOCK, About::at(place))
+        ready(dtype, device)?.launch(&[to, from], &values, BLOCK, LaunchInfo::at(place))
     }
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn ready(dtype: DType, device: Device) -> Result<std::sync::Arc<Progr
         4 => Scalar::U32,
         _ => Scalar::U64,
     };
-    program(device, &kernel(bits)?, Flavour::Exact)
+    program(device, &kernel(bits)?, CodegenMode::Exact)
 }
 
 fn kernel(bits: Scalar) -> Result<Kernel> {
@@ -108,15 +108,15 @@ mod tests {
             for ([blocks, from, to, offset], expected) in cases {
                 let given = Buffer::from_words(device, (1..=(blocks * from) as u64).collect()).unwrap();
                 let out = Buffer::from_words(device, vec![7; 6]).unwrap();
-                let copy = Move { blocks, from, to, offset };
+                let copy = ResizeCopy { blocks, from, to, offset };
                 copy.run(&out, &given, DType::F64, device, SourceLocation::here()).unwrap();
                 assert_eq!(out.to_words().unwrap(), expected, "{blocks} of {from} to {to} at {offset} on {device}");
             }
         }
-        let moves = Move::between(&[2, 5, 3, 7], &[4, 5, 2, 7]);
+        let moves = ResizeCopy::between(&[2, 5, 3, 7], &[4, 5, 2, 7]);
         let numbers: Vec<_> = moves.iter().map(|m| (m.blocks, m.from, m.to)).collect();
         assert_eq!(numbers, [(1, 210, 420), (20, 21, 14)]);
-        assert!(Move::between(&[3], &[3]).is_empty());
+        assert!(ResizeCopy::between(&[3], &[3]).is_empty());
     }
 
     #[test]

@@ -17,7 +17,7 @@ fn index_for(tensor: &Tensor, inputs: &[&Tensor]) -> Scalar {
 }
 
 /// Some inputs of a concatenation, each to its place; one instance an element of them.
-pub(crate) fn lower_pieces(tensor: &Tensor, axis: usize, inputs: &[usize]) -> Result<Lowered> {
+pub(crate) fn lower_concat_inputs(tensor: &Tensor, axis: usize, inputs: &[usize]) -> Result<Lowered> {
     let node = &*tensor.0;
     let start = |n: usize| node.inputs[..n].iter().map(|input| input.0.shape[axis]).sum::<usize>();
     let pieces: Vec<(usize, &Tensor)> = inputs.iter().map(|&n| (start(n), &node.inputs[n])).collect();
@@ -52,7 +52,7 @@ pub(crate) fn lower_pieces(tensor: &Tensor, axis: usize, inputs: &[usize]) -> Re
 }
 
 /// The one row along an axis that a number names, if there is one; one instance an element of it.
-pub(crate) fn lower_row(tensor: &Tensor, axis: usize, position: &Tensor, value: &Tensor) -> Result<Lowered> {
+pub(crate) fn lower_row_update(tensor: &Tensor, axis: usize, position: &Tensor, value: &Tensor) -> Result<Lowered> {
     let node = &*tensor.0;
     let length = node.shape[axis];
     let index = index_for(tensor, &[position, value]);

@@ -7,15 +7,15 @@ use crate::graph::node::NodeId;
 use crate::lower::{Group, look_through};
 
 /// Most nodes that are computed again rather than stored, and most of them that are no single instruction.
-const MOST_AGAIN: usize = 24;
-const MOST_HEAVY: usize = 3;
+const MAX_RECOMPUTED_NODES: usize = 24;
+const MAX_EXPENSIVE_NODES: usize = 3;
 
 /// What is as small as this costs no traffic, but a kernel to store something made of it would cost a launch.
 const CACHED_BYTES: usize = 64 << 10;
 
 /// How a node can be computed again.
 #[derive(Default)]
-struct Way {
+struct Recomputation {
     nodes: Vec<usize>,
     /// What it is computed from: nodes that are stored for it, and tensors in memory with their bytes.
     leaves: Vec<usize>,
@@ -24,9 +24,9 @@ struct Way {
     bytes: usize,
 }
 
-impl Way {
+impl Recomputation {
     /// With what another one computes.
-    fn join(&mut self, other: &Way) {
+    fn join(&mut self, other: &Recomputation) {
         let more = |all: &mut Vec<usize>, of: &[usize]| {
             let new: Vec<usize> = of.iter().copied().filter(|n| !all.contains(n)).collect();
             all.extend(new);
@@ -55,15 +55,21 @@ impl<'a> Fuser<'a> {
             if !self.fusible(group) {
                 for &n in &growing.nodes {
                     stored.extend(self.edges(n).iter().map(|(from, _)| *from));
-                    units.push(Unit::Alone(self.nodes[n].clone()));
+                    units.push(Unit::Single(self.nodes[n].clone()));
                 }
                 continue;
             }
-            let computed = self.reach(group, &outputs, &mut stored, &readers);
+            let computed = self.computed_nodes(group, &outputs, &mut stored, &readers);
             let outputs = outputs.iter().map(|&n| self.nodes[n].clone()).collect();
             let order = computed.iter().map(|&n| self.nodes[n]);
             let order = order.filter(|t| !t.0.op.is_view() && !t.0.op.is_constant()).cloned().collect();
-            units.push(Unit::Group(Group { form: growing.form, outputs, order, spread: None, sums: vec![] }));
+            units.push(Unit::Group(Group {
+                space: growing.space,
+                outputs,
+                order,
+                launch_shape: None,
+                column_sums: vec![],
+            }));
         }
         units.reverse();
         units
@@ -71,7 +77,13 @@ impl<'a> Fuser<'a> {
 
     /// The nodes that a group's kernel computes for its outputs, its own and those of others that it computes again. What
     /// it reads from others is marked as stored.
-    fn reach(&self, group: usize, outputs: &[usize], stored: &mut HashSet<usize>, readers: &[usize]) -> Vec<usize> {
+    fn computed_nodes(
+        &self,
+        group: usize,
+        outputs: &[usize],
+        stored: &mut HashSet<usize>,
+        readers: &[usize],
+    ) -> Vec<usize> {
         let mut computed: HashSet<usize> = HashSet::new();
         let mut foreign = vec![];
         let mut stack: Vec<usize> = outputs.to_vec();
@@ -94,7 +106,7 @@ impl<'a> Fuser<'a> {
                 if computed.contains(&n) || loaded.contains(&n) || stored.contains(&n) {
                     continue;
                 }
-                if let Some((nodes, leaves)) = self.again(n, group, &loaded, stored, readers, most * half(n)) {
+                if let Some((nodes, leaves)) = self.recompute(n, group, &loaded, stored, readers, most * half(n)) {
                     stored.extend(&leaves);
                     loaded.extend(leaves);
                     computed.extend(nodes);
@@ -113,7 +125,7 @@ impl<'a> Fuser<'a> {
 
     /// What to compute, and from which nodes, to have a node without storing it; `None` if that moves too many bytes.
     /// (Storing it is a write and a read.)
-    fn again(
+    fn recompute(
         &self,
         n: usize,
         reader: usize,
@@ -122,35 +134,36 @@ impl<'a> Fuser<'a> {
         readers: &[usize],
         most_bytes: usize,
     ) -> Option<(Vec<usize>, Vec<usize>)> {
-        if !self.schedule.fuses {
+        if !self.schedule.fusion_enabled {
             return None;
         }
-        let within = self.simple_below(n, stored);
-        let mut ways: HashMap<usize, Way> = HashMap::new();
+        let recomputable = self.recomputable_inputs(n, stored);
+        let mut recomputations: HashMap<usize, Recomputation> = HashMap::new();
         // In order, so that what a node reads is decided before it.
-        for &m in &within {
-            let way = self.way(m, &within, &ways, loaded, stored, readers);
-            let kept = way.filter(|way| m == n || way.bytes < self.bytes_as_leaf(m, loaded, stored, readers));
-            ways.extend(kept.map(|way| (m, way)));
+        for &m in &recomputable {
+            let recomputation = self.recomputation(m, &recomputable, &recomputations, loaded, stored, readers);
+            let kept = recomputation
+                .filter(|recomputation| m == n || recomputation.bytes < self.load_bytes(m, loaded, stored, readers));
+            recomputations.extend(kept.map(|recomputation| (m, recomputation)));
         }
-        let way = ways.remove(&n)?;
+        let recomputation = recomputations.remove(&n)?;
         // A number that all elements read would be computed for each of them.
         let largest = self.groups[reader].nodes.iter().map(|&n| self.nodes[n].0.elements()).max().unwrap_or(1);
-        if self.nodes[n].0.elements() == 1 && largest > 1 && way.nodes.iter().any(|&n| self.is_heavy(n)) {
+        if self.nodes[n].0.elements() == 1 && largest > 1 && recomputation.nodes.iter().any(|&n| self.is_expensive(n)) {
             return None;
         }
-        (way.bytes <= most_bytes).then_some((way.nodes, way.leaves))
+        (recomputation.bytes <= most_bytes).then_some((recomputation.nodes, recomputation.leaves))
     }
 
     /// A node and those below it that are simple to compute again and not stored, inputs first; not too many.
-    fn simple_below(&self, n: usize, stored: &HashSet<usize>) -> Vec<usize> {
+    fn recomputable_inputs(&self, n: usize, stored: &HashSet<usize>) -> Vec<usize> {
         let mut found = vec![];
         let mut queue = VecDeque::from([n]);
         while let Some(m) = queue.pop_front() {
-            if found.len() == 4 * MOST_AGAIN {
+            if found.len() == 4 * MAX_RECOMPUTED_NODES {
                 break;
             }
-            if self.is_simple(m) && (m == n || !stored.contains(&m)) && !found.contains(&m) {
+            if self.is_recomputable(m) && (m == n || !stored.contains(&m)) && !found.contains(&m) {
                 found.push(m);
                 queue.extend(self.edges(m).iter().map(|(from, _)| *from));
             }
@@ -160,41 +173,44 @@ impl<'a> Fuser<'a> {
     }
 
     /// How a node is computed from what it reads, each of which is computed too if that is cheaper.
-    fn way(
+    fn recomputation(
         &self,
         n: usize,
-        within: &[usize],
-        ways: &HashMap<usize, Way>,
+        recomputable: &[usize],
+        recomputations: &HashMap<usize, Recomputation>,
         loaded: &HashSet<usize>,
         stored: &HashSet<usize>,
         readers: &[usize],
-    ) -> Option<Way> {
-        let mut way = Way { nodes: vec![n], ..Way::default() };
+    ) -> Option<Recomputation> {
+        let mut recomputation = Recomputation { nodes: vec![n], ..Recomputation::default() };
         for (from, _) in self.edges(n) {
-            match ways.get(&from).filter(|_| within.contains(&from)) {
-                Some(other) => way.join(other),
-                None if !way.leaves.contains(&from) => way.leaves.push(from),
+            match recomputations.get(&from).filter(|_| recomputable.contains(&from)) {
+                Some(other) => recomputation.join(other),
+                None if !recomputation.leaves.contains(&from) => recomputation.leaves.push(from),
                 None => {}
             }
         }
         for input in self.nodes[n].0.reads() {
             let base = look_through(input).0;
             let there = !self.position.contains_key(&base.0.id) && !base.0.op.is_constant();
-            if there && !way.memory.iter().any(|(id, _)| *id == base.0.id) {
+            if there && !recomputation.memory.iter().any(|(id, _)| *id == base.0.id) {
                 let bytes = base.0.bytes();
-                way.memory.push((base.0.id, if bytes > CACHED_BYTES { bytes } else { 0 }));
+                recomputation.memory.push((base.0.id, if bytes > CACHED_BYTES { bytes } else { 0 }));
             }
         }
-        if way.nodes.len() > MOST_AGAIN || way.nodes.iter().filter(|&&n| self.is_heavy(n)).count() > MOST_HEAVY {
+        if recomputation.nodes.len() > MAX_RECOMPUTED_NODES
+            || recomputation.nodes.iter().filter(|&&n| self.is_expensive(n)).count() > MAX_EXPENSIVE_NODES
+        {
             return None;
         }
-        let leaves = way.leaves.iter().map(|&leaf| self.bytes_as_leaf(leaf, loaded, stored, readers));
-        way.bytes = leaves.sum::<usize>() + way.memory.iter().map(|(_, bytes)| bytes).sum::<usize>();
-        Some(way)
+        let leaves = recomputation.leaves.iter().map(|&leaf| self.load_bytes(leaf, loaded, stored, readers));
+        recomputation.bytes =
+            leaves.sum::<usize>() + recomputation.memory.iter().map(|(_, bytes)| bytes).sum::<usize>();
+        Some(recomputation)
     }
 
     /// Bytes that move to have a node from memory; what is not stored yet is stored for all that may read it.
-    fn bytes_as_leaf(&self, n: usize, loaded: &HashSet<usize>, stored: &HashSet<usize>, readers: &[usize]) -> usize {
+    fn load_bytes(&self, n: usize, loaded: &HashSet<usize>, stored: &HashSet<usize>, readers: &[usize]) -> usize {
         let bytes = self.nodes[n].0.bytes();
         if loaded.contains(&n) {
             0
@@ -210,7 +226,7 @@ impl<'a> Fuser<'a> {
         let mut readers: Vec<HashSet<usize>> = vec![HashSet::new(); self.nodes.len()];
         for n in (0..self.nodes.len()).rev() {
             let group = self.group_of(n);
-            let passed_on = if self.is_simple(n) { std::mem::take(&mut readers[n]) } else { HashSet::new() };
+            let passed_on = if self.is_recomputable(n) { std::mem::take(&mut readers[n]) } else { HashSet::new() };
             for (from, _) in self.edges(n) {
                 if self.group_of(from) != group {
                     readers[from].insert(group);
@@ -224,16 +240,16 @@ impl<'a> Fuser<'a> {
     }
 
     /// True if a node is no single instruction.
-    fn is_heavy(&self, n: usize) -> bool {
+    fn is_expensive(&self, n: usize) -> bool {
         self.nodes[n].0.op.facts().heavy
     }
 
     /// True if a node may be computed again.
-    fn is_simple(&self, n: usize) -> bool {
+    fn is_recomputable(&self, n: usize) -> bool {
         let node = &*self.nodes[n].0;
         node.op.facts().recomputable
             && self.schedule.reads_of_call(self.nodes[n]).is_none()
-            && !self.schedule.concats.of.contains_key(&node.id)
+            && !self.schedule.direct_writes.writes.contains_key(&node.id)
     }
 
     /// Groups in an order in which they can run.

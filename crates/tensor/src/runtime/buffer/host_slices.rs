@@ -6,16 +6,16 @@ use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 use super::{Allocation, Buffer, HostMemory};
 
 /// Words of a buffer for the time of a launch.
-pub(crate) enum Lent<'a> {
+pub(crate) enum HostSlice<'a> {
     Read(&'a [u64]),
     Write(&'a mut [u64]),
 }
 
 /// Lends the words of some buffers of the host, each named with whether it is written, in the same order. What is written
 /// must not overlap anything else. The error says what is wrong.
-pub(crate) fn lend<R>(
+pub(crate) fn with_host_slices<R>(
     buffers: &[(&Buffer, bool)],
-    run: impl FnOnce(Vec<Lent<'_>>) -> R,
+    run: impl FnOnce(Vec<HostSlice<'_>>) -> R,
 ) -> std::result::Result<R, &'static str> {
     let mut memories: Vec<&Arc<HostMemory>> = vec![];
     let mut asked: Vec<Asked> = Vec::with_capacity(buffers.len());
@@ -48,19 +48,19 @@ pub(crate) fn lend<R>(
             }
         })
         .collect();
-    let mut lent: Vec<Option<Lent<'_>>> = buffers.iter().map(|_| None).collect();
+    let mut lent: Vec<Option<HostSlice<'_>>> = buffers.iter().map(|_| None).collect();
     let mut asked = &asked[..];
     for (n, guard) in guards.iter_mut().enumerate() {
         let (own, others) = asked.split_at(asked.iter().take_while(|a| a.memory == n).count());
         asked = others;
         match guard {
             Guard::Read(words) => {
-                own.iter().for_each(|a| lent[a.number] = Some(Lent::Read(&words[a.words.clone()])));
+                own.iter().for_each(|a| lent[a.number] = Some(HostSlice::Read(&words[a.words.clone()])));
             }
             Guard::Write(words) => split(words, own, &mut lent),
         }
     }
-    let nothing = |written: bool| if written { Lent::Write(&mut []) } else { Lent::Read(&[]) };
+    let nothing = |written: bool| if written { HostSlice::Write(&mut []) } else { HostSlice::Read(&[]) };
     let lent = lent.into_iter().zip(buffers).map(|(lent, (_, written))| lent.unwrap_or_else(|| nothing(*written)));
     Ok(run(lent.collect()))
 }
@@ -79,7 +79,7 @@ enum Guard<'a> {
 }
 
 /// Cuts words into the ranges asked for, which are sorted; those that are read alone may overlap.
-fn split<'a>(mut rest: &'a mut [u64], asked: &[Asked], lent: &mut [Option<Lent<'a>>]) {
+fn split<'a>(mut rest: &'a mut [u64], asked: &[Asked], lent: &mut [Option<HostSlice<'a>>]) {
     let (mut begins, mut next) = (0, 0);
     while let Some(first) = asked.get(next) {
         // What overlaps is shared: one piece for all of it.
@@ -96,12 +96,12 @@ fn split<'a>(mut rest: &'a mut [u64], asked: &[Asked], lent: &mut [Option<Lent<'
         let group = &asked[next..next + count];
         next += count;
         match group {
-            [a] if a.written => lent[a.number] = Some(Lent::Write(piece)),
+            [a] if a.written => lent[a.number] = Some(HostSlice::Write(piece)),
             group => {
                 let piece: &'a [u64] = piece;
                 for a in group {
                     let (from, to) = (a.words.start - first.words.start, a.words.end - first.words.start);
-                    lent[a.number] = Some(Lent::Read(&piece[from..to]));
+                    lent[a.number] = Some(HostSlice::Read(&piece[from..to]));
                 }
             }
         }
@@ -121,10 +121,10 @@ mod tests {
         let [a, b, c, d, e] =
             [part(&one, 6, 10), part(&one, 0, 3), part(&two, 2, 5), part(&one, 1, 4), part(&one, 5, 5)];
         let asked = [(&a, true), (&b, false), (&c, false), (&d, false), (&c, false), (&e, true)];
-        let seen = lend(&asked, |lent| {
+        let seen = with_host_slices(&asked, |lent| {
             let words = lent.into_iter().map(|lent| match lent {
-                Lent::Read(words) => words.to_vec(),
-                Lent::Write(words) => {
+                HostSlice::Read(words) => words.to_vec(),
+                HostSlice::Write(words) => {
                     words.iter_mut().for_each(|word| *word += 100);
                     words.to_vec()
                 }
@@ -146,12 +146,12 @@ mod tests {
         for a in &parts {
             for b in &parts {
                 for written in [[false, false], [true, false], [false, true], [true, true]] {
-                    let refused = lend(&[(a, written[0]), (b, written[1])], |lent| {
+                    let refused = with_host_slices(&[(a, written[0]), (b, written[1])], |lent| {
                         // What is lent is what was asked for, and nothing is lent for writing that is not.
                         for ((lent, buffer), written) in lent.iter().zip([a, b]).zip(written) {
                             let (words, writes) = match lent {
-                                Lent::Read(words) => (words.len(), false),
-                                Lent::Write(words) => (words.len(), true),
+                                HostSlice::Read(words) => (words.len(), false),
+                                HostSlice::Write(words) => (words.len(), true),
                             };
                             assert_eq!((8 * words, writes), (buffer.bytes(), written));
                         }

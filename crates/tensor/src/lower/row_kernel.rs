@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, SharedId, Stmt, Type};
 
 use super::blocks::WARP;
-use super::group::{Form, Group};
-use super::lowering::{Coordinates, Frame, KernelShape, Lowering};
-use super::places::{gathers_one_per_row, scatters_one_per_row};
-use super::rows::Rows;
+use super::column_sums::sums_of;
+use super::group::{Group, IterationSpace};
+use super::indexing::{gathers_one_per_row, scatters_one_per_row};
+use super::lowering::{Coordinates, KernelShape, Lowering, RowSpace};
+use super::row_launch::RowLaunch;
 use super::stages::{Reduction, Stages, stages};
-use super::sums::sums_of;
 use crate::Tensor;
 use crate::graph::node::{Node, NodeId};
 
@@ -25,7 +25,7 @@ const MOST_SIDE_BY_SIDE: usize = 24;
 
 /// A kernel over rows.
 pub(super) struct RowKernel {
-    frame: Frame,
+    row_space: RowSpace,
     /// The element that the thread is at.
     own: Option<ExprId>,
     /// Whether it is at its last pass, which writes; and whether it has picked elements of a row before.
@@ -35,19 +35,19 @@ pub(super) struct RowKernel {
     being_picked: Option<(ExprId, ExprId)>,
     /// Columns that a thread takes at once, and the rows that a block keeps.
     lanes: usize,
-    kept: Kept,
+    kept: RowCache,
 }
 
 impl RowKernel {
     pub fn new(rows: usize, columns: usize) -> RowKernel {
         RowKernel {
-            frame: Frame { rows, columns },
+            row_space: RowSpace { rows, columns },
             own: None,
             writes: false,
             picked: false,
             being_picked: None,
             lanes: 0,
-            kept: Kept::default(),
+            kept: RowCache::default(),
         }
     }
 }
@@ -57,8 +57,8 @@ impl KernelShape for RowKernel {
         self.own
     }
 
-    fn frame(&self) -> Option<Frame> {
-        Some(self.frame)
+    fn row_space(&self) -> Option<RowSpace> {
+        Some(self.row_space)
     }
 
     fn is_picked(&self, at: &Coordinates) -> bool {
@@ -67,7 +67,7 @@ impl KernelShape for RowKernel {
 
     fn pick(l: &mut Lowering<Self>, gather: &Node, at: &Coordinates, column: ExprId) -> Option<ExprId> {
         let x = &gather.inputs[0];
-        let row = at.linear.filter(|_| at.row.is_none() && gathers_one_per_row(gather, l.shape.frame))?;
+        let row = at.linear.filter(|_| at.row.is_none() && gathers_one_per_row(gather, l.shape.row_space))?;
         let at = l.column_at(row, column, &x.0.shape);
         let before = l.shape.being_picked.take();
         if !l.shape.writes {
@@ -112,7 +112,7 @@ impl KernelShape for RowKernel {
 
 /// Rows in the memory of a block, while the passes over them are lowered.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct RowCache {
     /// By tensor: where its row is, and the pass that brings it there.
     tiles: HashMap<NodeId, (SharedId, Option<usize>)>,
     pass: usize,
@@ -120,12 +120,12 @@ pub(super) struct Kept {
     column: Option<ExprId>,
 }
 
-impl Kept {
-    fn new(l: &mut Lowering<RowKernel>, plan: &Rows<'_>) -> Kept {
+impl RowCache {
+    fn new(l: &mut Lowering<RowKernel>, plan: &RowLaunch<'_>) -> RowCache {
         let tile = |(n, tensor): (usize, &&Tensor)| {
             (tensor.0.id, (l.b.shared(format!("row{n}"), tensor.0.dtype, plan.columns as u64), None))
         };
-        Kept { tiles: plan.kept.iter().enumerate().map(tile).collect(), pass: 0, column: None }
+        RowCache { tiles: plan.kept.iter().enumerate().map(tile).collect(), pass: 0, column: None }
     }
 }
 
@@ -171,8 +171,8 @@ impl Lowering<RowKernel> {
     }
 
     /// A warp or a block a row: threads take neighbours in turn, then combine what they have.
-    pub(super) fn rows_by_blocks(&mut self, group: &Group, outs: &[ParamId], plan: &Rows<'_>) {
-        let Rows { rows, threads, together, .. } = *plan;
+    pub(super) fn rows_by_blocks(&mut self, group: &Group, outs: &[ParamId], plan: &RowLaunch<'_>) {
+        let RowLaunch { rows, threads, together, .. } = *plan;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
         let (row, thread) = if together == 1 {
@@ -197,14 +197,14 @@ impl Lowering<RowKernel> {
         &mut self,
         group: &Group,
         outs: &[ParamId],
-        plan: &Rows<'_>,
+        plan: &RowLaunch<'_>,
         [row, thread]: [ExprId; 2],
         sums: &[Vec<LocalId>],
     ) {
-        let Rows { rows, columns, threads, lanes, .. } = *plan;
+        let RowLaunch { rows, columns, threads, lanes, .. } = *plan;
         self.lanes = lanes;
         self.shape.lanes = lanes;
-        self.shape.kept = Kept::new(self, plan);
+        self.shape.kept = RowCache::new(self, plan);
         let start = self.index_op(Row::Mul, row, columns);
         let first = self.index_op(Row::Mul, thread, lanes);
         let long = group.order.iter().filter(|t| t.0.elements() > rows).count() <= MOST_SIDE_BY_SIDE;
@@ -292,7 +292,7 @@ impl Lowering<RowKernel> {
     /// Computes what has one element a row, or one in all, where all loops know it.
     fn row_values(&mut self, tensors: &[&Tensor], row: ExprId) {
         let lanes = std::mem::replace(&mut self.lanes, 1);
-        let rows = self.shape.frame.rows;
+        let rows = self.shape.row_space.rows;
         for tensor in tensors {
             let index = if tensor.0.elements() == rows { row } else { self.zero() };
             self.compute_values(tensor, &Coordinates::linear(index, &tensor.0.shape));
@@ -302,7 +302,7 @@ impl Lowering<RowKernel> {
 
     /// Stores what has one element a row.
     fn row_outputs(&mut self, group: &Group, outs: &[ParamId], row: ExprId) {
-        let rows = self.shape.frame.rows;
+        let rows = self.shape.row_space.rows;
         let lanes = std::mem::replace(&mut self.lanes, 1);
         for (output, &out) in group.outputs.iter().zip(outs) {
             if output.0.elements() == rows {
@@ -315,20 +315,20 @@ impl Lowering<RowKernel> {
 
     /// Another column of a row.
     fn column_at(&mut self, row: ExprId, column: ExprId, shape: &[usize]) -> Coordinates {
-        let start = self.index_op(Row::Mul, row, self.shape.frame.columns);
+        let start = self.index_op(Row::Mul, row, self.shape.row_space.columns);
         let linear = self.b.add(&start, &column);
         Coordinates { shape: shape.to_vec(), linear: Some(linear), axes: None, row: Some((row, column)) }
     }
 
     /// Looks at the indices by which values are added to a row, once a row: by the thread that `leads`, if there are more.
     fn check_rows(&mut self, order: &[Tensor], row: ExprId, leads: Option<ExprId>) {
-        let frame = self.shape.frame;
+        let row_space = self.shape.row_space;
         for tensor in order {
-            if !scatters_one_per_row(&tensor.0, frame) {
+            if !scatters_one_per_row(&tensor.0, row_space) {
                 continue;
             }
             let index = &tensor.0.inputs[1];
-            let (wide, inside) = self.index_at(index, Coordinates::linear(row, &index.0.shape), frame.columns);
+            let (wide, inside) = self.index_at(index, Coordinates::linear(row, &index.0.shape), row_space.columns);
             let fine = match leads {
                 Some(leads) => {
                     let follows = self.b.op(Row::Not, &[&leads]);
@@ -425,7 +425,7 @@ impl Passes {
 
 /// The outputs that have all columns, of which there are at least two.
 fn wide_outputs<'a>(group: &'a Group, outs: &[ParamId]) -> Vec<(&'a Tensor, ParamId)> {
-    let Form::Rows { rows, .. } = group.form else { return vec![] };
+    let IterationSpace::Rows { rows, .. } = group.space else { return vec![] };
     let both = group.outputs.iter().zip(outs);
     both.filter(|(output, _)| output.0.elements() != rows).map(|(output, &out)| (output, out)).collect()
 }

@@ -6,14 +6,14 @@
 use std::collections::HashSet;
 
 use super::address::window;
-use super::blocks::{self, Blocks};
-use super::group::{Form, Group, shared_bytes};
-use super::lowering::Frame;
-use super::places::{gathers_one_per_row, scatters_one_per_row};
-use super::pretend::for_gpu;
-use super::spread::usual_spread;
+use super::blocks::{self, BlockKernel};
+use super::gpu_emulation::targets_gpu;
+use super::group::{Group, IterationSpace, shared_bytes};
+use super::indexing::{gathers_one_per_row, scatters_one_per_row};
+use super::launch_shape::default_launch_shape;
+use super::lowering::RowSpace;
 use super::stages::stages;
-use super::{aligned, look_through, repeats_rows, reports, seen};
+use super::{broadcasts_rows, is_identity, look_through, reports, strided_view};
 use crate::graph::node::{Node, NodeId, Op};
 use crate::{Device, Tensor};
 
@@ -23,7 +23,7 @@ pub(crate) struct Reads {
     pub inputs: Vec<Tensor>,
     /// Those of which each element is read for the same element of the results alone. One that is only by arithmetic, as a gather
     /// from a repeated axis is, need not be among them.
-    pub in_step: HashSet<NodeId>,
+    pub own_index_inputs: HashSet<NodeId>,
     /// Whether it can meet a bad index.
     pub reports: bool,
 }
@@ -52,29 +52,31 @@ impl At {
 
 /// Analyses a group for a device.
 pub(crate) fn reads(group: &Group, device: Device) -> Reads {
-    let on_gpu = for_gpu(device);
+    let on_gpu = targets_gpu(device);
     let shape = if on_gpu { blocks::shape(group, || shared_bytes(device)) } else { None };
-    let frame = group.form.frame();
+    let row_space = group.space.row_space();
     let mut walk = Walk {
-        frame,
+        row_space,
         computed: group.order.iter().map(|tensor| tensor.0.id).collect(),
         writes: false,
         known: vec![HashSet::new()],
         inputs: vec![],
         found: HashSet::new(),
-        out_of_step: HashSet::new(),
+        other_index_inputs: HashSet::new(),
     };
     let mut steps = true;
-    match (&shape, group.form) {
-        (Some(Blocks::Rows(rows)), _) => walk.rows(group, rows.lanes, rows.in_registers()),
-        (Some(Blocks::Summed(summed)), _) => walk.rows(group, summed.rows.lanes, summed.rows.in_registers()),
-        (None, Form::Rows { .. }) => walk.rows(group, 1, false),
-        (None, Form::Elements(elements)) => {
-            let spread = || group.spread.unwrap_or_else(|| usual_spread(group, elements));
-            let lanes = if on_gpu { spread().lanes } else { 1 };
+    match (&shape, group.space) {
+        (Some(BlockKernel::Rows(rows)), _) => walk.rows(group, rows.lanes, rows.in_registers()),
+        (Some(BlockKernel::ColumnSumLaunch(summed)), _) => {
+            walk.rows(group, summed.rows.lanes, summed.rows.in_registers())
+        }
+        (None, IterationSpace::Rows { .. }) => walk.rows(group, 1, false),
+        (None, IterationSpace::Elements(elements)) => {
+            let launch_shape = || group.launch_shape.unwrap_or_else(|| default_launch_shape(group, elements));
+            let lanes = if on_gpu { launch_shape().lanes } else { 1 };
             group.outputs.iter().for_each(|output| walk.output(output, At::Own, lanes));
         }
-        (Some(Blocks::Columns(_) | Blocks::Tiles(_)), _) | (None, Form::Middle { .. }) => {
+        (Some(BlockKernel::Columns(_) | BlockKernel::Tiles(_)), _) | (None, IterationSpace::Middle { .. }) => {
             steps = false;
             for reduction in stages(group).reductions.into_iter().flatten() {
                 walk.tensor(&reduction.tensor.0.inputs[0], At::Elsewhere, 1);
@@ -83,13 +85,13 @@ pub(crate) fn reads(group: &Group, device: Device) -> Reads {
         }
     }
     let ids = walk.inputs.iter().map(|input| input.0.id);
-    let in_step = ids.filter(|id| steps && !walk.out_of_step.contains(id)).collect();
-    Reads { inputs: walk.inputs, in_step, reports: group.order.iter().any(|tensor| reports(&tensor.0)) }
+    let own_index_inputs = ids.filter(|id| steps && !walk.other_index_inputs.contains(id)).collect();
+    Reads { inputs: walk.inputs, own_index_inputs, reports: group.order.iter().any(|tensor| reports(&tensor.0)) }
 }
 
 struct Walk {
     /// Rows and columns, in a kernel over rows.
-    frame: Option<Frame>,
+    row_space: Option<RowSpace>,
     computed: HashSet<NodeId>,
     /// Whether a kernel over rows is at its last pass, which writes.
     writes: bool,
@@ -98,16 +100,16 @@ struct Walk {
     inputs: Vec<Tensor>,
     /// Ids of `inputs`.
     found: HashSet<NodeId>,
-    out_of_step: HashSet<NodeId>,
+    other_index_inputs: HashSet<NodeId>,
 }
 
 impl Walk {
     /// A kernel over rows, in passes over the columns.
     fn rows(&mut self, group: &Group, lanes: usize, in_registers: bool) {
-        let Some(frame) = self.frame else { return };
-        let rows = frame.rows;
+        let Some(row_space) = self.row_space else { return };
+        let rows = row_space.rows;
         for tensor in &group.order {
-            if scatters_one_per_row(&tensor.0, frame) {
+            if scatters_one_per_row(&tensor.0, row_space) {
                 self.tensor(&tensor.0.inputs[1], At::Row, 1);
             }
         }
@@ -125,7 +127,7 @@ impl Walk {
         self.pass(false, |walk| narrow.iter().for_each(|output| walk.output(output, At::Row, 1)));
         self.writes = true;
         self.pass(in_registers, |walk| {
-            group.sums.iter().for_each(|sum| walk.tensor(&sum.0.inputs[0], At::Own, lanes));
+            group.column_sums.iter().for_each(|sum| walk.tensor(&sum.0.inputs[0], At::Own, lanes));
             wide.iter().for_each(|output| walk.output(output, At::Own, lanes));
         });
     }
@@ -160,19 +162,20 @@ impl Walk {
         if base.0.op.is_constant() && !base.0.has_value() {
             return;
         }
-        let Some(place) = seen(base, &views) else { return self.tensor(&tensor.0.inputs[0], At::Elsewhere, 1) };
-        let same = aligned(&place);
+        let Some(place) = strided_view(base, &views) else { return self.tensor(&tensor.0.inputs[0], At::Elsewhere, 1) };
+        let same = is_identity(&place);
         if !self.computed.contains(&base.0.id) {
             if self.found.insert(base.0.id) {
                 self.inputs.push(base.clone());
             }
             let in_step = same && (at == At::Own || at == At::Picked && lanes == 1);
             if !in_step || window(base, &place).is_some() {
-                self.out_of_step.insert(base.0.id);
+                self.other_index_inputs.insert(base.0.id);
             }
             return;
         }
-        let by_row = self.frame.is_some_and(|Frame { columns, .. }| at.is_in_row() && repeats_rows(&place, columns));
+        let by_row =
+            self.row_space.is_some_and(|RowSpace { columns, .. }| at.is_in_row() && broadcasts_rows(&place, columns));
         match (same, by_row) {
             (true, _) => self.node(base, at, lanes),
             (false, true) => self.node(base, At::Row, 1),
@@ -199,7 +202,8 @@ impl Walk {
         match (&node.op, &node.inputs[..]) {
             (Op::Gather(_), [x, index]) => {
                 self.tensor(index, at, 1);
-                let picks = !at.is_in_row() && self.frame.is_some_and(|frame| gathers_one_per_row(node, frame));
+                let picks =
+                    !at.is_in_row() && self.row_space.is_some_and(|row_space| gathers_one_per_row(node, row_space));
                 let from = match (picks, self.writes) {
                     (true, false) => At::Picked,
                     (true, true) => At::Near,
@@ -208,7 +212,8 @@ impl Walk {
                 self.pass(false, |walk| walk.tensor(x, from, 1));
             }
             (Op::ScatterAdd(_), [x, index, values]) => {
-                let by_row = at.is_in_row() && self.frame.is_some_and(|frame| scatters_one_per_row(node, frame));
+                let by_row =
+                    at.is_in_row() && self.row_space.is_some_and(|row_space| scatters_one_per_row(node, row_space));
                 if by_row {
                     self.tensor(index, At::Row, 1);
                 }
@@ -229,7 +234,7 @@ impl Walk {
             )
             | (Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) | Op::Checkpoint(_), inputs)
             | (Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_), inputs)
-            | (Op::Detach | Op::Joint(_) | Op::Part(_), inputs) => {
+            | (Op::Detach | Op::MultiOutput(_) | Op::GetOutput(_), inputs) => {
                 inputs.iter().for_each(|input| self.tensor(input, At::Elsewhere, 1));
             }
         }
