@@ -2,7 +2,7 @@
 
 use bornite::Device;
 use bornite::ir::{Arg, Emit, Op, Scalar, interp};
-use bornite_codegen::cuda::{self, Implementation};
+use bornite_codegen::cuda::{self, Spelling};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -55,7 +55,7 @@ pub fn within_bounds(device: Device) -> Outcome {
                 types.iter().map(|&s| samples(s, &mut random).iter().map(|v| v.bits()).collect()).collect();
             let words: Vec<Vec<u64>> = columns.iter().map(|c| packed(scalar, c)).collect();
 
-            let text = cuda::print_as(&kernel(&types)?, Implementation::Native);
+            let text = cuda::print_as(&kernel(&types)?, Spelling::Native);
             let cubin = bornite_cuda::compile(&name, &text, &gpu.info().arch())?;
             let symbol = cuda::symbol(&kernel(&types)?);
             let function = bornite_cuda::Function::load(&gpu, &cubin, &symbol, op.arity() + 1, vec![])?;

@@ -2,7 +2,7 @@
 
 use bornite::ir::{Access, Algebra, Builder, Emit, Op, Scalar};
 use bornite::{DType, Device, Tensor};
-use bornite_codegen::cuda::{self, Implementation};
+use bornite_codegen::cuda::{self, Spelling};
 use libtest_mimic::Trial;
 
 use crate::Outcome;
@@ -55,7 +55,7 @@ fn every_row_compiles() -> Outcome {
                 let kernel = b.finish()?;
                 program += &format!("namespace n{count} {{\n{}}}\n", cuda::print(&kernel));
                 if op.row().native.is_some() {
-                    let native = cuda::print_as(&kernel, Implementation::Native);
+                    let native = cuda::print_as(&kernel, Spelling::Native);
                     let symbol = cuda::symbol(&kernel);
                     let native = native.replace(&format!("\n{symbol}("), &format!("\nnative_{symbol}("));
                     program += &format!("namespace m{count} {{\n{native}}}\n");
@@ -118,7 +118,7 @@ fn kernels_of_tensors_compile() -> Outcome {
         ("transpose", vec![matrix(4096, 4096, DType::F32).t()]),
     ] {
         for kernel in bornite::plan::gpu_kernels(&tensors)? {
-            let text = cuda::print_as(&kernel, Implementation::Native);
+            let text = cuda::print_as(&kernel, Spelling::Native);
             let cubin = bornite_cuda::compile(&kernel.name, &text, "sm_90a")?;
             assert!(cubin.bytes().starts_with(b"\x7fELF"), "{what}: {}", kernel.name);
         }
