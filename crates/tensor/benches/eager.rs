@@ -55,8 +55,8 @@ fn main() -> bornite::Result<()> {
         ("transposed sum", |x, y| x.t() + y),
         ("sum of rows", |x, _| x.sum(-1)),
         ("softmax of few, op by op", |x, _| {
-            let powers = (x - x.max_keep(-1)).exp();
-            &powers / powers.sum_keep(-1)
+            let powers = (x - x.max_keepdim(-1)).exp();
+            &powers / powers.sum_keepdim(-1)
         }),
     ];
     if let Device::Cuda(ordinal) = device {

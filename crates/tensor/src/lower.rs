@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op as Row, Scalar, Value};
+use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op as ScalarOp, Scalar, Value};
 
 use lowering::{Coordinates, KernelShape, Lowering};
 
@@ -244,7 +244,7 @@ impl<S: KernelShape> Lowering<S> {
                 self.b.mul(&i, &step)
             }
         };
-        if cut.start == 0 { scaled } else { self.index_op(Row::Add, scaled, cut.start) }
+        if cut.start == 0 { scaled } else { self.index_op(ScalarOp::Add, scaled, cut.start) }
     }
 }
 

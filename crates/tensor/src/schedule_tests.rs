@@ -172,7 +172,7 @@ fn random_graphs_take_little_more_than_they_need() {
                 2 => x.softmax(-1),
                 3 if rows(&x) < 512 => Tensor::concat(&[&x, &y], 0),
                 4 if rows(&x) > 64 => x.slice(0, 64..),
-                5 => x.sum_keep(0) + &x,
+                5 => x.sum_keepdim(0) + &x,
                 _ => (&x * 0.5).cumsum(1),
             });
         }

@@ -17,7 +17,7 @@ const WITHOUT: &[(&str, &[&str])] = &[
         "give random words or places, which do not move with their inputs",
         &["random_bits", "argmax", "argmin", "argsort", "one_hot"],
     ),
-    ("give bools", &["all", "all_keep", "any", "any_keep", "valid"]),
+    ("give bools", &["all", "all_keepdim", "any", "any_keepdim", "valid"]),
     ("is the gradient", &["grad"]),
     ("fails", &["mistake"]),
     ("cuts the gradient (grad::known_answers)", &["detach"]),

@@ -142,7 +142,7 @@ fn block(x: &Tensor, parameters: &[Tensor]) -> Tensor {
 }
 
 fn unit(x: &Tensor) -> Tensor {
-    x / x.norm_keep(2.0, -1)
+    x / x.norm_keepdim(2.0, -1)
 }
 
 fn expressions() -> Vec<Expression> {
@@ -212,16 +212,16 @@ fn reductions() -> Vec<Expression> {
         case!("sum_axes", |x| x.exp().sum([0, 2])),
         case!("sum_large", |x| x.sin().sum(0)),
         case!("mean_axis", |x| (x * x).mean(1)),
-        case!("mean_centred", |x| (x - x.mean_keep(-1)) * x),
+        case!("mean_centred", |x| (x - x.mean_keepdim(-1)) * x),
         case!("var_sample", |x| x.var(-1, 1)),
         case!("var_whole", |x| x.var([0, 2], 0)),
         case!("std_sample", |x| x.std(1, 1)),
-        case!("standardised", |x| (x - x.mean_keep(0)) / x.std_keep(0, 1)),
+        case!("standardised", |x| (x - x.mean_keepdim(0)) / x.std_keepdim(0, 1)),
         case!("prod_axis", |x| x.prod(1)),
         case!("prod_all", |x| x.prod(..)),
         case!("max_axis", |x| x.max(1) * x.max(0).sum(..)),
         case!("min_axes", |x| x.min([0, 1])),
-        case!("max_minus_min", |x| (x.max(..) - x.min(..)) * x.max_keep(-1)),
+        case!("max_minus_min", |x| (x.max(..) - x.min(..)) * x.max_keepdim(-1)),
         case!("logsumexp_axis", |x| (x * 4.0).logsumexp(1)),
         case!("logsumexp_axes", |x| x.logsumexp([0, 2])),
         case!("norm_1", |x| x.norm(1.0, 1)),

@@ -326,7 +326,7 @@ pub fn adamw(
             parameters.0.shape,
             decays.elements()
         );
-        return [0; 3].map(|_| Tensor::failed("adamw", message.clone(), location));
+        return [0; 3].map(|_| Tensor::failed_at("adamw", message.clone(), location));
     }
     let (op, extra) = location.in_scope(|| Step::new(step, parameters.0.dtype.wide()));
     let inputs = inputs.into_iter().cloned().chain(extra).collect();

@@ -40,7 +40,7 @@ impl FusedOp for Attention {
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
         let [q, k, v, mask @ ..] = inputs else { return vec![] };
         let ([.., queries, _], [.., keys, _]) = (&q.0.shape[..], &k.0.shape[..]) else { return vec![] };
-        let mut scores = (q * self.scale).matmul(&k.t()).wide().0;
+        let mut scores = (q * self.scale).matmul(&k.t()).widen().0;
         if self.causal {
             let [i, j] =
                 [0, 1].map(|axis| Tensor::iota(&[*queries, *keys], axis, DType::I64, q.0.device, q.0.location));
@@ -53,7 +53,7 @@ impl FusedOp for Attention {
             };
         }
         // Divided after the product, and by a sum that is a product too: rows of equal values come out as they are.
-        let powers = scores.centred(-1).exp().cast(v.0.dtype);
+        let powers = scores.minus_max(-1).exp().cast(v.0.dtype);
         let ones = Tensor::ones(&[*keys, 1], v.0.dtype, v.0.device);
         let seen = powers.matmul(v) / powers.matmul(&ones);
         vec![if self.turned { heads_turned(&seen) } else { seen }, scores.logsumexp(-1)]

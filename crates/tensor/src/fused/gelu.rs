@@ -26,7 +26,7 @@ impl Tensor {
     }
 
     fn gelu_by(&self, kind: Gelu, name: &'static str, location: SourceLocation) -> Tensor {
-        match self.floats(name, location) {
+        match self.check_float(name, location) {
             Ok(()) => fused_at(Arc::new(GeluOp(kind)), vec![self.clone()], location).remove(0),
             Err(failed) => failed,
         }
@@ -46,7 +46,7 @@ impl FusedOp for GeluOp {
 
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
         let [x] = inputs else { return vec![] };
-        vec![x.formula(self.name(), x.0.location)]
+        vec![x.apply_formula(self.name(), x.0.location)]
     }
 
     fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {

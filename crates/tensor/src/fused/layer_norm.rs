@@ -19,9 +19,9 @@ impl Tensor {
         if let Err(failed) = self.last_axes_of("layer_norm", weight, location) {
             return failed;
         }
-        let (x, narrow) = self.wide();
+        let (x, narrow) = self.widen();
         let op = LayerNorm { axes: weight.0.shape.len(), eps };
-        fused_at(Arc::new(op), vec![x, weight.clone(), bias.clone()], location).remove(0).narrowed(narrow)
+        fused_at(Arc::new(op), vec![x, weight.clone(), bias.clone()], location).remove(0).narrow_to(narrow)
     }
 }
 
@@ -62,10 +62,10 @@ impl FusedOp for LayerNorm {
 
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
         let [x, weight, bias] = inputs else { return vec![] };
-        let axes = Axes::These((1..=self.axes as isize).map(|n| -n).collect());
-        let mean = x.mean_keep(axes.clone());
+        let axes = Axes::List((1..=self.axes as isize).map(|n| -n).collect());
+        let mean = x.mean_keepdim(axes.clone());
         let centred = x - &mean;
-        let variance = (&centred * &centred).mean_keep(axes);
+        let variance = (&centred * &centred).mean_keepdim(axes);
         let rstd = (variance + self.eps).rsqrt();
         vec![(centred * &rstd) * weight + bias, mean, rstd]
     }

@@ -17,23 +17,23 @@ impl Tensor {
     /// exp(x) over its sum along an axis, computed without overflow.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Tensor {
-        let (x, narrow) = self.wide();
+        let (x, narrow) = self.widen();
         if self.is_last(axis) {
-            return x.rows_softmax(Softmax::Plain, SourceLocation::here()).narrowed(narrow);
+            return x.rows_softmax(Softmax::Plain, SourceLocation::here()).narrow_to(narrow);
         }
-        let powers = x.centred(axis).exp();
-        (&powers / powers.sum_keep(axis)).narrowed(narrow)
+        let powers = x.minus_max(axis).exp();
+        (&powers / powers.sum_keepdim(axis)).narrow_to(narrow)
     }
 
     /// The logarithm of [`Tensor::softmax`].
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Tensor {
-        let (x, narrow) = self.wide();
+        let (x, narrow) = self.widen();
         if self.is_last(axis) {
-            return x.rows_softmax(Softmax::Log, SourceLocation::here()).narrowed(narrow);
+            return x.rows_softmax(Softmax::Log, SourceLocation::here()).narrow_to(narrow);
         }
-        let centred = x.centred(axis);
-        (&centred - centred.exp().sum_keep(axis).log()).narrowed(narrow)
+        let centred = x.minus_max(axis);
+        (&centred - centred.exp().sum_keepdim(axis).log()).narrow_to(narrow)
     }
 
     /// True if an axis is the last of some.
@@ -48,9 +48,9 @@ impl Tensor {
 
     /// x minus its largest element along an axis. The shift cancels in what uses this, so it carries no gradient.
     #[track_caller]
-    pub(crate) fn centred(&self, axis: isize) -> Tensor {
+    pub(crate) fn minus_max(&self, axis: isize) -> Tensor {
         // Nothing has no largest element, and needs none.
-        if self.count(&axis.into()) == 0.0 { self.clone() } else { self - self.max_keep(axis).detach() }
+        if self.count(&axis.into()) == 0.0 { self.clone() } else { self - self.max_keepdim(axis).detach() }
     }
 }
 
@@ -67,13 +67,13 @@ impl FusedOp for SoftmaxOp {
 
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
         let [x] = inputs else { return vec![] };
-        let centred = x.centred(-1);
+        let centred = x.minus_max(-1);
         vec![match self.0 {
             Softmax::Plain => {
                 let powers = centred.exp();
-                &powers / powers.sum_keep(-1)
+                &powers / powers.sum_keepdim(-1)
             }
-            Softmax::Log => &centred - centred.exp().sum_keep(-1).log(),
+            Softmax::Log => &centred - centred.exp().sum_keepdim(-1).log(),
         }]
     }
 

@@ -8,7 +8,7 @@ pub enum Axes {
     /// All of them.
     All,
     /// These; negative ones count from the end.
-    These(Vec<isize>),
+    List(Vec<isize>),
 }
 
 impl From<RangeFull> for Axes {
@@ -19,26 +19,26 @@ impl From<RangeFull> for Axes {
 
 impl From<isize> for Axes {
     fn from(axis: isize) -> Axes {
-        Axes::These(vec![axis])
+        Axes::List(vec![axis])
     }
 }
 
 impl<const N: usize> From<[isize; N]> for Axes {
     fn from(axes: [isize; N]) -> Axes {
-        Axes::These(axes.to_vec())
+        Axes::List(axes.to_vec())
     }
 }
 
 impl From<&[isize]> for Axes {
     fn from(axes: &[isize]) -> Axes {
-        Axes::These(axes.to_vec())
+        Axes::List(axes.to_vec())
     }
 }
 
 impl Axes {
     /// Sorted axes of a tensor of that rank.
     pub(crate) fn resolve(&self, rank: usize) -> Result<Vec<usize>, String> {
-        let Axes::These(axes) = self else { return Ok((0..rank).collect()) };
+        let Axes::List(axes) = self else { return Ok((0..rank).collect()) };
         let mut resolved = axes.iter().map(|&a| resolve_axis(a, rank)).collect::<Result<Vec<_>, _>>()?;
         resolved.sort_unstable();
         match resolved.windows(2).find(|pair| pair[0] == pair[1]) {

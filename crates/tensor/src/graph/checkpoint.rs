@@ -9,9 +9,9 @@ use crate::{Error, SourceLocation, Tensor};
 
 /// A function that a gradient runs again.
 #[derive(Clone)]
-pub(crate) struct Again(Arc<dyn Fn(&[Tensor]) -> Tensor + Send + Sync>);
+pub(crate) struct Recompute(Arc<dyn Fn(&[Tensor]) -> Tensor + Send + Sync>);
 
-impl fmt::Debug for Again {
+impl fmt::Debug for Recompute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Again")
     }
@@ -40,10 +40,10 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Tensor + Send + S
         let Node { dtype, shape, .. } = &*captured.0;
         let message =
             format!("the function uses {dtype}{shape:?}, which is not among its inputs; pass it, or lose its gradient");
-        return Tensor::failed("checkpoint", message, location);
+        return Tensor::failed_at("checkpoint", message, location);
     }
     let all = [&[result][..], &given].concat();
-    Tensor::build(Op::Checkpoint(Again(Arc::new(f))), all, location)
+    Tensor::build(Op::Checkpoint(Recompute(Arc::new(f))), all, location)
 }
 
 /// A float tensor that was there before the function ran, and that its result depends on other than through its inputs.
@@ -68,7 +68,7 @@ fn captured(result: &Tensor, inputs: &[Tensor], start: NodeId) -> Option<Tensor>
     None
 }
 
-impl Again {
+impl Recompute {
     /// Runs the function on the inputs once more: the new result, and what stands for the inputs in it.
     pub fn run(&self, inputs: &[Tensor], location: SourceLocation) -> Result<(Tensor, Vec<Tensor>), Error> {
         // Nodes of their own, so that a gradient by them is through this function only; not detached, so that gradients

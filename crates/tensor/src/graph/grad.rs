@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use bornite_ir::{Emit, Op as Row, Value};
+use bornite_ir::{Emit, Op as ScalarOp, Value};
 
 use crate::graph::infer::{broadcast, constant};
 use crate::graph::multi_output;
@@ -18,7 +18,7 @@ impl Tensor {
         let location = SourceLocation::here();
         match gradients(self, wrt, location) {
             Ok(gradients) => gradients,
-            Err(error) => wrt.iter().map(|_| Tensor::carry(error.clone(), location)).collect(),
+            Err(error) => wrt.iter().map(|_| Tensor::from_error(error.clone(), location)).collect(),
         }
     }
 }
@@ -88,7 +88,7 @@ fn collect(
     }
     let total = match grads.remove(&input.0.id) {
         Some(sum) => side_by_side(&sum, &contribution, location)
-            .unwrap_or_else(|| map(Row::Add, &[&sum, &contribution], location)),
+            .unwrap_or_else(|| map(ScalarOp::Add, &[&sum, &contribution], location)),
         None => contribution,
     };
     grads.insert(input.0.id, total);
@@ -195,7 +195,7 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
     Ok(match op {
         Op::Map(row) => {
             let args: Vec<&Tensor> = inputs.iter().collect();
-            match row.derivative(&mut Graph { location }, &args, tensor, grad) {
+            match row.derivative(&mut GraphEmitter { location }, &args, tensor, grad) {
                 Some(parts) => parts,
                 None => {
                     let message = "this op has no gradient; use detach to treat its result as a constant";
@@ -215,12 +215,12 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
                 Reduce::Sum => spread(grad),
                 Reduce::Prod => product_slope(x, axes, &spread, grad, location),
                 Reduce::Max | Reduce::Min => {
-                    let largest = map(Row::Eq, &[x, &spread(tensor)], location);
+                    let largest = map(ScalarOp::Eq, &[x, &spread(tensor)], location);
                     let share = Tensor::build(Op::Cast(x.0.dtype), vec![largest], location);
                     let axes: Vec<isize> = axes.iter().map(|&a| a as isize).collect();
-                    let ties = share.reduce(Reduce::Sum, Axes::These(axes), location);
-                    let each = map(Row::Div, &[grad, &ties], location);
-                    map(Row::Mul, &[&share, &spread(&each)], location)
+                    let ties = share.reduce(Reduce::Sum, Axes::List(axes), location);
+                    let each = map(ScalarOp::Div, &[grad, &ties], location);
+                    map(ScalarOp::Mul, &[&share, &spread(&each)], location)
                 }
             };
             vec![Some(part)]
@@ -240,7 +240,7 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
             let from = &inputs[0].0.shape;
             let repeated: Vec<usize> = (0..to.len()).filter(|&a| from[a] != to[a]).collect();
             let sum = grad.sum_of_scattered(&repeated, location).unwrap_or_else(|| {
-                grad.reduce(Reduce::Sum, Axes::These(repeated.iter().map(|&a| a as isize).collect()), location)
+                grad.reduce(Reduce::Sum, Axes::List(repeated.iter().map(|&a| a as isize).collect()), location)
             });
             vec![Some(sum.reshape_at(from, location))]
         }
@@ -319,29 +319,29 @@ fn product_slope(
 ) -> Tensor {
     let axes: Vec<isize> = axes.iter().map(|&a| a as isize).collect();
     let number = |t: &Tensor, value: f64| t.scalar_like(value, location);
-    let is_zero = map(Row::Eq, &[x, &number(x, 0.0)], location);
-    let safe = map(Row::Select, &[&is_zero, &number(x, 1.0), x], location);
+    let is_zero = map(ScalarOp::Eq, &[x, &number(x, 0.0)], location);
+    let safe = map(ScalarOp::Select, &[&is_zero, &number(x, 1.0), x], location);
     let zeros = Tensor::build(Op::Cast(x.0.dtype), vec![is_zero.clone()], location);
-    let zeros = spread(&zeros.reduce(Reduce::Sum, Axes::These(axes.clone()), location));
-    let rest = spread(&safe.reduce(Reduce::Prod, Axes::These(axes), location));
-    let none = map(Row::Eq, &[&zeros, &number(x, 0.0)], location);
-    let only = map(Row::And, &[&is_zero, &map(Row::Eq, &[&zeros, &number(x, 1.0)], location)], location);
-    let others = map(Row::Select, &[&only, &rest, &number(x, 0.0)], location);
-    let slope = map(Row::Select, &[&none, &map(Row::Div, &[&rest, &safe], location), &others], location);
-    map(Row::Mul, &[&spread(grad), &slope], location)
+    let zeros = spread(&zeros.reduce(Reduce::Sum, Axes::List(axes.clone()), location));
+    let rest = spread(&safe.reduce(Reduce::Prod, Axes::List(axes), location));
+    let none = map(ScalarOp::Eq, &[&zeros, &number(x, 0.0)], location);
+    let only = map(ScalarOp::And, &[&is_zero, &map(ScalarOp::Eq, &[&zeros, &number(x, 1.0)], location)], location);
+    let others = map(ScalarOp::Select, &[&only, &rest, &number(x, 0.0)], location);
+    let slope = map(ScalarOp::Select, &[&none, &map(ScalarOp::Div, &[&rest, &safe], location), &others], location);
+    map(ScalarOp::Mul, &[&spread(grad), &slope], location)
 }
 
 /// [`Emit`] by adding nodes: what lets the op table's derivatives make graph.
-pub(crate) struct Graph {
+pub(crate) struct GraphEmitter {
     pub location: SourceLocation,
 }
 
-impl Emit for Graph {
+impl Emit for GraphEmitter {
     type V = Tensor;
 
-    fn op(&mut self, op: Row, args: &[&Tensor]) -> Tensor {
+    fn op(&mut self, op: ScalarOp, args: &[&Tensor]) -> Tensor {
         // The slope by a sum is 1: times that, a slope would be copied before an op that reads memory.
-        if let (Row::Mul, [a, b]) = (op, args) {
+        if let (ScalarOp::Mul, [a, b]) = (op, args) {
             let pairs = [(a, b), (b, a)].into_iter();
             let mut same = pairs.filter(|(one, other)| is_one(one) && one.0.dtype == other.0.dtype);
             let fits = |(one, other): &(&&Tensor, &&Tensor)| {

@@ -184,7 +184,7 @@ pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> 
 }
 
 /// Extents of a reduction whose axes are adjacent: elements before them, in them, after them.
-pub(crate) fn extent(node: &Node) -> Option<(usize, usize, usize)> {
+pub(crate) fn reduction_extents(node: &Node) -> Option<(usize, usize, usize)> {
     let Op::Reduce(_, axes) = &node.op else { return None };
     let shape = &node.inputs[0].0.shape;
     let real: Vec<usize> = axes.iter().copied().filter(|&axis| shape[axis] != 1).collect();

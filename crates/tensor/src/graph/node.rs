@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_ir::Value;
 
-use crate::graph::checkpoint::Again;
+use crate::graph::checkpoint::Recompute;
 use crate::graph::multi_output::{self, MultiOutput};
 use crate::runtime::buffer::Buffer;
 use crate::{DType, Device, Error, SourceLocation, Tensor};
@@ -91,7 +91,7 @@ pub(crate) enum Op {
     /// Random 32-bit words of this shape, from a seed and an offset.
     Random(Vec<usize>),
     /// Its first input, which a function made of the others; the gradient runs the function again.
-    Checkpoint(Again),
+    Checkpoint(Recompute),
     /// Results computed together, which are parts; no value of its own. Inputs: see `multi_output.rs`.
     MultiOutput(Arc<MultiOutput>),
     /// The n-th result of its joint input.

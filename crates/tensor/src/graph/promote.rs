@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bornite_ir::{Op as Row, TypeRule, Value};
+use bornite_ir::{Op as ScalarOp, TypeRule, Value};
 
 use crate::graph::node::{Node, Op};
 use crate::{DType, SourceLocation, Tensor};
@@ -54,7 +54,7 @@ pub fn promote(a: DType, b: DType) -> Option<DType> {
 }
 
 /// The inputs of a row in the dtype that they meet in.
-pub(crate) fn promoted(row: Row, inputs: Vec<Tensor>, location: SourceLocation) -> Result<Vec<Tensor>, String> {
+pub(crate) fn promote_inputs(row: ScalarOp, inputs: Vec<Tensor>, location: SourceLocation) -> Result<Vec<Tensor>, String> {
     let first = (row.row().rule == TypeRule::Select) as usize;
     let Some(values) = inputs.get(first..).filter(|values| !values.is_empty()) else { return Ok(inputs) };
     let mut dtype = values[0].0.dtype;
@@ -127,17 +127,17 @@ numbers!(u8: Int i128, u16: Int i128, u32: Int i128, u64: Int i128, usize: Int i
 
 impl Operand {
     /// The tensor, or the number as a scalar beside `like`.
-    pub(crate) fn beside(self, like: &Tensor, location: SourceLocation) -> Tensor {
+    pub(crate) fn to_tensor(self, like: &Tensor, location: SourceLocation) -> Tensor {
         match self {
             Operand::Tensor(tensor) => tensor,
-            Operand::Number(number) => like.weak(number, location),
+            Operand::Number(number) => like.weak_scalar(number, location),
         }
     }
 }
 
 impl Tensor {
     /// A number as a scalar beside this tensor.
-    fn weak(&self, number: Number, location: SourceLocation) -> Tensor {
+    fn weak_scalar(&self, number: Number, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let dtype = match number {
             _ if node.dtype.is_float() => node.dtype,
@@ -152,7 +152,7 @@ impl Tensor {
                 let (lowest, highest) = dtype.int_range();
                 if !(lowest..=highest).contains(&number) {
                     let message = format!("{number} is not a value of {dtype}; cast the tensor first");
-                    return Tensor::failed("scalar", message, location);
+                    return Tensor::failed_at("scalar", message, location);
                 }
                 Value::int(dtype, number as i64)
             }
@@ -166,7 +166,7 @@ impl Tensor {
         let constant = Value::from_f64(node.dtype, value);
         if !node.dtype.is_float() && constant.as_f64() != value {
             let message = format!("{value} is not a value of {}; cast the tensor first", node.dtype);
-            return Tensor::failed("scalar", message, location);
+            return Tensor::failed_at("scalar", message, location);
         }
         Tensor(Arc::new(Node::new(Op::Full(constant), node.dtype, vec![], node.device, vec![], location)))
     }

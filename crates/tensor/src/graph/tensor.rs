@@ -22,11 +22,11 @@ impl Tensor {
         let location = SourceLocation::here();
         let elements = match elements_of(shape, T::DTYPE) {
             Ok(elements) => elements,
-            Err(message) => return Tensor::failed("from_slice", message, location),
+            Err(message) => return Tensor::failed_at("from_slice", message, location),
         };
         if elements != data.len() {
             let message = format!("{} elements given, shape {shape:?} has {elements}", data.len());
-            return Tensor::failed("from_slice", message, location);
+            return Tensor::failed_at("from_slice", message, location);
         }
         let words = T::pack(data).ok_or(Error::OutOfMemory { bytes: size_of_val(data) });
         let buffer = words.and_then(|words| Buffer::from_words(device, words));
@@ -52,10 +52,10 @@ impl Tensor {
             expected => Err(format!("got {} bytes but shape {shape:?} of {dtype} has {expected}", bytes.len())),
         });
         if let Err(message) = fits {
-            return Tensor::failed("from_bytes", message, location);
+            return Tensor::failed_at("from_bytes", message, location);
         }
         if let (DType::Bool, Some(other)) = (dtype, bytes.iter().find(|byte| **byte > 1)) {
-            return Tensor::failed("from_bytes", format!("a boolean must be 0 or 1, found {other}"), location);
+            return Tensor::failed_at("from_bytes", format!("a boolean must be 0 or 1, found {other}"), location);
         }
         let words = zero_words(bytes.len().div_ceil(8)).ok_or(Error::OutOfMemory { bytes: bytes.len() });
         let buffer = words.and_then(|mut words| {
@@ -72,7 +72,7 @@ impl Tensor {
                 node.set_value(buffer);
                 Tensor(Arc::new(node))
             }
-            Err(error) => Tensor::carry(error, location),
+            Err(error) => Tensor::from_error(error, location),
         }
     }
 
@@ -85,7 +85,7 @@ impl Tensor {
                 let op = Op::Full(Value::from_f64(dtype, value));
                 Tensor(Arc::new(Node::new(op, dtype, shape.to_vec(), device, vec![], location)))
             }
-            Err(message) => Tensor::failed("full", message, location),
+            Err(message) => Tensor::failed_at("full", message, location),
         }
     }
 
@@ -221,7 +221,7 @@ impl Tensor {
         let inferred = infer(&op, &nodes).and_then(|(dtype, shape)| elements_of(&shape, dtype).map(|_| (dtype, shape)));
         match inferred {
             Ok((dtype, shape)) => Tensor(Arc::new(Node::new(op, dtype, shape, device, inputs, location))),
-            Err(message) => Tensor::failed(op.name(), message, location),
+            Err(message) => Tensor::failed_at(op.name(), message, location),
         }
     }
 
@@ -229,21 +229,21 @@ impl Tensor {
     /// were given something that cannot be.
     ///
     /// ```
-    /// let x = bornite::Tensor::mistake("lookup", "there is no row 'b'; there are 'a' and 'c'");
+    /// let x = bornite::Tensor::failed("lookup", "there is no row 'b'; there are 'a' and 'c'");
     /// assert!((x + 1.0).item().unwrap_err().to_string().starts_with("lookup: there is no row 'b'"));
     /// ```
     #[track_caller]
-    pub fn mistake(op: &'static str, message: impl Into<String>) -> Tensor {
-        Tensor::failed(op, message.into(), SourceLocation::here())
+    pub fn failed(op: &'static str, message: impl Into<String>) -> Tensor {
+        Tensor::failed_at(op, message.into(), SourceLocation::here())
     }
 
     /// A failed tensor.
-    pub(crate) fn failed(op: &'static str, message: String, location: SourceLocation) -> Tensor {
-        Tensor::carry(Error::Op { op, message, location }, location)
+    pub(crate) fn failed_at(op: &'static str, message: String, location: SourceLocation) -> Tensor {
+        Tensor::from_error(Error::Op { op, message, location }, location)
     }
 
     /// A failed tensor that carries an error.
-    pub(crate) fn carry(error: Error, location: SourceLocation) -> Tensor {
+    pub(crate) fn from_error(error: Error, location: SourceLocation) -> Tensor {
         Tensor(Arc::new(Node::new(Op::Failed(error), DType::F32, vec![], Device::cpu(), vec![], location)))
     }
 }

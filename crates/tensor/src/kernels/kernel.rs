@@ -117,7 +117,7 @@ impl CustomKernel {
     pub fn launch(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Vec<Tensor> {
         let location = SourceLocation::here();
         let results = self.results(launch.into(), args, location);
-        results.unwrap_or_else(|error| vec![Tensor::carry(error, location); self.written().count().max(1)])
+        results.unwrap_or_else(|error| vec![Tensor::from_error(error, location); self.written().count().max(1)])
     }
 
     fn results(&self, launch: Launch, args: &[KernelArg], location: SourceLocation) -> Result<Vec<Tensor>> {

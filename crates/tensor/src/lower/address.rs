@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bornite_ir::{Emit, EmitBits, ExprId, Op as Row, Value, View};
+use bornite_ir::{Emit, EmitBits, ExprId, Op as ScalarOp, Value, View};
 
 use super::lowering::{Coordinates, KernelShape, Lowering, RowSpace, ValueId};
 use crate::graph::node::Op;
@@ -191,7 +191,7 @@ impl<S: KernelShape> Lowering<S> {
         if let Some(found) = self.known.iter().rev().find_map(|known| known.indices.get(&key)) {
             return *found;
         }
-        let sum = self.index_op(Row::Add, index, by);
+        let sum = self.index_op(ScalarOp::Add, index, by);
         self.remember_index(key, sum);
         sum
     }
@@ -331,9 +331,9 @@ impl<S: KernelShape> Lowering<S> {
         let mut sum: Option<ExprId> = None;
         for (n, &(length, stride)) in runs.iter().enumerate() {
             if stride != 0 {
-                let quotient = if below == 1 { index } else { self.index_op(Row::Div, index, below) };
+                let quotient = if below == 1 { index } else { self.index_op(ScalarOp::Div, index, below) };
                 let outermost = n + 1 == runs.len();
-                let axis = if outermost { quotient } else { self.index_op(Row::Rem, quotient, length) };
+                let axis = if outermost { quotient } else { self.index_op(ScalarOp::Rem, quotient, length) };
                 let term = self.scaled(axis, stride);
                 sum = Some(sum.map_or(term, |sum| self.b.add(&sum, &term)));
             }

@@ -3,7 +3,7 @@
 //!
 //! How elements are shared, and so the order of sums, follows from a group's form alone.
 
-use bornite_ir::{Emit, EmitBits, ExprId, LocalId, Op as Row, Scalar, Shuffle, Stmt};
+use bornite_ir::{Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, Scalar, Shuffle, Stmt};
 
 use super::column_sums::ColumnSumLaunch;
 use super::columns::Columns;
@@ -105,9 +105,9 @@ impl<S: KernelShape> Lowering<S> {
             return totals;
         }
         let warps = threads / WARP;
-        let (warp, lane) = (self.index_op(Row::Div, thread, WARP), self.index_op(Row::Rem, thread, WARP));
+        let (warp, lane) = (self.index_op(ScalarOp::Div, thread, WARP), self.index_op(ScalarOp::Rem, thread, WARP));
         let zero = self.b.index_constant(0);
-        let leads = self.b.op(Row::Eq, &[&lane, &zero]);
+        let leads = self.b.op(ScalarOp::Eq, &[&lane, &zero]);
         let mut tiles = vec![];
         self.b.open_block();
         for (n, (reduction, total)) in stage.iter().zip(&totals).enumerate() {

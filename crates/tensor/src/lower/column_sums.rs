@@ -5,7 +5,7 @@
 //! the warps' sums are added up. That is the order of the kernel that sums columns alone (`blocks.rs`): which way it is done changes
 //! no bit.
 
-use bornite_ir::{Axis, Builtin, Emit, ExprId, LocalId, Op as Row, ParamId, Stmt, Type};
+use bornite_ir::{Axis, Builtin, Emit, ExprId, LocalId, Op as ScalarOp, ParamId, Stmt, Type};
 
 use super::blocks::{FEWEST_ROWS, WARP, rows_at_a_time};
 use super::group::{Group, IterationSpace};
@@ -50,7 +50,7 @@ impl<'a> ColumnSumLaunch<'a> {
 /// How many parts a sum has, and the rows of each, if it is one that can ride on a kernel of this form.
 fn extent(form: IterationSpace, sum: &Tensor) -> Option<(usize, usize)> {
     let IterationSpace::Rows { rows, columns } = form else { return None };
-    let (outer, middle, inner) = infer::extent(&sum.0)?;
+    let (outer, middle, inner) = infer::reduction_extents(&sum.0)?;
     let fits = inner == columns && outer * middle == rows && middle.is_multiple_of(WARPS) && middle >= FEWEST_ROWS;
     let like = sum.0.dtype == DType::F32 && rows_at_a_time(outer, inner) == WARPS;
     (fits && like && outer >= BLOCKS).then_some((outer, middle))
@@ -120,24 +120,24 @@ impl Lowering<RowKernel> {
         let (outs, sums) = outs.split_at(group.outputs.len());
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
-        let (warp, lane) = (self.index_op(Row::Div, thread, WARP), self.index_op(Row::Rem, thread, WARP));
-        let first = self.index_op(Row::Mul, block, *each);
+        let (warp, lane) = (self.index_op(ScalarOp::Div, thread, WARP), self.index_op(ScalarOp::Rem, thread, WARP));
+        let first = self.index_op(ScalarOp::Mul, block, *each);
         let first = self.b.add(&first, &warp);
         let own = rows.columns / WARP;
         let totals: Vec<Vec<LocalId>> = sums_of(group).map(|sum| (0..own).map(|_| self.total(sum)).collect()).collect();
         let end = self.b.index_constant((each / WARPS) as u64);
         self.for_each("turn", end, |l, turn| {
-            let down = l.index_op(Row::Mul, turn, WARPS);
+            let down = l.index_op(ScalarOp::Mul, turn, WARPS);
             let row = l.b.add(&first, &down);
             l.row_by_threads(group, outs, rows, [row, lane], &totals);
         });
         self.lanes = 1;
         let columns = rows.columns;
         let tile = self.b.shared("sums", DType::F32, (WARPS * columns) as u64);
-        let begins = self.index_op(Row::Mul, warp, columns);
-        let across = self.index_op(Row::Mul, lane, rows.lanes);
+        let begins = self.index_op(ScalarOp::Mul, warp, columns);
+        let across = self.index_op(ScalarOp::Mul, lane, rows.lanes);
         let begins = self.b.add(&begins, &across);
-        let result = self.index_op(Row::Mul, block, columns);
+        let result = self.index_op(ScalarOp::Mul, block, columns);
         for (n, ((sum, &out), totals)) in sums_of(group).zip(sums).zip(&totals).enumerate() {
             if n > 0 {
                 // The sum before has been read from there.

@@ -1,6 +1,6 @@
 //! Kernels that reduce an axis with others after it: columns of a matrix.
 
-use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, SharedId, Stmt};
+use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, ParamId, SharedId, Stmt};
 
 use super::blocks::WARP;
 use super::group::Group;
@@ -29,14 +29,14 @@ impl Lowering {
     /// One instance a result, each through the middle in order.
     pub(super) fn middle(&mut self, group: &Group, outs: &[ParamId], middle: usize, inner: usize) {
         let index = self.b.index();
-        let (outer, within) = (self.index_op(Row::Div, index, inner), self.index_op(Row::Rem, index, inner));
-        let block = self.index_op(Row::Mul, outer, middle * inner);
+        let (outer, within) = (self.index_op(ScalarOp::Div, index, inner), self.index_op(ScalarOp::Rem, index, inner));
+        let block = self.index_op(ScalarOp::Mul, outer, middle * inner);
         let first = self.b.add(&block, &within);
         let reductions: Vec<Reduction<'_>> = stages(group).reductions.into_iter().flatten().collect();
         let totals: Vec<LocalId> = reductions.iter().map(|reduction| self.total(*reduction)).collect();
         let end = self.b.index_constant(middle as u64);
         self.for_each("m", end, |l, m| {
-            let down = l.index_op(Row::Mul, m, inner);
+            let down = l.index_op(ScalarOp::Mul, m, inner);
             let linear = l.b.add(&first, &down);
             let at = Coordinates::linear(linear, &[]);
             for (&reduction, &total) in reductions.iter().zip(&totals) {
@@ -62,13 +62,13 @@ impl Lowering<Columns> {
         let Columns { middle, inner, down, lanes, .. } = self.shape;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
-        let (across, own_row) = (self.index_op(Row::Rem, thread, WARP), self.index_op(Row::Div, thread, WARP));
+        let (across, own_row) = (self.index_op(ScalarOp::Rem, thread, WARP), self.index_op(ScalarOp::Div, thread, WARP));
         let strips = inner.div_ceil(lanes * WARP);
-        let (outer, strip) = (self.index_op(Row::Div, block, strips), self.index_op(Row::Rem, block, strips));
-        let first = self.index_op(Row::Mul, strip, lanes * WARP);
-        let own = self.index_op(Row::Mul, across, lanes);
+        let (outer, strip) = (self.index_op(ScalarOp::Div, block, strips), self.index_op(ScalarOp::Rem, block, strips));
+        let first = self.index_op(ScalarOp::Mul, strip, lanes * WARP);
+        let own = self.index_op(ScalarOp::Mul, across, lanes);
         let column = self.b.add(&first, &own);
-        let base = self.index_op(Row::Mul, outer, middle * inner);
+        let base = self.index_op(ScalarOp::Mul, outer, middle * inner);
         let base = self.b.add(&base, &column);
         self.lanes = lanes;
         let reductions: Vec<Reduction<'_>> = stages(group).reductions.into_iter().flatten().collect();
@@ -78,7 +78,7 @@ impl Lowering<Columns> {
         let inside = self.b.lt(&column, &width);
         let strip_inside = (!inner.is_multiple_of(lanes * WARP)).then_some(inside);
         let body = |l: &mut Lowering<Columns>, row: ExprId| {
-            let lower = l.index_op(Row::Mul, row, inner);
+            let lower = l.index_op(ScalarOp::Mul, row, inner);
             let linear = l.b.add(&base, &lower);
             let at = Coordinates::linear(linear, &[]);
             for (&reduction, totals) in reductions.iter().zip(&totals) {
@@ -93,7 +93,7 @@ impl Lowering<Columns> {
         let together = if full >= ROWS_AHEAD { ROWS_AHEAD } else { 1 };
         let end = self.b.index_constant((full / together) as u64);
         self.for_each("turn", end, |l, turn| {
-            let ahead = l.index_op(Row::Mul, turn, together * down);
+            let ahead = l.index_op(ScalarOp::Mul, turn, together * down);
             let first = l.b.add(&ahead, &own_row);
             l.under(strip_inside, &mut |l| {
                 for n in 0..together {
@@ -103,24 +103,24 @@ impl Lowering<Columns> {
             });
         });
         for turn in full / together * together..middle.div_ceil(down) {
-            let row = self.index_op(Row::Add, own_row, turn * down);
+            let row = self.index_op(ScalarOp::Add, own_row, turn * down);
             let mut condition = strip_inside;
             if turn == full {
                 let end = self.b.index_constant(middle as u64);
                 let above = self.b.lt(&row, &end);
-                condition = Some(condition.map_or(above, |inside| self.b.op(Row::And, &[&inside, &above])));
+                condition = Some(condition.map_or(above, |inside| self.b.op(ScalarOp::And, &[&inside, &above])));
             }
             self.scope(|l| l.under(condition, &mut |l| body(l, row)));
         }
-        let across = self.index_op(Row::Mul, across, lanes);
-        let place = self.index_op(Row::Mul, own_row, lanes * WARP);
+        let across = self.index_op(ScalarOp::Mul, across, lanes);
+        let place = self.index_op(ScalarOp::Mul, own_row, lanes * WARP);
         let place = self.b.add(&place, &across);
         let mut tiles: Vec<SharedId> = vec![];
         for (n, (reduction, totals)) in reductions.iter().zip(&totals).enumerate() {
             let size = (down * lanes * WARP) as u64;
             let tile = self.b.shared(format!("tile{n}"), reduction.accumulator(), size);
             for (lane, &total) in totals.iter().enumerate() {
-                let place = if lane == 0 { place } else { self.index_op(Row::Add, place, lane) };
+                let place = if lane == 0 { place } else { self.index_op(ScalarOp::Add, place, lane) };
                 let total = self.b.read(total);
                 self.b.store(tile, place, total);
             }
@@ -128,17 +128,17 @@ impl Lowering<Columns> {
         }
         self.b.simple(Stmt::Barrier);
         let zero = self.b.index_constant(0);
-        let leads = self.b.op(Row::Eq, &[&own_row, &zero]);
-        let leads = self.b.op(Row::And, &[&leads, &inside]);
+        let leads = self.b.op(ScalarOp::Eq, &[&own_row, &zero]);
+        let leads = self.b.op(ScalarOp::And, &[&leads, &inside]);
         self.under(Some(leads), &mut |l| {
-            let result = l.index_op(Row::Mul, outer, inner);
+            let result = l.index_op(ScalarOp::Mul, outer, inner);
             let result = l.b.add(&result, &column);
             for (&reduction, &tile) in reductions.iter().zip(&tiles) {
                 let values = (0..lanes)
                     .map(|lane| {
                         let parts = (0..down)
                             .map(|n| {
-                                let place = l.index_op(Row::Add, across, n * lanes * WARP + lane);
+                                let place = l.index_op(ScalarOp::Add, across, n * lanes * WARP + lane);
                                 l.b.load(tile, place)
                             })
                             .collect();

@@ -1,6 +1,6 @@
 //! Kernels over elements: some adjacent ones per thread.
 
-use bornite_ir::{ExprId, Op as Row, ParamId};
+use bornite_ir::{ExprId, Op as ScalarOp, ParamId};
 
 use super::group::Group;
 use super::lowering::{Coordinates, KernelShape, Lowering};
@@ -21,7 +21,7 @@ impl KernelShape for Elementwise {
 impl Lowering<Elementwise> {
     pub(super) fn elements(&mut self, group: &Group, outs: &[ParamId]) {
         let index = self.b.index();
-        let first = if self.lanes == 1 { index } else { self.index_op(Row::Mul, index, self.lanes) };
+        let first = if self.lanes == 1 { index } else { self.index_op(ScalarOp::Mul, index, self.lanes) };
         self.shape.first = Some(first);
         // All values before the first store: a result may take the place of an input.
         let values: Vec<Vec<ExprId>> = (group.outputs.iter())

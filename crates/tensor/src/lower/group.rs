@@ -8,7 +8,7 @@
 //! by one.
 
 use bornite_codegen::cuda::BLOCK;
-use bornite_ir::{Access, Builder, Emit, EmitBits, Op as Row, ParamId, Scalar, Stmt, Value};
+use bornite_ir::{Access, Builder, Emit, EmitBits, Op as ScalarOp, ParamId, Scalar, Stmt, Value};
 
 use super::blocks::{self, BlockKernel};
 use super::elementwise::Elementwise;
@@ -160,7 +160,7 @@ impl GroupKernel<'_> {
             let status = l.b.param("status", DType::I64, crate::runtime::status::WORDS, Access::Read);
             let (first, fine) = (l.b.index_constant(0), l.b.constant(Value::int(DType::I64, 0)));
             let code = l.b.load(status, first);
-            let bad = l.b.op(Row::Ne, &[&code, &fine]);
+            let bad = l.b.op(ScalarOp::Ne, &[&code, &fine]);
             l.b.if_else(bad, |b| b.simple(Stmt::Return(None)), |_| {});
         }
         body(&mut l, &outs);

@@ -1,6 +1,6 @@
 //! Ops that choose where an element comes from: padding, concatenation, indices, and the places of extremes.
 
-use bornite_ir::{Algebra, Atomic, Emit, EmitBits, ExprId, Op as Row, Scalar, Type, Value};
+use bornite_ir::{Algebra, Atomic, Emit, EmitBits, ExprId, Op as ScalarOp, Scalar, Type, Value};
 
 use super::accumulator;
 use super::lowering::{Coordinates, KernelShape, Lowering, RowSpace};
@@ -11,7 +11,7 @@ use crate::{DType, Tensor};
 impl<S: KernelShape> Lowering<S> {
     /// All of some bools.
     fn every(&mut self, conditions: Vec<ExprId>) -> Option<ExprId> {
-        conditions.into_iter().reduce(|all, one| self.b.op(Row::And, &[&all, &one]))
+        conditions.into_iter().reduce(|all, one| self.b.op(ScalarOp::And, &[&all, &one]))
     }
 
     /// A variable that holds what `then` computes where a condition holds, else `value`.
@@ -37,16 +37,16 @@ impl<S: KernelShape> Lowering<S> {
                 inner.push(axis);
                 continue;
             }
-            let back = self.index_op(Row::Sub, axis, cut.start);
+            let back = self.index_op(ScalarOp::Sub, axis, cut.start);
             let (mut place, zero) = (back, self.b.index_constant(0));
             if cut.step != 1 {
                 let step = self.b.constant(Value::int(self.index, cut.step as i64));
-                let rest = self.b.op(Row::Rem, &[&back, &step]);
-                conditions.push(self.b.op(Row::Eq, &[&rest, &zero]));
+                let rest = self.b.op(ScalarOp::Rem, &[&back, &step]);
+                conditions.push(self.b.op(ScalarOp::Eq, &[&rest, &zero]));
                 place = self.b.div(&back, &step);
             }
             let end = self.b.index_constant(cut.len as u64);
-            conditions.push(self.b.op(Row::Ge, &[&place, &zero]));
+            conditions.push(self.b.op(ScalarOp::Ge, &[&place, &zero]));
             conditions.push(self.b.lt(&place, &end));
             inner.push(place);
         }
@@ -68,9 +68,9 @@ impl<S: KernelShape> Lowering<S> {
                 continue;
             }
             let mut inner = axes.clone();
-            inner[axis] = if start == 0 { axes[axis] } else { self.index_op(Row::Sub, axes[axis], start) };
+            inner[axis] = if start == 0 { axes[axis] } else { self.index_op(ScalarOp::Sub, axes[axis], start) };
             let (zero, end) = (self.b.index_constant(0), self.b.index_constant(len as u64));
-            let conditions = vec![self.b.op(Row::Ge, &[&inner[axis], &zero]), self.b.lt(&inner[axis], &end)];
+            let conditions = vec![self.b.op(ScalarOp::Ge, &[&inner[axis], &zero]), self.b.lt(&inner[axis], &end)];
             if let Some(condition) = self.every(conditions) {
                 self.b.open_block();
                 let value = self.scope(|l| l.load(input, Coordinates::axes(inner, &input.0.shape)));
@@ -88,7 +88,7 @@ impl<S: KernelShape> Lowering<S> {
         let found = self.load(index, at);
         let wide = self.b.cast(DType::I64, &found);
         let [zero, end] = [0, len as i64].map(|n| self.b.constant(Value::int(DType::I64, n)));
-        let conditions = vec![self.b.op(Row::Ge, &[&wide, &zero]), self.b.lt(&wide, &end)];
+        let conditions = vec![self.b.op(ScalarOp::Ge, &[&wide, &zero]), self.b.lt(&wide, &end)];
         let inside = self.every(conditions).unwrap_or(zero);
         (wide, inside)
     }
@@ -102,13 +102,13 @@ impl<S: KernelShape> Lowering<S> {
         let (flag, place) = (self.b.index_constant(0), self.b.index_constant(1));
         let zero = self.b.constant(Value::int(DType::I64, 0));
         let before = self.b.compare_exchange(status, flag, zero, code);
-        let first = self.b.op(Row::Eq, &[&before, &zero]);
+        let first = self.b.op(ScalarOp::Eq, &[&before, &zero]);
         self.b.if_else(first, |b| _ = b.atomic(Atomic::Exchange, status, place, index), |_| {});
     }
 
     /// What to do where an index is bad.
     pub(super) fn unless(&mut self, node: &Node, inside: ExprId, index: ExprId) {
-        let bad = self.b.op(Row::Not, &[&inside]);
+        let bad = self.b.op(ScalarOp::Not, &[&inside]);
         self.b.open_block();
         self.report(node, index);
         let then = self.b.close_block();
@@ -144,7 +144,7 @@ impl<S: KernelShape> Lowering<S> {
         let short = node.shape.last().is_some_and(|&columns| columns <= i32::MAX as usize);
         let index = if short { Scalar::I32 } else { self.index };
         let (place, column) = (self.b.cast(index, &found), self.b.cast(index, &column));
-        let here = self.b.op(Row::Eq, &[&place, &column]);
+        let here = self.b.op(ScalarOp::Eq, &[&place, &column]);
         let result = self.b.select(&here, &sum, &base);
         self.b.cast(node.dtype, &result)
     }
@@ -176,19 +176,19 @@ impl<S: KernelShape> Lowering<S> {
             let (wide, inside) = l.index_at(index, Coordinates::axes(inner.clone(), &index.0.shape), len);
             // One element a line reports for all.
             let first = l.b.constant(Value::int(DType::I64, 0));
-            let is_first = l.b.op(Row::Eq, &[&own, &first]);
-            let not_first = l.b.op(Row::Not, &[&is_first]);
-            let fine = l.b.op(Row::Or, &[&inside, &not_first]);
+            let is_first = l.b.op(ScalarOp::Eq, &[&own, &first]);
+            let not_first = l.b.op(ScalarOp::Not, &[&is_first]);
+            let fine = l.b.op(ScalarOp::Or, &[&inside, &not_first]);
             l.unless(node, fine, wide);
-            let mine = l.b.op(Row::Eq, &[&wide, &own]);
+            let mine = l.b.op(ScalarOp::Eq, &[&wide, &own]);
             l.under(Some(mine), &mut |l| {
                 let value = l.load(values, Coordinates::axes(inner.clone(), &values.0.shape));
                 let (value, before, number) = (l.b.cast(dtype, &value), l.b.read(part), l.b.read(since));
-                let begins = l.b.op(Row::Eq, &[&number, &zero]);
+                let begins = l.b.op(ScalarOp::Eq, &[&number, &zero]);
                 let more = l.b.add(&before, &value);
                 let sum = l.b.select(&begins, &value, &more);
-                let number = l.index_op(Row::Add, number, 1);
-                let ends = l.b.op(Row::Eq, &[&number, &whole]);
+                let number = l.index_op(ScalarOp::Add, number, 1);
+                let ends = l.b.op(ScalarOp::Eq, &[&number, &whole]);
                 let (before, number) = (l.b.read(total), l.b.select(&ends, &zero, &number));
                 let after = l.b.add(&before, &sum);
                 let after = l.b.select(&ends, &after, &before);
@@ -220,11 +220,11 @@ impl<S: KernelShape> Lowering<S> {
             let value = l.load(x, Coordinates::axes(inner, &x.0.shape));
             let before = l.b.read(best);
             // NaN is what min and max give, so the first NaN is where they are.
-            let mut better = l.b.op(if reduce == Reduce::Min { Row::Lt } else { Row::Gt }, &[&value, &before]);
+            let mut better = l.b.op(if reduce == Reduce::Min { ScalarOp::Lt } else { ScalarOp::Gt }, &[&value, &before]);
             if x.0.dtype.is_float() {
-                let (is_nan, number) = (l.b.op(Row::Ne, &[&value, &value]), l.b.op(Row::Eq, &[&before, &before]));
-                let turns = l.b.op(Row::And, &[&is_nan, &number]);
-                better = l.b.op(Row::Or, &[&better, &turns]);
+                let (is_nan, number) = (l.b.op(ScalarOp::Ne, &[&value, &value]), l.b.op(ScalarOp::Eq, &[&before, &before]));
+                let turns = l.b.op(ScalarOp::And, &[&is_nan, &number]);
+                better = l.b.op(ScalarOp::Or, &[&better, &turns]);
             }
             l.b.if_else(
                 better,
@@ -246,12 +246,12 @@ impl<S: KernelShape> Lowering<S> {
         let four = self.b.constant(Value::int(Scalar::U64, 4));
         let group = self.b.div(&wide, &four);
         let found = self.philox(node, group);
-        let rest = self.b.op(Row::Rem, &[&wide, &four]);
+        let rest = self.b.op(ScalarOp::Rem, &[&wide, &four]);
         let mut result = self.b.extract(found, 0);
         for n in 1..4 {
             let word = self.b.extract(found, n);
             let number = self.b.constant(Value::int(Scalar::U64, n as i64));
-            let chosen = self.b.op(Row::Eq, &[&rest, &number]);
+            let chosen = self.b.op(ScalarOp::Eq, &[&rest, &number]);
             result = self.b.select(&chosen, &word, &result);
         }
         result
@@ -276,7 +276,7 @@ impl<S: KernelShape> Lowering<S> {
         });
         let mut words = vec![];
         for value in [group, offset, seed] {
-            let upper = self.b.op(Row::Shr, &[&value, &half]);
+            let upper = self.b.op(ScalarOp::Shr, &[&value, &half]);
             words.extend([value, upper].map(|word| self.b.cast(Scalar::U32, &word)));
         }
         let counter = self.b.construct(Type::Vector(Scalar::U32, 4), &words[..4]);

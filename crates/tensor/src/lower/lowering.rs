@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use bornite_codegen::cuda::BLOCK;
-use bornite_ir::{Access, Builder, Dim, Emit, EmitBits, ExprId, Extent, Op as Row, ParamId, Scalar, Stmt, Value};
+use bornite_ir::{Access, Builder, Dim, Emit, EmitBits, ExprId, Extent, Op as ScalarOp, ParamId, Scalar, Stmt, Value};
 
 use super::{Input, Lowered, address};
 use crate::graph::node::{Node, NodeId};
@@ -249,7 +249,7 @@ impl<S: KernelShape> Lowering<S> {
         let mut stride = 1;
         for (axis, &length) in at.axes.as_deref().unwrap_or_default().iter().zip(&at.shape).rev() {
             if length != 1 && self.b.known(*axis).is_none_or(|v| v.as_i64() != 0) {
-                let term = if stride == 1 { *axis } else { self.index_op(Row::Mul, *axis, stride) };
+                let term = if stride == 1 { *axis } else { self.index_op(ScalarOp::Mul, *axis, stride) };
                 sum = Some(match sum {
                     Some(sum) => self.b.add(&term, &sum),
                     None => term,
@@ -272,16 +272,16 @@ impl<S: KernelShape> Lowering<S> {
             axes[n] = if length == 1 {
                 self.b.index_constant(0)
             } else {
-                let quotient = if stride == 1 { linear } else { self.index_op(Row::Div, linear, stride) };
+                let quotient = if stride == 1 { linear } else { self.index_op(ScalarOp::Div, linear, stride) };
                 // Nothing is above the first axis: the quotient is already below its length.
-                if Some(n) == first { quotient } else { self.index_op(Row::Rem, quotient, length) }
+                if Some(n) == first { quotient } else { self.index_op(ScalarOp::Rem, quotient, length) }
             };
             stride *= length;
         }
         axes
     }
 
-    pub fn index_op(&mut self, row: Row, a: ExprId, b: usize) -> ExprId {
+    pub fn index_op(&mut self, row: ScalarOp, a: ExprId, b: usize) -> ExprId {
         let b = self.b.index_constant(b as u64);
         self.b.op(row, &[&a, &b])
     }

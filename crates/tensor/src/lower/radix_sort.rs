@@ -3,7 +3,7 @@
 //! the counts of all, then each warp places its positions. Nothing depends on which warp is first.
 
 use bornite_ir::{
-    Access, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Op as Row, ParamId, Scalar, SharedId, Shuffle, Stmt, Value,
+    Access, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Op as ScalarOp, ParamId, Scalar, SharedId, Shuffle, Stmt, Value,
     Vote,
 };
 
@@ -84,7 +84,7 @@ impl Scatter<'_> {
         });
         let block = l.b.builtin(Builtin::Block(Axis::X));
         l.each_digit(|l, digit, _| {
-            let place = l.index_op(Row::Mul, digit, runs);
+            let place = l.index_op(ScalarOp::Mul, digit, runs);
             let place = l.b.add(&place, &block);
             let count = l.b.load(counts, digit);
             l.b.store(out, place, count);
@@ -107,7 +107,7 @@ impl Scatter<'_> {
         let next: SharedId = l.b.shared("next", DType::I32, DIGITS as u64);
         let block = l.b.builtin(Builtin::Block(Axis::X));
         l.each_digit(|l, digit, _| {
-            let place = l.index_op(Row::Mul, digit, runs);
+            let place = l.index_op(ScalarOp::Mul, digit, runs);
             let place = l.b.add(&place, &block);
             let first = l.b.load(firsts, place);
             l.b.store(next, digit, first);
@@ -140,12 +140,12 @@ impl Scatter<'_> {
     ) {
         let views: Option<[ParamId; 2]> = found.map(|(rows, order)| [rows, order].map(|tensor| l.view(tensor)));
         let (lane, block) = (l.b.builtin(Builtin::Thread(Axis::X)), l.b.builtin(Builtin::Block(Axis::X)));
-        let first = l.index_op(Row::Mul, block, run);
+        let first = l.index_op(ScalarOp::Mul, block, run);
         let first = l.b.add(&first, &lane);
         let [row, position] = ["row", "position"].map(|name| l.b.local(name, Value::int(DType::I32, 0)));
         let turns = l.b.index_constant((run / WARP) as u64);
         l.for_each("turn", turns, |l, turn| {
-            let ahead = l.index_op(Row::Mul, turn, WARP);
+            let ahead = l.index_op(ScalarOp::Mul, turn, WARP);
             let place = l.b.add(&first, &ahead);
             let end = l.b.index_constant(self.count as u64);
             let inside = l.b.lt(&place, &end);
@@ -177,7 +177,7 @@ impl Scatter<'_> {
         let thread = l.b.builtin(Builtin::Thread(Axis::X));
         // Each thread has neighbours, whose number divides evenly: digits are as many as a power of 2, runs are not.
         let own = total.div_ceil(SUMMING);
-        let first = l.index_op(Row::Mul, thread, own);
+        let first = l.index_op(ScalarOp::Mul, thread, own);
         let (end, turns) = (l.b.index_constant(total as u64), l.b.index_constant(own as u64));
         let sum = l.b.local("sum", Value::int(DType::I32, 0));
         l.for_each("n", turns, |l, n| {
@@ -190,7 +190,7 @@ impl Scatter<'_> {
             });
         });
         let own_sum = l.b.read(sum);
-        let (warp, lane) = (l.index_op(Row::Div, thread, WARP), l.index_op(Row::Rem, thread, WARP));
+        let (warp, lane) = (l.index_op(ScalarOp::Div, thread, WARP), l.index_op(ScalarOp::Rem, thread, WARP));
         let none = l.b.constant(Value::int(DType::I32, 0));
         let mut upto = own_sum;
         for distance in [1, 2, 4, 8, 16] {
@@ -202,7 +202,7 @@ impl Scatter<'_> {
         }
         let sums = l.b.shared("sums", DType::I32, (SUMMING / WARP) as u64);
         let last = l.b.index_constant(WARP as u64 - 1);
-        let is_last = l.b.op(Row::Eq, &[&lane, &last]);
+        let is_last = l.b.op(ScalarOp::Eq, &[&lane, &last]);
         l.under(Some(is_last), &mut |l| l.b.store(sums, warp, upto));
         l.b.simple(Stmt::Barrier);
         let before = l.b.sub(&upto, &own_sum);
@@ -240,11 +240,11 @@ impl Scatter<'_> {
             let open = l.b.lt(&from, &to);
             l.under(Some(open), &mut |l| {
                 let sum = l.b.add(&from, &to);
-                let middle = l.index_op(Row::Div, sum, 2);
+                let middle = l.index_op(ScalarOp::Div, sum, 2);
                 let found = l.b.load(rows, middle);
                 let found = l.b.cast(self.index, &found);
                 let less = l.b.lt(&found, &row);
-                let after = l.index_op(Row::Add, middle, 1);
+                let after = l.index_op(ScalarOp::Add, middle, 1);
                 let new_low = l.b.select(&less, &after, &from);
                 let new_high = l.b.select(&less, &to, &middle);
                 l.b.assign(low, new_low);
@@ -277,39 +277,39 @@ impl Lowering {
     fn each_digit(&mut self, mut body: impl FnMut(&mut Lowering, ExprId, usize)) {
         let lane = self.b.builtin(Builtin::Thread(Axis::X));
         for n in 0..DIGITS / WARP {
-            let digit = self.index_op(Row::Add, lane, n * WARP);
+            let digit = self.index_op(ScalarOp::Add, lane, n * WARP);
             body(self, digit, n);
         }
     }
 
     fn ranked(&mut self, row: ExprId, position: ExprId, inside: ExprId, lane: ExprId, pass: usize) -> Position {
         let [shift, most] = [BITS * pass, DIGITS - 1].map(|n| self.b.constant(Value::int(DType::I32, n as i64)));
-        let shifted = self.b.op(Row::Shr, &[&row, &shift]);
-        let digit = self.b.op(Row::And, &[&shifted, &most]);
+        let shifted = self.b.op(ScalarOp::Shr, &[&row, &shift]);
+        let digit = self.b.op(ScalarOp::And, &[&shifted, &most]);
         // The lanes that agree in every bit.
         let mut same = self.b.vote(Vote::Ballot, inside);
         for bit in 0..BITS {
             let (mask, zero) =
                 (self.b.constant(Value::int(DType::I32, 1 << bit)), self.b.constant(Value::int(DType::I32, 0)));
-            let kept = self.b.op(Row::And, &[&digit, &mask]);
-            let set = self.b.op(Row::Ne, &[&kept, &zero]);
+            let kept = self.b.op(ScalarOp::And, &[&digit, &mask]);
+            let set = self.b.op(ScalarOp::Ne, &[&kept, &zero]);
             let lanes = self.b.vote(Vote::Ballot, set);
-            let others = self.b.op(Row::Not, &[&lanes]);
+            let others = self.b.op(ScalarOp::Not, &[&lanes]);
             let agree = self.b.select(&set, &lanes, &others);
-            same = self.b.op(Row::And, &[&same, &agree]);
+            same = self.b.op(ScalarOp::And, &[&same, &agree]);
         }
         let one = self.b.constant(Value::int(Scalar::U32, 1));
         let lane = self.b.cast(Scalar::U32, &lane);
-        let own = self.b.op(Row::Shl, &[&one, &lane]);
+        let own = self.b.op(ScalarOp::Shl, &[&one, &lane]);
         let below = self.b.sub(&own, &one);
-        let earlier = self.b.op(Row::And, &[&same, &below]);
+        let earlier = self.b.op(ScalarOp::And, &[&same, &below]);
         let [peers, earlier] = [same, earlier].map(|lanes| {
-            let count = self.b.op(Row::Popcount, &[&lanes]);
+            let count = self.b.op(ScalarOp::Popcount, &[&lanes]);
             self.b.cast(DType::I32, &count)
         });
         let zero = self.b.constant(Value::int(DType::I32, 0));
-        let first = self.b.op(Row::Eq, &[&earlier, &zero]);
-        let leads = self.b.op(Row::And, &[&first, &inside]);
+        let first = self.b.op(ScalarOp::Eq, &[&earlier, &zero]);
+        let leads = self.b.op(ScalarOp::And, &[&first, &inside]);
         let digit = self.b.cast(self.index, &digit);
         Position { row, position, inside, digit, peers, earlier, leads }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, SharedId, Stmt, Type};
+use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, ParamId, SharedId, Stmt, Type};
 
 use super::blocks::WARP;
 use super::column_sums::sums_of;
@@ -133,7 +133,7 @@ impl Lowering<RowKernel> {
     /// One instance a row: each loop over the columns in order.
     pub(super) fn rows(&mut self, group: &Group, outs: &[ParamId], columns: usize) {
         let row = self.b.index();
-        let start_of_row = self.index_op(Row::Mul, row, columns);
+        let start_of_row = self.index_op(ScalarOp::Mul, row, columns);
         let end = self.b.index_constant(columns as u64);
         let at = |l: &mut Lowering<RowKernel>, column: ExprId, shape: &[usize]| {
             let linear = l.b.add(&start_of_row, &column);
@@ -178,15 +178,15 @@ impl Lowering<RowKernel> {
         let (row, thread) = if together == 1 {
             (block, thread)
         } else {
-            let first = self.index_op(Row::Mul, block, together);
-            let own = self.index_op(Row::Div, thread, threads);
-            (self.b.add(&first, &own), self.index_op(Row::Rem, thread, threads))
+            let first = self.index_op(ScalarOp::Mul, block, together);
+            let own = self.index_op(ScalarOp::Div, thread, threads);
+            (self.b.add(&first, &own), self.index_op(ScalarOp::Rem, thread, threads))
         };
         let uneven = !rows.is_multiple_of(together);
         if uneven {
             // A warp past the last row has nothing to do, and no other waits for it.
             let end = self.b.index_constant(rows as u64);
-            let past = self.b.op(Row::Ge, &[&row, &end]);
+            let past = self.b.op(ScalarOp::Ge, &[&row, &end]);
             self.b.if_else(past, |b| b.simple(Stmt::Return(None)), |_| {});
         }
         self.row_by_threads(group, outs, plan, [row, thread], &[]);
@@ -205,8 +205,8 @@ impl Lowering<RowKernel> {
         self.lanes = lanes;
         self.shape.lanes = lanes;
         self.shape.kept = RowCache::new(self, plan);
-        let start = self.index_op(Row::Mul, row, columns);
-        let first = self.index_op(Row::Mul, thread, lanes);
+        let start = self.index_op(ScalarOp::Mul, row, columns);
+        let first = self.index_op(ScalarOp::Mul, thread, lanes);
         let long = group.order.iter().filter(|t| t.0.elements() > rows).count() <= MOST_SIDE_BY_SIDE;
         let mut passes = Passes { row, start, first, columns, step: threads * lanes, places: vec![], long };
         if plan.in_registers() {
@@ -214,7 +214,7 @@ impl Lowering<RowKernel> {
             passes.places = (0..columns / passes.step).map(at).collect();
         }
         let zero = self.zero();
-        let leads = self.b.op(Row::Eq, &[&thread, &zero]);
+        let leads = self.b.op(ScalarOp::Eq, &[&thread, &zero]);
         self.check_rows(&group.order, row, Some(leads));
         let Stages { reductions, known } = stages(group);
         self.row_values(&known[0], row);
@@ -315,7 +315,7 @@ impl Lowering<RowKernel> {
 
     /// Another column of a row.
     fn column_at(&mut self, row: ExprId, column: ExprId, shape: &[usize]) -> Coordinates {
-        let start = self.index_op(Row::Mul, row, self.shape.row_space.columns);
+        let start = self.index_op(ScalarOp::Mul, row, self.shape.row_space.columns);
         let linear = self.b.add(&start, &column);
         Coordinates { shape: shape.to_vec(), linear: Some(linear), axes: None, row: Some((row, column)) }
     }
@@ -331,8 +331,8 @@ impl Lowering<RowKernel> {
             let (wide, inside) = self.index_at(index, Coordinates::linear(row, &index.0.shape), row_space.columns);
             let fine = match leads {
                 Some(leads) => {
-                    let follows = self.b.op(Row::Not, &[&leads]);
-                    self.b.op(Row::Or, &[&inside, &follows])
+                    let follows = self.b.op(ScalarOp::Not, &[&leads]);
+                    self.b.op(ScalarOp::Or, &[&inside, &follows])
                 }
                 None => inside,
             };
@@ -401,7 +401,7 @@ impl Passes {
     fn turns(&self, l: &mut Lowering<RowKernel>, name: &str, count: usize, together: usize, body: &mut Body<'_>) {
         let end = l.b.index_constant(count as u64);
         l.for_each(name, end, |l, turn| {
-            let ahead = l.index_op(Row::Mul, turn, self.step * together);
+            let ahead = l.index_op(ScalarOp::Mul, turn, self.step * together);
             let column = l.b.add(&ahead, &self.first);
             (0..together).for_each(|turn| self.at(l, column, turn, body));
         });

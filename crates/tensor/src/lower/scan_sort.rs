@@ -1,6 +1,6 @@
 //! Ops that walk whole lines: one instance a line, which writes all of it.
 
-use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Op as Row, ParamId, Scalar, Stmt, Value};
+use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Op as ScalarOp, ParamId, Scalar, Stmt, Value};
 
 use super::lowering::{Coordinates, Lowering};
 use super::{Lowered, accumulator, index_type};
@@ -105,7 +105,7 @@ impl Lowering {
         let at = self.b.read(current);
         let double = self.b.mul(&at, &two);
         let first = self.b.add(&double, &one);
-        let done = self.b.op(Row::Ge, &[&first, &end]);
+        let done = self.b.op(ScalarOp::Ge, &[&first, &end]);
         self.b.if_else(done, |b| b.simple(Stmt::Break), |_| {});
         let child = self.b.local("child", Value::int(self.index, 0));
         self.b.assign(child, first);
@@ -118,7 +118,7 @@ impl Lowering {
         self.b.simple(Stmt::If { condition: there, then, otherwise: vec![] });
         let child = self.b.read(child);
         let later = self.before(line, at, child, descending);
-        let settled = self.b.op(Row::Not, &[&later]);
+        let settled = self.b.op(ScalarOp::Not, &[&later]);
         self.b.if_else(settled, |b| b.simple(Stmt::Break), |_| {});
         let (here, there) = (self.linear_of(&line.at(at)), self.linear_of(&line.at(child)));
         let (a, c) = (self.b.load(line.out, here), self.b.load(line.out, there));
@@ -143,16 +143,16 @@ impl Lowering {
         let earlier = self.b.lt(&i, &j);
         let (small, large) = if descending { (y, x) } else { (x, y) };
         let mut less = self.b.lt(&small, &large);
-        let mut same = self.b.op(Row::Eq, &[&small, &large]);
+        let mut same = self.b.op(ScalarOp::Eq, &[&small, &large]);
         if line.x.0.dtype.is_float() {
-            let [small_nan, large_nan] = [small, large].map(|v| self.b.op(Row::Ne, &[&v, &v]));
-            let number = self.b.op(Row::Not, &[&small_nan]);
-            let beyond = self.b.op(Row::And, &[&number, &large_nan]);
-            less = self.b.op(Row::Or, &[&less, &beyond]);
-            let both = self.b.op(Row::And, &[&small_nan, &large_nan]);
-            same = self.b.op(Row::Or, &[&same, &both]);
+            let [small_nan, large_nan] = [small, large].map(|v| self.b.op(ScalarOp::Ne, &[&v, &v]));
+            let number = self.b.op(ScalarOp::Not, &[&small_nan]);
+            let beyond = self.b.op(ScalarOp::And, &[&number, &large_nan]);
+            less = self.b.op(ScalarOp::Or, &[&less, &beyond]);
+            let both = self.b.op(ScalarOp::And, &[&small_nan, &large_nan]);
+            same = self.b.op(ScalarOp::Or, &[&same, &both]);
         }
-        let tie = self.b.op(Row::And, &[&same, &earlier]);
-        self.b.op(Row::Or, &[&less, &tie])
+        let tie = self.b.op(ScalarOp::And, &[&same, &earlier]);
+        self.b.op(ScalarOp::Or, &[&less, &tie])
     }
 }

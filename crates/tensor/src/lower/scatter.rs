@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bornite_ir::{
-    Access, Axis, Builder, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, Scalar, Stmt, Value, Vote,
+    Access, Axis, Builder, Builtin, Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, Scalar, Stmt, Value, Vote,
 };
 
 use super::blocks::WARP;
@@ -112,7 +112,7 @@ impl<'a> Scatter<'a> {
         // A row is counted two places up; summed, the place after it is where it starts; once all are placed, where it ends.
         l.for_each("counted", count, |l, position| {
             let row = self.row_of(l, position, true);
-            let place = l.index_op(Row::Add, row, 2);
+            let place = l.index_op(ScalarOp::Add, row, 2);
             let before = l.b.load(into, place);
             let after = l.b.add(&before, &one);
             l.b.store(into, place, after);
@@ -126,7 +126,7 @@ impl<'a> Scatter<'a> {
         });
         l.for_each("placed", count, |l, position| {
             let row = self.row_of(l, position, false);
-            let place = l.index_op(Row::Add, row, 1);
+            let place = l.index_op(ScalarOp::Add, row, 1);
             let to = l.b.load(into, place);
             let position = l.b.cast(DType::I32, &position);
             let at = l.b.cast(self.index, &to);
@@ -159,38 +159,38 @@ impl<'a> Scatter<'a> {
         let out = l.b.param("parts", wide, parts.0.elements() as u64, Access::Write);
         let [rows, starts, order] = [rows, &sorted.starts, &sorted.order].map(|t| l.view(t));
         let (thread, block) = (l.b.builtin(Builtin::Thread(Axis::X)), l.b.builtin(Builtin::Block(Axis::X)));
-        let (window, strip) = (l.index_op(Row::Div, block, strips), l.index_op(Row::Rem, block, strips));
-        let lane = l.index_op(Row::Rem, thread, WARP);
-        let first = l.index_op(Row::Mul, window, PART);
+        let (window, strip) = (l.index_op(ScalarOp::Div, block, strips), l.index_op(ScalarOp::Rem, block, strips));
+        let lane = l.index_op(ScalarOp::Rem, thread, WARP);
+        let first = l.index_op(ScalarOp::Mul, window, PART);
         // Each warp looks where a part starts.
         let found: Vec<ExprId> = (0..PART / WARP)
             .map(|n| {
-                let place = l.index_op(Row::Add, first, n * WARP);
+                let place = l.index_op(ScalarOp::Add, first, n * WARP);
                 let place = l.b.add(&place, &lane);
                 let row = l.b.load(rows, place);
                 let row = l.b.cast(self.index, &row);
-                let next = l.index_op(Row::Add, row, 1);
+                let next = l.index_op(ScalarOp::Add, row, 1);
                 let [start, end] = [row, next].map(|row| {
                     let at = l.b.load(starts, row);
                     l.b.cast(self.index, &at)
                 });
                 let (rank, left) = (l.b.sub(&place, &start), l.b.sub(&end, &place));
-                let rank = l.index_op(Row::Rem, rank, PART);
+                let rank = l.index_op(ScalarOp::Rem, rank, PART);
                 let whole = l.b.index_constant(PART as u64);
                 let (zero, nowhere) = (l.zero(), l.b.index_constant(self.rows as u64));
-                let starts_here = l.b.op(Row::Eq, &[&rank, &zero]);
-                let (whole, somewhere) = (l.b.op(Row::Ge, &[&left, &whole]), l.b.lt(&row, &nowhere));
-                let both = l.b.op(Row::And, &[&starts_here, &whole]);
-                let all = l.b.op(Row::And, &[&both, &somewhere]);
+                let starts_here = l.b.op(ScalarOp::Eq, &[&rank, &zero]);
+                let (whole, somewhere) = (l.b.op(ScalarOp::Ge, &[&left, &whole]), l.b.lt(&row, &nowhere));
+                let both = l.b.op(ScalarOp::And, &[&starts_here, &whole]);
+                let all = l.b.op(ScalarOp::And, &[&both, &somewhere]);
                 l.b.vote(Vote::Ballot, all)
             })
             .collect();
         let none = l.b.constant(Value::int(Scalar::U32, 0));
         let start = l.b.local("start", Value::int(self.index, -1));
         for (n, &found) in found.iter().enumerate() {
-            let there = l.b.op(Row::Ne, &[&found, &none]);
+            let there = l.b.op(ScalarOp::Ne, &[&found, &none]);
             l.under(Some(there), &mut |l| {
-                let leading = l.b.op(Row::LeadingZeros, &[&found]);
+                let leading = l.b.op(ScalarOp::LeadingZeros, &[&found]);
                 let leading = l.b.cast(self.index, &leading);
                 let last = l.b.index_constant((n * WARP + WARP - 1) as u64);
                 let offset = l.b.sub(&last, &leading);
@@ -201,18 +201,18 @@ impl<'a> Scatter<'a> {
         let (start, zero) = (l.b.read(start), l.zero());
         let missing = l.b.lt(&start, &zero);
         l.b.if_else(missing, |b| b.simple(Stmt::Return(None)), |_| {});
-        let column = l.index_op(Row::Mul, strip, threads);
+        let column = l.index_op(ScalarOp::Mul, strip, threads);
         let column = l.b.add(&column, &thread);
         let end = l.b.index_constant(across as u64);
         let inside = l.b.lt(&column, &end);
         l.under(Some(inside), &mut |l| {
-            let column = l.index_op(Row::Mul, column, lanes);
+            let column = l.index_op(ScalarOp::Mul, column, lanes);
             let sums: Vec<LocalId> = (0..lanes).map(|_| l.b.local("sum", Value::int(wide, 0))).collect();
             // Some at once: memory is far.
             const AHEAD: usize = 8;
             let turns = l.b.index_constant((PART / AHEAD) as u64);
             l.for_each("turn", turns, |l, turn| {
-                let ahead = l.index_op(Row::Mul, turn, AHEAD);
+                let ahead = l.index_op(ScalarOp::Mul, turn, AHEAD);
                 let place = l.b.add(&start, &ahead);
                 let values: Vec<Vec<ExprId>> = (0..AHEAD)
                     .map(|n| {
@@ -227,14 +227,14 @@ impl<'a> Scatter<'a> {
                         let mut after = l.b.add(&before, value);
                         if n == 0 {
                             let zero = l.zero();
-                            let first = l.b.op(Row::Eq, &[&turn, &zero]);
+                            let first = l.b.op(ScalarOp::Eq, &[&turn, &zero]);
                             after = l.b.select(&first, value, &after);
                         }
                         l.b.assign(sum, after);
                     }
                 }
             });
-            let place = l.index_op(Row::Mul, window, self.width);
+            let place = l.index_op(ScalarOp::Mul, window, self.width);
             let place = l.b.add(&place, &column);
             let sums = sums.iter().map(|&sum| l.b.read(sum)).collect();
             l.store(out, place, sums, wide);
@@ -247,7 +247,7 @@ impl<'a> Scatter<'a> {
     fn values_at(&self, l: &mut Lowering, position: ExprId, column: ExprId) -> Vec<ExprId> {
         let values = &self.node().inputs[2];
         let position = l.b.cast(self.index, &position);
-        let start = l.index_op(Row::Mul, position, self.width);
+        let start = l.index_op(ScalarOp::Mul, position, self.width);
         let linear = l.b.add(&start, &column);
         let found = l.values(values, &Coordinates::linear(linear, &values.0.shape));
         let found = if found.len() == 1 { vec![found[0]; l.lanes] } else { found };
@@ -266,9 +266,9 @@ impl<'a> Scatter<'a> {
         let [starts, order] = [&sorted.starts, &sorted.order].map(|t| l.view(t));
         let parts = parts.map(|parts| l.view(&parts));
         let index = l.b.index();
-        let first = if lanes == 1 { index } else { l.index_op(Row::Mul, index, lanes) };
-        let (row, column) = (l.index_op(Row::Div, first, self.width), l.index_op(Row::Rem, first, self.width));
-        let next = l.index_op(Row::Add, row, 1);
+        let first = if lanes == 1 { index } else { l.index_op(ScalarOp::Mul, index, lanes) };
+        let (row, column) = (l.index_op(ScalarOp::Div, first, self.width), l.index_op(ScalarOp::Rem, first, self.width));
+        let next = l.index_op(ScalarOp::Add, row, 1);
         let [start, end] = [row, next].map(|row| {
             let at = l.b.load(starts, row);
             l.b.cast(self.index, &at)
@@ -287,14 +287,14 @@ impl<'a> Scatter<'a> {
             }
         };
         let length = l.b.sub(&end, &start);
-        let whole = l.index_op(Row::Div, length, PART);
+        let whole = l.index_op(ScalarOp::Div, length, PART);
         let sums: Vec<LocalId> = (0..lanes).map(|_| l.b.local("sum", Value::int(wide, 0))).collect();
         let one_part = |l: &mut Lowering, from: ExprId, length: ExprId| {
             l.for_each("position", length, |l, n| {
                 let place = l.b.add(&from, &n);
                 let position = l.b.load(order, place);
                 let zero = l.zero();
-                let first = l.b.op(Row::Eq, &[&n, &zero]);
+                let first = l.b.op(ScalarOp::Eq, &[&n, &zero]);
                 for (&sum, value) in sums.iter().zip(self.values_at(l, position, column)) {
                     let before = l.b.read(sum);
                     let after = l.b.add(&before, &value);
@@ -306,12 +306,12 @@ impl<'a> Scatter<'a> {
             add(l, &sums);
         };
         l.for_each("part", whole, |l, part| {
-            let ahead = l.index_op(Row::Mul, part, PART);
+            let ahead = l.index_op(ScalarOp::Mul, part, PART);
             let from = l.b.add(&start, &ahead);
             match parts {
                 Some(parts) => {
-                    let window = l.index_op(Row::Div, from, PART);
-                    let place = l.index_op(Row::Mul, window, self.width);
+                    let window = l.index_op(ScalarOp::Div, from, PART);
+                    let place = l.index_op(ScalarOp::Mul, window, self.width);
                     let place = l.b.add(&place, &column);
                     let values = l.load_adjacent(parts.into(), place, wide);
                     add(l, &values);
@@ -322,7 +322,7 @@ impl<'a> Scatter<'a> {
                 }
             }
         });
-        let done = l.index_op(Row::Mul, whole, PART);
+        let done = l.index_op(ScalarOp::Mul, whole, PART);
         let (from, rest) = (l.b.add(&start, &done), l.b.sub(&length, &done));
         let zero = l.zero();
         let some = l.b.lt(&zero, &rest);

@@ -1,6 +1,6 @@
 //! Writes into place: kernels that write a part of their result and leave the rest of its memory as it is.
 
-use bornite_ir::{Access, Builder, Emit, EmitBits, Op as Row, Scalar, Stmt, Value};
+use bornite_ir::{Access, Builder, Emit, EmitBits, Op as ScalarOp, Scalar, Stmt, Value};
 
 use super::lowering::{Coordinates, Lowering};
 use super::{Lowered, look_through};
@@ -30,16 +30,16 @@ pub(crate) fn lower_concat_inputs(tensor: &Tensor, axis: usize, inputs: &[usize]
     let mut begins = 0;
     for &(start, piece) in &pieces {
         let elements = piece.0.elements();
-        let own = if begins == 0 { instance } else { l.index_op(Row::Sub, instance, begins) };
+        let own = if begins == 0 { instance } else { l.index_op(ScalarOp::Sub, instance, begins) };
         let [zero, end] = [0, elements as u64].map(|n| l.b.index_constant(n));
-        let (after, before) = (l.b.op(Row::Ge, &[&own, &zero]), l.b.lt(&own, &end));
-        let condition = l.b.op(Row::And, &[&after, &before]);
+        let (after, before) = (l.b.op(ScalarOp::Ge, &[&own, &zero]), l.b.lt(&own, &end));
+        let condition = l.b.op(ScalarOp::And, &[&after, &before]);
         l.b.open_block();
         l.scope(|l| {
             let mut axes = l.axes_of(&Coordinates::linear(own, &piece.0.shape));
             let value = l.load(piece, Coordinates::axes(axes.clone(), &piece.0.shape));
             if start > 0 {
-                axes[axis] = l.index_op(Row::Add, axes[axis], start);
+                axes[axis] = l.index_op(ScalarOp::Add, axes[axis], start);
             }
             let place = l.linear_of(&Coordinates::axes(axes, &node.shape));
             l.b.store(out, place, value);
@@ -64,8 +64,8 @@ pub(crate) fn lower_row_update(tensor: &Tensor, axis: usize, position: &Tensor, 
     let position = l.load(position, Coordinates::axes(vec![first; position.0.shape.len()], &position.0.shape));
     let wide = l.b.cast(DType::I64, &position);
     let [zero, end] = [0, length as i64].map(|n| l.b.constant(Value::int(DType::I64, n)));
-    let (after, before) = (l.b.op(Row::Ge, &[&wide, &zero]), l.b.lt(&wide, &end));
-    let condition = l.b.op(Row::And, &[&after, &before]);
+    let (after, before) = (l.b.op(ScalarOp::Ge, &[&wide, &zero]), l.b.lt(&wide, &end));
+    let condition = l.b.op(ScalarOp::And, &[&after, &before]);
     l.b.open_block();
     l.scope(|l| {
         let mut shape = node.shape.clone();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use bornite_ir::{Op as Row, Value};
+use bornite_ir::{Op as ScalarOp, Value};
 
 use super::group::{Group, IterationSpace};
 use super::{accumulator, extreme, look_through};
@@ -54,7 +54,7 @@ impl<'a> Reduction<'a> {
     }
 
     /// The op that adds an element.
-    pub fn step(self) -> Row {
+    pub fn step(self) -> ScalarOp {
         step(self.reduce)
     }
 
@@ -70,12 +70,12 @@ impl<'a> Reduction<'a> {
 }
 
 /// The op that adds an element to a reduction.
-pub(super) fn step(reduce: Reduce) -> Row {
+pub(super) fn step(reduce: Reduce) -> ScalarOp {
     match reduce {
-        Reduce::Sum => Row::Add,
-        Reduce::Prod => Row::Mul,
-        Reduce::Max => Row::Max,
-        Reduce::Min => Row::Min,
+        Reduce::Sum => ScalarOp::Add,
+        Reduce::Prod => ScalarOp::Mul,
+        Reduce::Max => ScalarOp::Max,
+        Reduce::Min => ScalarOp::Min,
     }
 }
 

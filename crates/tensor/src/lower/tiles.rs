@@ -1,6 +1,6 @@
 //! Kernels for GPUs over squares of elements, of which some input is read along the other axis.
 
-use bornite_ir::{Axis, Builtin, Emit, ExprId, Op as Row, ParamId, SharedId, Stmt};
+use bornite_ir::{Axis, Builtin, Emit, ExprId, Op as ScalarOp, ParamId, SharedId, Stmt};
 
 use super::address::coalesce_axes;
 use super::group::Group;
@@ -112,25 +112,25 @@ impl<'p, 'a> Lowering<&'p Tiles<'a>> {
         // Threads along a side, and rows that all of them are.
         let along = side / lanes;
         let rows = THREADS / along;
-        let (x, y) = (self.index_op(Row::Rem, thread, along), self.index_op(Row::Div, thread, along));
-        let x = if lanes == 1 { x } else { self.index_op(Row::Mul, x, lanes) };
+        let (x, y) = (self.index_op(ScalarOp::Rem, thread, along), self.index_op(ScalarOp::Div, thread, along));
+        let x = if lanes == 1 { x } else { self.index_op(ScalarOp::Mul, x, lanes) };
         let across = plan.across();
-        let (rest, left) = (self.index_op(Row::Div, block, across), self.index_op(Row::Rem, block, across));
+        let (rest, left) = (self.index_op(ScalarOp::Div, block, across), self.index_op(ScalarOp::Rem, block, across));
         let down = plan.height.div_ceil(side);
-        let (batch, top) = (self.index_op(Row::Div, rest, down), self.index_op(Row::Rem, rest, down));
-        let (left, top) = (self.index_op(Row::Mul, left, side), self.index_op(Row::Mul, top, side));
-        let area = self.index_op(Row::Mul, batch, plan.height * plan.width);
+        let (batch, top) = (self.index_op(ScalarOp::Div, rest, down), self.index_op(ScalarOp::Rem, rest, down));
+        let (left, top) = (self.index_op(ScalarOp::Mul, left, side), self.index_op(ScalarOp::Mul, top, side));
+        let area = self.index_op(ScalarOp::Mul, batch, plan.height * plan.width);
         let even = plan.height.is_multiple_of(side) && plan.width.is_multiple_of(side);
         // The element in row `i` and column `j` of the tile, and whether there is one.
         let element = |l: &mut Lowering<&'p Tiles<'a>>, i: ExprId, j: ExprId| {
             let (row, column) = (l.b.add(&top, &i), l.b.add(&left, &j));
-            let start = l.index_op(Row::Mul, row, plan.width);
+            let start = l.index_op(ScalarOp::Mul, row, plan.width);
             let within = l.b.add(&start, &column);
             let linear = l.b.add(&area, &within);
             let inside = (!even).then(|| {
                 let (height, width) = (l.b.index_constant(plan.height as u64), l.b.index_constant(plan.width as u64));
                 let (above, before) = (l.b.lt(&row, &height), l.b.lt(&column, &width));
-                l.b.op(Row::And, &[&above, &before])
+                l.b.op(ScalarOp::And, &[&above, &before])
             });
             (linear, inside)
         };
@@ -139,12 +139,12 @@ impl<'p, 'a> Lowering<&'p Tiles<'a>> {
             .map(|(n, (base, _))| self.b.shared(format!("tile{n}"), base.0.dtype, (side * pitch) as u64))
             .collect();
         for turn in 0..side / rows {
-            let j = self.index_op(Row::Add, y, turn * rows);
+            let j = self.index_op(ScalarOp::Add, y, turn * rows);
             let (linear, inside) = element(self, x, j);
             self.under(inside, &mut |l| {
                 for ((base, place), &tile) in plan.turned.iter().zip(&tiles) {
                     let values = l.turned_values(base, place, linear, lanes);
-                    let start = l.index_op(Row::Mul, j, pitch);
+                    let start = l.index_op(ScalarOp::Mul, j, pitch);
                     let at = l.b.add(&start, &x);
                     for (n, value) in values.into_iter().enumerate() {
                         let at = l.beyond(at, n);
@@ -156,11 +156,11 @@ impl<'p, 'a> Lowering<&'p Tiles<'a>> {
         self.b.simple(Stmt::Barrier);
         self.lanes = lanes;
         for turn in 0..side / rows {
-            let i = self.index_op(Row::Add, y, turn * rows);
+            let i = self.index_op(ScalarOp::Add, y, turn * rows);
             let (linear, inside) = element(self, i, x);
             let mut body = |l: &mut Lowering<&'p Tiles<'a>>| {
                 for ((base, place), &tile) in plan.turned.iter().zip(&tiles) {
-                    let start = l.index_op(Row::Mul, x, pitch);
+                    let start = l.index_op(ScalarOp::Mul, x, pitch);
                     let at = l.b.add(&start, &i);
                     let values = (0..lanes)
                         .map(|n| {

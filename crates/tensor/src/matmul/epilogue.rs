@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bornite_cuda::blas::Epilogue;
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
 use super::library::locate;
 use super::strided::Strided;
@@ -101,7 +101,7 @@ impl<'a> Graph<'a> {
     /// The sum of a product and a bias a column, and that bias.
     fn biased(&self, product: &Tensor) -> Option<(&'a Tensor, (Tensor, usize))> {
         let sum = self.only_reader(product)?;
-        let (Op::Map(Row::Add), [a, b]) = (&sum.0.op, &sum.0.inputs[..]) else { return None };
+        let (Op::Map(ScalarOp::Add), [a, b]) = (&sum.0.op, &sum.0.inputs[..]) else { return None };
         let columns = *product.0.shape.last()?;
         let bias = match (shows(a, product), shows(b, product)) {
             (true, false) => b,

@@ -1,9 +1,9 @@
 //! Activations: functions of each element over the rows of the op table. Where a formula has a kink or an overflow on the
 //! way, the branches are chosen so that the gradient is right there as well.
 
-use bornite_ir::{Op as Row, formula};
+use bornite_ir::{Op as ScalarOp, formula};
 
-use crate::graph::grad::Graph;
+use crate::graph::grad::GraphEmitter;
 use crate::ops::pointwise::map;
 use crate::{SourceLocation, Tensor};
 
@@ -42,24 +42,24 @@ impl Tensor {
     }
 
     /// A formula of the kernel IR.
-    pub(crate) fn formula(&self, name: &'static str, location: SourceLocation) -> Tensor {
-        if let Err(failed) = self.floats(name, location) {
+    pub(crate) fn apply_formula(&self, name: &'static str, location: SourceLocation) -> Tensor {
+        if let Err(failed) = self.check_float(name, location) {
             return failed;
         }
         // 16-bit floats are rounded once, not at every step.
-        let (x, narrow) = self.wide();
-        match formula(&mut Graph { location }, name, &x) {
-            Some(y) => y.narrowed(narrow),
-            None => Tensor::failed(name, "there is no such formula".into(), location),
+        let (x, narrow) = self.widen();
+        match formula(&mut GraphEmitter { location }, name, &x) {
+            Some(y) => y.narrow_to(narrow),
+            None => Tensor::failed_at(name, "there is no such formula".into(), location),
         }
     }
 
     /// Nothing if this is a tensor of floats, else the failed tensor that says so.
-    pub(crate) fn floats(&self, name: &'static str, location: SourceLocation) -> Result<(), Tensor> {
+    pub(crate) fn check_float(&self, name: &'static str, location: SourceLocation) -> Result<(), Tensor> {
         match self.node() {
             Err(_) => Err(self.clone()),
             Ok(node) if node.dtype.is_float() => Ok(()),
-            Ok(node) => Err(Tensor::failed(name, format!("expects floats, found {}", node.dtype), location)),
+            Ok(node) => Err(Tensor::failed_at(name, format!("expects floats, found {}", node.dtype), location)),
         }
     }
 
@@ -67,14 +67,14 @@ impl Tensor {
     #[track_caller]
     pub fn relu(&self) -> Tensor {
         let location = SourceLocation::here();
-        map(Row::Max, &[self, &self.scalar_like(0.0, location)], location)
+        map(ScalarOp::Max, &[self, &self.scalar_like(0.0, location)], location)
     }
 
     /// Each element, but not below 0 and not above 6.
     #[track_caller]
     pub fn relu6(&self) -> Tensor {
         let location = SourceLocation::here();
-        map(Row::Clamp, &[self, &self.scalar_like(0.0, location), &self.scalar_like(6.0, location)], location)
+        map(ScalarOp::Clamp, &[self, &self.scalar_like(0.0, location), &self.scalar_like(6.0, location)], location)
     }
 
     /// Elements above 0 as they are, others times `slope`.
@@ -87,11 +87,11 @@ impl Tensor {
     #[track_caller]
     pub fn elu(&self, alpha: f64) -> Tensor {
         let location = SourceLocation::here();
-        if let Err(failed) = self.floats("elu", location) {
+        if let Err(failed) = self.check_float("elu", location) {
             return failed;
         }
         // The minimum keeps eˣ of large elements out of the gradient; its second argument has the gradient at 0.
-        let below = map(Row::Min, &[&self.scalar_like(0.0, location), self], location);
+        let below = map(ScalarOp::Min, &[&self.scalar_like(0.0, location), self], location);
         self.gt(0.0).select(self, below.expm1() * alpha)
     }
 
@@ -105,17 +105,17 @@ impl Tensor {
     #[track_caller]
     pub fn sigmoid(&self) -> Tensor {
         let location = SourceLocation::here();
-        if let Err(failed) = self.floats("sigmoid", location) {
+        if let Err(failed) = self.check_float("sigmoid", location) {
             return failed;
         }
-        let (x, narrow) = self.wide();
-        let power = x.decay().exp();
-        (x.lt(0.0).select(&power, 1.0) / (power + 1.0)).narrowed(narrow)
+        let (x, narrow) = self.widen();
+        let power = x.negative_abs().exp();
+        (x.lt(0.0).select(&power, 1.0) / (power + 1.0)).narrow_to(narrow)
     }
 
     /// -|x|, whose gradient at 0 is that of -x.
     #[track_caller]
-    fn decay(&self) -> Tensor {
+    fn negative_abs(&self) -> Tensor {
         self.minimum(-self)
     }
 
@@ -129,23 +129,23 @@ impl Tensor {
     #[track_caller]
     pub fn softplus(&self) -> Tensor {
         let location = SourceLocation::here();
-        if let Err(failed) = self.floats("softplus", location) {
+        if let Err(failed) = self.check_float("softplus", location) {
             return failed;
         }
         // At 0 both parts take the side of positive x: 1 from the maximum, -½ from the logarithm.
-        let (x, narrow) = self.wide();
-        let above = map(Row::Max, &[&x.scalar_like(0.0, location), &x], location);
-        (above + x.decay().exp().log1p()).narrowed(narrow)
+        let (x, narrow) = self.widen();
+        let above = map(ScalarOp::Max, &[&x.scalar_like(0.0, location), &x], location);
+        (above + x.negative_abs().exp().log1p()).narrow_to(narrow)
     }
 
     /// x · sigmoid(x).
     #[track_caller]
     pub fn silu(&self) -> Tensor {
-        if let Err(failed) = self.floats("silu", SourceLocation::here()) {
+        if let Err(failed) = self.check_float("silu", SourceLocation::here()) {
             return failed;
         }
-        let (x, narrow) = self.wide();
-        (&x * x.sigmoid()).narrowed(narrow)
+        let (x, narrow) = self.widen();
+        (&x * x.sigmoid()).narrow_to(narrow)
     }
 
     /// Another name of [`Tensor::silu`].
@@ -157,11 +157,11 @@ impl Tensor {
     /// x · tanh(softplus(x)).
     #[track_caller]
     pub fn mish(&self) -> Tensor {
-        if let Err(failed) = self.floats("mish", SourceLocation::here()) {
+        if let Err(failed) = self.check_float("mish", SourceLocation::here()) {
             return failed;
         }
-        let (x, narrow) = self.wide();
-        (&x * x.softplus().tanh()).narrowed(narrow)
+        let (x, narrow) = self.widen();
+        (&x * x.softplus().tanh()).narrow_to(narrow)
     }
 
     /// x / (1 + |x|).

@@ -44,12 +44,12 @@ impl Tensor {
         by: Sliding,
     ) -> Result<(Vec<Tensor>, [usize; 2]), Tensor> {
         let location = SourceLocation::here();
-        self.floats(name, location)?;
+        self.check_float(name, location)?;
         let [_, _, height, width] = self.0.shape[..] else {
             let message = format!("an image is [n, channels, height, width], not {:?}", self.0.shape);
-            return Err(Tensor::failed(name, message, location));
+            return Err(Tensor::failed_at(name, message, location));
         };
-        let wrong = |message: String| Tensor::failed(name, message, location);
+        let wrong = |message: String| Tensor::failed_at(name, message, location);
         let rows = fits(height, kernel[0], by.stride.0, by.dilation.0).map_err(wrong)?;
         let columns = fits(width, kernel[1], by.stride.1, by.dilation.1).map_err(wrong)?;
         let mut patches = vec![];
@@ -81,20 +81,20 @@ impl Tensor {
     pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, by: Sliding) -> Tensor {
         let location = SourceLocation::here();
         for tensor in [self, weight] {
-            if let Err(failed) = tensor.floats("conv2d", location) {
+            if let Err(failed) = tensor.check_float("conv2d", location) {
                 return failed;
             }
         }
         let (&[n, channels, ..], &[out, own, high, wide]) = (&self.0.shape[..], &weight.0.shape[..]) else {
             let message =
                 format!("an image has four axes and a weight too, not {:?} and {:?}", self.0.shape, weight.0.shape);
-            return Tensor::failed("conv2d", message, location);
+            return Tensor::failed_at("conv2d", message, location);
         };
         let groups = by.groups.max(1);
         if by.groups == 0 || own.checked_mul(groups) != Some(channels) || !out.is_multiple_of(groups) {
             let message =
                 format!("a weight {:?} in {} groups does not fit {channels} channels", weight.0.shape, by.groups);
-            return Tensor::failed("conv2d", message, location);
+            return Tensor::failed_at("conv2d", message, location);
         }
         let image = match (by.padding, self.0.shape.len()) {
             ((0, 0), _) => self.clone(),

@@ -44,7 +44,7 @@ impl Tensor {
         }
         match Plan::new(specification, operands) {
             Ok(plan) => plan.run(operands, location),
-            Err(message) => Tensor::failed("einsum", format!("'{specification}': {message}"), location),
+            Err(message) => Tensor::failed_at("einsum", format!("'{specification}': {message}"), location),
         }
     }
 }
@@ -232,7 +232,7 @@ impl Named {
         if gone.is_empty() {
             return Named { tensor: self.tensor.clone(), labels };
         }
-        let axes = Axes::These(gone.iter().map(|&n| n as isize).collect());
+        let axes = Axes::List(gone.iter().map(|&n| n as isize).collect());
         Named { tensor: self.tensor.reduce(Reduce::Sum, axes, location), labels }
     }
 

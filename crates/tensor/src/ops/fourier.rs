@@ -3,7 +3,7 @@
 
 use std::f64::consts::TAU;
 
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
 use crate::graph::axes::resolve_axis;
 use crate::graph::node::Op;
@@ -50,26 +50,26 @@ fn transform(
 ) -> Complex {
     let failed = |failed: Tensor| (failed.clone(), failed);
     for part in [re, im] {
-        if let Err(error) = part.floats(name, location) {
+        if let Err(error) = part.check_float(name, location) {
             return failed(error);
         }
     }
     if (re.0.dtype, &re.0.shape) != (im.0.dtype, &im.0.shape) {
         let (a, b) = (&re.0, &im.0);
         let message = format!("real parts are {}{:?}, imaginary ones {}{:?}", a.dtype, a.shape, b.dtype, b.shape);
-        return failed(Tensor::failed(name, message, location));
+        return failed(Tensor::failed_at(name, message, location));
     }
     let axis = match resolve_axis(axis, re.0.shape.len()) {
         Ok(axis) => axis as isize,
-        Err(message) => return failed(Tensor::failed(name, message, location)),
+        Err(message) => return failed(Tensor::failed_at(name, message, location)),
     };
     let len = re.0.shape[axis as usize];
-    let ((re, dtype), (im, _)) = (re.wide(), im.wide());
+    let ((re, dtype), (im, _)) = (re.widen(), im.widen());
     let last = |t: &Tensor| t.transpose_at(axis, -1, location);
     let (re, im) = along_last((last(&re), last(&im)), sign, location);
     let back = |t: &Tensor| {
         let scaled =
-            map(Row::Mul, &[t, &t.scalar_like(if sign > 0.0 { 1.0 / len as f64 } else { 1.0 }, location)], location);
+            map(ScalarOp::Mul, &[t, &t.scalar_like(if sign > 0.0 { 1.0 / len as f64 } else { 1.0 }, location)], location);
         last(&scaled).cast_at(dtype, location)
     };
     (back(&re), back(&im))
@@ -90,9 +90,9 @@ fn along_last((re, im): Complex, sign: f64, location: SourceLocation) -> Complex
             let data: Vec<f64> = (0..rows * columns).map(|at| f(angle(at))).collect();
             Tensor::from_slice(&data, &[rows, columns], re.0.device).cast_at(re.0.dtype, location)
         });
-        (cos, map(Row::Mul, &[&sin, &sin.scalar_like(sign, location)], location))
+        (cos, map(ScalarOp::Mul, &[&sin, &sin.scalar_like(sign, location)], location))
     };
-    let turned = times(&turns(p, m, *n), &parts, &|a, b| map(Row::Mul, &[a, b], location), location);
+    let turned = times(&turns(p, m, *n), &parts, &|a, b| map(ScalarOp::Mul, &[a, b], location), location);
     let spread = [lead, &[p, p]].concat();
     let product = |a: &Tensor, b: &Tensor| {
         Tensor::build(Op::Matmul, vec![a.broadcast_to(&spread, location), b.clone()], location)
@@ -104,7 +104,7 @@ fn along_last((re, im): Complex, sign: f64, location: SourceLocation) -> Complex
 
 /// A product of complex numbers, by a product of real ones.
 fn times(a: &Complex, b: &Complex, product: &dyn Fn(&Tensor, &Tensor) -> Tensor, location: SourceLocation) -> Complex {
-    let re = map(Row::Sub, &[&product(&a.0, &b.0), &product(&a.1, &b.1)], location);
-    let im = map(Row::Add, &[&product(&a.0, &b.1), &product(&a.1, &b.0)], location);
+    let re = map(ScalarOp::Sub, &[&product(&a.0, &b.0), &product(&a.1, &b.1)], location);
+    let im = map(ScalarOp::Add, &[&product(&a.0, &b.1), &product(&a.1, &b.0)], location);
     (re, im)
 }

@@ -3,7 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use bornite_ir::{Op as Row, Value};
+use bornite_ir::{Op as ScalarOp, Value};
 
 use crate::graph::axes::resolve_axis;
 use crate::graph::node::{AxisSlice, Node, Op, Reduce};
@@ -43,10 +43,10 @@ impl Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let axis = match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => axis,
-            Err(message) => return Tensor::failed("slice", message, location),
+            Err(message) => return Tensor::failed_at("slice", message, location),
         };
         if step == 0 {
-            return Tensor::failed("slice", "a step of 0 goes nowhere".into(), location);
+            return Tensor::failed_at("slice", "a step of 0 goes nowhere".into(), location);
         }
         let len = node.shape[axis] as isize;
         // Cut off after the one is added, so that what lies before the first element stays there.
@@ -79,7 +79,7 @@ impl Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => self.flip_at(axis, location),
-            Err(message) => Tensor::failed("flip", message, location),
+            Err(message) => Tensor::failed_at("flip", message, location),
         }
     }
 
@@ -90,7 +90,7 @@ impl Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         if widths.len() != node.shape.len() {
             let message = format!("{} pairs of widths for {} axes", widths.len(), node.shape.len());
-            return Tensor::failed("pad", message, location);
+            return Tensor::failed_at("pad", message, location);
         }
         let cuts =
             widths.iter().zip(&node.shape).map(|(&(start, _), &len)| AxisSlice { start, step: 1, len }).collect();
@@ -103,11 +103,11 @@ impl Tensor {
                 let fill = Value::from_f64(node.dtype, value);
                 if !node.dtype.is_float() && fill.as_f64() != value {
                     let message = format!("{value} is not a value of {}; cast the tensor first", node.dtype);
-                    return Tensor::failed("pad", message, location);
+                    return Tensor::failed_at("pad", message, location);
                 }
                 Tensor::build(Op::Pad(cuts, shape, fill), vec![self.clone()], location)
             }
-            None => Tensor::failed("pad", "more elements than memory can hold".into(), location),
+            None => Tensor::failed_at("pad", "more elements than memory can hold".into(), location),
         }
     }
 
@@ -116,12 +116,12 @@ impl Tensor {
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Tensor {
         let location = SourceLocation::here();
         let Some(first) = tensors.first() else {
-            return Tensor::failed("concat", "there is nothing to join".into(), location);
+            return Tensor::failed_at("concat", "there is nothing to join".into(), location);
         };
         let Ok(node) = first.node() else { return (*first).clone() };
         match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => Tensor::build(Op::Concat(axis), tensors.iter().map(|&t| t.clone()).collect(), location),
-            Err(message) => Tensor::failed("concat", message, location),
+            Err(message) => Tensor::failed_at("concat", message, location),
         }
     }
 
@@ -143,8 +143,8 @@ impl Tensor {
         let Ok(node) = self.node() else { return vec![self.clone()] };
         let axis = match resolve_axis(axis, node.shape.len()) {
             Ok(axis) if size > 0 => axis,
-            Ok(_) => return vec![Tensor::failed("split", "pieces of 0 elements".into(), location)],
-            Err(message) => return vec![Tensor::failed("split", message, location)],
+            Ok(_) => return vec![Tensor::failed_at("split", "pieces of 0 elements".into(), location)],
+            Err(message) => return vec![Tensor::failed_at("split", message, location)],
         };
         // A larger piece than there is has the whole.
         let size = size.min(node.shape[axis].max(1));
@@ -170,7 +170,7 @@ impl Tensor {
     #[track_caller]
     pub fn split_sizes(&self, sizes: &[usize], axis: isize) -> Vec<Tensor> {
         let location = SourceLocation::here();
-        let failed = |message: String| vec![Tensor::failed("split_sizes", message, location); sizes.len().max(1)];
+        let failed = |message: String| vec![Tensor::failed_at("split_sizes", message, location); sizes.len().max(1)];
         let Ok(node) = self.node() else { return vec![self.clone(); sizes.len().max(1)] };
         let axis = match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => axis,
@@ -203,7 +203,7 @@ impl Tensor {
         };
         match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => Tensor::build(Op::Gather(axis), vec![self.clone(), index.clone()], location),
-            Err(message) => Tensor::failed("gather", message, location),
+            Err(message) => Tensor::failed_at("gather", message, location),
         }
     }
 
@@ -223,9 +223,9 @@ impl Tensor {
                 let index = index.reshape_at(&shape, location).broadcast_to(&whole, location);
                 self.gather_at(axis as isize, &index, location)
             }
-            (Err(message), _) => Tensor::failed("index_select", message, location),
+            (Err(message), _) => Tensor::failed_at("index_select", message, location),
             (_, shape) => {
-                Tensor::failed("index_select", format!("indices have one axis, not shape {shape:?}"), location)
+                Tensor::failed_at("index_select", format!("indices have one axis, not shape {shape:?}"), location)
             }
         }
     }
@@ -239,7 +239,7 @@ impl Tensor {
         };
         let [_, width] = table.shape[..] else {
             let message = format!("a table has two axes, not shape {:?}", table.shape);
-            return Tensor::failed("embedding", message, location);
+            return Tensor::failed_at("embedding", message, location);
         };
         let count: usize = list.shape.iter().product();
         let flat = index.reshape_at(&[count, 1], location).broadcast_to(&[count, width], location);
@@ -258,7 +258,7 @@ impl Tensor {
                 let inputs = vec![self.clone(), index.clone(), values.clone()];
                 Tensor::build(Op::ScatterAdd(axis), inputs, location)
             }
-            Err(message) => Tensor::failed("scatter_add", message, location),
+            Err(message) => Tensor::failed_at("scatter_add", message, location),
         }
     }
 
@@ -266,7 +266,7 @@ impl Tensor {
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Tensor {
         let location = SourceLocation::here();
-        map(Row::Select, &[mask, &self.scalar_like(value, location), self], location)
+        map(ScalarOp::Select, &[mask, &self.scalar_like(value, location), self], location)
     }
 
     /// Where along an axis the largest element is: the first of equal ones, or the first NaN. The axis vanishes.
@@ -285,7 +285,7 @@ impl Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => Tensor::build(Op::ArgReduce(reduce, axis), vec![self.clone()], location),
-            Err(message) => Tensor::failed(Op::ArgReduce(reduce, 0).name(), message, location),
+            Err(message) => Tensor::failed_at(Op::ArgReduce(reduce, 0).name(), message, location),
         }
     }
 
@@ -296,7 +296,7 @@ impl Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => Tensor::build(Op::Cumsum(axis), vec![self.clone()], location),
-            Err(message) => Tensor::failed("cumsum", message, location),
+            Err(message) => Tensor::failed_at("cumsum", message, location),
         }
     }
 
@@ -310,7 +310,7 @@ impl Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => Tensor::build(Op::ArgSort { axis, descending }, vec![self.clone()], location),
-            Err(message) => Tensor::failed("argsort", message, location),
+            Err(message) => Tensor::failed_at("argsort", message, location),
         }
     }
 
@@ -329,7 +329,7 @@ impl Tensor {
         let Ok(node) = self.node() else { return (self.clone(), self.clone()) };
         let length = resolve_axis(axis, node.shape.len()).map(|axis| node.shape[axis]);
         if length.as_ref().is_ok_and(|&len| len < k) {
-            let failed = Tensor::failed("topk", format!("{k} of {} elements", length.unwrap_or(0)), location);
+            let failed = Tensor::failed_at("topk", format!("{k} of {} elements", length.unwrap_or(0)), location);
             return (failed.clone(), failed);
         }
         let order = self.argsort_at(axis, true, location);
@@ -350,7 +350,7 @@ impl Tensor {
                 let op = Op::Iota { axis };
                 Tensor(Arc::new(Node::new(op, dtype, shape.to_vec(), device, vec![], location)))
             }
-            Err(message) => Tensor::failed("arange", message, location),
+            Err(message) => Tensor::failed_at("arange", message, location),
         }
     }
 
@@ -359,17 +359,17 @@ impl Tensor {
     pub fn linspace(start: f64, end: f64, n: usize, dtype: DType, device: Device) -> Tensor {
         let location = SourceLocation::here();
         if !dtype.is_float() {
-            return Tensor::failed("linspace", format!("expects a float dtype, found {dtype}"), location);
+            return Tensor::failed_at("linspace", format!("expects a float dtype, found {dtype}"), location);
         }
         let steps = Tensor::iota(&[n], 0, DType::F64, device, location);
         let step = if n > 1 { (end - start) / (n - 1) as f64 } else { 0.0 };
         // The first half from the start, the second from the end: both ends are exact.
         let number = |value: f64| steps.scalar_like(value, location);
-        let rest = map(Row::Sub, &[&number(n.saturating_sub(1) as f64), &steps], location);
-        let from_start = map(Row::Fma, &[&steps, &number(step), &number(start)], location);
-        let from_end = map(Row::Fma, &[&rest, &number(-step), &number(end)], location);
-        let early = map(Row::Le, &[&steps, &rest], location);
-        let all = map(Row::Select, &[&early, &from_start, &from_end], location);
+        let rest = map(ScalarOp::Sub, &[&number(n.saturating_sub(1) as f64), &steps], location);
+        let from_start = map(ScalarOp::Fma, &[&steps, &number(step), &number(start)], location);
+        let from_end = map(ScalarOp::Fma, &[&rest, &number(-step), &number(end)], location);
+        let early = map(ScalarOp::Le, &[&steps, &rest], location);
+        let all = map(ScalarOp::Select, &[&early, &from_start, &from_end], location);
         Tensor::build(Op::Cast(dtype), vec![all], location)
     }
 
@@ -378,7 +378,7 @@ impl Tensor {
     pub fn eye(n: usize, dtype: DType, device: Device) -> Tensor {
         let location = SourceLocation::here();
         let [rows, columns] = [0, 1].map(|axis| Tensor::iota(&[n, n], axis, DType::I64, device, location));
-        Tensor::build(Op::Cast(dtype), vec![map(Row::Eq, &[&rows, &columns], location)], location)
+        Tensor::build(Op::Cast(dtype), vec![map(ScalarOp::Eq, &[&rows, &columns], location)], location)
     }
 
     /// A new last axis of length `classes` that is 1 at each index and 0 elsewhere.
@@ -387,38 +387,38 @@ impl Tensor {
         let location = SourceLocation::here();
         let Ok(node) = self.node() else { return self.clone() };
         if !node.dtype.is_int() {
-            return Tensor::failed("one_hot", format!("indices are integers, found {}", node.dtype), location);
+            return Tensor::failed_at("one_hot", format!("indices are integers, found {}", node.dtype), location);
         }
         let shape = [&node.shape[..], &[classes]].concat();
         // As i64: there may be more classes than the indices' dtype has numbers.
         let places = Tensor::iota(&shape, node.shape.len(), DType::I64, node.device, location);
         let own = Tensor::build(Op::Cast(DType::I64), vec![self.clone()], location);
         let own = own.reshape_at(&[&node.shape[..], &[1]].concat(), location).broadcast_to(&shape, location);
-        Tensor::build(Op::Cast(dtype), vec![map(Row::Eq, &[&places, &own], location)], location)
+        Tensor::build(Op::Cast(dtype), vec![map(ScalarOp::Eq, &[&places, &own], location)], location)
     }
 
     /// The last two axes with 0 above the `k`-th diagonal.
     #[track_caller]
     pub fn tril(&self, k: isize) -> Tensor {
-        self.triangle("tril", Row::Le, k, SourceLocation::here())
+        self.triangle("tril", ScalarOp::Le, k, SourceLocation::here())
     }
 
     /// The last two axes with 0 below the `k`-th diagonal.
     #[track_caller]
     pub fn triu(&self, k: isize) -> Tensor {
-        self.triangle("triu", Row::Ge, k, SourceLocation::here())
+        self.triangle("triu", ScalarOp::Ge, k, SourceLocation::here())
     }
 
-    fn triangle(&self, name: &'static str, keep: Row, k: isize, location: SourceLocation) -> Tensor {
+    fn triangle(&self, name: &'static str, keep: ScalarOp, k: isize, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let [.., rows, columns] = node.shape[..] else {
-            return Tensor::failed(name, format!("expects at least two axes, found shape {:?}", node.shape), location);
+            return Tensor::failed_at(name, format!("expects at least two axes, found shape {:?}", node.shape), location);
         };
         let [i, j] = [0, 1].map(|axis| Tensor::iota(&[rows, columns], axis, DType::I64, node.device, location));
         // Beyond the corners nothing changes, and sums do not wrap.
         let k = (k as i128).clamp(-(rows as i128), columns as i128);
-        let diagonal = map(Row::Add, &[&i, &i.scalar_like(k as f64, location)], location);
+        let diagonal = map(ScalarOp::Add, &[&i, &i.scalar_like(k as f64, location)], location);
         let kept = map(keep, &[&j, &diagonal], location);
-        map(Row::Select, &[&kept, self, &self.scalar_like(0.0, location)], location)
+        map(ScalarOp::Select, &[&kept, self, &self.scalar_like(0.0, location)], location)
     }
 }

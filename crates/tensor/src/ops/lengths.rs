@@ -1,7 +1,7 @@
 //! Axes of which only the first elements count: how many is a tensor, so that a trace serves every length up to a bound
 //! (see [`crate::Trace::bounded`]).
 
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
 use crate::graph::axes::resolve_axis;
 use crate::graph::node::Op;
@@ -16,26 +16,26 @@ impl Tensor {
     /// use bornite::{Device, Tensor};
     /// # fn main() -> bornite::Result<()> {
     /// let lengths = Tensor::from_slice(&[2i64, 0, 3], &[3], Device::cpu());
-    /// let valid = Tensor::valid(3, &lengths);
+    /// let valid = Tensor::length_mask(3, &lengths);
     /// assert_eq!(valid.to_vec::<bool>()?, [true, true, false, false, false, false, true, true, true]);
     /// # Ok(())
     /// # }
     /// ```
     #[track_caller]
-    pub fn valid(bound: usize, length: &Tensor) -> Tensor {
+    pub fn length_mask(bound: usize, length: &Tensor) -> Tensor {
         Tensor::valid_at("valid", bound, length, SourceLocation::here())
     }
 
     fn valid_at(name: &'static str, bound: usize, length: &Tensor, location: SourceLocation) -> Tensor {
         let Ok(node) = length.node() else { return length.clone() };
         if !node.dtype.is_int() {
-            return Tensor::failed(name, format!("a length is an integer, found {}", node.dtype), location);
+            return Tensor::failed_at(name, format!("a length is an integer, found {}", node.dtype), location);
         }
         let shape = [&node.shape[..], &[bound]].concat();
         let places = Tensor::iota(&shape, node.shape.len(), DType::I64, node.device, location);
         let length = Tensor::build(Op::Cast(DType::I64), vec![length.clone()], location);
         let length = length.reshape_at(&[&length.0.shape[..], &[1]].concat(), location).broadcast_to(&shape, location);
-        map(Row::Lt, &[&places, &length], location)
+        map(ScalarOp::Lt, &[&places, &length], location)
     }
 
     /// `fill` from the `length`-th element of an axis on. `length` is an integer, or one for each element of the axes
@@ -69,7 +69,7 @@ impl Tensor {
         };
         let axis = match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => axis,
-            Err(message) => return Tensor::failed(name, message, location),
+            Err(message) => return Tensor::failed_at(name, message, location),
         };
         let (lead, rest) = (&node.shape[..axis], node.shape.len() - axis - 1);
         let lead = match &count.shape[..] {
@@ -78,27 +78,27 @@ impl Tensor {
             shape => {
                 let message =
                     format!("axis {axis} of {:?} has one length or {lead:?} of them, not {shape:?}", node.shape);
-                return Tensor::failed(name, message, location);
+                return Tensor::failed_at(name, message, location);
             }
         };
         let valid = Tensor::valid_at(name, node.shape[axis], length, location);
         let valid = valid.reshape_at(&[&lead[..], &[node.shape[axis]], &vec![1; rest]].concat(), location);
-        map(Row::Select, &[&valid, self, &self.scalar_like(fill, location)], location)
+        map(ScalarOp::Select, &[&valid, self, &self.scalar_like(fill, location)], location)
     }
 
     /// The mean of the first `length` elements of an axis, which vanishes; `length` as in [`Tensor::masked`].
     #[track_caller]
     pub fn masked_mean(&self, axis: isize, length: &Tensor) -> Tensor {
         let location = SourceLocation::here();
-        if let Err(failed) = self.floats("masked_mean", location) {
+        if let Err(failed) = self.check_float("masked_mean", location) {
             return failed;
         }
-        let (x, narrow) = self.wide();
+        let (x, narrow) = self.widen();
         let sum = x.masked_at("masked_mean", axis, length, 0.0, location).sum(axis);
         let Ok(count) = length.node() else { return sum };
         let rest = sum.0.shape.len().saturating_sub(count.shape.len());
         let shape = if count.shape.is_empty() { vec![] } else { [&count.shape[..], &vec![1; rest]].concat() };
         let count = Tensor::build(Op::Cast(sum.0.dtype), vec![length.clone()], location).reshape_at(&shape, location);
-        map(Row::Div, &[&sum, &count], location).narrowed(narrow)
+        map(ScalarOp::Div, &[&sum, &count], location).narrow_to(narrow)
     }
 }

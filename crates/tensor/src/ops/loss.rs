@@ -9,13 +9,13 @@ use crate::{SourceLocation, Tensor};
 impl Tensor {
     /// Nothing if both are floats of one shape, else the failed tensor that says so.
     fn alike(&self, name: &'static str, target: &Tensor, location: SourceLocation) -> Result<(), Tensor> {
-        self.floats(name, location)?;
+        self.check_float(name, location)?;
         match target.node() {
             Err(_) => Err(target.clone()),
             Ok(node) if node.shape == self.0.shape => Ok(()),
             Ok(node) => {
                 let message = format!("the prediction has shape {:?}, the target {:?}", self.0.shape, node.shape);
-                Err(Tensor::failed(name, message, location))
+                Err(Tensor::failed_at(name, message, location))
             }
         }
     }
@@ -36,13 +36,13 @@ impl Tensor {
     #[track_caller]
     pub fn cross_entropy(&self, targets: &Tensor) -> Tensor {
         let location = SourceLocation::here();
-        if let Err(failed) = self.floats("cross_entropy", location) {
+        if let Err(failed) = self.check_float("cross_entropy", location) {
             return failed;
         }
         match targets.node() {
             Err(_) => targets.clone(),
             Ok(node) if node.dtype.is_int() => {
-                let logits = self.wide().0;
+                let logits = self.widen().0;
                 match &logits.0.shape[..] {
                     [lead @ .., _] if lead == node.shape => {
                         fused_at(Arc::new(CrossEntropy(location)), vec![logits, targets.clone()], location)
@@ -53,7 +53,7 @@ impl Tensor {
                 }
             }
             Ok(_) => match self.alike("cross_entropy", targets, location) {
-                Ok(()) => -(self.wide().0.log_softmax(-1) * targets).sum(-1).mean(..),
+                Ok(()) => -(self.widen().0.log_softmax(-1) * targets).sum(-1).mean(..),
                 Err(failed) => failed,
             },
         }
@@ -70,7 +70,7 @@ impl Tensor {
             [lead @ .., _] if lead == index.shape => -self.gather(-1, &classes.unsqueeze(-1)).mean(..),
             _ => {
                 let message = format!("rows of shape {:?} have no classes of shape {:?}", rows.shape, index.shape);
-                Tensor::failed("nll", message, location)
+                Tensor::failed_at("nll", message, location)
             }
         }
     }

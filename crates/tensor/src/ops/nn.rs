@@ -16,9 +16,9 @@ impl Tensor {
             Ok(axes) => axes,
             Err(failed) => return failed,
         };
-        let (x, narrow) = self.wide();
-        let square = (&x * &x).mean_keep(axes);
-        ((x * (square + eps).rsqrt()) * weight).narrowed(narrow)
+        let (x, narrow) = self.widen();
+        let square = (&x * &x).mean_keepdim(axes);
+        ((x * (square + eps).rsqrt()) * weight).narrow_to(narrow)
     }
 
     pub(crate) fn last_axes_of(
@@ -27,14 +27,14 @@ impl Tensor {
         weight: &Tensor,
         location: SourceLocation,
     ) -> Result<Axes, Tensor> {
-        self.floats(name, location)?;
-        weight.floats(name, location)?;
+        self.check_float(name, location)?;
+        weight.check_float(name, location)?;
         let (shape, last) = (&self.0.shape, &weight.0.shape);
         if last.is_empty() || !shape.ends_with(last) {
             let message = format!("the weight has shape {last:?}, which is not the end of {shape:?}");
-            return Err(Tensor::failed(name, message, location));
+            return Err(Tensor::failed_at(name, message, location));
         }
-        Ok(Axes::These((1..=last.len() as isize).map(|n| -n).collect()))
+        Ok(Axes::List((1..=last.len() as isize).map(|n| -n).collect()))
     }
 
     /// Batch normalisation as it is done after training: axis 1 by given `mean` and `variance`, then times `weight` plus
@@ -42,19 +42,19 @@ impl Tensor {
     #[track_caller]
     pub fn batch_norm(&self, weight: &Tensor, bias: &Tensor, mean: &Tensor, variance: &Tensor, eps: f64) -> Tensor {
         let location = SourceLocation::here();
-        if let Err(failed) = self.floats("batch_norm", location) {
+        if let Err(failed) = self.check_float("batch_norm", location) {
             return failed;
         }
         let [_, channels, rest @ ..] = &self.0.shape[..] else {
             let message = format!("expects at least two axes, found shape {:?}", self.0.shape);
-            return Tensor::failed("batch_norm", message, location);
+            return Tensor::failed_at("batch_norm", message, location);
         };
         for tensor in [weight, bias, mean, variance] {
             match tensor.node() {
                 Err(_) => return tensor.clone(),
                 Ok(node) if node.shape != [*channels] => {
                     let message = format!("axis 1 of {:?} has no parameters of shape {:?}", self.0.shape, node.shape);
-                    return Tensor::failed("batch_norm", message, location);
+                    return Tensor::failed_at("batch_norm", message, location);
                 }
                 Ok(_) => {}
             }
@@ -96,11 +96,11 @@ impl Tensor {
     }
 
     fn probability(&self, name: &'static str, p: f64, location: SourceLocation) -> Result<(), Tensor> {
-        self.floats(name, location)?;
+        self.check_float(name, location)?;
         if (0.0..=1.0).contains(&p) {
             return Ok(());
         }
-        Err(Tensor::failed(name, format!("a probability is from 0 to 1, found {p}"), location))
+        Err(Tensor::failed_at(name, format!("a probability is from 0 to 1, found {p}"), location))
     }
 
     /// The last axis times `weight` (`[out, in]`), plus `bias` (`[out]`).
@@ -112,12 +112,12 @@ impl Tensor {
         };
         let ([lead @ .., from], [out, into]) = (&x.shape[..], &w.shape[..]) else {
             let message = format!("expects a weight of two axes, found shapes {:?} and {:?}", x.shape, w.shape);
-            return Tensor::failed("linear", message, location);
+            return Tensor::failed_at("linear", message, location);
         };
         if from != into {
             let message =
                 format!("the last axis of {:?} has not the length that the weight {:?} takes", x.shape, w.shape);
-            return Tensor::failed("linear", message, location);
+            return Tensor::failed_at("linear", message, location);
         }
         // One matrix of all rows: a batch would repeat the weight.
         let product = self.reshape(&[lead.iter().product(), *from]).matmul(&weight.t());
@@ -158,18 +158,18 @@ impl Tensor {
     ) -> Tensor {
         let location = SourceLocation::here();
         for input in [q, k, v] {
-            if let Err(failed) = input.floats("attention", location) {
+            if let Err(failed) = input.check_float("attention", location) {
                 return failed;
             }
         }
         let ([.., queries, width], [.., keys, _], [.., values, _]) = (&q.0.shape[..], &k.0.shape[..], &v.0.shape[..])
         else {
             let message = format!("expects at least two axes, found {:?}, {:?}, {:?}", q.0.shape, k.0.shape, v.0.shape);
-            return Tensor::failed("attention", message, location);
+            return Tensor::failed_at("attention", message, location);
         };
         if keys != values || causal && queries > keys {
             let message = format!("{queries} queries, {keys} keys and {values} values do not fit");
-            return Tensor::failed("attention", message, location);
+            return Tensor::failed_at("attention", message, location);
         }
         let scale = scale.unwrap_or_else(|| 1.0 / (*width as f64).sqrt());
         let inputs = [q, k, v].into_iter().chain(mask).cloned().collect();

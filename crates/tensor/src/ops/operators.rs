@@ -7,21 +7,21 @@
 use std::ops::{Add, AddAssign, BitAnd, BitOr, BitXor, Div, DivAssign, Mul, MulAssign, Neg, Not, Rem, RemAssign, Sub};
 use std::ops::{BitAndAssign, BitOrAssign, BitXorAssign, SubAssign};
 
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
 use crate::ops::pointwise::map;
 use crate::{Operand, SourceLocation, Tensor};
 
 /// The row of an operator beside these operands.
-type Choose = fn(&Tensor, &Tensor) -> Row;
+type Choose = fn(&Tensor, &Tensor) -> ScalarOp;
 
 /// The remainder of integers or of floats.
-fn remainder(a: &Tensor, b: &Tensor) -> Row {
-    if a.0.dtype.is_float() || b.0.dtype.is_float() { Row::Fmod } else { Row::Rem }
+fn remainder(a: &Tensor, b: &Tensor) -> ScalarOp {
+    if a.0.dtype.is_float() || b.0.dtype.is_float() { ScalarOp::Fmod } else { ScalarOp::Rem }
 }
 
 fn right(row: Choose, a: &Tensor, b: Operand, location: SourceLocation) -> Tensor {
-    let b = b.beside(a, location);
+    let b = b.to_tensor(a, location);
     map(row(a, &b), &[a, &b], location)
 }
 
@@ -56,7 +56,7 @@ macro_rules! operator {
             #[track_caller]
             fn $method(self, other: $t) -> Tensor {
                 let (row, location): (Choose, _) = ($row, SourceLocation::here());
-                let number = Operand::from(self).beside(&other, location);
+                let number = Operand::from(self).to_tensor(&other, location);
                 map(row(&number, &other), &[&number, &other], location)
             }
         }
@@ -64,14 +64,14 @@ macro_rules! operator {
 }
 
 operator! {
-    Add add, AddAssign add_assign = |_, _| Row::Add;
-    Sub sub, SubAssign sub_assign = |_, _| Row::Sub;
-    Mul mul, MulAssign mul_assign = |_, _| Row::Mul;
-    Div div, DivAssign div_assign = |_, _| Row::Div;
+    Add add, AddAssign add_assign = |_, _| ScalarOp::Add;
+    Sub sub, SubAssign sub_assign = |_, _| ScalarOp::Sub;
+    Mul mul, MulAssign mul_assign = |_, _| ScalarOp::Mul;
+    Div div, DivAssign div_assign = |_, _| ScalarOp::Div;
     Rem rem, RemAssign rem_assign = remainder;
-    BitAnd bitand, BitAndAssign bitand_assign = |_, _| Row::And;
-    BitOr bitor, BitOrAssign bitor_assign = |_, _| Row::Or;
-    BitXor bitxor, BitXorAssign bitxor_assign = |_, _| Row::Xor;
+    BitAnd bitand, BitAndAssign bitand_assign = |_, _| ScalarOp::And;
+    BitOr bitor, BitOrAssign bitor_assign = |_, _| ScalarOp::Or;
+    BitXor bitxor, BitXorAssign bitxor_assign = |_, _| ScalarOp::Xor;
 }
 
 macro_rules! prefix {
@@ -80,7 +80,7 @@ macro_rules! prefix {
             type Output = Tensor;
             #[track_caller]
             fn $method(self) -> Tensor {
-                map(Row::$row, &[&self], SourceLocation::here())
+                map(ScalarOp::$row, &[&self], SourceLocation::here())
             }
         }
     )+ };

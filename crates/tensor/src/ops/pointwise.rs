@@ -3,27 +3,27 @@
 
 use std::sync::Arc;
 
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
 use crate::graph::infer::broadcast;
 use crate::graph::node::{Node, Op};
-use crate::graph::promote::promoted;
+use crate::graph::promote::promote_inputs;
 use crate::{DType, Operand, SourceLocation, Tensor};
 
 /// Brings the inputs to one shape and one dtype and applies a row of the op table.
-pub(crate) fn map(row: Row, inputs: &[&Tensor], location: SourceLocation) -> Tensor {
+pub(crate) fn map(row: ScalarOp, inputs: &[&Tensor], location: SourceLocation) -> Tensor {
     let mut shape = vec![];
     for input in inputs {
         let Ok(node) = input.node() else { return (*input).clone() };
         shape = match broadcast(&shape, &node.shape) {
             Ok(shape) => shape,
-            Err(message) => return Tensor::failed(row.row().name, message, location),
+            Err(message) => return Tensor::failed_at(row.row().name, message, location),
         };
     }
     let inputs = inputs.iter().map(|input| input.broadcast_to(&shape, location)).collect();
-    match promoted(row, inputs, location) {
+    match promote_inputs(row, inputs, location) {
         Ok(inputs) => Tensor::build(Op::Map(row), inputs, location),
-        Err(message) => Tensor::failed(row.row().name, message, location),
+        Err(message) => Tensor::failed_at(row.row().name, message, location),
     }
 }
 
@@ -32,7 +32,7 @@ macro_rules! unary {
         $(#[$doc])*
         #[track_caller]
         pub fn $name(&self) -> Tensor {
-            map(Row::$row, &[self], SourceLocation::here())
+            map(ScalarOp::$row, &[self], SourceLocation::here())
         }
     )+ } };
 }
@@ -116,7 +116,7 @@ macro_rules! binary {
         #[track_caller]
         pub fn $name(&self, other: impl Into<Operand>) -> Tensor {
             let location = SourceLocation::here();
-            map(Row::$row, &[self, &other.into().beside(self, location)], location)
+            map(ScalarOp::$row, &[self, &other.into().to_tensor(self, location)], location)
         }
     )+ } };
 }
@@ -187,7 +187,7 @@ impl Tensor {
     /// # }
     /// ```
     #[track_caller]
-    pub fn apply(op: Row, inputs: &[&Tensor]) -> Tensor {
+    pub fn apply(op: ScalarOp, inputs: &[&Tensor]) -> Tensor {
         map(op, inputs, SourceLocation::here())
     }
 
@@ -196,25 +196,25 @@ impl Tensor {
     pub fn select(&self, a: impl Into<Operand>, b: impl Into<Operand>) -> Tensor {
         let location = SourceLocation::here();
         let (a, b) = match (a.into(), b.into()) {
-            (a, Operand::Tensor(b)) => (a.beside(&b, location), b),
-            (Operand::Tensor(a), b) => (a.clone(), b.beside(&a, location)),
-            (a, b) => (a.beside(self, location), b.beside(self, location)),
+            (a, Operand::Tensor(b)) => (a.to_tensor(&b, location), b),
+            (Operand::Tensor(a), b) => (a.clone(), b.to_tensor(&a, location)),
+            (a, b) => (a.to_tensor(self, location), b.to_tensor(self, location)),
         };
-        map(Row::Select, &[self, &a, &b], location)
+        map(ScalarOp::Select, &[self, &a, &b], location)
     }
 
     /// Not below `low` and not above `high`.
     #[track_caller]
     pub fn clamp(&self, low: impl Into<Operand>, high: impl Into<Operand>) -> Tensor {
         let location = SourceLocation::here();
-        map(Row::Clamp, &[self, &low.into().beside(self, location), &high.into().beside(self, location)], location)
+        map(ScalarOp::Clamp, &[self, &low.into().to_tensor(self, location), &high.into().to_tensor(self, location)], location)
     }
 
     /// This times `factor` plus `addend`, rounded once.
     #[track_caller]
     pub fn fma(&self, factor: impl Into<Operand>, addend: impl Into<Operand>) -> Tensor {
         let location = SourceLocation::here();
-        map(Row::Fma, &[self, &factor.into().beside(self, location), &addend.into().beside(self, location)], location)
+        map(ScalarOp::Fma, &[self, &factor.into().to_tensor(self, location), &addend.into().to_tensor(self, location)], location)
     }
 
     /// This to the power of a number.
@@ -249,7 +249,7 @@ impl Tensor {
         };
         let ([batch_a @ .., m, k], [batch_b @ .., k2, n]) = (a.shape.as_slice(), b.shape.as_slice()) else {
             let message = format!("expects at least two axes, found shapes {:?} and {:?}", a.shape, b.shape);
-            return Tensor::failed("matmul", message, location);
+            return Tensor::failed_at("matmul", message, location);
         };
         // Rows of a batch times one matrix are one product, and so is the matrix's gradient. Not where the shapes are wrong,
         // since the error should show them, nor where there are more rows than a library counts.
@@ -266,7 +266,7 @@ impl Tensor {
                 let b = other.broadcast_to(&[&batch[..], &[*k2, *n]].concat(), location);
                 Tensor::build(Op::Matmul, vec![a, b], location)
             }
-            Err(message) => Tensor::failed("matmul", message, location),
+            Err(message) => Tensor::failed_at("matmul", message, location),
         }
     }
 

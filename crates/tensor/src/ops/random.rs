@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
 use crate::graph::node::Op;
 use crate::ops::pointwise::map;
@@ -71,36 +71,36 @@ impl Tensor {
     pub fn randn(shape: &[usize], dtype: DType, generator: &Generator, device: Device) -> Tensor {
         let location = SourceLocation::here();
         if !dtype.is_float() {
-            return Tensor::failed("randn", format!("expects a float dtype, found {dtype}"), location);
+            return Tensor::failed_at("randn", format!("expects a float dtype, found {dtype}"), location);
         }
         let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
         let [u, v] = [(), ()].map(|()| uniform(shape, wide, generator, device, location));
         // Box and Muller: 1 - u is never 0.
         let number = |t: &Tensor, value: f64| t.scalar_like(value, location);
-        let rest = map(Row::Sub, &[&number(&u, 1.0), &u], location);
-        let log = map(Row::Log, &[&rest], location);
-        let radius = map(Row::Sqrt, &[&map(Row::Mul, &[&log, &number(&log, -2.0)], location)], location);
-        let angle = map(Row::Mul, &[&v, &number(&v, std::f64::consts::TAU)], location);
-        let normal = map(Row::Mul, &[&radius, &map(Row::Cos, &[&angle], location)], location);
+        let rest = map(ScalarOp::Sub, &[&number(&u, 1.0), &u], location);
+        let log = map(ScalarOp::Log, &[&rest], location);
+        let radius = map(ScalarOp::Sqrt, &[&map(ScalarOp::Mul, &[&log, &number(&log, -2.0)], location)], location);
+        let angle = map(ScalarOp::Mul, &[&v, &number(&v, std::f64::consts::TAU)], location);
+        let normal = map(ScalarOp::Mul, &[&radius, &map(ScalarOp::Cos, &[&angle], location)], location);
         if wide == dtype { normal } else { Tensor::build(Op::Cast(dtype), vec![normal], location) }
     }
 }
 
 fn uniform(shape: &[usize], dtype: DType, generator: &Generator, device: Device, location: SourceLocation) -> Tensor {
     if !dtype.is_float() {
-        return Tensor::failed("rand", format!("expects a float dtype, found {dtype}"), location);
+        return Tensor::failed_at("rand", format!("expects a float dtype, found {dtype}"), location);
     }
     let words = || {
         let state = Tensor::from_slice(&generator.next(), &[2], device);
         Tensor::build(Op::Random(shape.to_vec()), vec![state], location)
     };
     let cast = |t: Tensor, to: DType| Tensor::build(Op::Cast(to), vec![t], location);
-    let top = |t: Tensor, drop: f64| map(Row::Shr, &[&t, &t.scalar_like(drop, location)], location);
+    let top = |t: Tensor, drop: f64| map(ScalarOp::Shr, &[&t, &t.scalar_like(drop, location)], location);
     if dtype == DType::F64 {
         let (high, low) = (cast(top(words(), 5.0), DType::F64), cast(top(words(), 6.0), DType::F64));
-        let scaled = map(Row::Mul, &[&high, &high.scalar_like(67_108_864.0, location)], location);
-        let sum = map(Row::Add, &[&scaled, &low], location);
-        return map(Row::Mul, &[&sum, &sum.scalar_like(2f64.powi(-53), location)], location);
+        let scaled = map(ScalarOp::Mul, &[&high, &high.scalar_like(67_108_864.0, location)], location);
+        let sum = map(ScalarOp::Add, &[&scaled, &low], location);
+        return map(ScalarOp::Mul, &[&sum, &sum.scalar_like(2f64.powi(-53), location)], location);
     }
     // As many bits as the dtype holds: with more, a number just below 1 would be rounded to it.
     let bits = match dtype {
@@ -109,6 +109,6 @@ fn uniform(shape: &[usize], dtype: DType, generator: &Generator, device: Device,
         _ => 24,
     };
     let number = cast(top(words(), (32 - bits) as f64), DType::F32);
-    let number = map(Row::Mul, &[&number, &number.scalar_like(2f64.powi(-bits), location)], location);
+    let number = map(ScalarOp::Mul, &[&number, &number.scalar_like(2f64.powi(-bits), location)], location);
     if dtype == DType::F32 { number } else { cast(number, dtype) }
 }

@@ -1,9 +1,9 @@
 //! Reductions over any axes. Each has a spelling whose axes vanish and one, `_keep`, whose axes stay with length 1. Those of
 //! several steps make them in f32 where elements are 16-bit floats: squares and sums of them would overflow.
 
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
-use crate::graph::infer::{constant, extent};
+use crate::graph::infer::{constant, reduction_extents};
 use crate::graph::node::{Op, Reduce};
 use crate::ops::pointwise::map;
 use crate::{Axes, DType, SourceLocation, Tensor};
@@ -37,7 +37,7 @@ impl Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         match axes.resolve(node.shape.len()) {
             Ok(axes) => self.reduce_in_parts(reduce, axes, location),
-            Err(message) => Tensor::failed(Op::Reduce(reduce, vec![]).name(), message, location),
+            Err(message) => Tensor::failed_at(Op::Reduce(reduce, vec![]).name(), message, location),
         }
     }
 
@@ -45,14 +45,14 @@ impl Tensor {
     /// sums of many lose less. What is split how depends on the shape alone.
     fn reduce_in_parts(&self, reduce: Reduce, axes: Vec<usize>, location: SourceLocation) -> Tensor {
         let whole = Tensor::build(Op::Reduce(reduce, axes.clone()), vec![self.clone()], location);
-        let Some((outer, middle, inner)) = whole.node().ok().and_then(extent) else { return whole };
+        let Some((outer, middle, inner)) = whole.node().ok().and_then(reduction_extents) else { return whole };
         let Some(parts) = parts(outer, middle, inner) else { return whole };
         // Parts of 16-bit floats are f32: rounded, they would lose what the sum is for.
         let narrow = matches!(self.0.dtype, DType::F16 | DType::BF16);
         let x = if narrow { Tensor::build(Op::Cast(DType::F32), vec![self.clone()], location) } else { self.clone() };
         let x = x.reshape_at(&[outer, parts, middle / parts, inner], location);
         let some = Tensor::build(Op::Reduce(reduce, vec![2]), vec![x], location);
-        let all = some.reduce(reduce, Axes::These(vec![1]), location).reshape_at(&whole.0.shape, location);
+        let all = some.reduce(reduce, Axes::List(vec![1]), location).reshape_at(&whole.0.shape, location);
         if narrow { Tensor::build(Op::Cast(self.0.dtype), vec![all], location) } else { all }
     }
 
@@ -61,9 +61,9 @@ impl Tensor {
     pub(crate) fn sum_of_scattered(&self, axes: &[usize], location: SourceLocation) -> Option<Tensor> {
         let node = &*self.0;
         match (&node.op, &node.inputs[..]) {
-            (Op::Map(Row::Neg), [x]) if node.dtype.is_float() => {
+            (Op::Map(ScalarOp::Neg), [x]) if node.dtype.is_float() => {
                 let sum = x.sum_of_scattered(axes, location)?;
-                Some(map(Row::Neg, &[&sum], location))
+                Some(map(ScalarOp::Neg, &[&sum], location))
             }
             (Op::ScatterAdd(axis), [base, index, values]) => {
                 let zero = constant(base).is_some_and(|value| value.as_f64() == 0.0);
@@ -81,8 +81,8 @@ impl Tensor {
     pub fn mean(&self, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
         let count = self.count(&axes);
-        let (x, narrow) = self.float().wide();
-        (x.sum(axes) / count).narrowed(narrow)
+        let (x, narrow) = self.to_float().widen();
+        (x.sum(axes) / count).narrow_to(narrow)
     }
 
     /// Variance over axes, which vanish: the squared distances from the mean, summed and divided by their number less
@@ -90,10 +90,10 @@ impl Tensor {
     #[track_caller]
     pub fn var(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
         let axes = axes.into();
-        let (x, narrow) = self.float().wide();
-        let distance = &x - x.mean_keep(axes.clone());
+        let (x, narrow) = self.to_float().widen();
+        let distance = &x - x.mean_keepdim(axes.clone());
         let freedom = (self.count(&axes) - correction as f64).max(0.0);
-        ((&distance * &distance).sum(axes) / freedom).narrowed(narrow)
+        ((&distance * &distance).sum(axes) / freedom).narrow_to(narrow)
     }
 
     /// Standard deviation over axes, which vanish: the root of [`Tensor::var`].
@@ -129,7 +129,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn norm(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
-        let (axes, (x, narrow)) = (axes.into(), self.float().wide());
+        let (axes, (x, narrow)) = (axes.into(), self.to_float().widen());
         let norm = match p {
             f64::INFINITY => x.abs().max(axes),
             f64::NEG_INFINITY => x.abs().min(axes),
@@ -142,7 +142,7 @@ impl Tensor {
             }
             _ => x.abs().pow(p).sum(axes).pow(1.0 / p),
         };
-        norm.narrowed(narrow)
+        norm.narrow_to(narrow)
     }
 
     /// The number below which the share `q` of an axis lies, which vanishes; between two elements, as far between as `q`
@@ -159,9 +159,9 @@ impl Tensor {
     #[track_caller]
     pub fn quantile(&self, q: f64, axis: isize) -> Tensor {
         let location = SourceLocation::here();
-        let x = self.float();
+        let x = self.to_float();
         let Ok(node) = x.node() else { return x };
-        let fail = |message: String| Tensor::failed("quantile", message, location);
+        let fail = |message: String| Tensor::failed_at("quantile", message, location);
         let axis = match crate::graph::axes::resolve_axis(axis, node.shape.len()) {
             Ok(axis) => axis,
             Err(message) => return fail(message),
@@ -173,7 +173,7 @@ impl Tensor {
             return fail(format!("has no value over an axis of length 0, shape {:?}", node.shape));
         };
         let (sorted, at) = (x.sort(axis as isize, false).0, q * last as f64);
-        let element = |n: f64| sorted.part(axis as isize, n as usize, 1, location).squeeze(axis as isize);
+        let element = |n: f64| sorted.narrow_at(axis as isize, n as usize, 1, location).squeeze(axis as isize);
         let (below, between) = (element(at.floor()), at.fract());
         // Between equal infinities there is no number, so nothing is added where nothing is between.
         let value = if between > 0.0 { &below + (element(at.ceil()) - &below) * between } else { below };
@@ -186,23 +186,23 @@ impl Tensor {
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
-        let (x, narrow) = self.wide();
+        let (x, narrow) = self.widen();
         if self.count(&axes) == 0.0 {
-            return x.exp().sum(axes).log().narrowed(narrow);
+            return x.exp().sum(axes).log().narrow_to(narrow);
         }
         // The shift cancels, so it carries no gradient; by an infinity it would not, so there is none.
-        let largest = x.max_keep(axes.clone()).detach();
+        let largest = x.max_keepdim(axes.clone()).detach();
         let shift = largest.abs().equal(f64::INFINITY).select(0.0, &largest);
         let sum = (&x - &shift).exp().sum(axes).log();
         match sum.node() {
-            Ok(node) => (&sum + shift.reshape(&node.shape)).narrowed(narrow),
+            Ok(node) => (&sum + shift.reshape(&node.shape)).narrow_to(narrow),
             Err(_) => sum,
         }
     }
 
     /// This as floats: integers and bools become f32.
     #[track_caller]
-    pub(crate) fn float(&self) -> Tensor {
+    pub(crate) fn to_float(&self) -> Tensor {
         match self.node() {
             Ok(node) if !node.dtype.is_float() => self.cast(DType::F32),
             _ => self.clone(),
@@ -211,14 +211,14 @@ impl Tensor {
 
     /// This in a dtype to compute sums of many steps in: 16-bit floats become f32. With it, the dtype to go back to.
     #[track_caller]
-    pub(crate) fn wide(&self) -> (Tensor, DType) {
+    pub(crate) fn widen(&self) -> (Tensor, DType) {
         let dtype = self.0.dtype;
         if matches!(dtype, DType::F16 | DType::BF16) { (self.cast(DType::F32), dtype) } else { (self.clone(), dtype) }
     }
 
     /// Back from [`Tensor::wide`].
     #[track_caller]
-    pub(crate) fn narrowed(&self, dtype: DType) -> Tensor {
+    pub(crate) fn narrow_to(&self, dtype: DType) -> Tensor {
         if matches!(dtype, DType::F16 | DType::BF16) { self.cast(dtype) } else { self.clone() }
     }
 
@@ -239,21 +239,21 @@ impl Tensor {
 
     /// As [`Tensor::var`]; the axes stay with length 1.
     #[track_caller]
-    pub fn var_keep(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
+    pub fn var_keepdim(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
         let axes = axes.into();
         self.var(axes.clone(), correction).with_axes(self, &axes)
     }
 
     /// As [`Tensor::std`]; the axes stay with length 1.
     #[track_caller]
-    pub fn std_keep(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
+    pub fn std_keepdim(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
         let axes = axes.into();
         self.std(axes.clone(), correction).with_axes(self, &axes)
     }
 
     /// As [`Tensor::norm`]; the axes stay with length 1.
     #[track_caller]
-    pub fn norm_keep(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
+    pub fn norm_keepdim(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
         self.norm(p, axes.clone()).with_axes(self, &axes)
     }
@@ -271,14 +271,14 @@ macro_rules! keep {
 }
 
 keep! {
-    sum sum_keep;
-    prod prod_keep;
-    min min_keep;
-    max max_keep;
-    mean mean_keep;
-    all all_keep;
-    any any_keep;
-    logsumexp logsumexp_keep;
+    sum sum_keepdim;
+    prod prod_keepdim;
+    min min_keepdim;
+    max max_keepdim;
+    mean mean_keepdim;
+    all all_keepdim;
+    any any_keepdim;
+    logsumexp logsumexp_keepdim;
 }
 
 /// In how many parts to reduce `middle` elements to one, for each of `outer · inner`; `None` for one.
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn few_results_of_many_elements_are_made_in_parts() {
-        for (extent, expected) in [
+        for (reduction_extents, expected) in [
             ((1, 1 << 20, 1), Some(128)),
             ((1, 100_000_000, 1), Some(12_500)),
             ((4096, 4096, 1), None),
@@ -312,8 +312,8 @@ mod tests {
             ((1, 1_000_003, 1), None), // a prime
             ((0, 1 << 20, 1), None),
         ] {
-            let (outer, middle, inner) = extent;
-            assert_eq!(parts(outer, middle, inner), expected, "{extent:?}");
+            let (outer, middle, inner) = reduction_extents;
+            assert_eq!(parts(outer, middle, inner), expected, "{reduction_extents:?}");
         }
     }
 }

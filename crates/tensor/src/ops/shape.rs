@@ -49,7 +49,7 @@ impl Tensor {
                 axes.swap(a, b);
                 Tensor::build(Op::Permute(axes), vec![self.clone()], location)
             }
-            (Err(message), _) | (_, Err(message)) => Tensor::failed("transpose", message, location),
+            (Err(message), _) | (_, Err(message)) => Tensor::failed_at("transpose", message, location),
         }
     }
 
@@ -77,7 +77,7 @@ impl Tensor {
         let at = if axis < 0 { axis + rank } else { axis };
         let location = SourceLocation::here();
         if !(0..rank).contains(&at) {
-            return Tensor::failed("unsqueeze", format!("there is no place {axis} among {rank} axes"), location);
+            return Tensor::failed_at("unsqueeze", format!("there is no place {axis} among {rank} axes"), location);
         }
         let mut shape = node.shape.clone();
         shape.insert(at as usize, 1);
@@ -92,11 +92,11 @@ impl Tensor {
         let all = matches!(axes, Axes::All);
         let axes = match axes.resolve(node.shape.len()) {
             Ok(axes) => axes,
-            Err(message) => return Tensor::failed("squeeze", message, location),
+            Err(message) => return Tensor::failed_at("squeeze", message, location),
         };
         if let Some(axis) = axes.iter().find(|&&a| !all && node.shape[a] != 1) {
             let message = format!("axis {axis} of {:?} has length {}, not 1", node.shape, node.shape[*axis]);
-            return Tensor::failed("squeeze", message, location);
+            return Tensor::failed_at("squeeze", message, location);
         }
         let kept = |a: &usize| !axes.contains(a) || node.shape[*a] != 1;
         let shape: Vec<usize> = (0..node.shape.len()).filter(kept).map(|a| node.shape[a]).collect();
@@ -126,8 +126,8 @@ impl Tensor {
                 let shape = [&node.shape[..first], &[joined], &node.shape[last + 1..]].concat();
                 self.reshape_at(&shape, location)
             }
-            (Ok(first), Ok(last)) => Tensor::failed("flatten", format!("axis {last} is before axis {first}"), location),
-            (Err(message), _) | (_, Err(message)) => Tensor::failed("flatten", message, location),
+            (Ok(first), Ok(last)) => Tensor::failed_at("flatten", format!("axis {last} is before axis {first}"), location),
+            (Err(message), _) | (_, Err(message)) => Tensor::failed_at("flatten", message, location),
         }
     }
 
@@ -150,7 +150,7 @@ impl Tensor {
                 axes.insert(to, from);
                 Tensor::build(Op::Permute(axes), vec![self.clone()], location)
             }
-            (Err(message), _) | (_, Err(message)) => Tensor::failed("movedim", message, location),
+            (Err(message), _) | (_, Err(message)) => Tensor::failed_at("movedim", message, location),
         }
     }
 
@@ -170,12 +170,12 @@ impl Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let Some(missing) = counts.len().checked_sub(node.shape.len()) else {
             let message = format!("{} counts for the {} axes of {:?}", counts.len(), node.shape.len(), node.shape);
-            return Tensor::failed("repeat", message, location);
+            return Tensor::failed_at("repeat", message, location);
         };
         let own = [&vec![1; missing][..], &node.shape].concat();
         let Some(shape) = own.iter().zip(counts).map(|(&len, &n)| len.checked_mul(n)).collect::<Option<Vec<_>>>()
         else {
-            return Tensor::failed("repeat", "more elements than memory can hold".into(), location);
+            return Tensor::failed_at("repeat", "more elements than memory can hold".into(), location);
         };
         let apart: Vec<usize> = own.iter().flat_map(|&len| [1, len]).collect();
         let many: Vec<usize> = own.iter().zip(counts).flat_map(|(&len, &n)| [n, len]).collect();

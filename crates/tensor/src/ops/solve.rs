@@ -1,7 +1,7 @@
 //! Linear equations, by elimination over the operations: gradients of any order come with them. Each row of the matrix is a
 //! step of its own, so this is for matrices of tens of rows rather than thousands.
 
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
 use crate::graph::axes::Axes;
 use crate::graph::infer::broadcast;
@@ -26,7 +26,7 @@ impl Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let rows = node.shape.iter().rev().nth(1).copied().unwrap_or(0);
         let [i, j] = [0, 1].map(|axis| Tensor::iota(&[rows, rows], axis, DType::I64, node.device, location));
-        let unit = map(Row::Eq, &[&i, &j], location).cast_at(node.dtype, location);
+        let unit = map(ScalarOp::Eq, &[&i, &j], location).cast_at(node.dtype, location);
         self.eliminated("inverse", &unit, location)
     }
 
@@ -49,34 +49,34 @@ impl Tensor {
 
     fn eliminated(&self, name: &'static str, right: &Tensor, location: SourceLocation) -> Tensor {
         for side in [self, right] {
-            if let Err(failed) = side.floats(name, location) {
+            if let Err(failed) = side.check_float(name, location) {
                 return failed;
             }
         }
         let ([lead @ .., n, columns], [more @ .., rows, count]) = (&self.0.shape[..], &right.0.shape[..]) else {
             let message = format!("expects at least two axes, found shapes {:?} and {:?}", self.0.shape, right.0.shape);
-            return Tensor::failed(name, message, location);
+            return Tensor::failed_at(name, message, location);
         };
         if n != columns || n != rows {
             let message = match name {
                 "inverse" => format!("the matrices of {:?} are not square", self.0.shape),
                 _ => format!("{:?} is not square, or {:?} has not as many rows", self.0.shape, right.0.shape),
             };
-            return Tensor::failed(name, message, location);
+            return Tensor::failed_at(name, message, location);
         }
         let lead = match broadcast(lead, more) {
             Ok(lead) => lead,
-            Err(message) => return Tensor::failed(name, message, location),
+            Err(message) => return Tensor::failed_at(name, message, location),
         };
         let whole = |t: &Tensor, width: usize| t.broadcast_to(&[&lead[..], &[*n, width]].concat(), location);
-        let (left, dtype) = self.wide();
+        let (left, dtype) = self.widen();
         let right = right.cast_at(left.0.dtype, location);
         let both = vec![whole(&left, *n), whole(&right, *count)];
         let mut system = Tensor::build(Op::Concat(lead.len() + 1), both, location);
         for step in 0..*n {
             system = system.step(step, location);
         }
-        system.narrowed(dtype)
+        system.narrow_to(dtype)
     }
 
     /// The first column eliminated from all rows but row `step`, and taken away.
@@ -88,27 +88,27 @@ impl Tensor {
         let number = |t: &Tensor, value: f64| t.scalar_like(value, location);
         let here = number(&places, step as f64);
         // The largest element from this row on: rows before it had their turn. A NaN counts as largest.
-        let size = map(Row::Abs, &[&self.part(-1, 0, 1, location)], location);
-        let taken = map(Row::Lt, &[&places, &here], location);
-        let size = map(Row::Select, &[&taken, &number(&size, -1.0), &size], location);
+        let size = map(ScalarOp::Abs, &[&self.narrow_at(-1, 0, 1, location)], location);
+        let taken = map(ScalarOp::Lt, &[&places, &here], location);
+        let size = map(ScalarOp::Select, &[&taken, &number(&size, -1.0), &size], location);
         let pivot = Tensor::build(Op::ArgReduce(Reduce::Max, lead.len()), vec![size], location);
         let pivot = pivot.reshape_at(&[lead, &[1, 1]].concat(), location);
-        let order = map(Row::Select, &[&map(Row::Eq, &[&places, &pivot], location), &here, &places], location);
-        let order = map(Row::Select, &[&map(Row::Eq, &[&places, &here], location), &pivot, &order], location);
+        let order = map(ScalarOp::Select, &[&map(ScalarOp::Eq, &[&places, &pivot], location), &here, &places], location);
+        let order = map(ScalarOp::Select, &[&map(ScalarOp::Eq, &[&places, &here], location), &pivot, &order], location);
         let order = order.broadcast_to(&node.shape, location);
         let system = Tensor::build(Op::Gather(lead.len()), vec![self.clone(), order], location);
         // Its row becomes itself over the pivot; others lose as many of it as their first element says.
-        let row = system.part(-2, step, 1, location);
-        let first = system.part(-1, 0, 1, location);
-        let own = map(Row::Eq, &[&places, &here], location).cast_at(node.dtype, location);
-        let times = map(Row::Sub, &[&first, &own], location);
-        let row = map(Row::Div, &[&row.part(-1, 1, columns - 1, location), &row.part(-1, 0, 1, location)], location);
-        let rest = system.part(-1, 1, columns - 1, location);
-        map(Row::Sub, &[&rest, &map(Row::Mul, &[&times, &row], location)], location)
+        let row = system.narrow_at(-2, step, 1, location);
+        let first = system.narrow_at(-1, 0, 1, location);
+        let own = map(ScalarOp::Eq, &[&places, &here], location).cast_at(node.dtype, location);
+        let times = map(ScalarOp::Sub, &[&first, &own], location);
+        let row = map(ScalarOp::Div, &[&row.narrow_at(-1, 1, columns - 1, location), &row.narrow_at(-1, 0, 1, location)], location);
+        let rest = system.narrow_at(-1, 1, columns - 1, location);
+        map(ScalarOp::Sub, &[&rest, &map(ScalarOp::Mul, &[&times, &row], location)], location)
     }
 
     /// `len` elements of an axis, counted from the end, from `start`.
-    pub(crate) fn part(&self, axis: isize, start: usize, len: usize, location: SourceLocation) -> Tensor {
+    pub(crate) fn narrow_at(&self, axis: isize, start: usize, len: usize, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let mut cuts: Vec<_> = node.shape.iter().map(|&len| crate::graph::node::AxisSlice::full(len)).collect();
         if let Some(cut) = Axes::from(axis).resolve(cuts.len()).ok().and_then(|axes| cuts.get_mut(axes[0])) {

@@ -63,6 +63,6 @@ impl Tensor {
             copy.set_value(buffer);
             Ok(Tensor(Arc::new(copy)))
         };
-        copy().unwrap_or_else(|error| Tensor::carry(error, location))
+        copy().unwrap_or_else(|error| Tensor::from_error(error, location))
     }
 }

@@ -243,14 +243,14 @@ impl Arena {
         let Table { segments, order, elements } = &*self.table;
         if tensors.len() != segments.len() {
             let what = format!("{} tensors for {} segments", tensors.len(), segments.len());
-            return Tensor::failed("flatten", what, place);
+            return Tensor::failed_at("flatten", what, place);
         }
         for (tensor, segment) in tensors.iter().zip(segments) {
             match tensor.node() {
                 Err(_) => return tensor.clone(),
                 Ok(node) if node.shape != segment.shape => {
                     let what = format!("'{}' has shape {:?}, not {:?}", segment.name, segment.shape, node.shape);
-                    return Tensor::failed("flatten", what, place);
+                    return Tensor::failed_at("flatten", what, place);
                 }
                 Ok(_) => {}
             }
@@ -282,7 +282,7 @@ impl Arena {
         match flat.node() {
             Ok(node) if node.shape != [self.table.elements] => {
                 let what = format!("an arena of {} elements, found {:?}", self.table.elements, node.shape);
-                vec![Tensor::failed("unflatten", what, place); self.table.segments.len()]
+                vec![Tensor::failed_at("unflatten", what, place); self.table.segments.len()]
             }
             Ok(_) => self.table.segments.iter().map(|segment| segment.of(flat, place)).collect(),
             Err(_) => vec![flat.clone(); self.table.segments.len()],
@@ -301,7 +301,7 @@ impl Arena {
     pub fn spread(&self, values: &[f64]) -> Tensor {
         match self.segment_values(values) {
             Ok(values) => values.tensor(),
-            Err(error) => Tensor::carry(error, SourceLocation::here()),
+            Err(error) => Tensor::from_error(error, SourceLocation::here()),
         }
     }
 

@@ -2,7 +2,7 @@
 //! where a tensor's ops would need one for each size.
 
 use bornite_codegen::cuda::BLOCK;
-use bornite_ir::{Access, Builder, Emit, Extent, Kernel, Op as Row, Scalar, Value, contiguous};
+use bornite_ir::{Access, Builder, Emit, Extent, Kernel, Op as ScalarOp, Scalar, Value, contiguous};
 
 use crate::runtime::buffer::Buffer;
 use crate::runtime::execute::{CodegenMode, Program, program};
@@ -70,7 +70,7 @@ fn kernel(bits: Scalar) -> Result<Kernel> {
     let out = b.view("out", bits, &contiguous(&[Extent::Value(5)]), Access::Write);
     let given = b.view("given", bits, &contiguous(&[Extent::Value(3)]), Access::Read);
     let i = b.index();
-    let (block, within) = (b.op(Row::Div, &[&i, &to]), b.op(Row::Rem, &[&i, &to]));
+    let (block, within) = (b.op(ScalarOp::Div, &[&i, &to]), b.op(ScalarOp::Rem, &[&i, &to]));
     let start = b.mul(&block, &from);
     let at = b.add(&start, &within);
     let element = b.local("element", Value::int(bits, 0));

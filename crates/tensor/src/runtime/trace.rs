@@ -68,7 +68,7 @@ impl Trace<'_> {
     /// Declares a length that differs from call to call and is at most `bound`: that of each of `arguments`, named by its
     /// number and an axis. One trace serves all lengths. Its function is given these arguments with zeros up to the bound,
     /// and after all arguments the length, an i64 without axes (one for each declaration, in order). What depends on how
-    /// many elements there are is up to the function: see [`Tensor::masked`], [`Tensor::masked_mean`], [`Tensor::valid`].
+    /// many elements there are is up to the function: see [`Tensor::masked`], [`Tensor::masked_mean`], [`Tensor::length_mask`].
     /// Of each of `results`, named in the same way, the caller gets the elements up to the length.
     ///
     /// ```

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
 use super::handwritten::{OutputLayout, within};
 use super::ids::{BufferId, BufferSlice, Output};
@@ -212,7 +212,7 @@ fn update_of(node: &Node, old: &Tensor) -> Option<DirectWrite> {
         let inputs = new_pieces(node, *axis, old)?;
         let reads = inputs.iter().map(|&n| node.inputs[n].clone()).collect();
         (DirectWriteKind::Pieces { axis: *axis, inputs }, reads)
-    } else if let (Op::Map(Row::Select), [condition, value, kept]) = (&node.op, &node.inputs[..]) {
+    } else if let (Op::Map(ScalarOp::Select), [condition, value, kept]) = (&node.op, &node.inputs[..]) {
         let (base, views) = look_through(kept);
         if base.0.id != old.0.id || !is_identity(&strided_view(base, &views)?) {
             return None;
@@ -250,7 +250,7 @@ fn new_pieces(node: &Node, axis: usize, old: &Tensor) -> Option<Vec<usize>> {
 /// The axis and the number, if a condition holds exactly where the place along the axis is that number.
 fn one_position(condition: &Tensor) -> Option<(usize, Tensor)> {
     let (base, views) = look_through(condition);
-    let Op::Map(Row::Eq) = base.0.op else { return None };
+    let Op::Map(ScalarOp::Eq) = base.0.op else { return None };
     let [a, b] = &base.0.inputs[..] else { return None };
     let shown = strided_view(base, &views)?;
     [(a, b), (b, a)].into_iter().find_map(|(places, number)| {

@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use column_sums::attach_column_sums;
 
 use super::{Schedule, is_source};
-use crate::graph::infer::extent;
+use crate::graph::infer::reduction_extents;
 use crate::graph::node::{Node, NodeId, Op, Role};
 use crate::lower::{
     Group, IterationSpace, broadcasts_rows, gathers_one_per_row, is_identity, look_through, scatters_one_per_row,
@@ -120,7 +120,7 @@ impl<'a> Fuser<'a> {
         if is_source(tensor) {
             return vec![];
         }
-        let call = self.schedule.reads_of_call(tensor);
+        let call = self.schedule.call_inputs(tensor);
         let own: &[Tensor] = match self.schedule.direct_writes.writes.get(&tensor.0.id) {
             Some(placed) => &placed.reads,
             None if tensor.0.op.is_view() => std::slice::from_ref(tensor),
@@ -163,7 +163,7 @@ impl<'a> Fuser<'a> {
         let node = &*self.nodes[n].0;
         let edges = self.edges(n);
         let from: HashSet<usize> = edges.iter().map(|(from, _)| self.group_of(*from)).collect();
-        let own_form = match extent(node) {
+        let own_form = match reduction_extents(node) {
             Some((outer, middle, inner)) if middle > 1 && outer * inner > 0 => match inner {
                 1 => Some(IterationSpace::Rows { rows: outer, columns: middle }),
                 _ => Some(IterationSpace::Middle { outer, middle, inner }),
@@ -173,7 +173,7 @@ impl<'a> Fuser<'a> {
             }
             _ => None,
         };
-        let called = self.schedule.reads_of_call(self.nodes[n]).is_some()
+        let called = self.schedule.call_inputs(self.nodes[n]).is_some()
             || self.schedule.direct_writes.writes.contains_key(&node.id);
         let Some(own_form) = own_form.filter(|_| node.elements() > 0 && !called && !is_source(self.nodes[n])) else {
             self.start(n, IterationSpace::Elements(0), from);

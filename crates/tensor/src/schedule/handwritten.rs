@@ -73,7 +73,7 @@ pub(super) fn launches(
     inputs: &[Tensor],
 ) -> Result<Vec<(HandwrittenCall, Vec<Operand>)>> {
     let scratch: Vec<Output> =
-        source.scratch.iter().map(|&bytes| Output { buffer: BufferId::unnamed(), bytes }).collect();
+        source.scratch.iter().map(|&bytes| Output { buffer: BufferId::temporary(), bytes }).collect();
     let located: Vec<(Tensor, Strided)> = inputs
         .iter()
         .map(|input| locate_input(source, input).unwrap_or_else(|| (input.clone(), whole(input))))

@@ -252,7 +252,7 @@ fn multi_output_steps(
     let place = tensor.0.location;
     // A part that nobody wants is memory all the same: its node goes, its id stays.
     let parts = multi_output::outputs(tensor, place);
-    let buffer = |part: &Tensor| if is_output(part) { BufferId::of(part) } else { BufferId::unnamed() };
+    let buffer = |part: &Tensor| if is_output(part) { BufferId::of(part) } else { BufferId::temporary() };
     let outs: Vec<Output> = parts.iter().map(|part| Output { buffer: buffer(part), bytes: part.0.bytes() }).collect();
     let (kernel_of, values, checked) = match &multi_output.implementation {
         ImplementationKind::Routine { run, fallibility, in_place } => {

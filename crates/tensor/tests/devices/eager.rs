@@ -22,7 +22,7 @@ fn graph(word: u64, x: &Tensor, y: &Tensor) -> bornite::Result<Tensor> {
     Ok(match word / 8 % 8 {
         0 => z + number,
         1 => z.sum(axis),
-        2 => z.sum_keep(axis) * number,
+        2 => z.sum_keepdim(axis) * number,
         3 => z.max(axis),
         4 => x + y,
         5 => x + x,

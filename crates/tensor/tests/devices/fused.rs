@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op as Row, Scalar, Value, templates};
+use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op as ScalarOp, Scalar, Value, templates};
 use bornite::{
     DType, Device, Tensor, Var,
     fused::{AdamWStep, FusedOp, Implementation, InputInfo, adamw, fused, set_fusion, with_fusion},
@@ -178,7 +178,7 @@ impl FusedOp for ScaledExp {
         let all = |given: &InputInfo<'_>| given.dtype == DType::F32 && given.shape == inputs[0].shape;
         inputs.iter().all(all).then(|| {
             by_kernel("scaled_exp", n, 2, 2, |b, x| {
-                let power = b.op(Row::Exp, &[&x[0]]);
+                let power = b.op(ScalarOp::Exp, &[&x[0]]);
                 vec![b.mul(&power, &x[1]), power]
             })
         })?

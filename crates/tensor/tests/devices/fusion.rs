@@ -74,8 +74,8 @@ impl Graph {
             3 => x.maximum(same(y)?),
             4 => x.minimum(same(y)?).abs(),
             5 => x.gt(same(y)?).select(x, -x),
-            6 if rank > 0 => small(x.sum_keep(axis)),
-            7 if rank > 0 => x.max_keep(axis),
+            6 if rank > 0 => small(x.sum_keepdim(axis)),
+            7 if rank > 0 => x.max_keepdim(axis),
             8 if rank > 0 => small(x.sum(axis)),
             9 if rank > 1 => x.transpose(0, 1),
             10 if rank > 0 => x.slice_step(axis, .., if word & 8 == 0 { 1 } else { -2 }),
@@ -92,16 +92,16 @@ impl Graph {
             }
             17 if rank > 0 => {
                 let dtype = [DType::I32, DType::U8, DType::I64][(word / 16 % 3) as usize];
-                small(x.abs().minimum(3.0).cast(dtype).sum_keep(axis).cast(DType::F32))
+                small(x.abs().minimum(3.0).cast(dtype).sum_keepdim(axis).cast(DType::F32))
             }
             // Softmax and layer norm op by op: the CPU has spellings of its own for them.
             18 if !self.exact && rank > 0 => {
-                let powers = (x - x.max_keep(-1)).exp();
-                &powers / powers.sum_keep(-1)
+                let powers = (x - x.max_keepdim(-1)).exp();
+                &powers / powers.sum_keepdim(-1)
             }
             19 if !self.exact && rank > 0 => {
-                let centred = x - x.mean_keep(-1);
-                let variance = (&centred * &centred).mean_keep(-1);
+                let centred = x - x.mean_keepdim(-1);
+                let variance = (&centred * &centred).mean_keepdim(-1);
                 centred * (variance + 1e-3).rsqrt() * 0.5
             }
             20 if !self.exact => x.tanh() * same(y)?.sigmoid(),

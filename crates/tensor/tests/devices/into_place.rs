@@ -107,7 +107,7 @@ pub fn parts_with_other_readers(device: Device) -> Outcome {
         }),
         ("read on by a kernel", &|| {
             let joined =
-                Tensor::concat(&[&x.matmul(&y), &Tensor::ones(&[3, 16], DType::F32, device), &y.sum_keep(0)], 0);
+                Tensor::concat(&[&x.matmul(&y), &Tensor::ones(&[3, 16], DType::F32, device), &y.sum_keepdim(0)], 0);
             vec![(&joined * 2.0).sum(-1), joined.exp()]
         }),
     ];
@@ -141,7 +141,7 @@ pub fn random_pieces(device: Device) -> Outcome {
                     2 => source.slice(0, 0..end),
                     3 => Tensor::full(word as f64, &[rows, columns], DType::F32, device),
                     4 => source.slice(0, 12 - end..) * 2.0,
-                    5 => source.sum_keep(0),
+                    5 => source.sum_keepdim(0),
                     6 if !pieces.is_empty() => pieces[word % pieces.len()].clone(),
                     7 if !pieces.is_empty() => pieces[word % pieces.len()].flip(0) + 1.0,
                     _ => x.slice(0, 0..end).matmul(&w).tanh(),

@@ -60,7 +60,7 @@ pub fn masks(device: Device) -> Outcome {
             x.masked_mean(1, &Tensor::ones(&[3], DType::I64, device)),
             "axis 1 of [2, 3] has one length or [2] of them, not [3]",
         ),
-        (Tensor::valid(3, &x), "valid: a length is an integer"),
+        (Tensor::length_mask(3, &x), "valid: a length is an integer"),
     ] {
         let error = found.to_vec::<f32>().unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains(file!()), "{error}");
@@ -123,13 +123,13 @@ pub fn growing_cache(device: Device) -> Outcome {
         let [q, k, v, position] = t else { return Ok((vec![], vec![])) };
         let here = Tensor::arange(BOUND, DType::I64, device).equal(position).reshape(&[BOUND, 1]);
         let (k, v) = (here.select(k, keys.get()), here.select(v, values.get()));
-        let seen = Tensor::valid(BOUND, &(position + 1));
+        let seen = Tensor::length_mask(BOUND, &(position + 1));
         let out = Tensor::attention(q, &k, &v, None, false, Some(&seen));
         Ok((vec![out], vec![keys.set(k), values.set(v)]))
     });
     let attend = trace(|t| {
         let [q, k, v, length] = t else { return Ok((vec![], vec![])) };
-        Ok((vec![Tensor::attention(q, k, v, None, false, Some(&Tensor::valid(BOUND, length)))], vec![]))
+        Ok((vec![Tensor::attention(q, k, v, None, false, Some(&Tensor::length_mask(BOUND, length)))], vec![]))
     });
     let attend = attend.bounded(BOUND, &[(1, 1), (2, 1)], &[]);
     let mut random = Random::fresh();

@@ -32,10 +32,10 @@ fn in_place(device: Device) -> Outcome {
         let values: Vec<f32> = (0..3 * columns).map(|_| random.between(-2.0, 2.0) as f32).collect();
         let x = Tensor::from_slice(&values, &[3, columns], device);
         let after = |x: &Tensor| {
-            let powers = (x - x.max_keep(-1)).exp();
-            let shares = &powers / powers.sum_keep(-1);
+            let powers = (x - x.max_keepdim(-1)).exp();
+            let shares = &powers / powers.sum_keepdim(-1);
             // Two results, of which the first is where the second still reads.
-            (&shares + x * 0.5, x - x.mean_keep(-1))
+            (&shares + x * 0.5, x - x.mean_keepdim(-1))
         };
         let (first, second) = (Var::new(&x)?, Var::new(&x)?);
         let step = trace(|_| {
@@ -74,8 +74,8 @@ fn every_length(device: Device) -> Outcome {
                 let loss = x.cross_entropy(&classes);
                 let slope = loss.grad(&[&x]).remove(0);
                 let (wide_x, wide_y) = (x.cast(DType::F32), y.cast(DType::F32));
-                let centred = &wide_x - wide_x.mean_keep(-1);
-                let deviation = (&centred * &centred).mean_keep(-1) * (&centred * &wide_y).sum_keep(-1);
+                let centred = &wide_x - wide_x.mean_keepdim(-1);
+                let deviation = (&centred * &centred).mean_keepdim(-1) * (&centred * &wide_y).sum_keepdim(-1);
                 vec![loss, slope, (centred * (deviation.abs() + 1e-3).rsqrt()).cast(dtype)]
             };
             let [fused, plain] = [true, false].map(|on| {

@@ -235,7 +235,7 @@ pub fn what_does_not_fit_is_an_error(device: Device) -> Outcome {
     let silent = silent.launch(1, &[array(&x)]).remove(0).to_vec::<f32>().err().map(|error| error.to_string());
     assert!(silent.as_ref().is_some_and(|text| text.contains("writes no array")), "{silent:?}");
     // An array that could not be made carries its own error.
-    let lost = saxpy.launch(6, &[1.0.into(), array(&Tensor::mistake("lookup", "there is no row 'b'")), array(&x)]);
+    let lost = saxpy.launch(6, &[1.0.into(), array(&Tensor::failed("lookup", "there is no row 'b'")), array(&x)]);
     let lost = lost[0].to_vec::<f32>().err().map(|error| error.to_string()).unwrap_or_default();
     assert!(lost.starts_with("lookup: there is no row 'b'"), "{lost}");
     let unknown = module.kernel("sxpy").err().map(|error| error.to_string()).unwrap_or_default();

@@ -329,7 +329,7 @@ pub fn empty_and_scalar(device: Device) -> Outcome {
         assert_eq!(empty.log_softmax(axis).shape()?, [0, 5]);
     }
     assert_eq!(empty.logsumexp(0).to_vec::<f32>()?, [f32::NEG_INFINITY; 5]);
-    assert_eq!(empty.logsumexp_keep(1).shape()?, [0, 1]);
+    assert_eq!(empty.logsumexp_keepdim(1).shape()?, [0, 1]);
     let deep = Tensor::from_slice::<f32>(&[], &[0, 1 << 20, 1 << 20], device);
     assert_eq!(deep.sum(0).sum([0, 1]).shape()?, [0usize; 0]);
     assert_eq!(deep.sum([1, 2]).to_vec::<f32>()?, [0f32; 0]);

@@ -95,8 +95,8 @@ fn narrow_head(random: &mut Random, device: Device) -> Found {
 fn swapped_moments(random: &mut Random, device: Device) -> Found {
     let x = random.vec(8, 0.0, 1.0);
     let swapped = tensor(&x, &[1, 2, 4], device).transpose(1, 2);
-    let mean = swapped.mean_keep(2);
-    let variance = (&swapped - &mean).powf(2.0).sum_keep(2) / 2.0;
+    let mean = swapped.mean_keepdim(2);
+    let variance = (&swapped - &mean).powf(2.0).sum_keepdim(2) / 2.0;
     let means: Vec<f64> = (0..4).map(|n| (x[n] + x[4 + n]) / 2.0).collect();
     let variances = (0..4).map(|n| ((x[n] - means[n]).powi(2) + (x[4 + n] - means[n]).powi(2)) / 2.0).collect();
     Ok(vec![(variance, variances), (mean, means)])
@@ -114,7 +114,7 @@ fn permuted_reduction(random: &mut Random, device: Device) -> Found {
 fn detached_norm(random: &mut Random, device: Device) -> Found {
     let x = random.vec(12, 0.5, 1.5);
     let t = tensor(&x, &[3, 4], device);
-    let norm = t.square().sum_keep(-1).sqrt().detach();
+    let norm = t.square().sum_keepdim(-1).sqrt().detach();
     let y = &t / &norm * 2.0;
     let norms: Vec<f64> = x.chunks(4).map(|row| row.iter().map(|v| v * v).sum::<f64>().sqrt()).collect();
     let expected = x.iter().enumerate().map(|(n, v)| v / norms[n / 4] * 2.0).collect();
@@ -159,7 +159,7 @@ fn largest_of_nan(_: &mut Random, device: Device) -> Found {
 fn recomputed_largest(random: &mut Random, device: Device) -> Found {
     let x: Vec<f64> = random.vec(64, -3.0, 3.0).iter().map(|v| f64::from(*v as f32)).collect();
     let powers = tensor(&x, &[4, 16], device).exp();
-    let found = powers.equal(powers.max_keep(-1)).cast(DType::F32).sum(-1);
+    let found = powers.equal(powers.max_keepdim(-1)).cast(DType::F32).sum(-1);
     let places = x.chunks(16).map(|row| (0..16).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap_or(0) as f64);
     let softmax = tensor(&x, &[4, 16], device).softmax(-1).argmax(-1);
     Ok(vec![(found, vec![1.0; 4]), (softmax, places.collect())])

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bornite_codegen::cuda::BLOCK;
-use bornite_ir::{Access, Builder, Emit, EmitBits, Extent, Kernel, Op as Row, Scalar, Value, contiguous};
+use bornite_ir::{Access, Builder, Emit, EmitBits, Extent, Kernel, Op as ScalarOp, Scalar, Value, contiguous};
 
 use crate::runtime::buffer::Buffer;
 use crate::runtime::execute::{CodegenMode, Program, program};
@@ -47,7 +47,7 @@ fn kernel() -> Result<Kernel> {
     let first = b.constant(Value::int(Scalar::I64, 0));
     let reported = b.load(status, first);
     let none = b.constant(Value::int(Scalar::U64, 0));
-    let good = b.op(Row::Eq, &[&reported, &none]);
+    let good = b.op(ScalarOp::Eq, &[&reported, &none]);
     b.if_else(
         good,
         |b| {

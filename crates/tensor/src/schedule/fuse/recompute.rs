@@ -248,7 +248,7 @@ impl<'a> Fuser<'a> {
     fn is_recomputable(&self, n: usize) -> bool {
         let node = &*self.nodes[n].0;
         node.op.facts().recomputable
-            && self.schedule.reads_of_call(self.nodes[n]).is_none()
+            && self.schedule.call_inputs(self.nodes[n]).is_none()
             && !self.schedule.direct_writes.writes.contains_key(&node.id)
     }
 
