@@ -1,5 +1,5 @@
-//! The lazy graph: nodes and their ops, shapes and dtypes of results, gradients. Nothing here runs, and nothing here knows how a value
-//! lies in memory or which kernel computes it.
+//! The lazy graph: nodes and their ops, shape and dtype inference, gradients. Nothing here runs or knows memory layouts and kernels:
+//! see `schedule/` and `lower/`.
 
 pub(crate) mod axes;
 pub(crate) mod checkpoint;

@@ -39,7 +39,7 @@ pub(crate) use column_sums::attach_sums;
 pub(crate) use gpu_emulation::{only_gpu_kernels, plans_as_for_gpu, targets_gpu};
 pub use gpu_emulation::{with_gpu_kernels, with_gpu_plans};
 pub(crate) use group::{Group, InPlaceOutputs, IterationSpace, Overwrite, kernel_name, lower_group};
-pub(crate) use group_inputs::{Reads, reads as group_reads};
+pub(crate) use group_inputs::{GroupInputs, analyze_inputs};
 pub(crate) use indexing::{gathers_one_per_row, scatters_one_per_row};
 pub(crate) use launch_shape::{LaunchShape, launch_shapes};
 pub(crate) use scatter::PART as SUMMED_TOGETHER;
@@ -51,7 +51,7 @@ pub(crate) use slice_write::{lower_concat_inputs, lower_row_update};
 pub(crate) struct Lowered {
     pub kernel: Kernel,
     pub inputs: Vec<Input>,
-    pub reports: bool,
+    pub reports_bad_index: bool,
     /// Whether it looks at the status, which comes in the same place, before it writes.
     pub guarded: bool,
     pub values: Vec<Value>,
@@ -86,7 +86,7 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let out = b.param("out", node.dtype, elements, Access::Write);
     let index = b.index();
     let mut l = Lowering::single(b, index_scalar);
-    if !copies && reports(node) {
+    if !copies && reports_bad_index(node) {
         l.status = Some(l.b.param("status", DType::I64, crate::runtime::status::WORDS, Access::ReadWrite));
     }
     let at = Coordinates::linear(index, &node.shape);
@@ -114,7 +114,7 @@ fn index_type(tensor: &Tensor, copies: bool) -> Scalar {
 }
 
 /// True if a node can meet a bad index.
-pub(crate) fn reports(node: &Node) -> bool {
+pub(crate) fn reports_bad_index(node: &Node) -> bool {
     node.op.facts().reports
 }
 
@@ -193,7 +193,7 @@ impl<S: KernelShape> Lowering<S> {
     }
 
     /// Coordinates in a view's input of shape `from`, for coordinates in the view.
-    fn through(&mut self, op: &Op, at: Coordinates, from: &[usize]) -> Coordinates {
+    fn apply_view(&mut self, op: &Op, at: Coordinates, from: &[usize]) -> Coordinates {
         match op {
             Op::Reshape(_) => Coordinates::linear(self.linear_of(&at), from),
             Op::Permute(axes) => {

@@ -51,7 +51,7 @@ use crate::{Device, Error, Result, Tensor};
 pub(crate) use collect::nodes_to_compute;
 use concat::DirectWrites;
 pub use describe::explain_pass;
-pub use explain::{LiveValue, PeakMemory, PlanSummary, StepSummary, explain, explained};
+pub use explain::{LiveValue, PeakMemory, PlanSummary, StepSummary, explain, summarize};
 use fuse::Unit;
 use ids::BufferId;
 use memory::BufferAssignment;
@@ -142,7 +142,7 @@ impl Schedule {
     fn run(&mut self, name: &str, pass: fn(&mut Schedule) -> Result<()>) -> Result<()> {
         debug_assert!(PASSES.contains(&name));
         pass(self)?;
-        describe::passed(name, self);
+        describe::record_pass(name, self);
         Ok(())
     }
 

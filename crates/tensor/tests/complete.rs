@@ -14,12 +14,12 @@ const WITHOUT: &[(&str, &[&str])] = &[
         &["from_slice", "from_bytes", "full", "zeros", "ones", "arange", "linspace", "eye", "rand", "randn"],
     ),
     (
-        "give random words or places, which do not move with their inputs",
+        "return random words or indices, whose derivative is zero",
         &["random_bits", "argmax", "argmin", "argsort", "one_hot"],
     ),
-    ("give bools", &["all", "all_keepdim", "any", "any_keepdim", "valid"]),
+    ("return bools", &["all", "all_keepdim", "any", "any_keepdim", "length_mask"]),
     ("is the gradient", &["grad"]),
-    ("fails", &["mistake"]),
+    ("fails", &["failed"]),
     ("cuts the gradient (grad::known_answers)", &["detach"]),
 ];
 
@@ -65,7 +65,7 @@ fn methods() -> (BTreeSet<String>, Vec<(String, Op)>) {
                     let op = Op::ALL.iter().find(|op| format!("{op:?}") == *row);
                     rows.push((name.to_string(), *op.unwrap_or_else(|| panic!("{row} is no row"))));
                 }
-                ("keep!", [_, keep]) => _ = methods.insert(keep.to_string()),
+                ("keepdim!", [_, keep]) => _ = methods.insert(keep.to_string()),
                 ("impl Tensor", ["pub", "fn", ..]) => signature = line.trim().into(),
                 ("impl Tensor", _) if !signature.is_empty() => signature += line.trim(),
                 _ => {}

@@ -2,7 +2,7 @@
 
 use bornite::{
     DType, Device, Tensor,
-    plan::{PlanSummary, explained},
+    plan::{PlanSummary, summarize},
 };
 
 fn ones(shape: &[usize], device: Device) -> Tensor {
@@ -32,26 +32,26 @@ fn costs_follow_from_shapes() -> bornite::Result<()> {
         ),
         ("made of nothing", long, vec![(4000, 0)]),
     ] {
-        assert_eq!(costs(&explained(&[tensor])?), expected, "{what}");
+        assert_eq!(costs(&summarize(&[tensor])?), expected, "{what}");
     }
-    assert_eq!(explained(&[])?.steps.len(), 0);
+    assert_eq!(summarize(&[])?.steps.len(), 0);
     Ok(())
 }
 
 #[test]
 fn the_least_time_is_that_of_the_slower_roof() -> bornite::Result<()> {
     let x = ones(&[256, 256], Device::cpu());
-    let plan = explained(&[x.matmul(&x), &x + 1.0])?;
+    let plan = summarize(&[x.matmul(&x), &x + 1.0])?;
     let roof = plan.roof.expect("a CPU has one");
     for step in &plan.steps {
         let (move_us, count_us) =
             (1e6 * step.bytes as f64 / roof.bytes_per_second, 1e6 * step.flops as f64 / roof.flops_per_second);
         assert_eq!(step.min_us, Some(move_us.max(count_us)));
-        assert_eq!(count_us > move_us, step.what.starts_with("matmul"), "{step}");
+        assert_eq!(count_us > move_us, step.description.starts_with("matmul"), "{step}");
     }
     let sum: f64 = plan.steps.iter().filter_map(|step| step.min_us).sum();
     assert!((plan.min_us().unwrap_or(0.0) - sum).abs() < 1e-9);
-    assert_eq!(explained(&[&ones(&[2], Device::Interpreter) + 1.0])?.min_us(), None);
+    assert_eq!(summarize(&[&ones(&[2], Device::Interpreter) + 1.0])?.min_us(), None);
     Ok(())
 }
 
@@ -62,7 +62,7 @@ fn the_peak_names_what_is_alive_and_its_line() -> bornite::Result<()> {
     let (kept, line) = (x.matmul(&x), line!());
     let (other, next) = (kept.matmul(&x), line!());
     let y = other.matmul(&kept).slice(0, 0..8).sum(..);
-    let plan = explained(&[y])?;
+    let plan = summarize(&[y])?;
     let peak = &plan.peak;
     // The first two products, and the third while it is computed.
     assert_eq!((peak.bytes, peak.values.len()), (3 * 64 * 64 * 4, 3), "{plan}");
@@ -72,8 +72,8 @@ fn the_peak_names_what_is_alive_and_its_line() -> bornite::Result<()> {
         let place = format!("explain.rs:{line}");
         assert!(text.lines().any(|l| l.starts_with("  16.4 kB matmul") && l.contains(&place)), "{text}");
     }
-    assert!(text.starts_with("4 steps on interpreter by 3 kernels, 49152 bytes of scratch memory\n"), "{text}");
-    assert!(text.contains("most scratch memory at step 2: 49.2 kB\n"), "{text}");
+    assert!(text.starts_with("4 steps on interpreter, 3 kernels, 49152 bytes of scratch memory\n"), "{text}");
+    assert!(text.contains("peak scratch memory at step 2: 49.2 kB\n"), "{text}");
     assert!(text.contains("scratch 0 = matmul_f32 (input 0)  32.8 kB, 524.3 kflop  at "), "{text}");
     Ok(())
 }

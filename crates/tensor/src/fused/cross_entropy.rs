@@ -1,4 +1,4 @@
-//! Cross-entropy of logits and classes, row by row.
+//! Cross-entropy of logits and class indices, per row.
 
 mod cpu;
 
@@ -10,20 +10,20 @@ use super::{FusedOp, Implementation, InputInfo, Memory, MemoryMut, unpack_inputs
 use crate::{DType, Device, Element, Error, Result, SourceLocation, Tensor};
 use cpu::{Class, cross_entropy};
 
-/// Minus the log-probability of a class, for each row of logits.
+/// Negative log-probability of a class, for each row of logits.
 pub(crate) struct CrossEntropy(pub SourceLocation);
 
 impl CrossEntropy {
-    /// Type of the classes, if the routines support such inputs.
+    /// Dtype of the classes, if the routines support these inputs.
     fn class_type(device: Device, inputs: &[InputInfo<'_>]) -> Option<DType> {
         let [logits, classes, rest @ ..] = inputs else { return None };
         let floats = [&[*logits], rest].concat();
         (matches!(classes.dtype, DType::I32 | DType::I64) && supports_simd(device, &floats)).then_some(classes.dtype)
     }
 
-    /// Runs over rows of one class type, with the gradient's factor for all rows.
+    /// Runs the routine over rows; `scale` is the factor of the gradient of all rows.
     fn run<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
-        at: SourceLocation,
+        location: SourceLocation,
         logits: &[f32],
         classes: &[T],
         losses: &mut [f32],
@@ -33,22 +33,22 @@ impl CrossEntropy {
         let columns = logits.len() / classes.len().max(1);
         cross_entropy(logits, classes, columns, losses, gradient, scale, pool::threads()).map_err(|row| {
             let message = format!("index {} of row {row} is outside the {columns} classes", classes[row]);
-            Error::Op { op: "cross_entropy", message, location: at }
+            Error::Op { op: "cross_entropy", message, location }
         })
     }
 
     fn forward<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
-        at: SourceLocation,
+        location: SourceLocation,
         inputs: &[Memory<'_>],
         outputs: &mut [MemoryMut<'_>],
     ) -> Result<()> {
         let [logits, classes] = unpack_inputs("cross_entropy", inputs)?;
         let [losses] = unpack_outputs("cross_entropy", outputs)?;
-        CrossEntropy::run::<T>(at, logits.slice()?, classes.slice()?, losses.slice_mut()?, None, 1.0)
+        CrossEntropy::run::<T>(location, logits.slice()?, classes.slice()?, losses.slice_mut()?, None, 1.0)
     }
 
     fn backward<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
-        at: SourceLocation,
+        location: SourceLocation,
         inputs: &[Memory<'_>],
         outputs: &mut [MemoryMut<'_>],
     ) -> Result<()> {
@@ -58,7 +58,7 @@ impl CrossEntropy {
         let (factors, gradient) = (loss_gradients.slice::<f32>()?, gradient.slice_mut::<f32>()?);
         let columns = logits.len() / classes.len().max(1);
         let mut losses = vec![0.0; classes.len()];
-        // Rows of one factor at a time: all of them, where the loss is their mean.
+        // Runs of rows with equal factors: a single run if the loss is the mean over rows.
         let mut first = 0;
         while first < factors.len() {
             let factor = factors[first];
@@ -66,7 +66,7 @@ impl CrossEntropy {
             let (rows, elements) = (first..first + same, first * columns..(first + same) * columns);
             let gradient = Some(&mut gradient[elements.clone()]);
             let losses = &mut losses[rows.clone()];
-            CrossEntropy::run(at, &logits[elements], &classes[rows], losses, gradient, factor)?;
+            CrossEntropy::run(location, &logits[elements], &classes[rows], losses, gradient, factor)?;
             first += same;
         }
         Ok(())
@@ -85,18 +85,18 @@ impl FusedOp for CrossEntropy {
     }
 
     fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
-        let (at, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
+        let (location, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
         Some(Implementation::routine(move |inputs, outputs| match class_type {
-            DType::I64 => CrossEntropy::forward::<i64>(at, inputs, outputs),
-            _ => CrossEntropy::forward::<i32>(at, inputs, outputs),
+            DType::I64 => CrossEntropy::forward::<i64>(location, inputs, outputs),
+            _ => CrossEntropy::forward::<i32>(location, inputs, outputs),
         }))
     }
 
     fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
-        let (at, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
+        let (location, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
         Some(Implementation::routine(move |inputs, outputs| match class_type {
-            DType::I64 => CrossEntropy::backward::<i64>(at, inputs, outputs),
-            _ => CrossEntropy::backward::<i32>(at, inputs, outputs),
+            DType::I64 => CrossEntropy::backward::<i64>(location, inputs, outputs),
+            _ => CrossEntropy::backward::<i32>(location, inputs, outputs),
         }))
     }
 

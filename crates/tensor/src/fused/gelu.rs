@@ -1,4 +1,4 @@
-//! GELU, by tanh or by the error function.
+//! GELU: the tanh approximation and the exact form by the error function.
 
 mod cpu;
 
@@ -13,19 +13,19 @@ pub(crate) use cpu::Gelu;
 use cpu::{gelu, gelu_backward};
 
 impl Tensor {
-    /// x · Φ(x) by its approximation with tanh: ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))).
+    /// Tanh approximation of GELU: ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))).
     #[track_caller]
     pub fn gelu(&self) -> Tensor {
-        self.gelu_by(Gelu::Tanh, "gelu", SourceLocation::here())
+        self.apply_gelu(Gelu::Tanh, "gelu", SourceLocation::here())
     }
 
-    /// x · Φ(x), by the error function.
+    /// Exact GELU, x · Φ(x), by the error function.
     #[track_caller]
     pub fn gelu_erf(&self) -> Tensor {
-        self.gelu_by(Gelu::Erf, "gelu_erf", SourceLocation::here())
+        self.apply_gelu(Gelu::Erf, "gelu_erf", SourceLocation::here())
     }
 
-    fn gelu_by(&self, kind: Gelu, name: &'static str, location: SourceLocation) -> Tensor {
+    fn apply_gelu(&self, kind: Gelu, name: &'static str, location: SourceLocation) -> Tensor {
         match self.check_float(name, location) {
             Ok(()) => fused_at(Arc::new(GeluOp(kind)), vec![self.clone()], location).remove(0),
             Err(failed) => failed,
@@ -33,7 +33,7 @@ impl Tensor {
     }
 }
 
-/// GELU, by tanh or by the error function.
+/// GELU, approximate or exact.
 pub(crate) struct GeluOp(pub Gelu);
 
 impl FusedOp for GeluOp {

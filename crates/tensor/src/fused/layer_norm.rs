@@ -1,4 +1,4 @@
-//! Layer norm over the last axes.
+//! Layer normalization over the trailing axes.
 
 mod cpu;
 
@@ -12,11 +12,12 @@ use crate::{Axes, Device, Result, SourceLocation, Tensor};
 use cpu::{layer_norm, layer_norm_backward};
 
 impl Tensor {
-    /// The last axes, as many as `weight` has, brought to mean 0 and variance 1, then times `weight` plus `bias`.
+    /// Layer normalization over the trailing axes (as many as `weight` has): normalizes to mean 0 and variance 1, multiplies by
+    /// `weight` and adds `bias`.
     #[track_caller]
     pub fn layer_norm(&self, weight: &Tensor, bias: &Tensor, eps: f64) -> Tensor {
         let location = SourceLocation::here();
-        if let Err(failed) = self.last_axes_of("layer_norm", weight, location) {
+        if let Err(failed) = self.normalized_axes("layer_norm", weight, location) {
             return failed;
         }
         let (x, narrow) = self.widen();
@@ -25,18 +26,18 @@ impl Tensor {
     }
 }
 
-/// Inputs of the backward op of layer norm that its routine reads.
+/// Inputs that the backward routine of layer norm reads.
 struct LayerNormBackwardInputs<'a> {
     x: &'a [f32],
     gamma: &'a [f32],
     mean: &'a [f32],
     rstd: &'a [f32],
-    /// Gradient of the loss by the output.
+    /// Gradient of the output.
     dy: &'a [f32],
 }
 
 impl<'a> LayerNormBackwardInputs<'a> {
-    /// Elements of the inputs, in the order of the op: inputs and outputs of layer norm, then the gradient.
+    /// Unpacks the inputs of the backward op: inputs and outputs of layer norm, then the output gradient.
     fn slices(inputs: &'a [Memory<'_>]) -> Result<Self> {
         let [x, gamma, _beta, _y, mean, rstd, dy] = unpack_inputs("layer_norm_backward", inputs)?;
         Ok(LayerNormBackwardInputs {
@@ -49,7 +50,7 @@ impl<'a> LayerNormBackwardInputs<'a> {
     }
 }
 
-/// Layer norm over the last axes, with mean and 1 / standard deviation for the gradient.
+/// Layer norm over the trailing axes; mean and 1 / standard deviation are saved for the backward pass.
 pub(crate) struct LayerNorm {
     pub axes: usize,
     pub eps: f64,
@@ -64,17 +65,17 @@ impl FusedOp for LayerNorm {
         let [x, weight, bias] = inputs else { return vec![] };
         let axes = Axes::List((1..=self.axes as isize).map(|n| -n).collect());
         let mean = x.mean_keepdim(axes.clone());
-        let centred = x - &mean;
-        let variance = (&centred * &centred).mean_keepdim(axes);
+        let centered = x - &mean;
+        let variance = (&centered * &centered).mean_keepdim(axes);
         let rstd = (variance + self.eps).rsqrt();
-        vec![(centred * &rstd) * weight + bias, mean, rstd]
+        vec![(centered * &rstd) * weight + bias, mean, rstd]
     }
 
     fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let (name, eps) = (self.name(), self.eps as f32);
         let [_x, gamma, beta] = inputs else { return None };
-        let fits = gamma.shape == beta.shape;
-        (fits && supports_simd(device, inputs)).then(|| {
+        let same_shape = gamma.shape == beta.shape;
+        (same_shape && supports_simd(device, inputs)).then(|| {
             Implementation::infallible(move |inputs, outputs| {
                 let [x, gamma, beta] = unpack_inputs(name, inputs)?;
                 let [y, mean, rstd] = unpack_outputs(name, outputs)?;

@@ -1,4 +1,4 @@
-//! Softmax and its logarithm along the last axis.
+//! Softmax and log-softmax. The fused op works along the last axis; other axes use plain ops.
 
 mod cpu;
 
@@ -10,19 +10,19 @@ use super::simd::{columns, supports_simd};
 use super::{FusedOp, Implementation, InputInfo, fused_at, unpack_inputs, unpack_outputs};
 use crate::{Device, SourceLocation, Tensor};
 pub(crate) use cpu::Softmax;
-pub(super) use cpu::{dot, powers, sum_of_powers};
+pub(super) use cpu::{dot, exp_and_sum, exp_sum};
 use cpu::{softmax, softmax_backward};
 
 impl Tensor {
-    /// exp(x) over its sum along an axis, computed without overflow.
+    /// Softmax along an axis, computed without overflow.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Tensor {
         let (x, narrow) = self.widen();
         if self.is_last(axis) {
-            return x.rows_softmax(Softmax::Plain, SourceLocation::here()).narrow_to(narrow);
+            return x.softmax_last_axis(Softmax::Plain, SourceLocation::here()).narrow_to(narrow);
         }
-        let powers = x.minus_max(axis).exp();
-        (&powers / powers.sum_keepdim(axis)).narrow_to(narrow)
+        let exp = x.minus_max(axis).exp();
+        (&exp / exp.sum_keepdim(axis)).narrow_to(narrow)
     }
 
     /// The logarithm of [`Tensor::softmax`].
@@ -30,31 +30,31 @@ impl Tensor {
     pub fn log_softmax(&self, axis: isize) -> Tensor {
         let (x, narrow) = self.widen();
         if self.is_last(axis) {
-            return x.rows_softmax(Softmax::Log, SourceLocation::here()).narrow_to(narrow);
+            return x.softmax_last_axis(Softmax::Log, SourceLocation::here()).narrow_to(narrow);
         }
-        let centred = x.minus_max(axis);
-        (&centred - centred.exp().sum_keepdim(axis).log()).narrow_to(narrow)
+        let shifted = x.minus_max(axis);
+        (&shifted - shifted.exp().sum_keepdim(axis).log()).narrow_to(narrow)
     }
 
-    /// True if an axis is the last of some.
+    /// True if `axis` is the last axis.
     fn is_last(&self, axis: isize) -> bool {
         let rank = self.node().map_or(0, |node| node.shape.len());
         rank > 0 && (axis == -1 || axis == rank as isize - 1)
     }
 
-    fn rows_softmax(&self, kind: Softmax, location: SourceLocation) -> Tensor {
+    fn softmax_last_axis(&self, kind: Softmax, location: SourceLocation) -> Tensor {
         fused_at(Arc::new(SoftmaxOp(kind)), vec![self.clone()], location).remove(0)
     }
 
-    /// x minus its largest element along an axis. The shift cancels in what uses this, so it carries no gradient.
+    /// x minus its maximum along an axis. The shift cancels in the callers, so it carries no gradient.
     #[track_caller]
     pub(crate) fn minus_max(&self, axis: isize) -> Tensor {
-        // Nothing has no largest element, and needs none.
-        if self.count(&axis.into()) == 0.0 { self.clone() } else { self - self.max_keepdim(axis).detach() }
+        // An empty axis has no maximum and needs none.
+        if self.reduced_count(&axis.into()) == 0.0 { self.clone() } else { self - self.max_keepdim(axis).detach() }
     }
 }
 
-/// Softmax or its logarithm along the last axis.
+/// Softmax or log-softmax along the last axis.
 pub(crate) struct SoftmaxOp(pub Softmax);
 
 impl FusedOp for SoftmaxOp {
@@ -67,13 +67,13 @@ impl FusedOp for SoftmaxOp {
 
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
         let [x] = inputs else { return vec![] };
-        let centred = x.minus_max(-1);
+        let shifted = x.minus_max(-1);
         vec![match self.0 {
             Softmax::Plain => {
-                let powers = centred.exp();
-                &powers / powers.sum_keepdim(-1)
+                let exp = shifted.exp();
+                &exp / exp.sum_keepdim(-1)
             }
-            Softmax::Log => &centred - centred.exp().sum_keepdim(-1).log(),
+            Softmax::Log => &shifted - shifted.exp().sum_keepdim(-1).log(),
         }]
     }
 

@@ -1,4 +1,4 @@
-//! The tensor handle: making tensors, asking what they are, reading their values.
+//! The tensor handle: creation, shape and dtype, reading values.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::runtime::element::zero_words;
 use crate::schedule::{realize, value_of};
 use crate::{DType, Device, Element, Error, Result, SourceLocation};
 
-/// A lazily computed array. Cloning copies the handle.
+/// A lazily computed array. Cloning copies the handle, not the elements.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Arc<Node>);
 
 impl Tensor {
-    /// A tensor of the given elements in row-major order.
+    /// A tensor from its elements in row-major order.
     #[track_caller]
     pub fn from_slice<T: Element>(data: &[T], shape: &[usize], device: Device) -> Tensor {
         let location = SourceLocation::here();
@@ -25,7 +25,7 @@ impl Tensor {
             Err(message) => return Tensor::failed_at("from_slice", message, location),
         };
         if elements != data.len() {
-            let message = format!("{} elements given, shape {shape:?} has {elements}", data.len());
+            let message = format!("got {} elements but shape {shape:?} has {elements}", data.len());
             return Tensor::failed_at("from_slice", message, location);
         }
         let words = T::pack(data).ok_or(Error::OutOfMemory { bytes: size_of_val(data) });
@@ -76,7 +76,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor of one value everywhere.
+    /// A tensor filled with one value.
     #[track_caller]
     pub fn full(value: f64, shape: &[usize], dtype: DType, device: Device) -> Tensor {
         let location = SourceLocation::here();
@@ -101,61 +101,61 @@ impl Tensor {
         Tensor::full(1.0, shape, dtype, device)
     }
 
-    /// The shape, or the error that made this tensor.
+    /// The shape, or the error of a failed tensor.
     #[track_caller]
     pub fn shape(&self) -> Result<&[usize]> {
         Ok(&self.node()?.shape)
     }
 
-    /// How many axes there are.
+    /// Number of axes.
     #[track_caller]
     pub fn rank(&self) -> Result<usize> {
         Ok(self.node()?.shape.len())
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     #[track_caller]
     pub fn elements(&self) -> Result<usize> {
         Ok(self.node()?.elements())
     }
 
-    /// How many bytes the elements take, once they are computed.
+    /// Size of the elements in bytes.
     #[track_caller]
     pub fn bytes(&self) -> Result<usize> {
         Ok(self.node()?.bytes())
     }
 
-    /// The shape as an array of exactly `N` lengths.
+    /// The shape as an array; an error if the rank is not `N`.
     #[track_caller]
     pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
         let location = SourceLocation::here();
         let shape = self.shape()?;
         <[usize; N]>::try_from(shape).map_err(|_| Error::Op {
             op: "dims",
-            message: format!("expected {N} axes, the shape is {shape:?}"),
+            message: format!("expected {N} axes, found shape {shape:?}"),
             location,
         })
     }
 
-    /// The element type, or the error that made this tensor.
+    /// The dtype, or the error of a failed tensor.
     #[track_caller]
     pub fn dtype(&self) -> Result<DType> {
         Ok(self.node()?.dtype)
     }
 
-    /// The device, or the error that made this tensor.
+    /// The device, or the error of a failed tensor.
     #[track_caller]
     pub fn device(&self) -> Result<Device> {
         Ok(self.node()?.device)
     }
 
-    /// Computes the value now, if it is not there already.
+    /// Computes the value now, if it is not computed yet.
     #[track_caller]
     pub fn realize(&self) -> Result<()> {
         realize(std::slice::from_ref(self))
     }
 
-    /// The elements in row-major order. The type must be the tensor's own: nothing is converted silently.
+    /// The elements in row-major order. `T` must be the tensor's dtype: nothing is converted implicitly.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let location = SourceLocation::here();
@@ -177,33 +177,33 @@ impl Tensor {
         Ok(bytes)
     }
 
-    /// The one element of a tensor that has one, as f64.
+    /// The element of a one-element tensor, as f64.
     #[track_caller]
     pub fn item(&self) -> Result<f64> {
         let location = SourceLocation::here();
         let node = self.node()?;
         if node.elements() != 1 {
-            let message = format!("expected one element, the shape is {:?}", node.shape);
+            let message = format!("expected one element, found shape {:?}", node.shape);
             return Err(Error::Op { op: "item", message, location });
         }
         let word = self.words()?.first().copied().unwrap_or_default();
-        // The element is in the lowest bytes; what is above them is padding.
+        // The element is in the lowest bytes; the others are padding.
         let byte = node.dtype == DType::Bool;
         Ok(Value::from_bits(node.dtype, if byte { word & 0xff } else { word }).as_f64())
     }
 
-    /// The packed value, computed if need be.
+    /// The packed elements, computed if necessary.
     pub(crate) fn words(&self) -> Result<Vec<u64>> {
         self.realize()?;
         let node = self.node()?;
-        // The lock keeps a trace from writing the storage between finding it and reading it.
+        // The lock prevents a trace from overwriting the storage between lookup and read.
         let _running = node.device.lock();
         let words = value_of(self)?.to_words()?;
         crate::runtime::observe::read(self, &words);
         Ok(words)
     }
 
-    /// The node, or the error that it is.
+    /// The node, or the error of a failed tensor.
     pub(crate) fn node(&self) -> Result<&Node> {
         match &self.0.op {
             Op::Failed(error) => Err(error.clone()),
@@ -211,7 +211,7 @@ impl Tensor {
         }
     }
 
-    /// The result of `op`: a new node if the inputs fit, a failed tensor if not or if an input had failed.
+    /// Applies `op`: a new node, or a failed tensor if the inputs are invalid or one of them has failed.
     pub(crate) fn build(op: Op, inputs: Vec<Tensor>, location: SourceLocation) -> Tensor {
         if let Some(failed) = inputs.iter().find(|t| matches!(t.0.op, Op::Failed(_))) {
             return failed.clone();
@@ -225,8 +225,8 @@ impl Tensor {
         }
     }
 
-    /// A value that is an error, found at the first read of whatever is made of it: for functions that return tensors and
-    /// were given something that cannot be.
+    /// A failed tensor: reading it, or anything computed from it, returns the error. For functions that return tensors and got
+    /// invalid arguments.
     ///
     /// ```
     /// let x = bornite::Tensor::failed("lookup", "there is no row 'b'; there are 'a' and 'c'");
@@ -237,20 +237,20 @@ impl Tensor {
         Tensor::failed_at(op, message.into(), SourceLocation::here())
     }
 
-    /// A failed tensor.
+    /// As [`Tensor::failed`], at another location.
     pub(crate) fn failed_at(op: &'static str, message: String, location: SourceLocation) -> Tensor {
         Tensor::from_error(Error::Op { op, message, location }, location)
     }
 
-    /// A failed tensor that carries an error.
+    /// A failed tensor with this error.
     pub(crate) fn from_error(error: Error, location: SourceLocation) -> Tensor {
         Tensor(Arc::new(Node::new(Op::Failed(error), DType::F32, vec![], Device::cpu(), vec![], location)))
     }
 }
 
-/// Number of elements of a shape, if memory could hold them.
+/// Number of elements of a shape, or an error message if they exceed the address space.
 pub(crate) fn elements_of(shape: &[usize], dtype: DType) -> std::result::Result<usize, String> {
-    // Strides are products of lengths even where there are no elements: an axis of length 0 counts as 1 here.
+    // Strides are products of lengths even if there are no elements, so an axis of length 0 counts as 1.
     let largest = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
     match largest.and_then(|n| n.checked_mul(dtype.bytes())) {
         Some(bytes) if bytes <= isize::MAX as usize => Ok(shape.iter().product()),

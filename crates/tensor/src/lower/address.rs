@@ -22,7 +22,7 @@ pub(crate) fn look_through(tensor: &Tensor) -> (&Tensor, Vec<&Tensor>) {
 /// Where the elements of a tensor lie among those of what it shows, if strides can say it.
 pub(crate) fn strided_view(base: &Tensor, views: &[&Tensor]) -> Option<Strided> {
     let place = Strided::contiguous(&base.0.shape);
-    views.iter().rev().try_fold(place, |place, view| place.through(&view.0.op))
+    views.iter().rev().try_fold(place, |place, view| place.apply_view(&view.0.op))
 }
 
 /// Axes that memory sees as one: length and stride of each, innermost first; none of length 1.
@@ -157,7 +157,7 @@ impl<S: KernelShape> Lowering<S> {
     /// Through one view at a time, where strides cannot say what all of them do.
     fn step(&mut self, tensor: &Tensor, at: &Coordinates) -> ExprId {
         let input = &tensor.0.inputs[0];
-        let at = self.through(&tensor.0.op, at.clone(), &input.0.shape);
+        let at = self.apply_view(&tensor.0.op, at.clone(), &input.0.shape);
         self.load(input, at)
     }
 

@@ -62,7 +62,8 @@ impl Lowering<Columns> {
         let Columns { middle, inner, down, lanes, .. } = self.shape;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
-        let (across, own_row) = (self.index_op(ScalarOp::Rem, thread, WARP), self.index_op(ScalarOp::Div, thread, WARP));
+        let (across, own_row) =
+            (self.index_op(ScalarOp::Rem, thread, WARP), self.index_op(ScalarOp::Div, thread, WARP));
         let strips = inner.div_ceil(lanes * WARP);
         let (outer, strip) = (self.index_op(ScalarOp::Div, block, strips), self.index_op(ScalarOp::Rem, block, strips));
         let first = self.index_op(ScalarOp::Mul, strip, lanes * WARP);

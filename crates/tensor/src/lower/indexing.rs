@@ -220,9 +220,11 @@ impl<S: KernelShape> Lowering<S> {
             let value = l.load(x, Coordinates::axes(inner, &x.0.shape));
             let before = l.b.read(best);
             // NaN is what min and max give, so the first NaN is where they are.
-            let mut better = l.b.op(if reduce == Reduce::Min { ScalarOp::Lt } else { ScalarOp::Gt }, &[&value, &before]);
+            let mut better =
+                l.b.op(if reduce == Reduce::Min { ScalarOp::Lt } else { ScalarOp::Gt }, &[&value, &before]);
             if x.0.dtype.is_float() {
-                let (is_nan, number) = (l.b.op(ScalarOp::Ne, &[&value, &value]), l.b.op(ScalarOp::Eq, &[&before, &before]));
+                let (is_nan, number) =
+                    (l.b.op(ScalarOp::Ne, &[&value, &value]), l.b.op(ScalarOp::Eq, &[&before, &before]));
                 let turns = l.b.op(ScalarOp::And, &[&is_nan, &number]);
                 better = l.b.op(ScalarOp::Or, &[&better, &turns]);
             }

@@ -166,7 +166,7 @@ impl<S: KernelShape> Lowering<S> {
         Ok(Lowered {
             kernel: b.finish()?,
             inputs,
-            reports: status.is_some(),
+            reports_bad_index: status.is_some(),
             guarded: false,
             values,
             threads: BLOCK,

@@ -3,8 +3,8 @@
 //! the counts of all, then each warp places its positions. Nothing depends on which warp is first.
 
 use bornite_ir::{
-    Access, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Op as ScalarOp, ParamId, Scalar, SharedId, Shuffle, Stmt, Value,
-    Vote,
+    Access, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Op as ScalarOp, ParamId, Scalar, SharedId, Shuffle, Stmt,
+    Value, Vote,
 };
 
 use super::blocks::WARP;

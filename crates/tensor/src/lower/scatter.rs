@@ -267,7 +267,8 @@ impl<'a> Scatter<'a> {
         let parts = parts.map(|parts| l.view(&parts));
         let index = l.b.index();
         let first = if lanes == 1 { index } else { l.index_op(ScalarOp::Mul, index, lanes) };
-        let (row, column) = (l.index_op(ScalarOp::Div, first, self.width), l.index_op(ScalarOp::Rem, first, self.width));
+        let (row, column) =
+            (l.index_op(ScalarOp::Div, first, self.width), l.index_op(ScalarOp::Rem, first, self.width));
         let next = l.index_op(ScalarOp::Add, row, 1);
         let [start, end] = [row, next].map(|row| {
             let at = l.b.load(starts, row);

@@ -217,8 +217,8 @@ impl fmt::Display for MatmulConfig {
             Epilogue::Bias => ", bias",
             Epilogue::BiasGelu => ", bias, GELU",
             Epilogue::BiasGeluAux => ", bias, GELU with its input",
-            Epilogue::Dgelu => ", slope of GELU",
-            Epilogue::DgeluBiasGradient | Epilogue::BiasGradient => ", sums of columns",
+            Epilogue::Dgelu => ", GELU gradient",
+            Epilogue::DgeluBiasGradient | Epilogue::BiasGradient => ", bias gradient",
         };
         write!(f, "{}{does}; {}", self.matmul, copies(self.copied))
     }

@@ -85,12 +85,12 @@ fn what_is_no_matrix_is_copied_before_it_is_repeated() {
     };
     let x = every_other(&f32s(&[16, 20]));
     let product = x.matmul(&f32s(&[10, 6]));
-    assert_eq!(text(&product), "8x10 by 10x6, strides 10, 6 and 6; the first is copied before");
+    assert_eq!(text(&product), "8x10 by 10x6, strides 10, 6 and 6; first operand is copied");
     let (_, inputs) = arranged(&product);
     assert_eq!(inputs[0].0.id, x.0.id, "the view is what is copied");
     // Repeated over a batch: what is copied is what is repeated.
     let product = f32s(&[3, 4, 8]).matmul(&x);
-    assert_eq!(text(&product), "12x8 by 8x10, strides 8, 10 and 10; the second is copied before");
+    assert_eq!(text(&product), "12x8 by 8x10, strides 8, 10 and 10; second operand is copied");
     assert_eq!(arranged(&product).1[1].0.elements(), 80);
     // Batch axes of two strides, and a constant, which has no memory.
     let heads = f32s(&[2, 5, 24]).reshape(&[2, 5, 3, 8]).permute(&[0, 2, 1, 3]);

@@ -168,7 +168,7 @@ fn what_does_not_fit_is_refused() {
         assert!(done || out.iter().all(|&x| x == 7.0));
         !done
     };
-    let turned = good.through(&crate::graph::node::Op::Permute(vec![1, 0])).unwrap();
+    let turned = good.apply_view(&crate::graph::node::Op::Permute(vec![1, 0])).unwrap();
     assert!(!refused(9, &good, &turned));
     assert!(refused(8, &good, &turned), "a short result");
     assert!(refused(9, &good, &good), "sums of unequal lengths");

@@ -100,9 +100,9 @@ impl fmt::Display for LibraryMatmul {
 pub(super) fn copies(copied: [bool; 2]) -> &'static str {
     match copied {
         [false, false] => "no copies",
-        [true, false] => "the first is copied before",
-        [false, true] => "the second is copied before",
-        [true, true] => "both are copied before",
+        [true, false] => "first operand is copied",
+        [false, true] => "second operand is copied",
+        [true, true] => "both operands are copied",
     }
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn locate<M>(tensor: &Tensor, fits: impl Fn(&Strided) -> Option<M>) -
     let seen_from = |start: usize| {
         let views = chain[..start].iter().rev();
         let place = Strided::contiguous(&chain[start].0.shape);
-        fits(&views.into_iter().try_fold(place, |place, view| place.through(&view.0.op))?)
+        fits(&views.into_iter().try_fold(place, |place, view| place.apply_view(&view.0.op))?)
     };
     let last = chain.len() - 1;
     let constant = chain[last].0.op.is_constant() && !chain[last].0.has_value();
@@ -129,7 +129,7 @@ pub(crate) fn locate<M>(tensor: &Tensor, fits: impl Fn(&Strided) -> Option<M>) -
 }
 
 /// How a tensor lies in memory of its own.
-pub(crate) fn whole(tensor: &Tensor) -> Strided {
+pub(crate) fn contiguous_layout(tensor: &Tensor) -> Strided {
     Strided::contiguous(&tensor.0.shape)
 }
 
@@ -214,10 +214,10 @@ mod tests {
         // A constant has no memory: one element is given some. What strides cannot say is copied.
         let ones = Tensor::ones(&[], DType::F32, Device::cpu()).expand(&[19, 4]);
         let product = x.matmul(&ones);
-        let words = "matmul_f32 by gemm: 37x19 by 19x4, strides 19, 1 and 0, 0; the second is copied before";
+        let words = "matmul_f32 by gemm: 37x19 by 19x4, strides 19, 1 and 0, 0; second operand is copied";
         assert_eq!(text(&product), (words.into(), 1));
         let odd = x.t().reshape(&[37, 19]);
-        assert!(text(&odd.matmul(&w)).0.ends_with("the first is copied before"));
+        assert!(text(&odd.matmul(&w)).0.ends_with("first operand is copied"));
     }
 
     #[test]

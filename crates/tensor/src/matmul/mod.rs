@@ -15,5 +15,5 @@ mod library;
 mod mode;
 pub(crate) mod strided;
 
-pub(crate) use library::{LibraryCall, LibraryMatmul, locate, products, whole};
+pub(crate) use library::{LibraryCall, LibraryMatmul, contiguous_layout, locate, products};
 pub use mode::MatmulMode;

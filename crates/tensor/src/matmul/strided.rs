@@ -36,7 +36,7 @@ impl Strided {
     }
 
     /// The view `op` of this. `None` where strides cannot say it.
-    pub fn through(&self, op: &Op) -> Option<Strided> {
+    pub fn apply_view(&self, op: &Op) -> Option<Strided> {
         let mut view = self.clone();
         match op {
             Op::Detach | Op::Checkpoint(_) => {}
@@ -70,7 +70,7 @@ impl Strided {
 
     /// Where what the view `op` shows lies, if the view lies here and shows all of it: `shape` is that of what it shows. `None`
     /// where strides cannot say it.
-    pub fn behind(&self, op: &Op, shape: &[usize]) -> Option<Strided> {
+    pub fn invert_view(&self, op: &Op, shape: &[usize]) -> Option<Strided> {
         match op {
             Op::Detach | Op::Checkpoint(_) => Some(self.clone()),
             Op::Permute(axes) => {
@@ -169,7 +169,7 @@ mod tests {
     use crate::graph::node::AxisSlice;
 
     fn chain(shape: &[usize], ops: &[Op]) -> Option<Strided> {
-        ops.iter().try_fold(Strided::contiguous(shape), |view, op| view.through(op))
+        ops.iter().try_fold(Strided::contiguous(shape), |view, op| view.apply_view(op))
     }
 
     fn matrix(shape: &[usize], ops: &[Op]) -> Option<(usize, bool, usize, usize)> {
@@ -240,7 +240,7 @@ mod tests {
         for views in views {
             let mut shapes = vec![shape.to_vec()];
             for op in &views {
-                let next = Strided::contiguous(&shapes[shapes.len() - 1]).through(op).unwrap();
+                let next = Strided::contiguous(&shapes[shapes.len() - 1]).apply_view(op).unwrap();
                 shapes.push(next.shape);
             }
             // The last view lies at odd places; through the views again, what is behind is that.
@@ -248,18 +248,18 @@ mod tests {
             let strides = [1000, 100, 10].into_iter().take(last.len()).collect();
             let place = Strided { offset: 7, shape: last, strides };
             let mut behind = views.iter().rev().zip(shapes.iter().rev());
-            let behind = behind.try_fold(place.clone(), |place, (op, shape)| place.behind(op, shape));
+            let behind = behind.try_fold(place.clone(), |place, (op, shape)| place.invert_view(op, shape));
             match behind {
                 Some(behind) => {
                     assert_eq!(behind.shape, shape);
-                    assert_eq!(views.iter().try_fold(behind, |place, op| place.through(op)), Some(place));
+                    assert_eq!(views.iter().try_fold(behind, |place, op| place.apply_view(op)), Some(place));
                 }
                 // An axis of three and one of eight cannot be told apart where their strides do not meet.
                 None => assert!(views.iter().any(|op| matches!(op, Op::Reshape(_)))),
             }
         }
         let cut = Op::Slice(vec![AxisSlice { start: 1, step: 1, len: 2 }]);
-        assert_eq!(Strided::contiguous(&[2]).behind(&cut, &[3]), None, "the rest would be nowhere");
+        assert_eq!(Strided::contiguous(&[2]).invert_view(&cut, &[3]), None, "the rest would be nowhere");
     }
 
     /// Every element of random chains is where it is said to be.
@@ -300,7 +300,7 @@ mod tests {
                         from.iter().map(|&len| if len > 2 { cut(2, -1, 2) } else { cut(0, 1, len) }).collect(),
                     ),
                 };
-                let Some(next) = view.through(&op) else { break };
+                let Some(next) = view.apply_view(&op) else { break };
                 let places = (0..next.shape.iter().product()).map(|n| {
                     let to = index(n, &next.shape);
                     let source = match &op {

@@ -1,5 +1,5 @@
-//! Axes of which only the first elements count: how many is a tensor, so that a trace serves every length up to a bound
-//! (see [`crate::Trace::bounded`]).
+//! Masks for axes of which only the first elements are valid. Their number is a tensor, so that one trace serves every length up to a
+//! bound (see [`crate::Trace::bounded`]).
 
 use bornite_ir::Op as ScalarOp;
 
@@ -9,37 +9,37 @@ use crate::ops::pointwise::map;
 use crate::{DType, SourceLocation, Tensor};
 
 impl Tensor {
-    /// True for the first `length` places of an axis of `bound` places. `length` is an integer, or several with axes of
-    /// their own, which come before the new one.
+    /// Mask over a new last axis of length `bound`, true for the first `length` elements. `length` is an integer tensor of any
+    /// shape.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
     /// # fn main() -> bornite::Result<()> {
     /// let lengths = Tensor::from_slice(&[2i64, 0, 3], &[3], Device::cpu());
-    /// let valid = Tensor::length_mask(3, &lengths);
-    /// assert_eq!(valid.to_vec::<bool>()?, [true, true, false, false, false, false, true, true, true]);
+    /// let mask = Tensor::length_mask(3, &lengths);
+    /// assert_eq!(mask.to_vec::<bool>()?, [true, true, false, false, false, false, true, true, true]);
     /// # Ok(())
     /// # }
     /// ```
     #[track_caller]
     pub fn length_mask(bound: usize, length: &Tensor) -> Tensor {
-        Tensor::valid_at("valid", bound, length, SourceLocation::here())
+        Tensor::length_mask_at("length_mask", bound, length, SourceLocation::here())
     }
 
-    fn valid_at(name: &'static str, bound: usize, length: &Tensor, location: SourceLocation) -> Tensor {
+    fn length_mask_at(name: &'static str, bound: usize, length: &Tensor, location: SourceLocation) -> Tensor {
         let Ok(node) = length.node() else { return length.clone() };
         if !node.dtype.is_int() {
-            return Tensor::failed_at(name, format!("a length is an integer, found {}", node.dtype), location);
+            return Tensor::failed_at(name, format!("a length must be an integer, found {}", node.dtype), location);
         }
         let shape = [&node.shape[..], &[bound]].concat();
-        let places = Tensor::iota(&shape, node.shape.len(), DType::I64, node.device, location);
+        let indices = Tensor::iota(&shape, node.shape.len(), DType::I64, node.device, location);
         let length = Tensor::build(Op::Cast(DType::I64), vec![length.clone()], location);
         let length = length.reshape_at(&[&length.0.shape[..], &[1]].concat(), location).broadcast_to(&shape, location);
-        map(ScalarOp::Lt, &[&places, &length], location)
+        map(ScalarOp::Lt, &[&indices, &length], location)
     }
 
-    /// `fill` from the `length`-th element of an axis on. `length` is an integer, or one for each element of the axes
-    /// before. No gradient flows where the fill is.
+    /// Replaces the elements from index `length` of an axis by `fill`. `length` is a scalar, or has one element for each element of
+    /// the axes before. No gradient flows through replaced elements.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -76,17 +76,19 @@ impl Tensor {
             [] => vec![1; axis],
             shape if shape == lead => lead.to_vec(),
             shape => {
-                let message =
-                    format!("axis {axis} of {:?} has one length or {lead:?} of them, not {shape:?}", node.shape);
+                let message = format!(
+                    "expected one length or lengths {lead:?} for axis {axis} of {:?}, found {shape:?}",
+                    node.shape
+                );
                 return Tensor::failed_at(name, message, location);
             }
         };
-        let valid = Tensor::valid_at(name, node.shape[axis], length, location);
-        let valid = valid.reshape_at(&[&lead[..], &[node.shape[axis]], &vec![1; rest]].concat(), location);
-        map(ScalarOp::Select, &[&valid, self, &self.scalar_like(fill, location)], location)
+        let mask = Tensor::length_mask_at(name, node.shape[axis], length, location);
+        let mask = mask.reshape_at(&[&lead[..], &[node.shape[axis]], &vec![1; rest]].concat(), location);
+        map(ScalarOp::Select, &[&mask, self, &self.scalar_like(fill, location)], location)
     }
 
-    /// The mean of the first `length` elements of an axis, which vanishes; `length` as in [`Tensor::masked`].
+    /// The mean of the first `length` elements of an axis, which is removed; `length` as in [`Tensor::masked`].
     #[track_caller]
     pub fn masked_mean(&self, axis: isize, length: &Tensor) -> Tensor {
         let location = SourceLocation::here();

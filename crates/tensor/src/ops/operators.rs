@@ -1,8 +1,7 @@
 //! `+ - * / %`, `& | ^`, `-` and `!` on tensors, references to them and numbers, and `+=` and its like.
 //!
-//! On the right may stand whatever is an [`Operand`]: one impl for all, so that the compiler knows the result before it
-//! knows what kind of number `2.0` is. On the left a number has to be an f64 or an i64: with a second float type there,
-//! `2.0 * x` would be either.
+//! The right-hand side is any [`Operand`]: one generic impl, so that the compiler infers the result before the type of `2.0`. A
+//! number on the left-hand side must be f64 or i64: with a second float type, `2.0 * x` would be ambiguous.
 
 use std::ops::{Add, AddAssign, BitAnd, BitOr, BitXor, Div, DivAssign, Mul, MulAssign, Neg, Not, Rem, RemAssign, Sub};
 use std::ops::{BitAndAssign, BitOrAssign, BitXorAssign, SubAssign};
@@ -12,15 +11,15 @@ use bornite_ir::Op as ScalarOp;
 use crate::ops::pointwise::map;
 use crate::{Operand, SourceLocation, Tensor};
 
-/// The row of an operator beside these operands.
-type Choose = fn(&Tensor, &Tensor) -> ScalarOp;
+/// Selects the scalar op of an operator by its operands.
+type SelectOp = fn(&Tensor, &Tensor) -> ScalarOp;
 
 /// The remainder of integers or of floats.
 fn remainder(a: &Tensor, b: &Tensor) -> ScalarOp {
     if a.0.dtype.is_float() || b.0.dtype.is_float() { ScalarOp::Fmod } else { ScalarOp::Rem }
 }
 
-fn right(row: Choose, a: &Tensor, b: Operand, location: SourceLocation) -> Tensor {
+fn apply(row: SelectOp, a: &Tensor, b: Operand, location: SourceLocation) -> Tensor {
     let b = b.to_tensor(a, location);
     map(row(a, &b), &[a, &b], location)
 }
@@ -33,11 +32,11 @@ macro_rules! operator {
         operator!(@left $trait $method, f64, &Tensor, $row);
         operator!(@left $trait $method, i64, Tensor, $row);
         operator!(@left $trait $method, i64, &Tensor, $row);
-        /// Names the result by this handle. Other handles keep the value that they have.
+        /// Assigns the result to this handle. Other handles keep their value.
         impl<O: Into<Operand>> $assign<O> for Tensor {
             #[track_caller]
             fn $assign_method(&mut self, other: O) {
-                *self = right($row, self, other.into(), SourceLocation::here());
+                *self = apply($row, self, other.into(), SourceLocation::here());
             }
         }
     )+ };
@@ -46,7 +45,7 @@ macro_rules! operator {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, other: O) -> Tensor {
-                right($row, &self, other.into(), SourceLocation::here())
+                apply($row, &self, other.into(), SourceLocation::here())
             }
         }
     };
@@ -55,7 +54,7 @@ macro_rules! operator {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, other: $t) -> Tensor {
-                let (row, location): (Choose, _) = ($row, SourceLocation::here());
+                let (row, location): (SelectOp, _) = ($row, SourceLocation::here());
                 let number = Operand::from(self).to_tensor(&other, location);
                 map(row(&number, &other), &[&number, &other], location)
             }

@@ -1,4 +1,4 @@
-//! Random numbers: Philox with explicit generators, the same on every device.
+//! Random numbers by Philox with explicit generators; identical on every device.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -9,7 +9,7 @@ use crate::graph::node::Op;
 use crate::ops::pointwise::map;
 use crate::{DType, Device, SourceLocation, Tensor};
 
-/// A source of random tensors. Equal seeds give equal tensors in the same order of calls, on every device.
+/// A random number generator. Equal seeds and equal sequences of calls give equal tensors, on every device.
 ///
 /// ```
 /// use bornite::{DType, Device, Generator, Tensor};
@@ -23,22 +23,22 @@ use crate::{DType, Device, SourceLocation, Tensor};
 #[derive(Debug)]
 pub struct Generator {
     seed: u64,
-    /// Counts the tensors made so far.
+    /// Number of tensors generated so far.
     offset: Mutex<u64>,
 }
 
 impl Generator {
-    /// A generator at its beginning.
+    /// A generator with this seed, at offset 0.
     pub fn new(seed: u64) -> Generator {
         Generator::at(seed, 0)
     }
 
-    /// A generator that has made so many tensors already, to go on where another stopped.
+    /// A generator that has already generated `offset` tensors, to resume from [`Generator::state`].
     pub fn at(seed: u64, offset: u64) -> Generator {
         Generator { seed, offset: Mutex::new(offset) }
     }
 
-    /// The seed and how many tensors were made.
+    /// The seed, and the number of tensors generated so far.
     pub fn state(&self) -> (u64, u64) {
         (self.seed, *self.offset.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -53,20 +53,20 @@ impl Generator {
 }
 
 impl Tensor {
-    /// Random 32-bit words from a state, a tensor of a seed and an offset (u64). In a trace the state is an argument or a
-    /// variable, so that every call has words of its own.
+    /// Random 32-bit words from a state: a u64 tensor of seed and offset. In a trace, pass the state as an argument or a variable, so
+    /// that each call gets different words.
     #[track_caller]
     pub fn random_bits(state: &Tensor, shape: &[usize]) -> Tensor {
         Tensor::build(Op::Random(shape.to_vec()), vec![state.clone()], SourceLocation::here())
     }
 
-    /// Uniform numbers from 0 to below 1, multiples of 2⁻²⁴ (2⁻⁵³ in f64, 2⁻¹¹ in f16, 2⁻⁸ in bf16).
+    /// Uniform random numbers in [0, 1), multiples of 2⁻²⁴ (2⁻⁵³ in f64, 2⁻¹¹ in f16, 2⁻⁸ in bf16).
     #[track_caller]
     pub fn rand(shape: &[usize], dtype: DType, generator: &Generator, device: Device) -> Tensor {
         uniform(shape, dtype, generator, device, SourceLocation::here())
     }
 
-    /// Normal numbers of mean 0 and variance 1.
+    /// Standard normal random numbers.
     #[track_caller]
     pub fn randn(shape: &[usize], dtype: DType, generator: &Generator, device: Device) -> Tensor {
         let location = SourceLocation::here();
@@ -75,7 +75,7 @@ impl Tensor {
         }
         let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
         let [u, v] = [(), ()].map(|()| uniform(shape, wide, generator, device, location));
-        // Box and Muller: 1 - u is never 0.
+        // Box-Muller transform: 1 - u is never 0.
         let number = |t: &Tensor, value: f64| t.scalar_like(value, location);
         let rest = map(ScalarOp::Sub, &[&number(&u, 1.0), &u], location);
         let log = map(ScalarOp::Log, &[&rest], location);
@@ -102,7 +102,7 @@ fn uniform(shape: &[usize], dtype: DType, generator: &Generator, device: Device,
         let sum = map(ScalarOp::Add, &[&scaled, &low], location);
         return map(ScalarOp::Mul, &[&sum, &sum.scalar_like(2f64.powi(-53), location)], location);
     }
-    // As many bits as the dtype holds: with more, a number just below 1 would be rounded to it.
+    // As many bits as the dtype can represent: with more, a number just below 1 would be rounded to 1.
     let bits = match dtype {
         DType::F16 => 11,
         DType::BF16 => 8,

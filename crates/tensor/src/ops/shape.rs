@@ -1,11 +1,11 @@
-//! Views: the same elements under other shapes and orders. None of these copies anything but [`Tensor::repeat`].
+//! Views: changes of shape and axis order. None of them copies elements except [`Tensor::repeat`].
 
 use crate::graph::axes::resolve_axis;
 use crate::graph::node::{AxisSlice, Op};
 use crate::{Axes, SourceLocation, Tensor};
 
 impl Tensor {
-    /// The same elements under another shape.
+    /// The same elements in another shape.
     #[track_caller]
     pub fn reshape(&self, shape: &[usize]) -> Tensor {
         self.reshape_at(shape, SourceLocation::here())
@@ -18,23 +18,23 @@ impl Tensor {
         }
     }
 
-    /// The axes in another order: axis `n` of the result is axis `axes[n]` of this.
+    /// Permutes the axes: axis `n` of the result is axis `axes[n]` of this tensor.
     #[track_caller]
     pub fn permute(&self, axes: &[usize]) -> Tensor {
         Tensor::build(Op::Permute(axes.to_vec()), vec![self.clone()], SourceLocation::here())
     }
 
-    /// The elements along one axis in reverse.
+    /// Reverses one axis.
     pub(crate) fn flip_at(&self, axis: usize, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
-        let mut cuts: Vec<AxisSlice> = node.shape.iter().map(|&len| AxisSlice::full(len)).collect();
-        if let Some(cut) = cuts.get_mut(axis).filter(|cut| cut.len > 0) {
+        let mut slices: Vec<AxisSlice> = node.shape.iter().map(|&len| AxisSlice::full(len)).collect();
+        if let Some(cut) = slices.get_mut(axis).filter(|cut| cut.len > 0) {
             (cut.start, cut.step) = (cut.len - 1, -1);
         }
-        Tensor::build(Op::Slice(cuts), vec![self.clone()], location)
+        Tensor::build(Op::Slice(slices), vec![self.clone()], location)
     }
 
-    /// Two axes exchanged.
+    /// Swaps two axes.
     #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Tensor {
         self.transpose_at(a, b, SourceLocation::here())
@@ -53,7 +53,7 @@ impl Tensor {
         }
     }
 
-    /// Repeats axes of length 1 (and adds leading ones) to reach `shape`.
+    /// Broadcasts to `shape`: repeats axes of length 1 and adds leading axes.
     #[track_caller]
     pub fn expand(&self, shape: &[usize]) -> Tensor {
         self.broadcast_to(shape, SourceLocation::here())
@@ -69,22 +69,26 @@ impl Tensor {
         Tensor::build(Op::Expand(shape.to_vec()), vec![self.reshape_at(&padded, location)], location)
     }
 
-    /// A new axis of length 1, which will be axis `axis` of the result.
+    /// Inserts an axis of length 1 at position `axis` of the result.
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let rank = node.shape.len() as isize + 1;
-        let at = if axis < 0 { axis + rank } else { axis };
+        let position = if axis < 0 { axis + rank } else { axis };
         let location = SourceLocation::here();
-        if !(0..rank).contains(&at) {
-            return Tensor::failed_at("unsqueeze", format!("there is no place {axis} among {rank} axes"), location);
+        if !(0..rank).contains(&position) {
+            return Tensor::failed_at(
+                "unsqueeze",
+                format!("axis {axis} is out of range for a result of rank {rank}"),
+                location,
+            );
         }
         let mut shape = node.shape.clone();
-        shape.insert(at as usize, 1);
+        shape.insert(position as usize, 1);
         self.reshape_at(&shape, location)
     }
 
-    /// Without the named axes, which must have length 1; with `..`, without all axes that have.
+    /// Removes the given axes, which must have length 1; `..` removes all axes of length 1.
     #[track_caller]
     pub fn squeeze(&self, axes: impl Into<Axes>) -> Tensor {
         let (location, axes) = (SourceLocation::here(), axes.into());
@@ -103,7 +107,7 @@ impl Tensor {
         self.reshape_at(&shape, location)
     }
 
-    /// Axes `first` to `last`, both included, as one.
+    /// Merges axes `first` to `last`, both included, into one.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor};
@@ -122,22 +126,24 @@ impl Tensor {
         }
         match (resolve_axis(first, node.shape.len()), resolve_axis(last, node.shape.len())) {
             (Ok(first), Ok(last)) if first <= last => {
-                let joined = node.shape[first..=last].iter().product();
-                let shape = [&node.shape[..first], &[joined], &node.shape[last + 1..]].concat();
+                let merged = node.shape[first..=last].iter().product();
+                let shape = [&node.shape[..first], &[merged], &node.shape[last + 1..]].concat();
                 self.reshape_at(&shape, location)
             }
-            (Ok(first), Ok(last)) => Tensor::failed_at("flatten", format!("axis {last} is before axis {first}"), location),
+            (Ok(first), Ok(last)) => {
+                Tensor::failed_at("flatten", format!("axis {last} is before axis {first}"), location)
+            }
             (Err(message), _) | (_, Err(message)) => Tensor::failed_at("flatten", message, location),
         }
     }
 
-    /// The last two axes exchanged.
+    /// Swaps the last two axes.
     #[track_caller]
     pub fn t(&self) -> Tensor {
         self.transpose_at(-1, -2, SourceLocation::here())
     }
 
-    /// One axis moved to another place; the others keep their order.
+    /// Moves an axis to another position; the others keep their order.
     #[track_caller]
     pub fn movedim(&self, from: isize, to: isize) -> Tensor {
         let location = SourceLocation::here();
@@ -154,7 +160,7 @@ impl Tensor {
         }
     }
 
-    /// The whole so many times along each axis; counts beyond the rank make leading axes.
+    /// Repeats the tensor `counts[n]` times along each axis; counts beyond the rank add leading axes.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -169,16 +175,16 @@ impl Tensor {
         let location = SourceLocation::here();
         let Ok(node) = self.node() else { return self.clone() };
         let Some(missing) = counts.len().checked_sub(node.shape.len()) else {
-            let message = format!("{} counts for the {} axes of {:?}", counts.len(), node.shape.len(), node.shape);
+            let message = format!("got {} counts for the {} axes of {:?}", counts.len(), node.shape.len(), node.shape);
             return Tensor::failed_at("repeat", message, location);
         };
-        let own = [&vec![1; missing][..], &node.shape].concat();
-        let Some(shape) = own.iter().zip(counts).map(|(&len, &n)| len.checked_mul(n)).collect::<Option<Vec<_>>>()
+        let padded = [&vec![1; missing][..], &node.shape].concat();
+        let Some(shape) = padded.iter().zip(counts).map(|(&len, &n)| len.checked_mul(n)).collect::<Option<Vec<_>>>()
         else {
             return Tensor::failed_at("repeat", "more elements than memory can hold".into(), location);
         };
-        let apart: Vec<usize> = own.iter().flat_map(|&len| [1, len]).collect();
-        let many: Vec<usize> = own.iter().zip(counts).flat_map(|(&len, &n)| [n, len]).collect();
-        self.reshape_at(&apart, location).broadcast_to(&many, location).reshape_at(&shape, location)
+        let separated: Vec<usize> = padded.iter().flat_map(|&len| [1, len]).collect();
+        let repeated: Vec<usize> = padded.iter().zip(counts).flat_map(|(&len, &n)| [n, len]).collect();
+        self.reshape_at(&separated, location).broadcast_to(&repeated, location).reshape_at(&shape, location)
     }
 }

@@ -1,4 +1,4 @@
-//! Between dtypes and devices.
+//! Conversion of tensors between dtypes and devices.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use crate::graph::node::{Node, Op};
 use crate::runtime::buffer::Buffer;
 use crate::{DType, Device, Result, SourceLocation, Tensor};
 
-/// Where or what a tensor should be.
+/// Target of [`Tensor::to`]: a device or a dtype.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// On this device.
+    /// A device.
     Device(Device),
-    /// Of this dtype.
+    /// A dtype.
     DType(DType),
 }
 
@@ -28,8 +28,8 @@ impl From<DType> for Target {
 }
 
 impl Tensor {
-    /// The tensor on a device or of a dtype. A copy to another device is made at once, through the host; gradients flow
-    /// back through it, and are copied at once as well. A function under trace cannot copy: its values are not there yet.
+    /// Copies the tensor to a device or casts it to a dtype. A copy to another device runs immediately, through the host; gradients
+    /// flow back through it and are copied immediately, too. Not possible in a traced function, where tensors have no values.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor};
@@ -56,9 +56,9 @@ impl Tensor {
                 return Ok(self.clone());
             }
             let buffer = Buffer::from_words(device, self.words()?)?;
-            // The history is kept for gradients; where none can flow, the original may go.
-            let history = node.dtype.is_float() && !matches!(node.op, Op::Detach);
-            let inputs = if history { vec![self.clone()] } else { vec![] };
+            // The input is retained for gradients; if none can flow, it may be freed.
+            let differentiable = node.dtype.is_float() && !matches!(node.op, Op::Detach);
+            let inputs = if differentiable { vec![self.clone()] } else { vec![] };
             let copy = Node::new(Op::Data, node.dtype, node.shape.clone(), device, inputs, location);
             copy.set_value(buffer);
             Ok(Tensor(Arc::new(copy)))

@@ -169,7 +169,7 @@ impl Buffer {
     }
 
     /// A handle that keeps memory of a GPU alive: all of the allocation.
-    pub fn kept(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+    pub fn keep_alive(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         match &self.allocation {
             Allocation::Host(_) => None,
             Allocation::Cuda(memory) => Some(memory.clone()),

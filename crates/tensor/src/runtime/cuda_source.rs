@@ -1,5 +1,5 @@
-//! Kernels written by hand in CUDA C++, for what generated ones do not reach. Like every fast spelling they have a
-//! decomposition (`fused.rs`) that says what they mean.
+//! Handwritten CUDA C++ kernels of fused ops. As for every implementation of a fused op, the op's decomposition (`fused.rs`)
+//! defines its semantics. `schedule/handwritten.rs` makes steps of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,18 +14,18 @@ use crate::runtime::single_flight::SingleFlight;
 use crate::runtime::timing::LaunchInfo;
 use crate::{Device, Error, Result};
 
-/// What one launch is given, in the order of the kernel's parameters: pointers, then values.
+/// An argument of a launch. Arguments are in the order of the kernel's parameters: pointers, then values.
 #[derive(Clone)]
 pub(crate) enum CudaArg {
-    Result(usize),
+    Output(usize),
     Input(usize),
-    /// Memory that only these launches see.
+    /// Temporary memory shared by the launches of one source.
     Scratch(usize),
-    /// How an input lies in memory: the strides of these axes. Elements of the last axis are neighbours.
-    Strides(usize, &'static [usize]),
-    /// The same of a result. One whose strides no launch is given lies without gaps.
-    ResultStrides(usize, &'static [usize]),
-    /// A value as C lays it out.
+    /// Strides of these axes of an input, whose last axis is contiguous.
+    InputStrides(usize, &'static [usize]),
+    /// Strides of these axes of an output. An output whose strides are not passed is contiguous.
+    OutputStrides(usize, &'static [usize]),
+    /// Bytes of a scalar or struct in C layout.
     Value(Vec<u8>),
 }
 
@@ -36,57 +36,56 @@ pub(crate) struct CudaLaunch {
     pub grid: [u32; 3],
     pub threads: u32,
     pub shared_bytes: u32,
-    pub given: Vec<CudaArg>,
+    pub args: Vec<CudaArg>,
     pub flops: u64,
 }
 
-/// Launches that compute the results of a fused op, one after the other.
+/// Source text and launches that compute the outputs of a fused op, in order.
 pub(crate) struct CudaSource {
     pub text: Arc<str>,
     pub launches: Vec<CudaLaunch>,
-    /// Bytes of each scratch memory.
+    /// Size in bytes of each temporary.
     pub scratch: Vec<usize>,
-    /// What the first element of an input or a result, and its rows, must be multiples of, in elements.
-    pub multiple: usize,
+    /// Required alignment, in elements, of the offset and the strides of inputs and outputs.
+    pub alignment: usize,
 }
 
 impl CudaSource {
-    /// Whether an input can be read where it lies.
-    pub fn reads(&self, place: &Strided) -> bool {
-        let [lead @ .., last] = &place.strides[..] else { return false };
-        let multiple = self.multiple as isize;
-        let fits = |(&length, &stride): (&usize, &isize)| length == 1 || stride > 0 && stride % multiple == 0;
-        let neighbours = *last == 1 || place.shape.last() == Some(&1);
-        neighbours && place.offset >= 0 && place.offset % multiple == 0 && place.shape.iter().zip(lead).all(fits)
+    /// True if an input of this layout can be read without a copy.
+    pub fn can_read(&self, layout: &Strided) -> bool {
+        let [lead @ .., last] = &layout.strides[..] else { return false };
+        let alignment = self.alignment as isize;
+        let fits = |(&length, &stride): (&usize, &isize)| length == 1 || stride > 0 && stride % alignment == 0;
+        let contiguous = *last == 1 || layout.shape.last() == Some(&1);
+        contiguous && layout.offset >= 0 && layout.offset % alignment == 0 && layout.shape.iter().zip(lead).all(fits)
     }
 
-    /// Whether a result can be written at such strides.
-    pub fn writes(&self, result: usize, place: &Strided) -> bool {
-        let writers = || self.launches.iter().map(|launch| &launch.given);
-        let writes = |given: &CudaArg| matches!(given, CudaArg::Result(n) if *n == result);
-        let told = |given: &CudaArg| matches!(given, CudaArg::ResultStrides(n, _) if *n == result);
-        let tells = |given: &Vec<CudaArg>| !given.iter().any(writes) || given.iter().any(told);
-        writers().all(tells) && self.reads(place)
+    /// True if an output can be written in this layout: every launch that writes it takes its strides.
+    pub fn can_write(&self, output: usize, layout: &Strided) -> bool {
+        let writes = |arg: &CudaArg| matches!(arg, CudaArg::Output(n) if *n == output);
+        let takes_strides = |arg: &CudaArg| matches!(arg, CudaArg::OutputStrides(n, _) if *n == output);
+        let supports = |launch: &CudaLaunch| !launch.args.iter().any(writes) || launch.args.iter().any(takes_strides);
+        self.launches.iter().all(supports) && self.can_read(layout)
     }
 }
 
-/// A launch with its code.
+/// A launch with its compiled code.
 pub(crate) struct HandwrittenCall {
     symbol: &'static str,
-    /// None where there is no GPU to run it.
+    /// `None` without a GPU to run it on.
     function: Option<Arc<Function>>,
     geometry: Geometry,
-    /// For each pointer, which buffer of the step it goes to, and how many bytes into it.
+    /// For each pointer, the index of the step's buffer and the byte offset in it.
     pointers: Vec<(usize, usize)>,
     values: Vec<Vec<u8>>,
     pub flops: u64,
-    /// That it reads and writes.
+    /// Bytes read and written.
     pub bytes: u64,
 }
 
 impl HandwrittenCall {
-    /// Compiles a launch for a GPU, or finds it compiled. `values` are those that it is given, `pointers` say which buffer of the
-    /// step each pointer is; it moves so many bytes.
+    /// Compiles a launch for a GPU, or finds it in the cache. `pointers` holds, for each pointer, the index of the step's buffer and the
+    /// byte offset in it; `bytes` is the number of bytes read and written.
     pub fn new(
         device: Device,
         text: &str,
@@ -108,31 +107,31 @@ impl HandwrittenCall {
         self.symbol
     }
 
-    /// What it is given: for each pointer, which buffer of the step and how many bytes into it; then the values.
+    /// Pointers (buffer of the step and byte offset) and values.
     #[cfg(test)]
-    pub fn given(&self) -> (&[(usize, usize)], &[Vec<u8>]) {
+    pub fn arguments(&self) -> (&[(usize, usize)], &[Vec<u8>]) {
         (&self.pointers, &self.values)
     }
 
     /// Runs over the buffers of a step.
     pub fn launch(&self, buffers: &[&Buffer], about: LaunchInfo) -> Result<()> {
-        let function = self.function.as_ref().ok_or_else(|| wrong(self.name(), "it is for a GPU"))?;
+        let function = self.function.as_ref().ok_or_else(|| bad_launch(self.name(), "it needs a GPU"))?;
         let mut pointers = vec![];
         for (n, offset) in &self.pointers {
             let pointer = buffers.get(*n).and_then(|buffer| buffer.pointer());
-            let (memory, begins) = pointer.ok_or_else(|| wrong(self.name(), "a buffer of the GPU is missing"))?;
+            let (memory, begins) = pointer.ok_or_else(|| bad_launch(self.name(), "a GPU buffer is missing"))?;
             pointers.push((memory, begins + offset));
         }
         let describe = || profile::Work { flops: Some(self.flops), ..about.work(self.name(), self.bytes) };
-        // SAFETY: the text is ours, and whoever spelled the op gives it memory as long as it reads and writes: results of
-        // the shapes that it computes, and the strides of inputs and results where they lie.
+        // SAFETY: the text is part of this crate, and the implementation of the op passes memory as large as the kernel reads and
+        // writes: outputs of the shapes that it computes, and the actual strides of inputs and outputs.
         #[allow(unsafe_code)]
         let run = || unsafe { function.launch_as(&self.geometry, None, &pointers, &self.values) };
         Ok(profile::timed(&DeviceClock(function.device()), describe, run)?)
     }
 }
 
-/// A kernel of a text, compiled and loaded once per device. Texts are compiled side by side.
+/// Loads a kernel of a source text, compiled once per device. Different texts are compiled concurrently.
 fn load(
     device: &Arc<bornite_cuda::Device>,
     text: &str,
@@ -158,6 +157,6 @@ fn load(
     })
 }
 
-fn wrong(kernel: &str, what: &str) -> Error {
+fn bad_launch(kernel: &str, what: &str) -> Error {
     Error::Cuda(bornite_cuda::Error::BadLaunch { kernel: kernel.into(), what: what.into() })
 }

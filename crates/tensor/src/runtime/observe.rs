@@ -45,7 +45,7 @@ pub(crate) fn planned(plan: &Plan, again: impl FnOnce() -> crate::Result<Plan>) 
         return;
     }
     let kernels: Vec<String> = plan.kernel_sources().map(ToString::to_string).collect();
-    notify(&format!("{}{}", plan.explained(), kernels.concat()));
+    notify(&format!("{}{}", plan.summary(), kernels.concat()));
     if !plans_as_for_gpu(plan.device)
         && let Err(error) = with_gpu_plans(again)
     {

@@ -126,7 +126,7 @@ impl Trace<'_> {
     pub fn explain(&self, specs: &[TensorSpec]) -> Result<PlanSummary> {
         let (compiled, _) = self.compiled(specs.to_vec())?;
         let compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(compiled.explained())
+        Ok(compiled.summary())
     }
 
     /// Makes the trace for such arguments ahead of the first call: its kernels, its memory and, on CUDA, its graph if all arguments

@@ -47,7 +47,8 @@ impl Schedule {
         }
         let device = requested.first().map_or(Device::cpu(), |tensor| tensor.0.device);
         if let Some(other) = requested.iter().find(|t| t.0.device != device) {
-            let what = format!("tensors computed together are on {device} and {}; move them to one device", other.0.device);
+            let what =
+                format!("tensors computed together are on {device} and {}; move them to one device", other.0.device);
             return Err(Error::Op { op: other.0.op.name(), message: what, location: other.0.location });
         }
         let wanted = |(new, _): &&(Tensor, Tensor)| requested.iter().any(|tensor| tensor.0.id == new.0.id);

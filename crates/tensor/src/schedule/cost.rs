@@ -1,4 +1,4 @@
-//! What steps cost: operations on elements, from what they compute.
+//! Cost of steps: flops, from the nodes that they compute.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -7,17 +7,17 @@ use crate::Tensor;
 use crate::graph::multi_output;
 use crate::graph::node::{Flops, Node, NodeId, Op};
 
-/// What a step costs, beside the bytes of its arguments.
+/// Cost of a step.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Cost {
     pub flops: u64,
-    /// Where it is less than all bytes of all arguments.
+    /// Bytes read and written, if not all of every argument.
     pub bytes: Option<u64>,
-    /// Whether it is a product of 16-bit floats.
+    /// If set, it is a matrix product of 16-bit floats, which runs on tensor cores.
     pub half_precision_matmul: bool,
 }
 
-/// Operations on elements that a node takes.
+/// Flops of a node.
 pub(super) fn flops(node: &Node) -> u64 {
     let elements = match node.op.facts().flops {
         Flops::None => 0,
@@ -28,11 +28,11 @@ pub(super) fn flops(node: &Node) -> u64 {
     elements as u64
 }
 
-/// Operations on elements of the product behind what a call of a library computes.
+/// Flops of the matrix product that a library call computes, found among the inputs of its output.
 pub(super) fn product_flops(tensor: &Tensor) -> u64 {
-    const MOST: usize = 96;
+    const MAX_NODES: usize = 96;
     let mut queue = VecDeque::from([tensor]);
-    for _ in 0..MOST {
+    for _ in 0..MAX_NODES {
         match queue.pop_front() {
             Some(tensor) if matches!(tensor.0.op, Op::Matmul) => return flops(&tensor.0),
             Some(tensor) => queue.extend(tensor.0.reads()),
@@ -42,7 +42,7 @@ pub(super) fn product_flops(tensor: &Tensor) -> u64 {
     0
 }
 
-/// Operations on elements of the plain ops that a joint stands for, if it stands for some.
+/// Flops of the decomposition of a multi-output op; 0 if it has none.
 pub(super) fn decomposition_flops(multi_output: &Tensor) -> u64 {
     let Some((of, inputs)) = multi_output::as_multi_output(&multi_output.0) else { return 0 };
     let mut seen: HashSet<NodeId> = inputs.iter().map(|input| input.0.id).collect();

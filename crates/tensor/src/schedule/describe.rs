@@ -1,4 +1,4 @@
-//! The state of a schedule as text, after any pass.
+//! Text form of a schedule after any pass.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,12 +11,12 @@ use crate::lower::{Overwrite, look_through};
 use crate::{Error, Result, SourceLocation, Tensor};
 
 thread_local! {
-    /// The pass that is asked for, and the text once it has run.
-    static ASKED: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
+    /// The requested pass, and the text after it has run.
+    static REQUEST: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
 }
 
-/// The state of scheduling after a pass, as text: nodes, library calls, groups, steps, in-place results and memory, as far as they are
-/// known by then. The passes are `collect`, `select`, `concat`, `fuse`, `shape`, `steps`, `in_place`, `kernels` and `memory`. Nothing runs.
+/// Returns the scheduler's state after a pass as text: nodes, library calls, groups, steps, in-place outputs and memory, as far as they
+/// are known. The passes are `collect`, `select`, `concat`, `fuse`, `shape`, `steps`, `in_place`, `kernels` and `memory`. Nothing runs.
 ///
 /// ```
 /// use bornite::{Device, Tensor, plan::explain_pass};
@@ -36,21 +36,21 @@ pub fn explain_pass(tensors: &[Tensor], pass: &str) -> Result<String> {
     if tensors.is_empty() {
         return Ok(String::new());
     }
-    ASKED.set(Some((pass.into(), String::new())));
+    REQUEST.set(Some((pass.into(), String::new())));
     let planned = plan(tensors, ExistingRoots::Skip, &[]);
-    let text = ASKED.take().map_or(String::new(), |(_, text)| text);
+    let text = REQUEST.take().map_or(String::new(), |(_, text)| text);
     planned.map(|_| text)
 }
 
-/// Called after a pass.
-pub(super) fn passed(pass: &str, schedule: &Schedule) {
-    ASKED.with_borrow_mut(|asked| match asked {
-        Some((wanted, text)) if wanted == pass => *text = schedule.to_string(),
+/// Records the state after a pass, if it was requested.
+pub(super) fn record_pass(pass: &str, schedule: &Schedule) {
+    REQUEST.with_borrow_mut(|request| match request {
+        Some((requested, text)) if requested == pass => *text = schedule.to_string(),
         _ => {}
     });
 }
 
-/// A tensor with its id, and what it shows if it is a view.
+/// Id of a tensor, and of its base if it is a view.
 fn named(tensor: &Tensor) -> String {
     let (base, views) = look_through(tensor);
     match views.is_empty() {
@@ -72,10 +72,10 @@ impl fmt::Display for Schedule {
             let (name, reads) = (node.name(), list(node.reads()));
             writeln!(f, "%{} = {name} ({reads})  {}{:?}{call}", node.id, node.dtype, node.shape)?;
         }
-        let mut within: Vec<_> = self.direct_writes.within.iter().collect();
-        within.sort_unstable();
-        for (part, BufferSlice { whole, offset }) in within {
-            writeln!(f, "%{part} is written into %{whole} at byte {offset}")?;
+        let mut slices: Vec<_> = self.direct_writes.slices.iter().collect();
+        slices.sort_unstable();
+        for (slice, BufferSlice { parent, offset }) in slices {
+            writeln!(f, "%{slice} is written into %{parent} at byte {offset}")?;
         }
         for unit in &self.units {
             match unit {
@@ -120,7 +120,7 @@ impl fmt::Display for PlannedStep {
             Operand::Status => "status".into(),
             Operand::Guard => "status (read)".into(),
             Operand::In(tensor) => named(tensor),
-            Operand::Part(tensor, start, bytes) => format!("{} from byte {start}, {bytes} B", named(tensor)),
+            Operand::InSlice(tensor, start, bytes) => format!("{} from byte {start}, {bytes} B", named(tensor)),
         };
         let (outs, rest): (Vec<&Operand>, Vec<&Operand>) =
             self.operands.iter().partition(|operand| matches!(operand, Operand::Out(_)));

@@ -1,7 +1,7 @@
-//! Steps of kernels written by hand (`source.rs`): where their inputs and results lie, and in which order they take memory.
+//! Steps of handwritten CUDA kernels (`runtime/cuda_source.rs`): the buffers, offsets and strides of their arguments.
 //!
-//! They read views where those lie, and write results where a concatenation wants them: the gradients of queries, keys and
-//! values that are slices of one product are rows of one tensor at once.
+//! These kernels read strided views without a copy and can write outputs at strides into a concatenation. The gradients of queries,
+//! keys and values, for example, are written directly into the gradient of the packed projection.
 
 use super::ids::{BufferId, Output};
 use super::is_source;
@@ -10,62 +10,62 @@ use crate::graph::multi_output::{self, ImplementationKind};
 use crate::graph::node::{AxisSlice, Op};
 use crate::lower::look_through;
 use crate::matmul::strided::Strided;
-use crate::matmul::{locate, whole};
+use crate::matmul::{contiguous_layout, locate};
 use crate::runtime::cuda_source::{CudaArg, CudaLaunch, CudaSource, HandwrittenCall};
 use crate::{Device, Result, Tensor};
 
-/// The tensor in whose memory an input is, and how it lies there, if the kernels can read it without a copy.
+/// The tensor that holds an input's memory, and the input's layout in it, if the kernels can read it without a copy.
 pub(super) fn locate_input(source: &CudaSource, input: &Tensor) -> Option<(Tensor, Strided)> {
-    let (memory, place, copied) = locate(input, |place| source.reads(place).then(|| place.clone()))?;
-    (!copied).then_some((memory, place))
+    let (memory, layout, copied) = locate(input, |layout| source.can_read(layout).then(|| layout.clone()))?;
+    (!copied).then_some((memory, layout))
 }
 
-/// A result in memory: which value it is in, of how many bytes, and how it lies there.
+/// Memory of an output: the buffer, its size, and the output's layout in it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OutputLayout {
     pub buffer: BufferId,
     pub bytes: usize,
-    pub place: Strided,
+    pub layout: Strided,
 }
 
 impl OutputLayout {
-    /// In memory of its own.
-    pub fn alone(buffer: BufferId, result: &Tensor) -> OutputLayout {
-        OutputLayout { buffer, bytes: result.0.bytes(), place: whole(result) }
+    /// An output that has a buffer of its own.
+    pub fn contiguous(buffer: BufferId, output: &Tensor) -> OutputLayout {
+        OutputLayout { buffer, bytes: output.0.bytes(), layout: contiguous_layout(output) }
     }
 }
 
-/// The result behind an input of a concatenation, and where it lies in that, if it is one of kernels written by hand that can
-/// write it there.
-pub(super) fn within(concat: &Tensor, axis: usize, number: usize) -> Option<(&Tensor, OutputLayout)> {
+/// The output of handwritten kernels that an input of a concatenation is a view of, and its layout in the concatenation, if the
+/// kernels can write it there.
+pub(super) fn output_in_concat(concat: &Tensor, axis: usize, number: usize) -> Option<(&Tensor, OutputLayout)> {
     let node = &*concat.0;
     let input = &node.inputs[number];
     let (base, views) = look_through(input);
-    let (Op::GetOutput(result), false) = (&base.0.op, is_source(base)) else { return None };
+    let (Op::GetOutput(output), false) = (&base.0.op, is_source(base)) else { return None };
     let (multi_output, _) = multi_output::as_multi_output(&base.0.inputs[0].0)?;
     let ImplementationKind::Source(source) = &multi_output.implementation else { return None };
     let mut cuts: Vec<AxisSlice> = node.shape.iter().map(|&length| AxisSlice::full(length)).collect();
     let start = node.inputs[..number].iter().map(|input| input.0.shape[axis]).sum();
     cuts[axis] = AxisSlice { start, step: 1, len: input.0.shape[axis] };
-    let place = whole(concat).through(&Op::Slice(cuts))?;
-    let place = views.iter().try_fold(place, |place, view| place.behind(&view.0.op, &view.0.inputs[0].0.shape))?;
+    let layout = contiguous_layout(concat).apply_view(&Op::Slice(cuts))?;
+    let layout =
+        views.iter().try_fold(layout, |layout, view| layout.invert_view(&view.0.op, &view.0.inputs[0].0.shape))?;
     source
-        .writes(*result, &place)
-        .then(|| (base, OutputLayout { buffer: BufferId::of(concat), bytes: node.bytes(), place }))
+        .can_write(*output, &layout)
+        .then(|| (base, OutputLayout { buffer: BufferId::of(concat), bytes: node.bytes(), layout }))
 }
 
-/// What one launch takes.
+/// Arguments of one launch.
 struct LaunchOperands {
     operands: Vec<Operand>,
-    /// For each pointer, the operand and the byte in it.
+    /// For each pointer, the index of the operand and the byte offset in it.
     pointers: Vec<(usize, usize)>,
     values: Vec<Vec<u8>>,
-    /// Bytes that it reads and writes.
+    /// Bytes read and written.
     bytes: u64,
 }
 
-/// The launches of a source, each with its operands, what it writes first. Results lie where `outs` says, with elements of so many
-/// bytes.
+/// Launches of a source, each with its operands, outputs first. `outs` holds the layout and the element size of each output.
 pub(super) fn launches(
     device: Device,
     source: &CudaSource,
@@ -76,42 +76,43 @@ pub(super) fn launches(
         source.scratch.iter().map(|&bytes| Output { buffer: BufferId::temporary(), bytes }).collect();
     let located: Vec<(Tensor, Strided)> = inputs
         .iter()
-        .map(|input| locate_input(source, input).unwrap_or_else(|| (input.clone(), whole(input))))
+        .map(|input| locate_input(source, input).unwrap_or_else(|| (input.clone(), contiguous_layout(input))))
         .collect();
     (source.launches.iter())
         .map(|launch| {
-            let LaunchOperands { operands, pointers, values, bytes } = taken(launch, outs, &scratch, inputs, &located);
+            let LaunchOperands { operands, pointers, values, bytes } =
+                launch_operands(launch, outs, &scratch, inputs, &located);
             let call = HandwrittenCall::new(device, &source.text, launch, values, pointers, bytes)?;
             Ok((call, operands))
         })
         .collect()
 }
 
-fn taken(
+fn launch_operands(
     launch: &CudaLaunch,
     outs: &[(OutputLayout, usize)],
     scratch: &[Output],
     inputs: &[Tensor],
     located: &[(Tensor, Strided)],
 ) -> LaunchOperands {
-    let written = launch.given.iter().filter_map(|given| match given {
-        CudaArg::Result(n) => Some(Output { buffer: outs[*n].0.buffer, bytes: outs[*n].0.bytes }),
+    let written = launch.args.iter().filter_map(|arg| match arg {
+        CudaArg::Output(n) => Some(Output { buffer: outs[*n].0.buffer, bytes: outs[*n].0.bytes }),
         CudaArg::Scratch(n) => Some(scratch[*n]),
         _ => None,
     });
     let mut operands: Vec<Operand> = written.map(Operand::Out).collect();
     let (mut next, mut pointers, mut values, mut bytes) = (0, vec![], vec![], 0);
-    let begins = |place: &Strided, element: usize| place.offset as usize * element;
-    let strides = |place: &Strided, axes: &[usize]| -> Vec<u8> {
-        axes.iter().flat_map(|&axis| (place.strides[axis] as i64).to_le_bytes()).collect()
+    let byte_offset = |layout: &Strided, element: usize| layout.offset as usize * element;
+    let strides = |layout: &Strided, axes: &[usize]| -> Vec<u8> {
+        axes.iter().flat_map(|&axis| (layout.strides[axis] as i64).to_le_bytes()).collect()
     };
-    for given in &launch.given {
-        match given {
-            CudaArg::Result(n) => {
-                let (OutputLayout { place, .. }, element) = &outs[*n];
-                pointers.push((next, begins(place, *element)));
+    for arg in &launch.args {
+        match arg {
+            CudaArg::Output(n) => {
+                let (OutputLayout { layout, .. }, element) = &outs[*n];
+                pointers.push((next, byte_offset(layout, *element)));
                 next += 1;
-                bytes += place.shape.iter().product::<usize>() * element;
+                bytes += layout.shape.iter().product::<usize>() * element;
             }
             CudaArg::Scratch(n) => {
                 pointers.push((next, 0));
@@ -119,20 +120,20 @@ fn taken(
                 bytes += scratch[*n].bytes;
             }
             CudaArg::Input(n) => {
-                let (memory, place) = &located[*n];
-                pointers.push((operands.len(), begins(place, memory.0.dtype.bytes())));
+                let (memory, layout) = &located[*n];
+                pointers.push((operands.len(), byte_offset(layout, memory.0.dtype.bytes())));
                 operands.push(Operand::In(memory.clone()));
                 bytes += inputs[*n].0.bytes().min(memory.0.bytes());
             }
-            CudaArg::Strides(n, axes) => values.push(strides(&located[*n].1, axes)),
-            CudaArg::ResultStrides(n, axes) => values.push(strides(&outs[*n].0.place, axes)),
+            CudaArg::InputStrides(n, axes) => values.push(strides(&located[*n].1, axes)),
+            CudaArg::OutputStrides(n, axes) => values.push(strides(&outs[*n].0.layout, axes)),
             CudaArg::Value(value) => values.push(value.clone()),
         }
     }
     LaunchOperands { operands, pointers, values, bytes: bytes as u64 }
 }
 
-/// Whether an input of a joint has to be computed before it can be read: it is a view, or a constant, which has no memory.
+/// True if an input of a multi-output op is a view or a constant, which must be computed into memory before it can be read.
 pub(super) fn must_materialize(tensor: &Tensor) -> bool {
     !is_source(tensor) && (tensor.0.op.is_view() || tensor.0.op.is_constant())
 }

@@ -47,7 +47,7 @@ pub(crate) struct Step {
     pub(super) values: Vec<Vec<Value>>,
     /// Threads per block on a GPU, for kernels without a block size.
     pub(super) threads: u32,
-    pub(super) about: LaunchInfo,
+    pub(super) info: LaunchInfo,
     pub(super) cost: Cost,
 }
 
@@ -169,15 +169,15 @@ impl Plan {
         match &step.call {
             Call::Kernel(program) => {
                 let values: Vec<&[Value]> = step.values.iter().map(Vec::as_slice).collect();
-                program.launch(&buffers, &values, step.threads, step.about)?;
+                program.launch(&buffers, &values, step.threads, step.info)?;
                 // On the host the kernel has finished. Check now, since later steps may overwrite variables.
                 let reports =
                     step.args.iter().any(|slot| slot.region == MemoryRegion::Status) && !self.device.is_cuda();
                 if reports { self.check() } else { Ok(()) }
             }
-            Call::Matmul(product) => product.launch(&buffers, step.about),
-            Call::Routine(routine) => routine.launch(&buffers, step.about),
-            Call::Handwritten(source) => source.launch(&buffers, step.about),
+            Call::Matmul(product) => product.launch(&buffers, step.info),
+            Call::Routine(routine) => routine.launch(&buffers, step.info),
+            Call::Handwritten(source) => source.launch(&buffers, step.info),
         }
     }
 }

@@ -4,7 +4,7 @@
 use bornite::{
     DType, Device, Tensor,
     fused::with_fusion,
-    plan::{explained, with_gpu_plans},
+    plan::{summarize, with_gpu_plans},
 };
 
 use crate::Outcome;
@@ -65,7 +65,7 @@ pub fn in_tiles(device: Device) -> Outcome {
     if let Device::Cuda(_) = device {
         let (qkv, _) = numbers(&mut random, &[1, 64, 3 * 2 * 64], DType::BF16, device)?;
         let text = attend(&qkv, 2, 64, true)?.explain()?;
-        assert!(text.contains("attention_forward by hand"), "{text}");
+        assert!(text.contains("attention_forward (handwritten)"), "{text}");
     }
     Ok(())
 }
@@ -154,11 +154,11 @@ pub fn parts_of_one_tensor(device: Device) -> Outcome {
         let (weight, _) = numbers(&mut random, &[128, 128], DType::BF16, device)?;
         weight.realize()?;
         let seen = rows.matmul(&weight);
-        explained(&[seen.square().sum(..).grad(&[&all]).remove(0), seen])
+        summarize(&[seen.square().sum(..).grad(&[&all]).remove(0), seen])
     };
     let plan = if let Device::Cuda(_) = device { plan() } else { with_gpu_plans(plan) }?;
     let moves = |what: &str| ["copy", "pad", "concat"].iter().any(|word| what.contains(word));
-    assert!(plan.steps.iter().all(|step| !moves(&step.what)), "{plan}");
-    assert_eq!(plan.steps.iter().filter(|step| step.what.ends_with("by hand")).count(), 4, "{plan}");
+    assert!(plan.steps.iter().all(|step| !moves(&step.description)), "{plan}");
+    assert_eq!(plan.steps.iter().filter(|step| step.description.ends_with("(handwritten)")).count(), 4, "{plan}");
     Ok(())
 }

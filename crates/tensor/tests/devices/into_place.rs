@@ -1,6 +1,6 @@
 //! Writes into place: the values are those that a copy would give, and nothing is copied.
 
-use bornite::{DType, Device, Tensor, Var, fused::with_fusion, plan::explained, trace, trace::TensorSpec, var::commit};
+use bornite::{DType, Device, Tensor, Var, fused::with_fusion, plan::summarize, trace, trace::TensorSpec, var::commit};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -39,10 +39,10 @@ pub fn gradients_are_written_where_they_belong(device: Device) -> Outcome {
     };
     for line in [64, 4, 1] {
         let arena = flat(&make(), line, device)?;
-        let plan = explained(std::slice::from_ref(&arena))?;
+        let plan = summarize(std::slice::from_ref(&arena))?;
         // Lines of 256 bytes: all parts are in place, and one kernel writes the zeros between.
         if line == 64 {
-            let joins: Vec<_> = plan.steps.iter().filter(|step| step.what.starts_with("concat")).collect();
+            let joins: Vec<_> = plan.steps.iter().filter(|step| step.description.starts_with("concat")).collect();
             assert!(joins.len() == 1 && joins[0].reads.is_empty() && joins[0].bytes < 2048, "{plan}");
             assert!(plan.steps.iter().any(|step| step.writes[0].starts_with("result 0 from byte")), "{plan}");
         }
@@ -186,7 +186,7 @@ pub fn a_piece_of_a_variable(device: Device) -> Outcome {
             });
             let new = data(&mut random, &piece, device);
             let plan = step.explain(&[TensorSpec::of(&new)?])?;
-            let written: Vec<_> = plan.steps.iter().filter(|step| step.what.starts_with("concat")).collect();
+            let written: Vec<_> = plan.steps.iter().filter(|step| step.description.starts_with("concat")).collect();
             let bytes = 4 * piece.iter().product::<usize>() as u64;
             assert!(written.len() == 1 && written[0].bytes == 2 * bytes, "{plan}");
             for _ in 0..2 {
@@ -229,8 +229,11 @@ pub fn a_row_of_a_variable(device: Device) -> Outcome {
     });
     let new = data(&mut random, &[2, heads, 1, width], device);
     let plan = step.explain(&[TensorSpec::of(&new)?])?;
-    assert!(plan.steps.iter().any(|step| step.what == "row_f32"), "{plan}");
-    assert!(plan.steps.iter().all(|step| step.what == "row_f32" || !step.what.contains("select")), "{plan}");
+    assert!(plan.steps.iter().any(|step| step.description == "row_f32"), "{plan}");
+    assert!(
+        plan.steps.iter().all(|step| step.description == "row_f32" || !step.description.contains("select")),
+        "{plan}"
+    );
     for n in 0..time + 2 {
         let new = data(&mut random, &[2, heads, 1, width], device);
         let old = cache.get();

@@ -3,7 +3,7 @@
 use bornite::{
     DType, Device, Tensor,
     fused::with_fusion,
-    plan::{PlanSummary, explained, with_gpu_kernels},
+    plan::{PlanSummary, summarize, with_gpu_kernels},
     var::commit,
 };
 
@@ -47,7 +47,7 @@ fn gradients(case: Case, [start, before, weight, bias, down]: [&Tensor; 5]) -> V
 fn check(case: Case, given: [&Tensor; 5]) -> bornite::Result<PlanSummary> {
     let (found, plan) = {
         let found = gradients(case, given);
-        let plan = explained(&found)?;
+        let plan = summarize(&found)?;
         commit(&found, vec![])?;
         (found, plan)
     };
@@ -89,7 +89,7 @@ pub fn sums_of_columns(device: Device) -> Outcome {
         let given = [&x, &before, &weight, &bias, &down];
         let plan =
             if device == Device::Interpreter { with_gpu_kernels(|| check(case, given)) } else { check(case, given) }?;
-        let riding = plan.steps.iter().any(|step| step.what.contains("with_sums"));
+        let riding = plan.steps.iter().any(|step| step.description.contains("with_sums"));
         assert_eq!(riding, rides, "{case:?}\n{plan}");
     }
     Ok(())

@@ -99,7 +99,7 @@ impl Compiled {
         };
         let homes: Vec<(Tensor, Tensor)> = updates.iter().filter(held).filter_map(home).collect();
         let mut plan = plan(&wanted, ExistingRoots::Copy, &homes)?;
-        if device.is_cuda() && plan.reports() {
+        if device.is_cuda() && plan.reports_bad_index() {
             GuardedCopy::ready(device)?; // compiled before the device is locked, which the first call does
         }
         let _running = device.lock();
@@ -191,8 +191,8 @@ impl Compiled {
     }
 
     /// What a replay runs.
-    pub fn explained(&self) -> PlanSummary {
-        self.plan.explained()
+    pub fn summary(&self) -> PlanSummary {
+        self.plan.summary()
     }
 
     /// Where another trace has made the shared scratch memory grow, this one moves there, and records anew.
@@ -362,7 +362,7 @@ impl Compiled {
     ) -> Result<usize> {
         let sources = self.sources(bound)?;
         if !self.is_warm {
-            self.plan.warm(&self.roots, Some(&self.temps), &sources)?;
+            self.plan.warm_up(&self.roots, Some(&self.temps), &sources)?;
             self.is_warm = true;
         }
         // Borrowed apart from the rest, which is captured, and put back also after an error.
@@ -385,7 +385,7 @@ impl Compiled {
             Some(status) => {
                 let homecoming = GuardedCopy::ready(self.plan.device)?;
                 kept.push(homecoming.kept());
-                kept.extend(status.kept());
+                kept.extend(status.keep_alive());
                 Some((homecoming, status))
             }
             None => None,
@@ -419,7 +419,7 @@ impl Compiled {
         let addresses = self.settled.iter().map(|(addresses, _)| addresses);
         let fixed = addresses.flat_map(|Addresses { sources, homes }| sources.iter().flatten().chain(homes));
         let buffers = self.roots.iter().chain([&self.temps]).chain(fixed);
-        buffers.filter_map(Buffer::kept).chain(self.plan.programs()).collect()
+        buffers.filter_map(Buffer::keep_alive).chain(self.plan.keep_alive()).collect()
     }
 
     /// The results as tensors; those that are not cut are on the memory that the next call writes.

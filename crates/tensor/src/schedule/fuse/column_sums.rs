@@ -1,4 +1,4 @@
-//! Sums of columns join the kernel over rows that has what they sum.
+//! Attaches column reductions to the row kernel that already holds the rows they sum, so that the rows are loaded once.
 
 use std::collections::HashMap;
 
@@ -7,50 +7,51 @@ use crate::Tensor;
 use crate::graph::node::NodeId;
 use crate::lower::{IterationSpace, attach_sums, only_gpu_kernels};
 
-/// How far back a kernel over rows is looked for.
-const NEAR: usize = 16;
+/// Number of preceding units that are searched for a row kernel.
+const SEARCH_DISTANCE: usize = 16;
 
-/// Elements of the rows from which that pays: what a cache holds is quickly read again, and a kernel that keeps sums in registers has
-/// fewer warps at work.
-const LARGE: usize = 1 << 24;
+/// Minimum number of elements for which attaching pays: smaller tensors are re-read from a cache, and a kernel that keeps sums in
+/// registers has lower occupancy.
+const MIN_ELEMENTS: usize = 1 << 24;
 
-/// The units with sums of columns where the rows are that they sum, on a GPU. A unit that is moved comes earlier than it did.
+/// Moves column reductions into earlier row kernels, on a GPU.
 pub(super) fn attach_column_sums(units: Vec<Unit>) -> Vec<Unit> {
-    // What is to be judged may be small.
-    let least = if only_gpu_kernels() { 1 } else { LARGE };
-    let mut made: HashMap<NodeId, usize> = HashMap::new();
-    let mut kept: Vec<Unit> = vec![];
+    // Tests compare small kernels with the interpreter.
+    let min_elements = if only_gpu_kernels() { 1 } else { MIN_ELEMENTS };
+    let mut computed_by: HashMap<NodeId, usize> = HashMap::new();
+    let mut result: Vec<Unit> = vec![];
     for unit in units {
-        let rider = match &unit {
+        let reduction = match &unit {
             Unit::Group(group) if matches!(group.space, IterationSpace::Middle { .. }) => Some(group),
             _ => None,
         };
-        // The nearest kernel over rows that it can ride on.
-        let found = rider.and_then(|column_sums| {
-            (0..kept.len()).rev().take(NEAR).find_map(|n| {
-                let Unit::Group(rows) = &kept[n] else { return None };
-                let large = matches!(rows.space, IterationSpace::Rows { rows, columns } if rows * columns >= least);
+        // The nearest row kernel that it can be attached to.
+        let found = reduction.and_then(|column_sums| {
+            (0..result.len()).rev().take(SEARCH_DISTANCE).find_map(|n| {
+                let Unit::Group(rows) = &result[n] else { return None };
+                let large =
+                    matches!(rows.space, IterationSpace::Rows { rows, columns } if rows * columns >= min_elements);
                 if !large {
                     return None;
                 }
-                let there = |tensor: &Tensor| made.get(&tensor.0.id).is_none_or(|&by| by < n);
-                Some((n, attach_sums(rows, column_sums, there)?))
+                let is_available = |tensor: &Tensor| computed_by.get(&tensor.0.id).is_none_or(|&by| by < n);
+                Some((n, attach_sums(rows, column_sums, is_available)?))
             })
         });
-        let place = match found {
+        let index = match found {
             Some((n, both)) => {
-                kept[n] = Unit::Group(both);
+                result[n] = Unit::Group(both);
                 n
             }
-            None => kept.len(),
+            None => result.len(),
         };
         match &unit {
-            Unit::Group(group) => made.extend(group.outputs.iter().map(|output| (output.0.id, place))),
-            Unit::Single(tensor) => _ = made.insert(tensor.0.id, place),
+            Unit::Group(group) => computed_by.extend(group.outputs.iter().map(|output| (output.0.id, index))),
+            Unit::Single(tensor) => _ = computed_by.insert(tensor.0.id, index),
         }
-        if place == kept.len() {
-            kept.push(unit);
+        if index == result.len() {
+            result.push(unit);
         }
     }
-    kept
+    result
 }

@@ -1,4 +1,5 @@
-//! What the kernels store, what they compute again, and the order in which they run.
+//! Stored and recomputed values: which nodes a group stores, which nodes of other groups it recomputes instead of loading, and the
+//! execution order of the groups.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -6,27 +7,28 @@ use super::{Fuser, Unit};
 use crate::graph::node::NodeId;
 use crate::lower::{Group, look_through};
 
-/// Most nodes that are computed again rather than stored, and most of them that are no single instruction.
+/// Maximum number of nodes that are recomputed instead of stored, and of those that take more than one instruction.
 const MAX_RECOMPUTED_NODES: usize = 24;
 const MAX_EXPENSIVE_NODES: usize = 3;
 
-/// What is as small as this costs no traffic, but a kernel to store something made of it would cost a launch.
+/// Tensors up to this size stay in a cache: reading them counts as free.
 const CACHED_BYTES: usize = 64 << 10;
 
-/// How a node can be computed again.
+/// A way to recompute a node.
 #[derive(Default)]
 struct Recomputation {
     nodes: Vec<usize>,
-    /// What it is computed from: nodes that are stored for it, and tensors in memory with their bytes.
+    /// Nodes that are stored for it.
     leaves: Vec<usize>,
+    /// Tensors in memory that it reads, with their bytes.
     memory: Vec<(NodeId, usize)>,
-    /// Bytes that this moves.
+    /// Bytes moved.
     bytes: usize,
 }
 
 impl Recomputation {
-    /// With what another one computes.
-    fn join(&mut self, other: &Recomputation) {
+    /// Adds the nodes and inputs of another recomputation.
+    fn merge(&mut self, other: &Recomputation) {
         let more = |all: &mut Vec<usize>, of: &[usize]| {
             let new: Vec<usize> = of.iter().copied().filter(|n| !all.contains(n)).collect();
             all.extend(new);
@@ -39,13 +41,13 @@ impl Recomputation {
 }
 
 impl<'a> Fuser<'a> {
-    /// Decides what is stored and what computed again, and puts the kernels in order.
-    pub(super) fn cut(self, wanted: &HashSet<NodeId>) -> Vec<Unit> {
+    /// Decides which values are stored and which recomputed, and returns the units in execution order.
+    pub(super) fn into_units(self, root_ids: &HashSet<NodeId>) -> Vec<Unit> {
         let (order, readers) = (self.order(), self.readers());
         let mut stored: HashSet<usize> =
-            (0..self.nodes.len()).filter(|&n| wanted.contains(&self.nodes[n].0.id)).collect();
+            (0..self.nodes.len()).filter(|&n| root_ids.contains(&self.nodes[n].0.id)).collect();
         let mut units = vec![];
-        // Readers first: they decide what must be stored.
+        // Readers first: they decide which values must be stored.
         for &group in order.iter().rev() {
             let growing = &self.groups[group];
             let outputs: Vec<usize> = growing.nodes.iter().copied().filter(|n| stored.contains(n)).collect();
@@ -75,8 +77,8 @@ impl<'a> Fuser<'a> {
         units
     }
 
-    /// The nodes that a group's kernel computes for its outputs, its own and those of others that it computes again. What
-    /// it reads from others is marked as stored.
+    /// The nodes that a group's kernel computes for its outputs: its own, and nodes of other groups that it recomputes. The nodes that
+    /// it loads are added to `stored`.
     fn computed_nodes(
         &self,
         group: usize,
@@ -97,16 +99,16 @@ impl<'a> Fuser<'a> {
         }
         foreign.sort_unstable();
         foreign.dedup();
-        let there = |n: &usize| stored.contains(n) || !self.fusible(self.group_of(*n));
-        let mut loaded: HashSet<usize> = foreign.iter().copied().filter(there).collect();
-        // What is cheapest first: what it loads costs nothing for others.
+        let is_stored = |n: &usize| stored.contains(n) || !self.fusible(self.group_of(*n));
+        let mut loaded: HashSet<usize> = foreign.iter().copied().filter(is_stored).collect();
+        // Cheapest first: tensors that one recomputation loads are free for the others.
         let half = |n: usize| self.nodes[n].0.bytes() / 2;
-        for most in [1, 2, 4] {
+        for limit in [1, 2, 4] {
             for &n in foreign.iter().rev() {
                 if computed.contains(&n) || loaded.contains(&n) || stored.contains(&n) {
                     continue;
                 }
-                if let Some((nodes, leaves)) = self.recompute(n, group, &loaded, stored, readers, most * half(n)) {
+                if let Some((nodes, leaves)) = self.recompute(n, group, &loaded, stored, readers, limit * half(n)) {
                     stored.extend(&leaves);
                     loaded.extend(leaves);
                     computed.extend(nodes);
@@ -123,8 +125,8 @@ impl<'a> Fuser<'a> {
         computed
     }
 
-    /// What to compute, and from which nodes, to have a node without storing it; `None` if that moves too many bytes.
-    /// (Storing it is a write and a read.)
+    /// Nodes to compute, and nodes to load, to recompute `n` in the kernel of `reader`; `None` if that moves more than `max_bytes`.
+    /// (Storing it costs a write and a read.)
     fn recompute(
         &self,
         n: usize,
@@ -132,30 +134,30 @@ impl<'a> Fuser<'a> {
         loaded: &HashSet<usize>,
         stored: &HashSet<usize>,
         readers: &[usize],
-        most_bytes: usize,
+        max_bytes: usize,
     ) -> Option<(Vec<usize>, Vec<usize>)> {
         if !self.schedule.fusion_enabled {
             return None;
         }
         let recomputable = self.recomputable_inputs(n, stored);
         let mut recomputations: HashMap<usize, Recomputation> = HashMap::new();
-        // In order, so that what a node reads is decided before it.
+        // In order, so that a node's inputs are decided before it.
         for &m in &recomputable {
             let recomputation = self.recomputation(m, &recomputable, &recomputations, loaded, stored, readers);
-            let kept = recomputation
+            let cheaper = recomputation
                 .filter(|recomputation| m == n || recomputation.bytes < self.load_bytes(m, loaded, stored, readers));
-            recomputations.extend(kept.map(|recomputation| (m, recomputation)));
+            recomputations.extend(cheaper.map(|recomputation| (m, recomputation)));
         }
         let recomputation = recomputations.remove(&n)?;
-        // A number that all elements read would be computed for each of them.
+        // A scalar that all elements read would be recomputed for each of them.
         let largest = self.groups[reader].nodes.iter().map(|&n| self.nodes[n].0.elements()).max().unwrap_or(1);
         if self.nodes[n].0.elements() == 1 && largest > 1 && recomputation.nodes.iter().any(|&n| self.is_expensive(n)) {
             return None;
         }
-        (recomputation.bytes <= most_bytes).then_some((recomputation.nodes, recomputation.leaves))
+        (recomputation.bytes <= max_bytes).then_some((recomputation.nodes, recomputation.leaves))
     }
 
-    /// A node and those below it that are simple to compute again and not stored, inputs first; not too many.
+    /// A node and the nodes below it that are recomputable and not stored, in topological order, up to a limit.
     fn recomputable_inputs(&self, n: usize, stored: &HashSet<usize>) -> Vec<usize> {
         let mut found = vec![];
         let mut queue = VecDeque::from([n]);
@@ -172,7 +174,7 @@ impl<'a> Fuser<'a> {
         found
     }
 
-    /// How a node is computed from what it reads, each of which is computed too if that is cheaper.
+    /// Recomputation of a node from its inputs, which are recomputed too if that is cheaper.
     fn recomputation(
         &self,
         n: usize,
@@ -185,15 +187,15 @@ impl<'a> Fuser<'a> {
         let mut recomputation = Recomputation { nodes: vec![n], ..Recomputation::default() };
         for (from, _) in self.edges(n) {
             match recomputations.get(&from).filter(|_| recomputable.contains(&from)) {
-                Some(other) => recomputation.join(other),
+                Some(other) => recomputation.merge(other),
                 None if !recomputation.leaves.contains(&from) => recomputation.leaves.push(from),
                 None => {}
             }
         }
         for input in self.nodes[n].0.reads() {
             let base = look_through(input).0;
-            let there = !self.position.contains_key(&base.0.id) && !base.0.op.is_constant();
-            if there && !recomputation.memory.iter().any(|(id, _)| *id == base.0.id) {
+            let in_memory = !self.position.contains_key(&base.0.id) && !base.0.op.is_constant();
+            if in_memory && !recomputation.memory.iter().any(|(id, _)| *id == base.0.id) {
                 let bytes = base.0.bytes();
                 recomputation.memory.push((base.0.id, if bytes > CACHED_BYTES { bytes } else { 0 }));
             }
@@ -209,7 +211,7 @@ impl<'a> Fuser<'a> {
         Some(recomputation)
     }
 
-    /// Bytes that move to have a node from memory; what is not stored yet is stored for all that may read it.
+    /// Bytes moved to load a node. The cost of storing one that is not stored yet is shared by its readers.
     fn load_bytes(&self, n: usize, loaded: &HashSet<usize>, stored: &HashSet<usize>, readers: &[usize]) -> usize {
         let bytes = self.nodes[n].0.bytes();
         if loaded.contains(&n) {
@@ -221,7 +223,7 @@ impl<'a> Fuser<'a> {
         }
     }
 
-    /// For each node, how many other groups read it, or something that is simple to compute from it.
+    /// For each node, the number of other groups that read it, or a recomputable node that depends on it.
     fn readers(&self) -> Vec<usize> {
         let mut readers: Vec<HashSet<usize>> = vec![HashSet::new(); self.nodes.len()];
         for n in (0..self.nodes.len()).rev() {
@@ -239,12 +241,12 @@ impl<'a> Fuser<'a> {
         readers.iter().map(HashSet::len).collect()
     }
 
-    /// True if a node is no single instruction.
+    /// True if a node takes more than one instruction.
     fn is_expensive(&self, n: usize) -> bool {
         self.nodes[n].0.op.facts().heavy
     }
 
-    /// True if a node may be computed again.
+    /// True if a node may be recomputed in the kernel of a reader.
     fn is_recomputable(&self, n: usize) -> bool {
         let node = &*self.nodes[n].0;
         node.op.facts().recomputable
@@ -252,18 +254,19 @@ impl<'a> Fuser<'a> {
             && !self.schedule.direct_writes.writes.contains_key(&node.id)
     }
 
-    /// Groups in an order in which they can run.
+    /// Groups in execution order (depth-first topological sort).
     fn order(&self) -> Vec<usize> {
         let mut order = vec![];
         let mut done = HashSet::new();
-        for start in (0..self.groups.len()).filter(|&group| self.groups[group].merged.is_none()) {
+        for start in (0..self.groups.len()).filter(|&group| self.groups[group].merged_into.is_none()) {
             let mut stack = vec![(start, false)];
             while let Some((group, left)) = stack.pop() {
                 if left {
                     order.push(group);
                 } else if done.insert(group) {
                     stack.push((group, true));
-                    let mut after: Vec<usize> = self.groups[group].after.iter().map(|&g| self.current(g)).collect();
+                    let mut after: Vec<usize> =
+                        self.groups[group].depends_on.iter().map(|&g| self.current(g)).collect();
                     after.sort_unstable();
                     after.dedup();
                     stack.extend(after.into_iter().filter(|after| *after != group).map(|after| (after, false)));

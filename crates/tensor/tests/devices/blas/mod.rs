@@ -260,7 +260,7 @@ fn views_are_absorbed_or_copied(device: Device) -> Outcome {
         let cases = [
             ("columns 7 to 37", x.slice(1, 7..37), part(&|r| r, &|c| c + 7, 40, 30), "no copies"),
             ("columns 8 to 38", x.slice(1, 8..38), part(&|r| r, &|c| c + 8, 40, 30), "no copies"),
-            ("every other column", x.slice_step(1, 0..60, 2), part(&|r| r, &|c| 2 * c, 40, 30), "the first is copied"),
+            ("every other column", x.slice_step(1, 0..60, 2), part(&|r| r, &|c| 2 * c, 40, 30), "first operand is copied"),
             (
                 "every other row, columns 1 to 31",
                 x.slice_step(0, 1..40, 2).slice(1, 1..31),
@@ -278,7 +278,7 @@ fn views_are_absorbed_or_copied(device: Device) -> Outcome {
                 .map_err(|e| format!("{name}: {}", e.message().unwrap_or_default()))?;
         }
         // Heads of attention: scores of [b, t, h · d], split and turned. With one batch they are strides, with two a copy.
-        for (batch, copied) in [(1, "no copies"), (2, "both are copied before")] {
+        for (batch, copied) in [(1, "no copies"), (2, "both operands are copied")] {
             let flat = Array::random(&mut random, &[batch, 6, 32], dtype);
             let heads = |t: &Tensor| t.reshape(&[batch, 6, 4, 8]).permute(&[0, 2, 1, 3]);
             let split = (0..batch * 4 * 6 * 8).map(|i| {
@@ -411,7 +411,7 @@ fn layers_with_epilogues(device: Device) -> Outcome {
                 let text = by_library(|| bornite::plan::explain(&step(device, dtype)))?;
                 let by_library = dtype.bytes() == 2 && rows * wide >= LARGE;
                 assert!(text.contains(", bias;"), "{dtype}: {text}");
-                for words in [", bias, GELU with its input;", ", slope of GELU;"] {
+                for words in [", bias, GELU with its input;", ", GELU gradient;"] {
                     assert_eq!(text.contains(words), by_library, "{dtype}, {rows} rows: {words} {text}");
                 }
             }
