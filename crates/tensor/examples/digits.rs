@@ -1,7 +1,7 @@
 //! Reading digits: images are drawn here (seven segments whose ends wander, with shift, slant, scale and noise), two
 //! convolutions and a linear map learn to tell them apart, and are asked about images that they have not seen.
 //! `cargo run --release --example digits [steps]`
-use bornite::{DType, Device, Generator, Result, Tensor, Var, ops::Sliding, trace};
+use bornite::{DType, Device, Generator, Result, Tensor, Var, ops::Conv2dOptions, trace};
 
 const SIDE: usize = 16;
 
@@ -60,7 +60,7 @@ fn main() -> Result<()> {
     };
     let parameters = shapes.iter().map(start).collect::<Result<Vec<(Var, Var)>>>()?;
     let read = |x: &Tensor, p: &[Tensor]| {
-        let by = Sliding { padding: (1, 1), stride: (2, 2), ..Sliding::default() };
+        let by = Conv2dOptions { padding: (1, 1), stride: (2, 2), ..Conv2dOptions::default() };
         let seen = x.conv2d(&p[0], Some(&p[1]), by).relu().conv2d(&p[2], Some(&p[3]), by).relu();
         seen.flatten(1, -1).linear(&p[4], Some(&p[5]))
     };

@@ -1,4 +1,4 @@
-//! Devices, memory and execution: where values are, how a plan's launches run, variables and traces.
+//! Devices, memory, execution of plans, variables and traces.
 
 pub(crate) mod arena;
 pub(crate) mod buffer;

@@ -131,7 +131,7 @@ fn run_passes(tensors: &[Tensor], existing: ExistingRoots, variable_updates: &[(
     schedule.run("kernels", kernels::lower_groups)?;
     schedule.run("memory", memory::assign_memory)?;
     let plan = compile::compile(schedule)?;
-    crate::runtime::observe::planned(&plan, || run_passes(tensors, existing, variable_updates));
+    crate::runtime::observe::observe_plan(&plan, || run_passes(tensors, existing, variable_updates));
     Ok(plan)
 }
 

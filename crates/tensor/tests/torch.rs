@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bornite::{DType, Device, Result, Tensor, ops::Sliding};
+use bornite::{DType, Device, Result, Tensor, ops::Conv2dOptions};
 
 /// The largest error beside the norm.
 const TOLERANCE: f64 = 1e-5;
@@ -295,15 +295,16 @@ fn losses() -> Vec<Expression> {
 }
 
 fn images() -> Vec<Expression> {
-    const PADDED: fn(usize) -> Sliding = |groups| Sliding { padding: (1, 1), groups, ..Sliding::default() };
+    const PADDED: fn(usize) -> Conv2dOptions =
+        |groups| Conv2dOptions { padding: (1, 1), groups, ..Conv2dOptions::default() };
     vec![
-        case!("conv2d", |x, w| x.conv2d(w, None, Sliding::default())),
+        case!("conv2d", |x, w| x.conv2d(w, None, Conv2dOptions::default())),
         case!("conv2d_bias_padding", |x, w, b| x.conv2d(w, Some(b), PADDED(1))),
-        case!("conv2d_stride", |x, w| x.conv2d(w, None, Sliding { stride: (2, 3), ..Sliding::default() })),
+        case!("conv2d_stride", |x, w| x.conv2d(w, None, Conv2dOptions { stride: (2, 3), ..Conv2dOptions::default() })),
         case!("conv2d_dilation", |x, w| {
-            x.conv2d(w, None, Sliding { dilation: (2, 1), padding: (1, 2), ..Sliding::default() })
+            x.conv2d(w, None, Conv2dOptions { dilation: (2, 1), padding: (1, 2), ..Conv2dOptions::default() })
         }),
-        case!("conv2d_groups", |x, w| x.conv2d(w, None, Sliding { groups: 2, ..Sliding::default() })),
+        case!("conv2d_groups", |x, w| x.conv2d(w, None, Conv2dOptions { groups: 2, ..Conv2dOptions::default() })),
         case!("conv2d_depthwise", |x, w| x.conv2d(w, None, PADDED(3))),
         case!("max_pool2d", |x| x.max_pool2d([2, 2], (2, 2))),
         case!("max_pool2d_overlapping", |x| x.max_pool2d([3, 2], (2, 1))),
@@ -311,7 +312,7 @@ fn images() -> Vec<Expression> {
         case!("avg_pool2d_overlapping", |x| x.exp().avg_pool2d([3, 2], (2, 1))),
         case!("cnn", |x, w1, b1, w2, b2, w3| {
             let x = x.conv2d(w1, Some(b1), PADDED(1)).relu().max_pool2d([2, 2], (2, 2));
-            let x = x.conv2d(w2, Some(b2), Sliding::default()).relu().avg_pool2d([2, 2], (2, 2));
+            let x = x.conv2d(w2, Some(b2), Conv2dOptions::default()).relu().avg_pool2d([2, 2], (2, 2));
             x.flatten(1, -1).linear(w3, None).log_softmax(-1)
         }),
     ]

@@ -141,7 +141,11 @@ fn multi_output_backward(tensor: &Tensor, grads: &HashMap<NodeId, Tensor>) -> Re
     };
     let message = match input_grads {
         Some(grads) if grads.len() != inputs.len() => {
-            format!("the gradient function of '{name}' returned {} gradients for {} inputs", grads.len(), inputs.len())
+            format!(
+                "the gradient function of '{name}' returned a list of length {}, expected {}",
+                grads.len(),
+                inputs.len()
+            )
         }
         Some(grads) => {
             let shape = |grad: &Tensor| grad.node().ok().map(|node| node.shape.clone());

@@ -17,7 +17,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
     match (op, inputs) {
         (Op::Map(op), inputs) => {
             if inputs.len() != op.arity() {
-                return Err(format!("expected {} inputs, found {}", op.arity(), inputs.len()));
+                return Err(format!("the number of inputs is {}, expected {}", inputs.len(), op.arity()));
             }
             let types: Vec<DType> = inputs.iter().map(|i| i.dtype).collect();
             let dtype = op.row().rule.result(&types).map_err(|expected| {

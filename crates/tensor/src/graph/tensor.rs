@@ -25,7 +25,7 @@ impl Tensor {
             Err(message) => return Tensor::failed_at("from_slice", message, location),
         };
         if elements != data.len() {
-            let message = format!("got {} elements but shape {shape:?} has {elements}", data.len());
+            let message = format!("element count {} does not match shape {shape:?}, which has {elements}", data.len());
             return Tensor::failed_at("from_slice", message, location);
         }
         let words = T::pack(data).ok_or(Error::OutOfMemory { bytes: size_of_val(data) });
@@ -199,7 +199,7 @@ impl Tensor {
         // The lock prevents a trace from overwriting the storage between lookup and read.
         let _running = node.device.lock();
         let words = value_of(self)?.to_words()?;
-        crate::runtime::observe::read(self, &words);
+        crate::runtime::observe::observe_read(self, &words);
         Ok(words)
     }
 

@@ -10,7 +10,7 @@ use crate::graph::node::{Node, Op};
 use crate::kernels::compiled::Compiled;
 use crate::kernels::kernel::Ready;
 use crate::runtime::buffer::Buffer;
-use crate::runtime::execute::{CodegenMode, Program, limited, program};
+use crate::runtime::execute::{CodegenMode, Program, program, program_with_limit};
 use crate::runtime::status;
 use crate::runtime::timing::LaunchInfo;
 use crate::schedule::{realize, value_of};
@@ -77,7 +77,7 @@ impl PreparedLaunch {
         let own_checks = device.is_cuda() && checks == Checks::EveryRun;
         let flavour = if own_checks { CodegenMode::Checked } else { CodegenMode::Exact };
         let program = match max_statements {
-            Some(most) if !device.is_cuda() => Arc::new(limited(device, kernel, most)?),
+            Some(most) if !device.is_cuda() => Arc::new(program_with_limit(device, kernel, most)?),
             _ => program(device, kernel, flavour)?,
         };
         let _running = device.lock();
@@ -162,7 +162,7 @@ impl PreparedLaunch {
 
     /// Engine that runs it: `interpreter` (also on a CPU, for kernels with barriers), `machine code` or `CUDA`.
     pub fn engine(&self) -> &'static str {
-        self.program.engine()
+        self.program.backend()
     }
 
     /// The largest difference between the arrays that two launches wrote, relative to the largest magnitude of `expected` in

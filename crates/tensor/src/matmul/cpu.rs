@@ -10,7 +10,7 @@ use super::library::{copies, locate, locate_rows};
 use super::strided::Strided;
 use crate::graph::node::Node;
 use crate::runtime::buffer::{Buffer, HostSlice, with_host_slices};
-use crate::runtime::timing::{Host, LaunchInfo};
+use crate::runtime::timing::{HostDeviceClock, LaunchInfo};
 use crate::{DType, Device, Error, Result, Tensor, bf16, f16};
 
 /// A product of floats on the CPU, ready to run.
@@ -73,7 +73,7 @@ impl CpuMatmul {
             let elements = batch.iter().product::<usize>() * m * n + self.operands.iter().map(elements).sum::<usize>();
             about.work(&format!("matmul_{}", self.dtype), (elements * self.dtype.bytes()) as u64)
         };
-        profile::timed(&Host(self.device), describe, || {
+        profile::timed(&HostDeviceClock(self.device), describe, || {
             let run = |lent: Vec<HostSlice<'_>>| {
                 let Ok([HostSlice::Write(out), HostSlice::Read(a), HostSlice::Read(b)]) =
                     <[HostSlice<'_>; 3]>::try_from(lent)

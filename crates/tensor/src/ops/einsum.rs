@@ -99,7 +99,7 @@ impl Equation {
         };
         let terms = left.split(',').map(Term::parse).collect::<Result<Vec<_>, _>>()?;
         if terms.len() != operands.len() {
-            return Err(format!("the equation has {} operands, found {}", terms.len(), operands.len()));
+            return Err(format!("the number of operands is {}, expected {}", operands.len(), terms.len()));
         }
         let mut lengths: BTreeMap<Label, usize> = BTreeMap::new();
         let (mut inputs, mut max_rest, mut dtype) = (vec![], 0, operands[0].0.dtype);
@@ -110,8 +110,9 @@ impl Equation {
             let rest = match shape.len().checked_sub(term.letter_count()) {
                 Some(rest) if rest == 0 || term.has_ellipsis => rest,
                 _ => {
-                    let ellipsis = if term.has_ellipsis { " and '...'" } else { "" };
-                    return Err(format!("got {} letters{ellipsis} for shape {shape:?}", term.letter_count()));
+                    let (count, rank) = (term.letter_count(), shape.len());
+                    let least = if term.has_ellipsis { "at least " } else { "" };
+                    return Err(format!("the number of labels is {least}{count}, but shape {shape:?} has rank {rank}"));
                 }
             };
             max_rest = max_rest.max(rest);

@@ -89,7 +89,8 @@ impl Tensor {
         let location = SourceLocation::here();
         let Ok(node) = self.node() else { return self.clone() };
         if widths.len() != node.shape.len() {
-            let message = format!("got {} pairs of widths for {} axes", widths.len(), node.shape.len());
+            let message =
+                format!("the number of width pairs is {}, expected {} (one per axis)", widths.len(), node.shape.len());
             return Tensor::failed_at("pad", message, location);
         }
         let slices =
@@ -333,7 +334,7 @@ impl Tensor {
         if length.as_ref().is_ok_and(|&len| len < k) {
             let failed = Tensor::failed_at(
                 "topk",
-                format!("k is {k} but the axis has {} elements", length.unwrap_or(0)),
+                format!("k is {k} but the axis has length {}", length.unwrap_or(0)),
                 location,
             );
             return (failed.clone(), failed);

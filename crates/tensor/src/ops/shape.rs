@@ -175,7 +175,12 @@ impl Tensor {
         let location = SourceLocation::here();
         let Ok(node) = self.node() else { return self.clone() };
         let Some(missing) = counts.len().checked_sub(node.shape.len()) else {
-            let message = format!("got {} counts for the {} axes of {:?}", counts.len(), node.shape.len(), node.shape);
+            let message = format!(
+                "the number of counts is {}, but shape {:?} has rank {}",
+                counts.len(),
+                node.shape,
+                node.shape.len()
+            );
             return Tensor::failed_at("repeat", message, location);
         };
         let padded = [&vec![1; missing][..], &node.shape].concat();

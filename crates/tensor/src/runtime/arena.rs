@@ -358,7 +358,7 @@ impl Table {
         let all: Vec<Tensor> = tensors.iter().map(|(_, tensor)| (*tensor).clone()).chain([flat.clone()]).collect();
         realize(&all)?;
         let node = flat.node()?;
-        resize::ready(node.dtype, node.device)?; // compiled before the device is locked
+        resize::compiled(node.dtype, node.device)?; // compiled before the device is locked
         let _running = node.device.lock();
         let to: Buffer = value_of(flat)?.duplicate(node.device)?;
         for (n, tensor) in tensors {

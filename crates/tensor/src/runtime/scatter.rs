@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bornite_codegen::cpu::pool;
 use bornite_ir::Value;
 
-use crate::fused::simd::each;
+use crate::fused::simd::parallel_for_each;
 use crate::fused::{Memory, MemoryMut, unpack_inputs, unpack_outputs};
 use crate::graph::node::{Node, Op};
 use crate::lower::{SUMMED_TOGETHER, is_identity, look_through, strided_view};
@@ -121,7 +121,7 @@ pub(crate) fn scatter(node: &Node, device: Device) -> Option<(RoutineCall, Vec<T
     };
     let size = |t: &Tensor| (t.0.dtype, t.0.elements());
     let (results, taken) = (vec![(node.dtype, node.elements())], inputs.iter().map(size).collect());
-    Some((RoutineCall { name: "scatter_add", run: Arc::new(run), device, results, inputs: taken }, inputs))
+    Some((RoutineCall { name: "scatter_add", run: Arc::new(run), device, outputs: results, inputs: taken }, inputs))
 }
 
 /// A part of the result: some lines, or some rows of one.
@@ -160,7 +160,7 @@ impl Scatter {
             parts.map(move |(n, to)| Part { outer, row: if lines == 1 { n * rows } else { 0 }, rows, to })
         });
         let bad: Mutex<Option<(usize, i64)>> = Mutex::new(None);
-        each(parts, pool::threads(), |part| {
+        parallel_for_each(parts, pool::threads(), |part| {
             let first = (part.outer * self.length + part.row) * self.inner;
             match (start, self.start) {
                 (Some(start), _) => part.to.copy_from_slice(&start[first..first + part.to.len()]),

@@ -134,7 +134,7 @@ impl Var {
         }
         let device = versions.current.0.device;
         let value = value_of(&versions.current)?;
-        let is_home = versions.home.as_ref().is_some_and(|(home, _)| value.is(home));
+        let is_home = versions.home.as_ref().is_some_and(|(home, _)| value.is_same(home));
         if let Some((home, tenant)) = &versions.home
             && (will_change || !is_home)
             && let Some(tenant) = tenant.upgrade()

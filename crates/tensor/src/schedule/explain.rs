@@ -120,7 +120,7 @@ impl Step {
             Call::Handwritten(source) => format!("{} (handwritten)", source.name()),
         };
         let passes = |n: usize| match &self.call {
-            Call::Kernel(program) => program.passes(n),
+            Call::Kernel(program) => program.memory_passes(n),
             _ => 1,
         };
         let moved = self.args.iter().enumerate().map(|(n, slot)| slot.bytes as u64 * passes(n)).sum();

@@ -162,7 +162,7 @@ impl Plan {
                 MemoryRegion::Source(n) => sources.get(n),
                 MemoryRegion::Status => self.status.as_ref(),
             };
-            let arg = buffer.and_then(|buffer| buffer.part(*offset, *bytes));
+            let arg = buffer.and_then(|buffer| buffer.slice(*offset, *bytes));
             args.push(arg.ok_or(Error::OutOfMemory { bytes: offset + bytes })?);
         }
         let buffers: Vec<&Buffer> = args.iter().collect();

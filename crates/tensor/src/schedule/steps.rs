@@ -269,7 +269,8 @@ fn multi_output_steps(
             let taken = |n: &usize| in_place.iter().any(|(_, input)| input == n);
             let given: Vec<Tensor> = (0..inputs.len()).filter(|n| !taken(n)).map(|n| inputs[n].clone()).collect();
             let (results, sizes) = (parts.iter().map(size).collect(), given.iter().map(size).collect());
-            let call = RoutineCall { name: multi_output.name, run: run.clone(), device, results, inputs: sizes };
+            let call =
+                RoutineCall { name: multi_output.name, run: run.clone(), device, outputs: results, inputs: sizes };
             let operands = outs.iter().map(|&out| Operand::Out(out));
             let operands = operands.chain(given.into_iter().map(Operand::In)).collect();
             // The cost of a routine is that of its decomposition.

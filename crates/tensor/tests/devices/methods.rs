@@ -3,7 +3,7 @@
 use bornite::ir::Op;
 use bornite::{
     DType, Device, Generator, Tensor,
-    ops::{Activation, Element, Sliding, promote},
+    ops::{Activation, Conv2dOptions, Element, promote},
     settings::MatmulMode,
 };
 
@@ -464,10 +464,10 @@ pub fn layers(device: Device) -> Outcome {
 pub fn images(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let cases = [
-        ((2, 4, 6, 5), (6, 3, 3), Sliding { groups: 2, padding: (1, 2), ..Sliding::default() }),
-        ((1, 3, 7, 7), (2, 3, 2), Sliding { stride: (2, 3), ..Sliding::default() }),
-        ((1, 2, 8, 6), (4, 3, 2), Sliding { dilation: (2, 3), stride: (1, 2), padding: (2, 0), groups: 1 }),
-        ((2, 3, 2, 2), (3, 1, 1), Sliding { groups: 3, ..Sliding::default() }),
+        ((2, 4, 6, 5), (6, 3, 3), Conv2dOptions { groups: 2, padding: (1, 2), ..Conv2dOptions::default() }),
+        ((1, 3, 7, 7), (2, 3, 2), Conv2dOptions { stride: (2, 3), ..Conv2dOptions::default() }),
+        ((1, 2, 8, 6), (4, 3, 2), Conv2dOptions { dilation: (2, 3), stride: (1, 2), padding: (2, 0), groups: 1 }),
+        ((2, 3, 2, 2), (3, 1, 1), Conv2dOptions { groups: 3, ..Conv2dOptions::default() }),
     ];
     for ((n, channels, height, width), (out, high, wide), by) in cases {
         let own = channels / by.groups;
@@ -507,7 +507,7 @@ pub fn images(device: Device) -> Outcome {
     for bad in [
         x.max_pool2d([5, 1], (1, 1)),
         x.avg_pool2d([2, 2], (0, 1)),
-        x.conv2d(&x, None, Sliding { groups: 2, ..Sliding::default() }),
+        x.conv2d(&x, None, Conv2dOptions { groups: 2, ..Conv2dOptions::default() }),
     ] {
         assert!(bad.shape().is_err());
     }

@@ -122,7 +122,7 @@ pub fn compiled_ahead(device: Device) -> Outcome {
     assert_eq!(read.to_vec::<f32>()?, [0.5, 2.0, -1.0], "a reader keeps what it read");
     // Mistakes of the function and of the specs are found here.
     let error = step.compile(&[TensorSpec::new(DType::F32, &[4, 2], device)]).unwrap_err().to_string();
-    assert!(error.contains("matmul: shapes [4, 2] and [3, 1] do not fit"), "{error}");
+    assert!(error.contains("matmul: shapes [4, 2] and [3, 1] do not match"), "{error}");
     let error = step.compile(&[TensorSpec::new(DType::F32, &[usize::MAX, 2], device)]).unwrap_err().to_string();
     assert!(error.contains("more elements than memory can hold") && error.contains(file!()), "{error}");
     Ok(())

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use bornite::{
     DType, Device, Tensor,
-    ops::{Axes, Operand, Sliding},
+    ops::{Axes, Conv2dOptions, Operand},
 };
 use serde_json::Value;
 
@@ -261,7 +261,7 @@ impl Call<'_> {
             }
             "conv2d" => {
                 let (stride, padding, dilation) = (two("stride"), two("padding"), two("dilation"));
-                let by = Sliding { stride, padding, dilation, groups: self.count("groups") };
+                let by = Conv2dOptions { stride, padding, dilation, groups: self.count("groups") };
                 x().conv2d(self.tensor(1), optional(2), by)
             }
             "max_pool2d" => x().max_pool2d(self.counts("kernel"), two("stride")),

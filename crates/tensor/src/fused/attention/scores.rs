@@ -198,7 +198,7 @@ mod tests {
                 let (mut powers, mut logs, mut factors) = (scores.clone(), vec![0.0; count], vec![0.0; count]);
                 let rows = |scores| Rows { scores, columns, visible, causal, scale };
                 exp_rows_on(arch, rows(&mut powers), &mut logs, &mut factors);
-                let (mut again, mut gradients) = (scores.clone(), by.clone());
+                let (mut again, mut gradients) = (scores.clone(), dprobabilities.clone());
                 softmax_backward_rows_on(arch, rows(&mut again), &mut gradients, &logs, &outs, &douts);
                 [powers, logs, factors, again, gradients].concat()
             };

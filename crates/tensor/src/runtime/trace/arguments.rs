@@ -190,7 +190,7 @@ impl Arguments {
 
     /// Compiles the copies that bounded lengths need.
     pub fn compile_moves(&self) -> Result<()> {
-        self.specs().try_for_each(|spec| resize::ready(spec.dtype, spec.device).map(drop))
+        self.specs().try_for_each(|spec| resize::compiled(spec.dtype, spec.device).map(drop))
     }
 }
 

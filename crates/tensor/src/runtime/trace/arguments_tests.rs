@@ -20,7 +20,7 @@ fn an_argument_is_read_where_it_is_or_copied() {
         let [a, b] = [[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]].map(|data| Tensor::from_slice(&data, &[3], device));
         let bound = bind(&mut arguments, &[a.clone(), b.clone(), a.clone()], |_| false);
         let value = value_of(&a).unwrap();
-        assert!(bound.get(0).unwrap().is(&value) && bound.get(2).unwrap().is(&value));
+        assert!(bound.get(0).unwrap().is_same(&value) && bound.get(2).unwrap().is_same(&value));
         assert!(bound.get(1).is_none(), "one that the plan does not read");
         assert!(!bound.is_fixed() && arguments.slots.iter().all(|slot| slot.copy.is_none()), "no memory for copies");
         drop(bound);
@@ -28,8 +28,9 @@ fn an_argument_is_read_where_it_is_or_copied() {
         for (op, is_copied) in [(Op::Output, true), (Op::Var, true), (Op::Output, false)] {
             let held = value_of(&b).unwrap();
             let leaf = Tensor(Arc::new(Node::leaf(op, &b.0, SourceLocation::here(), held.clone())));
-            let bound = bind(&mut arguments, &[leaf, b.clone(), a.clone()], |memory| is_copied && memory.is(&held));
-            assert_eq!(!bound.get(0).unwrap().is(&held), is_copied);
+            let bound =
+                bind(&mut arguments, &[leaf, b.clone(), a.clone()], |memory| is_copied && memory.is_same(&held));
+            assert_eq!(!bound.get(0).unwrap().is_same(&held), is_copied);
             assert_eq!(bound.get(0).unwrap().to_words().unwrap(), held.to_words().unwrap());
         }
         assert!(arguments.slots[0].copy.is_some() && arguments.slots[2].copy.is_none());
@@ -45,7 +46,7 @@ fn shorter_arguments_and_lengths_are_copied() {
     for (length, words) in [(4, [1.0f32, 1.0, 1.0, 1.0]), (2, [1.0, 1.0, 0.0, 0.0]), (0, [0.0; 4]), (4, [1.0; 4])] {
         let x = Tensor::from_slice(&vec![1.0f32; length], &[length], device);
         let bound = arguments.bind(std::slice::from_ref(&x), &[length], |_| false, SourceLocation::here()).unwrap();
-        assert_eq!(bound.get(0).unwrap().is(&value_of(&x).unwrap()), length == 4);
+        assert_eq!(bound.get(0).unwrap().is_same(&value_of(&x).unwrap()), length == 4);
         let expected: Vec<u64> = bytemuck::cast_slice(&words).to_vec();
         assert_eq!(bound.get(0).unwrap().to_words().unwrap(), expected);
         assert_eq!(bound.get(1).unwrap().to_words().unwrap(), [length as u64]);

@@ -159,7 +159,7 @@ impl Compiled {
     /// Compiles the copies of arguments and results of bounded length. The device is not locked.
     pub fn compile_moves(&self) -> Result<()> {
         self.arguments.compile_moves()?;
-        self.results.iter().try_for_each(|like| resize::ready(like.dtype, like.device).map(drop))
+        self.results.iter().try_for_each(|like| resize::compiled(like.dtype, like.device).map(drop))
     }
 
     /// Makes what depends neither on the elements of arguments nor on where they are.
@@ -198,7 +198,7 @@ impl Compiled {
     /// Where another trace has made the shared scratch memory grow, this one moves there, and records anew.
     fn use_scratch(&mut self) -> Result<()> {
         let temps = scratch(self.plan.device, self.plan.scratch_bytes)?;
-        if !temps.is(&self.temps) {
+        if !temps.is_same(&self.temps) {
             self.temps = temps;
             self.graphs.clear();
         }
@@ -266,7 +266,7 @@ impl Compiled {
             if moves.is_empty() {
                 return Ok(None);
             }
-            resize::ready(like.dtype, like.device)?;
+            resize::compiled(like.dtype, like.device)?;
             let room =
                 |shorter: ResizeCopy| Ok((Buffer::new(like.device, shorter.sizes().1 * like.dtype.bytes())?, shorter));
             Ok(Some(Cut { shape, moves: moves.into_iter().map(room).collect::<Result<_>>()? }))

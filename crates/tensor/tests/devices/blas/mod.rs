@@ -260,7 +260,12 @@ fn views_are_absorbed_or_copied(device: Device) -> Outcome {
         let cases = [
             ("columns 7 to 37", x.slice(1, 7..37), part(&|r| r, &|c| c + 7, 40, 30), "no copies"),
             ("columns 8 to 38", x.slice(1, 8..38), part(&|r| r, &|c| c + 8, 40, 30), "no copies"),
-            ("every other column", x.slice_step(1, 0..60, 2), part(&|r| r, &|c| 2 * c, 40, 30), "first operand is copied"),
+            (
+                "every other column",
+                x.slice_step(1, 0..60, 2),
+                part(&|r| r, &|c| 2 * c, 40, 30),
+                "first operand is copied",
+            ),
             (
                 "every other row, columns 1 to 31",
                 x.slice_step(0, 1..40, 2).slice(1, 1..31),

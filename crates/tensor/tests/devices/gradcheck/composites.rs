@@ -2,7 +2,7 @@
 
 use bornite::{
     DType, Device, Generator, Tensor,
-    ops::{Activation, Sliding},
+    ops::{Activation, Conv2dOptions},
 };
 
 use super::{ANY, Case, list};
@@ -102,7 +102,7 @@ pub const COMPOSITES: &[Case] = &[
     ("linear", &[&[2, 2, 3], &[2, 3], &[2]], ANY, |x| x[0].linear(&x[1], Some(&x[2])).tanh()),
     ("fused_linear_gelu", &[&[2, 2, 3], &[2, 3], &[2]], ANY, |x| x[0].fused_linear_gelu(&x[1], &x[2])),
     ("conv2d", &[&[1, 2, 4, 3], &[2, 2, 2, 2], &[2]], ANY, |x| {
-        x[0].conv2d(&x[1], Some(&x[2]), Sliding { padding: (1, 0), stride: (2, 1), ..Sliding::default() })
+        x[0].conv2d(&x[1], Some(&x[2]), Conv2dOptions { padding: (1, 0), stride: (2, 1), ..Conv2dOptions::default() })
     }),
     ("max_pool2d", &[&[1, 2, 4, 4]], ANY, |x| x[0].max_pool2d([2, 2], (1, 2)).exp()),
     ("avg_pool2d", &[&[1, 2, 4, 4]], ANY, |x| x[0].avg_pool2d([2, 2], (2, 1)).exp()),
