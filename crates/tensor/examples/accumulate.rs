@@ -30,7 +30,7 @@ fn train(batch: usize, steps: usize, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         // Clipped to a norm of 1: what lies between parameters is zero, and in no sum.
         let norm = mean.square().sum(..).sqrt();
         let moved = momentum.get() * 0.9 + mean * (1.0 / (norm + 1e-6)).minimum(1.0);
-        let decay = parameters.spread(&[1e-4, 0.0, 1e-4, 0.0]);
+        let decay = parameters.expand_segment_values(&[1e-4, 0.0, 1e-4, 0.0]);
         let new = parameters.get() * (1.0 - decay) - &moved * 0.05;
         let none = gradients.get() * 0.0;
         Ok((vec![], vec![parameters.set(new), momentum.set(moved), gradients.set(none)]))

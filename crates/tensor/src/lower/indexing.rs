@@ -4,7 +4,7 @@ use bornite_ir::{Algebra, Atomic, Emit, EmitBits, ExprId, Op as ScalarOp, Scalar
 
 use super::accumulator;
 use super::lowering::{Coordinates, KernelShape, Lowering, RowSpace};
-use super::scatter::PART;
+use super::scatter::SUM_BLOCK;
 use crate::graph::node::{AxisSlice, Node, Op, Reduce};
 use crate::{DType, Tensor};
 
@@ -167,7 +167,7 @@ impl<S: KernelShape> Lowering<S> {
         let start = self.b.cast(dtype, &start);
         self.b.assign(total, start);
         let own = self.b.cast(DType::I64, &axes[axis]);
-        let (zero, whole) = (self.b.index_constant(0), self.b.index_constant(PART as u64));
+        let (zero, whole) = (self.b.index_constant(0), self.b.index_constant(SUM_BLOCK as u64));
         let end = self.b.index_constant(index.0.shape[axis] as u64);
         let len = x.0.shape[axis];
         self.for_each("r", end, |l, r| {

@@ -2,7 +2,7 @@
 //! each row of the result sums those that are its own.
 //!
 //! The order of a sum is that of the plain kernel (`places.rs`), to the bit: values in the order of their positions, in
-//! parts of [`PART`], the parts in order. On a GPU the positions are sorted by digits (`digits.rs`), and whole parts of long
+//! parts of [`SUM_BLOCK`], the parts in order. On a GPU the positions are sorted by digits (`digits.rs`), and whole parts of long
 //! sums are made side by side; elsewhere one loop counts and places.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::graph::node::{Node, Op};
 use crate::{DType, Result, Tensor};
 
 /// Values that are summed one after the other before the sum joins the others.
-pub(crate) const PART: usize = 64;
+pub(crate) const SUM_BLOCK: usize = 64;
 
 /// Fewer positions are found faster than sorted.
 const FEWEST: usize = 64;
@@ -62,7 +62,7 @@ impl<'a> Scatter<'a> {
         if !one || !few || count < FEWEST || node.elements() == 0 {
             return None;
         }
-        let large = (rows.max(count) + PART).saturating_mul(width) > i32::MAX as usize;
+        let large = (rows.max(count) + SUM_BLOCK).saturating_mul(width) > i32::MAX as usize;
         Some(Scatter { tensor, rows, width, count, index: if large { Scalar::I64 } else { Scalar::I32 } })
     }
 
@@ -143,10 +143,10 @@ impl<'a> Scatter<'a> {
         if on_gpu && self.width.is_multiple_of(4) { 4 } else { 1 }
     }
 
-    /// The sums of whole parts, a block each. Two of them never start within [`PART`] positions of each other, so the one
-    /// that starts in the n-th `PART` of them is number n.
+    /// The sums of whole parts, a block each. Two of them never start within [`SUM_BLOCK`] positions of each other, so the one
+    /// that starts in the n-th `SUM_BLOCK` of them is number n.
     fn sum_parts(&self, sorted: &Sorted, steps: &mut Vec<Step>) -> Result<Option<Tensor>> {
-        let (windows, lanes) = (self.count / PART, self.lanes(true));
+        let (windows, lanes) = (self.count / SUM_BLOCK, self.lanes(true));
         let Some(rows) = sorted.rows.as_ref().filter(|_| windows > 0) else { return Ok(None) };
         let across = self.width / lanes;
         let threads = across.next_multiple_of(WARP).min(256);
@@ -161,9 +161,9 @@ impl<'a> Scatter<'a> {
         let (thread, block) = (l.b.builtin(Builtin::Thread(Axis::X)), l.b.builtin(Builtin::Block(Axis::X)));
         let (window, strip) = (l.index_op(ScalarOp::Div, block, strips), l.index_op(ScalarOp::Rem, block, strips));
         let lane = l.index_op(ScalarOp::Rem, thread, WARP);
-        let first = l.index_op(ScalarOp::Mul, window, PART);
+        let first = l.index_op(ScalarOp::Mul, window, SUM_BLOCK);
         // Each warp looks where a part starts.
-        let found: Vec<ExprId> = (0..PART / WARP)
+        let found: Vec<ExprId> = (0..SUM_BLOCK / WARP)
             .map(|n| {
                 let place = l.index_op(ScalarOp::Add, first, n * WARP);
                 let place = l.b.add(&place, &lane);
@@ -175,8 +175,8 @@ impl<'a> Scatter<'a> {
                     l.b.cast(self.index, &at)
                 });
                 let (rank, left) = (l.b.sub(&place, &start), l.b.sub(&end, &place));
-                let rank = l.index_op(ScalarOp::Rem, rank, PART);
-                let whole = l.b.index_constant(PART as u64);
+                let rank = l.index_op(ScalarOp::Rem, rank, SUM_BLOCK);
+                let whole = l.b.index_constant(SUM_BLOCK as u64);
                 let (zero, nowhere) = (l.zero(), l.b.index_constant(self.rows as u64));
                 let starts_here = l.b.op(ScalarOp::Eq, &[&rank, &zero]);
                 let (whole, somewhere) = (l.b.op(ScalarOp::Ge, &[&left, &whole]), l.b.lt(&row, &nowhere));
@@ -210,7 +210,7 @@ impl<'a> Scatter<'a> {
             let sums: Vec<LocalId> = (0..lanes).map(|_| l.b.local("sum", Value::int(wide, 0))).collect();
             // Some at once: memory is far.
             const AHEAD: usize = 8;
-            let turns = l.b.index_constant((PART / AHEAD) as u64);
+            let turns = l.b.index_constant((SUM_BLOCK / AHEAD) as u64);
             l.for_each("turn", turns, |l, turn| {
                 let ahead = l.index_op(ScalarOp::Mul, turn, AHEAD);
                 let place = l.b.add(&start, &ahead);
@@ -288,7 +288,7 @@ impl<'a> Scatter<'a> {
             }
         };
         let length = l.b.sub(&end, &start);
-        let whole = l.index_op(ScalarOp::Div, length, PART);
+        let whole = l.index_op(ScalarOp::Div, length, SUM_BLOCK);
         let sums: Vec<LocalId> = (0..lanes).map(|_| l.b.local("sum", Value::int(wide, 0))).collect();
         let one_part = |l: &mut Lowering, from: ExprId, length: ExprId| {
             l.for_each("position", length, |l, n| {
@@ -307,23 +307,23 @@ impl<'a> Scatter<'a> {
             add(l, &sums);
         };
         l.for_each("part", whole, |l, part| {
-            let ahead = l.index_op(ScalarOp::Mul, part, PART);
+            let ahead = l.index_op(ScalarOp::Mul, part, SUM_BLOCK);
             let from = l.b.add(&start, &ahead);
             match parts {
                 Some(parts) => {
-                    let window = l.index_op(ScalarOp::Div, from, PART);
+                    let window = l.index_op(ScalarOp::Div, from, SUM_BLOCK);
                     let place = l.index_op(ScalarOp::Mul, window, self.width);
                     let place = l.b.add(&place, &column);
                     let values = l.load_adjacent(parts.into(), place, wide);
                     add(l, &values);
                 }
                 None => {
-                    let length = l.b.index_constant(PART as u64);
+                    let length = l.b.index_constant(SUM_BLOCK as u64);
                     one_part(l, from, length);
                 }
             }
         });
-        let done = l.index_op(ScalarOp::Mul, whole, PART);
+        let done = l.index_op(ScalarOp::Mul, whole, SUM_BLOCK);
         let (from, rest) = (l.b.add(&start, &done), l.b.sub(&length, &done));
         let zero = l.zero();
         let some = l.b.lt(&zero, &rest);

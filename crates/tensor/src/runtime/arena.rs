@@ -1,8 +1,8 @@
-//! Many tensors in one flat variable: parameters, their gradients, moments and master copies, so that what is done to all
-//! elements alike (an optimiser, a norm) is one operation over one tensor.
+//! Arenas: many tensors in one flat variable (parameters, gradients, moments, master copies), so that an operation on all elements, such as
+//! an optimizer step or a norm, is one operation on one tensor.
 //!
-//! An [`Arena`] is a variable with one axis and a table of segments. Each begins at a multiple of 256 bytes, in any dtype
-//! of 16 bits or more; what lies between segments is zero and stays so as long as updates keep zeros.
+//! An [`Arena`] is a one-dimensional variable with a table of segments. Each segment is aligned to 256 bytes, in any dtype of 16 bits or
+//! more. Padding between segments is zero and stays zero as long as updates map zero to zero.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,13 +14,13 @@ use crate::runtime::resize::{self, ResizeCopy};
 use crate::schedule::{realize, value_of};
 use crate::{DType, Device, Error, Result, SourceLocation, Tensor, Update, Var, commit};
 
-/// Segments begin at a multiple of so many elements, whatever their dtype: 256 bytes of 16-bit floats, which is what products
-/// of a GPU's library like best. Arenas of one table then have their segments at the same places.
+/// Alignment of segments in elements, for any dtype, so that arenas with the same table have the same offsets. 256 bytes of 16-bit floats,
+/// the best alignment for cuBLASLt.
 const ALIGNMENT: usize = 128;
-/// Large arenas have a multiple of so many elements in all: then a sum over them has equal parts, for all processors.
-const PART: usize = 8192;
-/// Tensors that are joined at once: a kernel that joins many would ask for each element of which it is.
-const JOINED: usize = 8;
+/// Large arenas are padded to a multiple of this many elements, so that a reduction splits evenly over multiprocessors.
+const SIZE_MULTIPLE: usize = 8192;
+/// Maximum inputs per concatenation: a kernel with many inputs would compare each index with all of them.
+const MAX_CONCAT_INPUTS: usize = 8;
 
 /// A tensor in the arena.
 #[derive(Clone, Debug)]
@@ -32,17 +32,17 @@ struct Segment {
 }
 
 impl Segment {
-    /// The tensor in a flat one: a view.
+    /// View of the segment in a flat tensor.
     fn of(&self, flat: &Tensor, place: SourceLocation) -> Tensor {
         let cut = AxisSlice { start: self.start, step: 1, len: self.elements };
         Tensor::build(Op::Slice(vec![cut]), vec![flat.clone()], place).reshape_at(&self.shape, place)
     }
 }
 
-/// One value per segment of an arena: constant over runs of its elements. See [`Arena::segment_values`].
+/// One value per segment of an arena, for each of its elements. See [`Arena::segment_values`].
 #[derive(Clone, Debug)]
 pub struct SegmentValues {
-    /// Each value, from its first element on. The first is from 0.
+    /// Values with the index of their first element; the first is at 0.
     runs: Vec<(usize, f64)>,
     elements: usize,
     device: Device,
@@ -53,13 +53,13 @@ impl SegmentValues {
         self.runs.iter().copied()
     }
 
-    /// Elements of the arena.
+    /// Number of elements of the arena.
     pub fn elements(&self) -> usize {
         self.elements
     }
 
-    /// The value of each element: f32, of the arena's flat shape. It takes no memory; neighbours with equal values cost
-    /// nothing.
+    /// The value of each element, as an f32 tensor of the arena's flat shape. It is computed on the fly; adjacent segments with equal values
+    /// cost nothing.
     #[track_caller]
     pub fn tensor(&self) -> Tensor {
         let SegmentValues { runs, elements, device } = self;
@@ -71,29 +71,29 @@ impl SegmentValues {
     }
 }
 
-/// Which tensors there are, in the order in which they were given, and where.
-struct Table {
+/// The segments, in the order in which they were passed.
+struct SegmentTable {
     segments: Vec<Segment>,
-    /// Numbers of segments in the order in which they lie.
+    /// Indices of segments in memory order.
     order: Vec<usize>,
     elements: usize,
 }
 
-/// Tensors that lie in one flat variable. Cloning copies the handle.
+/// Tensors stored in one flat variable. Cloning copies the handle.
 ///
 /// ```
 /// use bornite::{DType, Device, Tensor, trace, var::Arena};
 /// # fn main() -> bornite::Result<()> {
 /// let device = Device::cpu();
 /// let (w, b) = (Tensor::ones(&[3, 2], DType::F32, device), Tensor::zeros(&[2], DType::F32, device));
-/// // Matrices first, then vectors: decay is for matrices only.
+/// // Matrices first, then vectors: only matrices decay.
 /// let parameters = Arena::grouped(&[("w", &w), ("b", &b)], |_, shape| if shape.len() == 2 { 0 } else { 1 })?;
 /// let momentum = parameters.like(DType::F32, 0.0)?;
 /// let step = trace(|x| {
 ///     let p = parameters.tensors();
 ///     let loss = (x[0].matmul(&p[0]) + &p[1]).square().mean(..);
 ///     let m = momentum.get() * 0.9 + parameters.flatten(&loss.grad(&[&p[0], &p[1]]));
-///     let decay = parameters.spread(&[0.01, 0.0]);
+///     let decay = parameters.expand_segment_values(&[0.01, 0.0]);
 ///     let new = parameters.get() * (1.0 - decay) - &m * 0.1; // one kernel for all parameters
 ///     Ok((vec![loss], vec![parameters.set(new), momentum.set(m)]))
 /// });
@@ -106,29 +106,29 @@ struct Table {
 /// ```
 #[derive(Clone)]
 pub struct Arena {
-    table: Arc<Table>,
+    table: Arc<SegmentTable>,
     flat: Var,
-    /// For each value of the variable that somebody has views of, these views: asked for again, they are the same nodes,
-    /// by which gradients are found.
+    /// Views of each value of the variable that are still in use, so that repeated calls return the same nodes, which [`Tensor::grad`]
+    /// identifies inputs by.
     views: Arc<Mutex<HashMap<NodeId, Vec<Weak<Node>>>>>,
 }
 
 impl Arena {
-    /// An arena that starts with these tensors, in this order. They have names, one dtype and one device.
+    /// An arena with these named tensors, in this order. They must have the same dtype and device.
     #[track_caller]
     pub fn new(tensors: &[(&str, &Tensor)]) -> Result<Arena> {
         Arena::grouped(tensors, |_, _| 0)
     }
 
-    /// As [`Arena::new`], where tensors of a group lie together, groups in rising order: then [`Arena::spread`] of a number
-    /// a group is a comparison or two. `group` is asked with name and shape.
+    /// As [`Arena::new`], with the tensors sorted by group in memory, so that [`Arena::expand_segment_values`] of one value per group needs only
+    /// a few comparisons. `group` returns the group of a tensor from its name and shape.
     #[track_caller]
     pub fn grouped(tensors: &[(&str, &Tensor)], group: impl Fn(&str, &[usize]) -> usize) -> Result<Arena> {
         let at = SourceLocation::here();
-        let Some((_, first)) = tensors.first() else { return Err(mistake("there is nothing to store".into(), at)) };
+        let Some((_, first)) = tensors.first() else { return Err(arena_error("no tensors; pass at least one".into(), at)) };
         let (dtype, device) = (first.dtype()?, first.device()?);
         if dtype.bytes() < 2 {
-            return Err(mistake(format!("elements have 16 bits or more, found {dtype}"), at));
+            return Err(arena_error(format!("dtype {dtype} is not supported; use one of 16 bits or more"), at));
         }
         let mut segments: Vec<Segment> = vec![];
         let mut seen = HashMap::new();
@@ -137,13 +137,13 @@ impl Arena {
             if (node.dtype, node.device) != (dtype, device) {
                 let first = &tensors[0].0;
                 let what = format!(
-                    "'{name}' is {} on {}, '{first}' is {dtype} on {device}; an arena has one of each",
+                    "'{name}' is {} on {}, but '{first}' is {dtype} on {device}; all tensors must have the same dtype and device",
                     node.dtype, node.device
                 );
-                return Err(mistake(what, at));
+                return Err(arena_error(what, at));
             }
             if let Some(before) = seen.insert(*name, n) {
-                return Err(mistake(format!("tensors {before} and {n} are both called '{name}'"), at));
+                return Err(arena_error(format!("tensors {before} and {n} have the same name, '{name}'"), at));
             }
             let (shape, elements) = (node.shape.clone(), node.elements());
             segments.push(Segment { name: (*name).into(), shape, start: 0, elements });
@@ -159,24 +159,24 @@ impl Arena {
                 .checked_next_multiple_of(ALIGNMENT)
                 .map_or(usize::MAX, |more| elements.saturating_add(more));
         }
-        if elements >= 4 * PART {
-            elements = elements.checked_next_multiple_of(PART).unwrap_or(usize::MAX);
+        if elements >= 4 * SIZE_MULTIPLE {
+            elements = elements.checked_next_multiple_of(SIZE_MULTIPLE).unwrap_or(usize::MAX);
         }
-        elements_of(&[elements], dtype).map_err(|what| mistake(what, at))?;
-        let table = Arc::new(Table { segments, order, elements });
+        elements_of(&[elements], dtype).map_err(|what| arena_error(what, at))?;
+        let table = Arc::new(SegmentTable { segments, order, elements });
         let named: Vec<(usize, &Tensor)> = tensors.iter().enumerate().map(|(n, (_, tensor))| (n, *tensor)).collect();
         let zeros = Tensor::zeros(&[elements], dtype, device);
-        let flat = Var::new(&table.written(&zeros, &named, at)?)?;
+        let flat = Var::new(&table.with_segments(&zeros, &named, at)?)?;
         Ok(Arena { table, flat, views: Arc::default() })
     }
 
-    /// An arena of the same segments with one value everywhere but between them, for moments and gradients; for master copies
-    /// of 16-bit weights, commit `masters.set(weights.get().cast(DType::F32))` next.
+    /// An arena with the same segments, filled with a value (padding stays zero), for moments and gradients. For master copies of 16-bit
+    /// weights, then commit `masters.set(weights.get().cast(DType::F32))`.
     #[track_caller]
     pub fn like(&self, dtype: DType, value: f64) -> Result<Arena> {
         let at = SourceLocation::here();
         if dtype.bytes() < 2 {
-            return Err(mistake(format!("elements have 16 bits or more, found {dtype}"), at));
+            return Err(arena_error(format!("dtype {dtype} is not supported; use one of 16 bits or more"), at));
         }
         let device = self.flat.device();
         let zeros = Tensor::zeros(&[self.table.elements], dtype, device);
@@ -185,38 +185,38 @@ impl Arena {
         } else {
             let full: Vec<Tensor> =
                 self.table.segments.iter().map(|s| Tensor::full(value, &s.shape, dtype, device)).collect();
-            Var::new(&self.table.written(&zeros, &full.iter().enumerate().collect::<Vec<_>>(), at)?)?
+            Var::new(&self.table.with_segments(&zeros, &full.iter().enumerate().collect::<Vec<_>>(), at)?)?
         };
         Ok(Arena { table: self.table.clone(), flat, views: Arc::default() })
     }
 
-    /// All elements, as a tensor with one axis: the variable's value, as [`Var::get`].
+    /// The variable's value, as a one-dimensional tensor: see [`Var::get`].
     pub fn get(&self) -> Tensor {
         self.flat.get()
     }
 
-    /// An update of all elements to a tensor as [`Arena::get`] gives it.
+    /// An update of all elements; `flat` has the shape of [`Arena::get`].
     #[track_caller]
     pub fn set(&self, flat: Tensor) -> Update {
         self.flat.set(flat)
     }
 
-    /// The tensors in the order in which they were given: views of the variable's value. As long as one of them is held,
-    /// the same are returned for the same value, so that [`Tensor::grad`] knows them.
+    /// The tensors, in the order in which they were passed, as views of the variable's value. While one of them is alive, the same nodes are
+    /// returned for the same value, so that they can be inputs of [`Tensor::grad`].
     #[track_caller]
     pub fn tensors(&self) -> Vec<Tensor> {
         let place = SourceLocation::here();
         (0..self.table.segments.len()).map(|n| self.view(n, place)).collect()
     }
 
-    /// The tensor of a name.
+    /// The tensor with this name.
     #[track_caller]
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
         let place = SourceLocation::here();
-        Ok(self.view(self.table.number(name, place)?, place))
+        Ok(self.view(self.table.index_of(name, place)?, place))
     }
 
-    /// Names and shapes, in the order in which the tensors were given.
+    /// Names and shapes, in the order in which the tensors were passed.
     pub fn segments(&self) -> impl Iterator<Item = (&str, &[usize])> {
         self.table.segments.iter().map(|segment| (&segment.name[..], &segment.shape[..]))
     }
@@ -235,21 +235,21 @@ impl Arena {
         tensor
     }
 
-    /// Tensors of the segments' shapes, in the order of [`Arena::tensors`], as one tensor with one axis, zero between
-    /// them: gradients for an update of all parameters at once.
+    /// Concatenates tensors of the segments' shapes, in the order of [`Arena::tensors`], with zero padding, into one flat tensor: for example
+    /// gradients for an update of all parameters.
     #[track_caller]
     pub fn flatten(&self, tensors: &[Tensor]) -> Tensor {
         let place = SourceLocation::here();
-        let Table { segments, order, elements } = &*self.table;
+        let SegmentTable { segments, order, elements } = &*self.table;
         if tensors.len() != segments.len() {
-            let what = format!("{} tensors for {} segments", tensors.len(), segments.len());
+            let what = format!("number of tensors is {}; expected {}, one per segment", tensors.len(), segments.len());
             return Tensor::failed_at("flatten", what, place);
         }
         for (tensor, segment) in tensors.iter().zip(segments) {
             match tensor.node() {
                 Err(_) => return tensor.clone(),
                 Ok(node) if node.shape != segment.shape => {
-                    let what = format!("'{}' has shape {:?}, not {:?}", segment.name, segment.shape, node.shape);
+                    let what = format!("segment '{}' has shape {:?}, found {:?}", segment.name, segment.shape, node.shape);
                     return Tensor::failed_at("flatten", what, place);
                 }
                 Ok(_) => {}
@@ -269,19 +269,19 @@ impl Arena {
             [one] => one.clone(),
             _ => Tensor::build(Op::Concat(0), parts.to_vec(), place),
         };
-        while parts.len() > JOINED {
-            parts = parts.chunks(JOINED).map(join).collect();
+        while parts.len() > MAX_CONCAT_INPUTS {
+            parts = parts.chunks(MAX_CONCAT_INPUTS).map(join).collect();
         }
         join(&parts)
     }
 
-    /// The segments of a tensor as [`Arena::flatten`] gives it, in the order of [`Arena::tensors`]: views of it.
+    /// Views of the segments of a flat tensor, in the order of [`Arena::tensors`]: the inverse of [`Arena::flatten`].
     #[track_caller]
     pub fn unflatten(&self, flat: &Tensor) -> Vec<Tensor> {
         let place = SourceLocation::here();
         match flat.node() {
             Ok(node) if node.shape != [self.table.elements] => {
-                let what = format!("an arena of {} elements, found {:?}", self.table.elements, node.shape);
+                let what = format!("shape is {:?}; expected [{}], the size of the arena", node.shape, self.table.elements);
                 vec![Tensor::failed_at("unflatten", what, place); self.table.segments.len()]
             }
             Ok(_) => self.table.segments.iter().map(|segment| segment.of(flat, place)).collect(),
@@ -289,16 +289,16 @@ impl Arena {
         }
     }
 
-    /// The gradient of a loss by all tensors, flat.
+    /// The gradient of a loss with respect to all tensors, as a flat tensor.
     #[track_caller]
     pub fn gradient(&self, loss: &Tensor) -> Tensor {
         let tensors = self.tensors();
         self.flatten(&loss.grad(&tensors.iter().collect::<Vec<_>>()))
     }
 
-    /// One value per segment, in the order of [`Arena::tensors`], at each of its elements: see [`SegmentValues::tensor`].
+    /// Expands one value per segment, in the order of [`Arena::tensors`], to all elements: see [`SegmentValues::tensor`].
     #[track_caller]
-    pub fn spread(&self, values: &[f64]) -> Tensor {
+    pub fn expand_segment_values(&self, values: &[f64]) -> Tensor {
         match self.segment_values(values) {
             Ok(values) => values.tensor(),
             Err(error) => Tensor::from_error(error, SourceLocation::here()),
@@ -308,9 +308,9 @@ impl Arena {
     /// One value per segment, in the order of [`Arena::tensors`].
     #[track_caller]
     pub fn segment_values(&self, values: &[f64]) -> Result<SegmentValues> {
-        let Table { segments, order, elements } = &*self.table;
+        let SegmentTable { segments, order, elements } = &*self.table;
         if values.len() != segments.len() {
-            let what = format!("{} values for {} segments", values.len(), segments.len());
+            let what = format!("number of values is {}; expected {}, one per segment", values.len(), segments.len());
             return Err(Error::op("segment_values", what));
         }
         let mut runs: Vec<(usize, f64)> = order.iter().map(|&n| (segments[n].start, values[n])).collect();
@@ -318,43 +318,44 @@ impl Arena {
         Ok(SegmentValues { runs, elements: *elements, device: self.flat.device() })
     }
 
-    /// Exchanges tensors by name, all of these or, after an error, none: to load a checkpoint.
+    /// Replaces tensors by name, for example from a checkpoint. After an error, none is replaced.
     #[track_caller]
     pub fn load(&self, tensors: &[(&str, &Tensor)]) -> Result<()> {
         let at = SourceLocation::here();
         let flat = self.flat.get();
         let mut named = vec![];
         for (name, tensor) in tensors {
-            let n = self.table.number(name, at)?;
+            let n = self.table.index_of(name, at)?;
             let (node, segment) = (tensor.node()?, &self.table.segments[n]);
             if (node.dtype, node.device, &node.shape) != (flat.0.dtype, flat.0.device, &segment.shape) {
                 let what = format!(
-                    "'{name}' is {}{:?} on {}, the tensor is {}{:?} on {}",
+                    "'{name}' is {}{:?} on {}, but the new tensor is {}{:?} on {}",
                     flat.0.dtype, segment.shape, flat.0.device, node.dtype, node.shape, node.device
                 );
-                return Err(mistake(what, at));
+                return Err(arena_error(what, at));
             }
             named.push((n, *tensor));
         }
-        let new = self.table.written(&flat, &named, at)?;
+        let new = self.table.with_segments(&flat, &named, at)?;
         drop(flat);
         commit(&[], vec![self.flat.set(new)])
     }
 }
 
-impl Table {
-    fn number(&self, name: &str, at: SourceLocation) -> Result<usize> {
+impl SegmentTable {
+    /// Index of the segment with this name.
+    fn index_of(&self, name: &str, at: SourceLocation) -> Result<usize> {
         let found = self.segments.iter().position(|segment| segment.name == name);
         found.ok_or_else(|| {
             let near: Vec<&str> =
                 self.segments.iter().map(|s| &s.name[..]).filter(|n| n.contains(name)).take(5).collect();
-            let names = if near.is_empty() { String::new() } else { format!("; there are {}", near.join(", ")) };
-            mistake(format!("there is no '{name}' among {} tensors{names}", self.segments.len()), at)
+            let names = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
+            arena_error(format!("no tensor named '{name}' among {}{names}", self.segments.len()), at)
         })
     }
 
-    /// A copy of a flat tensor with some segments exchanged. Not by the graph: hundreds of tensors would be one kernel.
-    fn written(&self, flat: &Tensor, tensors: &[(usize, &Tensor)], place: SourceLocation) -> Result<Tensor> {
+    /// A copy of a flat tensor with some segments replaced. Copied directly, since a graph would fuse hundreds of tensors into one kernel.
+    fn with_segments(&self, flat: &Tensor, tensors: &[(usize, &Tensor)], place: SourceLocation) -> Result<Tensor> {
         let all: Vec<Tensor> = tensors.iter().map(|(_, tensor)| (*tensor).clone()).chain([flat.clone()]).collect();
         realize(&all)?;
         let node = flat.node()?;
@@ -370,7 +371,7 @@ impl Table {
     }
 }
 
-fn mistake(what: String, at: SourceLocation) -> Error {
+fn arena_error(what: String, at: SourceLocation) -> Error {
     Error::Op { op: "arena", message: what, location: at }
 }
 

@@ -125,7 +125,7 @@ fn by_arena(data: &Data, clipped: bool, device: Device) -> bornite::Result<(Vec<
             gradient = &gradient * clip(&gradient.square().sum(..));
         }
         let [p, m, v] =
-            adamw(&parameters.get(), &gradient, &first.get(), &second.get(), &by, &parameters.spread(&decays));
+            adamw(&parameters.get(), &gradient, &first.get(), &second.get(), &by, &parameters.expand_segment_values(&decays));
         Ok((vec![loss], vec![parameters.set(p), first.set(m), second.set(v), time.set(now)]))
     });
     let losses = data.tokens.iter().map(|tokens| step.call(tokens)?[0].item()).collect::<bornite::Result<_>>()?;
@@ -209,7 +209,7 @@ fn optimise(parameters: &Arena, moments: &[Arena; 2], gradient: &Tensor) -> born
     let square = gradient.square().sum(..);
     let [m, v] = [moments[0].get(), moments[1].get()];
     let clipped = gradient * clip(&square);
-    Ok((square, adamw(&parameters.get(), &clipped, &m, &v, &by, &parameters.spread(&decays))))
+    Ok((square, adamw(&parameters.get(), &clipped, &m, &v, &by, &parameters.expand_segment_values(&decays))))
 }
 
 /// The optimiser over all parameters is one kernel, and the norm the kernels of one sum: one if they are few, else two.
@@ -293,7 +293,7 @@ pub fn tables(device: Device) -> Outcome {
         let elements: usize = shapes.iter().map(|shape| shape.iter().product::<usize>()).sum();
         assert_eq!(ones.get().sum(..).item()?, elements as f64);
         let numbers = [1.0, 2.0, 3.0, 4.0, 3.0];
-        let spread = arena.spread(&numbers).to_vec::<f32>()?;
+        let spread = arena.expand_segment_values(&numbers).to_vec::<f32>()?;
         let lying = [2usize, 4, 0, 1, 3];
         let expected: Vec<f32> =
             lying.iter().flat_map(|&n| vec![numbers[n] as f32; shapes[n].iter().product()]).collect();
@@ -304,7 +304,7 @@ pub fn tables(device: Device) -> Outcome {
         let wrong = Tensor::zeros(&[3], dtype, device);
         for (pairs, expected) in [
             (vec![("a", &new), ("b", &wrong)], "'b' is"),
-            (vec![("a", &new), ("x", &wrong)], "there is no 'x' among 5 tensors"),
+            (vec![("a", &new), ("x", &wrong)], "no tensor named 'x' among 5"),
         ] {
             let error = arena.load(&pairs).unwrap_err().to_string();
             assert!(error.contains(expected) && error.contains(file!()), "{error}");
@@ -324,15 +324,15 @@ pub fn tables(device: Device) -> Outcome {
     let failed = |result: bornite::Result<Arena>| result.map(drop).unwrap_err().to_string();
     let flat = |t: Tensor| t.to_vec::<f32>().map(drop).unwrap_err().to_string();
     for (error, expected) in [
-        (failed(Arena::new(&[])), "arena: there is nothing to store"),
+        (failed(Arena::new(&[])), "arena: no tensors; pass at least one"),
         (failed(Arena::new(&[("x", &x), ("y", &y)])), "'y' is f64 on"),
-        (failed(Arena::new(&[("x", &x), ("x", &x)])), "tensors 0 and 1 are both called 'x'"),
+        (failed(Arena::new(&[("x", &x), ("x", &x)])), "tensors 0 and 1 have the same name, 'x'"),
         (failed(Arena::new(&[("x", &x.reshape(&[3]))])), "reshape"),
         (failed(arena.like(DType::U8, 0.0)), "16 bits or more, found u8"),
-        (flat(arena.flatten(std::slice::from_ref(&x))), "1 tensors for 2 segments"),
-        (flat(arena.flatten(&[x.clone(), x.reshape(&[2, 1])])), "'z' has shape [2], not [2, 1]"),
-        (flat(arena.unflatten(&x).remove(0)), "an arena of 256 elements, found [2]"),
-        (flat(arena.spread(&[1.0])), "1 values for 2 segments"),
+        (flat(arena.flatten(std::slice::from_ref(&x))), "number of tensors is 1; expected 2, one per segment"),
+        (flat(arena.flatten(&[x.clone(), x.reshape(&[2, 1])])), "segment 'z' has shape [2], found [2, 1]"),
+        (flat(arena.unflatten(&x).remove(0)), "shape is [2]; expected [256], the size of the arena"),
+        (flat(arena.expand_segment_values(&[1.0])), "number of values is 1; expected 2, one per segment"),
     ] {
         assert!(error.contains(expected) && error.contains(file!()), "{expected}: {error}");
     }
