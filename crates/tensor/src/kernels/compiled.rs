@@ -1,5 +1,5 @@
-//! A kernel specialised for launches of one size, and their results. If everything is in memory of the CPU a launch runs at
-//! once, since planning takes longer than a small kernel.
+//! A kernel specialized for one launch size, and its outputs. A launch runs immediately if all arrays are in CPU memory, since planning
+//! takes longer than a small kernel.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,30 +16,30 @@ use crate::runtime::execute::{CodegenMode, Program, program, with_host_args};
 use crate::runtime::timing::LaunchInfo;
 use crate::{DType, Device, Result, SourceLocation, Tensor, Var};
 
-/// A kernel specialised for a launch.
-pub(super) struct Compiled {
+/// A kernel specialized for a launch.
+pub(super) struct CompiledKernel {
     pub lowered: Lowered,
     kernel: Arc<Kernel>,
-    /// For each view, the argument that it is.
+    /// Argument index of each view.
     pub arrays: Vec<usize>,
-    /// For each view, whether the source reads it. Written arrays are inputs in any case.
+    /// For each view, true if the source reads it. Written arrays are always inputs.
     pub reads: Vec<bool>,
-    /// For each value, the argument that it is, and its components.
+    /// Argument index and components of each value.
     pub values: Vec<(usize, Vec<Scalar>)>,
-    /// The code on the device that ran it last.
+    /// The compiled program of the last device.
     program: Mutex<Option<(Device, Arc<Program>)>>,
 }
 
-/// The last launch, to recognise the next one like it without looking closely.
+/// The last launch: an equal one skips validation and specialization.
 pub(super) struct LastLaunch {
     dims: LaunchDims,
-    /// By view.
+    /// Dtype and shape of each view.
     arrays: Vec<(DType, Vec<usize>)>,
-    pub compiled: Arc<Compiled>,
+    pub compiled: Arc<CompiledKernel>,
 }
 
 impl LastLaunch {
-    pub fn new(dims: LaunchDims, args: &[KernelArg], compiled: Arc<Compiled>) -> LastLaunch {
+    pub fn new(dims: LaunchDims, args: &[KernelArg], compiled: Arc<CompiledKernel>) -> LastLaunch {
         let kind = |&arg: &usize| match &args[arg] {
             KernelArg::Array(tensor) => (tensor.0.dtype, tensor.0.shape.clone()),
             KernelArg::Numbers(_) | KernelArg::Values(_) => (DType::F32, vec![]),
@@ -64,8 +64,8 @@ impl LastLaunch {
     }
 }
 
-impl Compiled {
-    pub fn new(lowered: Lowered, reads: Vec<bool>) -> Result<Compiled> {
+impl CompiledKernel {
+    pub fn new(lowered: Lowered, reads: Vec<bool>) -> Result<CompiledKernel> {
         verify(&lowered.kernel)?;
         let (mut arrays, mut values) = (vec![], vec![]);
         for (arg, (_, param)) in lowered.params.iter().enumerate() {
@@ -79,7 +79,7 @@ impl Compiled {
         }
         arrays.sort_unstable();
         values.sort_unstable_by_key(|(n, _)| *n);
-        Ok(Compiled {
+        Ok(CompiledKernel {
             kernel: Arc::new(lowered.kernel.clone()),
             lowered,
             arrays: arrays.into_iter().map(|(_, arg)| arg).collect(),
@@ -100,7 +100,7 @@ impl Compiled {
         with_host_args(kernel, &buffers.iter().collect::<Vec<_>>(), &values, run)
     }
 
-    /// The written arrays after a launch over arrays and values that fit.
+    /// The written arrays after a launch with validated arrays and values.
     pub fn results(
         &self,
         arrays: Vec<Tensor>,
@@ -108,7 +108,7 @@ impl Compiled {
         gradient: Option<GradientFn>,
         location: SourceLocation,
     ) -> Result<Vec<Tensor>> {
-        let computed = self.at_once(&arrays, &values, location)?;
+        let computed = self.run_eagerly(&arrays, &values, location)?;
         let written = self.kernel.params.iter().zip(&arrays).filter(|(param, _)| param.access.writes());
         let like: Vec<_> = written.map(|(_, array)| (array.0.dtype, array.0.shape.clone())).collect();
         let count = like.len();
@@ -116,7 +116,7 @@ impl Compiled {
         let multi_output = MultiOutput { gradient, ..MultiOutput::new("kernel", like, implementation) };
         let built = Tensor::build(Op::MultiOutput(Arc::new(multi_output)), arrays, location);
         let mut results = outputs(&built, location);
-        // If it could not be built, each result carries the reason.
+        // If the node is invalid, each result carries the error.
         results.resize(count, built);
         for (result, value) in results.iter().zip(computed.into_iter().flatten()) {
             result.0.set_value(value);
@@ -124,17 +124,17 @@ impl Compiled {
         Ok(results)
     }
 
-    /// The written arrays, by view, computed now if all arrays are in memory of the CPU. It is left to a plan while a function
-    /// is traced, and where every operation is checked for NaN.
-    fn at_once(
+    /// Runs the launch now if all arrays are in CPU memory and returns the written arrays in the order of views. `None` if it must be
+    /// scheduled: also while a function is traced, or if every operation is checked for NaN.
+    fn run_eagerly(
         &self,
         arrays: &[Tensor],
         values: &[Vec<Value>],
         location: SourceLocation,
     ) -> Result<Option<Vec<Buffer>>> {
         let device = arrays.first().map_or(Device::Interpreter, |array| array.0.device);
-        let here = matches!(device, Device::Cpu(_)) && arrays.iter().all(|array| array.0.device == device);
-        if !here || Var::is_tracing() || check::enabled()? {
+        let on_cpu = matches!(device, Device::Cpu(_)) && arrays.iter().all(|array| array.0.device == device);
+        if !on_cpu || Var::is_tracing() || check::enabled()? {
             return Ok(None);
         }
         let program = match self.compiled(device) {
@@ -162,7 +162,7 @@ impl Compiled {
         Ok(Some(buffers))
     }
 
-    /// The code, if the device ran it last.
+    /// The compiled program, if it is for this device.
     fn compiled(&self, device: Device) -> Option<Arc<Program>> {
         let last = self.program.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|(on, _)| *on == device).map(|(_, program)| program.clone())
@@ -175,7 +175,7 @@ impl Compiled {
     }
 }
 
-/// Value of a tensor that is known without computing anything.
+/// Value of a tensor that is available without computation.
 enum Available {
     Value(Buffer),
     Zeros,
@@ -187,7 +187,7 @@ fn available(tensor: &Tensor) -> Option<Available> {
         match (node.value(), &node.op, node.inputs.first()) {
             (Some(value), ..) => return Some(Available::Value(value)),
             (None, Op::Full(value), _) if value.bits() == 0 => return Some(Available::Zeros),
-            // The same elements in the same order.
+            // Same elements in the same order.
             (None, Op::Detach | Op::Reshape(_), Some(input)) => node = &input.0,
             _ => return None,
         }

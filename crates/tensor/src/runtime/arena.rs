@@ -125,7 +125,9 @@ impl Arena {
     #[track_caller]
     pub fn grouped(tensors: &[(&str, &Tensor)], group: impl Fn(&str, &[usize]) -> usize) -> Result<Arena> {
         let at = SourceLocation::here();
-        let Some((_, first)) = tensors.first() else { return Err(arena_error("no tensors; pass at least one".into(), at)) };
+        let Some((_, first)) = tensors.first() else {
+            return Err(arena_error("no tensors; pass at least one".into(), at));
+        };
         let (dtype, device) = (first.dtype()?, first.device()?);
         if dtype.bytes() < 2 {
             return Err(arena_error(format!("dtype {dtype} is not supported; use one of 16 bits or more"), at));
@@ -249,7 +251,8 @@ impl Arena {
             match tensor.node() {
                 Err(_) => return tensor.clone(),
                 Ok(node) if node.shape != segment.shape => {
-                    let what = format!("segment '{}' has shape {:?}, found {:?}", segment.name, segment.shape, node.shape);
+                    let what =
+                        format!("segment '{}' has shape {:?}, found {:?}", segment.name, segment.shape, node.shape);
                     return Tensor::failed_at("flatten", what, place);
                 }
                 Ok(_) => {}
@@ -281,7 +284,8 @@ impl Arena {
         let place = SourceLocation::here();
         match flat.node() {
             Ok(node) if node.shape != [self.table.elements] => {
-                let what = format!("shape is {:?}; expected [{}], the size of the arena", node.shape, self.table.elements);
+                let what =
+                    format!("shape is {:?}; expected [{}], the size of the arena", node.shape, self.table.elements);
                 vec![Tensor::failed_at("unflatten", what, place); self.table.segments.len()]
             }
             Ok(_) => self.table.segments.iter().map(|segment| segment.of(flat, place)).collect(),

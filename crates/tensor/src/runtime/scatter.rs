@@ -187,7 +187,12 @@ impl HostScatter {
     }
 
     /// Adds the values of a chunk. Returns the first out-of-range index, with its position among all.
-    fn add<T: Term, I: Copy + Into<i64>>(&self, chunk: Chunk<'_, T>, index: &[I], values: &[T]) -> Option<(usize, i64)> {
+    fn add<T: Term, I: Copy + Into<i64>>(
+        &self,
+        chunk: Chunk<'_, T>,
+        index: &[I],
+        values: &[T],
+    ) -> Option<(usize, i64)> {
         let Chunk { outer, row, rows, to } = chunk;
         let (whole, run) = (self.index.is_broadcast(), self.values.is_contiguous());
         let lines = to.len().div_ceil(rows * self.inner);

@@ -124,8 +124,14 @@ fn by_arena(data: &Data, clipped: bool, device: Device) -> bornite::Result<(Vec<
         if clipped {
             gradient = &gradient * clip(&gradient.square().sum(..));
         }
-        let [p, m, v] =
-            adamw(&parameters.get(), &gradient, &first.get(), &second.get(), &by, &parameters.expand_segment_values(&decays));
+        let [p, m, v] = adamw(
+            &parameters.get(),
+            &gradient,
+            &first.get(),
+            &second.get(),
+            &by,
+            &parameters.expand_segment_values(&decays),
+        );
         Ok((vec![loss], vec![parameters.set(p), first.set(m), second.set(v), time.set(now)]))
     });
     let losses = data.tokens.iter().map(|tokens| step.call(tokens)?[0].item()).collect::<bornite::Result<_>>()?;
@@ -328,7 +334,7 @@ pub fn tables(device: Device) -> Outcome {
         (failed(Arena::new(&[("x", &x), ("y", &y)])), "'y' is f64 on"),
         (failed(Arena::new(&[("x", &x), ("x", &x)])), "tensors 0 and 1 have the same name, 'x'"),
         (failed(Arena::new(&[("x", &x.reshape(&[3]))])), "reshape"),
-        (failed(arena.like(DType::U8, 0.0)), "16 bits or more, found u8"),
+        (failed(arena.like(DType::U8, 0.0)), "dtype u8 is not supported"),
         (flat(arena.flatten(std::slice::from_ref(&x))), "number of tensors is 1; expected 2, one per segment"),
         (flat(arena.flatten(&[x.clone(), x.reshape(&[2, 1])])), "segment 'z' has shape [2], found [2, 1]"),
         (flat(arena.unflatten(&x).remove(0)), "shape is [2]; expected [256], the size of the arena"),

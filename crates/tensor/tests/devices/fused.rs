@@ -367,8 +367,8 @@ pub fn adamw_options(device: Device) -> Outcome {
             let g = g * 0.25;
             let (m, v) = (m * 0.9 + &g * 0.1, v * 0.999 + &g * &g * 0.001);
             let [c1, c2] = [0.9f64, 0.999].map(|beta| 1.0 - beta.powi(3));
-            let p =
-                p * (1.0 - arena.expand_segment_values(&decays).cast(DType::F64) * 1e-2) - &m / c1 / ((&v / c2).sqrt() + 1e-8) * 1e-2;
+            let p = p * (1.0 - arena.expand_segment_values(&decays).cast(DType::F64) * 1e-2)
+                - &m / c1 / ((&v / c2).sqrt() + 1e-8) * 1e-2;
             for (found, expected) in new.iter().zip([p, m, v]) {
                 let apart = (found.cast(DType::F64) - &expected).abs() / (expected.abs() + 1.0);
                 let apart = apart.max(..).item()?;
