@@ -126,7 +126,7 @@ fn kernels_are_tuned_and_wrong_ones_are_named() {
         let record = found.record.expect("measured");
         assert!(found.measured && found.choice != choice(99));
         assert!(
-            matches!(&record.trials[2].outcome, Outcome::Rejected { reason } if reason.contains("wrong by")),
+            matches!(&record.trials[2].outcome, Outcome::Rejected { reason } if reason.contains("differs by")),
             "{record}"
         );
         assert!(!tune_kernels(&tuner, &variants, Launch::default(), &sets, 1e-5).unwrap().measured);

@@ -1,8 +1,8 @@
 //! A custom kernel and its launches over tensors.
 //!
-//! A launch is an operation of the graph: traced and scheduled as any other, its indices checked on every device. Frontend ends
-//! specialise a kernel for the lengths of its arrays and the number of threads; each specialisation is compiled once
-//! (`kernels/compiled.rs`). Repeated and timed launches: `kernels/prepared.rs`.
+//! A launch is a graph op, traced and scheduled like any other; its indices are checked on every device. Front ends specialize a
+//! kernel for the lengths of its arrays and the launch dimensions; each specialization is compiled once (`kernels/compiled.rs`).
+//! Repeated and timed launches: `kernels/prepared.rs`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -77,7 +77,7 @@ impl PreparedLaunch {
         let kernel_checks = device.is_cuda() && checks == Checks::EveryRun;
         let flavour = if kernel_checks { CodegenMode::Checked } else { CodegenMode::Exact };
         let program = match max_statements {
-            Some(most) if !device.is_cuda() => Arc::new(program_with_limit(device, kernel, most)?),
+            Some(max) if !device.is_cuda() => Arc::new(program_with_limit(device, kernel, max)?),
             _ => program(device, kernel, flavour)?,
         };
         let _running = device.lock();

@@ -9,11 +9,11 @@ use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
 use crate::kernels::prepared::PreparedLaunch;
 use crate::{Device, Result, SourceLocation};
 
-/// Finds the fastest of several kernels that compute the same, on the device of the arrays. Each is run, compared with the
-/// results of the first one in the interpreter (`tolerance`, relative to the largest value), and timed over all argument_sets of
-/// arguments. On a GPU every kernel is checked in the interpreter first, so sizes should be moderate.
+/// Finds the fastest of several equivalent kernels on the device of the arrays. Each is run, compared with the output of the first
+/// one in the interpreter (`tolerance` is relative to the largest value), and timed over all argument sets. On a GPU every kernel is
+/// first checked in the interpreter, so sizes should be moderate.
 ///
-/// The tuner decides whether anything is measured ([`Mode`](bornite_support::tune::Mode)), and caches the results.
+/// The mode of the tuner ([`Mode`](bornite_support::tune::Mode)) decides if kernels are measured; results are cached.
 #[track_caller]
 pub fn tune_kernels(
     tuner: &Tuner,

@@ -169,7 +169,7 @@ pub fn traced_and_recorded(device: Device) -> Outcome {
     assert_eq!(recorded.array("y")?.to_vec::<f32>()?, (&x * 2.0).to_vec::<f32>()?);
     assert_eq!(y.to_vec::<f32>()?, [0.0; 6]);
     let wrong = recorded.array("z").err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(wrong.contains("there is no array 'z'; there are x, y"), "{wrong}");
+    assert!(wrong.contains("unknown array 'z'; the kernel has x, y"), "{wrong}");
     Ok(())
 }
 
@@ -212,7 +212,7 @@ pub fn what_does_not_fit_is_an_error(device: Device) -> Outcome {
         (6.into(), vec![1.0.into(), array(&two), array(&x)], "takes f32 with 1 axes, not f32[2, 3], as 'x'"),
         (6.into(), vec![1.0.into(), array(&whole), array(&x)], "takes f32 with 1 axes, not i32[6], as 'x'"),
         (6.into(), vec![[1.0, 2.0].into(), array(&x), array(&x)], "takes [F32] as 'a' but got [1.0, 2.0]"),
-        ([1, 1, 1, 1, 1].into(), vec![1.0.into(), array(&x), array(&x)], "one to four numbers of threads"),
+        ([1, 1, 1, 1, 1].into(), vec![1.0.into(), array(&x), array(&x)], "one to four thread counts"),
     ];
     for (dims, args, part) in cases {
         let found = saxpy.launch(dims, &args).remove(0).to_vec::<f32>().err().map(|error| error.to_string());

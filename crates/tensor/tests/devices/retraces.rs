@@ -14,7 +14,7 @@ pub fn used_last_is_kept(device: Device) -> Outcome {
         calls.fetch_add(1, Ordering::Relaxed);
         Ok((vec![x[0].sum(..)], vec![]))
     });
-    let step = step.keep(2);
+    let step = step.cache_size(2);
     // Lengths called, and how many traces there were after each: 1 is used again, so that 2 goes when 3 comes.
     for (length, traces) in [(1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (3, 3), (2, 4), (3, 4), (1, 5)] {
         let out = step.call(&[Tensor::ones(&[length], DType::F32, device)])?;
@@ -25,7 +25,7 @@ pub fn used_last_is_kept(device: Device) -> Outcome {
     step.compile(&specs)?;
     assert_eq!((step.traces(), specs[0].to_string()), (5, format!("f32[1] on {device}")));
     // None kept would be none to run.
-    let one = trace(|x| Ok((vec![&x[0] + 1.0], vec![]))).keep(0);
+    let one = trace(|x| Ok((vec![&x[0] + 1.0], vec![]))).cache_size(0);
     assert_eq!(one.call(&[Tensor::zeros(&[], DType::F32, device)])?[0].item()?, 1.0);
     // Threads that come at once find one trace in the end.
     std::thread::scope(|scope| {
@@ -84,7 +84,7 @@ pub fn retrace(device: Device) -> Outcome {
     step.call(&[ones(DType::F64, &[3]), ones(f32, &[2, 8])])?;
     step.call(&[ones(DType::F64, &[3]), ones(f32, &[5])])?;
     step.call(&[ones(DType::F64, &[3])])?;
-    let thrashes = sums().keep(4);
+    let thrashes = sums().cache_size(4);
     for length in (1..7).chain(1..7) {
         thrashes.call(&[ones(f32, &[length])])?;
     }

@@ -13,7 +13,7 @@ fn bind(arguments: &mut Arguments, inputs: &[Tensor], is_written: impl Fn(&Buffe
 }
 
 #[test]
-fn an_argument_is_read_where_it_is_or_copied() {
+fn an_argument_is_read_directly_or_copied() {
     for device in [Device::Cpu(0), Device::Interpreter] {
         let read = HashSet::from([0, 2]);
         let mut arguments = Arguments::new(device, specs(device, &[3, 3, 3]), &read, 1);
@@ -21,8 +21,8 @@ fn an_argument_is_read_where_it_is_or_copied() {
         let bound = bind(&mut arguments, &[a.clone(), b.clone(), a.clone()], |_| false);
         let value = value_of(&a).unwrap();
         assert!(bound.get(0).unwrap().is_same(&value) && bound.get(2).unwrap().is_same(&value));
-        assert!(bound.get(1).is_none(), "one that the plan does not read");
-        assert!(!bound.is_fixed() && arguments.slots.iter().all(|slot| slot.copy.is_none()), "no memory for copies");
+        assert!(bound.get(1).is_none(), "the plan does not read it");
+        assert!(!bound.is_fixed() && arguments.slots.iter().all(|slot| slot.copy.is_none()), "no buffers for copies");
         drop(bound);
         // A result or a variable in memory that the replay writes, and one in other memory.
         for (op, is_copied) in [(Op::Output, true), (Op::Var, true), (Op::Output, false)] {
@@ -54,11 +54,11 @@ fn shorter_arguments_and_lengths_are_copied() {
     }
 }
 
-/// Calls until one of the arguments, read directly by a plan of some steps, is copied for good; at most 1000.
+/// Number of calls until one of the arguments, read directly by a plan of `steps` steps, is always copied; at most 1000.
 fn calls_until_copied(steps: usize, lengths: &[usize], ran: &[RunKind], novel: &[bool]) -> (usize, Vec<bool>) {
     let device = Device::Cuda(0);
     let mut arguments = Arguments::new(device, specs(device, lengths), &(0..lengths.len()).collect(), steps);
-    // Accounts do not look at memory.
+    // Accounting does not access memory.
     let direct = |_: &usize| Some(Binding { buffer: Buffer::new(Device::cpu(), 8).unwrap(), is_direct: true });
     let bound = BoundArguments(lengths.iter().map(direct).collect());
     let calls = (ran.iter().cycle().take(1000)).position(|&ran| {
@@ -71,19 +71,19 @@ fn calls_until_copied(steps: usize, lengths: &[usize], ran: &[RunKind], novel: &
 fn an_argument_that_costs_more_launches_than_its_copy_is_copied() {
     const MB: usize = 1 << 18;
     use RunKind::{Captured, Graph, Steps};
-    // One kernel over 100 MB: a launch at a new address costs less than a copy, for ever.
+    // One kernel over 100 MB: a launch at a new address always costs less than a copy.
     assert_eq!(calls_until_copied(1, &[100 * MB], &[Steps], &[true]), (1000, vec![false]));
     // 200 kernels and 10 MB at a new address each time.
     assert_eq!(calls_until_copied(200, &[10 * MB], &[Steps], &[true]), (17, vec![true]));
-    // Only the one whose address is new; the other costs nothing.
+    // Only the argument with the new address is charged.
     assert_eq!(calls_until_copied(200, &[10 * MB, 10 * MB], &[Steps], &[false, true]), (17, vec![false, true]));
-    // New combinations of known addresses are on both.
+    // New combinations of known addresses are charged to both.
     assert_eq!(calls_until_copied(200, &[10 * MB, 10 * MB], &[Steps], &[false, false]), (17, vec![true, true]));
-    // Captures that are never used again, and captures that are.
+    // Captures that are never reused, and captures that are.
     assert_eq!(calls_until_copied(200, &[10 * MB], &[Steps, Captured], &[true]), (12, vec![true]));
     let used = [&[Captured][..], &[Graph; 300]].concat();
     assert_eq!(calls_until_copied(200, &[10 * MB], &used, &[true]), (1000, vec![false]));
-    // Four sets in turn.
+    // Four rotating sets.
     let sets = [&[Steps; 4][..], &[Captured; 4], &[Graph; 1000]].concat();
     assert_eq!(calls_until_copied(200, &[10 * MB], &sets, &[true]), (1000, vec![false]));
     // A plan without steps.

@@ -1,87 +1,87 @@
-//! The traces of a function: a bounded number, those used last.
+//! LRU cache of the traces of a function.
 
 use std::sync::{Arc, Mutex};
 
 use super::{Compiled, TensorSpec, signature};
 use crate::SourceLocation;
 
-/// Traces kept at once unless a program says otherwise.
-pub(super) const KEPT: usize = 16;
+/// Default capacity.
+const DEFAULT_CAPACITY: usize = 16;
 
-/// A trace and what it is for.
+/// A trace and the signature of its arguments.
 struct CachedTrace {
     specs: Vec<TensorSpec>,
     compiled: Arc<Mutex<Compiled>>,
 }
 
-/// The traces of a function.
+/// Traces of a function.
 pub(super) struct TraceCache {
-    /// Used last comes last.
-    kept: Vec<CachedTrace>,
-    pub most: usize,
-    /// Traces made since one was used again.
-    in_a_row: usize,
-    /// Traces that had to go.
-    lost: usize,
+    /// Most recently used last.
+    traces: Vec<CachedTrace>,
+    pub capacity: usize,
+    /// Misses since the last hit.
+    misses_in_a_row: usize,
+    /// Number of evicted traces.
+    evicted: usize,
     warned: bool,
 }
 
 impl Default for TraceCache {
     fn default() -> TraceCache {
-        TraceCache { kept: vec![], most: KEPT, in_a_row: 0, lost: 0, warned: false }
+        TraceCache { traces: vec![], capacity: DEFAULT_CAPACITY, misses_in_a_row: 0, evicted: 0, warned: false }
     }
 }
 
 impl TraceCache {
-    /// Forgets all of them.
+    /// Removes all traces.
     pub fn clear(&mut self) {
-        self.kept.clear();
+        self.traces.clear();
     }
 
-    /// The trace for such arguments, which counts as used now.
+    /// The trace for such arguments; marks it as used.
     pub fn find(&mut self, specs: &[TensorSpec]) -> Option<Arc<Mutex<Compiled>>> {
-        let at = self.kept.iter().rposition(|kept| kept.specs == specs)?;
-        self.kept[at..].rotate_left(1);
-        self.in_a_row = 0;
-        self.kept.last().map(|kept| kept.compiled.clone())
+        let at = self.traces.iter().rposition(|trace| trace.specs == specs)?;
+        self.traces[at..].rotate_left(1);
+        self.misses_in_a_row = 0;
+        self.traces.last().map(|trace| trace.compiled.clone())
     }
 
-    /// Tells why a trace is made, if it is not the first: it will take a while.
-    pub fn tell(&mut self, specs: &[TensorSpec], place: SourceLocation) {
-        self.in_a_row += 1;
-        if self.kept.is_empty() {
+    /// Logs why a new trace is made, unless it is the first.
+    pub fn log_miss(&mut self, specs: &[TensorSpec], place: SourceLocation) {
+        self.misses_in_a_row += 1;
+        if self.traces.is_empty() {
             return;
         }
-        let why = || signature::difference(specs, self.kept.iter().rev().map(|kept| &kept.specs[..]));
-        let most = self.most;
-        // Few hits between them are no help: then every trace comes back after it has gone.
-        if !self.warned && (self.in_a_row > most || self.lost >= most) {
+        let difference = || signature::difference(specs, self.traces.iter().rev().map(|trace| &trace.specs[..]));
+        let capacity = self.capacity;
+        // Evictions count even with hits in between: traces may return just after they were evicted.
+        if !self.warned && (self.misses_in_a_row > capacity || self.evicted >= capacity) {
             self.warned = true;
             bornite_support::log!(
                 Warn,
-                "the trace of {place} is made again and again: {} calls in a row had new arguments, {} traces had to go \
-                 since {most} are kept. Now {}. Declare lengths that change (Trace::bounded), pad the arguments to a few \
-                 sizes, or keep more traces (Trace::keep)",
-                self.in_a_row,
-                self.lost,
-                why()
+                "the trace of {place} is retraced too often: {} consecutive calls had new signatures, {} traces were evicted \
+                 from the cache (capacity {capacity}). Now {}. Declare lengths that change (Trace::bounded), pad the arguments to a few \
+                 sizes, or enlarge the cache (Trace::cache_size)",
+                self.misses_in_a_row,
+                self.evicted,
+                difference()
             );
         } else {
-            bornite_support::log!(Info, "the trace of {place} is made again: {}", why());
+            bornite_support::log!(Info, "the trace of {place} is made again: {}", difference());
         }
     }
 
-    /// Keeps a trace; the one that was not used for longest goes if there are too many. If another thread has made it
-    /// meanwhile, that one stays.
+    /// Inserts a trace, evicting the least recently used one if the cache is full. If another thread has inserted one meanwhile, that one
+    /// stays.
     pub fn insert(&mut self, specs: Vec<TensorSpec>, compiled: Arc<Mutex<Compiled>>) -> Arc<Mutex<Compiled>> {
-        if let Some(kept) = self.kept.iter().find(|kept| kept.specs == specs) {
-            return kept.compiled.clone();
+        if let Some(trace) = self.traces.iter().find(|trace| trace.specs == specs) {
+            return trace.compiled.clone();
         }
-        while self.kept.len() >= self.most {
-            self.kept.remove(0);
-            self.lost += 1;
+        while self.traces.len() >= self.capacity {
+            self.traces.remove(0);
+            self.evicted += 1;
         }
-        self.kept.push(CachedTrace { specs, compiled: compiled.clone() });
+        self.traces.push(CachedTrace { specs, compiled: compiled.clone() });
         compiled
     }
 }
