@@ -67,7 +67,7 @@ pub enum Error {
     Op {
         /// The operation.
         op: &'static str,
-        /// What was expected and what was found: shapes, dtypes, devices.
+        /// Expected and found values: shapes, dtypes, devices.
         message: String,
         /// The location of the call.
         location: SourceLocation,
@@ -85,7 +85,7 @@ pub enum Error {
         variable: &'static str,
         /// Its value.
         value: String,
-        /// What is wrong with it.
+        /// The error of the value.
         cause: Box<Error>,
     },
     /// An invalid setting or size, or an error of an on-disk cache.

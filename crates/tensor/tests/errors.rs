@@ -317,7 +317,7 @@ fn mixed_devices_are_an_error() {
         wrong("sub: inputs are on cpu and cpu:1", || a.mse(b)),
         wrong("mul: inputs are on cpu and cpu:1", || a.cross_entropy(b)),
         wrong("gather: inputs are on cpu and cpu:1", || a.cross_entropy(&line(away))),
-        fails("set: the variable is f32[2, 2] on cpu, the new value is", || commit(&[], vec![var.set(b.clone())])),
+        fails("set: the variable is f32[2, 2] on cpu, but the new value is", || commit(&[], vec![var.set(b.clone())])),
     ];
     expect_errors(&programs);
     // Explicit copies work, and gradients flow back through them.

@@ -69,8 +69,8 @@ fn the_peak_names_what_is_alive_and_its_line() -> bornite::Result<()> {
     assert!(peak.values.iter().all(|value| value.op == "matmul" && value.bytes == 64 * 64 * 4));
     let text = plan.to_string();
     for line in [line, next] {
-        let place = format!("explain.rs:{line}");
-        assert!(text.lines().any(|l| l.starts_with("  16.4 kB matmul") && l.contains(&place)), "{text}");
+        let location = format!("explain.rs:{line}");
+        assert!(text.lines().any(|l| l.starts_with("  16.4 kB matmul") && l.contains(&location)), "{text}");
     }
     assert!(text.starts_with("4 steps on interpreter, 3 kernels, 49152 bytes of scratch memory\n"), "{text}");
     assert!(text.contains("peak scratch memory at step 2: 49.2 kB\n"), "{text}");

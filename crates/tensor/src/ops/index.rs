@@ -399,9 +399,9 @@ impl Tensor {
         let shape = [&node.shape[..], &[classes]].concat();
         // As i64: there may be more classes than the dtype of the indices can represent.
         let indices = Tensor::iota(&shape, node.shape.len(), DType::I64, node.device, location);
-        let own = Tensor::build(Op::Cast(DType::I64), vec![self.clone()], location);
-        let own = own.reshape_at(&[&node.shape[..], &[1]].concat(), location).broadcast_to(&shape, location);
-        Tensor::build(Op::Cast(dtype), vec![map(ScalarOp::Eq, &[&indices, &own], location)], location)
+        let values = Tensor::build(Op::Cast(DType::I64), vec![self.clone()], location);
+        let values = values.reshape_at(&[&node.shape[..], &[1]].concat(), location).broadcast_to(&shape, location);
+        Tensor::build(Op::Cast(dtype), vec![map(ScalarOp::Eq, &[&indices, &values], location)], location)
     }
 
     /// Lower triangle of the last two axes: 0 above the `k`-th diagonal.

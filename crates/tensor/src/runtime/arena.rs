@@ -33,9 +33,9 @@ struct Segment {
 
 impl Segment {
     /// View of the segment in a flat tensor.
-    fn of(&self, flat: &Tensor, place: SourceLocation) -> Tensor {
+    fn of(&self, flat: &Tensor, location: SourceLocation) -> Tensor {
         let cut = AxisSlice { start: self.start, step: 1, len: self.elements };
-        Tensor::build(Op::Slice(vec![cut]), vec![flat.clone()], place).reshape_at(&self.shape, place)
+        Tensor::build(Op::Slice(vec![cut]), vec![flat.clone()], location).reshape_at(&self.shape, location)
     }
 }
 
@@ -124,13 +124,13 @@ impl Arena {
     /// a few comparisons. `group` returns the group of a tensor from its name and shape.
     #[track_caller]
     pub fn grouped(tensors: &[(&str, &Tensor)], group: impl Fn(&str, &[usize]) -> usize) -> Result<Arena> {
-        let at = SourceLocation::here();
+        let location = SourceLocation::here();
         let Some((_, first)) = tensors.first() else {
-            return Err(arena_error("no tensors; pass at least one".into(), at));
+            return Err(arena_error("no tensors; pass at least one".into(), location));
         };
         let (dtype, device) = (first.dtype()?, first.device()?);
         if dtype.bytes() < 2 {
-            return Err(arena_error(format!("dtype {dtype} is not supported; use one of 16 bits or more"), at));
+            return Err(arena_error(format!("dtype {dtype} is not supported; use one of 16 bits or more"), location));
         }
         let mut segments: Vec<Segment> = vec![];
         let mut seen = HashMap::new();
@@ -142,10 +142,10 @@ impl Arena {
                     "'{name}' is {} on {}, but '{first}' is {dtype} on {device}; all tensors must have the same dtype and device",
                     node.dtype, node.device
                 );
-                return Err(arena_error(what, at));
+                return Err(arena_error(what, location));
             }
             if let Some(before) = seen.insert(*name, n) {
-                return Err(arena_error(format!("tensors {before} and {n} have the same name, '{name}'"), at));
+                return Err(arena_error(format!("tensors {before} and {n} have the same name, '{name}'"), location));
             }
             let (shape, elements) = (node.shape.clone(), node.elements());
             segments.push(Segment { name: (*name).into(), shape, start: 0, elements });
@@ -164,11 +164,11 @@ impl Arena {
         if elements >= 4 * SIZE_MULTIPLE {
             elements = elements.checked_next_multiple_of(SIZE_MULTIPLE).unwrap_or(usize::MAX);
         }
-        elements_of(&[elements], dtype).map_err(|what| arena_error(what, at))?;
+        elements_of(&[elements], dtype).map_err(|what| arena_error(what, location))?;
         let table = Arc::new(SegmentTable { segments, order, elements });
         let named: Vec<(usize, &Tensor)> = tensors.iter().enumerate().map(|(n, (_, tensor))| (n, *tensor)).collect();
         let zeros = Tensor::zeros(&[elements], dtype, device);
-        let flat = Var::new(&table.with_segments(&zeros, &named, at)?)?;
+        let flat = Var::new(&table.with_segments(&zeros, &named, location)?)?;
         Ok(Arena { table, flat, views: Arc::default() })
     }
 
@@ -176,9 +176,9 @@ impl Arena {
     /// weights, then commit `masters.set(weights.get().cast(DType::F32))`.
     #[track_caller]
     pub fn like(&self, dtype: DType, value: f64) -> Result<Arena> {
-        let at = SourceLocation::here();
+        let location = SourceLocation::here();
         if dtype.bytes() < 2 {
-            return Err(arena_error(format!("dtype {dtype} is not supported; use one of 16 bits or more"), at));
+            return Err(arena_error(format!("dtype {dtype} is not supported; use one of 16 bits or more"), location));
         }
         let device = self.flat.device();
         let zeros = Tensor::zeros(&[self.table.elements], dtype, device);
@@ -187,7 +187,7 @@ impl Arena {
         } else {
             let full: Vec<Tensor> =
                 self.table.segments.iter().map(|s| Tensor::full(value, &s.shape, dtype, device)).collect();
-            Var::new(&self.table.with_segments(&zeros, &full.iter().enumerate().collect::<Vec<_>>(), at)?)?
+            Var::new(&self.table.with_segments(&zeros, &full.iter().enumerate().collect::<Vec<_>>(), location)?)?
         };
         Ok(Arena { table: self.table.clone(), flat, views: Arc::default() })
     }
@@ -207,15 +207,15 @@ impl Arena {
     /// returned for the same value, so that they can be inputs of [`Tensor::grad`].
     #[track_caller]
     pub fn tensors(&self) -> Vec<Tensor> {
-        let place = SourceLocation::here();
-        (0..self.table.segments.len()).map(|n| self.view(n, place)).collect()
+        let location = SourceLocation::here();
+        (0..self.table.segments.len()).map(|n| self.view(n, location)).collect()
     }
 
     /// The tensor with this name.
     #[track_caller]
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
-        let place = SourceLocation::here();
-        Ok(self.view(self.table.index_of(name, place)?, place))
+        let location = SourceLocation::here();
+        Ok(self.view(self.table.index_of(name, location)?, location))
     }
 
     /// Names and shapes, in the order in which the tensors were passed.
@@ -223,7 +223,7 @@ impl Arena {
         self.table.segments.iter().map(|segment| (&segment.name[..], &segment.shape[..]))
     }
 
-    fn view(&self, n: usize, place: SourceLocation) -> Tensor {
+    fn view(&self, n: usize, location: SourceLocation) -> Tensor {
         let flat = self.flat.get();
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         views.retain(|id, views| *id == flat.0.id || views.iter().any(|view| view.strong_count() > 0));
@@ -232,7 +232,7 @@ impl Arena {
         if let Some(node) = known.upgrade() {
             return Tensor(node);
         }
-        let tensor = self.table.segments[n].of(&flat, place);
+        let tensor = self.table.segments[n].of(&flat, location);
         *known = Arc::downgrade(&tensor.0);
         tensor
     }
@@ -241,11 +241,11 @@ impl Arena {
     /// gradients for an update of all parameters.
     #[track_caller]
     pub fn flatten(&self, tensors: &[Tensor]) -> Tensor {
-        let place = SourceLocation::here();
+        let location = SourceLocation::here();
         let SegmentTable { segments, order, elements } = &*self.table;
         if tensors.len() != segments.len() {
             let what = format!("number of tensors is {}; expected {}, one per segment", tensors.len(), segments.len());
-            return Tensor::failed_at("flatten", what, place);
+            return Tensor::failed_at("flatten", what, location);
         }
         for (tensor, segment) in tensors.iter().zip(segments) {
             match tensor.node() {
@@ -253,7 +253,7 @@ impl Arena {
                 Ok(node) if node.shape != segment.shape => {
                     let what =
                         format!("segment '{}' has shape {:?}, found {:?}", segment.name, segment.shape, node.shape);
-                    return Tensor::failed_at("flatten", what, place);
+                    return Tensor::failed_at("flatten", what, location);
                 }
                 Ok(_) => {}
             }
@@ -262,7 +262,7 @@ impl Arena {
         let ends = order.iter().skip(1).map(|&n| segments[n].start).chain([*elements]);
         for (&n, end) in order.iter().zip(ends) {
             let Segment { start, elements, .. } = segments[n];
-            parts.push(tensors[n].reshape_at(&[elements], place));
+            parts.push(tensors[n].reshape_at(&[elements], location));
             if start + elements < end {
                 let node = &tensors[n].0;
                 parts.push(Tensor::full(0.0, &[end - start - elements], node.dtype, node.device));
@@ -270,7 +270,7 @@ impl Arena {
         }
         let join = |parts: &[Tensor]| match parts {
             [one] => one.clone(),
-            _ => Tensor::build(Op::Concat(0), parts.to_vec(), place),
+            _ => Tensor::build(Op::Concat(0), parts.to_vec(), location),
         };
         while parts.len() > MAX_CONCAT_INPUTS {
             parts = parts.chunks(MAX_CONCAT_INPUTS).map(join).collect();
@@ -281,14 +281,14 @@ impl Arena {
     /// Views of the segments of a flat tensor, in the order of [`Arena::tensors`]: the inverse of [`Arena::flatten`].
     #[track_caller]
     pub fn unflatten(&self, flat: &Tensor) -> Vec<Tensor> {
-        let place = SourceLocation::here();
+        let location = SourceLocation::here();
         match flat.node() {
             Ok(node) if node.shape != [self.table.elements] => {
                 let what =
                     format!("shape is {:?}; expected [{}], the size of the arena", node.shape, self.table.elements);
-                vec![Tensor::failed_at("unflatten", what, place); self.table.segments.len()]
+                vec![Tensor::failed_at("unflatten", what, location); self.table.segments.len()]
             }
-            Ok(_) => self.table.segments.iter().map(|segment| segment.of(flat, place)).collect(),
+            Ok(_) => self.table.segments.iter().map(|segment| segment.of(flat, location)).collect(),
             Err(_) => vec![flat.clone(); self.table.segments.len()],
         }
     }
@@ -325,22 +325,22 @@ impl Arena {
     /// Replaces tensors by name, for example from a checkpoint. After an error, none is replaced.
     #[track_caller]
     pub fn load(&self, tensors: &[(&str, &Tensor)]) -> Result<()> {
-        let at = SourceLocation::here();
+        let location = SourceLocation::here();
         let flat = self.flat.get();
         let mut named = vec![];
         for (name, tensor) in tensors {
-            let n = self.table.index_of(name, at)?;
+            let n = self.table.index_of(name, location)?;
             let (node, segment) = (tensor.node()?, &self.table.segments[n]);
             if (node.dtype, node.device, &node.shape) != (flat.0.dtype, flat.0.device, &segment.shape) {
                 let what = format!(
                     "'{name}' is {}{:?} on {}, but the new tensor is {}{:?} on {}",
                     flat.0.dtype, segment.shape, flat.0.device, node.dtype, node.shape, node.device
                 );
-                return Err(arena_error(what, at));
+                return Err(arena_error(what, location));
             }
             named.push((n, *tensor));
         }
-        let new = self.table.with_segments(&flat, &named, at)?;
+        let new = self.table.with_segments(&flat, &named, location)?;
         drop(flat);
         commit(&[], vec![self.flat.set(new)])
     }
@@ -348,18 +348,18 @@ impl Arena {
 
 impl SegmentTable {
     /// Index of the segment with this name.
-    fn index_of(&self, name: &str, at: SourceLocation) -> Result<usize> {
+    fn index_of(&self, name: &str, location: SourceLocation) -> Result<usize> {
         let found = self.segments.iter().position(|segment| segment.name == name);
         found.ok_or_else(|| {
             let near: Vec<&str> =
                 self.segments.iter().map(|s| &s.name[..]).filter(|n| n.contains(name)).take(5).collect();
             let names = if near.is_empty() { String::new() } else { format!("; similar names: {}", near.join(", ")) };
-            arena_error(format!("no tensor named '{name}' among {}{names}", self.segments.len()), at)
+            arena_error(format!("no tensor named '{name}' among {}{names}", self.segments.len()), location)
         })
     }
 
     /// A copy of a flat tensor with some segments replaced. Copied directly, since a graph would fuse hundreds of tensors into one kernel.
-    fn with_segments(&self, flat: &Tensor, tensors: &[(usize, &Tensor)], place: SourceLocation) -> Result<Tensor> {
+    fn with_segments(&self, flat: &Tensor, tensors: &[(usize, &Tensor)], location: SourceLocation) -> Result<Tensor> {
         let all: Vec<Tensor> = tensors.iter().map(|(_, tensor)| (*tensor).clone()).chain([flat.clone()]).collect();
         realize(&all)?;
         let node = flat.node()?;
@@ -369,14 +369,14 @@ impl SegmentTable {
         for (n, tensor) in tensors {
             let Segment { start, elements, .. } = self.segments[*n];
             let copy = ResizeCopy { blocks: 1, from: elements, to: elements, offset: start };
-            copy.run(&to, &value_of(tensor)?, node.dtype, node.device, place)?;
+            copy.run(&to, &value_of(tensor)?, node.dtype, node.device, location)?;
         }
-        Ok(Tensor(Arc::new(Node::leaf(Op::Data, node, place, to))))
+        Ok(Tensor(Arc::new(Node::leaf(Op::Data, node, location, to))))
     }
 }
 
-fn arena_error(what: String, at: SourceLocation) -> Error {
-    Error::Op { op: "arena", message: what, location: at }
+fn arena_error(what: String, location: SourceLocation) -> Error {
+    Error::Op { op: "arena", message: what, location: location }
 }
 
 impl std::fmt::Debug for Arena {

@@ -36,12 +36,19 @@ impl ResizeCopy {
     }
 
     /// Runs the copy in stream order. The device must be locked.
-    pub fn run(&self, to: &Buffer, from: &Buffer, dtype: DType, device: Device, place: SourceLocation) -> Result<()> {
+    pub fn run(
+        &self,
+        to: &Buffer,
+        from: &Buffer,
+        dtype: DType,
+        device: Device,
+        location: SourceLocation,
+    ) -> Result<()> {
         let (read, written) = self.sizes();
         let numbers = [written, self.to, self.from, read, self.offset, self.offset + written];
         let values = numbers.map(|n| [Value::int(Scalar::I64, n as i64)]);
         let values: Vec<&[Value]> = values.iter().map(|value| &value[..]).collect();
-        compiled(dtype, device)?.launch(&[to, from], &values, BLOCK, LaunchInfo::at(place))
+        compiled(dtype, device)?.launch(&[to, from], &values, BLOCK, LaunchInfo::at(location))
     }
 }
 

@@ -27,14 +27,14 @@ impl Clock for HostDeviceClock {
 /// Profiler information of a launch, besides its kernel.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LaunchInfo {
-    place: Option<SourceLocation>,
+    location: Option<SourceLocation>,
     flops: Option<u64>,
 }
 
 impl LaunchInfo {
     /// A launch from this source location.
-    pub fn at(place: SourceLocation) -> LaunchInfo {
-        LaunchInfo { place: Some(place), flops: None }
+    pub fn at(location: SourceLocation) -> LaunchInfo {
+        LaunchInfo { location: Some(location), flops: None }
     }
 
     /// The launch that computes a node.
@@ -43,18 +43,18 @@ impl LaunchInfo {
             (Op::Matmul, Some(&inner)) => Some(2 * node.elements() as u64 * inner as u64),
             _ => None,
         };
-        LaunchInfo { place: Some(node.location), flops }
+        LaunchInfo { location: Some(node.location), flops }
     }
 
     /// Source location of the operation.
-    pub fn place(&self) -> Option<SourceLocation> {
-        self.place
+    pub fn location(&self) -> Option<SourceLocation> {
+        self.location
     }
 
     /// Record of a launch that moves `bytes` bytes.
     pub fn work(&self, name: &str, bytes: u64) -> Work {
         let work = Work::new(Kind::Kernel, name).bytes(bytes);
-        Work { flops: self.flops, place: self.place.map(|place| place.to_string()), ..work }
+        Work { flops: self.flops, place: self.location.map(|location| location.to_string()), ..work }
     }
 
     /// Record of a launch of a generated kernel.

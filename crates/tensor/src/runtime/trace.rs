@@ -27,7 +27,7 @@ type Function<'f> = dyn Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Se
 /// A function with its traces. See [`trace`].
 pub struct Trace<'f> {
     function: Box<Function<'f>>,
-    place: SourceLocation,
+    location: SourceLocation,
     bounds: Vec<BoundedLength>,
     traces: Mutex<TraceCache>,
     trace_count: AtomicUsize,
@@ -54,7 +54,7 @@ pub struct Trace<'f> {
 #[track_caller]
 pub fn trace<'f>(f: impl Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Send + Sync + 'f) -> Trace<'f> {
     let (traces, trace_count, replay_count) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
-    Trace { function: Box::new(f), place: SourceLocation::here(), bounds: vec![], traces, trace_count, replay_count }
+    Trace { function: Box::new(f), location: SourceLocation::here(), bounds: vec![], traces, trace_count, replay_count }
 }
 
 impl Trace<'_> {
@@ -65,11 +65,10 @@ impl Trace<'_> {
         self
     }
 
-    /// Declares a length that differs from call to call and is at most `bound`: that of each of `arguments`, named by its
-    /// number and an axis. One trace serves all lengths. Its function is given these arguments with zeros up to the bound,
-    /// and after all arguments the length, an i64 without axes (one for each declaration, in order). What depends on how
-    /// many elements there are is up to the function: see [`Tensor::masked`], [`Tensor::masked_mean`], [`Tensor::length_mask`].
-    /// Of each of `results`, named in the same way, the caller gets the elements up to the length.
+    /// Declares a dynamic length of at most `bound`, shared by `arguments`, given as (index, axis). One trace serves all lengths. The
+    /// function receives these arguments padded with zeros to the bound and, after all arguments, the length as an i64 scalar (one per
+    /// declaration, in order). It must mask the padding where that matters: see [`Tensor::masked`], [`Tensor::masked_mean`] and
+    /// [`Tensor::length_mask`]. `results`, given as (index, axis), are truncated to the length.
     ///
     /// ```
     /// use bornite::{Device, Tensor, trace};
@@ -107,7 +106,7 @@ impl Trace<'_> {
         let (compiled, lengths) = self.compiled(specs)?;
         let mut compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
         self.replay_count.fetch_add(1, Ordering::Relaxed);
-        compiled.replay(inputs, &lengths, self.place)
+        compiled.replay(inputs, &lengths, self.location)
     }
 
     /// Describes the steps of a call with such arguments. Nothing runs.
@@ -162,26 +161,26 @@ impl Trace<'_> {
 
     /// The trace for such arguments, compiled if necessary, and the dynamic lengths of this call.
     fn compiled(&self, mut specs: Vec<TensorSpec>) -> Result<(Arc<Mutex<Compiled>>, Vec<usize>)> {
-        let lengths = self.bounds.iter().map(|bounded| bounded.resolve(&mut specs, self.place));
+        let lengths = self.bounds.iter().map(|bounded| bounded.resolve(&mut specs, self.location));
         let (lengths, devices): (Vec<usize>, Vec<Device>) = lengths.collect::<Result<Vec<_>>>()?.into_iter().unzip();
         {
             let mut cache = self.cache();
             if let Some(compiled) = cache.find(&specs) {
                 return Ok((compiled, lengths));
             }
-            cache.log_miss(&specs, self.place);
+            cache.log_miss(&specs, self.location);
         }
         self.trace_count.fetch_add(1, Ordering::Relaxed);
         let scalars = devices.into_iter().map(|device| TensorSpec::new(DType::I64, &[], device));
         let slots: Vec<TensorSpec> = specs.iter().cloned().chain(scalars).collect();
-        let placeholder = |spec: &TensorSpec| spec.placeholder(self.place).map(|node| Tensor(Arc::new(node)));
+        let placeholder = |spec: &TensorSpec| spec.placeholder(self.location).map(|node| Tensor(Arc::new(node)));
         let placeholders = slots.iter().map(placeholder).collect::<Result<Vec<_>>>()?;
         let (returned, variables) = Var::while_tracing(|| (self.function)(&placeholders));
         let (outputs, updates) = returned?;
         let truncations = self.truncations(&outputs)?;
         let compiled = Compiled::new(&placeholders, slots, variables, &outputs, updates)?.with_truncations(truncations);
         if !self.bounds.is_empty() {
-            compiled.compile_moves()?;
+            compiled.compile_copies()?;
         }
         Ok((self.cache().insert(specs, Arc::new(Mutex::new(compiled))), lengths))
     }
@@ -191,9 +190,11 @@ impl Trace<'_> {
         let mut truncations = vec![vec![]; outputs.len()];
         for (number, BoundedLength { bound, results, .. }) in self.bounds.iter().enumerate() {
             for &(result, axis) in results {
-                let fail = |what: String| Error::Op { op: "trace", message: what, location: self.place };
+                let fail = |what: String| Error::Op { op: "trace", message: what, location: self.location };
                 let output = outputs.get(result);
-                let output = output.ok_or_else(|| fail(format!("result {result} is bounded, but the function returned {} results", outputs.len())))?;
+                let output = output.ok_or_else(|| {
+                    fail(format!("result {result} is bounded, but the function returned {} results", outputs.len()))
+                })?;
                 let shape = output.shape()?;
                 let axis = resolve_axis(axis, shape.len()).map_err(|what| fail(format!("result {result}: {what}")))?;
                 if shape[axis] != *bound {
@@ -216,6 +217,6 @@ impl Trace<'_> {
 
 impl fmt::Debug for Trace<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Trace({})", self.place)
+        write!(f, "Trace({})", self.location)
     }
 }

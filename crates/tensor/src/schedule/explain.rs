@@ -58,7 +58,7 @@ pub struct StepSummary {
     /// Minimum time at the device's peak throughput.
     pub min_us: Option<f64>,
     /// Source location of the operation.
-    pub place: Option<SourceLocation>,
+    pub location: Option<SourceLocation>,
 }
 
 /// Peak of scratch memory use.
@@ -78,7 +78,7 @@ pub struct LiveValue {
     /// The operation that computed it.
     pub op: &'static str,
     /// Source location of the operation.
-    pub place: Option<SourceLocation>,
+    pub location: Option<SourceLocation>,
     /// Size in bytes.
     pub bytes: usize,
 }
@@ -131,7 +131,7 @@ impl Step {
         });
         let words = |slots: &[Slot]| slots.iter().map(Slot::to_string).collect();
         let (writes, reads) = (words(&self.args[..self.output_count]), words(&self.args[self.output_count..]));
-        StepSummary { description, writes, reads, bytes, flops, min_us, place: self.info.place() }
+        StepSummary { description, writes, reads, bytes, flops, min_us, location: self.info.location() }
     }
 }
 
@@ -184,7 +184,7 @@ impl Plan {
             peak = if sum > peak.1 { (step, sum) } else { peak };
         }
         let mut values: Vec<LiveValue> = (live_at(peak.0).into_iter())
-            .map(|life| LiveValue { op: life.op, place: life.place, bytes: life.slot.bytes })
+            .map(|life| LiveValue { op: life.op, location: life.location, bytes: life.slot.bytes })
             .collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.bytes));
         PeakMemory { step: peak.0, bytes: values.iter().map(|value| value.bytes).sum(), values }
@@ -228,7 +228,7 @@ impl fmt::Display for StepSummary {
         if let Some(min_us) = self.min_us {
             write!(f, ", {min_us:.3} us")?;
         }
-        self.place.map_or(Ok(()), |place| write!(f, "  at {place}"))
+        self.location.map_or(Ok(()), |location| write!(f, "  at {location}"))
     }
 }
 
@@ -248,9 +248,9 @@ impl fmt::Display for PlanSummary {
         if self.peak.bytes > 0 {
             writeln!(f, "peak scratch memory at step {}: {}B", self.peak.step, SiPrefix(self.peak.bytes as f64))?;
         }
-        for LiveValue { op, place, bytes } in &self.peak.values {
-            let place = place.map_or(String::new(), |place| format!("  at {place}"));
-            writeln!(f, "  {}B {op}{place}", SiPrefix(*bytes as f64))?;
+        for LiveValue { op, location, bytes } in &self.peak.values {
+            let location = location.map_or(String::new(), |location| format!("  at {location}"));
+            writeln!(f, "  {}B {op}{location}", SiPrefix(*bytes as f64))?;
         }
         Ok(())
     }

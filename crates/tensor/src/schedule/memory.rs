@@ -26,7 +26,7 @@ pub(super) struct BufferAssignment {
 #[derive(Clone, Debug)]
 pub(super) struct LiveRange {
     pub op: &'static str,
-    pub place: Option<SourceLocation>,
+    pub location: Option<SourceLocation>,
     pub slot: Slot,
     pub steps: RangeInclusive<usize>,
 }
@@ -130,8 +130,8 @@ fn assign_buffers(schedule: &Schedule) -> BufferAssignment {
         };
         assignment.slots.insert(buffer, slot);
         // An output that is never read has no node.
-        let (op, place) = nodes.get(&buffer.node()).map_or(("unused", None), |t| (t.0.name(), Some(t.0.location)));
-        assignment.live_ranges.push(LiveRange { op, place, slot, steps: first..=last });
+        let (op, location) = nodes.get(&buffer.node()).map_or(("unused", None), |t| (t.0.name(), Some(t.0.location)));
+        assignment.live_ranges.push(LiveRange { op, location, slot, steps: first..=last });
     }
     // A root that no step computes.
     for root in roots {

@@ -251,9 +251,9 @@ fn multi_output_steps(
     steps: &mut Vec<PlannedStep>,
 ) -> Result<()> {
     let Some((multi_output, inputs)) = multi_output::as_multi_output(&tensor.0) else { return Ok(()) };
-    let place = tensor.0.location;
+    let location = tensor.0.location;
     // An output that is not read still needs memory.
-    let parts = multi_output::outputs(tensor, place);
+    let parts = multi_output::outputs(tensor, location);
     let buffer = |part: &Tensor| if is_output(part) { BufferId::of(part) } else { BufferId::temporary() };
     let outs: Vec<Output> = parts.iter().map(|part| Output { buffer: buffer(part), bytes: part.0.bytes() }).collect();
     let (kernel_of, values, checked) = match &multi_output.implementation {
@@ -263,7 +263,7 @@ fn multi_output_steps(
             // copies that are not needed.
             for (result, input) in in_place {
                 let first =
-                    Tensor::build(Op::Reshape(inputs[*input].0.shape.clone()), vec![inputs[*input].clone()], place);
+                    Tensor::build(Op::Reshape(inputs[*input].0.shape.clone()), vec![inputs[*input].clone()], location);
                 steps.push(kernel_step(lower(&first)?, vec![Operand::Out(outs[*result])], info)?);
             }
             let taken = |n: &usize| in_place.iter().any(|(_, input)| input == n);
@@ -314,7 +314,7 @@ fn multi_output_steps(
         };
         // An output that is also read starts as the input; one that a custom kernel may not write completely starts as zeros.
         let first = match input {
-            Some(input) => Some(Tensor::build(Op::Reshape(input.0.shape.clone()), vec![input.clone()], place)),
+            Some(input) => Some(Tensor::build(Op::Reshape(input.0.shape.clone()), vec![input.clone()], location)),
             None if multi_output.has_decomposition => None,
             None => Some(Tensor::full(0.0, shape, *dtype, device)),
         };
@@ -327,7 +327,7 @@ fn multi_output_steps(
     let mode = if checked { CodegenMode::Checked } else { CodegenMode::Exact };
     if checked && device.is_cuda() {
         operands.push(Operand::Status);
-        values.push(vec![Value::int(DType::I64, crate::runtime::status::kernel_code(kernel_of, &values, place))]);
+        values.push(vec![Value::int(DType::I64, crate::runtime::status::kernel_code(kernel_of, &values, location))]);
     }
     let call = PlannedCall::Kernel(Box::new((**kernel_of).clone()), mode, BLOCK);
     let cost = Cost { flops: decomposition_flops(tensor), ..Cost::default() };

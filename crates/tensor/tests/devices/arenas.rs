@@ -219,7 +219,7 @@ fn optimise(parameters: &Arena, moments: &[Arena; 2], gradient: &Tensor) -> born
 }
 
 /// The optimiser over all parameters is one kernel, and the norm the kernels of one sum: one if they are few, else two.
-pub fn one_kernel(device: Device) -> Outcome {
+pub fn optimizer_is_one_kernel(device: Device) -> Outcome {
     one_kernel_of(device)?;
     if device == Device::Interpreter { with_gpu_kernels(|| one_kernel_of(device)) } else { Ok(()) }
 }
@@ -267,7 +267,7 @@ fn one_kernel_of(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn tables(device: Device) -> Outcome {
+pub fn segment_tables(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for dtype in [DType::F32, DType::BF16, DType::F64] {
         let shapes: [&[usize]; 5] = [&[5, 7], &[], &[64], &[0, 3], &[3, 1, 2]];

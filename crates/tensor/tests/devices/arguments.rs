@@ -48,7 +48,7 @@ fn read(tensors: &[Tensor]) -> bornite::Result<Vec<Vec<f32>>> {
 }
 
 /// Views, constants, lazy values and the same tensor several times.
-pub fn of_every_kind(device: Device) -> Outcome {
+pub fn views_constants_and_repeated_tensors(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     let step = trace(|x| Ok((function(x), vec![])));
     let mut earlier: Vec<(Vec<Tensor>, Vec<Vec<f32>>)> = vec![];
@@ -95,7 +95,7 @@ pub fn of_every_kind(device: Device) -> Outcome {
 }
 
 /// Several sets in turn, in random order, and new ones that are dropped at once; a variable counts the calls.
-pub fn sets_in_turn(device: Device) -> Outcome {
+pub fn alternating_sets(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     for count in [1, 2, 4, 6] {
         let calls = Var::new(&Tensor::zeros(&[], DType::F32, device))?;
@@ -169,7 +169,7 @@ pub fn many_sets(device: Device) -> Outcome {
 
 /// Results of two traces, values of a variable that they update and other tensors as arguments, in random order, held or dropped.
 /// Every tensor keeps the value of a model.
-pub fn fed_back(device: Device) -> Outcome {
+pub fn outputs_as_arguments(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     let shape = [10, columns];
     let host = |a: &[f32], b: &[f32]| -> Vec<f32> { a.iter().zip(b).map(|(a, b)| a * 0.5 + b).collect() };
@@ -237,7 +237,7 @@ pub fn fed_back(device: Device) -> Outcome {
 }
 
 /// A state that goes round through the arguments of two traces, its old values dropped or kept.
-pub fn states_go_round(device: Device) -> Outcome {
+pub fn state_passed_through_arguments(device: Device) -> Outcome {
     let columns = columns(device);
     let ping = trace(|x| Ok((vec![&x[0] + 1.0], vec![])));
     let pong = trace(|x| Ok((vec![&x[0] * 2.0], vec![])));
@@ -263,7 +263,7 @@ pub fn states_go_round(device: Device) -> Outcome {
 }
 
 /// Arguments of a bounded length, of the bound itself among them.
-pub fn of_bounded_length(device: Device) -> Outcome {
+pub fn bounded_length(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     let step = trace(|t| {
         let [x, y, length] = t else { return Ok((vec![], vec![])) };
@@ -285,7 +285,7 @@ pub fn of_bounded_length(device: Device) -> Outcome {
 }
 
 /// A bad index leaves variables and arguments as they are, and the next call is right.
-pub fn after_a_mistake(device: Device) -> Outcome {
+pub fn after_an_index_error(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     let w = Var::new(&Tensor::zeros(&[4, columns], DType::F32, device))?;
     let step = trace(|x| {
@@ -318,7 +318,7 @@ pub fn after_a_mistake(device: Device) -> Outcome {
 }
 
 /// Products, whose library asks for aligned memory.
-pub fn of_products(device: Device) -> Outcome {
+pub fn matrix_products(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     let step = trace(|x| Ok((vec![x[0].matmul(&x[1].t()), x[0].t().matmul(&x[1]).sum(0)], vec![])));
     for round in 0..6u64 {
@@ -358,7 +358,7 @@ pub fn products_into_a_variable(device: Device) -> Outcome {
 }
 
 /// Threads that call two traces over the same arguments.
-pub fn of_threads(device: Device) -> Outcome {
+pub fn concurrent_calls(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     let steps = [trace(|x| Ok((function(x), vec![]))), trace(|x| Ok((function(x), vec![])))];
     let sets: Vec<Vec<Tensor>> =
@@ -382,7 +382,7 @@ pub fn of_threads(device: Device) -> Outcome {
 }
 
 /// In a process of its own, where nobody else's memory is counted.
-pub fn are_not_kept(device: Device) -> Outcome {
+pub fn are_not_retained(device: Device) -> Outcome {
     let variables = [(DEVICE_VARIABLE, &*device.to_string()), ("BORNITE_LOG", "info")];
     let (well, text) = child("arguments", &variables)?;
     assert!(well, "{text}");
@@ -392,7 +392,7 @@ pub fn are_not_kept(device: Device) -> Outcome {
 }
 
 /// A trace neither copies nor keeps a large argument, as long as launches at new addresses cost less than copies.
-pub fn memory_of_arguments(device: Device) -> Outcome {
+pub fn memory_does_not_grow(device: Device) -> Outcome {
     let count = if device == Device::Interpreter { 1000 } else { 25_000_000 };
     let made = |value: f64| -> bornite::Result<Tensor> {
         let tensor = Tensor::full(value, &[count], DType::F32, device);

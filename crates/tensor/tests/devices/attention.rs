@@ -29,7 +29,7 @@ fn attend(qkv: &Tensor, heads: usize, queries: usize, causal: bool) -> bornite::
     Ok(seen.permute(&[0, 2, 1, 3]).reshape(&[batch, queries, heads * width]))
 }
 
-pub fn in_tiles(device: Device) -> Outcome {
+pub fn sixteen_bit_floats_agree_with_f64(device: Device) -> Outcome {
     let mut random = Random::fresh();
     // Batch, heads, queries, keys, width.
     let mut cases = vec![[2, 3, 70, 70, 16], [1, 2, 5, 33, 32], [1, 1, 1, 1, 64]];
@@ -94,7 +94,7 @@ fn attended(q: &Tensor, k: &Tensor, v: &Tensor, causal: bool) -> Tensor {
 }
 
 /// The gradient by a tensor of which queries, keys and values are parts is that of three tensors, put together.
-pub fn parts_of_one_tensor(device: Device) -> Outcome {
+pub fn packed_query_key_value(device: Device) -> Outcome {
     let uses: [(&str, Use); 9] = [
         ("all", |[q, k, v]| attended(q, k, v, true)),
         ("of all keys", |[q, k, v]| attended(q, k, v, false)),

@@ -31,7 +31,7 @@ fn graph(word: u64, x: &Tensor, y: &Tensor) -> bornite::Result<Tensor> {
     })
 }
 
-pub fn plans_are_kept(device: Device) -> Outcome {
+pub fn plans_are_cached(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for turn in 0..400 {
         let shape = [[2, 3], [3, 2], [6, 1], [4, 4], [2, 17]][(random.bits() % 5) as usize];

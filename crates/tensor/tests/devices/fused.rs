@@ -105,7 +105,7 @@ pub fn kernels_in_traces(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn kernels_with_mistakes(device: Device) -> Outcome {
+pub fn kernel_errors(device: Device) -> Outcome {
     let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3], device);
     let op = CustomKernel::from_ir(scatter(3, 5)?)?;
     let out = Tensor::zeros(&[5], DType::F32, device);
@@ -389,7 +389,7 @@ pub fn adamw_options(device: Device) -> Outcome {
 type Function = fn(&[Tensor]) -> Vec<Tensor>;
 
 /// Every spelling that this crate has, against its decomposition in f64: values and gradients by all inputs.
-pub fn spellings(device: Device) -> Outcome {
+pub fn implementations(device: Device) -> Outcome {
     let functions: [(&str, Function); 10] = [
         ("softmax", |x| vec![x[0].softmax(-1)]),
         ("log_softmax", |x| vec![x[0].log_softmax(-1)]),

@@ -92,7 +92,7 @@ pub fn checkpoints(device: Device) -> Outcome {
 
 /// The gradient through slices of one tensor: neighbours are put side by side, others added, with the numbers that zeros around
 /// each and a sum give.
-pub fn of_neighbouring_slices(device: Device) -> Outcome {
+pub fn adjacent_slices(device: Device) -> Outcome {
     let mut random = Random::fresh();
     // Slices along an axis, in the order in which they are made.
     let cuts: [(&str, &[(isize, isize)]); 8] = [

@@ -9,7 +9,7 @@ fn numbers(n: usize) -> Vec<f32> {
     (0..n).map(|n| n as f32).collect()
 }
 
-pub fn slices_and_joins(device: Device) -> Outcome {
+pub fn slices_and_concatenations(device: Device) -> Outcome {
     let x = Tensor::from_slice(&numbers(24), &[2, 3, 4], device);
     assert_eq!(
         x.slice(1, 1..).slice(2, ..-1).to_vec::<f32>()?,
@@ -63,7 +63,7 @@ pub fn indices(device: Device) -> Outcome {
 }
 
 /// Values added by index, with the bits of the interpreter: lines along each axis, repeated and turned inputs, bad indices.
-pub fn scattered(device: Device) -> Outcome {
+pub fn scatter_add(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for (axis, shape, count) in [
         (0, vec![7, 5], 40),
@@ -129,7 +129,7 @@ pub fn scattered(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn order(device: Device) -> Outcome {
+pub fn sorting(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for n in [1usize, 2, 3, 7, 64, 100] {
         let mut data: Vec<f32> = random.vec(n * 3, -5.0, 5.0).iter().map(|x| x.round() as f32).collect();

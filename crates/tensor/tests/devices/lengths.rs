@@ -81,7 +81,7 @@ fn classify(parameters: &[Tensor], x: &Tensor, classes: &Tensor, length: Option<
     [vec![loss.clone(), logits], loss.grad(&parameters.iter().collect::<Vec<_>>())].concat()
 }
 
-pub fn last_batches(device: Device) -> Outcome {
+pub fn shorter_last_batch(device: Device) -> Outcome {
     const BOUND: usize = 9;
     let mut random = Random::fresh();
     let shapes: [&[usize]; 5] = [&[6], &[6], &[6, 8], &[8, 5], &[5]];
@@ -176,24 +176,24 @@ pub fn two_lengths(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn mistakes(device: Device) -> Outcome {
+pub fn invalid_lengths(device: Device) -> Outcome {
     let pass = || trace(|t| Ok((vec![t[0].clone()], vec![])));
     let x = |shape: &[usize]| Tensor::ones(shape, DType::F32, device);
     let step = pass().bounded(4, &[(0, 0), (1, 1)], &[(0, 0)]);
     for (arguments, expected) in [
-        (vec![x(&[5]), x(&[1, 5])], "argument 0 has length 5 along axis 0, which is bounded by 4; split it"),
-        (vec![x(&[3]), x(&[1, 2])], "arguments 0 and 1 share a length, but have 3 and 2"),
-        (vec![x(&[3])], "a length is that of argument 1, the call has 1 arguments"),
-        (vec![x(&[3]), x(&[3])], "a length is that of argument 1: axis 1 is out of range for rank 1"),
+        (vec![x(&[5]), x(&[1, 5])], "argument 0 has length 5 along axis 0, which exceeds the bound 4; split it"),
+        (vec![x(&[3]), x(&[1, 2])], "arguments 0 and 1 share a bounded length, but have 3 and 2"),
+        (vec![x(&[3])], "argument 1 is bounded, but the call has 1 arguments"),
+        (vec![x(&[3]), x(&[3])], "bounded axis of argument 1: axis 1 is out of range for rank 1"),
     ] {
         let error = step.call(&arguments).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains(file!()), "{error}");
     }
     let cases: [(&[_], &[_], &str); 4] = [
-        (&[], &[], "a length bounded by 4 is that of no argument"),
-        (&[(0, 0)], &[(1, 0)], "there is no result 1 to cut"),
+        (&[], &[], "the length bounded by 4 has no argument"),
+        (&[(0, 0)], &[(1, 0)], "result 1 is bounded, but the function returned 1 results"),
         (&[(0, 0)], &[(0, 2)], "result 0: axis 2 is out of range for rank 2"),
-        (&[(0, 0)], &[(0, 1)], "result 0 is to be cut along axis 1, so that has the bound's length, 4; it has 3"),
+        (&[(0, 0)], &[(0, 1)], "result 0 is bounded along axis 1, so its length there must be the bound, 4; found 3"),
     ];
     for (arguments, results, expected) in cases {
         let error = pass().bounded(4, arguments, results).call(&[x(&[2, 3])]).unwrap_err().to_string();

@@ -27,7 +27,7 @@ fn floats(data: &[f64], shape: &[usize], device: Device) -> Tensor {
 }
 
 /// Each row has a method (or two), which does what the row does.
-pub fn every_row_is_a_method(device: Device) -> Outcome {
+pub fn every_scalar_op_is_a_method(device: Device) -> Outcome {
     type Unary = fn(&Tensor) -> Tensor;
     type Binary = fn(&Tensor, &Tensor) -> Tensor;
     use Op::*;
@@ -616,13 +616,13 @@ pub fn losses(device: Device) -> Outcome {
 }
 
 /// Where a distance is 0, its gradient is. (All other gradients: see `gradcheck`.)
-pub fn gradient_of_no_distance(device: Device) -> Outcome {
+pub fn gradient_of_zero_distance(device: Device) -> Outcome {
     let zero = floats(&[0.0, 0.0], &[2], device);
     assert_eq!(zero.norm(2.0, ..).grad(&[&zero])[0].to_vec::<f64>()?, [0.0, 0.0]);
     Ok(())
 }
 
-pub fn copies_and_text(device: Device) -> Outcome {
+pub fn copies_and_display(device: Device) -> Outcome {
     fn round<T: Element + PartialEq + std::fmt::Debug>(data: &[T], device: Device) -> Outcome {
         let x = Tensor::from_slice(data, &[data.len()], device);
         let far = x.to(Device::Cpu(7));

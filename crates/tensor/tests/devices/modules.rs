@@ -105,7 +105,7 @@ pub fn launches(device: Device) -> Outcome {
 }
 
 /// On the CPU a launch over what is there runs at once, elsewhere when it is asked for: nothing else tells them apart.
-pub fn at_once_or_later(device: Device) -> Outcome {
+pub fn immediate_and_deferred_launches_agree(device: Device) -> Outcome {
     let saxpy = Module::parse("kernels.py", PYTHON)?.kernel("saxpy")?;
     let launch = |a: f64, x: &Tensor, y: &Tensor| {
         let n = x.elements().unwrap_or(0);
@@ -174,7 +174,7 @@ pub fn traced_and_recorded(device: Device) -> Outcome {
 }
 
 /// A kernel that stops changes no variable, wherever its launch stands among the updates; and a recorded one stays failed.
-pub fn a_bad_index_changes_nothing(device: Device) -> Outcome {
+pub fn index_error_changes_no_variable(device: Device) -> Outcome {
     let module = Module::parse("kernels.py", PYTHON)?;
     let (saxpy, x) = (module.kernel("saxpy")?, floats(6, device));
     let (v, w) = (Var::new(&floats(6, device))?, Var::new(&floats(6, device))?);
@@ -199,7 +199,7 @@ pub fn a_bad_index_changes_nothing(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn what_does_not_fit_is_an_error(device: Device) -> Outcome {
+pub fn mismatched_arguments_are_errors(device: Device) -> Outcome {
     let module = Module::parse("kernels.py", PYTHON)?;
     let (x, two) = (floats(6, device), floats(6, device).reshape(&[2, 3]));
     let whole = Tensor::zeros(&[6], DType::I32, device);

@@ -81,7 +81,7 @@ pub fn elementwise(device: Device) -> Outcome {
 
 /// Kernels whose largest of three integers has a sign turned, and 16 bits that are negated and widened: some of NVIDIA's assemblers
 /// get them wrong.
-pub fn turned_integers(device: Device) -> Outcome {
+pub fn negated_integers(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let [x, y, z] = std::array::from_fn(|_| random.vec(999, -1e3, 1e3).iter().map(|x| *x as i32).collect::<Vec<_>>());
     let [a, b, c] = [&x, &y, &z].map(|data| Tensor::from_slice(data, &[999], device));
@@ -343,7 +343,7 @@ pub fn empty_and_scalar(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn softmax_at_extremes(device: Device) -> Outcome {
+pub fn softmax_of_special_values(device: Device) -> Outcome {
     let x = Tensor::from_slice(&[f32::INFINITY, f32::NEG_INFINITY, -5.0, 2.0, f32::NAN, -0.0], &[6], device);
     let relu = x.relu().to_vec::<f32>()?;
     assert_eq!(relu[..4], [f32::INFINITY, 0.0, 0.0, 2.0]);

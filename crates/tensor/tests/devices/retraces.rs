@@ -8,7 +8,7 @@ use crate::Outcome;
 use crate::random::Random;
 use crate::runtime::child;
 
-pub fn used_last_is_kept(device: Device) -> Outcome {
+pub fn recently_used_traces_stay_cached(device: Device) -> Outcome {
     let calls = AtomicUsize::new(0);
     let step = trace(|x| {
         calls.fetch_add(1, Ordering::Relaxed);
@@ -39,38 +39,38 @@ pub fn used_last_is_kept(device: Device) -> Outcome {
 }
 
 /// In processes of their own, whose words are read.
-pub fn say_what_changed(device: Device) -> Outcome {
+pub fn log_names_what_changed(device: Device) -> Outcome {
     let told = |level: &str| -> Result<String, std::io::Error> {
         let (well, text) = child("retrace", &[(DEVICE_VARIABLE, &device.to_string()), ("BORNITE_LOG", level)])?;
         assert!(well, "{text}");
         Ok(text)
     };
     let text = told("info")?;
-    let again: Vec<&str> = text.lines().filter(|line| line.contains("is made again")).collect();
+    let again: Vec<&str> = text.lines().filter(|line| line.contains("is traced again")).collect();
     let place = |line: &&str| line.contains("retraces.rs:");
     assert!(again.iter().all(place), "{text}");
     for (line, expected) in again.iter().zip([
-        "bornite info: the trace of ",
-        "is made again: argument 1 has length 7 along axis 1, had 5",
-        "is made again: argument 0 is f64, was f32; argument 1 has length 8 along axis 1, had 7",
-        "is made again: argument 1 has shape [5], had [2, 8]",
-        "is made again: 1 arguments, were 2",
+        "bornite info: the function traced at ",
+        "is traced again: argument 1 has length 7 along axis 1, had 5",
+        "is traced again: argument 0 is f64, was f32; argument 1 has length 8 along axis 1, had 7",
+        "is traced again: argument 1 has shape [5], had [2, 8]",
+        "is traced again: number of arguments is 1, was 2",
     ]) {
         assert!(line.contains(expected), "{expected}: {line}");
     }
     let warned = told("warn")?;
     let lines: Vec<&str> = warned.lines().collect();
     assert!(
-        lines.len() == 1 && lines[0].starts_with("bornite warn: the trace of "),
+        lines.len() == 1 && lines[0].starts_with("bornite warn: the function traced at "),
         "once, and nothing else: {warned}"
     );
-    for part in ["5 calls in a row had new arguments", "4 are kept", "Trace::bounded", "Trace::keep"] {
+    for part in ["5 consecutive calls had new signatures", "capacity 4", "Trace::bounded", "Trace::cache_size"] {
         assert!(lines[0].contains(part), "{part}: {warned}");
     }
     Ok(())
 }
 
-/// What [`say_what_changed`] reads the words of.
+/// What [`log_names_what_changed`] reads the words of.
 pub fn retrace(device: Device) -> Outcome {
     let ones = |dtype: DType, shape: &[usize]| Tensor::ones(shape, dtype, device);
     let sums = || trace(|x| Ok((x.iter().map(|x| x.sum(..)).collect(), vec![])));
@@ -173,14 +173,14 @@ pub fn accumulate_and_apply(device: Device) -> Outcome {
 }
 
 /// In a process of its own, where nobody else's memory is counted.
-pub fn memory_stays_flat(device: Device) -> Outcome {
+pub fn memory_is_constant(device: Device) -> Outcome {
     let (well, text) = child("flat", &[(DEVICE_VARIABLE, &device.to_string())])?;
     assert!(well, "{text}");
     Ok(())
 }
 
 /// 10,000 steps of training: what the device holds is the same to the byte, what the process holds within a mebibyte.
-pub fn stays_flat(device: Device) -> Outcome {
+pub fn training_memory_is_constant(device: Device) -> Outcome {
     // The interpreter checks every access: it is slow.
     let steps = if device == Device::Interpreter { 500 } else { 10_000 };
     let w = Var::new(&Tensor::linspace(-0.5, 0.5, 8 * 4, DType::F32, device).reshape(&[8, 4]))?;

@@ -9,7 +9,7 @@ fn var(values: &[f32], device: Device) -> bornite::Result<Var> {
     Var::new(&Tensor::from_slice(values, &[values.len()], device))
 }
 
-pub fn commit_is_whole_or_nothing(device: Device) -> Outcome {
+pub fn commit_is_atomic(device: Device) -> Outcome {
     let (a, b) = (var(&[1.0, 2.0], device)?, var(&[3.0], device)?);
     let wrong_shape = commit(&[], vec![a.set(a.get() * 2.0), b.set(a.get())]).unwrap_err().to_string();
     assert!(
@@ -19,7 +19,7 @@ pub fn commit_is_whole_or_nothing(device: Device) -> Outcome {
     let failed = a.get().matmul(&b.get());
     assert!(commit(&[], vec![a.set(a.get() * 2.0), b.set(failed)]).is_err());
     let twice = commit(&[], vec![a.set(a.get() * 2.0), a.set(a.get() * 3.0)]).unwrap_err().to_string();
-    assert!(twice.contains("written twice") && twice.contains(file!()), "{twice}");
+    assert!(twice.contains("updated twice") && twice.contains(file!()), "{twice}");
     let bad_output = Tensor::zeros(&[3], DType::F32, device).reshape(&[4]);
     assert!(commit(&[bad_output], vec![a.set(a.get() * 2.0)]).is_err());
     assert_eq!(a.get().to_vec::<f32>()?, [1.0, 2.0]);
@@ -48,7 +48,7 @@ pub fn versions_never_change(device: Device) -> Outcome {
 }
 
 /// Steps of another thread see all updates of a commit or none.
-pub fn commits_are_seen_whole(device: Device) -> Outcome {
+pub fn commits_are_atomic_for_other_threads(device: Device) -> Outcome {
     let (a, b) = (var(&[0.0], device)?, var(&[0.0], device)?);
     let difference = bornite::trace(|_| Ok((vec![a.get() - b.get()], vec![])));
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -101,14 +101,14 @@ pub fn swap(device: Device) -> Outcome {
 }
 
 /// In a process of its own, where nobody else's memory is counted.
-pub fn drop_frees_at_once(device: Device) -> Outcome {
+pub fn drop_frees_memory(device: Device) -> Outcome {
     let (well, text) = child("drop", &[(DEVICE_VARIABLE, &device.to_string())])?;
     assert!(well, "{text}");
     Ok(())
 }
 
 /// Bytes go up when a value is computed and come back when its last handle goes; what is not computed takes none.
-pub fn memory_comes_back(device: Device) -> Outcome {
+pub fn dropping_handles_frees_memory(device: Device) -> Outcome {
     const BYTES: usize = 1 << 20;
     let one = vec![1.0f32; BYTES / 4];
     let make = || Tensor::from_slice(&one, &[512, 512], device);

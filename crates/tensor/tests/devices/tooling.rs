@@ -18,7 +18,7 @@ fn products(report: &profile::Report, device: Device, flops: usize) -> Vec<profi
     spans.filter(|span| span.device == device.to_string()).cloned().collect()
 }
 
-pub fn profiles_tell_kernels_and_copies(device: Device) -> Outcome {
+pub fn profiles_list_kernels_and_copies(device: Device) -> Outcome {
     let x = vec![0.5f32; 61 * 67];
     let step = trace(|t| Ok((vec![t[0].matmul(&t[1])], vec![])));
     let scope = profile::scope();
@@ -48,7 +48,7 @@ pub fn profiles_tell_kernels_and_copies(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn profiles_tell_compilations(device: Device) -> Outcome {
+pub fn profiles_list_compilations(device: Device) -> Outcome {
     // Nobody else has tensors of this size: the kernel is compiled here, and once.
     let x = Tensor::from_slice(&vec![0.5f32; 61 * 71], &[61 * 71], device);
     let scope = profile::scope();
@@ -69,7 +69,7 @@ pub fn profiles_tell_compilations(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn profiled_times_are_the_wall_clocks(device: Device) -> Outcome {
+pub fn profiled_times_match_the_wall_clock(device: Device) -> Outcome {
     // Long enough on each device that what is around a launch does not count.
     let n = match device {
         Device::Cuda(_) => 4096,
@@ -115,7 +115,7 @@ fn arguments(kernel: &Kernel, set: usize, device: Device) -> Vec<KernelArg> {
     kernel.params.iter().map(array).collect()
 }
 
-pub fn prepared_launches_give_the_interpreters_bits(device: Device) -> Outcome {
+pub fn prepared_launches_equal_the_interpreter(device: Device) -> Outcome {
     let f32 = Scalar::F32;
     let kernels = [
         templates::axpy(f32, 1000, 2.0)?,

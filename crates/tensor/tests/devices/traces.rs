@@ -48,7 +48,7 @@ pub fn results_outlive_the_next_call(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn versions_outlive_the_step(device: Device) -> Outcome {
+pub fn old_values_outlive_the_step(device: Device) -> Outcome {
     let w = Var::new(&Tensor::from_slice(&[1.0f32, 2.0], &[2], device))?;
     let step = trace(|_| Ok((vec![w.get().sum(..)], vec![w.set(w.get() * 2.0)])));
     let mut held = vec![];
@@ -144,7 +144,7 @@ pub fn errors_change_nothing(device: Device) -> Outcome {
     let reads = trace(|_| Ok((vec![Tensor::full(w.get().sum(..).item()?, &[1], DType::F32, device)], vec![])));
     assert!(reads.call(&[]).unwrap_err().to_string().contains("being traced"));
     let twice = trace(|_| Ok((vec![], vec![w.set(w.get()), w.set(w.get())])));
-    assert!(twice.call(&[]).unwrap_err().to_string().contains("written twice"));
+    assert!(twice.call(&[]).unwrap_err().to_string().contains("updated twice"));
     assert!(trace(|_| Ok((vec![], vec![]))).call(&[])?.is_empty());
     assert_eq!(w.get().to_vec::<f32>()?, [1.0, 2.0]);
     step.call(&[Tensor::ones(&[2], DType::F32, device)])?;

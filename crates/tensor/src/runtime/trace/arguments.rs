@@ -125,7 +125,7 @@ impl Arguments {
         inputs: &[Tensor],
         lengths: &[usize],
         is_written: impl Fn(&Buffer) -> bool,
-        place: SourceLocation,
+        location: SourceLocation,
     ) -> Result<BoundArguments> {
         let (device, copied_bytes) = (self.device, self.copied_bytes);
         let (arguments, scalars) = self.slots.split_at_mut(inputs.len());
@@ -143,7 +143,7 @@ impl Arguments {
             bound.push(Some(if fits && !(may_be_written && is_written(&value)) {
                 Binding { buffer: value, is_direct: true }
             } else {
-                slot.copy_of(value, &node.shape, device, place)?
+                slot.copy_of(value, &node.shape, device, location)?
             }));
         }
         for (slot, &length) in scalars.iter_mut().zip(lengths) {
@@ -154,7 +154,7 @@ impl Arguments {
 
     /// Updates the credits after a call on a GPU. `novel` is true for each argument of the graph whose address was new. Returns true if an
     /// argument is copied from now on.
-    pub fn account(&mut self, bound: &BoundArguments, ran: RunKind, novel: &[bool], place: SourceLocation) -> bool {
+    pub fn account(&mut self, bound: &BoundArguments, ran: RunKind, novel: &[bool], location: SourceLocation) -> bool {
         let launches = match ran {
             RunKind::Graph => 0,
             RunKind::Steps => 1,
@@ -178,7 +178,7 @@ impl Arguments {
                 changed = true;
                 bornite_support::log!(
                     Info,
-                    "argument {n} of the trace of {place}, {}, is copied from now on: its address changed too often, and \
+                    "argument {n} of the function traced at {location}, {}, is copied from now on: its address changed too often, and \
                      a copy costs less than launches without a CUDA graph. Pass the same tensors to avoid the copy",
                     slot.spec
                 );
@@ -220,7 +220,7 @@ impl ArgumentSlot {
         mut value: Buffer,
         shape: &[usize],
         device: Device,
-        place: SourceLocation,
+        location: SourceLocation,
     ) -> Result<Binding> {
         let binding = self.copy_buffer(device)?;
         let (copy, spec) = (&binding.buffer, &self.spec);
@@ -228,7 +228,7 @@ impl ArgumentSlot {
         while let Some(longer) = copies.next() {
             let bytes = longer.sizes().1 * spec.dtype.bytes();
             let to = if copies.peek().is_none() { copy.clone() } else { Buffer::new(device, bytes)? };
-            longer.run(&to, &value, spec.dtype, device, place)?;
+            longer.run(&to, &value, spec.dtype, device, location)?;
             value = to;
         }
         copy.copy_from(&value)?;

@@ -47,7 +47,7 @@ impl TraceCache {
     }
 
     /// Logs why a new trace is made, unless it is the first.
-    pub fn log_miss(&mut self, specs: &[TensorSpec], place: SourceLocation) {
+    pub fn log_miss(&mut self, specs: &[TensorSpec], location: SourceLocation) {
         self.misses_in_a_row += 1;
         if self.traces.is_empty() {
             return;
@@ -59,7 +59,7 @@ impl TraceCache {
             self.warned = true;
             bornite_support::log!(
                 Warn,
-                "the trace of {place} is retraced too often: {} consecutive calls had new signatures, {} traces were evicted \
+                "the function traced at {location} is retraced too often: {} consecutive calls had new signatures, {} traces were evicted \
                  from the cache (capacity {capacity}). Now {}. Declare lengths that change (Trace::bounded), pad the arguments to a few \
                  sizes, or enlarge the cache (Trace::cache_size)",
                 self.misses_in_a_row,
@@ -67,7 +67,7 @@ impl TraceCache {
                 difference()
             );
         } else {
-            bornite_support::log!(Info, "the trace of {place} is made again: {}", difference());
+            bornite_support::log!(Info, "the function traced at {location} is traced again: {}", difference());
         }
     }
 

@@ -68,7 +68,8 @@ pub(super) fn difference<'a>(specs: &[TensorSpec], cached: impl Iterator<Item = 
         let each = specs.iter().zip(before).enumerate().flat_map(|(n, (now, then))| {
             now.differences(then).into_iter().map(move |what| format!("argument {n} {what}"))
         });
-        let number = (specs.len() != before.len()).then(|| format!("{} arguments, were {}", specs.len(), before.len()));
+        let number = (specs.len() != before.len())
+            .then(|| format!("number of arguments is {}, was {}", specs.len(), before.len()));
         number.into_iter().chain(each).collect()
     };
     cached.map(differences).min_by_key(Vec::len).unwrap_or_default().join("; ")

@@ -192,7 +192,7 @@ fn epilogues_of(element: Element, tolerance: f64) -> Result<(), Refused> {
     near("the product beside it", &d, &product)
 }
 
-pub fn wrong_calls_are_refused(_: Device) -> Outcome {
+pub fn invalid_calls_are_errors(_: Device) -> Outcome {
     let device = bornite_cuda::Device::open(0)?;
     let plan = Plan::new(&device, &Matmul::new(4, 4, 4, Element::F32))?;
     let [full, short] = [16, 15].map(|count| upload(&device, &vec![1.0; count]));

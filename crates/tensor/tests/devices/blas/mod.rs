@@ -34,7 +34,7 @@ const LAYER: [(&str, Body); 4] = [
     ("factors_and_algorithms", layer::factors_and_algorithms),
     ("captured_products", layer::captured_products),
     ("epilogues", layer::epilogues),
-    ("wrong_calls_are_refused", layer::wrong_calls_are_refused),
+    ("invalid_calls_are_errors", layer::invalid_calls_are_errors),
 ];
 
 /// One trial a test and device; those on a GPU ignored without one, or without the library.

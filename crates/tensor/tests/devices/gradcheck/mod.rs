@@ -186,7 +186,7 @@ pub fn every_op(device: Device) -> Outcome {
 }
 
 /// Every row of the op table that has a derivative: once and twice, at positive and negative arguments.
-pub fn every_row(device: Device) -> Outcome {
+pub fn every_scalar_op(device: Device) -> Outcome {
     let mut rows = 0;
     for &op in Op::ALL {
         let differentiable = op.row().rule.result(&vec![DType::F64; op.arity()]) == Ok(DType::F64);

@@ -21,11 +21,11 @@ pub fn run_child() -> Option<bool> {
         "overlap" => bornite_cuda::Device::open(0).map_err(Into::into).and_then(|gpu| memory::overlap(&gpu)),
         "fraction" => fraction(),
         "debug" => debug(),
-        "drop" => Device::choose(None).map_err(Into::into).and_then(state::memory_comes_back),
+        "drop" => Device::choose(None).map_err(Into::into).and_then(state::dropping_handles_frees_memory),
         "fusion off" => crate::fused::fusion_off(),
-        "arguments" => Device::choose(None).map_err(Into::into).and_then(crate::arguments::memory_of_arguments),
+        "arguments" => Device::choose(None).map_err(Into::into).and_then(crate::arguments::memory_does_not_grow),
         "retrace" => Device::choose(None).map_err(Into::into).and_then(crate::retraces::retrace),
-        "flat" => Device::choose(None).map_err(Into::into).and_then(crate::retraces::stays_flat),
+        "flat" => Device::choose(None).map_err(Into::into).and_then(crate::retraces::training_memory_is_constant),
         _ => Err(format!("no child is called {name}").into()),
     };
     if let Err(failure) = &result {
@@ -57,7 +57,7 @@ pub fn fusion_can_be_switched_off() -> Outcome {
     Ok(())
 }
 
-pub fn a_fault_names_its_kernel(_: &Arc<bornite_cuda::Device>) -> Outcome {
+pub fn fault_names_its_kernel(_: &Arc<bornite_cuda::Device>) -> Outcome {
     for sync in ["0", "1"] {
         let (well, text) = child("fault", &[("BORNITE_SYNC", sync)])?;
         assert!(well, "{text}");

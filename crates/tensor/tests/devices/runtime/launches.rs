@@ -54,7 +54,7 @@ pub fn two_streams_with_events(device: &Arc<Device>) -> Outcome {
     Ok(())
 }
 
-pub fn prepared_equals_plain(device: &Arc<Device>) -> Outcome {
+pub fn prepared_launch_equals_plain_launch(device: &Arc<Device>) -> Outcome {
     let function = load(device, kernels::AFFINE_TO)?;
     let n = 10_000u32;
     let content: Vec<u32> = (0..n).map(|i| i.wrapping_mul(2_654_435_761)).collect();

@@ -137,7 +137,7 @@ pub fn overlap(device: &Arc<Device>) -> Outcome {
 }
 
 /// A pool of its own, so that the limits do not hit tests that run beside this one.
-pub fn fraction_refuses_then_less_works(device: &Arc<Device>) -> Outcome {
+pub fn memory_fraction_limits_allocations(device: &Arc<Device>) -> Outcome {
     let pool = Pool::new(Arc::new(DriverBacking::new(device)));
     pool.set_fraction(0.1)?;
     let total = device.info().memory_bytes;
@@ -208,7 +208,7 @@ pub fn backing_fills_and_compares(device: &Arc<Device>) -> Outcome {
     Ok(())
 }
 
-pub fn debug_mode_finds_damage(device: &Arc<Device>) -> Outcome {
+pub fn debug_mode_finds_out_of_bounds_writes(device: &Arc<Device>) -> Outcome {
     let backing = Arc::new(DriverBacking::new(device));
     let pool = Pool::new(backing.clone());
     pool.set_debug(true);

@@ -7,7 +7,7 @@ use libtest_mimic::{Completion, Failed};
 /// 65537 · 32771 = 2³¹ + 229,379.
 const SHAPE: [usize; 2] = [65_537, 32_771];
 
-pub fn more_than_32_bits_count(device: Device) -> Result<Completion, Failed> {
+pub fn indices_beyond_32_bits(device: Device) -> Result<Completion, Failed> {
     let [rows, columns] = SHAPE;
     let gpu = bornite_cuda::Device::open(0)?;
     let needed = 5 * 8 * (rows * columns) as u64;

@@ -4,16 +4,16 @@
 
 pub mod array;
 mod composites;
+mod creation;
 mod elementwise;
 pub mod huge;
+mod indexing;
 pub mod layouts;
-mod makers;
 mod networks;
-mod order;
-mod places;
 mod products;
 mod reductions;
 mod reference;
+mod sorting;
 mod views;
 
 use std::time::Instant;
@@ -129,9 +129,9 @@ pub fn every_op(device: Device) -> Outcome {
         ("reductions", reductions::run),
         ("products", products::run),
         ("views", views::run),
-        ("places", places::run),
-        ("order", order::run),
-        ("makers", makers::run),
+        ("places", indexing::run),
+        ("order", sorting::run),
+        ("makers", creation::run),
         ("networks", networks::run),
         ("composites", composites::run),
     ];

@@ -25,7 +25,7 @@ fn flat(gradients: &[Tensor], line: usize, device: Device) -> bornite::Result<Te
     Ok(Tensor::concat(&parts.iter().collect::<Vec<_>>(), 0))
 }
 
-pub fn gradients_are_written_where_they_belong(device: Device) -> Outcome {
+pub fn gradients_are_written_into_the_concatenation(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let (x, w, v) = (
         data(&mut random, &[24, 33], device),
@@ -170,7 +170,7 @@ pub fn random_pieces(device: Device) -> Outcome {
 }
 
 /// A cache that becomes itself around a new piece: only that is written.
-pub fn a_piece_of_a_variable(device: Device) -> Outcome {
+pub fn slice_of_a_variable(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for (shape, axis) in [(vec![2, 3, 16, 8], 2usize), (vec![12, 8], 0), (vec![3, 40], 1)] {
         let cache = Var::new(&data(&mut random, &shape, device))?;
@@ -213,7 +213,7 @@ pub fn a_piece_of_a_variable(device: Device) -> Outcome {
 }
 
 /// The same at a position that is known when the step runs.
-pub fn a_row_of_a_variable(device: Device) -> Outcome {
+pub fn row_of_a_variable(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let (heads, time, width) = (3usize, 10usize, 4usize);
     let cache = Var::new(&data(&mut random, &[2, heads, time, width], device))?;

@@ -59,7 +59,7 @@ fn check(case: Case, given: [&Tensor; 5]) -> bornite::Result<PlanSummary> {
     Ok(plan)
 }
 
-pub fn sums_of_columns(device: Device) -> Outcome {
+pub fn attached_to_row_kernels(device: Device) -> Outcome {
     // On a CPU norms are routines, with sums of their own.
     if let Device::Cpu(_) = device {
         return Ok(());

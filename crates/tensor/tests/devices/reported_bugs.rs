@@ -232,7 +232,7 @@ fn two_permuted(random: &mut Random, device: Device) -> Found {
 }
 
 /// Compiled steps: what is held, fed back or written over.
-pub fn steps(device: Device) -> Outcome {
+pub fn traced_steps(device: Device) -> Outcome {
     for fused in [true, false] {
         with_fusion(fused, || -> Outcome {
             results_of_one_step_compared(device)?;
