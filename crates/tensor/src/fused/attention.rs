@@ -17,7 +17,7 @@ use self::scores::{Rows, exp_rows, scale_row, softmax_backward_rows};
 use crate::fused::simd::{parallel_for_each, supports_simd};
 use crate::fused::{FusedOp, Implementation, InputInfo};
 use crate::graph::node::Op;
-use crate::matmul::gemm::{Flat, multiply_one};
+use crate::matmul::gemm::{FlatMatrix, multiply_single_threaded};
 use crate::{DType, Device, MatmulMode, Tensor};
 
 /// Queries per block.
@@ -169,14 +169,14 @@ impl HeadShape {
         });
         parallel_for_each(parts, threads, |(head, first, out, logs)| {
             let (count, (_, visible)) = (logs.len(), self.visible(first, logs.len()));
-            let q = Flat::rows(&q[(head * queries + first) * width..], width);
-            let k = Flat::rows(&k[head * keys * width..], width);
-            let v = Flat::rows(&v[head * keys * values..], values);
+            let q = FlatMatrix::row_major(&q[(head * queries + first) * width..], width);
+            let k = FlatMatrix::row_major(&k[head * keys * width..], width);
+            let v = FlatMatrix::row_major(&v[head * keys * values..], values);
             scratch(count * visible + count, |scratch| {
                 let (scores, factors) = scratch.split_at_mut(count * visible);
-                multiply_one(scores, [count, visible, width], q, k.turned(), false);
+                multiply_single_threaded(scores, [count, visible, width], q, k.transposed(), false);
                 exp_rows(self.rows(scores, first, visible), logs, factors);
-                multiply_one(out, [count, values, visible], Flat::rows(scores, visible), v, false);
+                multiply_single_threaded(out, [count, values, visible], FlatMatrix::row_major(scores, visible), v, false);
                 out.chunks_mut(values).zip(factors).for_each(|(row, factor)| scale_row(row, *factor));
             });
         });
@@ -192,23 +192,23 @@ impl HeadShape {
             dk.fill(0.0);
             dv.fill(0.0);
             let (k, v) = (&k[head * keys * width..], &v[head * keys * values..]);
-            let (k, v) = (Flat::rows(k, width), Flat::rows(v, values));
+            let (k, v) = (FlatMatrix::row_major(k, width), FlatMatrix::row_major(v, values));
             // Sequential: every block adds to the gradients of keys and values.
             for first in (0..queries).step_by(QUERY_BLOCK) {
                 let count = QUERY_BLOCK.min(queries - first);
                 let ((_, visible), row) = (self.visible(first, count), head * queries + first);
-                let q = Flat::rows(&q[row * width..], width);
+                let q = FlatMatrix::row_major(&q[row * width..], width);
                 let (out, dout) = (&out[row * values..][..count * values], &dout[row * values..][..count * values]);
-                let dout_rows = Flat::rows(dout, values);
+                let dout_rows = FlatMatrix::row_major(dout, values);
                 scratch(2 * count * visible, |scratch| {
                     let (scores, dscores) = scratch.split_at_mut(count * visible);
-                    multiply_one(scores, [count, visible, width], q, k.turned(), false);
-                    multiply_one(dscores, [count, visible, values], dout_rows, v.turned(), false);
+                    multiply_single_threaded(scores, [count, visible, width], q, k.transposed(), false);
+                    multiply_single_threaded(dscores, [count, visible, values], dout_rows, v.transposed(), false);
                     softmax_backward_rows(self.rows(scores, first, visible), dscores, &logs[row..][..count], out, dout);
-                    let (scores, dscores) = (Flat::rows(scores, visible), Flat::rows(dscores, visible));
-                    multiply_one(dv, [visible, values, count], scores.turned(), dout_rows, true);
-                    multiply_one(dk, [visible, width, count], dscores.turned(), q, true);
-                    multiply_one(&mut dq[first * width..], [count, width, visible], dscores, k, false);
+                    let (scores, dscores) = (FlatMatrix::row_major(scores, visible), FlatMatrix::row_major(dscores, visible));
+                    multiply_single_threaded(dv, [visible, values, count], scores.transposed(), dout_rows, true);
+                    multiply_single_threaded(dk, [visible, width, count], dscores.transposed(), q, true);
+                    multiply_single_threaded(&mut dq[first * width..], [count, width, visible], dscores, k, false);
                 });
             }
         });

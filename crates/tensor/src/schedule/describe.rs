@@ -68,7 +68,7 @@ impl fmt::Display for Schedule {
         writeln!(f, "on {}, computes {}", self.device, list(&self.roots))?;
         for tensor in self.nodes.values() {
             let node = &*tensor.0;
-            let call = self.calls.get(&node.id).map_or(String::new(), |call| format!("  by {}", call.product));
+            let call = self.calls.get(&node.id).map_or(String::new(), |call| format!("  by {}", call.matmul));
             let (name, reads) = (node.name(), list(node.reads()));
             writeln!(f, "%{} = {name} ({reads})  {}{:?}{call}", node.id, node.dtype, node.shape)?;
         }

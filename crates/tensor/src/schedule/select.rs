@@ -9,11 +9,11 @@ use super::{Schedule, is_source};
 use crate::Result;
 use crate::Tensor;
 use crate::graph::node::NodeId;
-use crate::matmul::products;
+use crate::matmul::find_library_matmuls;
 
 pub(super) fn select_library_calls(schedule: &mut Schedule) -> Result<()> {
-    schedule.calls = products(schedule.device, &mut schedule.nodes, &schedule.root_ids)?;
-    if schedule.calls.values().any(|call| call.results.len() + call.inputs.len() > 3) {
+    schedule.calls = find_library_matmuls(schedule.device, &mut schedule.nodes, &schedule.root_ids)?;
+    if schedule.calls.values().any(|call| call.outputs.len() + call.inputs.len() > 3) {
         let live = live_nodes(schedule);
         schedule.nodes.retain(|id, _| live.contains(id));
     }

@@ -123,12 +123,12 @@ pub(super) fn list_steps(schedule: &mut Schedule) -> Result<()> {
                 multi_output_steps(device, op, &schedule.direct_writes.interleaved, info, &mut steps)?;
             }
         } else if let Some(call) = schedule.calls.get(&tensor.0.id) {
-            if seen.insert(call.results[0].0.id) {
-                let results = call.results.iter().map(|result| Operand::Out(Output::of(result)));
+            if seen.insert(call.outputs[0].0.id) {
+                let results = call.outputs.iter().map(|result| Operand::Out(Output::of(result)));
                 let operands = results.chain(call.inputs.iter().cloned().map(Operand::In)).collect();
                 let half_precision_matmul = matches!(tensor.0.dtype, DType::F16 | DType::BF16);
                 let cost = Cost { flops: product_flops(&tensor), half_precision_matmul, ..Cost::default() };
-                let call = PlannedCall::Matmul(call.product.clone());
+                let call = PlannedCall::Matmul(call.matmul.clone());
                 steps.push(PlannedStep { call, operands, values: vec![], info, cost });
             }
         } else {
