@@ -1,17 +1,17 @@
-//! Reading digits: images are drawn here (seven segments whose ends wander, with shift, slant, scale and noise), two
-//! convolutions and a linear map learn to tell them apart, and are asked about images that they have not seen.
+//! Digit classification: generates images (seven segments with random ends, shift, slant, scale and noise), trains two
+//! convolutions and a linear layer on them, and tests on new images.
 //! `cargo run --release --example digits [steps]`
 use bornite::{DType, Device, Generator, Result, Tensor, Var, ops::Conv2dOptions, trace};
 
 const SIDE: usize = 16;
 
-/// Which corners each segment joins: top, upper left and right, middle, lower left and right, bottom.
+/// The corners of each segment: top, upper left and right, middle, lower left and right, bottom.
 const ENDS: [(usize, usize); 7] = [(0, 1), (0, 2), (1, 3), (2, 3), (2, 4), (3, 5), (4, 5)];
 
 /// The segments of each digit, the top one in the lowest bit.
 const SEGMENTS: [u8; 10] = [0x77, 0x24, 0x5d, 0x6d, 0x2e, 0x6b, 0x7b, 0x25, 0x7f, 0x6f];
 
-/// A picture of a digit, of 17 numbers below 1 that say how it is bent.
+/// An image of a digit, distorted by 17 random numbers below 1.
 fn draw(digit: usize, u: &[f32]) -> Vec<f32> {
     let centred = |n: usize, width: f32| (u[n] - 0.5) * width;
     let (scale, thick, slant) = (0.55 + 0.2 * u[0], 0.04 + 0.03 * u[1], centred(2, 0.6));
@@ -68,10 +68,10 @@ fn main() -> Result<()> {
     let step = trace(|inputs| {
         let p = values();
         let loss = read(&inputs[0], &p).cross_entropy(&inputs[1]);
-        let slopes = loss.grad(&p.iter().collect::<Vec<_>>());
+        let gradients = loss.grad(&p.iter().collect::<Vec<_>>());
         let mut updates = vec![];
-        for ((value, speed), slope) in parameters.iter().zip(&slopes) {
-            let faster = speed.get() * 0.9 + slope;
+        for ((value, speed), gradient) in parameters.iter().zip(&gradients) {
+            let faster = speed.get() * 0.9 + gradient;
             updates.extend([value.set(value.get() - &faster * &inputs[2]), speed.set(faster)]);
         }
         Ok((vec![loss], updates))
@@ -80,7 +80,7 @@ fn main() -> Result<()> {
     let mut guessed = answers.clone();
     for n in 1..=steps {
         let (x, digits) = images(32, &generator, device)?;
-        // What changes from step to step is an input: a plain number would stay as it was at the first.
+        // Values that change between steps are inputs: a Rust number would stay constant in the trace.
         let rate = Tensor::full(0.05 * (1.0 - n as f64 / steps as f64), &[], DType::F32, device);
         let loss = step.call(&[x, digits, rate])?.remove(0).item()?;
         if n % 50 == 0 || n == steps {

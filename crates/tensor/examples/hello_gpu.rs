@@ -1,4 +1,4 @@
-//! A product small enough to check by eye, then one large enough to time, on the best device there is.
+//! A small matrix product with its result, then a large one with its time, on the best available device.
 use bornite::{Device, Result, Tensor};
 
 fn main() -> Result<()> {

@@ -1,5 +1,5 @@
-//! What planning a training step of GPT-2 (124 M parameters) takes, with no GPU: builds the graph of the step, plans it as
-//! for a GPU, and compiles the distinct kernels, if NVRTC is there. Nothing runs.
+//! Planning time of a training step of GPT-2 (124 M parameters) without a GPU: builds the graph of the step, plans it as
+//! for a GPU, and compiles the distinct kernels if NVRTC is available. Nothing runs.
 //!
 //!     cargo run --release --example plan_gpt -- [layers]
 
@@ -19,7 +19,7 @@ const HEADS: usize = 12;
 const BATCH: usize = 64;
 const CONTEXT: usize = 1024;
 
-/// Parameters in memory, in the order in which they were made.
+/// Parameters in memory, in order of creation.
 struct Parameters(Vec<Tensor>);
 
 impl Parameters {
@@ -83,7 +83,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let step = AdamWStep { beta2: 0.95, weight_decay: 0.1.into(), ..AdamWStep::new(1e-3, 1) };
     let mut results = vec![loss];
     for (parameter, gradient) in parameters.0.iter().zip(&gradients) {
-        // The moments are where the parameters are: what is planned is the same.
+        // The parameters stand in for the moments: the plan is the same.
         results.extend(adamw(&step, parameter, gradient, parameter, parameter));
     }
     let updated = begun.elapsed();
@@ -91,7 +91,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let begun = Instant::now();
     let kernels = gpu_kernels(&results)?;
     let planned = begun.elapsed();
-    // On a GPU products are the library's.
+    // On a GPU the library computes matrix products.
     let ours: Vec<_> = kernels.iter().filter(|kernel| !kernel.name.starts_with("matmul")).collect();
     let distinct: HashSet<_> = ours.iter().copied().collect();
     println!("{layers} layers: {} launches beside products, {} kernels", ours.len(), distinct.len());

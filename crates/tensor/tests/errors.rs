@@ -415,12 +415,12 @@ fn eight_threads_read_and_build_on_the_same_graph() {
     let shared = x.slice_step(1, .., -2).softmax(-1).cumsum(0);
     let loss = (&shared * &shared).sum(..);
     let order = shared.argsort(1, true);
-    let refused = shared.matmul(&shared);
+    let rejected = shared.matmul(&shared);
     let again = Tensor::from_slice(&data, &[6, 10], CPU).slice_step(1, .., -2).softmax(-1).cumsum(0);
     let expected = (again.to_vec::<f64>().unwrap(), (&again * &again).sum(..).item().unwrap());
     let gradients: Vec<Vec<f64>> = std::thread::scope(|scope| {
         let work = |thread: i64| {
-            let (x, shared, loss, order, refused, expected) = (&x, &shared, &loss, &order, &refused, &expected);
+            let (x, shared, loss, order, rejected, expected) = (&x, &shared, &loss, &order, &rejected, &expected);
             move || {
                 let mut gradient = vec![];
                 for n in 0..20 {
@@ -431,7 +431,7 @@ fn eight_threads_read_and_build_on_the_same_graph() {
                     assert_eq!(shared.to_vec::<f64>().unwrap(), expected.0);
                     assert_eq!(loss.item().unwrap(), expected.1);
                     assert_eq!(shared.gather(1, order).shape().unwrap(), [6, 5]);
-                    assert!(refused.exp().to_vec::<f64>().is_err());
+                    assert!(rejected.exp().to_vec::<f64>().is_err());
                     let scaled = loss * (thread + 1) as f64;
                     gradient = (scaled.grad(&[x]).remove(0) / (thread + 1) as f64).to_vec::<f64>().unwrap();
                 }

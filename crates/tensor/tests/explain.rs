@@ -1,4 +1,4 @@
-//! What `explain` says is what the graph means: bytes, operations, times at the roof, and what is in memory when most is.
+//! `explain` reports the bytes, operations, roofline times and peak memory that follow from the graph.
 
 use bornite::{
     DType, Device, Tensor,
@@ -39,7 +39,7 @@ fn costs_follow_from_shapes() -> bornite::Result<()> {
 }
 
 #[test]
-fn the_least_time_is_that_of_the_slower_roof() -> bornite::Result<()> {
+fn minimum_time_is_that_of_the_slower_roof() -> bornite::Result<()> {
     let x = ones(&[256, 256], Device::cpu());
     let plan = summarize(&[x.matmul(&x), &x + 1.0])?;
     let roof = plan.roof.expect("a CPU has one");
@@ -56,7 +56,7 @@ fn the_least_time_is_that_of_the_slower_roof() -> bornite::Result<()> {
 }
 
 #[test]
-fn the_peak_names_what_is_alive_and_its_line() -> bornite::Result<()> {
+fn peak_memory_lists_live_values_and_their_lines() -> bornite::Result<()> {
     let device = Device::Interpreter;
     let x = ones(&[64, 64], device);
     let (kept, line) = (x.matmul(&x), line!());
@@ -64,7 +64,7 @@ fn the_peak_names_what_is_alive_and_its_line() -> bornite::Result<()> {
     let y = other.matmul(&kept).slice(0, 0..8).sum(..);
     let plan = summarize(&[y])?;
     let peak = &plan.peak;
-    // The first two products, and the third while it is computed.
+    // The first two products, and the third one, which is being computed.
     assert_eq!((peak.bytes, peak.values.len()), (3 * 64 * 64 * 4, 3), "{plan}");
     assert!(peak.values.iter().all(|value| value.op == "matmul" && value.bytes == 64 * 64 * 4));
     let text = plan.to_string();
@@ -79,7 +79,7 @@ fn the_peak_names_what_is_alive_and_its_line() -> bornite::Result<()> {
 }
 
 #[test]
-fn the_state_after_every_pass_can_be_printed() {
+fn state_after_every_pass_can_be_printed() {
     let x = Tensor::from_slice(&[1.0f32; 64], &[8, 8], Device::cpu());
     let y = x.matmul(&x).exp().softmax(-1);
     let passes = [

@@ -176,7 +176,13 @@ impl HeadShape {
                 let (scores, factors) = scratch.split_at_mut(count * visible);
                 multiply_single_threaded(scores, [count, visible, width], q, k.transposed(), false);
                 exp_rows(self.rows(scores, first, visible), logs, factors);
-                multiply_single_threaded(out, [count, values, visible], FlatMatrix::row_major(scores, visible), v, false);
+                multiply_single_threaded(
+                    out,
+                    [count, values, visible],
+                    FlatMatrix::row_major(scores, visible),
+                    v,
+                    false,
+                );
                 out.chunks_mut(values).zip(factors).for_each(|(row, factor)| scale_row(row, *factor));
             });
         });
@@ -205,7 +211,8 @@ impl HeadShape {
                     multiply_single_threaded(scores, [count, visible, width], q, k.transposed(), false);
                     multiply_single_threaded(dscores, [count, visible, values], dout_rows, v.transposed(), false);
                     softmax_backward_rows(self.rows(scores, first, visible), dscores, &logs[row..][..count], out, dout);
-                    let (scores, dscores) = (FlatMatrix::row_major(scores, visible), FlatMatrix::row_major(dscores, visible));
+                    let (scores, dscores) =
+                        (FlatMatrix::row_major(scores, visible), FlatMatrix::row_major(dscores, visible));
                     multiply_single_threaded(dv, [visible, values, count], scores.transposed(), dout_rows, true);
                     multiply_single_threaded(dk, [visible, width, count], dscores.transposed(), q, true);
                     multiply_single_threaded(&mut dq[first * width..], [count, width, visible], dscores, k, false);

@@ -48,7 +48,11 @@ impl MatmulConfig {
     }
 
     /// The configuration with an epilogue, the outputs and the inputs of the call.
-    fn with_epilogue(mut self, fused: FusedEpilogue, matrices: &[Tensor; 2]) -> (MatmulConfig, Vec<Tensor>, Vec<Tensor>) {
+    fn with_epilogue(
+        mut self,
+        fused: FusedEpilogue,
+        matrices: &[Tensor; 2],
+    ) -> (MatmulConfig, Vec<Tensor>, Vec<Tensor>) {
         self.matmul.epilogue = fused.epilogue;
         let mut inputs = matrices.to_vec();
         if let Some((bias, offset)) = fused.bias {
@@ -164,7 +168,8 @@ impl CublasMatmul {
     /// Launches in stream order; `buffers` holds the outputs, then the inputs.
     pub fn launch(&self, buffers: &[&Buffer], info: LaunchInfo) -> Result<()> {
         let bad_launch = || {
-            let (kernel, what) = (self.name.clone(), "its buffers do not match its operands, or are not on the GPU".into());
+            let (kernel, what) =
+                (self.name.clone(), "its buffers do not match its operands, or are not on the GPU".into());
             Error::Cuda(CudaError::BadLaunch { kernel, what })
         };
         let plan = self.plan.as_ref().ok_or_else(bad_launch)?;

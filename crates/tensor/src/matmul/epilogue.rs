@@ -124,8 +124,12 @@ impl<'a> GraphReaders<'a> {
         if x.0.dtype.bytes() != 2 || x.0.elements() < MIN_GELU_ELEMENTS {
             return None;
         }
-        self.find(x, |[placeholder, _]| GeluOp(Gelu::Tanh).decompose(std::slice::from_ref(placeholder)).pop(), |_, t| is_reshape_of(t, x))
-            .map(|(found, matched)| (found, matched.inner(&HashSet::from([x.0.id]), found)))
+        self.find(
+            x,
+            |[placeholder, _]| GeluOp(Gelu::Tanh).decompose(std::slice::from_ref(placeholder)).pop(),
+            |_, t| is_reshape_of(t, x),
+        )
+        .map(|(found, matched)| (found, matched.inner(&HashSet::from([x.0.id]), found)))
     }
 
     /// The gradient of GELU's input, if the product is the gradient of GELU's output; and GELU's input.
@@ -158,10 +162,12 @@ impl<'a> GraphReaders<'a> {
         fits: impl Fn(usize, &Tensor) -> bool,
     ) -> Option<(&'a Tensor, PatternMatch)> {
         let read = self.readers(start.0.id).iter().flat_map(|reader| reader.0.reads());
-        let shapes: BTreeSet<&[usize]> = read.filter(|input| is_reshape_of(input, start)).map(|t| &t.0.shape[..]).collect();
+        let shapes: BTreeSet<&[usize]> =
+            read.filter(|input| is_reshape_of(input, start)).map(|t| &t.0.shape[..]).collect();
         shapes.into_iter().find_map(|shape| {
             let Node { dtype, device, location, .. } = *start.0;
-            let placeholder = || Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), device, vec![], location)));
+            let placeholder =
+                || Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), device, vec![], location)));
             let placeholders = [placeholder(), placeholder()];
             self.find_after(start, &pattern([&placeholders[0], &placeholders[1]])?, &placeholders, &fits)
         })
@@ -220,7 +226,12 @@ impl PatternMatch {
 }
 
 /// Matches a pattern with a graph; placeholders match any tensor of their dtype and shape that `fits` accepts.
-fn unify(pattern: &Tensor, found: &Tensor, placeholders: &[Tensor], fits: &dyn Fn(usize, &Tensor) -> bool) -> Option<PatternMatch> {
+fn unify(
+    pattern: &Tensor,
+    found: &Tensor,
+    placeholders: &[Tensor],
+    fits: &dyn Fn(usize, &Tensor) -> bool,
+) -> Option<PatternMatch> {
     let mut matched = PatternMatch { bound: vec![None; placeholders.len()], nodes: BTreeMap::new() };
     let mut same: HashMap<NodeId, NodeId> = HashMap::new();
     let mut stack = vec![(pattern, found)];

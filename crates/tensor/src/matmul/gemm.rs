@@ -192,7 +192,7 @@ pub(super) fn multiply<T: GemmFloat>(out: &mut [T], a: Operand<'_, T>, b: Operan
             None => right,
             Some((copy, stride)) if right.row_stride == 1 => {
                 MatrixView { data: copy, offset: 0, row_stride: 1, column_stride: *stride }
-            },
+            }
             Some((copy, stride)) => MatrixView { data: copy, offset: 0, row_stride: *stride, column_stride: 1 },
         };
         // SAFETY: `Tiles::new` checked that all elements of A and B are within their data and that `out` is long enough for all
@@ -241,7 +241,13 @@ impl<'a> FlatMatrix<'a> {
 
 /// Computes `out = a · b`, or `out += a · b` with `add`, of size `[m, n, k]`, on this thread. Returns false without computing anything if a
 /// matrix is smaller than that or empty.
-pub(crate) fn multiply_single_threaded(out: &mut [f32], [m, n, k]: [usize; 3], a: FlatMatrix<'_>, b: FlatMatrix<'_>, add: bool) -> bool {
+pub(crate) fn multiply_single_threaded(
+    out: &mut [f32],
+    [m, n, k]: [usize; 3],
+    a: FlatMatrix<'_>,
+    b: FlatMatrix<'_>,
+    add: bool,
+) -> bool {
     let fits = m.checked_mul(n).is_some_and(|size| 0 < size && size <= out.len());
     if !fits || k == 0 || !a.holds(m, k) || !b.holds(k, n) {
         return false;
@@ -297,7 +303,12 @@ pub(super) fn multiply_half<T: HalfFloat>(out: &mut [T], a: Operand<'_, T>, b: O
 }
 
 /// Copies a matrix to a contiguous f32 panel, by rows or by columns, whichever is contiguous in the source.
-fn widened<'a, T: HalfFloat>(from: MatrixView<'_, T>, rows: usize, columns: usize, to: &'a mut [f32]) -> MatrixView<'a, f32> {
+fn widen_panel<'a, T: HalfFloat>(
+    from: MatrixView<'_, T>,
+    rows: usize,
+    columns: usize,
+    to: &'a mut [f32],
+) -> MatrixView<'a, f32> {
     let by_columns = from.column_stride != 1 && from.row_stride == 1;
     if by_columns {
         for (column, to) in to.chunks_mut(rows).take(columns).enumerate() {
@@ -322,7 +333,14 @@ fn widened<'a, T: HalfFloat>(from: MatrixView<'_, T>, rows: usize, columns: usiz
 /// The matrices `[m, k]` and `[k, n]` at `a` and `b` must lie within their data. `out` must be valid for reads and writes
 /// of `m` rows of `n` elements, which nothing else uses meanwhile.
 #[allow(unsafe_code)]
-unsafe fn call_gemm<T: GemmFloat>([m, n, k]: [usize; 3], out: *mut T, stride: usize, a: MatrixView<T>, b: MatrixView<T>, add: bool) {
+unsafe fn call_gemm<T: GemmFloat>(
+    [m, n, k]: [usize; 3],
+    out: *mut T,
+    stride: usize,
+    a: MatrixView<T>,
+    b: MatrixView<T>,
+    add: bool,
+) {
     let (mut a, mut b) = (a, b);
     // gemm does not support a negative stride along k in its first operand, so reverse the terms of both.
     if b.row_stride < 0 {

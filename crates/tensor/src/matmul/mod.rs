@@ -15,5 +15,5 @@ mod library;
 mod mode;
 pub(crate) mod strided;
 
-pub(crate) use library::{LibraryCall, LibraryMatmul, contiguous_layout, locate, find_library_matmuls};
+pub(crate) use library::{LibraryCall, LibraryMatmul, contiguous_layout, find_library_matmuls, locate};
 pub use mode::MatmulMode;

@@ -1,4 +1,4 @@
-//! Writes into place: the values are those that a copy would give, and nothing is copied.
+//! Direct writes into a larger value: equal to a copy, but nothing is copied.
 
 use bornite::{DType, Device, Tensor, Var, fused::with_fusion, plan::summarize, trace, trace::TensorSpec, var::commit};
 
@@ -11,7 +11,7 @@ fn data(random: &mut Random, shape: &[usize], device: Device) -> Tensor {
     Tensor::from_slice(&values, shape, device)
 }
 
-/// Gradients of several parameters, padded to whole lines, one after the other.
+/// Concatenated gradients of several parameters, each padded to a multiple of `line`.
 fn flat(gradients: &[Tensor], line: usize, device: Device) -> bornite::Result<Tensor> {
     let mut parts = vec![];
     for gradient in gradients {
@@ -40,7 +40,7 @@ pub fn gradients_are_written_into_the_concatenation(device: Device) -> Outcome {
     for line in [64, 4, 1] {
         let arena = flat(&make(), line, device)?;
         let plan = summarize(std::slice::from_ref(&arena))?;
-        // Lines of 256 bytes: all parts are in place, and one kernel writes the zeros between.
+        // Multiples of 256 bytes: all parts are written directly, and one kernel writes the padding.
         if line == 64 {
             let joins: Vec<_> = plan.steps.iter().filter(|step| step.description.starts_with("concat")).collect();
             assert!(joins.len() == 1 && joins[0].reads.is_empty() && joins[0].bytes < 2048, "{plan}");
@@ -51,7 +51,7 @@ pub fn gradients_are_written_into_the_concatenation(device: Device) -> Outcome {
         bornite::var::commit(&parts, vec![])?;
         assert_eq!(bits(&arena)?, bits(&separate)?, "lines of {line}");
     }
-    // Also for a variable: the arena is its home.
+    // Also into the buffer of a variable.
     let arena = Var::new(&Tensor::zeros(&[flat(&make(), 64, device)?.elements()?], DType::F32, device))?;
     let step = trace(|t: &[Tensor]| {
         let loss = ((&t[0].matmul(&w) + &b).tanh().matmul(&v) + &c).square().sum(..);
@@ -75,7 +75,7 @@ pub fn gradients_are_written_into_the_concatenation(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Parts that are read by others, twice there, or overlap in ways that forbid it.
+/// Parts with other readers, repeated parts, and overlaps that prevent direct writes.
 pub fn parts_with_other_readers(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let (x, y) = (data(&mut random, &[16, 16], device), data(&mut random, &[16, 16], device));
@@ -122,7 +122,7 @@ pub fn parts_with_other_readers(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Pieces of all kinds in random order, eager and as the home of a variable.
+/// Pieces of all kinds in random order, eager and as the new value of a variable.
 pub fn random_pieces(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for round in 0..60 {
@@ -169,7 +169,7 @@ pub fn random_pieces(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A cache that becomes itself around a new piece: only that is written.
+/// A cache updated by concatenating its own slices around a new piece: only the piece is written.
 pub fn slice_of_a_variable(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for (shape, axis) in [(vec![2, 3, 16, 8], 2usize), (vec![12, 8], 0), (vec![3, 40], 1)] {
@@ -201,7 +201,7 @@ pub fn slice_of_a_variable(device: Device) -> Outcome {
             }
         }
     }
-    // What is shifted is not where it was: all of it moves.
+    // Shifted elements change their offset, so everything is copied.
     let cache = Var::new(&data(&mut random, &[6, 4], device))?;
     let step =
         trace(|t: &[Tensor]| Ok((vec![], vec![cache.set(Tensor::concat(&[&cache.get().slice(0, 1..), &t[0]], 0))])));
@@ -212,7 +212,7 @@ pub fn slice_of_a_variable(device: Device) -> Outcome {
     Ok(())
 }
 
-/// The same at a position that is known when the step runs.
+/// The same at a position that is only known when the step runs.
 pub fn row_of_a_variable(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let (heads, time, width) = (3usize, 10usize, 4usize);
@@ -244,7 +244,7 @@ pub fn row_of_a_variable(device: Device) -> Outcome {
         assert_eq!(bits(&old)?, held, "a reader keeps what it read");
         drop(old);
     }
-    // Where the old value is read after, all of it is computed anew, and both are right.
+    // If the old value is read afterwards, the new one is computed completely, and both are correct.
     let both = trace(|t: &[Tensor]| {
         let (old, at) = (cache.get(), place.get().clamp(3, 3));
         let new = update(&old, &at, &t[0]);

@@ -1,4 +1,4 @@
-//! Kernels in the IR over tensors, for the tests.
+//! Launches of IR kernels over tensors, for the tests.
 
 use bornite::ir::{Access, Kernel, Param, Value};
 use bornite::kernel::{CustomKernel, KernelArg, Launch, array_dtype};

@@ -1,4 +1,4 @@
-//! Lengths known only when a trace is called: one trace serves them all, with the numbers of unpadded data.
+//! Lengths known only when a trace is called: one trace serves all, with the results of unpadded data.
 
 use bornite::{DType, Device, Tensor, Var, trace, trace::TensorSpec};
 
@@ -10,7 +10,7 @@ fn tensor(random: &mut Random, shape: &[usize], device: Device) -> Tensor {
     Tensor::from_slice(&values, shape, device)
 }
 
-/// That two tensors have one shape and agree to rounding.
+/// Asserts that two tensors have the same shape and agree up to rounding.
 fn near(what: &str, found: &Tensor, expected: &Tensor) -> Outcome {
     assert_eq!(found.shape()?, expected.shape()?, "{what}");
     let (a, b) = (found.to_vec::<f32>()?, expected.to_vec::<f32>()?);
@@ -34,9 +34,9 @@ pub fn masks(device: Device) -> Outcome {
                 if length > 0 {
                     let mean = x.masked_mean(axis as isize - shape.len() as isize, &count);
                     near("a mean", &mean, &kept.mean(axis as isize))?;
-                    let slope = mean.square().sum(..).grad(&[&x]).remove(0);
+                    let gradient = mean.square().sum(..).grad(&[&x]).remove(0);
                     let plain = kept.mean(axis as isize).square().sum(..).grad(&[&x]).remove(0);
-                    near("its gradient", &slope, &plain)?;
+                    near("its gradient", &gradient, &plain)?;
                 }
             }
             // A length for each element of the axes before.
@@ -68,7 +68,7 @@ pub fn masks(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A small classifier: the loss over a batch, the scores, and the gradients by the parameters.
+/// A small classifier: the loss over a batch, the scores, and the gradients of the parameters.
 fn classify(parameters: &[Tensor], x: &Tensor, classes: &Tensor, length: Option<&Tensor>) -> Vec<Tensor> {
     let [norm, shift, first, second, bias] = parameters else { return vec![] };
     let hidden = x.layer_norm(norm, shift, 1e-5).matmul(first).gelu();
@@ -106,14 +106,14 @@ pub fn shorter_last_batch(device: Device) -> Outcome {
         }
     }
     assert_eq!(step.traces(), 1, "one trace serves all lengths");
-    // A batch of none is a mean of none.
+    // An empty batch has the mean of no elements.
     let none = [Tensor::zeros(&[0, 6], DType::F32, device), Tensor::zeros(&[0], DType::I32, device)];
     let found = step.call(&none)?;
     assert!(found[0].item()?.is_nan() && found[1].shape()? == [0, 5] && found[1].to_vec::<f32>()?.is_empty());
     Ok(())
 }
 
-/// Decoding: a cache that grows by a key and a value a step, in variables with a position, and as arguments.
+/// Decoding: a cache that grows by a key and a value per step, in variables with a position, and as arguments.
 pub fn growing_cache(device: Device) -> Outcome {
     const BOUND: usize = 7;
     let (heads, width) = (2, 4);
@@ -148,7 +148,7 @@ pub fn growing_cache(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Two axes of one argument, each with a length of its own; results that are cut along both, or not at all.
+/// Two axes of one argument, each with its own length; outputs that are sliced along both or neither.
 pub fn two_lengths(device: Device) -> Outcome {
     let step = trace(|t| {
         let [x, _, rows, columns] = t else { return Ok((vec![], vec![])) };
@@ -200,7 +200,7 @@ pub fn invalid_lengths(device: Device) -> Outcome {
         assert!(error.contains(expected) && error.contains(file!()), "{error}");
     }
     assert_eq!(step.call(&[x(&[2]), x(&[1, 2])])?[0].to_vec::<f32>()?, [1.0; 2]);
-    // Declared late: what was traced without the length is not used with it.
+    // Declared later: a trace without the length is not reused.
     let step = pass();
     assert_eq!(step.call(&[x(&[4])])?[0].shape()?, [4]);
     let step = step.bounded(4, &[(0, 0)], &[(0, 0)]);

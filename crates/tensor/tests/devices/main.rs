@@ -1,4 +1,4 @@
-//! One suite for all devices: each body runs on the interpreter, the CPU and, where there is one, a GPU.
+//! One suite for all devices: each test runs on the interpreter, the CPU and, if there is one, a GPU.
 
 mod algebra;
 mod arenas;
@@ -46,7 +46,7 @@ mod traces;
 use bornite::{Device, Error};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// What a test body returns.
+/// Result of a test.
 pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
@@ -182,12 +182,12 @@ const SUITE: [(&str, Body); 124] = [
 ];
 
 fn main() {
-    // Some tests run this program again, for what would spoil the process.
-    if let Some(well) = runtime::run_child() {
-        std::process::exit(if well { 0 } else { 1 });
+    // Some tests run this program again in a child process.
+    if let Some(passed) = runtime::run_child() {
+        std::process::exit(if passed { 0 } else { 1 });
     }
     let mut arguments = Arguments::from_args();
-    // The bodies are parallel inside, and a GPU has one stream.
+    // Tests are parallel internally, and a GPU has one stream.
     arguments.test_threads.get_or_insert(2);
     let cuda = Device::cuda(0);
     let mut trials = nvrtc::trials();
@@ -211,7 +211,7 @@ fn main() {
     let body = move || huge.map_or(Ok(Completion::ignored()), sweep::huge::indices_beyond_32_bits);
     trials.push(Trial::ignorable_test("cuda::sweep::indices_beyond_32_bits", body).with_ignored_flag(cuda.is_err()));
     if let Err(why) = &cuda {
-        println!("skipped: everything on cuda, since {}", brief(why));
+        println!("skipped: all tests on cuda, since {}", brief(why));
     }
     libtest_mimic::run(&arguments, trials).exit();
 }

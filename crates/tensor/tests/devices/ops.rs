@@ -5,12 +5,12 @@ use bornite::{DType, Device, Tensor, ops::Element, settings::MatmulMode};
 use crate::Outcome;
 use crate::random::Random;
 
-/// Makes a tensor of one dtype from f64 data.
+/// Creates a tensor of one dtype from f64 data.
 type Make<'a> = &'a dyn Fn(&[f64], &[usize]) -> Tensor;
 /// Compares a tensor with the f64 reference.
 type Check<'a> = &'a dyn Fn(&Tensor, &[f64]) -> Outcome;
 
-/// Runs `body` for f32 and f64. An element that `terms` roundings went into may be off by as many, and 16, epsilons of
+/// Runs `body` for f32 and f64. An element computed with `terms` roundings may differ by `terms` + 16 epsilons of
 /// the largest value (at least 1).
 fn both(device: Device, terms: usize, body: impl Fn(Make<'_>, Check<'_>) -> Outcome) -> Outcome {
     fn make<T: Element>(convert: impl Fn(f64) -> T, device: Device) -> impl Fn(&[f64], &[usize]) -> Tensor {
@@ -33,7 +33,7 @@ fn both(device: Device, terms: usize, body: impl Fn(Make<'_>, Check<'_>) -> Outc
     body(&make(|x| x, device), &|t, expected| close(t.to_vec::<f64>()?, expected, f64::EPSILON))
 }
 
-/// As f32 would hold them, so that both dtypes start from the same numbers.
+/// Rounded to f32, so that both dtypes start from the same numbers.
 fn inputs(random: &mut Random, len: usize, low: f64, high: f64) -> Vec<f64> {
     random.vec(len, low, high).into_iter().map(|x| x as f32 as f64).collect()
 }
@@ -79,8 +79,8 @@ pub fn elementwise(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Kernels whose largest of three integers has a sign turned, and 16 bits that are negated and widened: some of NVIDIA's assemblers
-/// get them wrong.
+/// A maximum of three integers with a negated operand, and 16-bit values that are negated and widened: some versions of NVIDIA's
+/// assembler miscompile them.
 pub fn negated_integers(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let [x, y, z] = std::array::from_fn(|_| random.vec(999, -1e3, 1e3).iter().map(|x| *x as i32).collect::<Vec<_>>());
@@ -180,7 +180,7 @@ pub fn reductions(device: Device) -> Outcome {
             .map_err(|e| format!("{shape:?} over {axes:?}: {}", e.message().unwrap_or_default()))?;
         }
     }
-    // NaN wins a maximum wherever it stands.
+    // A maximum is NaN if any element is.
     for n in 0..3 {
         let mut x = [1.0f32; 3];
         x[n] = f32::NAN;
@@ -189,7 +189,7 @@ pub fn reductions(device: Device) -> Outcome {
     Ok(())
 }
 
-/// By the library where the device has one, and by generated kernels.
+/// By the library if the device has one, and by generated kernels.
 pub fn products(device: Device) -> Outcome {
     MatmulMode::Library.within(|| products_as_they_are(device))?;
     MatmulMode::Exact.within(|| products_as_they_are(device))
@@ -245,7 +245,7 @@ fn products_as_they_are(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Random chains of views, read both as they are and through an operation and a reduction.
+/// Random chains of views, read directly and through an operation and a reduction.
 pub fn views(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let rounds = if device == Device::Interpreter { 12 } else { 40 };

@@ -1,4 +1,4 @@
-//! Random inputs: fresh for every run, repeatable with `BORNITE_TEST_SEED`.
+//! Random inputs: different in every run, reproducible with `BORNITE_TEST_SEED`.
 
 use std::sync::OnceLock;
 

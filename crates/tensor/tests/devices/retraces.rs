@@ -1,4 +1,5 @@
-//! Which traces are kept, what a retrace says, traces made ahead, gradients accumulated by one trace and applied by another.
+//! Cache of traces, log messages of retraces, traces compiled in advance, gradients accumulated by one trace and applied by
+//! another.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +16,7 @@ pub fn recently_used_traces_stay_cached(device: Device) -> Outcome {
         Ok((vec![x[0].sum(..)], vec![]))
     });
     let step = step.cache_size(2);
-    // Lengths called, and how many traces there were after each: 1 is used again, so that 2 goes when 3 comes.
+    // Lengths called, and the number of traces after each: 1 is used again, so that 3 evicts 2.
     for (length, traces) in [(1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (3, 3), (2, 4), (3, 4), (1, 5)] {
         let out = step.call(&[Tensor::ones(&[length], DType::F32, device)])?;
         assert_eq!(out[0].item()?, length as f64);
@@ -24,10 +25,10 @@ pub fn recently_used_traces_stay_cached(device: Device) -> Outcome {
     let specs = [TensorSpec::new(DType::F32, &[1], device)];
     step.compile(&specs)?;
     assert_eq!((step.traces(), specs[0].to_string()), (5, format!("f32[1] on {device}")));
-    // None kept would be none to run.
+    // At least one trace stays cached.
     let one = trace(|x| Ok((vec![&x[0] + 1.0], vec![]))).cache_size(0);
     assert_eq!(one.call(&[Tensor::zeros(&[], DType::F32, device)])?[0].item()?, 1.0);
-    // Threads that come at once find one trace in the end.
+    // Concurrent threads share one trace in the end.
     std::thread::scope(|scope| {
         let call = || step.call(&[Tensor::ones(&[9], DType::F32, device)]).and_then(|out| out[0].item());
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(call)).collect();
@@ -38,11 +39,11 @@ pub fn recently_used_traces_stay_cached(device: Device) -> Outcome {
     })
 }
 
-/// In processes of their own, whose words are read.
+/// In child processes, whose output is checked.
 pub fn log_names_what_changed(device: Device) -> Outcome {
     let told = |level: &str| -> Result<String, std::io::Error> {
-        let (well, text) = child("retrace", &[(DEVICE_VARIABLE, &device.to_string()), ("BORNITE_LOG", level)])?;
-        assert!(well, "{text}");
+        let (passed, text) = child("retrace", &[(DEVICE_VARIABLE, &device.to_string()), ("BORNITE_LOG", level)])?;
+        assert!(passed, "{text}");
         Ok(text)
     };
     let text = told("info")?;
@@ -70,7 +71,7 @@ pub fn log_names_what_changed(device: Device) -> Outcome {
     Ok(())
 }
 
-/// What [`log_names_what_changed`] reads the words of.
+/// Child process of [`log_names_what_changed`].
 pub fn retrace(device: Device) -> Outcome {
     let ones = |dtype: DType, shape: &[usize]| Tensor::ones(shape, dtype, device);
     let sums = || trace(|x| Ok((x.iter().map(|x| x.sum(..)).collect(), vec![])));
@@ -96,8 +97,8 @@ pub fn compiled_ahead(device: Device) -> Outcome {
     let read = w.get();
     let step = trace(|x| {
         let loss = x[0].matmul(&w.get()).atan().cosh().tan().sum(..);
-        let slope = loss.grad(&[&w.get()]).remove(0);
-        Ok((vec![loss], vec![w.set(w.get() - slope * 0.1)]))
+        let gradient = loss.grad(&[&w.get()]).remove(0);
+        Ok((vec![loss], vec![w.set(w.get() - gradient * 0.1)]))
     });
     step.compile(&[TensorSpec::new(DType::F32, &[37, 3], device)])?;
     step.compile(&[TensorSpec::new(DType::F32, &[38, 3], device)])?;
@@ -114,13 +115,13 @@ pub fn compiled_ahead(device: Device) -> Outcome {
         let out = step.call(&[x])?;
         let report = scope.finish();
         assert_eq!((out[0].to_vec::<f32>()?, w.get().to_vec::<f32>()?), expected);
-        // Other tests compile beside this one, but nobody else has this chain.
+        // Other tests compile at the same time, but only this one has this chain.
         let compiled: Vec<_> = report.compilations.iter().filter(|c| c.kernel.contains("cosh_tan")).collect();
         assert!(compiled.is_empty(), "{compiled:?}");
     }
     assert_eq!(step.traces(), 2);
     assert_eq!(read.to_vec::<f32>()?, [0.5, 2.0, -1.0], "a reader keeps what it read");
-    // Mistakes of the function and of the specs are found here.
+    // Errors of the function and of the specs are reported here.
     let error = step.compile(&[TensorSpec::new(DType::F32, &[4, 2], device)]).unwrap_err().to_string();
     assert!(error.contains("matmul: shapes [4, 2] and [3, 1] do not match"), "{error}");
     let error = step.compile(&[TensorSpec::new(DType::F32, &[usize::MAX, 2], device)]).unwrap_err().to_string();
@@ -131,16 +132,16 @@ pub fn compiled_ahead(device: Device) -> Outcome {
 /// Two steps of gradient descent, each over `parts` batches: parameters after them.
 fn descend(parts: usize, x: &Tensor, y: &Tensor, device: Device) -> bornite::Result<Vec<u32>> {
     let w = Var::new(&Tensor::linspace(-1.0, 1.0, 12, DType::F32, device).reshape(&[4, 3]))?;
-    let slope = Var::new(&Tensor::zeros(&[4, 3], DType::F32, device))?;
+    let gradient = Var::new(&Tensor::zeros(&[4, 3], DType::F32, device))?;
     let accumulate = trace(|t| {
         let at = w.get();
         let loss = (t[0].matmul(&at).tanh() - &t[1]).square().sum(..);
-        Ok((vec![loss.clone()], vec![slope.set(slope.get() + loss.grad(&[&at]).remove(0))]))
+        Ok((vec![loss.clone()], vec![gradient.set(gradient.get() + loss.grad(&[&at]).remove(0))]))
     });
-    // What was accumulated belongs to so many rows: an argument, so that the step serves any number.
+    // The number of accumulated rows is an argument, so that the step serves any number.
     let apply = trace(|t| {
-        let moved = w.get() - slope.get() * (0.5 / &t[0]);
-        Ok((vec![], vec![w.set(moved), slope.set(slope.get() * 0.0)]))
+        let moved = w.get() - gradient.get() * (0.5 / &t[0]);
+        Ok((vec![], vec![w.set(moved), gradient.set(gradient.get() * 0.0)]))
     });
     let rows = x.shape()?[0];
     for _ in 0..2 {
@@ -150,7 +151,7 @@ fn descend(parts: usize, x: &Tensor, y: &Tensor, device: Device) -> bornite::Res
         apply.call(&[Tensor::full(rows as f64, &[], DType::F32, device)])?;
     }
     assert_eq!((accumulate.traces(), apply.traces()), (1, 1));
-    assert_eq!(slope.get().to_vec::<f32>()?, [0.0; 12]);
+    assert_eq!(gradient.get().to_vec::<f32>()?, [0.0; 12]);
     Ok(w.get().to_vec::<f32>()?.iter().map(|w| w.to_bits()).collect())
 }
 
@@ -172,14 +173,14 @@ pub fn accumulate_and_apply(device: Device) -> Outcome {
     Ok(())
 }
 
-/// In a process of its own, where nobody else's memory is counted.
+/// In a separate process, so that only this test's memory is counted.
 pub fn memory_is_constant(device: Device) -> Outcome {
-    let (well, text) = child("flat", &[(DEVICE_VARIABLE, &device.to_string())])?;
-    assert!(well, "{text}");
+    let (passed, text) = child("flat", &[(DEVICE_VARIABLE, &device.to_string())])?;
+    assert!(passed, "{text}");
     Ok(())
 }
 
-/// 10,000 steps of training: what the device holds is the same to the byte, what the process holds within a mebibyte.
+/// 10,000 steps of training: device memory is constant to the byte, process memory within a mebibyte.
 pub fn training_memory_is_constant(device: Device) -> Outcome {
     // The interpreter checks every access: it is slow.
     let steps = if device == Device::Interpreter { 500 } else { 10_000 };
@@ -202,7 +203,7 @@ pub fn training_memory_is_constant(device: Device) -> Outcome {
             let classes: Vec<i64> = (0..rows).map(|k| ((k + n) % 4) as i64).collect();
             let x = Tensor::from_slice(&x, &[rows, 8], device);
             let out = step.call(&[x, Tensor::from_slice(&classes, &[rows], device)])?;
-            // Results held over a step, values of variables read between steps.
+            // Outputs held over a step, values of variables read between steps.
             if n % 100 == 0 {
                 (last, _) = (out[0].item()?, w.get().to_vec::<f32>()?);
             }
@@ -219,7 +220,7 @@ pub fn training_memory_is_constant(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Memory of this process that is in use, by what Linux says.
+/// Resident memory of this process, from Linux.
 fn resident_bytes() -> Result<usize, std::io::Error> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

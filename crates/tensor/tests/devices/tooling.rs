@@ -1,4 +1,5 @@
-//! The profiler, runners and the tuner on every device. Other tests run beside these: products are told by their size.
+//! The profiler, prepared launches and the tuner on every device. Other tests run at the same time, so products are
+//! identified by their size.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use bornite::{
 
 use crate::Outcome;
 
-/// The products of so many operations on a device.
+/// The products with this number of operations on a device.
 fn products(report: &profile::Report, device: Device, flops: usize) -> Vec<profile::TimedSpan> {
     let spans = report.spans.iter().filter(|span| span.flops == Some(flops as u64));
     spans.filter(|span| span.device == device.to_string()).cloned().collect()
@@ -49,7 +50,7 @@ pub fn profiles_list_kernels_and_copies(device: Device) -> Outcome {
 }
 
 pub fn profiles_list_compilations(device: Device) -> Outcome {
-    // Nobody else has tensors of this size: the kernel is compiled here, and once.
+    // No other test has tensors of this size: the kernel is compiled here, once.
     let x = Tensor::from_slice(&vec![0.5f32; 61 * 71], &[61 * 71], device);
     let scope = profile::scope();
     for _ in 0..3 {
@@ -70,7 +71,7 @@ pub fn profiles_list_compilations(device: Device) -> Outcome {
 }
 
 pub fn profiled_times_match_the_wall_clock(device: Device) -> Outcome {
-    // Long enough on each device that what is around a launch does not count.
+    // Long enough on each device to hide launch overhead.
     let n = match device {
         Device::Cuda(_) => 4096,
         Device::Cpu(_) => 1024,
@@ -81,7 +82,7 @@ pub fn profiled_times_match_the_wall_clock(device: Device) -> Outcome {
     product()?;
     device.synchronize()?;
     let mut seen = vec![];
-    // Other tests use the machine too, and the device: one undisturbed time is enough, whenever it comes.
+    // Other tests use the machine and the device, too: one undisturbed measurement is enough.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(120) {
         let scope = profile::scope();
@@ -123,7 +124,7 @@ pub fn prepared_launches_equal_the_interpreter(device: Device) -> Outcome {
         templates::transpose(f32, 45, 70)?,
         templates::matmul(f32, 19, 37, 23, 8)?,
         templates::softmax(f32, 4, 100, 64)?,
-        // Its counts are read and written: every checked run starts with those that were given.
+        // Its counts are read and written: every checked run starts from the original ones.
         templates::histogram(1000, 37, 64)?,
     ];
     for kernel in &kernels {

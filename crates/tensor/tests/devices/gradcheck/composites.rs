@@ -7,7 +7,7 @@ use bornite::{
 
 use super::{ANY, Case, list};
 
-/// Inside what logarithms, roots and probabilities take.
+/// A range inside the domain of logarithms, roots and probabilities.
 const UNIT: (f64, f64) = (0.1, 0.9);
 
 fn device(x: &[Tensor]) -> Device {

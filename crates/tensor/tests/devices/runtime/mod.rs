@@ -1,4 +1,4 @@
-//! The CUDA runtime on a real device: memory, streams, launches, graphs, and what happens when things go wrong.
+//! The CUDA runtime on a real device: memory, streams, launches, graphs, and errors.
 #![allow(unsafe_code)] // kernels of our own, launched over buffers of the sizes they are told
 
 mod child;
@@ -44,7 +44,7 @@ const SUITE: [(&str, Body); 22] = [
     ("random_work_on_two_streams", stress::random_work_on_two_streams),
 ];
 
-/// One trial a test; all ignored without a GPU.
+/// One trial per test; all ignored without a GPU.
 pub fn trials(cuda: bool, nvrtc: bool) -> Vec<Trial> {
     let mut trials: Vec<Trial> = (SUITE.iter())
         .map(|&(name, body)| {
@@ -64,7 +64,7 @@ fn kernels_compile() -> Outcome {
     Ok(())
 }
 
-/// Whether the long forms of tests are asked for.
+/// Returns true if the long forms of tests are requested.
 pub fn full() -> bool {
     std::env::var("BORNITE_TEST_FULL").is_ok_and(|value| value == "1")
 }
