@@ -1,7 +1,8 @@
-//! Host cost of an eager op: building its node, planning it, launching it. The op itself does almost
-//! nothing.
+//! Host cost of an eager op: building its node, planning it, launching it. The op itself does
+//! almost nothing.
 //!
-//! On a GPU an op is timed from the call until it is complete, and compared with a loop that only launches and waits.
+//! On a GPU an op is timed from the call until it is complete, and compared with a loop that only
+//! launches and waits.
 //!
 //!     cargo bench -p bornite --bench eager -- [DEVICE]
 

@@ -1,5 +1,5 @@
-//! Cost of launching a small kernel in Python syntax: from the call until the result is available, and as a prepared
-//! launch. `scripts/warp_speed.py` measures the same for NVIDIA Warp.
+//! Cost of launching a small kernel in Python syntax: from the call until the result is available,
+//! and as a prepared launch. `scripts/warp_speed.py` measures the same for NVIDIA Warp.
 //!
 //!     cargo bench -p bornite --bench launch -- [DEVICE]
 

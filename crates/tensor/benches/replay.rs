@@ -1,8 +1,9 @@
-//! Host cost of calling a traced step: steps of about a thousand nodes over few and many variables; and the cost of arguments of
-//! 100 MB compared with the kernel that reads them.
+//! Host cost of calling a traced step: steps of about a thousand nodes over few and many variables;
+//! and the cost of arguments of 100 MB compared with the kernel that reads them.
 //!
-//! On a GPU the time until a call returns is host time only, since the kernels are waited for outside of it. On a CPU the
-//! kernels are part of it; their time, from the profiler, is shown as well.
+//! On a GPU the time until a call returns is host time only, since the kernels are waited for
+//! outside of it. On a CPU the kernels are part of it; their time, from the profiler, is shown as
+//! well.
 //!
 //! ```sh
 //! cargo bench -p bornite --bench replay          # BORNITE_DEVICE chooses the device
@@ -70,7 +71,8 @@ fn main() -> bornite::Result<()> {
     large_arguments(device)
 }
 
-/// The sum of three arguments of 100 MB: the same at each call, two alternating sets, and new tensors at each call.
+/// The sum of three arguments of 100 MB: the same at each call, two alternating sets, and new
+/// tensors at each call.
 fn large_arguments(device: Device) -> bornite::Result<()> {
     let rounds = 15;
     let (many, calls) = if let Device::Cuda(_) = device { (12, 24) } else { (3, 6) };

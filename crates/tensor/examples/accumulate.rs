@@ -1,5 +1,6 @@
-//! Gradient accumulation: gradients of several small batches, then one step, as two traces over an arena. The last batch is
-//! shorter; the same trace serves it. `cargo run --example accumulate [steps]`
+//! Gradient accumulation: gradients of several small batches, then one step, as two traces over an
+//! arena. The last batch is shorter; the same trace serves it.
+//! `cargo run --example accumulate [steps]`
 use bornite::{DType, Device, Generator, Result, Tensor, trace, var::Arena};
 
 const ROWS: usize = 200;
@@ -9,7 +10,8 @@ fn train(batch: usize, steps: usize, x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let (device, generator) = (x.device()?, Generator::new(3));
     let [w1, w2] = [[2, 16], [16, 1]].map(|shape| Tensor::randn(&shape, DType::F32, &generator, device) * 0.5);
     let [b1, b2] = [16, 1].map(|n| Tensor::zeros(&[n], DType::F32, device));
-    // Matrices come before vectors, so that weight decay, which is only for matrices, is one comparison.
+    // Matrices come before vectors, so that weight decay, which is only for matrices, is one
+    // comparison.
     let named = [("w1", &w1), ("b1", &b1), ("w2", &w2), ("b2", &b2)];
     let parameters = Arena::grouped(&named, |_, shape| usize::from(shape.len() == 1))?;
     let gradients = parameters.like(DType::F32, 0.0)?;

@@ -1,5 +1,5 @@
-//! Digit classification: generates images (seven segments with random ends, shift, slant, scale and noise), trains two
-//! convolutions and a linear layer on them, and tests on new images.
+//! Digit classification: generates images (seven segments with random ends, shift, slant, scale and
+//! noise), trains two convolutions and a linear layer on them, and tests on new images.
 //! `cargo run --release --example digits [steps]`
 use bornite::{DType, Device, Generator, Result, Tensor, Var, ops::Conv2dOptions, trace};
 
@@ -80,7 +80,8 @@ fn main() -> Result<()> {
     let mut guessed = answers.clone();
     for n in 1..=steps {
         let (x, digits) = images(32, &generator, device)?;
-        // Values that change between steps are inputs: a Rust number would stay constant in the trace.
+        // Values that change between steps are inputs: a Rust number would stay constant in the
+        // trace.
         let rate = Tensor::full(0.05 * (1.0 - n as f64 / steps as f64), &[], DType::F32, device);
         let loss = step.call(&[x, digits, rate])?.remove(0).item()?;
         if n % 50 == 0 || n == steps {

@@ -1,4 +1,5 @@
-//! A small matrix product with its result, then a large one with its time, on the best available device.
+//! A small matrix product with its result, then a large one with its time, on the best available
+//! device.
 use bornite::{Device, Result, Tensor};
 
 fn main() -> Result<()> {

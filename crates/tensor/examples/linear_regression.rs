@@ -1,5 +1,5 @@
-//! Linear regression on noisy points: gradients, variables, and a step that is traced once and then repeated.
-//! `cargo run --example linear_regression [steps]`
+//! Linear regression on noisy points: gradients, variables, and a step that is traced once and then
+//! repeated. `cargo run --example linear_regression [steps]`
 use bornite::{DType, Device, Generator, Result, Tensor, Var, trace};
 
 fn main() -> Result<()> {

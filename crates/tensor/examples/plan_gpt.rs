@@ -1,5 +1,6 @@
-//! Planning time of a training step of GPT-2 (124 M parameters) without a GPU: builds the graph of the step, plans it as
-//! for a GPU, and compiles the distinct kernels if NVRTC is available. Nothing runs.
+//! Planning time of a training step of GPT-2 (124 M parameters) without a GPU: builds the graph of
+//! the step, plans it as for a GPU, and compiles the distinct kernels if NVRTC is available.
+//! Nothing runs.
 //!
 //!     cargo run --release --example plan_gpt -- [layers]
 

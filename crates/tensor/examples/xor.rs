@@ -15,7 +15,8 @@ impl Parameter {
         Ok(Parameter { value: Var::new(start)?, mean: Var::new(&zeros)?, square: Var::new(&zeros)? })
     }
 
-    /// Step number `t` of Adam (a tensor, so that it is not a constant of the trace) along `gradient`.
+    /// Step number `t` of Adam (a tensor, so that it is not a constant of the trace) along
+    /// `gradient`.
     fn adam(&self, gradient: &Tensor, t: &Tensor) -> [Update; 3] {
         let mean = self.mean.get() * 0.9 + gradient * 0.1;
         let square = self.square.get() * 0.999 + gradient.square() * 0.001;

@@ -12,7 +12,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub struct SourceLocation(pub(crate) &'static Location<'static>);
 
 thread_local! {
-    /// Location that replaces the caller's in [`SourceLocation::here`], inside [`SourceLocation::in_scope`].
+    /// Location that replaces the caller's in [`SourceLocation::here`], inside
+    /// [`SourceLocation::in_scope`].
     static OVERRIDE: Cell<Option<SourceLocation>> = const { Cell::new(None) };
 }
 
@@ -59,7 +60,8 @@ impl fmt::Debug for SourceLocation {
     }
 }
 
-/// An error of this crate. `Debug` prints the message as well, so that a `main` that returns the error prints it.
+/// An error of this crate. `Debug` prints the message as well, so that a `main` that returns the
+/// error prints it.
 #[derive(Clone, thiserror::Error)]
 pub enum Error {
     /// An operation got invalid arguments.
@@ -140,8 +142,8 @@ impl Error {
         }
     }
 
-    /// An error of an operation at the caller's location, for functions passed to [`trace`](crate::trace()), which return
-    /// errors of this type.
+    /// An error of an operation at the caller's location, for functions passed to
+    /// [`trace`](crate::trace()), which return errors of this type.
     ///
     /// ```
     /// use bornite::{Error, trace};

@@ -1,7 +1,7 @@
 //! Fused ops: functions over plain ops that have a faster implementation on some devices.
 //!
-//! [`FusedOp::decompose`] defines the result: it runs where there is no implementation, gradients are derived from it, and
-//! every implementation is tested against it.
+//! [`FusedOp::decompose`] defines the result: it runs where there is no implementation, gradients
+//! are derived from it, and every implementation is tested against it.
 
 pub(crate) mod adamw;
 pub(crate) mod attention;
@@ -65,14 +65,17 @@ pub trait FusedOp: Send + Sync + 'static {
     /// Name in messages and profiles.
     fn name(&self) -> &'static str;
 
-    /// The outputs, computed by plain ops. The first is the result of the op; the others are saved for the backward pass.
+    /// The outputs, computed by plain ops. The first is the result of the op; the others are saved
+    /// for the backward pass.
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor>;
 
-    /// A faster way to compute all outputs on a device, if there is one for inputs of these dtypes and shapes.
+    /// A faster way to compute all outputs on a device, if there is one for inputs of these dtypes
+    /// and shapes.
     fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation>;
 
-    /// A faster way to compute the gradients of all float inputs. The routine or kernel gets the inputs, the outputs and the
-    /// gradient of the first output. It must agree with the gradient of [`FusedOp::decompose`].
+    /// A faster way to compute the gradients of all float inputs. The routine or kernel gets the
+    /// inputs, the outputs and the gradient of the first output. It must agree with the gradient of
+    /// [`FusedOp::decompose`].
     fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let _ = (device, inputs);
         None
@@ -97,8 +100,8 @@ pub struct InputInfo<'a> {
 pub struct Implementation(ImplementationKind);
 
 impl Implementation {
-    /// A kernel, on any device: the parameters that it reads are the inputs in order, those that it writes are the outputs. It
-    /// must write every element of them. Its indices are checked.
+    /// A kernel, on any device: the parameters that it reads are the inputs in order, those that it
+    /// writes are the outputs. It must write every element of them. Its indices are checked.
     #[track_caller]
     pub fn kernel(kernel: Kernel) -> Result<Implementation> {
         verify(&kernel)?;
@@ -125,8 +128,9 @@ impl Implementation {
         Implementation::from_routine(run, Fallibility::Infallible, vec![])
     }
 
-    /// As [`Implementation::infallible`], with (output, input) pairs that share memory: the output's memory holds the input
-    /// before the call, and the input is not passed to the function.
+    /// As [`Implementation::infallible`], with (output, input) pairs that share memory: the
+    /// output's memory holds the input before the call, and the input is not passed to the
+    /// function.
     pub(crate) fn in_place(
         pairs: Vec<(usize, usize)>,
         run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
@@ -329,8 +333,9 @@ fn build_outputs(
 
 static FUSION: Switch = Switch::new(FUSION_VARIABLE, [("on", true), ("off", false)], true);
 
-/// Turns fusion on or off for graphs that are built or computed afterwards; overrides `BORNITE_FUSION`. With fusion off, every op
-/// of the graph runs in its own kernel: slow, but it shows if fusion causes a wrong result.
+/// Turns fusion on or off for graphs that are built or computed afterwards; overrides
+/// `BORNITE_FUSION`. With fusion off, every op of the graph runs in its own kernel: slow, but it
+/// shows if fusion causes a wrong result.
 pub fn set_fusion(on: bool) {
     FUSION.set(on);
 }

@@ -1,5 +1,5 @@
-//! The lazy graph: nodes and their ops, shape and dtype inference, gradients. Nothing here runs or knows memory layouts and kernels:
-//! see `schedule/` and `lower/`.
+//! The lazy graph: nodes and their ops, shape and dtype inference, gradients. Nothing here runs or
+//! knows memory layouts and kernels: see `schedule/` and `lower/`.
 
 pub(crate) mod axes;
 pub(crate) mod checkpoint;

@@ -1,8 +1,9 @@
 //! Tensors that run on CPUs and NVIDIA GPUs from one binary.
 //!
-//! A [`Tensor`] is lazy: operations build a graph, and nothing runs until a value is read. [`Tensor::grad`] extends the graph
-//! with gradients, [`Var`]s hold state, and [`trace()`] compiles a complete step. An invalid operation returns a failed tensor,
-//! which carries the error and the line of the caller to the first read.
+//! A [`Tensor`] is lazy: operations build a graph, and nothing runs until a value is read.
+//! [`Tensor::grad`] extends the graph with gradients, [`Var`]s hold state, and [`trace()`] compiles
+//! a complete step. An invalid operation returns a failed tensor, which carries the error and the
+//! line of the caller to the first read.
 //!
 //! ```
 //! use bornite::{Device, Tensor};

@@ -151,7 +151,7 @@ impl<S: KernelShape> Lowering<S> {
         let input = &node.inputs[0];
         let shape = &input.0.shape;
         let reduced: Vec<usize> = axes.iter().map(|&a| shape[a]).collect();
-        let wide = accumulator(node.dtype);
+        let wide = accumulator_type(node.dtype);
         let total = self.b.local("total", stages::start(reduce, wide));
         let kept = self.axes_of(at);
         let end = self.b.index_constant(reduced.iter().product::<usize>() as u64);
@@ -170,7 +170,7 @@ impl<S: KernelShape> Lowering<S> {
     fn matmul(&mut self, node: &Node, at: &Coordinates) -> ExprId {
         let (a, b) = (&node.inputs[0], &node.inputs[1]);
         let depth = a.0.shape[a.0.shape.len() - 1];
-        let wide = accumulator(node.dtype);
+        let wide = accumulator_type(node.dtype);
         let sum = self.b.local("sum", Value::from_f64(wide, 0.0));
         let axes = self.axes_of(at);
         let (batch, row_column) = axes.split_at(axes.len() - 2);
@@ -221,16 +221,16 @@ impl<S: KernelShape> Lowering<S> {
                 Coordinates::axes(axes, from)
             }
             Op::Checkpoint(_) | Op::Detach => at,
-            Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => self.no_view(op, at),
-            Op::Map(_) | Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Pad(..) => self.no_view(op, at),
-            Op::Concat(_) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) => self.no_view(op, at),
-            Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Iota { .. } | Op::Random(_) => self.no_view(op, at),
-            Op::MultiOutput(_) | Op::GetOutput(_) => self.no_view(op, at),
+            Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => self.not_a_view(op, at),
+            Op::Map(_) | Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Pad(..) => self.not_a_view(op, at),
+            Op::Concat(_) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) => self.not_a_view(op, at),
+            Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Iota { .. } | Op::Random(_) => self.not_a_view(op, at),
+            Op::MultiOutput(_) | Op::GetOutput(_) => self.not_a_view(op, at),
         }
     }
 
     /// Makes the kernel an error that names an op which is taken for a view.
-    fn no_view(&mut self, op: &Op, at: Coordinates) -> Coordinates {
+    fn not_a_view(&mut self, op: &Op, at: Coordinates) -> Coordinates {
         self.b.mistake(format!("{} is no view: a bug worth reporting", op.name()));
         at
     }
@@ -249,7 +249,7 @@ impl<S: KernelShape> Lowering<S> {
 }
 
 /// The type that sums and products are kept in: rounding a 16-bit float at every step would lose most of it.
-fn accumulator(dtype: DType) -> DType {
+fn accumulator_type(dtype: DType) -> DType {
     if dtype.is_float() { dtype.wide() } else { dtype }
 }
 

@@ -1,5 +1,5 @@
-//! Methods of [`Tensor`](crate::Tensor) that build graphs: graph ops and functions over them. They define no kernels and no gradients;
-//! ops with device-specific implementations are in `fused/`.
+//! Methods of [`Tensor`](crate::Tensor) that build graphs: graph ops and functions over them. They
+//! define no kernels and no gradients; ops with device-specific implementations are in `fused/`.
 
 pub(crate) mod activation;
 pub(crate) mod conv;

@@ -1,4 +1,5 @@
-//! Checks ARCHITECTURE.md: each listed file of a softmax call defines its function and calls the next one.
+//! Checks ARCHITECTURE.md: each listed file of a softmax call defines its function and calls the
+//! next one.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -60,8 +61,8 @@ fn listed_files_of_softmax_call_each_other() {
     assert_eq!(passes.join(", "), named);
 }
 
-/// Graph building (`graph/`, `ops/`) knows shapes and dtypes, not kernels or memory layouts. One exception is left: the output of
-/// attention is transposed if GPU kernels write it so.
+/// Graph building (`graph/`, `ops/`) knows shapes and dtypes, not kernels or memory layouts. One
+/// exception is left: the output of attention is transposed if GPU kernels write it so.
 #[test]
 fn graph_building_does_not_use_lower_or_matmul() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

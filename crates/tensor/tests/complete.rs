@@ -1,5 +1,6 @@
-//! Coverage: every public method of `Tensor` that returns tensors has a case in `devices/gradcheck`, or is listed here with
-//! a reason; and each is called by the suite that runs on all devices.
+//! Coverage: every public method of `Tensor` that returns tensors has a case in
+//! `devices/gradcheck`, or is listed here with a reason; and each is called by the suite that runs
+//! on all devices.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

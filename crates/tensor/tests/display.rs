@@ -1,4 +1,5 @@
-//! Tensors print like NumPy arrays: compares with `goldens/numpy.txt`, written by `scripts/numpy_goldens.py`.
+//! Tensors print like NumPy arrays: compares with `goldens/numpy.txt`, written by
+//! `scripts/numpy_goldens.py`.
 
 use bornite::{DType, Device, Tensor};
 

@@ -1,4 +1,5 @@
-//! Invalid programs: each returns an error with the op, the values found and the line of the call. None panics.
+//! Invalid programs: each returns an error with the op, the values found and the line of the call.
+//! None panics.
 
 use bornite::{DType, Device, Error, Generator, Tensor, Var, ops::Conv2dOptions, trace, var::commit};
 
@@ -449,7 +450,8 @@ fn eight_threads_read_and_build_on_the_same_graph() {
 
 #[test]
 fn tensors_compute_inside_an_external_thread_pool() {
-    // More tasks than threads, each large enough to be split: a wait that took up other tasks would lock twice.
+    // More tasks than threads, each large enough to be split: a wait that took up other tasks would
+    // lock twice.
     let x = Tensor::from_slice(&vec![0.5f32; 128 * 128], &[128, 128], CPU);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
     pool.scope(|scope| {

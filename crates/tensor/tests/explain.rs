@@ -1,4 +1,5 @@
-//! `explain` reports the bytes, operations, roofline times and peak memory that follow from the graph.
+//! `explain` reports the bytes, operations, roofline times and peak memory that follow from the
+//! graph.
 
 use bornite::{
     DType, Device, Tensor,

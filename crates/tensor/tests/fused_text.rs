@@ -1,5 +1,6 @@
-//! Checks docs/fusion.md: the number of GPU kernels of well-known functions, and their text. `BLESS=1 cargo test -p
-//! bornite --test fused_text` updates the texts and the table; review the difference before committing it.
+//! Checks docs/fusion.md: the number of GPU kernels of well-known functions, and their text.
+//! `BLESS=1 cargo test -p bornite --test fused_text` updates the texts and the table; review the
+//! difference before committing it.
 
 #[path = "../../ir/tests/suite/mod.rs"]
 mod suite;

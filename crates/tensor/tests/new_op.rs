@@ -1,4 +1,5 @@
-//! Adds a graph op to a copy of the sources: the compiler reports the files that CONTRIBUTING.md lists.
+//! Adds a graph op to a copy of the sources: the compiler reports the files that CONTRIBUTING.md
+//! lists.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

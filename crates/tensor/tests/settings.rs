@@ -1,5 +1,5 @@
-//! Every row of the settings table, set by the function in its last column, in a process whose environment has another
-//! value; and the settings of a GPU's memory pool, through `bornite` only.
+//! Every row of the settings table, set by the function in its last column, in a process whose
+//! environment has another value; and the settings of a GPU's memory pool, through `bornite` only.
 #![allow(unsafe_code)] // folders to look for libraries in, which hold none
 
 use std::process::Command;
@@ -17,7 +17,8 @@ use bornite::{
     settings::MatmulMode,
 };
 
-/// Variable, its value in the environment, the function in its row, and a check that sets it in code.
+/// Variable, its value in the environment, the function in its row, and a check that sets it in
+/// code.
 type Row = (&'static str, &'static str, &'static str, fn());
 
 const ROWS: [Row; 21] = [
@@ -29,7 +30,8 @@ const ROWS: [Row; 21] = [
         // SAFETY: there are no libraries in the folder.
         unsafe { Library::set_path(std::slice::from_ref(&folder)) };
         let looked = folder.join("libcublasLt.so.13").display().to_string();
-        // If it is found elsewhere, this folder was searched first; if not, the error lists the attempts.
+        // If it is found elsewhere, this folder was searched first; if not, the error lists the
+        // attempts.
         let error = Library::CublasLt.find().err().map_or(looked.clone(), |error| error.to_string());
         assert!(error.contains(&looked) && !error.contains("/no/such/folder"), "{error}");
     }),

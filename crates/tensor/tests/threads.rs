@@ -1,5 +1,6 @@
-//! Several threads on one device: compiling a kernel does not block launches of other threads, a kernel requested by several
-//! threads is compiled once, and values equal those of a serial run. Runs on a GPU, too, if there is one.
+//! Several threads on one device: compiling a kernel does not block launches of other threads, a
+//! kernel requested by several threads is compiled once, and values equal those of a serial run.
+//! Runs on a GPU, too, if there is one.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -55,7 +56,8 @@ impl Compilations {
     }
 }
 
-/// A uniquely named kernel `y = f(x)` with `lines` of sines and logarithms, which is slow to compile.
+/// A uniquely named kernel `y = f(x)` with `lines` of sines and logarithms, which is slow to
+/// compile.
 fn slow_kernel(lines: usize) -> bornite::Result<(CustomKernel, String)> {
     let name = format!("slow_{:016x}", fresh());
     let line = |n: usize| format!("    v = sinf(v * {}.5f) + logf(v * v + 1.0f);\n", n % 7 + 1);
@@ -254,7 +256,8 @@ fn graph(seed: u64, device: Device) -> Tensor {
     y
 }
 
-/// Eight threads, each compiling and running its own graph, take little longer than the slowest graph by itself.
+/// Eight threads, each compiling and running its own graph, take little longer than the slowest
+/// graph by itself.
 #[test]
 fn eight_graphs_compile_in_parallel() {
     let _one = one_at_a_time();
@@ -301,8 +304,8 @@ impl Choices {
     }
 }
 
-/// Eight threads compute shared subgraphs, commit variables, call traces and read for some seconds; every value equals that of
-/// a serial run, and a value that was read never changes.
+/// Eight threads compute shared subgraphs, commit variables, call traces and read for some seconds;
+/// every value equals that of a serial run, and a value that was read never changes.
 #[test]
 fn values_equal_those_of_a_serial_run() {
     let _one = one_at_a_time();
@@ -376,7 +379,8 @@ fn round(choices: &mut Choices, device: Device) {
                             assert!(first[0] >= 10.0 && first.iter().all(|x| *x == first[0]), "{first:?}");
                         }
                         _ => {
-                            // Independent of the current value: commits of other threads in between would be lost.
+                            // Independent of the current value: commits of other threads in between
+                            // would be lost.
                             let to = counter.get().to_vec::<f32>().unwrap()[0] + 1.0;
                             let new = Tensor::full(to.into(), &[4], DType::F32, device) + 0.0;
                             commit(&[], vec![counter.set(new)]).unwrap();

@@ -77,7 +77,8 @@ fn prepared_launches_repeat_and_compare() {
     assert_eq!(engine(templates::axpy(Scalar::F32, 3, 2.0).unwrap(), &[3; 3]), "machine code");
 }
 
-/// Each run continues with the arrays of the previous one; a checked launch starts from the original arrays.
+/// Each run continues with the arrays of the previous one; a checked launch starts from the
+/// original arrays.
 #[test]
 fn runs_continue_or_restart() {
     let text = "__global__ void twice(float* x) { x[threadIdx.x] *= 2.0f; }";

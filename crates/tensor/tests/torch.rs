@@ -70,7 +70,8 @@ impl Golden {
         Golden { shape: numbers(shape), norm: rest.next().unwrap(), dot: rest.next().unwrap(), samples: rest.collect() }
     }
 
-    /// Error of a tensor relative to the norm: over the samples, and of the norm and the weighted sum of all elements.
+    /// Error of a tensor relative to the norm: over the samples, and of the norm and the weighted
+    /// sum of all elements.
     fn error(&self, tensor: &Tensor, weights: &[f64]) -> Result<f64> {
         assert_eq!(tensor.shape()?, self.shape);
         let all: Vec<f64> = tensor.cast(DType::F32).to_vec::<f32>()?.into_iter().map(f64::from).collect();

@@ -1,6 +1,6 @@
-//! CPU performance compared with PyTorch in one run: short alternating samples, so that a busy machine affects both.
-//! The ratio is PyTorch's time over Bornite's, of the medians and of the fastest tenth, which approximates an idle
-//! machine.
+//! CPU performance compared with PyTorch in one run: short alternating samples, so that a busy
+//! machine affects both. The ratio is PyTorch's time over Bornite's, of the medians and of the
+//! fastest tenth, which approximates an idle machine.
 //!
 //! ```sh
 //! cargo bench -p bornite --bench cpu                        # Bornite only, 1 and 2 threads

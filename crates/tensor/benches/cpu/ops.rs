@@ -1,5 +1,6 @@
-//! The CPU routines as graph ops: in a trace with preallocated memory, and eagerly. PyTorch writes into
-//! preallocated memory in the first case (`trace_…`) and allocates its results in the second (`eager_…`).
+//! The CPU routines as graph ops: in a trace with preallocated memory, and eagerly. PyTorch writes
+//! into preallocated memory in the first case (`trace_…`) and allocates its results in the second
+//! (`eager_…`).
 
 use std::sync::Arc;
 

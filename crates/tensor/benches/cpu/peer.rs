@@ -85,7 +85,8 @@ pub struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Measures a row, if it is selected; `work` is the amount of work per call, in units of 10⁻⁹ `unit` seconds.
+    /// Measures a row, if it is selected; `work` is the amount of work per call, in units of 10⁻⁹
+    /// `unit` seconds.
     pub fn run(
         &mut self,
         name: &str,

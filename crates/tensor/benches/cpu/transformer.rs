@@ -1,5 +1,5 @@
-//! A training step of a small GPT compared with PyTorch: forward, loss, backward and AdamW as one trace over the
-//! public API. Both start from the same weights, and the first losses must agree.
+//! A training step of a small GPT compared with PyTorch: forward, loss, backward and AdamW as one
+//! trace over the public API. Both start from the same weights, and the first losses must agree.
 
 use bornite::{
     Device, Result, Tensor, Var,

@@ -1,8 +1,9 @@
 //! Attention: softmax(scale · q kᵀ) v.
 //!
-//! The CPU routine processes blocks of queries whose scores fit in the cache: products by gemm, rows by `attention/scores.rs`. The
-//! backward pass recomputes the scores from each row's log-sum-exp. On a GPU, handwritten kernels (`attention/attention.cu`) do the same
-//! for 16-bit floats.
+//! The CPU routine processes blocks of queries whose scores fit in the cache: products by gemm,
+//! rows by `attention/scores.rs`. The backward pass recomputes the scores from each row's
+//! log-sum-exp. On a GPU, handwritten kernels (`attention/attention.cu`) do the same for 16-bit
+//! floats.
 
 mod cuda;
 mod operands;
@@ -23,12 +24,13 @@ use crate::{DType, Device, MatmulMode, Tensor};
 /// Queries per block.
 const QUERY_BLOCK: usize = 64;
 
-/// softmax(scale · q kᵀ) v with an optional mask; each row's log-sum-exp is saved for the backward pass.
+/// softmax(scale · q kᵀ) v with an optional mask; each row's log-sum-exp is saved for the backward
+/// pass.
 pub(crate) struct Attention {
     pub scale: f64,
     pub causal: bool,
-    /// If set, the output is `[batch, queries, heads, width]`, the layout that the next matrix product reads, so that GPU kernels
-    /// write it directly.
+    /// If set, the output is `[batch, queries, heads, width]`, the layout that the next matrix
+    /// product reads, so that GPU kernels write it directly.
     pub tokens_first: bool,
 }
 
@@ -52,7 +54,8 @@ impl FusedOp for Attention {
                 _ => scores + mask,
             };
         }
-        // Normalized after the product, by a sum that is a product too, so that rows of equal values are exact.
+        // Normalized after the product, by a sum that is a product too, so that rows of equal
+        // values are exact.
         let weights = scores.minus_max(-1).exp().cast(v.0.dtype);
         let ones = Tensor::ones(&[*keys, 1], v.0.dtype, v.0.device);
         let output = weights.matmul(v) / weights.matmul(&ones);
@@ -96,7 +99,8 @@ pub(crate) fn swap_heads_and_tokens(x: &Tensor) -> Tensor {
 }
 
 impl Attention {
-    /// The sizes of one head, if the CPU routines support these inputs: three f32 tensors with equal leading axes, none empty.
+    /// The sizes of one head, if the CPU routines support these inputs: three f32 tensors with
+    /// equal leading axes, none empty.
     fn head_shape(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<HeadShape> {
         let [q, k, v] = inputs else { return None };
         let ([lead @ .., queries, width], [other @ .., keys, _], [third @ .., _, values]) = (q.shape, k.shape, v.shape)
@@ -146,7 +150,8 @@ fn scratch<R>(count: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
 }
 
 impl HeadShape {
-    /// Numbers of keys that are visible to query `first`, and to the last of `count` queries from it.
+    /// Numbers of keys that are visible to query `first`, and to the last of `count` queries from
+    /// it.
     fn visible(&self, first: usize, count: usize) -> (usize, usize) {
         match self.causal {
             true => (first + 1 + self.keys - self.queries, first + count + self.keys - self.queries),

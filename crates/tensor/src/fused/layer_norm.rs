@@ -12,8 +12,8 @@ use crate::{Axes, Device, Result, SourceLocation, Tensor};
 use cpu::{layer_norm, layer_norm_backward};
 
 impl Tensor {
-    /// Layer normalization over the trailing axes (as many as `weight` has): normalizes to mean 0 and variance 1, multiplies by
-    /// `weight` and adds `bias`.
+    /// Layer normalization over the trailing axes (as many as `weight` has): normalizes to mean 0
+    /// and variance 1, multiplies by `weight` and adds `bias`.
     #[track_caller]
     pub fn layer_norm(&self, weight: &Tensor, bias: &Tensor, eps: f64) -> Tensor {
         let location = SourceLocation::here();
@@ -37,7 +37,8 @@ struct LayerNormBackwardInputs<'a> {
 }
 
 impl<'a> LayerNormBackwardInputs<'a> {
-    /// Unpacks the inputs of the backward op: inputs and outputs of layer norm, then the output gradient.
+    /// Unpacks the inputs of the backward op: inputs and outputs of layer norm, then the output
+    /// gradient.
     fn slices(inputs: &'a [Memory<'_>]) -> Result<Self> {
         let [x, gamma, _beta, _y, mean, rstd, dy] = unpack_inputs("layer_norm_backward", inputs)?;
         Ok(LayerNormBackwardInputs {
@@ -50,7 +51,8 @@ impl<'a> LayerNormBackwardInputs<'a> {
     }
 }
 
-/// Layer norm over the trailing axes; mean and 1 / standard deviation are saved for the backward pass.
+/// Layer norm over the trailing axes; mean and 1 / standard deviation are saved for the backward
+/// pass.
 pub(crate) struct LayerNorm {
     pub axes: usize,
     pub eps: f64,

@@ -1,11 +1,12 @@
-//! SIMD building blocks of the CPU implementations: AVX2 and AVX-512 through `pulp`, scalar code elsewhere. Functions over slices of
-//! f32, which know nothing of tensors and graphs.
+//! SIMD building blocks of the CPU implementations: AVX2 and AVX-512 through `pulp`, scalar code
+//! elsewhere. Functions over slices of f32, which know nothing of tensors and graphs.
 //!
-//! Work is split by its size only, not by the number of threads, and each row is summed in a fixed order: results are bitwise identical
-//! for any `threads`. They differ between instruction sets, within the bounds that the tests state.
+//! Work is split by its size only, not by the number of threads, and each row is summed in a fixed
+//! order: results are bitwise identical for any `threads`. They differ between instruction sets,
+//! within the bounds that the tests state.
 //!
-//! Everything called from `with_simd` must be `#[inline(always)]`, and closures small: code that is not inlined into it is compiled
-//! without the SIMD instructions, and was forty times slower.
+//! Everything called from `with_simd` must be `#[inline(always)]`, and closures small: code that is
+//! not inlined into it is compiled without the SIMD instructions, and was forty times slower.
 
 pub(super) mod exp;
 
@@ -67,10 +68,12 @@ pub(super) fn store_tail<S: Simd>(_: S, tail: &mut [f32], value: S::f32s) {
     tail.copy_from_slice(&lanes[..tail.len()]);
 }
 
-/// Vectors per partial sum: the rounding error of a long row grows with the number of partial sums instead of its length.
+/// Vectors per partial sum: the rounding error of a long row grows with the number of partial sums
+/// instead of its length.
 pub(super) const VECTORS_PER_RUN: usize = 128;
 
-/// Folds `step` over all vectors of a row, tail first, with four independent accumulators to hide latency.
+/// Folds `step` over all vectors of a row, tail first, with four independent accumulators to hide
+/// latency.
 #[inline(always)]
 pub(super) fn fold<S: Simd>(
     body: &[S::f32s],
@@ -119,7 +122,8 @@ pub(super) fn on_every_arch(run: impl Fn(pulp::Arch)) {
     }
 }
 
-/// Results of a function on every instruction set; checks that they do not depend on the number of threads.
+/// Results of a function on every instruction set; checks that they do not depend on the number of
+/// threads.
 #[cfg(test)]
 pub(super) fn results_on_every_arch(run: impl Fn(pulp::Arch, usize) -> Vec<f32>) -> Vec<Vec<f32>> {
     let found = std::cell::RefCell::new(vec![]);

@@ -46,7 +46,8 @@ impl Tensor {
         fused_at(Arc::new(SoftmaxOp(kind)), vec![self.clone()], location).remove(0)
     }
 
-    /// x minus its maximum along an axis. The shift cancels in the callers, so it carries no gradient.
+    /// x minus its maximum along an axis. The shift cancels in the callers, so it carries no
+    /// gradient.
     #[track_caller]
     pub(crate) fn minus_max(&self, axis: isize) -> Tensor {
         // An empty axis has no maximum and needs none.

@@ -1,4 +1,5 @@
-//! Gradient checkpointing: intermediate values are recomputed in the backward pass instead of saved for it.
+//! Gradient checkpointing: intermediate values are recomputed in the backward pass instead of saved
+//! for it.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,8 +18,9 @@ impl fmt::Debug for Recompute {
     }
 }
 
-/// Gradient checkpointing: `f(inputs)`, whose gradient runs `f` again instead of saving intermediate values, which takes less
-/// memory and more time. Gradients flow to `inputs` only: a float tensor that `f` uses and that is not an input is an error.
+/// Gradient checkpointing: `f(inputs)`, whose gradient runs `f` again instead of saving
+/// intermediate values, which takes less memory and more time. Gradients flow to `inputs` only: a
+/// float tensor that `f` uses and that is not an input is an error.
 ///
 /// ```
 /// use bornite::{Device, Tensor, ops::checkpoint};
@@ -47,7 +49,8 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Tensor + Send + S
     Tensor::build(Op::Checkpoint(Recompute(Arc::new(f))), all, location)
 }
 
-/// A float tensor that existed before the function ran and that the output depends on other than through the inputs.
+/// A float tensor that existed before the function ran and that the output depends on other than
+/// through the inputs.
 fn captured(output: &Tensor, inputs: &[Tensor], start: NodeId) -> Option<Tensor> {
     let mut seen: HashSet<NodeId> = inputs.iter().map(|input| input.0.id).collect();
     let mut stack = vec![output.clone()];
@@ -72,8 +75,8 @@ fn captured(output: &Tensor, inputs: &[Tensor], start: NodeId) -> Option<Tensor>
 impl Recompute {
     /// Runs the function again: the new output, and the aliases of the inputs that it depends on.
     pub fn run(&self, inputs: &[Tensor], location: SourceLocation) -> Result<(Tensor, Vec<Tensor>), Error> {
-        // New nodes for the inputs, so that their gradient is through this function only; not detached, so that higher-order
-        // gradients work.
+        // New nodes for the inputs, so that their gradient is through this function only; not
+        // detached, so that higher-order gradients work.
         let mut aliases = vec![];
         for input in inputs {
             let shape = input.node()?.shape.clone();

@@ -11,8 +11,8 @@ use crate::ops::pointwise::map;
 use crate::{Axes, Error, SourceLocation, Tensor};
 
 impl Tensor {
-    /// The gradients of this one-element tensor with respect to each of `wrt`, as new nodes of the graph. The gradient is 0 for a
-    /// tensor that this one does not depend on.
+    /// The gradients of this one-element tensor with respect to each of `wrt`, as new nodes of the
+    /// graph. The gradient is 0 for a tensor that this one does not depend on.
     #[track_caller]
     pub fn grad(&self, wrt: &[&Tensor]) -> Vec<Tensor> {
         let location = SourceLocation::here();
@@ -40,7 +40,8 @@ fn gradients(loss: &Tensor, wrt: &[&Tensor], location: SourceLocation) -> Result
     vjp(loss, seed, wrt, location)
 }
 
-/// Vector-Jacobian product: the gradients with respect to each of `wrt`, given the gradient `seed` of `output`.
+/// Vector-Jacobian product: the gradients with respect to each of `wrt`, given the gradient `seed`
+/// of `output`.
 pub(crate) fn vjp(
     output: &Tensor,
     seed: Tensor,
@@ -94,8 +95,9 @@ fn accumulate(
     grads.insert(input.0.id, total);
 }
 
-/// The sum of the gradients through two slices of one tensor that are adjacent along an axis, as a concatenation instead of two
-/// zero-padded tensors and an addition. The scheduler lets the producers write into the concatenation directly.
+/// The sum of the gradients through two slices of one tensor that are adjacent along an axis, as a
+/// concatenation instead of two zero-padded tensors and an addition. The scheduler lets the
+/// producers write into the concatenation directly.
 fn concat_adjacent(a: &Tensor, b: &Tensor, location: SourceLocation) -> Option<Tensor> {
     let (Op::Pad(a_slices, shape, zero), Op::Pad(b_slices, same, other)) = (&a.0.op, &b.0.op) else { return None };
     if shape != same || [zero, other].iter().any(|value| value.as_f64() != 0.0) {
@@ -190,7 +192,8 @@ fn nodes_between(loss: &Tensor, wrt: &[&Tensor]) -> BTreeMap<NodeId, Tensor> {
     below
 }
 
-/// The inputs that gradients flow to. The first input of a checkpoint is its output, which is recomputed from the others.
+/// The inputs that gradients flow to. The first input of a checkpoint is its output, which is
+/// recomputed from the others.
 fn gradient_inputs(tensor: &Tensor) -> &[Tensor] {
     match tensor.0.op {
         Op::Detach => &[],
@@ -199,7 +202,8 @@ fn gradient_inputs(tensor: &Tensor) -> &[Tensor] {
     }
 }
 
-/// For each input of a node, the contribution to its gradient through this node; `None` where it is always zero.
+/// For each input of a node, the contribution to its gradient through this node; `None` where it is
+/// always zero.
 fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error> {
     let Node { op, inputs, location, .. } = &*tensor.0;
     let location = *location;
@@ -240,8 +244,8 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
             let product = |a: &Tensor, b: &Tensor| Tensor::build(Op::Matmul, vec![a.clone(), b.clone()], location);
             let transposed = |t: &Tensor| t.transpose_at(-1, -2, location);
             let (a, b) = (&inputs[0], &inputs[1]);
-            // The gradient of a transposed operand is computed in the layout of the operand's input, then transposed: that saves a
-            // copy where it is used.
+            // The gradient of a transposed operand is computed in the layout of the operand's
+            // input, then transposed: that saves a copy where it is used.
             let by_a = if is_transposed(a) {
                 transposed(&product(b, &transposed(grad)))
             } else {
@@ -328,7 +332,8 @@ fn is_transposed(tensor: &Tensor) -> bool {
     lead.iter().enumerate().all(|(n, &axis)| n == axis) && (*rows, *columns) == (last, last - 1)
 }
 
-/// The gradient of a product with respect to each factor: the product of the others, correct also where factors are 0.
+/// The gradient of a product with respect to each factor: the product of the others, correct also
+/// where factors are 0.
 fn prod_gradient(
     x: &Tensor,
     axes: &[usize],
@@ -359,7 +364,8 @@ impl Emit for GraphEmitter {
     type V = Tensor;
 
     fn op(&mut self, op: ScalarOp, args: &[&Tensor]) -> Tensor {
-        // Skips a multiplication by 1, which the derivative of a sum produces: it would be a copy before an op that reads memory.
+        // Skips a multiplication by 1, which the derivative of a sum produces: it would be a copy
+        // before an op that reads memory.
         if let (ScalarOp::Mul, [a, b]) = (op, args) {
             let pairs = [(a, b), (b, a)].into_iter();
             let mut same = pairs.filter(|(one, other)| is_one(one) && one.0.dtype == other.0.dtype);

@@ -1,5 +1,5 @@
-//! Validation and shape inference: for each op, the inputs that it accepts and the dtype and shape of its output. Every node is checked
-//! here once.
+//! Validation and shape inference: for each op, the inputs that it accepts and the dtype and shape
+//! of its output. Every node is checked here once.
 
 use bornite_ir::Value;
 

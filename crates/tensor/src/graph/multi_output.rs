@@ -1,7 +1,8 @@
 //! Multi-output ops: fused ops and custom kernels in the graph.
 //!
-//! A multi-output node has no value. Each of its outputs is a node ([`Op::GetOutput`]) that refers to it and to an index. Such
-//! nodes are built by `fused.rs` and `kernels/compiled.rs`; `schedule/steps.rs` launches each of them once.
+//! A multi-output node has no value. Each of its outputs is a node ([`Op::GetOutput`]) that refers
+//! to it and to an index. Such nodes are built by `fused.rs` and `kernels/compiled.rs`;
+//! `schedule/steps.rs` launches each of them once.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -15,13 +16,13 @@ use crate::{DType, SourceLocation, Tensor};
 /// The code that computes the outputs.
 #[derive(Clone)]
 pub(crate) enum ImplementationKind {
-    /// A kernel. The parameters that it reads are the inputs in order, those that it writes are the outputs. `checked` if it
-    /// is not known to index within its views.
+    /// A kernel. The parameters that it reads are the inputs in order, those that it writes are the
+    /// outputs. `checked` if it is not known to index within its views.
     Kernel { kernel: Arc<Kernel>, values: Vec<Vec<Value>>, checked: bool },
     /// Handwritten GPU kernels.
     Source(Arc<CudaSource>),
-    /// A function on host memory. `in_place` holds (output, input) pairs that share memory: before the call the memory of the
-    /// output holds the input.
+    /// A function on host memory. `in_place` holds (output, input) pairs that share memory: before
+    /// the call the memory of the output holds the input.
     Routine { run: Routine, fallibility: Fallibility, in_place: Vec<(usize, usize)> },
 }
 

@@ -1,4 +1,5 @@
-//! Nodes of the lazy graph and the set of graph ops. Properties of ops that the scheduler uses are in `node/facts.rs`.
+//! Nodes of the lazy graph and the set of graph ops. Properties of ops that the scheduler uses are
+//! in `node/facts.rs`.
 
 mod facts;
 mod snapshot;
@@ -49,7 +50,8 @@ pub(crate) enum Op {
     Data,
     /// The value of a variable. Its storage may be overwritten: see `runtime/var.rs`.
     Var,
-    /// An argument of a function being traced, or a variable read in it: a placeholder without value.
+    /// An argument of a function being traced, or a variable read in it: a placeholder without
+    /// value.
     Input,
     /// An output of a trace. Its storage may be overwritten: see `runtime/trace.rs`.
     Output,
@@ -71,18 +73,21 @@ pub(crate) enum Op {
     Permute(Vec<usize>),
     /// A slice of every axis.
     Slice(Vec<AxisSlice>),
-    /// The inverse of a slice: the elements at these positions of a larger shape, a constant everywhere else.
+    /// The inverse of a slice: the elements at these positions of a larger shape, a constant
+    /// everywhere else.
     Pad(Vec<AxisSlice>, Vec<usize>, Value),
     /// Concatenation along an axis.
     Concat(usize),
-    /// Inputs are `x` and an index tensor whose shape differs along one axis only: selects elements of `x` along that axis.
+    /// Inputs are `x` and an index tensor whose shape differs along one axis only: selects elements
+    /// of `x` along that axis.
     Gather(usize),
-    /// Inputs are `x`, an index tensor and values of the index's shape: `x` with each value added at its index along the axis,
-    /// in order.
+    /// Inputs are `x`, an index tensor and values of the index's shape: `x` with each value added
+    /// at its index along the axis, in order.
     ScatterAdd(usize),
     /// Cumulative sum along an axis.
     Cumsum(usize),
-    /// Index of the largest or smallest element along an axis, the first of equal ones. The axis is removed.
+    /// Index of the largest or smallest element along an axis, the first of equal ones. The axis is
+    /// removed.
     ArgReduce(Reduce, usize),
     /// Indices of a stable sort along an axis; NaN counts as largest.
     ArgSort { axis: usize, descending: bool },
@@ -90,9 +95,11 @@ pub(crate) enum Op {
     Iota { axis: usize },
     /// Random 32-bit words of this shape; the input is a seed and an offset.
     Random(Vec<usize>),
-    /// The first input, which the function computed from the others; the gradient runs the function again.
+    /// The first input, which the function computed from the others; the gradient runs the function
+    /// again.
     Checkpoint(Recompute),
-    /// An op with several outputs, which are [`Op::GetOutput`] nodes; has no value itself. See `multi_output.rs`.
+    /// An op with several outputs, which are [`Op::GetOutput`] nodes; has no value itself. See
+    /// `multi_output.rs`.
     MultiOutput(Arc<MultiOutput>),
     /// The n-th output of its input, a multi-output node.
     GetOutput(usize),
@@ -144,7 +151,8 @@ impl Op {
     }
 }
 
-/// Identity of a node. Ids increase as nodes are created, so the order of ids is a topological order.
+/// Identity of a node. Ids increase as nodes are created, so the order of ids is a topological
+/// order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct NodeId(u64);
 
@@ -215,12 +223,14 @@ impl Node {
         *self.value.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
     }
 
-    /// Sets the value if there is none. If two threads compute a node the first value stays, since it may have been read.
+    /// Sets the value if there is none. If two threads compute a node the first value stays, since
+    /// it may have been read.
     pub fn set_value_once(&self, value: Buffer) {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(value);
     }
 
-    /// True if the node has a value now. Scheduler passes call [`has_value`](Node::has_value) instead.
+    /// True if the node has a value now. Scheduler passes call [`has_value`](Node::has_value)
+    /// instead.
     pub fn has_value_now(&self) -> bool {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }

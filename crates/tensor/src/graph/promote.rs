@@ -7,7 +7,8 @@ use bornite_ir::{Op as ScalarOp, TypeRule, Value};
 use crate::graph::node::{Node, Op};
 use crate::{DType, SourceLocation, Tensor};
 
-/// The dtype that two dtypes promote to; `None` if no dtype can represent both, so that one must be cast.
+/// The dtype that two dtypes promote to; `None` if no dtype can represent both, so that one must be
+/// cast.
 ///
 /// | | bool | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
 /// |---|---|---|---|---|---|---|---|---|
@@ -20,14 +21,16 @@ use crate::{DType, SourceLocation, Tensor};
 /// | **f32** | f32 | f32 | f32 | f32 | f32 | f32 | f32 | f64 |
 /// | **f64** | f64 | f64 | f64 | f64 | f64 | f64 | f64 | f64 |
 ///
-/// Bools promote to integers and integers to floats. Of two floats or two integers the wider is chosen, f16 and bf16 promote to f32,
-/// and a signed and an unsigned integer to the narrowest signed one that can represent both (u8 and i8 to i16, u32 and i32 to
-/// i64); u64 and a signed integer have no common dtype. Elementwise operations promote like this; matrix products, concatenations and
-/// indices require one dtype.
+/// Bools promote to integers and integers to floats. Of two floats or two integers the wider is
+/// chosen, f16 and bf16 promote to f32, and a signed and an unsigned integer to the narrowest
+/// signed one that can represent both (u8 and i8 to i16, u32 and i32 to i64); u64 and a signed
+/// integer have no common dtype. Elementwise operations promote like this; matrix products,
+/// concatenations and indices require one dtype.
 ///
-/// A Rust number is weakly typed: next to a float tensor it takes the tensor's dtype (`bf16 * 0.5` stays bf16), and an integer next
-/// to an integer tensor takes that dtype, or is an error if it does not fit. Otherwise an integer next to bools is an i64, and a
-/// float next to integers or bools an f32.
+/// A Rust number is weakly typed: next to a float tensor it takes the tensor's dtype (`bf16 * 0.5`
+/// stays bf16), and an integer next to an integer tensor takes that dtype, or is an error if it
+/// does not fit. Otherwise an integer next to bools is an i64, and a float next to integers or
+/// bools an f32.
 ///
 /// ```
 /// use bornite::{DType, ops::promote};

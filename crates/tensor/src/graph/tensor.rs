@@ -33,7 +33,8 @@ impl Tensor {
         Tensor::leaf(buffer, T::DTYPE, shape, device, location)
     }
 
-    /// A tensor from the bytes of its elements in row-major order, in this machine's byte order; booleans are 0 or 1.
+    /// A tensor from the bytes of its elements in row-major order, in this machine's byte order;
+    /// booleans are 0 or 1.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor};
@@ -155,7 +156,8 @@ impl Tensor {
         realize(std::slice::from_ref(self))
     }
 
-    /// The elements in row-major order. `T` must be the tensor's dtype: nothing is converted implicitly.
+    /// The elements in row-major order. `T` must be the tensor's dtype: nothing is converted
+    /// implicitly.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let location = SourceLocation::here();
@@ -167,7 +169,8 @@ impl Tensor {
         T::unpack(&self.words()?, node.elements()).ok_or(Error::OutOfMemory { bytes: node.bytes() })
     }
 
-    /// The bytes of the elements in row-major order, in this machine's byte order: see [`Tensor::from_bytes`].
+    /// The bytes of the elements in row-major order, in this machine's byte order: see
+    /// [`Tensor::from_bytes`].
     #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let (node, words) = (self.node()?, self.words()?);
@@ -211,7 +214,8 @@ impl Tensor {
         }
     }
 
-    /// Applies `op`: a new node, or a failed tensor if the inputs are invalid or one of them has failed.
+    /// Applies `op`: a new node, or a failed tensor if the inputs are invalid or one of them has
+    /// failed.
     pub(crate) fn build(op: Op, inputs: Vec<Tensor>, location: SourceLocation) -> Tensor {
         if let Some(failed) = inputs.iter().find(|t| matches!(t.0.op, Op::Failed(_))) {
             return failed.clone();
@@ -225,8 +229,8 @@ impl Tensor {
         }
     }
 
-    /// A failed tensor: reading it, or anything computed from it, returns the error. For functions that return tensors and got
-    /// invalid arguments.
+    /// A failed tensor: reading it, or anything computed from it, returns the error. For functions
+    /// that return tensors and got invalid arguments.
     ///
     /// ```
     /// let x = bornite::Tensor::failed("lookup", "there is no row 'b'; there are 'a' and 'c'");
@@ -250,7 +254,8 @@ impl Tensor {
 
 /// Number of elements of a shape, or an error message if they exceed the address space.
 pub(crate) fn elements_of(shape: &[usize], dtype: DType) -> std::result::Result<usize, String> {
-    // Strides are products of lengths even if there are no elements, so an axis of length 0 counts as 1.
+    // Strides are products of lengths even if there are no elements, so an axis of length 0 counts
+    // as 1.
     let largest = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
     match largest.and_then(|n| n.checked_mul(dtype.bytes())) {
         Some(bytes) if bytes <= isize::MAX as usize => Ok(shape.iter().product()),

@@ -1,5 +1,5 @@
-//! A kernel specialized for one launch size, and its outputs. A launch runs immediately if all arrays are in CPU memory, since planning
-//! takes longer than a small kernel.
+//! A kernel specialized for one launch size, and its outputs. A launch runs immediately if all
+//! arrays are in CPU memory, since planning takes longer than a small kernel.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -124,8 +124,9 @@ impl CompiledKernel {
         Ok(results)
     }
 
-    /// Runs the launch now if all arrays are in CPU memory and returns the written arrays in the order of views. `None` if it must be
-    /// scheduled: also while a function is traced, or if every operation is checked for NaN.
+    /// Runs the launch now if all arrays are in CPU memory and returns the written arrays in the
+    /// order of views. `None` if it must be scheduled: also while a function is traced, or if every
+    /// operation is checked for NaN.
     fn run_eagerly(
         &self,
         arrays: &[Tensor],

@@ -1,8 +1,9 @@
 //! A custom kernel and its launches over tensors.
 //!
-//! A launch is a graph op, traced and scheduled like any other; its indices are checked on every device. Front ends specialize a
-//! kernel for the lengths of its arrays and the launch dimensions; each specialization is compiled once (`kernels/compiled.rs`).
-//! Repeated and timed launches: `kernels/prepared.rs`.
+//! A launch is a graph op, traced and scheduled like any other; its indices are checked on every
+//! device. Front ends specialize a kernel for the lengths of its arrays and the launch dimensions;
+//! each specialization is compiled once (`kernels/compiled.rs`). Repeated and timed launches:
+//! `kernels/prepared.rs`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +29,8 @@ pub struct CustomKernel {
     cache: Arc<Mutex<Cache>>,
 }
 
-/// Properties of a launch that its code depends on: dimensions, and extents of the arrays in the order of views.
+/// Properties of a launch that its code depends on: dimensions, and extents of the arrays in the
+/// order of views.
 type Signature = (LaunchDims, Vec<Vec<u64>>);
 
 /// Kernels compiled so far.
@@ -53,7 +55,8 @@ impl CustomKernel {
         Ok(CustomKernel { module: module.clone(), name: name.into(), prototype, gradient: None, cache: Arc::default() })
     }
 
-    /// A kernel in the IR. Its arguments are its arrays, then its values; it is launched with [`Launch::default`].
+    /// A kernel in the IR. Its arguments are its arrays, then its values; it is launched with
+    /// [`Launch::default`].
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor, ir::{Scalar, templates}, kernel::{CustomKernel, Launch}};
@@ -74,8 +77,9 @@ impl CustomKernel {
         CustomKernel::new(&Module::from_ir(kernel)?, &name)
     }
 
-    /// The kernel with a gradient function. From the arrays, the outputs and the gradients of the outputs, it returns the gradients of
-    /// the arrays in the order of parameters (`None` for no gradient). Without one, differentiating a launch is an error.
+    /// The kernel with a gradient function. From the arrays, the outputs and the gradients of the
+    /// outputs, it returns the gradients of the arrays in the order of parameters (`None` for no
+    /// gradient). Without one, differentiating a launch is an error.
     pub fn gradient(
         self,
         f: impl Fn(&[Tensor], &[Tensor], &[Tensor]) -> Vec<Option<Tensor>> + Send + Sync + 'static,
@@ -94,10 +98,11 @@ impl CustomKernel {
         self.prototype.params.iter().map(|(name, _)| &name[..])
     }
 
-    /// Launches the kernel and returns the arrays that it writes, in the order of parameters; the arrays passed do not change. Takes
-    /// one argument per parameter, all arrays on one device. If all arrays are in CPU memory the kernel runs before this returns;
-    /// otherwise it runs when an output is read, and in a traced function it is recorded. A kernel that writes no array is an error,
-    /// since nothing would cause it to run ([`prepare`](CustomKernel::prepare) runs it).
+    /// Launches the kernel and returns the arrays that it writes, in the order of parameters; the
+    /// arrays passed do not change. Takes one argument per parameter, all arrays on one device. If
+    /// all arrays are in CPU memory the kernel runs before this returns; otherwise it runs when an
+    /// output is read, and in a traced function it is recorded. A kernel that writes no array is an
+    /// error, since nothing would cause it to run ([`prepare`](CustomKernel::prepare) runs it).
     ///
     /// With [`Launch::check`] the launch is checked before it runs:
     ///
@@ -145,8 +150,9 @@ impl CustomKernel {
 
     /// Prepares a launch over copies of these arrays, to be run any number of times.
     ///
-    /// Each run continues with the arrays of the previous one, and its indices are checked. With [`Launch::check`] each run starts from
-    /// the original arrays, which the interpreter has checked, so that the GPU code runs without checks.
+    /// Each run continues with the arrays of the previous one, and its indices are checked. With
+    /// [`Launch::check`] each run starts from the original arrays, which the interpreter has
+    /// checked, so that the GPU code runs without checks.
     #[track_caller]
     pub fn prepare(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Result<PreparedLaunch> {
         self.prepare_at(launch.into(), args, SourceLocation::here())
@@ -163,11 +169,12 @@ impl CustomKernel {
         PreparedLaunch::new(bound, checks, max_statements, location)
     }
 
-    /// As [`CustomKernel::prepare`], without index checks on a GPU and without a run in the interpreter, which is slow for large
-    /// kernels.
+    /// As [`CustomKernel::prepare`], without index checks on a GPU and without a run in the
+    /// interpreter, which is slow for large kernels.
     ///
     /// # Safety
-    /// With these arguments, and for any number of runs, the kernel must index within its arrays, and its threads must not race.
+    /// With these arguments, and for any number of runs, the kernel must index within its arrays,
+    /// and its threads must not race.
     #[allow(unsafe_code)]
     #[track_caller]
     pub unsafe fn prepare_unchecked(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Result<PreparedLaunch> {
@@ -286,7 +293,8 @@ impl CustomKernel {
         Ok(compiled)
     }
 
-    /// The extents of a tensor as an array of the kernel; `Err` with the tensor's error, or with the expected dtype and shape.
+    /// The extents of a tensor as an array of the kernel; `Err` with the tensor's error, or with
+    /// the expected dtype and shape.
     fn extents(
         &self,
         view: usize,
@@ -329,8 +337,9 @@ impl CustomKernel {
         }
         let mut lowered = self.module.lowered(&self.name, &request)?;
         let reads: Vec<bool> = lowered.kernel.params.iter().map(|param| param.access.reads()).collect();
-        // Elements that a launch does not write keep their values, so every written array is also an input. An array that is written
-        // at any launch size is an output, so that the number of outputs does not depend on the size.
+        // Elements that a launch does not write keep their values, so every written array is also
+        // an input. An array that is written at any launch size is an output, so that the number of
+        // outputs does not depend on the size.
         let writes: Vec<bool> = self.prototype.kernel.params.iter().map(|param| param.access.writes()).collect();
         for (param, writes) in lowered.kernel.params.iter_mut().zip(&writes) {
             if param.access.writes() && !*writes {

@@ -39,7 +39,8 @@ enum Frontend {
 }
 
 impl Module {
-    /// Loads a file: Python syntax if its name ends in `.py`, including the files of its folder that it imports; else CUDA C++.
+    /// Loads a file: Python syntax if its name ends in `.py`, including the files of its folder
+    /// that it imports; else CUDA C++.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Module> {
         let path = path.as_ref();
@@ -76,7 +77,8 @@ impl Module {
         }
     }
 
-    /// A kernel by name, with template arguments (`scale<float, 4>`) or with types of untyped parameters (`scale<x:float32>`).
+    /// A kernel by name, with template arguments (`scale<float, 4>`) or with types of untyped
+    /// parameters (`scale<x:float32>`).
     #[track_caller]
     pub fn kernel(&self, name: &str) -> Result<CustomKernel> {
         CustomKernel::new(self, name)
@@ -122,7 +124,8 @@ impl Module {
         }
     }
 
-    /// The lowering request for a launch, without array lengths; `Err` with a message if the dimensions do not match the kernel.
+    /// The lowering request for a launch, without array lengths; `Err` with a message if the
+    /// dimensions do not match the kernel.
     pub(super) fn request(&self, name: &str, dims: &LaunchDims) -> std::result::Result<Request, String> {
         match (&*self.0, dims) {
             (Frontend::Python(_), LaunchDims::Threads(sizes)) if (1..=4).contains(&sizes.len()) => {

@@ -26,7 +26,8 @@ pub(super) enum Checks {
     None,
 }
 
-/// A launch that can run any number of times: see [`CustomKernel::prepare`](crate::kernel::CustomKernel::prepare).
+/// A launch that can run any number of times: see
+/// [`CustomKernel::prepare`](crate::kernel::CustomKernel::prepare).
 ///
 /// ```
 /// use bornite::{Device, Tensor, kernel::Module};
@@ -99,7 +100,8 @@ impl PreparedLaunch {
         Ok(PreparedLaunch { program, compiled, buffers, values, arrays, initial, device, location, failed })
     }
 
-    /// Submits a run to the device. Asynchronous on a GPU: an index out of range is then reported by [`PreparedLaunch::array`].
+    /// Submits a run to the device. Asynchronous on a GPU: an index out of range is then reported
+    /// by [`PreparedLaunch::array`].
     pub fn run(&self) -> Result<()> {
         let _running = self.device.lock();
         let launched = self.restore_initial().and_then(|()| {
@@ -159,13 +161,15 @@ impl PreparedLaunch {
         self.device
     }
 
-    /// Execution engine: `interpreter` (also on a CPU, for kernels with barriers), `machine code` or `CUDA`.
+    /// Execution engine: `interpreter` (also on a CPU, for kernels with barriers), `machine code`
+    /// or `CUDA`.
     pub fn engine(&self) -> &'static str {
         self.program.backend()
     }
 
-    /// The largest difference between the arrays that two launches wrote, relative to the largest magnitude of the array in `expected`;
-    /// infinite if only one element of a pair is NaN. The kernels must have the same parameters.
+    /// The largest difference between the arrays that two launches wrote, relative to the largest
+    /// magnitude of the array in `expected`; infinite if only one element of a pair is NaN. The
+    /// kernels must have the same parameters.
     #[track_caller]
     pub fn difference(&self, expected: &PreparedLaunch) -> Result<f64> {
         let kernel = &self.compiled.lowered.kernel;

@@ -9,11 +9,13 @@ use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
 use crate::kernels::prepared::PreparedLaunch;
 use crate::{Device, Result, SourceLocation};
 
-/// Finds the fastest of several equivalent kernels on the device of the arrays. Each is run, compared with the output of the first
-/// one in the interpreter (`tolerance` is relative to the largest value), and timed over all argument sets. On a GPU every kernel is
-/// first checked in the interpreter, so sizes should be moderate.
+/// Finds the fastest of several equivalent kernels on the device of the arrays. Each is run,
+/// compared with the output of the first one in the interpreter (`tolerance` is relative to the
+/// largest value), and timed over all argument sets. On a GPU every kernel is first checked in the
+/// interpreter, so sizes should be moderate.
 ///
-/// The mode of the tuner ([`Mode`](bornite_support::tune::Mode)) decides if kernels are measured; results are cached.
+/// The mode of the tuner ([`Mode`](bornite_support::tune::Mode)) decides if kernels are measured;
+/// results are cached.
 #[track_caller]
 pub fn tune_kernels(
     tuner: &Tuner,
@@ -31,8 +33,8 @@ pub fn tune_kernels(
     })
 }
 
-/// As [`tune_kernels`], without the interpreter, which is slow for large kernels: each kernel is compared with the first one on the
-/// same device.
+/// As [`tune_kernels`], without the interpreter, which is slow for large kernels: each kernel is
+/// compared with the first one on the same device.
 ///
 /// # Safety
 /// As for [`CustomKernel::prepare_unchecked`], for every kernel.

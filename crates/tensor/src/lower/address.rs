@@ -21,8 +21,8 @@ pub(crate) fn look_through(tensor: &Tensor) -> (&Tensor, Vec<&Tensor>) {
 
 /// Where the elements of a tensor lie among those of what it shows, if strides can say it.
 pub(crate) fn strided_view(base: &Tensor, views: &[&Tensor]) -> Option<Strided> {
-    let place = Strided::contiguous(&base.0.shape);
-    views.iter().rev().try_fold(place, |place, view| place.apply_view(&view.0.op))
+    let layout = Strided::contiguous(&base.0.shape);
+    views.iter().rev().try_fold(layout, |layout, view| layout.apply_view(&view.0.op))
 }
 
 /// Axes that memory sees as one: length and stride of each, innermost first; none of length 1.
@@ -40,17 +40,17 @@ pub(super) fn coalesce_axes(shape: &[usize], strides: &[isize]) -> Vec<(usize, i
 }
 
 /// True if the elements are those of the base in the same order.
-pub(crate) fn is_identity(place: &Strided) -> bool {
-    let runs = coalesce_axes(&place.shape, &place.strides);
-    place.offset == 0 && (runs.is_empty() || matches!(runs[..], [(_, 1)]))
+pub(crate) fn is_identity(layout: &Strided) -> bool {
+    let runs = coalesce_axes(&layout.shape, &layout.strides);
+    layout.offset == 0 && (runs.is_empty() || matches!(runs[..], [(_, 1)]))
 }
 
 /// The elements of a tensor in memory among which those lie that are read, where they are but a small part of it: bound as
 /// memory of its own, so that one kernel serves all parts, as the layers of a model are parts of an arena.
-pub(super) fn window(base: &Tensor, place: &Strided) -> Option<Range<usize>> {
-    let start = usize::try_from(place.offset).ok()?;
+pub(super) fn window(base: &Tensor, layout: &Strided) -> Option<Range<usize>> {
+    let start = usize::try_from(layout.offset).ok()?;
     let mut elements = 1;
-    for (length, stride) in coalesce_axes(&place.shape, &place.strides) {
+    for (length, stride) in coalesce_axes(&layout.shape, &layout.strides) {
         elements += length.checked_sub(1)? * usize::try_from(stride).ok()?;
     }
     // As memory of its own does, it begins where the widest loads may.
@@ -59,11 +59,11 @@ pub(super) fn window(base: &Tensor, place: &Strided) -> Option<Range<usize>> {
 }
 
 /// True if, taken as rows of `columns` elements, each row repeats the one element of the base that has its number.
-pub(crate) fn broadcasts_rows(place: &Strided, columns: usize) -> bool {
-    let Some(split) = split(&place.shape, columns) else { return false };
-    let outer = coalesce_axes(&place.shape[..split], &place.strides[..split]);
-    let inner = coalesce_axes(&place.shape[split..], &place.strides[split..]);
-    place.offset == 0
+pub(crate) fn broadcasts_rows(layout: &Strided, columns: usize) -> bool {
+    let Some(split) = split(&layout.shape, columns) else { return false };
+    let outer = coalesce_axes(&layout.shape[..split], &layout.strides[..split]);
+    let inner = coalesce_axes(&layout.shape[split..], &layout.strides[split..]);
+    layout.offset == 0
         && (outer.is_empty() || matches!(outer[..], [(_, 1)]))
         && (inner.is_empty() || matches!(inner[..], [(_, 0)]))
 }
@@ -74,11 +74,11 @@ fn split(shape: &[usize], columns: usize) -> Option<usize> {
 }
 
 /// Where an element in memory is.
-pub(super) struct Place {
+pub(super) struct Address {
     /// The tensor, or the part of it that it is in.
     pub id: ValueId,
     /// How that lies, and which element of it.
-    pub place: Strided,
+    pub layout: Strided,
     pub index: ExprId,
 }
 
@@ -93,14 +93,14 @@ pub(super) enum LaneAccess {
     Apart,
 }
 
-pub(super) fn lane_access(place: &Strided, lanes: usize) -> LaneAccess {
-    let runs = coalesce_axes(&place.shape, &place.strides);
+pub(super) fn lane_access(layout: &Strided, lanes: usize) -> LaneAccess {
+    let runs = coalesce_axes(&layout.shape, &layout.strides);
     let whole = |n: isize| n % lanes as isize == 0;
     match runs[..] {
         [] => LaneAccess::Same,
         [(length, 0), ..] if length % lanes == 0 => LaneAccess::Same,
         [(length, 1), ref outer @ ..]
-            if length % lanes == 0 && whole(place.offset) && outer.iter().all(|&(_, stride)| whole(stride)) =>
+            if length % lanes == 0 && whole(layout.offset) && outer.iter().all(|&(_, stride)| whole(stride)) =>
         {
             LaneAccess::Adjacent
         }
@@ -124,31 +124,31 @@ impl<S: KernelShape> Lowering<S> {
             return vec![self.number(*value)];
         }
         let computed = self.computed.contains(&base.0.id);
-        let Some(place) = strided_view(base, &views) else {
-            return if self.lanes > 1 { self.one_by_one(tensor, at) } else { vec![self.step(tensor, at)] };
+        let Some(layout) = strided_view(base, &views) else {
+            return if self.lanes > 1 { self.values_per_lane(tensor, at) } else { vec![self.step(tensor, at)] };
         };
-        if is_identity(&place) {
+        if is_identity(&layout) {
             let linear = Some(self.linear_of(at));
             let at = Coordinates { linear, ..at.clone() }.reshaped(&base.0.shape);
-            return if computed { self.compute_values(base, &at) } else { self.load_values(base, &place, &at) };
+            return if computed { self.compute_values(base, &at) } else { self.load_values(base, &layout, &at) };
         }
         if !computed {
-            return self.load_values(base, &place, at);
+            return self.load_values(base, &layout, at);
         }
         // Values of a whole row are known at its row.
         if let (Some(RowSpace { columns, .. }), Some((row, _))) = (self.shape.row_space(), at.row)
-            && broadcasts_rows(&place, columns)
+            && broadcasts_rows(&layout, columns)
         {
             let lanes = std::mem::replace(&mut self.lanes, 1);
             let values = self.compute_values(base, &Coordinates::linear(row, &base.0.shape));
             self.lanes = lanes;
             return values;
         }
-        if self.lanes > 1 && lane_access(&place, self.lanes) != LaneAccess::Same {
-            return self.one_by_one(tensor, at);
+        if self.lanes > 1 && lane_access(&layout, self.lanes) != LaneAccess::Same {
+            return self.values_per_lane(tensor, at);
         }
         let lanes = std::mem::replace(&mut self.lanes, 1);
-        let index = self.place_of(at, &place);
+        let index = self.index_of(at, &layout);
         let values = self.compute_values(base, &Coordinates::linear(index, &base.0.shape));
         self.lanes = lanes;
         values
@@ -162,28 +162,28 @@ impl<S: KernelShape> Lowering<S> {
     }
 
     /// Each lane for itself.
-    fn one_by_one(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
+    fn values_per_lane(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
         (0..self.lanes)
-            .map(|lane| {
-                let at = self.lane(at, lane);
+            .map(|lane_coordinates| {
+                let at = self.lane_coordinates(at, lane_coordinates);
                 self.load(tensor, at)
             })
             .collect()
     }
 
     /// The place of a lane.
-    pub(super) fn lane(&mut self, at: &Coordinates, lane: usize) -> Coordinates {
-        if lane == 0 {
+    pub(super) fn lane_coordinates(&mut self, at: &Coordinates, lane_coordinates: usize) -> Coordinates {
+        if lane_coordinates == 0 {
             return at.clone();
         }
         let linear = self.linear_of(at);
-        let linear = self.beyond(linear, lane);
-        let row = at.row.map(|(row, column)| (row, self.beyond(column, lane)));
+        let linear = self.offset_by(linear, lane_coordinates);
+        let row = at.row.map(|(row, column)| (row, self.offset_by(column, lane_coordinates)));
         Coordinates { shape: at.shape.clone(), linear: Some(linear), axes: None, row }
     }
 
     /// An index plus a number, computed once.
-    pub(super) fn beyond(&mut self, index: ExprId, by: usize) -> ExprId {
+    pub(super) fn offset_by(&mut self, index: ExprId, by: usize) -> ExprId {
         if by == 0 {
             return index;
         }
@@ -192,41 +192,41 @@ impl<S: KernelShape> Lowering<S> {
             return *found;
         }
         let sum = self.index_op(ScalarOp::Add, index, by);
-        self.remember_index(key, sum);
+        self.cache_index(key, sum);
         sum
     }
 
-    fn remember_index(&mut self, key: (CoalescedAxes, ExprId), value: ExprId) {
+    fn cache_index(&mut self, key: (CoalescedAxes, ExprId), value: ExprId) {
         if let Some(known) = self.known.last_mut() {
             known.indices.insert(key, value);
         }
     }
 
     /// Where the element of a tensor in memory is, or the first of some.
-    pub(super) fn find(&mut self, base: &Tensor, place: &Strided, at: &Coordinates) -> Place {
-        let part = window(base, place);
-        let place = Strided { offset: if part.is_some() { 0 } else { place.offset }, ..place.clone() };
-        Place { index: self.place_of(at, &place), id: ValueId { node: base.0.id, part }, place }
+    pub(super) fn find(&mut self, base: &Tensor, layout: &Strided, at: &Coordinates) -> Address {
+        let part = window(base, layout);
+        let layout = Strided { offset: if part.is_some() { 0 } else { layout.offset }, ..layout.clone() };
+        Address { index: self.index_of(at, &layout), id: ValueId { node: base.0.id, part }, layout }
     }
 
     /// Elements of a tensor in memory.
-    pub(super) fn load_values(&mut self, base: &Tensor, place: &Strided, at: &Coordinates) -> Vec<ExprId> {
-        let Place { id, place, index } = self.find(base, place, at);
-        let place = &place;
+    pub(super) fn load_values(&mut self, base: &Tensor, layout: &Strided, at: &Coordinates) -> Vec<ExprId> {
+        let Address { id, layout, index } = self.find(base, layout, at);
+        let layout = &layout;
         // What is picked of a row is read before anything of it is written.
-        let picks = self.lanes == 1 && self.shape.is_picked(at) && is_identity(place);
+        let picks = self.lanes == 1 && self.shape.is_gathered_early(at) && is_identity(layout);
         if id.part.is_some() || Some(index) != self.shape.own() && !picks {
             self.other_index_inputs.insert(base.0.id);
         }
-        let kind = if self.lanes > 1 { lane_access(place, self.lanes) } else { LaneAccess::Same };
+        let kind = if self.lanes > 1 { lane_access(layout, self.lanes) } else { LaneAccess::Same };
         let part = id.part.clone();
         let key = (id, index, if kind == LaneAccess::Same { 1 } else { self.lanes });
         if let Some(found) = self.known.iter().rev().find_map(|known| known.values.get(&key)) {
             return found.clone();
         }
-        let values = match is_identity(place) && part.is_none() {
-            true => S::load_once(self, base, at, |l| l.loaded(base, None, place, at, index, kind)),
-            false => self.loaded(base, part, place, at, index, kind),
+        let values = match is_identity(layout) && part.is_none() {
+            true => S::load_cached(self, base, at, |l| l.loaded(base, None, layout, at, index, kind)),
+            false => self.loaded(base, part, layout, at, index, kind),
         };
         if let Some(known) = self.known.last_mut() {
             known.values.insert(key, values.clone());
@@ -239,7 +239,7 @@ impl<S: KernelShape> Lowering<S> {
         &mut self,
         base: &Tensor,
         part: Option<Range<usize>>,
-        place: &Strided,
+        layout: &Strided,
         at: &Coordinates,
         index: ExprId,
         kind: LaneAccess,
@@ -249,9 +249,9 @@ impl<S: KernelShape> Lowering<S> {
             LaneAccess::Same => vec![self.b.load(view, index)],
             LaneAccess::Adjacent if base.0.dtype != DType::Bool => self.load_adjacent(view.into(), index, base.0.dtype),
             _ => (0..self.lanes)
-                .map(|lane| {
-                    let at = self.lane(at, lane);
-                    let index = self.place_of(&at, place);
+                .map(|lane_coordinates| {
+                    let at = self.lane_coordinates(at, lane_coordinates);
+                    let index = self.index_of(&at, layout);
                     self.b.load(view, index)
                 })
                 .collect(),
@@ -263,35 +263,35 @@ impl<S: KernelShape> Lowering<S> {
         let width = (16 / dtype.bytes()).min(self.lanes);
         let mut values = vec![];
         for first in (0..self.lanes).step_by(width) {
-            let place = self.beyond(index, first);
+            let layout = self.offset_by(index, first);
             if width == 1 {
-                values.push(self.b.load(view, place));
+                values.push(self.b.load(view, layout));
                 continue;
             }
-            let wide = self.b.load_wide(view, place, width as u8);
+            let wide = self.b.load_wide(view, layout, width as u8);
             values.extend((0..width).map(|n| self.b.extract(wide, n as u32)));
         }
         values
     }
 
     /// Where the element at `at` lies in memory.
-    pub(super) fn place_of(&mut self, at: &Coordinates, place: &Strided) -> ExprId {
+    pub(super) fn index_of(&mut self, at: &Coordinates, layout: &Strided) -> ExprId {
         if let Some(linear) = at.linear
-            && is_identity(place)
+            && is_identity(layout)
         {
             return linear;
         }
         // One index for one place, by which what is loaded there is known.
-        let key = at.linear.filter(|_| place.offset >= 0).map(|linear| {
-            let runs = coalesce_axes(&place.shape, &place.strides);
-            ((-1 - place.offset, runs), linear)
+        let key = at.linear.filter(|_| layout.offset >= 0).map(|linear| {
+            let runs = coalesce_axes(&layout.shape, &layout.strides);
+            ((-1 - layout.offset, runs), linear)
         });
         let known = key.as_ref().and_then(|key| self.known.iter().rev().find_map(|known| known.indices.get(key)));
         if let Some(found) = known {
             return *found;
         }
         let mut terms = vec![];
-        let (shape, strides) = (&place.shape[..], &place.strides[..]);
+        let (shape, strides) = (&layout.shape[..], &layout.strides[..]);
         if let (Some((row, column)), Some(RowSpace { columns, .. })) = (at.row, self.shape.row_space())
             && let Some(split) = split(shape, columns)
         {
@@ -306,13 +306,13 @@ impl<S: KernelShape> Lowering<S> {
         } else if let Some(linear) = at.linear {
             terms.extend(self.part(linear, shape, strides));
         }
-        if place.offset != 0 {
-            terms.push(self.b.constant(Value::int(self.index, place.offset as i64)));
+        if layout.offset != 0 {
+            terms.push(self.b.constant(Value::int(self.index, layout.offset as i64)));
         }
         let sum = terms.into_iter().reduce(|sum, term| self.b.add(&sum, &term));
         let sum = sum.unwrap_or_else(|| self.zero());
         if let Some(key) = key {
-            self.remember_index(key, sum);
+            self.cache_index(key, sum);
         }
         sum
     }
@@ -340,7 +340,7 @@ impl<S: KernelShape> Lowering<S> {
             below *= length;
         }
         if let Some(sum) = sum {
-            self.remember_index(key, sum);
+            self.cache_index(key, sum);
         }
         sum
     }

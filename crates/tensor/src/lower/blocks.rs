@@ -18,10 +18,10 @@ pub(super) const WARP: usize = 32;
 /// Rows of at most so many columns are one thread's work each.
 const SERIAL_COLUMNS: usize = 16;
 /// Rows from which columns are summed by blocks.
-pub(super) const FEWEST_ROWS: usize = 16;
+pub(super) const MIN_ROWS: usize = 16;
 
 /// How far an index may run past the last element of the last row: what a block takes at once.
-pub(super) const BEYOND: usize = 1024 * 4;
+pub(super) const MAX_OVERRUN: usize = 1024 * 4;
 
 /// How blocks are shaped.
 pub(super) enum BlockKernel<'a> {
@@ -40,7 +40,7 @@ pub(super) fn shape(group: &Group, shared_bytes: impl FnOnce() -> usize) -> Opti
         IterationSpace::Rows { columns, .. } if columns > SERIAL_COLUMNS => {
             RowLaunch::new(group, shared_bytes).map(BlockKernel::Rows)
         }
-        IterationSpace::Middle { outer, middle, inner } if inner >= WARP && middle >= FEWEST_ROWS => {
+        IterationSpace::Middle { outer, middle, inner } if inner >= WARP && middle >= MIN_ROWS => {
             let lanes = if inner.is_multiple_of(4 * WARP) { 4 } else { 1 };
             let blocks = outer * inner.div_ceil(lanes * WARP);
             let down = rows_at_a_time(outer, inner);
@@ -60,7 +60,7 @@ impl BlockKernel<'_> {
     /// Grid and block.
     pub fn launch(&self) -> ([u32; 3], [u32; 3]) {
         let (blocks, threads) = match self {
-            BlockKernel::Rows(plan) => (plan.rows.div_ceil(plan.together), plan.threads * plan.together),
+            BlockKernel::Rows(plan) => (plan.rows.div_ceil(plan.rows_per_block), plan.threads * plan.rows_per_block),
             BlockKernel::ColumnSumLaunch(plan) => plan.launch(),
             BlockKernel::Columns(plan) => (plan.blocks, plan.down * WARP),
             BlockKernel::Tiles(plan) => plan.launch(),
@@ -71,13 +71,13 @@ impl BlockKernel<'_> {
 
 impl<S: KernelShape> Lowering<S> {
     /// What a thread has, of all its lanes: pairs, then pairs of pairs.
-    pub(super) fn own_total(&mut self, reduction: Reduction<'_>, totals: &[LocalId]) -> ExprId {
+    pub(super) fn thread_total(&mut self, reduction: Reduction<'_>, totals: &[LocalId]) -> ExprId {
         let values = totals.iter().map(|&total| self.b.read(total)).collect();
-        self.in_pairs(reduction, values)
+        self.tree_reduce(reduction, values)
     }
 
     /// A reduction of few values: pairs, then pairs of pairs. Their number is a power of 2.
-    pub(super) fn in_pairs(&mut self, reduction: Reduction<'_>, mut values: Vec<ExprId>) -> ExprId {
+    pub(super) fn tree_reduce(&mut self, reduction: Reduction<'_>, mut values: Vec<ExprId>) -> ExprId {
         let row = reduction.step();
         while values.len() > 1 {
             values = values.chunks(2).map(|pair| self.b.op(row, &[&pair[0], &pair[pair.len() - 1]])).collect();
@@ -86,7 +86,7 @@ impl<S: KernelShape> Lowering<S> {
     }
 
     /// What all threads of a row have, known to each of them.
-    pub(super) fn whole_totals(
+    pub(super) fn block_reduce(
         &mut self,
         stage: &[Reduction<'_>],
         mut totals: Vec<ExprId>,
@@ -97,7 +97,7 @@ impl<S: KernelShape> Lowering<S> {
         for (reduction, total) in stage.iter().zip(&mut totals) {
             for distance in [16, 8, 4, 2, 1] {
                 let distance = self.b.index_constant(distance);
-                let other = self.shuffled(*total, distance);
+                let other = self.shuffle_xor(*total, distance);
                 *total = self.b.op(reduction.step(), &[total, &other]);
             }
         }
@@ -111,7 +111,7 @@ impl<S: KernelShape> Lowering<S> {
         let mut tiles = vec![];
         self.b.open_block();
         for (n, (reduction, total)) in stage.iter().zip(&totals).enumerate() {
-            let tile = self.b.shared(format!("tile{number}_{n}"), reduction.accumulator(), warps as u64);
+            let tile = self.b.shared(format!("tile{number}_{n}"), reduction.accumulator_type(), warps as u64);
             self.b.store(tile, warp, *total);
             tiles.push(tile);
         }
@@ -126,13 +126,13 @@ impl<S: KernelShape> Lowering<S> {
                         self.b.load(tile, n)
                     })
                     .collect();
-                self.in_pairs(*reduction, values)
+                self.tree_reduce(*reduction, values)
             })
             .collect()
     }
 
     /// The value of the lane whose number differs in one bit.
-    fn shuffled(&mut self, value: ExprId, distance: ExprId) -> ExprId {
+    fn shuffle_xor(&mut self, value: ExprId, distance: ExprId) -> ExprId {
         let own = self.b.scalar(&value);
         // Shuffles move 32 bits or 64.
         let wide = if own.bytes() < 4 { Scalar::I32 } else { own };

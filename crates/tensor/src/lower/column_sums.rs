@@ -7,7 +7,7 @@
 
 use bornite_ir::{Axis, Builtin, Emit, ExprId, LocalId, Op as ScalarOp, ParamId, Stmt, Type};
 
-use super::blocks::{FEWEST_ROWS, WARP, rows_at_a_time};
+use super::blocks::{MIN_ROWS, WARP, rows_at_a_time};
 use super::group::{Group, IterationSpace};
 use super::lowering::Lowering;
 use super::row_kernel::RowKernel;
@@ -30,15 +30,15 @@ pub(super) struct ColumnSumLaunch<'a> {
     pub rows: RowLaunch<'a>,
     pub parts: usize,
     /// Rows of a part.
-    each: usize,
+    rows_per_part: usize,
 }
 
 impl<'a> ColumnSumLaunch<'a> {
     /// The blocks for a group with sums.
     pub fn new(group: &'a Group, shared_bytes: impl FnOnce() -> usize) -> Option<ColumnSumLaunch<'a>> {
-        let (parts, each) = extent(group.space, group.column_sums.first()?)?;
+        let (parts, rows_per_part) = sum_extent(group.space, group.column_sums.first()?)?;
         let rows = RowLaunch::new(group, shared_bytes)?;
-        rows.is_a_warp().then_some(ColumnSumLaunch { rows, parts, each })
+        rows.is_one_warp().then_some(ColumnSumLaunch { rows, parts, rows_per_part })
     }
 
     /// Blocks and threads.
@@ -48,10 +48,10 @@ impl<'a> ColumnSumLaunch<'a> {
 }
 
 /// How many parts a sum has, and the rows of each, if it is one that can ride on a kernel of this form.
-fn extent(form: IterationSpace, sum: &Tensor) -> Option<(usize, usize)> {
+fn sum_extent(form: IterationSpace, sum: &Tensor) -> Option<(usize, usize)> {
     let IterationSpace::Rows { rows, columns } = form else { return None };
     let (outer, middle, inner) = infer::reduction_extents(&sum.0)?;
-    let fits = inner == columns && outer * middle == rows && middle.is_multiple_of(WARPS) && middle >= FEWEST_ROWS;
+    let fits = inner == columns && outer * middle == rows && middle.is_multiple_of(WARPS) && middle >= MIN_ROWS;
     let like = sum.0.dtype == DType::F32 && rows_at_a_time(outer, inner) == WARPS;
     (fits && like && outer >= BLOCKS).then_some((outer, middle))
 }
@@ -67,7 +67,7 @@ pub(crate) fn attach_sums(rows: &Group, sums: &Group, there: impl Fn(&Tensor) ->
     let bare = sums.outputs.iter().all(|output| summed.iter().any(|sum| sum.0.id == output.0.id));
     let few = rows.column_sums.is_empty() && (1..=MOST).contains(&summed.len()) && sums.outputs.len() == summed.len();
     let ride =
-        summed.iter().all(|sum| matches!(sum.0.op, Op::Reduce(Reduce::Sum, _)) && extent(rows.space, sum).is_some());
+        summed.iter().all(|sum| matches!(sum.0.op, Op::Reduce(Reduce::Sum, _)) && sum_extent(rows.space, sum).is_some());
     let level = |tensor: &Tensor| [count * columns, count, 1].contains(&tensor.0.elements());
     let simple = below.iter().all(|tensor| plain(tensor) && level(tensor))
         && rows.order.iter().all(|tensor| plain(tensor) || reduces(tensor));
@@ -105,27 +105,27 @@ pub(crate) fn attach_sums(rows: &Group, sums: &Group, there: impl Fn(&Tensor) ->
         launch_shape: None,
         column_sums: sums.outputs.clone(),
     };
-    (shared && RowLaunch::new(&group, || 0).is_some_and(|rows| rows.is_a_warp())).then_some(group)
+    (shared && RowLaunch::new(&group, || 0).is_some_and(|rows| rows.is_one_warp())).then_some(group)
 }
 
 /// The sums that ride on a group.
-pub(super) fn sums_of(group: &Group) -> impl Iterator<Item = Reduction<'_>> {
+pub(super) fn column_sums_of(group: &Group) -> impl Iterator<Item = Reduction<'_>> {
     group.column_sums.iter().filter_map(Reduction::of)
 }
 
 impl Lowering<RowKernel> {
     /// A block a part of the sums, a warp a row.
-    pub(super) fn rows_and_sums(&mut self, group: &Group, outs: &[ParamId], plan: &ColumnSumLaunch<'_>) {
-        let ColumnSumLaunch { rows, each, .. } = plan;
+    pub(super) fn rows_with_column_sums(&mut self, group: &Group, outs: &[ParamId], plan: &ColumnSumLaunch<'_>) {
+        let ColumnSumLaunch { rows, rows_per_part, .. } = plan;
         let (outs, sums) = outs.split_at(group.outputs.len());
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
         let (warp, lane) = (self.index_op(ScalarOp::Div, thread, WARP), self.index_op(ScalarOp::Rem, thread, WARP));
-        let first = self.index_op(ScalarOp::Mul, block, *each);
+        let first = self.index_op(ScalarOp::Mul, block, *rows_per_part);
         let first = self.b.add(&first, &warp);
         let own = rows.columns / WARP;
-        let totals: Vec<Vec<LocalId>> = sums_of(group).map(|sum| (0..own).map(|_| self.total(sum)).collect()).collect();
-        let end = self.b.index_constant((each / WARPS) as u64);
+        let totals: Vec<Vec<LocalId>> = column_sums_of(group).map(|sum| (0..own).map(|_| self.total(sum)).collect()).collect();
+        let end = self.b.index_constant((rows_per_part / WARPS) as u64);
         self.for_each("turn", end, |l, turn| {
             let down = l.index_op(ScalarOp::Mul, turn, WARPS);
             let row = l.b.add(&first, &down);
@@ -138,7 +138,7 @@ impl Lowering<RowKernel> {
         let across = self.index_op(ScalarOp::Mul, lane, rows.lanes);
         let begins = self.b.add(&begins, &across);
         let result = self.index_op(ScalarOp::Mul, block, columns);
-        for (n, ((sum, &out), totals)) in sums_of(group).zip(sums).zip(&totals).enumerate() {
+        for (n, ((sum, &out), totals)) in column_sums_of(group).zip(sums).zip(&totals).enumerate() {
             if n > 0 {
                 // The sum before has been read from there.
                 self.b.simple(Stmt::Barrier);
@@ -146,23 +146,23 @@ impl Lowering<RowKernel> {
             for (turn, totals) in totals.chunks(rows.lanes).enumerate() {
                 let values: Vec<ExprId> = totals.iter().map(|&total| self.b.read(total)).collect();
                 let value = self.b.construct(Type::Vector(DType::F32, rows.lanes as u8), &values);
-                let place = self.beyond(begins, turn * WARP * rows.lanes);
+                let place = self.offset_by(begins, turn * WARP * rows.lanes);
                 self.b.store(tile, place, value);
             }
             self.b.simple(Stmt::Barrier);
             for turn in 0..columns.div_ceil(WARPS * WARP) {
-                let column = self.beyond(thread, turn * WARPS * WARP);
+                let column = self.offset_by(thread, turn * WARPS * WARP);
                 let end = self.b.index_constant(columns as u64);
                 let inside = self.b.lt(&column, &end);
                 let last = (turn + 1) * WARPS * WARP > columns;
-                self.under(last.then_some(inside), &mut |l| {
+                self.when(last.then_some(inside), &mut |l| {
                     let parts = (0..WARPS)
                         .map(|warp| {
-                            let place = l.beyond(column, warp * columns);
+                            let place = l.offset_by(column, warp * columns);
                             l.b.load(tile, place)
                         })
                         .collect();
-                    let (whole, place) = (l.in_pairs(sum, parts), l.b.add(&result, &column));
+                    let (whole, place) = (l.tree_reduce(sum, parts), l.b.add(&result, &column));
                     l.b.store(out, place, whole);
                 });
             }

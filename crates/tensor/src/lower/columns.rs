@@ -40,14 +40,14 @@ impl Lowering {
             let linear = l.b.add(&first, &down);
             let at = Coordinates::linear(linear, &[]);
             for (&reduction, &total) in reductions.iter().zip(&totals) {
-                let x = l.reduced(reduction, &at)[0];
+                let x = l.reduction_input(reduction, &at)[0];
                 l.accumulate(reduction, total, x);
             }
         });
         for (reduction, total) in reductions.iter().zip(totals) {
             let total = self.b.read(total);
             let value = self.b.cast(reduction.tensor.0.dtype, &total);
-            self.remember(reduction.tensor.0.id, index, vec![value]);
+            self.cache_values(reduction.tensor.0.id, index, vec![value]);
         }
         for (output, &out) in group.outputs.iter().zip(outs) {
             let value = self.output_values(output, &Coordinates::linear(index, &output.0.shape))[0];
@@ -83,7 +83,7 @@ impl Lowering<Columns> {
             let linear = l.b.add(&base, &lower);
             let at = Coordinates::linear(linear, &[]);
             for (&reduction, totals) in reductions.iter().zip(&totals) {
-                let values = l.reduced(reduction, &at);
+                let values = l.reduction_input(reduction, &at);
                 for (lane, &total) in totals.iter().enumerate() {
                     l.accumulate(reduction, total, values[if values.len() == 1 { 0 } else { lane }]);
                 }
@@ -96,9 +96,9 @@ impl Lowering<Columns> {
         self.for_each("turn", end, |l, turn| {
             let ahead = l.index_op(ScalarOp::Mul, turn, together * down);
             let first = l.b.add(&ahead, &own_row);
-            l.under(strip_inside, &mut |l| {
+            l.when(strip_inside, &mut |l| {
                 for n in 0..together {
-                    let row = l.beyond(first, n * down);
+                    let row = l.offset_by(first, n * down);
                     body(l, row);
                 }
             });
@@ -111,19 +111,19 @@ impl Lowering<Columns> {
                 let above = self.b.lt(&row, &end);
                 condition = Some(condition.map_or(above, |inside| self.b.op(ScalarOp::And, &[&inside, &above])));
             }
-            self.scope(|l| l.under(condition, &mut |l| body(l, row)));
+            self.scope(|l| l.when(condition, &mut |l| body(l, row)));
         }
         let across = self.index_op(ScalarOp::Mul, across, lanes);
-        let place = self.index_op(ScalarOp::Mul, own_row, lanes * WARP);
-        let place = self.b.add(&place, &across);
+        let slot = self.index_op(ScalarOp::Mul, own_row, lanes * WARP);
+        let slot = self.b.add(&slot, &across);
         let mut tiles: Vec<SharedId> = vec![];
         for (n, (reduction, totals)) in reductions.iter().zip(&totals).enumerate() {
             let size = (down * lanes * WARP) as u64;
-            let tile = self.b.shared(format!("tile{n}"), reduction.accumulator(), size);
+            let tile = self.b.shared(format!("tile{n}"), reduction.accumulator_type(), size);
             for (lane, &total) in totals.iter().enumerate() {
-                let place = if lane == 0 { place } else { self.index_op(ScalarOp::Add, place, lane) };
+                let slot = if lane == 0 { slot } else { self.index_op(ScalarOp::Add, slot, lane) };
                 let total = self.b.read(total);
-                self.b.store(tile, place, total);
+                self.b.store(tile, slot, total);
             }
             tiles.push(tile);
         }
@@ -131,7 +131,7 @@ impl Lowering<Columns> {
         let zero = self.b.index_constant(0);
         let leads = self.b.op(ScalarOp::Eq, &[&own_row, &zero]);
         let leads = self.b.op(ScalarOp::And, &[&leads, &inside]);
-        self.under(Some(leads), &mut |l| {
+        self.when(Some(leads), &mut |l| {
             let result = l.index_op(ScalarOp::Mul, outer, inner);
             let result = l.b.add(&result, &column);
             for (&reduction, &tile) in reductions.iter().zip(&tiles) {
@@ -139,15 +139,15 @@ impl Lowering<Columns> {
                     .map(|lane| {
                         let parts = (0..down)
                             .map(|n| {
-                                let place = l.index_op(ScalarOp::Add, across, n * lanes * WARP + lane);
-                                l.b.load(tile, place)
+                                let slot = l.index_op(ScalarOp::Add, across, n * lanes * WARP + lane);
+                                l.b.load(tile, slot)
                             })
                             .collect();
-                        let whole = l.in_pairs(reduction, parts);
+                        let whole = l.tree_reduce(reduction, parts);
                         l.b.cast(reduction.tensor.0.dtype, &whole)
                     })
                     .collect();
-                l.remember(reduction.tensor.0.id, result, values);
+                l.cache_values(reduction.tensor.0.id, result, values);
             }
             for (output, &out) in group.outputs.iter().zip(outs) {
                 let values = l.output_values(output, &Coordinates::linear(result, &output.0.shape));

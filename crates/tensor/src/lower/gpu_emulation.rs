@@ -13,18 +13,18 @@ enum GpuEmulation {
 }
 
 thread_local! {
-    static AS_ON_A_GPU: Cell<GpuEmulation> = const { Cell::new(GpuEmulation::Nothing) };
+    static EMULATION: Cell<GpuEmulation> = const { Cell::new(GpuEmulation::Nothing) };
 }
 
-fn pretending<R>(what: GpuEmulation, work: impl FnOnce() -> R) -> R {
+fn with_emulation<R>(what: GpuEmulation, work: impl FnOnce() -> R) -> R {
     // Ends the scope also if `work` panics.
     struct Scope(GpuEmulation);
     impl Drop for Scope {
         fn drop(&mut self) {
-            AS_ON_A_GPU.set(self.0);
+            EMULATION.set(self.0);
         }
     }
-    let _scope = Scope(AS_ON_A_GPU.replace(what));
+    let _scope = Scope(EMULATION.replace(what));
     work()
 }
 
@@ -32,27 +32,27 @@ fn pretending<R>(what: GpuEmulation, work: impl FnOnce() -> R) -> R {
 /// them.
 #[doc(hidden)]
 pub fn with_gpu_kernels<R>(work: impl FnOnce() -> R) -> R {
-    pretending(GpuEmulation::Kernels, work)
+    with_emulation(GpuEmulation::Kernels, work)
 }
 
 /// Has this thread plan as for a GPU, with its library's products and kernels written by hand, whatever the device: so that a
 /// step's launches can be looked at where there is no GPU. What is planned so cannot run.
 #[doc(hidden)]
 pub fn with_gpu_plans<R>(work: impl FnOnce() -> R) -> R {
-    pretending(GpuEmulation::Plans, work)
+    with_emulation(GpuEmulation::Plans, work)
 }
 
 /// True if kernels for a device are those of a GPU.
 pub(crate) fn targets_gpu(device: Device) -> bool {
-    device.is_cuda() || AS_ON_A_GPU.get() >= GpuEmulation::Kernels
+    device.is_cuda() || EMULATION.get() >= GpuEmulation::Kernels
 }
 
 /// True if kernels are those of a GPU only to be judged.
 pub(crate) fn only_gpu_kernels() -> bool {
-    AS_ON_A_GPU.get() == GpuEmulation::Kernels
+    EMULATION.get() == GpuEmulation::Kernels
 }
 
 /// True if all that runs on a device is planned as for a GPU.
 pub(crate) fn plans_as_for_gpu(device: Device) -> bool {
-    device.is_cuda() || AS_ON_A_GPU.get() == GpuEmulation::Plans
+    device.is_cuda() || EMULATION.get() == GpuEmulation::Plans
 }

@@ -108,7 +108,7 @@ pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOutpu
         }
         BlockKernel::ColumnSumLaunch(plan) => {
             let shape = RowKernel::new(plan.rows.rows, plan.rows.columns);
-            g.lower(b, shape, |l, outs| l.rows_and_sums(group, outs, &plan))
+            g.lower(b, shape, |l, outs| l.rows_with_column_sums(group, outs, &plan))
         }
         BlockKernel::Columns(plan) => g.lower(b, plan, |l, outs| l.columns_by_blocks(group, outs)),
         BlockKernel::Tiles(plan) => g.lower(b, &plan, |l, outs| l.tiles(group, outs)),
@@ -184,7 +184,7 @@ fn index_type(group: &Group) -> Scalar {
     let mut largest = match group.space {
         IterationSpace::Elements(n) => n,
         // The index may run past the last column by what a block takes at once.
-        IterationSpace::Rows { rows, columns } => rows * columns + blocks::BEYOND,
+        IterationSpace::Rows { rows, columns } => rows * columns + blocks::MAX_OVERRUN,
         IterationSpace::Middle { outer, middle, inner } => outer * middle * inner,
     };
     for tensor in group.order.iter().chain(&group.column_sums) {
@@ -209,7 +209,7 @@ fn is_flat(group: &Group, elements: usize) -> bool {
     let flat = |tensor: &Tensor| {
         let (base, views) = look_through(tensor);
         let single = base.0.elements() == 1;
-        let same = base.0.elements() == elements && strided_view(base, &views).is_some_and(|place| is_identity(&place));
+        let same = base.0.elements() == elements && strided_view(base, &views).is_some_and(|layout| is_identity(&layout));
         single || same || base.0.op.is_constant()
     };
     elements > 1 && plain && inputs.chain(&group.outputs).all(flat)

@@ -2,7 +2,7 @@
 
 use bornite_ir::{Algebra, Atomic, Emit, EmitBits, ExprId, Op as ScalarOp, Scalar, Type, Value};
 
-use super::accumulator;
+use super::accumulator_type;
 use super::lowering::{Coordinates, KernelShape, Lowering, RowSpace};
 use super::scatter::SUM_BLOCK;
 use crate::graph::node::{AxisSlice, Node, Op, Reduce};
@@ -10,12 +10,12 @@ use crate::{DType, Tensor};
 
 impl<S: KernelShape> Lowering<S> {
     /// All of some bools.
-    fn every(&mut self, conditions: Vec<ExprId>) -> Option<ExprId> {
+    fn all_of(&mut self, conditions: Vec<ExprId>) -> Option<ExprId> {
         conditions.into_iter().reduce(|all, one| self.b.op(ScalarOp::And, &[&all, &one]))
     }
 
     /// A variable that holds what `then` computes where a condition holds, else `value`.
-    fn guarded(&mut self, condition: ExprId, value: Value, then: impl FnOnce(&mut Self) -> ExprId) -> ExprId {
+    fn conditional_value(&mut self, condition: ExprId, value: Value, then: impl FnOnce(&mut Self) -> ExprId) -> ExprId {
         let result = self.b.local("result", value);
         // Again at every turn of the loop that this may be in.
         let otherwise = self.b.constant(value);
@@ -51,8 +51,8 @@ impl<S: KernelShape> Lowering<S> {
             inner.push(place);
         }
         let inner = Coordinates::axes(inner, &x.0.shape);
-        match self.every(conditions) {
-            Some(inside) => self.guarded(inside, value, |l| l.load(x, inner)),
+        match self.all_of(conditions) {
+            Some(inside) => self.conditional_value(inside, value, |l| l.load(x, inner)),
             None => self.load(x, inner),
         }
     }
@@ -71,7 +71,7 @@ impl<S: KernelShape> Lowering<S> {
             inner[axis] = if start == 0 { axes[axis] } else { self.index_op(ScalarOp::Sub, axes[axis], start) };
             let (zero, end) = (self.b.index_constant(0), self.b.index_constant(len as u64));
             let conditions = vec![self.b.op(ScalarOp::Ge, &[&inner[axis], &zero]), self.b.lt(&inner[axis], &end)];
-            if let Some(condition) = self.every(conditions) {
+            if let Some(condition) = self.all_of(conditions) {
                 self.b.open_block();
                 let value = self.scope(|l| l.load(input, Coordinates::axes(inner, &input.0.shape)));
                 self.b.assign(result, value);
@@ -89,7 +89,7 @@ impl<S: KernelShape> Lowering<S> {
         let wide = self.b.cast(DType::I64, &found);
         let [zero, end] = [0, len as i64].map(|n| self.b.constant(Value::int(DType::I64, n)));
         let conditions = vec![self.b.op(ScalarOp::Ge, &[&wide, &zero]), self.b.lt(&wide, &end)];
-        let inside = self.every(conditions).unwrap_or(zero);
+        let inside = self.all_of(conditions).unwrap_or(zero);
         (wide, inside)
     }
 
@@ -107,7 +107,7 @@ impl<S: KernelShape> Lowering<S> {
     }
 
     /// What to do where an index is bad.
-    pub(super) fn unless(&mut self, node: &Node, inside: ExprId, index: ExprId) {
+    pub(super) fn report_unless(&mut self, node: &Node, inside: ExprId, index: ExprId) {
         let bad = self.b.op(ScalarOp::Not, &[&inside]);
         self.b.open_block();
         self.report(node, index);
@@ -119,10 +119,10 @@ impl<S: KernelShape> Lowering<S> {
         let (x, index) = (&node.inputs[0], &node.inputs[1]);
         let axes = self.axes_of(at);
         let (wide, inside) = self.index_at(index, at.clone(), x.0.shape[axis]);
-        self.unless(node, inside, wide);
-        self.guarded(inside, Value::int(node.dtype, 0), |l| {
+        self.report_unless(node, inside, wide);
+        self.conditional_value(inside, Value::int(node.dtype, 0), |l| {
             let place = l.b.cast(l.index, &wide);
-            if let Some(value) = S::pick(l, node, at, place) {
+            if let Some(value) = S::gather_from_row(l, node, at, place) {
                 return value;
             }
             let mut inner = axes;
@@ -136,7 +136,7 @@ impl<S: KernelShape> Lowering<S> {
         let [x, index, values] = &node.inputs[..] else { return self.b.index_constant(0) };
         let of_row = |shape: &[usize]| Coordinates::linear(row, shape);
         let found = self.load(index, of_row(&index.0.shape));
-        let dtype = accumulator(node.dtype);
+        let dtype = accumulator_type(node.dtype);
         let (base, value) = (self.load(x, at.clone()), self.load(values, of_row(&values.0.shape)));
         let (base, value) = (self.b.cast(dtype, &base), self.b.cast(dtype, &value));
         let sum = self.b.add(&base, &value);
@@ -159,7 +159,7 @@ impl<S: KernelShape> Lowering<S> {
             return self.scatter_one(node, place, at);
         }
         let axes = self.axes_of(at);
-        let dtype = accumulator(node.dtype);
+        let dtype = accumulator_type(node.dtype);
         let [total, part] = ["total", "part"].map(|name| self.b.local(name, Value::int(dtype, 0)));
         // Values since the last part that is in the total.
         let since = self.b.local("since", Value::int(self.index, 0));
@@ -179,9 +179,9 @@ impl<S: KernelShape> Lowering<S> {
             let is_first = l.b.op(ScalarOp::Eq, &[&own, &first]);
             let not_first = l.b.op(ScalarOp::Not, &[&is_first]);
             let fine = l.b.op(ScalarOp::Or, &[&inside, &not_first]);
-            l.unless(node, fine, wide);
+            l.report_unless(node, fine, wide);
             let mine = l.b.op(ScalarOp::Eq, &[&wide, &own]);
-            l.under(Some(mine), &mut |l| {
+            l.when(Some(mine), &mut |l| {
                 let value = l.load(values, Coordinates::axes(inner.clone(), &values.0.shape));
                 let (value, before, number) = (l.b.cast(dtype, &value), l.b.read(part), l.b.read(since));
                 let begins = l.b.op(ScalarOp::Eq, &[&number, &zero]);

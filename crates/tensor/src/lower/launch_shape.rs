@@ -26,13 +26,13 @@ pub(crate) fn launch_shapes(group: &Group, device: Device) -> Vec<LaunchShape> {
     };
     let IterationSpace::Elements(elements) = group.space else { return vec![] };
     let lanes =
-        [1, 2, 4, 8].into_iter().filter(|lanes| elements.is_multiple_of(*lanes) && *lanes <= widest(group, elements));
+        [1, 2, 4, 8].into_iter().filter(|lanes| elements.is_multiple_of(*lanes) && *lanes <= max_lanes(group, elements));
     let all = lanes.flat_map(|lanes| [64, 128, BLOCK].map(|threads| LaunchShape { lanes, threads }));
     [usual].into_iter().chain(all.filter(|launch_shape| *launch_shape != usual)).collect()
 }
 
 /// How many elements are 16 bytes of the widest type in memory.
-fn widest(group: &Group, elements: usize) -> usize {
+fn max_lanes(group: &Group, elements: usize) -> usize {
     let inputs = group.order.iter().flat_map(|t| t.0.reads()).map(|input| look_through(input).0);
     let loaded = inputs.filter(|base| group.order.iter().all(|t| t.0.id != base.0.id) && base.0.elements() == elements);
     let bytes = loaded.chain(&group.outputs).map(|t| t.0.dtype.bytes()).max().unwrap_or(4);
@@ -43,7 +43,7 @@ fn widest(group: &Group, elements: usize) -> usize {
 /// an H200, at any size.
 pub(super) fn default_launch_shape(group: &Group, elements: usize) -> LaunchShape {
     const BUSY_THREADS: usize = 1 << 15;
-    let lanes = [widest(group, elements), 4, 2].into_iter();
+    let lanes = [max_lanes(group, elements), 4, 2].into_iter();
     let lanes = lanes.filter(|n| elements.is_multiple_of(*n)).find(|n| elements / n >= BUSY_THREADS).unwrap_or(1);
     LaunchShape { lanes, threads: BLOCK }
 }

@@ -59,17 +59,17 @@ pub(super) trait KernelShape: Sized {
     }
 
     /// True if an element of the row is read before anything of the row is written.
-    fn is_picked(&self, _at: &Coordinates) -> bool {
+    fn is_gathered_early(&self, _at: &Coordinates) -> bool {
         false
     }
 
     /// The element of a gather's input in the column that its index names, where there is one index per row.
-    fn pick(_l: &mut Lowering<Self>, _gather: &Node, _at: &Coordinates, _column: ExprId) -> Option<ExprId> {
+    fn gather_from_row(_l: &mut Lowering<Self>, _gather: &Node, _at: &Coordinates, _column: ExprId) -> Option<ExprId> {
         None
     }
 
     /// Elements of a tensor in memory: by `load`, or from where an earlier pass has stored them.
-    fn load_once(
+    fn load_cached(
         l: &mut Lowering<Self>,
         _base: &Tensor,
         _at: &Coordinates,
@@ -287,7 +287,7 @@ impl<S: KernelShape> Lowering<S> {
     }
 
     /// Code that runs under a condition, or always.
-    pub fn under(&mut self, condition: Option<ExprId>, body: &mut dyn FnMut(&mut Lowering<S>)) {
+    pub fn when(&mut self, condition: Option<ExprId>, body: &mut dyn FnMut(&mut Lowering<S>)) {
         let Some(condition) = condition else { return body(self) };
         self.b.open_block();
         self.scope(body);

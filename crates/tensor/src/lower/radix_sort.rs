@@ -9,11 +9,11 @@ use bornite_ir::{
 
 use super::blocks::WARP;
 use super::lowering::Lowering;
-use super::scatter::{Scatter, Step};
+use super::scatter::{Scatter, ScatterStep};
 use crate::{DType, Result, Tensor};
 
 /// Positions in order of rows.
-pub(super) struct Sorted {
+pub(super) struct SortedPositions {
     /// Where each row's positions start, and at least one entry more: where the last row's end.
     pub starts: Tensor,
     pub order: Tensor,
@@ -22,41 +22,41 @@ pub(super) struct Sorted {
 }
 
 /// Bits of a digit, and how many digits there are.
-const BITS: usize = 8;
-const DIGITS: usize = 1 << BITS;
+const DIGIT_BITS: usize = 8;
+const BUCKETS: usize = 1 << DIGIT_BITS;
 
 /// Fewest positions of a warp, and about the most warps: the counts of all are summed by one block.
-const RUN: usize = 512;
-const MOST_RUNS: usize = 1024;
+const MIN_RUN: usize = 512;
+const MAX_RUNS: usize = 1024;
 
 /// Threads of that block.
-const SUMMING: usize = 1024;
+const SCAN_THREADS: usize = 1024;
 
 /// Positions as a pass finds them: in their own order, or as the pass before has left them.
-type Found<'t> = Option<(&'t Tensor, &'t Tensor)>;
+type SortedPairs<'t> = Option<(&'t Tensor, &'t Tensor)>;
 
 impl Scatter<'_> {
-    pub(super) fn sort_by_digits(&self, steps: &mut Vec<Step>) -> Result<Sorted> {
-        let run = self.count.div_ceil(MOST_RUNS).next_multiple_of(WARP).max(RUN);
+    pub(super) fn radix_sort(&self, steps: &mut Vec<ScatterStep>) -> Result<SortedPositions> {
+        let run = self.count.div_ceil(MAX_RUNS).next_multiple_of(WARP).max(MIN_RUN);
         let runs = self.count.div_ceil(run);
         // What is nowhere is in the row after the last.
-        let bits = usize::BITS - self.rows.leading_zeros();
-        let mut found: Option<(Tensor, Tensor)> = None;
-        for pass in 0..(bits as usize).div_ceil(BITS) {
-            let before = found.as_ref().map(|(rows, order)| (rows, order));
-            let counts = self.between(DIGITS * runs, DType::I32);
+        let bits = usize::DIGIT_BITS - self.rows.leading_zeros();
+        let mut sorted: Option<(Tensor, Tensor)> = None;
+        for pass in 0..(bits as usize).div_ceil(DIGIT_BITS) {
+            let before = sorted.as_ref().map(|(rows, order)| (rows, order));
+            let counts = self.temporary(BUCKETS * runs, DType::I32);
             steps.push((self.count_digits(before, pass, run, runs)?, vec![counts.clone()]));
-            let firsts = self.between(DIGITS * runs, DType::I32);
-            steps.push((self.sum_counts(&counts)?, vec![firsts.clone()]));
-            let (rows, order) = (self.between(self.count, DType::I32), self.between(self.count, DType::I32));
+            let firsts = self.temporary(BUCKETS * runs, DType::I32);
+            steps.push((self.scan_counts(&counts)?, vec![firsts.clone()]));
+            let (rows, order) = (self.temporary(self.count, DType::I32), self.temporary(self.count, DType::I32));
             let placed = self.place_digits(before, &firsts, pass, run, runs)?;
             steps.push((placed, vec![rows.clone(), order.clone()]));
-            found = Some((rows, order));
+            sorted = Some((rows, order));
         }
-        let starts = self.between(self.rows + 2, DType::I32);
-        let Some((rows, order)) = found else { return Ok(Sorted { order: starts.clone(), starts, rows: None }) };
+        let starts = self.temporary(self.rows + 2, DType::I32);
+        let Some((rows, order)) = sorted else { return Ok(SortedPositions { order: starts.clone(), starts, rows: None }) };
         steps.push((self.find_starts(&rows)?, vec![starts.clone()]));
-        Ok(Sorted { starts, order, rows: Some(rows) })
+        Ok(SortedPositions { starts, order, rows: Some(rows) })
     }
 
     /// A kernel of one warp a run.
@@ -65,29 +65,29 @@ impl Scatter<'_> {
     }
 
     /// How many positions of each run have each digit.
-    fn count_digits(&self, found: Found<'_>, pass: usize, run: usize, runs: usize) -> Result<super::Lowered> {
+    fn count_digits(&self, sorted: SortedPairs<'_>, pass: usize, run: usize, runs: usize) -> Result<super::Lowered> {
         let mut l = self.warps("scatter_count_digits", runs);
-        let out = l.b.param("counts", DType::I32, (DIGITS * runs) as u64, Access::Write);
-        if found.is_none() {
+        let out = l.b.param("counts", DType::I32, (BUCKETS * runs) as u64, Access::Write);
+        if sorted.is_none() {
             l.status = Some(l.b.param("status", DType::I64, crate::runtime::status::WORDS, Access::ReadWrite));
         }
-        let counts = l.b.shared("counted", DType::I32, DIGITS as u64);
+        let counts = l.b.shared("counted", DType::I32, BUCKETS as u64);
         let none = l.b.constant(Value::int(DType::I32, 0));
-        l.each_digit(|l, digit, _| l.b.store(counts, digit, none));
+        l.for_each_digit(|l, digit, _| l.b.store(counts, digit, none));
         l.b.simple(Stmt::WarpBarrier);
-        self.each_position(&mut l, found, pass, run, &mut |l, at| {
+        self.for_each_position(&mut l, sorted, pass, run, &mut |l, at| {
             let before = l.b.load(counts, at.digit);
             let after = l.b.add(&before, &at.peers);
             l.b.simple(Stmt::WarpBarrier);
-            l.under(Some(at.leads), &mut |l| l.b.store(counts, at.digit, after));
+            l.when(Some(at.leads), &mut |l| l.b.store(counts, at.digit, after));
             l.b.simple(Stmt::WarpBarrier);
         });
         let block = l.b.builtin(Builtin::Block(Axis::X));
-        l.each_digit(|l, digit, _| {
-            let place = l.index_op(ScalarOp::Mul, digit, runs);
-            let place = l.b.add(&place, &block);
+        l.for_each_digit(|l, digit, _| {
+            let slot = l.index_op(ScalarOp::Mul, digit, runs);
+            let slot = l.b.add(&slot, &block);
             let count = l.b.load(counts, digit);
-            l.b.store(out, place, count);
+            l.b.store(out, slot, count);
         });
         l.finish()
     }
@@ -95,7 +95,7 @@ impl Scatter<'_> {
     /// Rows and positions in order of one more digit.
     fn place_digits(
         &self,
-        found: Found<'_>,
+        sorted: SortedPairs<'_>,
         firsts: &Tensor,
         pass: usize,
         run: usize,
@@ -104,25 +104,25 @@ impl Scatter<'_> {
         let mut l = self.warps("scatter_place_digits", runs);
         let [rows, order] = ["rows", "order"].map(|name| l.b.param(name, DType::I32, self.count as u64, Access::Write));
         let firsts = l.view(firsts);
-        let next: SharedId = l.b.shared("next", DType::I32, DIGITS as u64);
+        let next: SharedId = l.b.shared("next", DType::I32, BUCKETS as u64);
         let block = l.b.builtin(Builtin::Block(Axis::X));
-        l.each_digit(|l, digit, _| {
-            let place = l.index_op(ScalarOp::Mul, digit, runs);
-            let place = l.b.add(&place, &block);
-            let first = l.b.load(firsts, place);
+        l.for_each_digit(|l, digit, _| {
+            let slot = l.index_op(ScalarOp::Mul, digit, runs);
+            let slot = l.b.add(&slot, &block);
+            let first = l.b.load(firsts, slot);
             l.b.store(next, digit, first);
         });
         l.b.simple(Stmt::WarpBarrier);
-        self.each_position(&mut l, found, pass, run, &mut |l, at| {
+        self.for_each_position(&mut l, sorted, pass, run, &mut |l, at| {
             let first = l.b.load(next, at.digit);
             let after = l.b.add(&first, &at.peers);
             l.b.simple(Stmt::WarpBarrier);
-            l.under(Some(at.leads), &mut |l| l.b.store(next, at.digit, after));
-            l.under(Some(at.inside), &mut |l| {
-                let place = l.b.add(&first, &at.earlier);
-                let place = l.b.cast(self.index, &place);
-                l.b.store(rows, place, at.row);
-                l.b.store(order, place, at.position);
+            l.when(Some(at.leads), &mut |l| l.b.store(next, at.digit, after));
+            l.when(Some(at.inside), &mut |l| {
+                let slot = l.b.add(&first, &at.earlier);
+                let slot = l.b.cast(self.index, &slot);
+                l.b.store(rows, slot, at.row);
+                l.b.store(order, slot, at.position);
             });
             l.b.simple(Stmt::WarpBarrier);
         });
@@ -130,15 +130,15 @@ impl Scatter<'_> {
     }
 
     /// Goes through a run, a position a lane.
-    fn each_position(
+    fn for_each_position(
         &self,
         l: &mut Lowering,
-        found: Found<'_>,
+        sorted: SortedPairs<'_>,
         pass: usize,
         run: usize,
         body: &mut dyn FnMut(&mut Lowering, &Position),
     ) {
-        let views: Option<[ParamId; 2]> = found.map(|(rows, order)| [rows, order].map(|tensor| l.view(tensor)));
+        let views: Option<[ParamId; 2]> = sorted.map(|(rows, order)| [rows, order].map(|tensor| l.view(tensor)));
         let (lane, block) = (l.b.builtin(Builtin::Thread(Axis::X)), l.b.builtin(Builtin::Block(Axis::X)));
         let first = l.index_op(ScalarOp::Mul, block, run);
         let first = l.b.add(&first, &lane);
@@ -146,45 +146,45 @@ impl Scatter<'_> {
         let turns = l.b.index_constant((run / WARP) as u64);
         l.for_each("turn", turns, |l, turn| {
             let ahead = l.index_op(ScalarOp::Mul, turn, WARP);
-            let place = l.b.add(&first, &ahead);
+            let slot = l.b.add(&first, &ahead);
             let end = l.b.index_constant(self.count as u64);
-            let inside = l.b.lt(&place, &end);
-            l.under(Some(inside), &mut |l| {
+            let inside = l.b.lt(&slot, &end);
+            l.when(Some(inside), &mut |l| {
                 let [named, at] = match views {
-                    Some([rows, order]) => [l.b.load(rows, place), l.b.load(order, place)],
+                    Some([rows, order]) => [l.b.load(rows, slot), l.b.load(order, slot)],
                     // What is nowhere is reported by the kernel that counts.
                     None => {
-                        let named = self.row_of(l, place, l.status.is_some());
-                        [named, place].map(|n| l.b.cast(DType::I32, &n))
+                        let named = self.row_of(l, slot, l.status.is_some());
+                        [named, slot].map(|n| l.b.cast(DType::I32, &n))
                     }
                 };
                 l.b.assign(row, named);
                 l.b.assign(position, at);
             });
             let (row, position) = (l.b.read(row), l.b.read(position));
-            let at = l.ranked(row, position, inside, lane, pass);
+            let at = l.rank(row, position, inside, lane, pass);
             body(l, &at);
         });
     }
 
     /// The sum of all counts before each: of lower digits, then of earlier runs.
-    fn sum_counts(&self, counts: &Tensor) -> Result<super::Lowered> {
+    fn scan_counts(&self, counts: &Tensor) -> Result<super::Lowered> {
         let total = counts.0.elements();
-        let b = Builder::blocks("scatter_sum_counts", [1, 1, 1], [SUMMING as u32, 1, 1], self.index);
+        let b = Builder::blocks("scatter_sum_counts", [1, 1, 1], [SCAN_THREADS as u32, 1, 1], self.index);
         let mut l = Lowering::single(b, self.index);
         let out = l.b.param("firsts", DType::I32, total as u64, Access::Write);
         let counts = l.view(counts);
         let thread = l.b.builtin(Builtin::Thread(Axis::X));
         // Each thread has neighbours, whose number divides evenly: digits are as many as a power of 2, runs are not.
-        let own = total.div_ceil(SUMMING);
+        let own = total.div_ceil(SCAN_THREADS);
         let first = l.index_op(ScalarOp::Mul, thread, own);
         let (end, turns) = (l.b.index_constant(total as u64), l.b.index_constant(own as u64));
         let sum = l.b.local("sum", Value::int(DType::I32, 0));
         l.for_each("n", turns, |l, n| {
-            let place = l.b.add(&first, &n);
-            let inside = l.b.lt(&place, &end);
-            l.under(Some(inside), &mut |l| {
-                let (before, more) = (l.b.read(sum), l.b.load(counts, place));
+            let slot = l.b.add(&first, &n);
+            let inside = l.b.lt(&slot, &end);
+            l.when(Some(inside), &mut |l| {
+                let (before, more) = (l.b.read(sum), l.b.load(counts, slot));
                 let after = l.b.add(&before, &more);
                 l.b.assign(sum, after);
             });
@@ -200,10 +200,10 @@ impl Scatter<'_> {
             let other = l.b.select(&below, &none, &other);
             upto = l.b.add(&upto, &other);
         }
-        let sums = l.b.shared("sums", DType::I32, (SUMMING / WARP) as u64);
+        let sums = l.b.shared("sums", DType::I32, (SCAN_THREADS / WARP) as u64);
         let last = l.b.index_constant(WARP as u64 - 1);
         let is_last = l.b.op(ScalarOp::Eq, &[&lane, &last]);
-        l.under(Some(is_last), &mut |l| l.b.store(sums, warp, upto));
+        l.when(Some(is_last), &mut |l| l.b.store(sums, warp, upto));
         l.b.simple(Stmt::Barrier);
         let before = l.b.sub(&upto, &own_sum);
         l.b.assign(sum, before);
@@ -213,11 +213,11 @@ impl Scatter<'_> {
             l.b.assign(sum, after);
         });
         l.for_each("m", turns, |l, n| {
-            let place = l.b.add(&first, &n);
-            let inside = l.b.lt(&place, &end);
-            l.under(Some(inside), &mut |l| {
-                let (before, more) = (l.b.read(sum), l.b.load(counts, place));
-                l.b.store(out, place, before);
+            let slot = l.b.add(&first, &n);
+            let inside = l.b.lt(&slot, &end);
+            l.when(Some(inside), &mut |l| {
+                let (before, more) = (l.b.read(sum), l.b.load(counts, slot));
+                l.b.store(out, slot, before);
                 let after = l.b.add(&before, &more);
                 l.b.assign(sum, after);
             });
@@ -234,16 +234,16 @@ impl Scatter<'_> {
         let row = l.b.index();
         let low = l.b.local("low", Value::int(self.index, 0));
         let high = l.b.local("high", Value::int(self.index, self.count as i64));
-        let turns = l.b.index_constant((usize::BITS - self.count.leading_zeros()) as u64);
+        let turns = l.b.index_constant((usize::DIGIT_BITS - self.count.leading_zeros()) as u64);
         l.for_each("half", turns, |l, _| {
             let (from, to) = (l.b.read(low), l.b.read(high));
             let open = l.b.lt(&from, &to);
-            l.under(Some(open), &mut |l| {
+            l.when(Some(open), &mut |l| {
                 let sum = l.b.add(&from, &to);
                 let middle = l.index_op(ScalarOp::Div, sum, 2);
-                let found = l.b.load(rows, middle);
-                let found = l.b.cast(self.index, &found);
-                let less = l.b.lt(&found, &row);
+                let sorted = l.b.load(rows, middle);
+                let sorted = l.b.cast(self.index, &sorted);
+                let less = l.b.lt(&sorted, &row);
                 let after = l.index_op(ScalarOp::Add, middle, 1);
                 let new_low = l.b.select(&less, &after, &from);
                 let new_high = l.b.select(&less, &to, &middle);
@@ -274,21 +274,21 @@ struct Position {
 
 impl Lowering {
     /// Something for all digits, some a lane.
-    fn each_digit(&mut self, mut body: impl FnMut(&mut Lowering, ExprId, usize)) {
+    fn for_each_digit(&mut self, mut body: impl FnMut(&mut Lowering, ExprId, usize)) {
         let lane = self.b.builtin(Builtin::Thread(Axis::X));
-        for n in 0..DIGITS / WARP {
+        for n in 0..BUCKETS / WARP {
             let digit = self.index_op(ScalarOp::Add, lane, n * WARP);
             body(self, digit, n);
         }
     }
 
-    fn ranked(&mut self, row: ExprId, position: ExprId, inside: ExprId, lane: ExprId, pass: usize) -> Position {
-        let [shift, most] = [BITS * pass, DIGITS - 1].map(|n| self.b.constant(Value::int(DType::I32, n as i64)));
+    fn rank(&mut self, row: ExprId, position: ExprId, inside: ExprId, lane: ExprId, pass: usize) -> Position {
+        let [shift, most] = [DIGIT_BITS * pass, BUCKETS - 1].map(|n| self.b.constant(Value::int(DType::I32, n as i64)));
         let shifted = self.b.op(ScalarOp::Shr, &[&row, &shift]);
         let digit = self.b.op(ScalarOp::And, &[&shifted, &most]);
         // The lanes that agree in every bit.
         let mut same = self.b.vote(Vote::Ballot, inside);
-        for bit in 0..BITS {
+        for bit in 0..DIGIT_BITS {
             let (mask, zero) =
                 (self.b.constant(Value::int(DType::I32, 1 << bit)), self.b.constant(Value::int(DType::I32, 0)));
             let kept = self.b.op(ScalarOp::And, &[&digit, &mask]);

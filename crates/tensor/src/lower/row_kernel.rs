@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, ParamId, SharedId, Stmt, Type};
 
 use super::blocks::WARP;
-use super::column_sums::sums_of;
+use super::column_sums::column_sums_of;
 use super::group::{Group, IterationSpace};
 use super::indexing::{gathers_one_per_row, scatters_one_per_row};
 use super::lowering::{Coordinates, KernelShape, Lowering, RowSpace};
@@ -18,10 +18,10 @@ use crate::Tensor;
 use crate::graph::node::{Node, NodeId};
 
 /// Turns of the first pass that are loaded at once: memory is far.
-const TURNS_AHEAD: usize = 8;
+const PREFETCHED_TURNS: usize = 8;
 
 /// Nodes with all columns from which turns are no longer written out side by side: it would take long to compile.
-const MOST_SIDE_BY_SIDE: usize = 24;
+const MAX_UNROLLED_NODES: usize = 24;
 
 /// A kernel over rows.
 pub(super) struct RowKernel {
@@ -30,12 +30,12 @@ pub(super) struct RowKernel {
     own: Option<ExprId>,
     /// Whether it is at its last pass, which writes; and whether it has picked elements of a row before.
     writes: bool,
-    picked: bool,
+    gathered: bool,
     /// The row and column that are being picked.
-    being_picked: Option<(ExprId, ExprId)>,
+    being_gathered: Option<(ExprId, ExprId)>,
     /// Columns that a thread takes at once, and the rows that a block keeps.
     lanes: usize,
-    kept: RowCache,
+    row_cache: RowCache,
 }
 
 impl RowKernel {
@@ -44,10 +44,10 @@ impl RowKernel {
             row_space: RowSpace { rows, columns },
             own: None,
             writes: false,
-            picked: false,
-            being_picked: None,
+            gathered: false,
+            being_gathered: None,
             lanes: 0,
-            kept: RowCache::default(),
+            row_cache: RowCache::default(),
         }
     }
 }
@@ -61,34 +61,34 @@ impl KernelShape for RowKernel {
         Some(self.row_space)
     }
 
-    fn is_picked(&self, at: &Coordinates) -> bool {
-        self.being_picked.is_some() && at.row == self.being_picked
+    fn is_gathered_early(&self, at: &Coordinates) -> bool {
+        self.being_gathered.is_some() && at.row == self.being_gathered
     }
 
-    fn pick(l: &mut Lowering<Self>, gather: &Node, at: &Coordinates, column: ExprId) -> Option<ExprId> {
+    fn gather_from_row(l: &mut Lowering<Self>, gather: &Node, at: &Coordinates, column: ExprId) -> Option<ExprId> {
         let x = &gather.inputs[0];
         let row = at.linear.filter(|_| at.row.is_none() && gathers_one_per_row(gather, l.shape.row_space))?;
         let at = l.column_at(row, column, &x.0.shape);
-        let before = l.shape.being_picked.take();
+        let before = l.shape.being_gathered.take();
         if !l.shape.writes {
-            (l.shape.being_picked, l.shape.picked) = (at.row, true);
+            (l.shape.being_gathered, l.shape.gathered) = (at.row, true);
         }
         let value = l.load(x, at);
-        l.shape.being_picked = before;
+        l.shape.being_gathered = before;
         Some(value)
     }
 
     /// Loaded in the first pass that needs them, and kept for others if the tensor is one of those that are kept.
-    fn load_once(
+    fn load_cached(
         l: &mut Lowering<Self>,
         base: &Tensor,
         at: &Coordinates,
         load: impl FnOnce(&mut Lowering<Self>) -> Vec<ExprId>,
     ) -> Vec<ExprId> {
-        let (pass, own) = (l.shape.kept.pass, l.shape.kept.column);
+        let (pass, own) = (l.shape.row_cache.pass, l.shape.row_cache.column);
         let column = at.row.map(|(_, column)| column).filter(|_| l.lanes == l.shape.lanes);
         let Some((column, (tile, filled))) =
-            column.filter(|_| column == own).and_then(|column| Some((column, l.shape.kept.tiles.get_mut(&base.0.id)?)))
+            column.filter(|_| column == own).and_then(|column| Some((column, l.shape.row_cache.tiles.get_mut(&base.0.id)?)))
         else {
             return load(l);
         };
@@ -99,12 +99,12 @@ impl KernelShape for RowKernel {
         }
         let values = load(l);
         for (n, part) in values.chunks(width).enumerate() {
-            let place = l.beyond(column, n * width);
+            let slot = l.offset_by(column, n * width);
             let value = match part {
                 [value] => *value,
                 part => l.b.construct(Type::Vector(dtype, width as u8), part),
             };
-            l.b.store(tile, place, value);
+            l.b.store(tile, slot, value);
         }
         values
     }
@@ -125,7 +125,7 @@ impl RowCache {
         let tile = |(n, tensor): (usize, &&Tensor)| {
             (tensor.0.id, (l.b.shared(format!("row{n}"), tensor.0.dtype, plan.columns as u64), None))
         };
-        RowCache { tiles: plan.kept.iter().enumerate().map(tile).collect(), pass: 0, column: None }
+        RowCache { tiles: plan.row_cache.iter().enumerate().map(tile).collect(), pass: 0, column: None }
     }
 }
 
@@ -148,14 +148,14 @@ impl Lowering<RowKernel> {
             self.for_each(&format!("column{n}"), end, |l, column| {
                 let at = at(l, column, &[]);
                 for (&reduction, &total) in stage.iter().zip(&totals) {
-                    let x = l.reduced(reduction, &at)[0];
+                    let x = l.reduction_input(reduction, &at)[0];
                     l.accumulate(reduction, total, x);
                 }
             });
             for (Reduction { tensor, .. }, total) in stage.iter().zip(totals) {
                 let total = self.b.read(total);
                 let value = self.b.cast(tensor.0.dtype, &total);
-                self.remember(tensor.0.id, row, vec![value]);
+                self.cache_values(tensor.0.id, row, vec![value]);
             }
             self.row_values(&known[n + 1], row);
         }
@@ -204,13 +204,13 @@ impl Lowering<RowKernel> {
         let RowLaunch { rows, columns, threads, lanes, .. } = *plan;
         self.lanes = lanes;
         self.shape.lanes = lanes;
-        self.shape.kept = RowCache::new(self, plan);
+        self.shape.row_cache = RowCache::new(self, plan);
         let start = self.index_op(ScalarOp::Mul, row, columns);
         let first = self.index_op(ScalarOp::Mul, thread, lanes);
-        let long = group.order.iter().filter(|t| t.0.elements() > rows).count() <= MOST_SIDE_BY_SIDE;
+        let long = group.order.iter().filter(|t| t.0.elements() > rows).count() <= MAX_UNROLLED_NODES;
         let mut passes = Passes { row, start, first, columns, step: threads * lanes, places: vec![], long };
         if plan.in_registers() {
-            let at = |turn: usize| passes.place(self, first, turn);
+            let at = |turn: usize| passes.slot(self, first, turn);
             passes.places = (0..columns / passes.step).map(at).collect();
         }
         let zero = self.zero();
@@ -227,18 +227,18 @@ impl Lowering<RowKernel> {
             }
             passes.each(self, &format!("turn{n}"), &mut |l, at| {
                 for (&reduction, totals) in stage.iter().zip(&totals) {
-                    let values = l.reduced(reduction, at);
+                    let values = l.reduction_input(reduction, at);
                     for (lane, &total) in totals.iter().enumerate() {
                         l.accumulate(reduction, total, values[if values.len() == 1 { 0 } else { lane }]);
                     }
                 }
             });
             let own: Vec<ExprId> =
-                stage.iter().zip(&totals).map(|(reduction, totals)| self.own_total(*reduction, totals)).collect();
-            let whole = self.whole_totals(stage, own, thread, threads, n);
+                stage.iter().zip(&totals).map(|(reduction, totals)| self.thread_total(*reduction, totals)).collect();
+            let whole = self.block_reduce(stage, own, thread, threads, n);
             for (Reduction { tensor, .. }, total) in stage.iter().zip(whole) {
                 let value = self.b.cast(tensor.0.dtype, &total);
-                self.remember(tensor.0.id, row, vec![value]);
+                self.cache_values(tensor.0.id, row, vec![value]);
             }
             self.row_values(&known[n + 1], row);
         }
@@ -249,7 +249,7 @@ impl Lowering<RowKernel> {
             self.b.simple(Stmt::If { condition: leads, then, otherwise: vec![] });
         }
         let wide = wide_outputs(group, outs);
-        if self.shape.picked && !wide.is_empty() {
+        if self.shape.gathered && !wide.is_empty() {
             // What was picked may be where a result goes.
             self.b.simple(if threads == WARP { Stmt::WarpBarrier } else { Stmt::Barrier });
         }
@@ -258,8 +258,8 @@ impl Lowering<RowKernel> {
             let mut turn = 0;
             passes.each(self, "turn", &mut |l, at| {
                 // Before anything is stored: a result may take the place of an input.
-                for (sum, totals) in sums_of(group).zip(sums) {
-                    let values = l.reduced(sum, at);
+                for (sum, totals) in column_sums_of(group).zip(sums) {
+                    let values = l.reduction_input(sum, at);
                     for lane in 0..lanes {
                         l.accumulate(
                             sum,
@@ -336,7 +336,7 @@ impl Lowering<RowKernel> {
                 }
                 None => inside,
             };
-            self.unless(&tensor.0, fine, wide);
+            self.report_unless(&tensor.0, fine, wide);
         }
     }
 }
@@ -362,8 +362,8 @@ type Body<'b> = dyn FnMut(&mut Lowering<RowKernel>, &Coordinates) + 'b;
 
 impl Passes {
     /// The place some turns after a column.
-    fn place(&self, l: &mut Lowering<RowKernel>, column: ExprId, turns: usize) -> Coordinates {
-        let column = l.beyond(column, turns * self.step);
+    fn slot(&self, l: &mut Lowering<RowKernel>, column: ExprId, turns: usize) -> Coordinates {
+        let column = l.offset_by(column, turns * self.step);
         let linear = l.b.add(&self.start, &column);
         Coordinates { shape: vec![], linear: Some(linear), axes: None, row: Some((self.row, column)) }
     }
@@ -378,7 +378,7 @@ impl Passes {
             });
         }
         let (full, even) = (self.columns / self.step, self.columns.is_multiple_of(self.step));
-        let ahead = if l.shape.kept.pass == 0 { TURNS_AHEAD } else { 2 };
+        let ahead = if l.shape.row_cache.pass == 0 { PREFETCHED_TURNS } else { 2 };
         if full < ahead || !self.long {
             let turns = if even { full } else { full + 1 };
             self.turns(l, name, turns, 1, &mut |l, at| if even { body(l, at) } else { self.inside(l, at, body) });
@@ -393,8 +393,8 @@ impl Passes {
                 l.scope(|l| self.at(l, column, full % ahead, &mut |l, at| self.inside(l, at, body)));
             }
         }
-        l.shape.kept.pass += 1;
-        l.shape.kept.column = None;
+        l.shape.row_cache.pass += 1;
+        l.shape.row_cache.column = None;
     }
 
     /// A loop with several turns side by side.
@@ -408,8 +408,8 @@ impl Passes {
     }
 
     fn at(&self, l: &mut Lowering<RowKernel>, column: ExprId, turn: usize, body: &mut Body<'_>) {
-        let at = self.place(l, column, turn);
-        l.shape.kept.column = at.row.map(|(_, column)| column);
+        let at = self.slot(l, column, turn);
+        l.shape.row_cache.column = at.row.map(|(_, column)| column);
         l.shape.own = at.linear;
         body(l, &at);
     }
@@ -419,7 +419,7 @@ impl Passes {
         let Some((_, column)) = at.row else { return };
         let end = l.b.index_constant(self.columns as u64);
         let inside = l.b.lt(&column, &end);
-        l.under(Some(inside), &mut |l| body(l, at));
+        l.when(Some(inside), &mut |l| body(l, at));
     }
 }
 

@@ -18,11 +18,11 @@ pub(super) struct RowLaunch<'a> {
     /// Threads a row.
     pub threads: usize,
     /// Rows a block.
-    pub together: usize,
+    pub rows_per_block: usize,
     /// Neighbours that a thread takes at once.
     pub lanes: usize,
     /// Tensors whose rows are kept in the memory of the block.
-    pub kept: Vec<&'a Tensor>,
+    pub cached: Vec<&'a Tensor>,
 }
 
 /// Elements of a row that a thread keeps in registers rather than read again.
@@ -49,20 +49,20 @@ impl<'a> RowLaunch<'a> {
             4097..=16384 => 256,
             _ => 512,
         });
-        let together = match group.launch_shape {
+        let rows_per_block = match group.launch_shape {
             _ if threads != WARP => 1,
             Some(launch_shape) => launch_shape.threads as usize / WARP,
             None => 4,
         };
-        let mut plan = RowLaunch { rows, columns, threads, together, lanes, kept: vec![] };
+        let mut plan = RowLaunch { rows, columns, threads, rows_per_block, lanes, cached: vec![] };
         if !plan.in_registers() && columns > IN_CACHE {
-            plan.keep(group, shared_bytes);
+            plan.choose_cached(group, shared_bytes);
         }
         Some(plan)
     }
 
     /// True if a row is one warp's, in registers, several neighbours a thread.
-    pub fn is_a_warp(&self) -> bool {
+    pub fn is_one_warp(&self) -> bool {
         self.threads == WARP && self.lanes > 1 && self.in_registers()
     }
 
@@ -71,7 +71,7 @@ impl<'a> RowLaunch<'a> {
     }
 
     /// Chooses what is kept in shared memory: what several passes read.
-    fn keep(&mut self, group: &'a Group, shared_bytes: impl FnOnce() -> usize) {
+    fn choose_cached(&mut self, group: &'a Group, shared_bytes: impl FnOnce() -> usize) {
         let mut passes: Vec<Vec<&'a Tensor>> = (stages(group).reductions.iter())
             .map(|stage| self.loaded(group, stage.iter().flat_map(|reduction| reduction.tensor.0.reads())))
             .collect();
@@ -93,7 +93,7 @@ impl<'a> RowLaunch<'a> {
             let bytes = (self.columns * tensor.0.dtype.bytes()).next_multiple_of(16);
             if bytes <= left && tensor.0.dtype != DType::Bool {
                 left -= bytes;
-                self.kept.push(tensor);
+                self.cached.push(tensor);
             }
         }
     }
@@ -104,7 +104,7 @@ impl<'a> RowLaunch<'a> {
         let (mut loaded, mut seen_nodes): (Vec<&'a Tensor>, Vec<NodeId>) = (vec![], vec![]);
         while let Some(tensor) = stack.pop() {
             let (base, views) = look_through(tensor);
-            let in_step = strided_view(base, &views).is_some_and(|place| is_identity(&place));
+            let in_step = strided_view(base, &views).is_some_and(|layout| is_identity(&layout));
             if !in_step || base.0.elements() != self.rows * self.columns || seen_nodes.contains(&base.0.id) {
                 continue;
             }

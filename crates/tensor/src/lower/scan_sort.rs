@@ -3,7 +3,7 @@
 use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Op as ScalarOp, ParamId, Scalar, Stmt, Value};
 
 use super::lowering::{Coordinates, Lowering};
-use super::{Lowered, accumulator, index_type};
+use super::{Lowered, accumulator_type, index_type};
 use crate::{DType, Result, Tensor};
 
 /// Lowers running sums along an axis.
@@ -43,9 +43,9 @@ struct Line {
 }
 
 impl Line {
-    fn at(&self, place: ExprId) -> Coordinates {
+    fn at(&self, slot: ExprId) -> Coordinates {
         let mut axes = self.others.clone();
-        axes.insert(self.axis, place);
+        axes.insert(self.axis, slot);
         Coordinates::axes(axes, &self.shape)
     }
 }
@@ -53,7 +53,7 @@ impl Line {
 impl Lowering {
     fn cumsum(&mut self, line: &Line) {
         let dtype = line.x.0.dtype;
-        let wide = accumulator(dtype);
+        let wide = accumulator_type(dtype);
         let total = self.b.local("total", Value::from_f64(wide, 0.0));
         let end = self.b.index_constant(line.shape[line.axis] as u64);
         self.for_each("r", end, |l, r| {
@@ -62,8 +62,8 @@ impl Lowering {
             let after = l.b.add(&before, &value);
             l.b.assign(total, after);
             let after = l.b.cast(dtype, &after);
-            let place = l.linear_of(&line.at(r));
-            l.b.store(line.out, place, after);
+            let slot = l.linear_of(&line.at(r));
+            l.b.store(line.out, slot, after);
         });
     }
 
@@ -73,8 +73,8 @@ impl Lowering {
         let len = line.shape[line.axis] as u64;
         let end = self.b.index_constant(len);
         self.for_each("r", end, |l, r| {
-            let (place, value) = (l.linear_of(&line.at(r)), l.b.cast(DType::I64, &r));
-            l.b.store(line.out, place, value);
+            let (slot, value) = (l.linear_of(&line.at(r)), l.b.cast(DType::I64, &r));
+            l.b.store(line.out, slot, value);
         });
         let [one, two] = [1, 2].map(|n| self.b.index_constant(n));
         let half = self.b.index_constant(len / 2);
@@ -133,9 +133,9 @@ impl Lowering {
     fn before(&mut self, line: &Line, a: ExprId, b: ExprId, descending: bool) -> ExprId {
         // In a scope of its own: what it loads is not known after the block that it is called in.
         let [(i, x), (j, y)] = self.scope(|l| {
-            [a, b].map(|place| {
-                let place = l.linear_of(&line.at(place));
-                let entry = l.b.load(line.out, place);
+            [a, b].map(|slot| {
+                let slot = l.linear_of(&line.at(slot));
+                let entry = l.b.load(line.out, slot);
                 let index = l.b.cast(l.index, &entry);
                 (entry, l.load(&line.x, line.at(index)))
             })
@@ -147,8 +147,8 @@ impl Lowering {
         if line.x.0.dtype.is_float() {
             let [small_nan, large_nan] = [small, large].map(|v| self.b.op(ScalarOp::Ne, &[&v, &v]));
             let number = self.b.op(ScalarOp::Not, &[&small_nan]);
-            let beyond = self.b.op(ScalarOp::And, &[&number, &large_nan]);
-            less = self.b.op(ScalarOp::Or, &[&less, &beyond]);
+            let offset_by = self.b.op(ScalarOp::And, &[&number, &large_nan]);
+            less = self.b.op(ScalarOp::Or, &[&less, &offset_by]);
             let both = self.b.op(ScalarOp::And, &[&small_nan, &large_nan]);
             same = self.b.op(ScalarOp::Or, &[&same, &both]);
         }

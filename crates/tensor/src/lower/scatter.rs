@@ -13,8 +13,8 @@ use bornite_ir::{
 
 use super::blocks::WARP;
 use super::lowering::{Coordinates, Lowering};
-use super::radix_sort::Sorted;
-use super::{Lowered, accumulator, look_through, strided_view};
+use super::radix_sort::SortedPositions;
+use super::{Lowered, accumulator_type, look_through, strided_view};
 use crate::graph::node::{Node, Op};
 use crate::{DType, Result, Tensor};
 
@@ -22,10 +22,10 @@ use crate::{DType, Result, Tensor};
 pub(crate) const SUM_BLOCK: usize = 64;
 
 /// Fewer positions are found faster than sorted.
-const FEWEST: usize = 64;
+const MIN_POSITIONS: usize = 64;
 
 /// A kernel of several, and what it writes.
-pub(crate) type Step = (Lowered, Vec<Tensor>);
+pub(crate) type ScatterStep = (Lowered, Vec<Tensor>);
 
 /// Rows to add: `count` values of `width` elements to a table of `rows`.
 pub(super) struct Scatter<'a> {
@@ -38,10 +38,10 @@ pub(super) struct Scatter<'a> {
 }
 
 /// The kernels that add values by sorted indices, where whole rows are added; `None` for other scatters.
-pub(crate) fn lower_scatter(tensor: &Tensor, on_gpu: bool) -> Result<Option<Vec<Step>>> {
+pub(crate) fn lower_scatter(tensor: &Tensor, on_gpu: bool) -> Result<Option<Vec<ScatterStep>>> {
     let Some(scatter) = Scatter::of(tensor) else { return Ok(None) };
     let mut steps = vec![];
-    let sorted = if on_gpu { scatter.sort_by_digits(&mut steps)? } else { scatter.sort_in_one_loop(&mut steps)? };
+    let sorted = if on_gpu { scatter.radix_sort(&mut steps)? } else { scatter.counting_sort(&mut steps)? };
     let parts = if on_gpu { scatter.sum_parts(&sorted, &mut steps)? } else { None };
     scatter.sum_rows(&sorted, parts, on_gpu, &mut steps)?;
     Ok(Some(steps))
@@ -54,12 +54,12 @@ impl<'a> Scatter<'a> {
         let (before, after) = (&node.shape[..*axis], &node.shape[axis + 1..]);
         let (rows, count, width) = (node.shape[*axis], index.0.shape[*axis], after.iter().product::<usize>());
         let (base, views) = look_through(index);
-        let place = strided_view(base, &views)?;
-        let same = place.shape[axis + 1..].iter().zip(&place.strides[axis + 1..]).all(|(&n, &by)| n == 1 || by == 0);
+        let slot = strided_view(base, &views)?;
+        let same = slot.shape[axis + 1..].iter().zip(&slot.strides[axis + 1..]).all(|(&n, &by)| n == 1 || by == 0);
         let one = before.iter().product::<usize>() == 1 && same;
         // Numbers of positions and of rows, and one row more for what is nowhere, are 32 bits in memory.
         let few = rows.max(count) < i32::MAX as usize / 2;
-        if !one || !few || count < FEWEST || node.elements() == 0 {
+        if !one || !few || count < MIN_POSITIONS || node.elements() == 0 {
             return None;
         }
         let large = (rows.max(count) + SUM_BLOCK).saturating_mul(width) > i32::MAX as usize;
@@ -71,7 +71,7 @@ impl<'a> Scatter<'a> {
     }
 
     /// Memory between two kernels: a node that no graph has.
-    pub fn between(&self, elements: usize, dtype: DType) -> Tensor {
+    pub fn temporary(&self, elements: usize, dtype: DType) -> Tensor {
         let node = self.node();
         // What it says of how it is computed is never asked.
         let op = Op::Iota { axis: 0 };
@@ -86,7 +86,7 @@ impl<'a> Scatter<'a> {
         let axes = (0..node.shape.len()).map(|n| if n == *axis { position } else { zero }).collect();
         let (wide, inside) = l.index_at(index, Coordinates::axes(axes, &index.0.shape), self.rows);
         if reports {
-            l.unless(node, inside, wide);
+            l.report_unless(node, inside, wide);
         }
         let nowhere = l.b.constant(Value::int(DType::I64, self.rows as i64));
         let row = l.b.select(&inside, &wide, &nowhere);
@@ -94,10 +94,10 @@ impl<'a> Scatter<'a> {
     }
 
     /// Counts, then places: the first position of each row, then all positions in order of rows.
-    fn sort_in_one_loop(&self, steps: &mut Vec<Step>) -> Result<Sorted> {
+    fn counting_sort(&self, steps: &mut Vec<ScatterStep>) -> Result<SortedPositions> {
         // Two more than the rows, and one for what is nowhere: see below.
-        let starts = self.between(self.rows + 3, DType::I32);
-        let order = self.between(self.count, DType::I32);
+        let starts = self.temporary(self.rows + 3, DType::I32);
+        let order = self.temporary(self.count, DType::I32);
         let mut b = Builder::new("scatter_order", 1, self.index);
         let (into, out) = (
             b.param("starts", DType::I32, self.rows as u64 + 3, Access::ReadWrite),
@@ -112,10 +112,10 @@ impl<'a> Scatter<'a> {
         // A row is counted two places up; summed, the place after it is where it starts; once all are placed, where it ends.
         l.for_each("counted", count, |l, position| {
             let row = self.row_of(l, position, true);
-            let place = l.index_op(ScalarOp::Add, row, 2);
-            let before = l.b.load(into, place);
+            let slot = l.index_op(ScalarOp::Add, row, 2);
+            let before = l.b.load(into, slot);
             let after = l.b.add(&before, &one);
-            l.b.store(into, place, after);
+            l.b.store(into, slot, after);
         });
         let running = l.b.local("running", Value::int(DType::I32, 0));
         l.for_each("summed", end, |l, row| {
@@ -126,16 +126,16 @@ impl<'a> Scatter<'a> {
         });
         l.for_each("placed", count, |l, position| {
             let row = self.row_of(l, position, false);
-            let place = l.index_op(ScalarOp::Add, row, 1);
-            let to = l.b.load(into, place);
+            let slot = l.index_op(ScalarOp::Add, row, 1);
+            let to = l.b.load(into, slot);
             let position = l.b.cast(DType::I32, &position);
             let at = l.b.cast(self.index, &to);
             l.b.store(out, at, position);
             let after = l.b.add(&to, &one);
-            l.b.store(into, place, after);
+            l.b.store(into, slot, after);
         });
         steps.push((l.finish()?, vec![starts.clone(), order.clone()]));
-        Ok(Sorted { starts, order, rows: None })
+        Ok(SortedPositions { starts, order, rows: None })
     }
 
     /// Neighbours that a thread takes at once.
@@ -145,14 +145,14 @@ impl<'a> Scatter<'a> {
 
     /// The sums of whole parts, a block each. Two of them never start within [`SUM_BLOCK`] positions of each other, so the one
     /// that starts in the n-th `SUM_BLOCK` of them is number n.
-    fn sum_parts(&self, sorted: &Sorted, steps: &mut Vec<Step>) -> Result<Option<Tensor>> {
+    fn sum_parts(&self, sorted: &SortedPositions, steps: &mut Vec<ScatterStep>) -> Result<Option<Tensor>> {
         let (windows, lanes) = (self.count / SUM_BLOCK, self.lanes(true));
         let Some(rows) = sorted.rows.as_ref().filter(|_| windows > 0) else { return Ok(None) };
         let across = self.width / lanes;
         let threads = across.next_multiple_of(WARP).min(256);
         let strips = across.div_ceil(threads);
-        let wide = accumulator(self.node().dtype);
-        let parts = self.between(windows * self.width, wide);
+        let wide = accumulator_type(self.node().dtype);
+        let parts = self.temporary(windows * self.width, wide);
         let b = Builder::blocks("scatter_parts", [(windows * strips) as u32, 1, 1], [threads as u32, 1, 1], self.index);
         let mut l = Lowering::single(b, self.index);
         l.lanes = lanes;
@@ -165,16 +165,16 @@ impl<'a> Scatter<'a> {
         // Each warp looks where a part starts.
         let found: Vec<ExprId> = (0..SUM_BLOCK / WARP)
             .map(|n| {
-                let place = l.index_op(ScalarOp::Add, first, n * WARP);
-                let place = l.b.add(&place, &lane);
-                let row = l.b.load(rows, place);
+                let slot = l.index_op(ScalarOp::Add, first, n * WARP);
+                let slot = l.b.add(&slot, &lane);
+                let row = l.b.load(rows, slot);
                 let row = l.b.cast(self.index, &row);
                 let next = l.index_op(ScalarOp::Add, row, 1);
                 let [start, end] = [row, next].map(|row| {
                     let at = l.b.load(starts, row);
                     l.b.cast(self.index, &at)
                 });
-                let (rank, left) = (l.b.sub(&place, &start), l.b.sub(&end, &place));
+                let (rank, left) = (l.b.sub(&slot, &start), l.b.sub(&end, &slot));
                 let rank = l.index_op(ScalarOp::Rem, rank, SUM_BLOCK);
                 let whole = l.b.index_constant(SUM_BLOCK as u64);
                 let (zero, nowhere) = (l.zero(), l.b.index_constant(self.rows as u64));
@@ -189,13 +189,13 @@ impl<'a> Scatter<'a> {
         let start = l.b.local("start", Value::int(self.index, -1));
         for (n, &found) in found.iter().enumerate() {
             let there = l.b.op(ScalarOp::Ne, &[&found, &none]);
-            l.under(Some(there), &mut |l| {
+            l.when(Some(there), &mut |l| {
                 let leading = l.b.op(ScalarOp::LeadingZeros, &[&found]);
                 let leading = l.b.cast(self.index, &leading);
                 let last = l.b.index_constant((n * WARP + WARP - 1) as u64);
                 let offset = l.b.sub(&last, &leading);
-                let place = l.b.add(&first, &offset);
-                l.b.assign(start, place);
+                let slot = l.b.add(&first, &offset);
+                l.b.assign(start, slot);
             });
         }
         let (start, zero) = (l.b.read(start), l.zero());
@@ -205,7 +205,7 @@ impl<'a> Scatter<'a> {
         let column = l.b.add(&column, &thread);
         let end = l.b.index_constant(across as u64);
         let inside = l.b.lt(&column, &end);
-        l.under(Some(inside), &mut |l| {
+        l.when(Some(inside), &mut |l| {
             let column = l.index_op(ScalarOp::Mul, column, lanes);
             let sums: Vec<LocalId> = (0..lanes).map(|_| l.b.local("sum", Value::int(wide, 0))).collect();
             // Some at once: memory is far.
@@ -213,11 +213,11 @@ impl<'a> Scatter<'a> {
             let turns = l.b.index_constant((SUM_BLOCK / AHEAD) as u64);
             l.for_each("turn", turns, |l, turn| {
                 let ahead = l.index_op(ScalarOp::Mul, turn, AHEAD);
-                let place = l.b.add(&start, &ahead);
+                let slot = l.b.add(&start, &ahead);
                 let values: Vec<Vec<ExprId>> = (0..AHEAD)
                     .map(|n| {
-                        let place = l.beyond(place, n);
-                        let position = l.b.load(order, place);
+                        let slot = l.offset_by(slot, n);
+                        let position = l.b.load(order, slot);
                         self.values_at(l, position, column)
                     })
                     .collect();
@@ -234,10 +234,10 @@ impl<'a> Scatter<'a> {
                     }
                 }
             });
-            let place = l.index_op(ScalarOp::Mul, window, self.width);
-            let place = l.b.add(&place, &column);
+            let slot = l.index_op(ScalarOp::Mul, window, self.width);
+            let slot = l.b.add(&slot, &column);
             let sums = sums.iter().map(|&sum| l.b.read(sum)).collect();
-            l.store(out, place, sums, wide);
+            l.store(out, slot, sums, wide);
         });
         steps.push((l.finish()?, vec![parts.clone()]));
         Ok(Some(parts))
@@ -251,14 +251,14 @@ impl<'a> Scatter<'a> {
         let linear = l.b.add(&start, &column);
         let found = l.values(values, &Coordinates::linear(linear, &values.0.shape));
         let found = if found.len() == 1 { vec![found[0]; l.lanes] } else { found };
-        let wide = accumulator(self.node().dtype);
+        let wide = accumulator_type(self.node().dtype);
         found.iter().map(|value| l.b.cast(wide, value)).collect()
     }
 
     /// Each element of the table with what is added to it.
-    fn sum_rows(&self, sorted: &Sorted, parts: Option<Tensor>, on_gpu: bool, steps: &mut Vec<Step>) -> Result<()> {
+    fn sum_rows(&self, sorted: &SortedPositions, parts: Option<Tensor>, on_gpu: bool, steps: &mut Vec<ScatterStep>) -> Result<()> {
         let (node, lanes) = (self.node(), self.lanes(on_gpu));
-        let wide = accumulator(node.dtype);
+        let wide = accumulator_type(node.dtype);
         let name = format!("{}_{}", node.op.name(), node.dtype);
         let mut l = Lowering::single(Builder::new(name, (node.elements() / lanes) as u64, self.index), self.index);
         l.lanes = lanes;
@@ -292,8 +292,8 @@ impl<'a> Scatter<'a> {
         let sums: Vec<LocalId> = (0..lanes).map(|_| l.b.local("sum", Value::int(wide, 0))).collect();
         let one_part = |l: &mut Lowering, from: ExprId, length: ExprId| {
             l.for_each("position", length, |l, n| {
-                let place = l.b.add(&from, &n);
-                let position = l.b.load(order, place);
+                let slot = l.b.add(&from, &n);
+                let position = l.b.load(order, slot);
                 let zero = l.zero();
                 let first = l.b.op(ScalarOp::Eq, &[&n, &zero]);
                 for (&sum, value) in sums.iter().zip(self.values_at(l, position, column)) {
@@ -312,9 +312,9 @@ impl<'a> Scatter<'a> {
             match parts {
                 Some(parts) => {
                     let window = l.index_op(ScalarOp::Div, from, SUM_BLOCK);
-                    let place = l.index_op(ScalarOp::Mul, window, self.width);
-                    let place = l.b.add(&place, &column);
-                    let values = l.load_adjacent(parts.into(), place, wide);
+                    let slot = l.index_op(ScalarOp::Mul, window, self.width);
+                    let slot = l.b.add(&slot, &column);
+                    let values = l.load_adjacent(parts.into(), slot, wide);
                     add(l, &values);
                 }
                 None => {
@@ -327,7 +327,7 @@ impl<'a> Scatter<'a> {
         let (from, rest) = (l.b.add(&start, &done), l.b.sub(&length, &done));
         let zero = l.zero();
         let some = l.b.lt(&zero, &rest);
-        l.under(Some(some), &mut |l| one_part(l, from, rest));
+        l.when(Some(some), &mut |l| one_part(l, from, rest));
         let values = totals
             .iter()
             .map(|&total| {

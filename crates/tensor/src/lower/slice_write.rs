@@ -41,8 +41,8 @@ pub(crate) fn lower_concat_inputs(tensor: &Tensor, axis: usize, inputs: &[usize]
             if start > 0 {
                 axes[axis] = l.index_op(ScalarOp::Add, axes[axis], start);
             }
-            let place = l.linear_of(&Coordinates::axes(axes, &node.shape));
-            l.b.store(out, place, value);
+            let destination = l.linear_of(&Coordinates::axes(axes, &node.shape));
+            l.b.store(out, destination, value);
         });
         let then = l.b.close_block();
         l.b.simple(Stmt::If { condition, then, otherwise: vec![] });
@@ -73,8 +73,8 @@ pub(crate) fn lower_row_update(tensor: &Tensor, axis: usize, position: &Tensor, 
         let mut axes = l.axes_of(&Coordinates::linear(instance, &shape));
         axes[axis] = l.b.cast(index, &wide);
         let loaded = l.load(value, Coordinates::axes(axes.clone(), &node.shape));
-        let place = l.linear_of(&Coordinates::axes(axes, &node.shape));
-        l.b.store(out, place, loaded);
+        let destination = l.linear_of(&Coordinates::axes(axes, &node.shape));
+        l.b.store(out, destination, loaded);
     });
     let then = l.b.close_block();
     l.b.simple(Stmt::If { condition, then, otherwise: vec![] });

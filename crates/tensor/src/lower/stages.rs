@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bornite_ir::{Op as ScalarOp, Value};
 
 use super::group::{Group, IterationSpace};
-use super::{accumulator, extreme, look_through};
+use super::{accumulator_type, extreme, look_through};
 use crate::graph::node::{NodeId, Op, Reduce};
 use crate::{DType, Tensor};
 
@@ -60,12 +60,12 @@ impl<'a> Reduction<'a> {
 
     /// The value that it starts with.
     pub fn start(self) -> Value {
-        start(self.reduce, self.accumulator())
+        start(self.reduce, self.accumulator_type())
     }
 
     /// The type that it is accumulated in.
-    pub fn accumulator(self) -> DType {
-        accumulator(self.tensor.0.dtype)
+    pub fn accumulator_type(self) -> DType {
+        accumulator_type(self.tensor.0.dtype)
     }
 }
 

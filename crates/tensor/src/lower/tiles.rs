@@ -10,13 +10,13 @@ use crate::Tensor;
 use crate::matmul::strided::Strided;
 
 /// A block a square of elements, which some input has the other way round.
-pub(super) struct Tiles<'a> {
+pub(super) struct TransposeTiles<'a> {
     batch: usize,
     height: usize,
     width: usize,
     size: Size,
     /// Inputs that are read along the other axis.
-    turned: Vec<(&'a Tensor, Strided)>,
+    transposed: Vec<(&'a Tensor, Strided)>,
 }
 
 /// Threads of a block.
@@ -39,19 +39,19 @@ const LARGE: Size = Size { side: 64, lanes: 4 };
 /// Tiles that keep all of a GPU busy.
 const BUSY: usize = 256;
 
-impl<'a> Tiles<'a> {
-    pub fn new(group: &'a Group, elements: usize) -> Option<Tiles<'a>> {
-        let mut found: Option<Tiles<'a>> = None;
+impl<'a> TransposeTiles<'a> {
+    pub fn new(group: &'a Group, elements: usize) -> Option<TransposeTiles<'a>> {
+        let mut found: Option<TransposeTiles<'a>> = None;
         let views = group.outputs.iter().filter(|t| t.0.op.is_view());
         let inputs = group.order.iter().filter(|t| t.0.op.is_pointwise());
         for input in inputs.flat_map(|t| t.0.reads()).chain(views) {
             let (base, views) = look_through(input);
             let own = group.order.iter().any(|t| t.0.id == base.0.id) || base.0.op.is_constant();
-            let Some(place) = strided_view(base, &views).filter(|_| !own && input.0.elements() == elements) else {
+            let Some(layout) = strided_view(base, &views).filter(|_| !own && input.0.elements() == elements) else {
                 continue;
             };
             let ([(width, apart), (height, 1)] | [(width, apart), (height, 1), _]) =
-                coalesce_axes(&place.shape, &place.strides)[..]
+                coalesce_axes(&layout.shape, &layout.strides)[..]
             else {
                 continue;
             };
@@ -59,14 +59,14 @@ impl<'a> Tiles<'a> {
                 continue;
             }
             let batch = elements / (width * height);
-            let tiles = found.get_or_insert(Tiles { batch, height, width, size: SMALL, turned: vec![] });
-            let same = |(other, seen): &(&Tensor, Strided)| other.0.id == base.0.id && *seen == place;
+            let tiles = found.get_or_insert(TransposeTiles { batch, height, width, size: SMALL, transposed: vec![] });
+            let same = |(other, seen): &(&Tensor, Strided)| other.0.id == base.0.id && *seen == layout;
             // As many tiles as shared memory certainly has room for.
             if (tiles.height, tiles.width) == (height, width)
-                && tiles.turned.len() < 4
-                && !tiles.turned.iter().any(same)
+                && tiles.transposed.len() < 4
+                && !tiles.transposed.iter().any(same)
             {
-                tiles.turned.push((base, place));
+                tiles.transposed.push((base, layout));
             }
         }
         let mut found = found?;
@@ -80,14 +80,14 @@ impl<'a> Tiles<'a> {
         let Size { side, lanes } = LARGE;
         let many = self.batch * self.height * self.width >= BUSY * side * side;
         let even = |n: isize| n % lanes as isize == 0;
-        let wide = |(base, place): &(&Tensor, Strided)| {
+        let wide = |(base, layout): &(&Tensor, Strided)| {
             // What lies side by side is read along the height; all else must begin at a multiple of the lanes.
-            let apart = coalesce_axes(&place.shape, &place.strides).into_iter().filter(|&(_, stride)| stride != 1);
+            let apart = coalesce_axes(&layout.shape, &layout.strides).into_iter().filter(|&(_, stride)| stride != 1);
             let bytes = base.0.dtype.bytes() * lanes;
-            even(place.offset) && apart.into_iter().all(|(_, stride)| even(stride)) && (2 * lanes..=16).contains(&bytes)
+            even(layout.offset) && apart.into_iter().all(|(_, stride)| even(stride)) && (2 * lanes..=16).contains(&bytes)
         };
         let (height, width) = (self.height as isize, self.width as isize);
-        many && even(height) && even(width) && self.turned.len() <= 2 && self.turned.iter().all(wide)
+        many && even(height) && even(width) && self.transposed.len() <= 2 && self.transposed.iter().all(wide)
     }
 
     /// Blocks, and threads of each.
@@ -100,9 +100,9 @@ impl<'a> Tiles<'a> {
     }
 }
 
-impl KernelShape for &Tiles<'_> {}
+impl KernelShape for &TransposeTiles<'_> {}
 
-impl<'p, 'a> Lowering<&'p Tiles<'a>> {
+impl<'p, 'a> Lowering<&'p TransposeTiles<'a>> {
     /// Squares of elements: what lies the other way round is read along its own rows first.
     pub(super) fn tiles(&mut self, group: &Group, outs: &[ParamId]) {
         let plan = self.shape;
@@ -122,7 +122,7 @@ impl<'p, 'a> Lowering<&'p Tiles<'a>> {
         let area = self.index_op(ScalarOp::Mul, batch, plan.height * plan.width);
         let even = plan.height.is_multiple_of(side) && plan.width.is_multiple_of(side);
         // The element in row `i` and column `j` of the tile, and whether there is one.
-        let element = |l: &mut Lowering<&'p Tiles<'a>>, i: ExprId, j: ExprId| {
+        let element = |l: &mut Lowering<&'p TransposeTiles<'a>>, i: ExprId, j: ExprId| {
             let (row, column) = (l.b.add(&top, &i), l.b.add(&left, &j));
             let start = l.index_op(ScalarOp::Mul, row, plan.width);
             let within = l.b.add(&start, &column);
@@ -135,19 +135,19 @@ impl<'p, 'a> Lowering<&'p Tiles<'a>> {
             (linear, inside)
         };
         let pitch = side + 1; // so that columns of a tile are in different banks
-        let tiles: Vec<SharedId> = (plan.turned.iter().enumerate())
+        let tiles: Vec<SharedId> = (plan.transposed.iter().enumerate())
             .map(|(n, (base, _))| self.b.shared(format!("tile{n}"), base.0.dtype, (side * pitch) as u64))
             .collect();
         for turn in 0..side / rows {
             let j = self.index_op(ScalarOp::Add, y, turn * rows);
             let (linear, inside) = element(self, x, j);
-            self.under(inside, &mut |l| {
-                for ((base, place), &tile) in plan.turned.iter().zip(&tiles) {
-                    let values = l.turned_values(base, place, linear, lanes);
+            self.when(inside, &mut |l| {
+                for ((base, layout), &tile) in plan.transposed.iter().zip(&tiles) {
+                    let values = l.transposed_values(base, layout, linear, lanes);
                     let start = l.index_op(ScalarOp::Mul, j, pitch);
                     let at = l.b.add(&start, &x);
                     for (n, value) in values.into_iter().enumerate() {
-                        let at = l.beyond(at, n);
+                        let at = l.offset_by(at, n);
                         l.b.store(tile, at, value);
                     }
                 }
@@ -158,18 +158,18 @@ impl<'p, 'a> Lowering<&'p Tiles<'a>> {
         for turn in 0..side / rows {
             let i = self.index_op(ScalarOp::Add, y, turn * rows);
             let (linear, inside) = element(self, i, x);
-            let mut body = |l: &mut Lowering<&'p Tiles<'a>>| {
-                for ((base, place), &tile) in plan.turned.iter().zip(&tiles) {
+            let mut body = |l: &mut Lowering<&'p TransposeTiles<'a>>| {
+                for ((base, layout), &tile) in plan.transposed.iter().zip(&tiles) {
                     let start = l.index_op(ScalarOp::Mul, x, pitch);
                     let at = l.b.add(&start, &i);
                     let values = (0..lanes)
                         .map(|n| {
-                            let at = l.beyond(at, n * pitch);
+                            let at = l.offset_by(at, n * pitch);
                             l.b.load(tile, at)
                         })
                         .collect();
-                    let found = l.find(base, place, &Coordinates::linear(linear, &place.shape));
-                    l.remember(found.id, found.index, values);
+                    let found = l.address_of(base, layout, &Coordinates::linear(linear, &layout.shape));
+                    l.cache_values(found.id, found.index, values);
                 }
                 let values: Vec<Vec<ExprId>> = (group.outputs.iter())
                     .map(|output| l.output_values(output, &Coordinates::linear(linear, &output.0.shape)))
@@ -179,19 +179,19 @@ impl<'p, 'a> Lowering<&'p Tiles<'a>> {
                 }
             };
             match inside {
-                Some(_) => self.under(inside, &mut body),
+                Some(_) => self.when(inside, &mut body),
                 None => self.scope(|l| body(l)),
             }
         }
     }
 
     /// Elements of a turned input that lie side by side, from the place that an element of the results has on.
-    fn turned_values(&mut self, base: &Tensor, place: &Strided, linear: ExprId, lanes: usize) -> Vec<ExprId> {
-        let at = Coordinates::linear(linear, &place.shape);
+    fn transposed_values(&mut self, base: &Tensor, layout: &Strided, linear: ExprId, lanes: usize) -> Vec<ExprId> {
+        let at = Coordinates::linear(linear, &layout.shape);
         if lanes == 1 {
-            return self.load_values(base, place, &at);
+            return self.load_values(base, layout, &at);
         }
-        let found = self.find(base, place, &at);
+        let found = self.address_of(base, layout, &at);
         let view = self.view_of(base, found.id.part);
         let wide = self.b.load_wide(view, found.index, lanes as u8);
         (0..lanes).map(|n| self.b.extract(wide, n as u32)).collect()

@@ -79,11 +79,11 @@ impl<S: KernelShape> Lowering<S> {
                 values
             }
         };
-        self.remember(node.id, linear, values.clone());
+        self.cache_values(node.id, linear, values.clone());
         values
     }
 
-    pub(super) fn remember(&mut self, id: impl Into<ValueId>, linear: ExprId, values: Vec<ExprId>) {
+    pub(super) fn cache_values(&mut self, id: impl Into<ValueId>, linear: ExprId, values: Vec<ExprId>) {
         if let Some(known) = self.known.last_mut() {
             known.values.insert((id.into(), linear, values.len()), values);
         }
@@ -105,13 +105,13 @@ impl<S: KernelShape> Lowering<S> {
         // Vectors are made of at most four.
         let width = if dtype == DType::Bool { 1 } else { (16 / dtype.bytes()).min(4).min(self.lanes) };
         for (n, part) in values.chunks(width).enumerate() {
-            let place = self.lane(&Coordinates::linear(first, &[1]), n * width);
-            let place = self.linear_of(&place);
+            let slot = self.lane(&Coordinates::linear(first, &[1]), n * width);
+            let slot = self.linear_of(&slot);
             let value = match width {
                 1 => part[0],
                 _ => self.b.construct(Type::Vector(dtype, width as u8), part),
             };
-            self.b.store(out, place, value);
+            self.b.store(out, slot, value);
         }
     }
 
@@ -121,10 +121,10 @@ impl<S: KernelShape> Lowering<S> {
     }
 
     /// What a reduction reads at a place of its input.
-    pub(super) fn reduced(&mut self, reduction: Reduction<'_>, at: &Coordinates) -> Vec<ExprId> {
+    pub(super) fn reduction_input(&mut self, reduction: Reduction<'_>, at: &Coordinates) -> Vec<ExprId> {
         let input = &reduction.tensor.0.inputs[0];
         let values = self.values(input, &at.reshaped(&input.0.shape));
-        let wide = reduction.accumulator();
+        let wide = reduction.accumulator_type();
         values.iter().map(|value| self.b.cast(wide, value)).collect()
     }
 

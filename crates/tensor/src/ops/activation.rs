@@ -1,5 +1,5 @@
-//! Activation functions over scalar ops. Where a formula has a kink or could overflow, it is arranged so that the gradient is correct
-//! as well.
+//! Activation functions over scalar ops. Where a formula has a kink or could overflow, it is
+//! arranged so that the gradient is correct as well.
 
 use bornite_ir::{Op as ScalarOp, formula};
 
@@ -90,7 +90,8 @@ impl Tensor {
         if let Err(failed) = self.check_float("elu", location) {
             return failed;
         }
-        // The minimum avoids overflow of eˣ in the gradient; its second argument gets the gradient at 0.
+        // The minimum avoids overflow of eˣ in the gradient; its second argument gets the gradient
+        // at 0.
         let below = map(ScalarOp::Min, &[&self.scalar_like(0.0, location), self], location);
         self.gt(0.0).select(self, below.expm1() * alpha)
     }
@@ -132,7 +133,8 @@ impl Tensor {
         if let Err(failed) = self.check_float("softplus", location) {
             return failed;
         }
-        // At 0 both terms use the derivative for positive x: 1 from the maximum, -½ from the logarithm.
+        // At 0 both terms use the derivative for positive x: 1 from the maximum, -½ from the
+        // logarithm.
         let (x, narrow) = self.widen();
         let above = map(ScalarOp::Max, &[&x.scalar_like(0.0, location), &x], location);
         (above + x.negative_abs().exp().log1p()).narrow_to(narrow)

@@ -1,5 +1,5 @@
-//! Convolution and pooling of images `[n, channels, height, width]`. A convolution is a matrix product over patches (im2col), which
-//! are slices of the image.
+//! Convolution and pooling of images `[n, channels, height, width]`. A convolution is a matrix
+//! product over patches (im2col), which are slices of the image.
 
 use crate::{SourceLocation, Tensor};
 
@@ -35,7 +35,8 @@ fn output_length(len: usize, window: usize, stride: usize, dilation: usize) -> R
 }
 
 impl Tensor {
-    /// For each element of the kernel, the image elements that it is applied to: `[n, channels, rows, columns]`.
+    /// For each element of the kernel, the image elements that it is applied to:
+    /// `[n, channels, rows, columns]`.
     #[track_caller]
     fn patches(
         &self,
@@ -65,7 +66,8 @@ impl Tensor {
         Ok((patches, [rows, columns]))
     }
 
-    /// Convolution (cross-correlation: the kernel is not flipped) with a weight `[out, channels / groups, height, width]`.
+    /// Convolution (cross-correlation: the kernel is not flipped) with a weight
+    /// `[out, channels / groups, height, width]`.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor, ops::Conv2dOptions};

@@ -1,4 +1,5 @@
-//! Formatting of tensors like NumPy: `{}` is the output of `print`; `{:?}` has commas, dtype, shape and device.
+//! Formatting of tensors like NumPy: `{}` is the output of `print`; `{:?}` has commas, dtype, shape
+//! and device.
 
 use std::fmt;
 
@@ -49,7 +50,8 @@ fn format_digits(number: f64, scientific: bool, digits: usize) -> String {
     if scientific { format!("{number:.digits$e}") } else { format!("{number:.digits$}") }
 }
 
-/// The fewest decimal places that identify this float among those of its dtype, up to [`PRECISION`].
+/// The fewest decimal places that identify this float among those of its dtype, up to
+/// [`PRECISION`].
 fn digits(value: Value, scientific: bool) -> usize {
     let number = value.as_f64();
     let same = |text: &str| text.parse::<f64>().is_ok_and(|n| Value::from_f64(value.scalar(), n) == value);
@@ -85,7 +87,8 @@ fn bool_text(value: Value) -> &'static str {
     if value.bits() != 0 { "True" } else { "False" }
 }
 
-/// A scalar float: the shortest text that identifies it, which may have more digits than an element of an array.
+/// A scalar float: the shortest text that identifies it, which may have more digits than an element
+/// of an array.
 fn format_scalar(value: Value) -> String {
     let number = value.as_f64();
     let same = |text: &String| text.parse::<f64>().is_ok_and(|n| Value::from_f64(value.scalar(), n) == value);
@@ -103,7 +106,8 @@ fn format_scalar(value: Value) -> String {
     }
 }
 
-/// Magnitude from which elements are written in scientific notation: the dtype has no precision for units beyond it.
+/// Magnitude from which elements are written in scientific notation: the dtype has no precision for
+/// units beyond it.
 fn scientific_limit(dtype: DType) -> f64 {
     match dtype {
         DType::BF16 => 1e2,
@@ -239,8 +243,8 @@ impl fmt::Display for Tensor {
     }
 }
 
-/// As [`Display`](fmt::Display), with dtype, shape and device. Prints the name of the op if there is no value, because a function
-/// is being traced or the computation fails.
+/// As [`Display`](fmt::Display), with dtype, shape and device. Prints the name of the op if there
+/// is no value, because a function is being traced or the computation fails.
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node = &self.0;

@@ -18,11 +18,12 @@ enum Label {
 type Labels = Vec<Label>;
 
 impl Tensor {
-    /// Einstein summation: the equation labels the axes of each operand by letters, separates operands by commas, and lists the axes
-    /// of the output after `->`. Axes that are not in the output are summed. Without `->` the output has the letters that occur
-    /// once, in alphabetical order. A repeated letter in one operand takes the diagonal. `...` stands for any number of axes, which
-    /// are broadcast; without `->` they come first, and an output without `...` sums over them. Of several operands the cheapest
-    /// pair is contracted first.
+    /// Einstein summation: the equation labels the axes of each operand by letters, separates
+    /// operands by commas, and lists the axes of the output after `->`. Axes that are not in the
+    /// output are summed. Without `->` the output has the letters that occur once, in alphabetical
+    /// order. A repeated letter in one operand takes the diagonal. `...` stands for any number of
+    /// axes, which are broadcast; without `->` they come first, and an output without `...` sums
+    /// over them. Of several operands the cheapest pair is contracted first.
     ///
     /// ```
     /// use bornite::{Device, Tensor};

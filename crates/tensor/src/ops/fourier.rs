@@ -1,5 +1,5 @@
-//! Fourier transforms by matrix products, one per factor of the length: the cost is near n log n for lengths without large prime
-//! factors.
+//! Fourier transforms by matrix products, one per factor of the length: the cost is near n log n
+//! for lengths without large prime factors.
 
 use std::f64::consts::TAU;
 
@@ -14,8 +14,8 @@ use crate::{SourceLocation, Tensor};
 type Complex = (Tensor, Tensor);
 
 impl Tensor {
-    /// Discrete Fourier transform along an axis, from real (`self`) and imaginary parts: real and imaginary parts of
-    /// Σ xₜ e^(-2πi k t / n).
+    /// Discrete Fourier transform along an axis, from real (`self`) and imaginary parts: real and
+    /// imaginary parts of Σ xₜ e^(-2πi k t / n).
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor};
@@ -79,7 +79,8 @@ fn transform(
     (back(&re), back(&im))
 }
 
-/// Cooley-Tukey step for n = p m with a small p: p transforms of length m, multiplied by twiddle factors, then transforms of length p.
+/// Cooley-Tukey step for n = p m with a small p: p transforms of length m, multiplied by twiddle
+/// factors, then transforms of length p.
 fn fft_last_axis((re, im): Complex, sign: f64, location: SourceLocation) -> Complex {
     let [lead @ .., n] = &re.0.shape[..] else { return (re, im) };
     let small = (2..=32).rev().find(|p| n.is_multiple_of(*p)).or_else(|| (33..=*n).find(|p| n.is_multiple_of(*p)));
@@ -87,7 +88,8 @@ fn fft_last_axis((re, im): Complex, sign: f64, location: SourceLocation) -> Comp
     let m = n / p;
     let interleaved = |t: &Tensor| t.reshape_at(&[lead, &[m, p]].concat(), location).transpose_at(-1, -2, location);
     let parts = fft_last_axis((interleaved(&re), interleaved(&im)), sign, location);
-    // Matrices of cos and sin of 2π a b / n; a b is reduced modulo n first, for an angle that is exact to f64.
+    // Matrices of cos and sin of 2π a b / n; a b is reduced modulo n first, for an angle that is
+    // exact to f64.
     let twiddle_factors = |rows: usize, columns: usize, of: usize| {
         let angle = |at: usize| TAU * ((at / columns) as u128 * (at % columns) as u128 % of as u128) as f64 / of as f64;
         let [cos, sin] = [f64::cos as fn(f64) -> f64, f64::sin].map(|f| {

@@ -11,7 +11,8 @@ use crate::ops::pointwise::map;
 use crate::{DType, Device, SourceLocation, Tensor};
 
 impl Tensor {
-    /// Elements `range` of an axis; negative bounds count from the end; bounds are clamped to the axis.
+    /// Elements `range` of an axis; negative bounds count from the end; bounds are clamped to the
+    /// axis.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -191,8 +192,9 @@ impl Tensor {
         sizes.iter().map(piece).collect()
     }
 
-    /// `out[.., i, ..] = self[.., index[.., i, ..], ..]`: selects elements along an axis by an index tensor, whose shape
-    /// may differ along that axis only. An index out of range is an error of the read.
+    /// `out[.., i, ..] = self[.., index[.., i, ..], ..]`: selects elements along an axis by an
+    /// index tensor, whose shape may differ along that axis only. An index out of range is an error
+    /// of the read.
     #[track_caller]
     pub fn gather(&self, axis: isize, index: &Tensor) -> Tensor {
         self.gather_at(axis, index, SourceLocation::here())
@@ -250,8 +252,9 @@ impl Tensor {
         self.gather_at(0, &flat, location).reshape_at(&shape, location)
     }
 
-    /// This tensor with each of `values` added at its index along an axis. Values added to one element are summed in order, in
-    /// blocks of 64: the result is bitwise identical on every device.
+    /// This tensor with each of `values` added at its index along an axis. Values added to one
+    /// element are summed in order, in blocks of 64: the result is bitwise identical on every
+    /// device.
     #[track_caller]
     pub fn scatter_add(&self, axis: isize, index: &Tensor, values: &Tensor) -> Tensor {
         let location = SourceLocation::here();
@@ -272,13 +275,15 @@ impl Tensor {
         map(ScalarOp::Select, &[mask, &self.scalar_like(value, location), self], location)
     }
 
-    /// Index of the largest element along an axis, which is removed: the first of equal ones, or the first NaN.
+    /// Index of the largest element along an axis, which is removed: the first of equal ones, or
+    /// the first NaN.
     #[track_caller]
     pub fn argmax(&self, axis: isize) -> Tensor {
         self.arg_reduce(Reduce::Max, axis, SourceLocation::here())
     }
 
-    /// Index of the smallest element along an axis, which is removed: the first of equal ones, or the first NaN.
+    /// Index of the smallest element along an axis, which is removed: the first of equal ones, or
+    /// the first NaN.
     #[track_caller]
     pub fn argmin(&self, axis: isize) -> Tensor {
         self.arg_reduce(Reduce::Min, axis, SourceLocation::here())

@@ -1,5 +1,5 @@
-//! Masks for axes of which only the first elements are valid. Their number is a tensor, so that one trace serves every length up to a
-//! bound (see [`crate::Trace::bounded`]).
+//! Masks for axes of which only the first elements are valid. Their number is a tensor, so that one
+//! trace serves every length up to a bound (see [`crate::Trace::bounded`]).
 
 use bornite_ir::Op as ScalarOp;
 
@@ -9,8 +9,8 @@ use crate::ops::pointwise::map;
 use crate::{DType, SourceLocation, Tensor};
 
 impl Tensor {
-    /// Mask over a new last axis of length `bound`, true for the first `length` elements. `length` is an integer tensor of any
-    /// shape.
+    /// Mask over a new last axis of length `bound`, true for the first `length` elements. `length`
+    /// is an integer tensor of any shape.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -38,8 +38,9 @@ impl Tensor {
         map(ScalarOp::Lt, &[&indices, &length], location)
     }
 
-    /// Replaces the elements from index `length` of an axis by `fill`. `length` is a scalar, or has one element for each element of
-    /// the axes before. No gradient flows through replaced elements.
+    /// Replaces the elements from index `length` of an axis by `fill`. `length` is a scalar, or has
+    /// one element for each element of the axes before. No gradient flows through replaced
+    /// elements.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -88,7 +89,8 @@ impl Tensor {
         map(ScalarOp::Select, &[&mask, self, &self.scalar_like(fill, location)], location)
     }
 
-    /// The mean of the first `length` elements of an axis, which is removed; `length` as in [`Tensor::masked`].
+    /// The mean of the first `length` elements of an axis, which is removed; `length` as in
+    /// [`Tensor::masked`].
     #[track_caller]
     pub fn masked_mean(&self, axis: isize, length: &Tensor) -> Tensor {
         let location = SourceLocation::here();

@@ -1,5 +1,5 @@
-//! Loss functions: the mean over examples, as a scalar. Predictions and targets must have the same shape, since broadcasting would hide
-//! errors.
+//! Loss functions: the mean over examples, as a scalar. Predictions and targets must have the same
+//! shape, since broadcasting would hide errors.
 
 use std::sync::Arc;
 
@@ -21,8 +21,9 @@ impl Tensor {
         }
     }
 
-    /// Cross-entropy of logits (`self`, over the last axis), averaged over rows. `targets` are class indices (integers, the shape
-    /// without the last axis) or probabilities (floats, the same shape). A class out of range is an error of the read.
+    /// Cross-entropy of logits (`self`, over the last axis), averaged over rows. `targets` are
+    /// class indices (integers, the shape without the last axis) or probabilities (floats, the same
+    /// shape). A class out of range is an error of the read.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -59,7 +60,8 @@ impl Tensor {
         }
     }
 
-    /// Negative log-likelihood of `classes` under log-probabilities (`self`, over the last axis), averaged over rows.
+    /// Negative log-likelihood of `classes` under log-probabilities (`self`, over the last axis),
+    /// averaged over rows.
     #[track_caller]
     pub fn nll(&self, classes: &Tensor) -> Tensor {
         let location = SourceLocation::here();
@@ -96,7 +98,8 @@ impl Tensor {
         (self - target).abs().mean(..)
     }
 
-    /// Huber loss: mean of ½ d² where |d| ≤ `delta`, else of `delta` (|d| - ½ `delta`), for the difference d.
+    /// Huber loss: mean of ½ d² where |d| ≤ `delta`, else of `delta` (|d| - ½ `delta`), for the
+    /// difference d.
     #[track_caller]
     pub fn huber(&self, target: &Tensor, delta: f64) -> Tensor {
         if let Err(failed) = self.check_same_shape("huber", target, SourceLocation::here()) {
@@ -128,8 +131,8 @@ impl Tensor {
         (self.softplus() - self * target).mean(..)
     }
 
-    /// Kullback-Leibler divergence between `self` (log-probabilities, last axis) and `target` (probabilities): the mean over rows of
-    /// Σ t (log t - x), PyTorch's reduction `batchmean`.
+    /// Kullback-Leibler divergence between `self` (log-probabilities, last axis) and `target`
+    /// (probabilities): the mean over rows of Σ t (log t - x), PyTorch's reduction `batchmean`.
     #[track_caller]
     pub fn kl_div(&self, target: &Tensor) -> Tensor {
         if let Err(failed) = self.check_same_shape("kl_div", target, SourceLocation::here()) {

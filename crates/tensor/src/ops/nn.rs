@@ -1,5 +1,5 @@
-//! Building blocks of layers: norms, dropout, linear maps, attention. Functions over other ops, without kernels or gradients of their
-//! own. Sums over 16-bit floats are computed in f32.
+//! Building blocks of layers: norms, dropout, linear maps, attention. Functions over other ops,
+//! without kernels or gradients of their own. Sums over 16-bit floats are computed in f32.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::lower::plans_as_for_gpu;
 use crate::{Axes, DType, Generator, Operand, SourceLocation, Tensor};
 
 impl Tensor {
-    /// RMS normalization over the trailing axes (as many as `weight` has): divides by the root mean square and multiplies by
-    /// `weight`.
+    /// RMS normalization over the trailing axes (as many as `weight` has): divides by the root mean
+    /// square and multiplies by `weight`.
     #[track_caller]
     pub fn rms_norm(&self, weight: &Tensor, eps: f64) -> Tensor {
         let axes = match self.normalized_axes("rms_norm", weight, SourceLocation::here()) {
@@ -39,8 +39,8 @@ impl Tensor {
         Ok(Axes::List((1..=last.len() as isize).map(|n| -n).collect()))
     }
 
-    /// Batch normalization for inference: normalizes axis 1 by `mean` and `variance`, multiplies by `weight` and adds `bias`. All
-    /// four have the length of that axis.
+    /// Batch normalization for inference: normalizes axis 1 by `mean` and `variance`, multiplies by
+    /// `weight` and adds `bias`. All four have the length of that axis.
     #[track_caller]
     pub fn batch_norm(&self, weight: &Tensor, bias: &Tensor, mean: &Tensor, variance: &Tensor, eps: f64) -> Tensor {
         let location = SourceLocation::here();
@@ -69,8 +69,9 @@ impl Tensor {
         (self - mean.reshape(&shape)) * scale.reshape(&shape) + bias.reshape(&shape)
     }
 
-    /// Dropout: in training, sets each element to 0 with probability `p` and divides the others by 1 - p; otherwise returns the
-    /// tensor unchanged. A traced function would use the same mask at each call: use [`Tensor::dropout_from`] there.
+    /// Dropout: in training, sets each element to 0 with probability `p` and divides the others by
+    /// 1 - p; otherwise returns the tensor unchanged. A traced function would use the same mask at
+    /// each call: use [`Tensor::dropout_from`] there.
     #[track_caller]
     pub fn dropout(&self, p: f64, generator: &Generator, training: bool) -> Tensor {
         let location = SourceLocation::here();
@@ -86,7 +87,8 @@ impl Tensor {
         }
     }
 
-    /// As [`Tensor::dropout`] in training, with an explicit random state: see [`Tensor::random_bits`].
+    /// As [`Tensor::dropout`] in training, with an explicit random state: see
+    /// [`Tensor::random_bits`].
     #[track_caller]
     pub fn dropout_from(&self, p: f64, state: &Tensor) -> Tensor {
         let location = SourceLocation::here();
@@ -108,7 +110,8 @@ impl Tensor {
         Err(Tensor::failed_at(name, format!("p must be from 0 to 1, found {p}"), location))
     }
 
-    /// Linear layer over the last axis: `x · weightᵀ + bias`, with a weight `[out, in]` and a bias `[out]`.
+    /// Linear layer over the last axis: `x · weightᵀ + bias`, with a weight `[out, in]` and a bias
+    /// `[out]`.
     #[track_caller]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
         let location = SourceLocation::here();
@@ -140,9 +143,10 @@ impl Tensor {
         self.linear(weight, Some(bias)).gelu()
     }
 
-    /// Scaled dot-product attention, softmax(scale · q kᵀ) v, over the last two axes; leading axes broadcast. `scale` defaults to
-    /// 1/√d. With `causal`, a query attends to the keys up to its own position, aligned at the end, so that the last query attends to
-    /// all. A bool mask is true for keys to attend to, a float mask is added to the scores; both broadcast.
+    /// Scaled dot-product attention, softmax(scale · q kᵀ) v, over the last two axes; leading axes
+    /// broadcast. `scale` defaults to 1/√d. With `causal`, a query attends to the keys up to its
+    /// own position, aligned at the end, so that the last query attends to all. A bool mask is true
+    /// for keys to attend to, a float mask is added to the scores; both broadcast.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor};
@@ -186,7 +190,8 @@ impl Tensor {
         if tokens_first && output.node().is_ok() { swap_heads_and_tokens(&output) } else { output }
     }
 
-    /// Elements of `a` where `condition` is true, else of `b`; a number takes the dtype of the other operand.
+    /// Elements of `a` where `condition` is true, else of `b`; a number takes the dtype of the
+    /// other operand.
     #[track_caller]
     pub fn where_(condition: &Tensor, a: impl Into<Operand>, b: impl Into<Operand>) -> Tensor {
         condition.select(a, b)

@@ -1,7 +1,9 @@
-//! `+ - * / %`, `& | ^`, `-` and `!` on tensors, references to them and numbers, and `+=` and its like.
+//! `+ - * / %`, `& | ^`, `-` and `!` on tensors, references to them and numbers, and `+=` and its
+//! like.
 //!
-//! The right-hand side is any [`Operand`]: one generic impl, so that the compiler infers the result before the type of `2.0`. A
-//! number on the left-hand side must be f64 or i64: with a second float type, `2.0 * x` would be ambiguous.
+//! The right-hand side is any [`Operand`]: one generic impl, so that the compiler infers the result
+//! before the type of `2.0`. A number on the left-hand side must be f64 or i64: with a second float
+//! type, `2.0 * x` would be ambiguous.
 
 use std::ops::{Add, AddAssign, BitAnd, BitOr, BitXor, Div, DivAssign, Mul, MulAssign, Neg, Not, Rem, RemAssign, Sub};
 use std::ops::{BitAndAssign, BitOrAssign, BitXorAssign, SubAssign};

@@ -1,5 +1,5 @@
-//! Elementwise methods, one per scalar op, and the matrix product. Operators are in `operators.rs`, type promotion is in
-//! `graph/promote.rs`.
+//! Elementwise methods, one per scalar op, and the matrix product. Operators are in `operators.rs`,
+//! type promotion is in `graph/promote.rs`.
 
 use std::sync::Arc;
 
@@ -259,8 +259,9 @@ impl Tensor {
             let message = format!("expects at least two axes, found shapes {:?} and {:?}", a.shape, b.shape);
             return Tensor::failed_at("matmul", message, location);
         };
-        // A batch times a single matrix is one product over all rows, and so is the gradient of the matrix. Not if the shapes are
-        // invalid, since the error should show them, nor if there are more rows than a library call supports.
+        // A batch times a single matrix is one product over all rows, and so is the gradient of the
+        // matrix. Not if the shapes are invalid, since the error should show them, nor if there are
+        // more rows than a library call supports.
         let rows = batch_a.iter().try_fold(*m, |rows, &length| rows.checked_mul(length));
         let merge = k == k2 && a.dtype == b.dtype && batch_b.is_empty() && !batch_a.is_empty();
         if let Some(rows) = rows.filter(|&rows| merge && rows <= i32::MAX as usize) {
@@ -278,8 +279,9 @@ impl Tensor {
         }
     }
 
-    /// The same value as a constant: no gradient flows through it. If the value is already computed, the graph behind it is
-    /// released, so a long loop frees memory with `x.realize()?; x = x.detach();`.
+    /// The same value as a constant: no gradient flows through it. If the value is already
+    /// computed, the graph behind it is released, so a long loop frees memory with
+    /// `x.realize()?; x = x.detach();`.
     #[track_caller]
     pub fn detach(&self) -> Tensor {
         let location = SourceLocation::here();

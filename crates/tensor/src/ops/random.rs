@@ -9,7 +9,8 @@ use crate::graph::node::Op;
 use crate::ops::pointwise::map;
 use crate::{DType, Device, SourceLocation, Tensor};
 
-/// A random number generator. Equal seeds and equal sequences of calls give equal tensors, on every device.
+/// A random number generator. Equal seeds and equal sequences of calls give equal tensors, on every
+/// device.
 ///
 /// ```
 /// use bornite::{DType, Device, Generator, Tensor};
@@ -33,7 +34,8 @@ impl Generator {
         Generator::at(seed, 0)
     }
 
-    /// A generator that has already generated `offset` tensors, to resume from [`Generator::state`].
+    /// A generator that has already generated `offset` tensors, to resume from
+    /// [`Generator::state`].
     pub fn at(seed: u64, offset: u64) -> Generator {
         Generator { seed, offset: Mutex::new(offset) }
     }
@@ -53,8 +55,8 @@ impl Generator {
 }
 
 impl Tensor {
-    /// Random 32-bit words from a state: a u64 tensor of seed and offset. In a trace, pass the state as an argument or a variable, so
-    /// that each call gets different words.
+    /// Random 32-bit words from a state: a u64 tensor of seed and offset. In a trace, pass the
+    /// state as an argument or a variable, so that each call gets different words.
     #[track_caller]
     pub fn random_bits(state: &Tensor, shape: &[usize]) -> Tensor {
         Tensor::build(Op::Random(shape.to_vec()), vec![state.clone()], SourceLocation::here())
@@ -102,7 +104,8 @@ fn uniform(shape: &[usize], dtype: DType, generator: &Generator, device: Device,
         let sum = map(ScalarOp::Add, &[&scaled, &low], location);
         return map(ScalarOp::Mul, &[&sum, &sum.scalar_like(2f64.powi(-53), location)], location);
     }
-    // As many bits as the dtype can represent: with more, a number just below 1 would be rounded to 1.
+    // As many bits as the dtype can represent: with more, a number just below 1 would be rounded to
+    // 1.
     let bits = match dtype {
         DType::F16 => 11,
         DType::BF16 => 8,

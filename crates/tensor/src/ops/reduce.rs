@@ -1,5 +1,6 @@
-//! Reductions over any axes. Each has a variant `_keepdim` that keeps the reduced axes with length 1. Functions of several steps
-//! compute in f32 for 16-bit floats, whose squares and sums would overflow.
+//! Reductions over any axes. Each has a variant `_keepdim` that keeps the reduced axes with length
+//! 1. Functions of several steps compute in f32 for 16-bit floats, whose squares and sums would
+//! overflow.
 
 use bornite_ir::Op as ScalarOp;
 
@@ -41,8 +42,8 @@ impl Tensor {
         }
     }
 
-    /// Splits a large reduction to few elements into two stages, so that all processors have work and long sums lose less
-    /// precision. The split depends on the shape only.
+    /// Splits a large reduction to few elements into two stages, so that all processors have work
+    /// and long sums lose less precision. The split depends on the shape only.
     fn reduce_in_stages(&self, reduce: Reduce, axes: Vec<usize>, location: SourceLocation) -> Tensor {
         let single_stage = Tensor::build(Op::Reduce(reduce, axes.clone()), vec![self.clone()], location);
         let Some((outer, middle, inner)) = single_stage.node().ok().and_then(reduction_extents) else {
@@ -58,8 +59,8 @@ impl Tensor {
         if narrow { Tensor::build(Op::Cast(self.0.dtype), vec![total], location) } else { total }
     }
 
-    /// The sum along an axis with only one nonzero element, as in the gradient of a gather: that element. The gather has checked
-    /// the index.
+    /// The sum along an axis with only one nonzero element, as in the gradient of a gather: that
+    /// element. The gather has checked the index.
     pub(crate) fn sum_of_scattered(&self, axes: &[usize], location: SourceLocation) -> Option<Tensor> {
         let node = &*self.0;
         match (&node.op, &node.inputs[..]) {
@@ -87,8 +88,9 @@ impl Tensor {
         (x.sum(axes) / count).narrow_to(narrow)
     }
 
-    /// Variance over axes: the sum of the squared deviations from the mean, divided by their number minus `correction`. 1 is the
-    /// sample variance (PyTorch's default), 0 the population variance (NumPy's default).
+    /// Variance over axes: the sum of the squared deviations from the mean, divided by their number
+    /// minus `correction`. 1 is the sample variance (PyTorch's default), 0 the population variance
+    /// (NumPy's default).
     #[track_caller]
     pub fn var(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
         let axes = axes.into();
@@ -117,8 +119,8 @@ impl Tensor {
         self.cast(DType::Bool).not().all(axes).not()
     }
 
-    /// The `p`-norm over axes: (Σ |x|ᵖ)^(1/p); the largest magnitude for p = ∞, the smallest for -∞, the number
-    /// of nonzero elements for 0. Where the 2-norm is 0, its gradient is 0.
+    /// The `p`-norm over axes: (Σ |x|ᵖ)^(1/p); the largest magnitude for p = ∞, the smallest for
+    /// -∞, the number of nonzero elements for 0. Where the 2-norm is 0, its gradient is 0.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -147,7 +149,8 @@ impl Tensor {
         norm.narrow_to(narrow)
     }
 
-    /// The `q`-quantile of an axis, which is removed, with linear interpolation between elements; NaN if there is a NaN.
+    /// The `q`-quantile of an axis, which is removed, with linear interpolation between elements;
+    /// NaN if there is a NaN.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -191,7 +194,8 @@ impl Tensor {
         if self.reduced_count(&axes) == 0.0 {
             return x.exp().sum(axes).log().narrow_to(narrow);
         }
-        // The shift cancels, so it carries no gradient; an infinite shift would not cancel, so it is replaced by 0.
+        // The shift cancels, so it carries no gradient; an infinite shift would not cancel, so it
+        // is replaced by 0.
         let largest = x.max_keepdim(axes.clone()).detach();
         let shift = largest.abs().equal(f64::INFINITY).select(0.0, &largest);
         let sum = (&x - &shift).exp().sum(axes).log();
@@ -210,7 +214,8 @@ impl Tensor {
         }
     }
 
-    /// Casts 16-bit floats to f32 for computations of several steps; also returns the original dtype, for [`Tensor::narrow_to`].
+    /// Casts 16-bit floats to f32 for computations of several steps; also returns the original
+    /// dtype, for [`Tensor::narrow_to`].
     #[track_caller]
     pub(crate) fn widen(&self) -> (Tensor, DType) {
         let dtype = self.0.dtype;
@@ -223,7 +228,8 @@ impl Tensor {
         if matches!(dtype, DType::F16 | DType::BF16) { self.cast(dtype) } else { self.clone() }
     }
 
-    /// Number of elements that are reduced to one. Invalid axes are reported by the reduction itself.
+    /// Number of elements that are reduced to one. Invalid axes are reported by the reduction
+    /// itself.
     pub(crate) fn reduced_count(&self, axes: &Axes) -> f64 {
         let axes = axes.resolve(self.0.shape.len()).unwrap_or_default();
         axes.iter().map(|&a| self.0.shape[a] as f64).product()
@@ -282,8 +288,8 @@ keepdim! {
     logsumexp logsumexp_keepdim;
 }
 
-/// Number of parts of the first stage of a reduction of `middle` elements to one, for each of `outer · inner`; `None` for a single
-/// stage.
+/// Number of parts of the first stage of a reduction of `middle` elements to one, for each of
+/// `outer · inner`; `None` for a single stage.
 fn stage_parts(outer: usize, middle: usize, inner: usize) -> Option<usize> {
     // Elements per part: a row is read by many threads, strided elements by one thread.
     let (busy, part) = if inner == 1 { (512, 8192) } else { (1 << 18, 64) };

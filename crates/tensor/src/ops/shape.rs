@@ -160,7 +160,8 @@ impl Tensor {
         }
     }
 
-    /// Repeats the tensor `counts[n]` times along each axis; counts beyond the rank add leading axes.
+    /// Repeats the tensor `counts[n]` times along each axis; counts beyond the rank add leading
+    /// axes.
     ///
     /// ```
     /// use bornite::{Device, Tensor};

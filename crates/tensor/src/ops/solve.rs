@@ -1,5 +1,5 @@
-//! Linear equations by Gauss-Jordan elimination over tensor ops, so gradients of any order exist. Each row of the matrix is a
-//! sequential step: for matrices of tens of rows, not thousands.
+//! Linear equations by Gauss-Jordan elimination over tensor ops, so gradients of any order exist.
+//! Each row of the matrix is a sequential step: for matrices of tens of rows, not thousands.
 
 use bornite_ir::Op as ScalarOp;
 
@@ -30,8 +30,8 @@ impl Tensor {
         self.gauss_jordan("inverse", &unit, location)
     }
 
-    /// Solves `self` · x = `right` for x: matrices in the last two axes, leading axes broadcast. Uses partial pivoting; the result
-    /// is infinities and NaN if there is no unique solution.
+    /// Solves `self` · x = `right` for x: matrices in the last two axes, leading axes broadcast.
+    /// Uses partial pivoting; the result is infinities and NaN if there is no unique solution.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -90,7 +90,8 @@ impl Tensor {
         let row_index = Tensor::iota(&tall, lead.len(), DType::I64, node.device, location);
         let number = |t: &Tensor, value: f64| t.scalar_like(value, location);
         let current = number(&row_index, step as f64);
-        // The pivot is the largest element from this row on: earlier rows are done. A NaN counts as largest.
+        // The pivot is the largest element from this row on: earlier rows are done. A NaN counts as
+        // largest.
         let size = map(ScalarOp::Abs, &[&self.narrow_at(-1, 0, 1, location)], location);
         let done = map(ScalarOp::Lt, &[&row_index, &current], location);
         let size = map(ScalarOp::Select, &[&done, &number(&size, -1.0), &size], location);

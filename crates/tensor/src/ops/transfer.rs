@@ -28,8 +28,9 @@ impl From<DType> for Target {
 }
 
 impl Tensor {
-    /// Copies the tensor to a device or casts it to a dtype. A copy to another device runs immediately, through the host; gradients
-    /// flow back through it and are copied immediately, too. Not possible in a traced function, where tensors have no values.
+    /// Copies the tensor to a device or casts it to a dtype. A copy to another device runs
+    /// immediately, through the host; gradients flow back through it and are copied immediately,
+    /// too. Not possible in a traced function, where tensors have no values.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor};

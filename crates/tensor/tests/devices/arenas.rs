@@ -1,4 +1,5 @@
-//! Arenas: parameters in one flat variable. An optimizer over all of them is one kernel and equals one kernel per parameter.
+//! Arenas: parameters in one flat variable. An optimizer over all of them is one kernel and equals
+//! one kernel per parameter.
 
 use bornite::{
     DType, Device, Tensor, Var,
@@ -69,7 +70,8 @@ fn corrections(time: &Tensor) -> [Tensor; 2] {
     [BETA1, BETA2].map(|beta| 1.0 - (time * beta.ln()).exp())
 }
 
-/// A step of AdamW on a parameter and its moments; `decay` is a scalar or has one element per parameter.
+/// A step of AdamW on a parameter and its moments; `decay` is a scalar or has one element per
+/// parameter.
 fn adamw(p: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, by: &[Tensor; 2], decay: &Tensor) -> [Tensor; 3] {
     let m = m * BETA1 + g * (1.0 - BETA1);
     let v = v * BETA2 + g * g * (1.0 - BETA2);
@@ -169,7 +171,8 @@ fn by_variables(data: &Data, clipped: bool, device: Device) -> bornite::Result<(
     Ok((losses, parameters.iter().map(Var::get).collect()))
 }
 
-/// An arena gives bitwise the results of separate variables, or equal up to rounding if the norm is summed in another order.
+/// An arena gives bitwise the results of separate variables, or equal up to rounding if the norm is
+/// summed in another order.
 pub fn equal_separate_variables(device: Device) -> Outcome {
     let data = data(&mut Random::fresh(), device);
     for clipped in [false, true] {
@@ -188,8 +191,9 @@ pub fn equal_separate_variables(device: Device) -> Outcome {
             if !clipped {
                 assert_eq!(bits(found)?, bits(expected)?, "{name}");
             }
-            // The length of AdamW's step does not depend on the gradient: if that is nearly 0, rounding decides its sign. A bias of
-            // keys does not change attention weights, so its gradient is only rounding error.
+            // The length of AdamW's step does not depend on the gradient: if that is nearly 0,
+            // rounding decides its sign. A bias of keys does not change attention weights, so its
+            // gradient is only rounding error.
             let bound = if name.ends_with("qkv.bias") { 2.0 * RATE * data.tokens.len() as f64 } else { 1e-3 };
             let far = (found - expected).abs().max(..).item()?;
             assert!(far < bound, "{name} is off by {far}");
@@ -222,7 +226,8 @@ fn optimizer_step(
     Ok((square, adamw(&parameters.get(), &clipped, &m, &v, &by, &parameters.expand_segment_values(&decays))))
 }
 
-/// The optimizer over all parameters is one kernel, and the norm is one sum: one kernel for few elements, else two.
+/// The optimizer over all parameters is one kernel, and the norm is one sum: one kernel for few
+/// elements, else two.
 pub fn optimizer_is_one_kernel(device: Device) -> Outcome {
     one_kernel_of(device)?;
     if device == Device::Interpreter { with_gpu_kernels(|| one_kernel_of(device)) } else { Ok(()) }

@@ -1,5 +1,6 @@
-//! Arguments of traces, which are read without a copy: replays equal eager computation for any memory that arguments
-//! share with each other, with outputs and with variables; arguments are neither changed nor retained.
+//! Arguments of traces, which are read without a copy: replays equal eager computation for any
+//! memory that arguments share with each other, with outputs and with variables; arguments are
+//! neither changed nor retained.
 
 use bornite::{DType, Device, Tensor, Var, profile, settings::DEVICE_VARIABLE, trace, trace::TensorSpec, var::commit};
 
@@ -94,7 +95,8 @@ pub fn views_constants_and_repeated_tensors(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Several argument sets in random order, and new ones that are dropped immediately; a variable counts the calls.
+/// Several argument sets in random order, and new ones that are dropped immediately; a variable
+/// counts the calls.
 pub fn alternating_sets(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     for count in [1, 2, 4, 6] {
@@ -137,8 +139,8 @@ pub fn alternating_sets(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Enough argument sets for graphs to be captured, launched and updated to other addresses. On a GPU the arguments are large
-/// enough that a launch at a new address always costs less than a copy.
+/// Enough argument sets for graphs to be captured, launched and updated to other addresses. On a
+/// GPU the arguments are large enough that a launch at a new address always costs less than a copy.
 pub fn many_sets(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let count: usize = if let Device::Cuda(_) = device { 4 << 20 } else { 500 };
@@ -167,8 +169,8 @@ pub fn many_sets(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Arguments are outputs of two traces, values of a variable that they update, and other tensors, in random order, held or
-/// dropped. Every tensor keeps the value of a reference model.
+/// Arguments are outputs of two traces, values of a variable that they update, and other tensors,
+/// in random order, held or dropped. Every tensor keeps the value of a reference model.
 pub fn outputs_as_arguments(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     let shape = [10, columns];
@@ -334,8 +336,8 @@ pub fn matrix_products(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Matrix products written directly into a variable: preparing the trace does not change the variable, and the first call reads its old
-/// value.
+/// Matrix products written directly into a variable: preparing the trace does not change the
+/// variable, and the first call reads its old value.
 pub fn products_into_a_variable(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let n = 64;
@@ -391,7 +393,8 @@ pub fn are_not_retained(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A trace neither copies nor retains a large argument while launches at new addresses cost less than copies.
+/// A trace neither copies nor retains a large argument while launches at new addresses cost less
+/// than copies.
 pub fn memory_does_not_grow(device: Device) -> Outcome {
     let count = if device == Device::Interpreter { 1000 } else { 25_000_000 };
     let made = |value: f64| -> bornite::Result<Tensor> {
@@ -410,7 +413,8 @@ pub fn memory_does_not_grow(device: Device) -> Outcome {
         drop(x);
         assert_eq!(device.allocated_bytes()?, before, "an argument is kept, call {n}");
     }
-    // On a GPU a copy of 1 MB costs less than a launch at a new address, so it is copied after some calls.
+    // On a GPU a copy of 1 MB costs less than a launch at a new address, so it is copied after some
+    // calls.
     let step = trace(|x| Ok((vec![x[0].sum(..)], vec![])));
     let mut held = vec![];
     for n in 0..30 {

@@ -1,5 +1,5 @@
-//! Attention in 16-bit floats, forward and backward, over heads that are slices of one product: against plain ops in f64. On
-//! a GPU it runs on tensor cores.
+//! Attention in 16-bit floats, forward and backward, over heads that are slices of one product:
+//! against plain ops in f64. On a GPU it runs on tensor cores.
 
 use bornite::{
     DType, Device, Tensor,
@@ -70,10 +70,12 @@ pub fn sixteen_bit_floats_agree_with_f64(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A function of queries, keys and values, each `[batch, heads, tokens, width]`, whose gradient is requested.
+/// A function of queries, keys and values, each `[batch, heads, tokens, width]`, whose gradient is
+/// requested.
 type Use = fn(&[Tensor; 3]) -> Tensor;
 
-/// Queries, keys and values as slices of one tensor, with `heads` of queries and `shared` of keys and values.
+/// Queries, keys and values as slices of one tensor, with `heads` of queries and `shared` of keys
+/// and values.
 fn parts_of(all: &Tensor, heads: usize, shared: usize) -> bornite::Result<[Tensor; 3]> {
     let [batch, tokens, columns] = all.dims()?;
     let width = columns / (heads + 2 * shared);
@@ -93,7 +95,8 @@ fn attended(q: &Tensor, k: &Tensor, v: &Tensor, causal: bool) -> Tensor {
     Tensor::attention(q, &repeated(k, heads), &repeated(v, heads), None, causal, None).square().sum(..)
 }
 
-/// The gradient of a packed tensor of queries, keys and values is the concatenation of their gradients.
+/// The gradient of a packed tensor of queries, keys and values is the concatenation of their
+/// gradients.
 pub fn packed_query_key_value(device: Device) -> Outcome {
     let uses: [(&str, Use); 9] = [
         ("all", |[q, k, v]| attended(q, k, v, true)),
@@ -119,7 +122,8 @@ pub fn packed_query_key_value(device: Device) -> Outcome {
         cases.extend([[2, 4, 4, 200, 64], [1, 6, 2, 129, 128], [3, 12, 12, 65, 64], [2, 1, 1, 64, 80]]);
     }
     for (n, [batch, heads, shared, tokens, width]) in cases.into_iter().enumerate() {
-        // Compiling the kernels of a shape takes a second on a GPU: all uses of two shapes, two of each other shape.
+        // Compiling the kernels of a shape takes a second on a GPU: all uses of two shapes, two of
+        // each other shape.
         let all_uses = !matches!(device, Device::Cuda(_)) || [0, 5].contains(&n);
         for (_, (name, make)) in uses.into_iter().enumerate().filter(|(m, _)| all_uses || [0, 1 + n % 8].contains(m)) {
             let what = format!("{name}: {batch}x{heads}/{shared}x{tokens}x{width}");

@@ -1,4 +1,5 @@
-//! Column sums attached to a row kernel: bitwise equal to separate kernels, without launching those.
+//! Column sums attached to a row kernel: bitwise equal to separate kernels, without launching
+//! those.
 
 use bornite::{
     DType, Device, Tensor,
@@ -30,8 +31,8 @@ fn data(random: &mut Random, shape: &[usize], dtype: DType, device: Device) -> b
     Ok(tensor.detach())
 }
 
-/// The gradients of a norm and its surroundings. The output gradient and the input gradient have separate kernels before and after:
-/// one may reuse the buffer of the other.
+/// The gradients of a norm and its surroundings. The output gradient and the input gradient have
+/// separate kernels before and after: one may reuse the buffer of the other.
 fn gradients(case: Case, [start, before, weight, bias, down]: [&Tensor; 5]) -> Vec<Tensor> {
     let x = start.cumsum(1);
     let x = if case.bias { x + before } else { x };
@@ -66,8 +67,8 @@ pub fn attached_to_row_kernels(device: Device) -> Outcome {
     }
     let mut random = Random::fresh();
     let case = |rows, columns, dtype, bias, residual| Case { rows, columns, dtype, bias, residual };
-    // The last cases have too few rows, too long rows, or rows that cannot be split evenly: separate kernels. On a GPU, "few"
-    // means that they fit in the cache.
+    // The last cases have too few rows, too long rows, or rows that cannot be split evenly:
+    // separate kernels. On a GPU, "few" means that they fit in the cache.
     let small = device == Device::Interpreter;
     let mut cases =
         vec![(case(8192, 128, DType::BF16, true, true), small), (case(600, 128, DType::F32, true, false), false)];

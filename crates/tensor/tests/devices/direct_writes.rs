@@ -40,7 +40,8 @@ pub fn gradients_are_written_into_the_concatenation(device: Device) -> Outcome {
     for line in [64, 4, 1] {
         let arena = flat(&make(), line, device)?;
         let plan = summarize(std::slice::from_ref(&arena))?;
-        // Multiples of 256 bytes: all parts are written directly, and one kernel writes the padding.
+        // Multiples of 256 bytes: all parts are written directly, and one kernel writes the
+        // padding.
         if line == 64 {
             let joins: Vec<_> = plan.steps.iter().filter(|step| step.description.starts_with("concat")).collect();
             assert!(joins.len() == 1 && joins[0].reads.is_empty() && joins[0].bytes < 2048, "{plan}");
@@ -244,7 +245,8 @@ pub fn row_of_a_variable(device: Device) -> Outcome {
         assert_eq!(bits(&old)?, held, "a reader keeps what it read");
         drop(old);
     }
-    // If the old value is read afterwards, the new one is computed completely, and both are correct.
+    // If the old value is read afterwards, the new one is computed completely, and both are
+    // correct.
     let both = trace(|t: &[Tensor]| {
         let (old, at) = (cache.get(), place.get().clamp(3, 3));
         let new = update(&old, &at, &t[0]);

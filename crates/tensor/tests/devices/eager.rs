@@ -1,5 +1,5 @@
-//! Small eager graphs, whose plans are cached: the same lines over other shapes, views, constants and tensors equal
-//! a trace of them, which is planned separately.
+//! Small eager graphs, whose plans are cached: the same lines over other shapes, views, constants
+//! and tensors equal a trace of them, which is planned separately.
 
 use bornite::{DType, Device, Tensor, trace};
 

@@ -29,7 +29,8 @@ pub fn solutions_and_inverses(device: Device) -> Outcome {
                 let data = random.vec(shape.iter().product(), -1.0, 1.0);
                 Tensor::from_slice(&data, shape, device).cast(dtype)
             };
-            // A first column that is tiny except in the last row: without pivoting, all precision would be lost.
+            // A first column that is tiny except in the last row: without pivoting, all precision
+            // would be lost.
             let tiny = Tensor::arange(n, DType::I64, device).gt(0).cast(dtype) * (1.0 - 1e-12) + 1e-12;
             let a = make(&mut random, &[2, n, n]) * &tiny + Tensor::eye(n, dtype, device).flip(0) * (2 * n);
             let (b, unit) = (make(&mut random, &[3, 1, n, 2]), Tensor::eye(n, DType::F64, device));

@@ -335,8 +335,8 @@ pub fn adamw_steps(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A step with a factor of the gradients and a weight decay per segment, against plain ops in f64; with gradients that are
-/// not finite, nothing changes.
+/// A step with a factor of the gradients and a weight decay per segment, against plain ops in f64;
+/// with gradients that are not finite, nothing changes.
 pub fn adamw_options(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for lengths in [[1, 1, 1], [300, 7, 130], [4097, 1, 70_000]] {
@@ -388,7 +388,8 @@ pub fn adamw_options(device: Device) -> Outcome {
 
 type Function = fn(&[Tensor]) -> Vec<Tensor>;
 
-/// Every implementation of this crate against its decomposition in f64: values and gradients of all inputs.
+/// Every implementation of this crate against its decomposition in f64: values and gradients of all
+/// inputs.
 pub fn implementations(device: Device) -> Outcome {
     let functions: [(&str, Function); 10] = [
         ("softmax", |x| vec![x[0].softmax(-1)]),
@@ -428,7 +429,8 @@ pub fn implementations(device: Device) -> Outcome {
             let inputs: Vec<Tensor> =
                 data.iter().zip(shapes).map(|(d, s)| Tensor::from_slice(d, s, device).cast(dtype)).collect();
             let values = f(&inputs);
-            // Linear in the outputs, so that the test does not amplify errors of the implementation.
+            // Linear in the outputs, so that the test does not amplify errors of the
+            // implementation.
             let mut loss = Tensor::zeros(&[], dtype, device);
             for y in &values {
                 let shape = y.shape()?;

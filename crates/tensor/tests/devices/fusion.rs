@@ -1,4 +1,5 @@
-//! Fusion does not change results: random graphs are bitwise equal fused and unfused, eager and traced, and on every device.
+//! Fusion does not change results: random graphs are bitwise equal fused and unfused, eager and
+//! traced, and on every device.
 
 use std::time::Instant;
 
@@ -132,7 +133,8 @@ pub fn compare(what: &str, found: &[Tensor], expected: &[Tensor]) -> Outcome {
     Ok(())
 }
 
-/// On the device, and on the interpreter also with GPU kernels, whose races and index errors it would find.
+/// On the device, and on the interpreter also with GPU kernels, whose races and index errors it
+/// would find.
 pub fn random_graphs(device: Device) -> Outcome {
     random_graphs_of(device)?;
     if device == Device::Interpreter { with_gpu_kernels(|| random_graphs_of(device)) } else { Ok(()) }

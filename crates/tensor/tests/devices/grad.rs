@@ -48,7 +48,8 @@ pub fn second_order(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A checkpoint changes neither values nor gradients of any order, and saves no intermediate values.
+/// A checkpoint changes neither values nor gradients of any order, and saves no intermediate
+/// values.
 pub fn checkpoints(device: Device) -> Outcome {
     let data: Vec<f64> = (0..12).map(|n| 0.1 * n as f64 - 0.5).collect();
     let x = Tensor::from_slice(&data, &[3, 4], device);
@@ -72,7 +73,8 @@ pub fn checkpoints(device: Device) -> Outcome {
     let error =
         checkpoint(&[&x], move |t| &t[0] * &captured).to_vec::<f64>().expect_err("w is not an input").to_string();
     assert!(error.contains("checkpoint: the function captures a tensor f64[4]"), "{error}");
-    // Scratch memory of a deep chain and its gradient: each layer saves one value instead of several.
+    // Scratch memory of a deep chain and its gradient: each layer saves one value instead of
+    // several.
     let scratch = |kept: bool| -> bornite::Result<usize> {
         let start = Tensor::zeros(&[4096], DType::F32, device) + 1.0;
         start.realize()?;
@@ -90,8 +92,8 @@ pub fn checkpoints(device: Device) -> Outcome {
     Ok(())
 }
 
-/// The gradient through slices of one tensor: adjacent ones are concatenated, others added; equal to adding zero-padded
-/// tensors.
+/// The gradient through slices of one tensor: adjacent ones are concatenated, others added; equal
+/// to adding zero-padded tensors.
 pub fn adjacent_slices(device: Device) -> Outcome {
     let mut random = Random::fresh();
     // Slices along an axis, in order of creation.

@@ -1,4 +1,5 @@
-//! Indexing: slices, padding, concatenation, gather and scatter, sorting, random words, against plain loops.
+//! Indexing: slices, padding, concatenation, gather and scatter, sorting, random words, against
+//! plain loops.
 
 use bornite::{DType, Device, Generator, Tensor};
 
@@ -62,7 +63,8 @@ pub fn indices(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Scatter-add is bitwise equal to the interpreter: along each axis, with expanded and transposed inputs and invalid indices.
+/// Scatter-add is bitwise equal to the interpreter: along each axis, with expanded and transposed
+/// inputs and invalid indices.
 pub fn scatter_add(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for (axis, shape, count) in [

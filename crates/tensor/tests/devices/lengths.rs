@@ -1,4 +1,5 @@
-//! Lengths known only when a trace is called: one trace serves all, with the results of unpadded data.
+//! Lengths known only when a trace is called: one trace serves all, with the results of unpadded
+//! data.
 
 use bornite::{DType, Device, Tensor, Var, trace, trace::TensorSpec};
 
@@ -113,7 +114,8 @@ pub fn shorter_last_batch(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Decoding: a cache that grows by a key and a value per step, in variables with a position, and as arguments.
+/// Decoding: a cache that grows by a key and a value per step, in variables with a position, and as
+/// arguments.
 pub fn growing_cache(device: Device) -> Outcome {
     const BOUND: usize = 7;
     let (heads, width) = (2, 4);
@@ -148,7 +150,8 @@ pub fn growing_cache(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Two axes of one argument, each with its own length; outputs that are sliced along both or neither.
+/// Two axes of one argument, each with its own length; outputs that are sliced along both or
+/// neither.
 pub fn two_lengths(device: Device) -> Outcome {
     let step = trace(|t| {
         let [x, _, rows, columns] = t else { return Ok((vec![], vec![])) };

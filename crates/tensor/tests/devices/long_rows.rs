@@ -56,7 +56,8 @@ fn in_place(device: Device) -> Outcome {
 
 fn every_length(device: Device) -> Outcome {
     let mut random = Random::fresh();
-    // Lengths around the block size, with and without a remainder; the last f32 and f64 rows do not fit in shared memory.
+    // Lengths around the block size, with and without a remainder; the last f32 and f64 rows do not
+    // fit in shared memory.
     let lengths = [4097, 4100, 5120, 8192, 9212, 16386, 20_481, 36_864, 50_304, 65_540];
     let mut staged = 0;
     for dtype in [DType::BF16, DType::F16, DType::F32, DType::F64] {

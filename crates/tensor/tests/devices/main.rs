@@ -1,4 +1,5 @@
-//! One suite for all devices: each test runs on the interpreter, the CPU and, if there is one, a GPU.
+//! One suite for all devices: each test runs on the interpreter, the CPU and, if there is one, a
+//! GPU.
 
 mod algebra;
 mod arenas;

@@ -436,7 +436,8 @@ pub fn layers(device: Device) -> Outcome {
         .collect();
     near("batch_norm", &image.batch_norm(&gamma, &beta, &mean, &variance, 1e-5), &expected, 1e-13);
 
-    // Known answer: a fused linear layer and GELU, 128 × 512 → 768, equals the separate ops. (Smaller on the interpreter.)
+    // Known answer: a fused linear layer and GELU, 128 × 512 → 768, equals the separate ops.
+    // (Smaller on the interpreter.)
     let (rows, from, out) = if device == Device::Interpreter { (8, 32, 48) } else { (128, 512, 768) };
     let [x, w, b] = [(rows, from), (out, from), (1, out)]
         .map(|(m, n)| floats(&random.vec(m * n, -0.1, 0.1), &[m, n], device).cast(DType::F32));
@@ -541,7 +542,8 @@ pub fn attention(device: Device) -> Outcome {
     near("mask", &Tensor::attention(&q, &k, &v, None, false, Some(&mask)), &masked, 1e-13);
     let added = mask.select(0.0, f64::NEG_INFINITY);
     near("added mask", &Tensor::attention(&q, &k, &v, None, false, Some(&added)), &masked, 1e-13);
-    // Known answer: with V = 1 the result is exactly 1, at (4, 8, 512, 64) where that is quick enough.
+    // Known answer: with V = 1 the result is exactly 1, at (4, 8, 512, 64) where that is quick
+    // enough.
     let shape = match device {
         Device::Cuda(_) => [4, 8, 512, 64],
         Device::Cpu(_) => [1, 2, 128, 64],

@@ -1,5 +1,5 @@
-//! Training of a 3-layer perceptron: losses are bitwise equal on every device (with generated matrix products), traced
-//! or not.
+//! Training of a 3-layer perceptron: losses are bitwise equal on every device (with generated
+//! matrix products), traced or not.
 
 use bornite::{
     Device, Tensor, Var,
@@ -77,7 +77,8 @@ fn traced(task: &Task, widths: &[usize], steps: usize, device: Device) -> bornit
     Ok((losses, vars))
 }
 
-/// Trains on `device` both ways and on the interpreter, and compares every loss and every final weight.
+/// Trains on `device` both ways and on the interpreter, and compares every loss and every final
+/// weight.
 fn compare(make: fn(Device) -> Task, widths: &[usize], steps: usize, device: Device) -> bornite::Result<Vec<f64>> {
     MatmulMode::Exact.within(|| {
         // Plain ops on the CPU equal the interpreter bitwise; some CPU implementations do not.

@@ -1,5 +1,5 @@
-//! Kernels of source files launched over tensors: in both languages, lazily, traced and prepared; arguments that do not
-//! match are errors with the expected types.
+//! Kernels of source files launched over tensors: in both languages, lazily, traced and prepared;
+//! arguments that do not match are errors with the expected types.
 
 use bornite::{
     DType, Device, Tensor, Var,
@@ -104,15 +104,16 @@ pub fn launches(device: Device) -> Outcome {
     Ok(())
 }
 
-/// On the CPU a launch over computed arrays runs immediately, elsewhere when it is read; results are the same.
+/// On the CPU a launch over computed arrays runs immediately, elsewhere when it is read; results
+/// are the same.
 pub fn immediate_and_deferred_launches_agree(device: Device) -> Outcome {
     let saxpy = Module::parse("kernels.py", PYTHON)?.kernel("saxpy")?;
     let launch = |a: f64, x: &Tensor, y: &Tensor| {
         let n = x.elements().unwrap_or(0);
         saxpy.launch(n, &[a.into(), x.into(), y.into()]).remove(0)
     };
-    // Alternating sizes, so that the last launch often differs from the one before; arrays that are computed later, all
-    // equal, and outputs of other launches.
+    // Alternating sizes, so that the last launch often differs from the one before; arrays that are
+    // computed later, all equal, and outputs of other launches.
     for n in [5, 5, 8, 5, 8, 8] {
         let (x, scale) = (floats(n, device), n as f64);
         let later = &x * 2.0;
@@ -173,7 +174,8 @@ pub fn traced_and_recorded(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A failing kernel changes no variable, independent of its position among the updates; a prepared launch stays failed.
+/// A failing kernel changes no variable, independent of its position among the updates; a prepared
+/// launch stays failed.
 pub fn index_error_changes_no_variable(device: Device) -> Outcome {
     let module = Module::parse("kernels.py", PYTHON)?;
     let (saxpy, x) = (module.kernel("saxpy")?, floats(6, device));

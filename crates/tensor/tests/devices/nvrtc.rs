@@ -1,4 +1,5 @@
-//! Generated kernels compiled by NVRTC, without a GPU: machine code for every architecture, and readable errors.
+//! Generated kernels compiled by NVRTC, without a GPU: machine code for every architecture, and
+//! readable errors.
 
 use bornite::ir::{Access, Algebra, Builder, Emit, Op, Scalar};
 use bornite::{DType, Device, Tensor};
@@ -100,7 +101,8 @@ fn every_kind_of_kernel_compiles() -> Outcome {
     Ok(())
 }
 
-/// Kernels with higher GPU requirements: rows in shared memory, sorted sums, large tiles. None of them runs.
+/// Kernels with higher GPU requirements: rows in shared memory, sorted sums, large tiles. None of
+/// them runs.
 fn kernels_of_tensors_compile() -> Outcome {
     let device = Device::Interpreter;
     let matrix = |rows: usize, columns: usize, dtype: DType| {

@@ -10,8 +10,8 @@ type Make<'a> = &'a dyn Fn(&[f64], &[usize]) -> Tensor;
 /// Compares a tensor with the f64 reference.
 type Check<'a> = &'a dyn Fn(&Tensor, &[f64]) -> Outcome;
 
-/// Runs `body` for f32 and f64. An element computed with `terms` roundings may differ by `terms` + 16 epsilons of
-/// the largest value (at least 1).
+/// Runs `body` for f32 and f64. An element computed with `terms` roundings may differ by `terms` +
+/// 16 epsilons of the largest value (at least 1).
 fn both(device: Device, terms: usize, body: impl Fn(Make<'_>, Check<'_>) -> Outcome) -> Outcome {
     fn make<T: Element>(convert: impl Fn(f64) -> T, device: Device) -> impl Fn(&[f64], &[usize]) -> Tensor {
         move |data, shape| Tensor::from_slice(&data.iter().map(|&x| convert(x)).collect::<Vec<T>>(), shape, device)
@@ -79,8 +79,8 @@ pub fn elementwise(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A maximum of three integers with a negated operand, and 16-bit values that are negated and widened: some versions of NVIDIA's
-/// assembler miscompile them.
+/// A maximum of three integers with a negated operand, and 16-bit values that are negated and
+/// widened: some versions of NVIDIA's assembler miscompile them.
 pub fn negated_integers(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let [x, y, z] = std::array::from_fn(|_| random.vec(999, -1e3, 1e3).iter().map(|x| *x as i32).collect::<Vec<_>>());

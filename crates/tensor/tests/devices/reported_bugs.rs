@@ -1,5 +1,6 @@
-//! Bugs that were reported in the fusion, memory plans and compiled steps of Burn, candle and tinygrad, where they apply:
-//! each case runs fused, unfused and (on the interpreter) with GPU kernels, and is compared with plain Rust.
+//! Bugs that were reported in the fusion, memory plans and compiled steps of Burn, candle and
+//! tinygrad, where they apply: each case runs fused, unfused and (on the interpreter) with GPU
+//! kernels, and is compared with plain Rust.
 
 use bornite::{DType, Device, Tensor, Var, fused::with_fusion, plan::with_gpu_kernels, trace, var::commit};
 

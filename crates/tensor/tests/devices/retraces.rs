@@ -1,5 +1,5 @@
-//! Cache of traces, log messages of retraces, traces compiled in advance, gradients accumulated by one trace and applied by
-//! another.
+//! Cache of traces, log messages of retraces, traces compiled in advance, gradients accumulated by
+//! one trace and applied by another.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -180,7 +180,8 @@ pub fn memory_is_constant(device: Device) -> Outcome {
     Ok(())
 }
 
-/// 10,000 steps of training: device memory is constant to the byte, process memory within a mebibyte.
+/// 10,000 steps of training: device memory is constant to the byte, process memory within a
+/// mebibyte.
 pub fn training_memory_is_constant(device: Device) -> Outcome {
     // The interpreter checks every access: it is slow.
     let steps = if device == Device::Interpreter { 500 } else { 10_000 };

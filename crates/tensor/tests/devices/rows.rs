@@ -1,4 +1,5 @@
-//! Every scalar op on every type: bitwise equal to the interpreter on special values and random bits.
+//! Every scalar op on every type: bitwise equal to the interpreter on special values and random
+//! bits.
 
 use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op, Scalar, Value, interp};
 use bornite::{
@@ -15,7 +16,8 @@ pub fn count() -> usize {
     if std::env::var_os("BORNITE_TEST_FULL").is_some() { 1_000_000 } else { 20_000 }
 }
 
-/// Bit patterns of a type: zeros, ones, denormals, infinities, NaN, extremes, then random ones, half of them small.
+/// Bit patterns of a type: zeros, ones, denormals, infinities, NaN, extremes, then random ones,
+/// half of them small.
 pub fn samples(scalar: Scalar, random: &mut Random) -> Vec<Value> {
     let specials: &[f64] = &[
         0.0,
@@ -120,7 +122,8 @@ pub fn bits(tensor: &Tensor) -> bornite::Result<Vec<u64>> {
     Ok(with_element!(tensor.dtype()?, T, tensor.to_vec::<T>()?.into_iter().map(Bits::bits).collect()))
 }
 
-/// The part of long sweeps that this process runs: every n-th from the i-th if BORNITE_TEST_PART is `i/n`, else all.
+/// The part of long sweeps that this process runs: every n-th from the i-th if BORNITE_TEST_PART is
+/// `i/n`, else all.
 pub fn part() -> (usize, usize) {
     let part = std::env::var("BORNITE_TEST_PART").ok();
     let part = part.as_deref().and_then(|part| part.split_once('/'));

@@ -1,4 +1,5 @@
-//! Rows added by index: the order of sums is specified, so all devices equal a loop on the host bitwise.
+//! Rows added by index: the order of sums is specified, so all devices equal a loop on the host
+//! bitwise.
 
 use bornite::{DType, Device, Tensor, plan::with_gpu_kernels};
 

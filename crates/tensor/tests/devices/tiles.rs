@@ -19,7 +19,8 @@ pub fn transposed(device: Device) -> Outcome {
 
 fn every_shape(device: Device) -> Outcome {
     let mut random = Random::fresh();
-    // Batches, rows and columns: complete tiles, partial tiles, and lengths that are not multiples of four.
+    // Batches, rows and columns: complete tiles, partial tiles, and lengths that are not multiples
+    // of four.
     let shapes = [(1, 1024, 1024), (1, 1028, 1092), (3, 516, 708), (1, 1026, 1024), (2, 1024, 513)];
     let (batch, rows, columns) = shapes[(random.bits() % shapes.len() as u64) as usize];
     let all = batch * rows * columns;

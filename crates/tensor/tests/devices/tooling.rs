@@ -1,5 +1,5 @@
-//! The profiler, prepared launches and the tuner on every device. Other tests run at the same time, so products are
-//! identified by their size.
+//! The profiler, prepared launches and the tuner on every device. Other tests run at the same time,
+//! so products are identified by their size.
 
 use std::time::{Duration, Instant};
 

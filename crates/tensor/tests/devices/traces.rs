@@ -101,7 +101,8 @@ pub fn captured_values(device: Device) -> Outcome {
     let constant = Tensor::from_slice(&[10.0f32, 20.0], &[2], device);
     let lazy = &constant + 1.0;
     let first = trace(|x| Ok((vec![&x[0] * 1.0], vec![])));
-    // An output of another trace, and an old value of a variable: both are in memory that is overwritten later.
+    // An output of another trace, and an old value of a variable: both are in memory that is
+    // overwritten later.
     let result = first.call(&[Tensor::from_slice(&[100.0f32, 200.0], &[2], device)])?.remove(0);
     let w = Var::new(&constant)?;
     trace(|_| Ok((vec![], vec![w.set(w.get() * 1.0)]))).call(&[])?;
@@ -203,8 +204,8 @@ pub fn updates_in_place(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Reads that are held or dropped, commits and three traces over the same variables in random order: each variable has the
-/// value of a reference model, and values that were read never change.
+/// Reads that are held or dropped, commits and three traces over the same variables in random
+/// order: each variable has the value of a reference model, and values that were read never change.
 pub fn random_order(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for round in 0..6 {

@@ -1,5 +1,5 @@
-//! Agreement with PyTorch on samples of its op database: those in `goldens/torch_samples.jsonl`, and all supported ones
-//! if `scripts/torch_samples.py` has written them.
+//! Agreement with PyTorch on samples of its op database: those in `goldens/torch_samples.jsonl`,
+//! and all supported ones if `scripts/torch_samples.py` has written them.
 
 mod ops;
 mod sample;

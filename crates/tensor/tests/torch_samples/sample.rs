@@ -1,5 +1,5 @@
-//! A sample, one line of the file: parsing, inputs with PyTorch's strides, comparison of results. The format is documented in
-//! `scripts/torch_samples.py`.
+//! A sample, one line of the file: parsing, inputs with PyTorch's strides, comparison of results.
+//! The format is documented in `scripts/torch_samples.py`.
 
 use bornite::{
     DType, Device, Tensor,
@@ -166,8 +166,8 @@ impl Expected {
         &self.shape
     }
 
-    /// Compares a tensor: dtype, shape, integers, infinities and NaNs must be equal, other numbers agree
-    /// relative to their norm.
+    /// Compares a tensor: dtype, shape, integers, infinities and NaNs must be equal, other numbers
+    /// agree relative to their norm.
     pub fn compare(&self, tensor: &Tensor) -> Outcome<()> {
         let (dtype, shape) = (tensor.dtype().map_err(|e| e.to_string())?, tensor.shape().map_err(|e| e.to_string())?);
         if (dtype, shape) != (self.dtype, &self.shape) {

@@ -17,7 +17,8 @@ pub(super) struct StepFactors {
     pub direction: f32,
     /// Factor of the root of the second moment: 1 / √(1 - β₂ᵗ).
     pub root: f32,
-    /// (first element, factor) pairs of the parameters' factors 1 - learning rate · weight decay; the first starts at 0.
+    /// (first element, factor) pairs of the parameters' factors 1 - learning rate · weight decay;
+    /// the first starts at 0.
     pub retained: Vec<(usize, f32)>,
 }
 
@@ -175,7 +176,8 @@ mod tests {
             update_on(arch, &factors(1, &[(0, 0.0)], 1.0), &mut p, &g, &mut m, &mut v, threads);
             p.to_vec()
         }) {
-            // The square of 1e25 is infinite, so its step is 0; a zero gradient leaves the parameter unchanged.
+            // The square of 1e25 is infinite, so its step is 0; a zero gradient leaves the
+            // parameter unchanged.
             assert!(found[0].is_nan() && found[1].is_nan() && found[2..] == [1.0, 1.0], "{found:?}");
         }
     }

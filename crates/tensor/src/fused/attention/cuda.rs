@@ -1,4 +1,5 @@
-//! GPU implementation of attention: the conditions for using the kernels of `attention.cu`, and their launches.
+//! GPU implementation of attention: the conditions for using the kernels of `attention.cu`, and
+//! their launches.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ const DELTA_ROWS: usize = 32;
 /// Index of the scratch buffer that `attention_delta` writes.
 const DELTA: usize = 0;
 
-/// Axes of batch, head and token, whose strides the kernels take: for tensors with heads before tokens, and with tokens before heads.
+/// Axes of batch, head and token, whose strides the kernels take: for tensors with heads before
+/// tokens, and with tokens before heads.
 const HEADS: &[usize] = &[0, 1, 2];
 const TOKENS: &[usize] = &[0, 2, 1];
 
@@ -44,7 +46,8 @@ fn sizes(device: Device, causal: bool, inputs: &[InputInfo<'_>]) -> Option<Sizes
     let (&[batch, heads, queries, width], &[kb, kh, keys, kw]) = (q.shape, k.shape) else { return None };
     let same_shape = k.shape == v.shape && (kb, kh, kw) == (batch, heads, width);
     let valid = (16..=128).contains(&width) && width.is_multiple_of(16) && queries > 0 && keys > 0;
-    // A grid has at most 65,535 blocks along its second and third axis, and the kernels use 32-bit indices.
+    // A grid has at most 65,535 blocks along its second and third axis, and the kernels use 32-bit
+    // indices.
     let fits_grid = heads <= 65_535 && batch <= 65_535 && queries.max(keys) < 1 << 24;
     if !(same_dtype && same_shape && valid && fits_grid && batch * heads > 0) || causal && queries > keys {
         return None;

@@ -1,4 +1,5 @@
-//! Named inputs and outputs of attention and of its backward op. Their order in the lists of the ops is defined only here.
+//! Named inputs and outputs of attention and of its backward op. Their order in the lists of the
+//! ops is defined only here.
 
 use crate::Result;
 use crate::fused::{Memory, MemoryMut, unpack_inputs, unpack_outputs};

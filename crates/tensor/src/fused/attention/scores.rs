@@ -6,7 +6,8 @@ use crate::fused::simd::exp::exp;
 use crate::fused::simd::{VECTORS_PER_RUN, load_tail, row_max, store_tail};
 use crate::fused::softmax::dot;
 
-/// Rows of scores. The first `visible` columns of a row take part, with `causal` one more in each following row.
+/// Rows of scores. The first `visible` columns of a row take part, with `causal` one more in each
+/// following row.
 pub(crate) struct Rows<'a> {
     pub scores: &'a mut [f32],
     pub columns: usize,
@@ -21,8 +22,8 @@ impl Rows<'_> {
     }
 }
 
-/// Replaces scores by exp(scale · score - max), or 0 if masked. For each row, writes the logarithm of Σ exp(scale · score) and the
-/// factor that normalizes the row to sum 1.
+/// Replaces scores by exp(scale · score - max), or 0 if masked. For each row, writes the logarithm
+/// of Σ exp(scale · score) and the factor that normalizes the row to sum 1.
 pub(crate) fn exp_rows(rows: Rows<'_>, logs: &mut [f32], factors: &mut [f32]) {
     exp_rows_on(Arch::new(), rows, logs, factors);
 }
@@ -31,8 +32,9 @@ fn exp_rows_on(arch: Arch, rows: Rows<'_>, logs: &mut [f32], factors: &mut [f32]
     arch.dispatch(ExpRows { rows, logs, factors });
 }
 
-/// Replaces scores by probabilities, using the logarithms that [`exp_rows`] wrote, and the gradients of the probabilities by those of
-/// the scores, from the outputs of all rows and their gradients.
+/// Replaces scores by probabilities, using the logarithms that [`exp_rows`] wrote, and the
+/// gradients of the probabilities by those of the scores, from the outputs of all rows and their
+/// gradients.
 pub(crate) fn softmax_backward_rows(
     rows: Rows<'_>,
     dprobabilities: &mut [f32],

@@ -25,8 +25,9 @@ impl Class for i64 {
     }
 }
 
-/// Writes the negative log-probability of each row's class to `losses` and, if requested, `scale` times the gradient of their sum to
-/// `gradient`. Returns `Err` with the first row whose class is out of range; the outputs are then unspecified.
+/// Writes the negative log-probability of each row's class to `losses` and, if requested, `scale`
+/// times the gradient of their sum to `gradient`. Returns `Err` with the first row whose class is
+/// out of range; the outputs are then unspecified.
 pub(crate) fn cross_entropy<T: Class>(
     logits: &[f32],
     classes: &[T],

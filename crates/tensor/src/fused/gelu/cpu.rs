@@ -99,7 +99,8 @@ fn gradient<S: Simd, const KIND: bool>(simd: S, x: S::f32s, dy: S::f32s) -> S::f
     simd.mul_f32s(dy, simd.mul_add_e_f32s(x, derivative, factor))
 }
 
-/// s = ½ (1 + tanh(u / 2)) = 1 / (1 + e⁻ᵘ) for u = 2 √(2/π) (x + 0.044715 x³), a form without cancellation; and ds/dx.
+/// s = ½ (1 + tanh(u / 2)) = 1 / (1 + e⁻ᵘ) for u = 2 √(2/π) (x + 0.044715 x³), a form without
+/// cancellation; and ds/dx.
 #[inline(always)]
 fn logistic<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
     const TWICE_ROOT: f32 = 1.595_769;
@@ -111,7 +112,8 @@ fn logistic<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
         simd.mul_f32s(clamped, simd.mul_add_e_f32s(square, splat(-TWICE_ROOT * 0.044715), splat(-TWICE_ROOT)));
     let exp_minus_u = exp(simd, minus_u);
     let s = simd.div_f32s(splat(1.0), simd.add_f32s(splat(1.0), exp_minus_u));
-    // s (1 - s) du/dx, with 1 - s = e⁻ᵘ s to avoid cancellation. An infinite exponential is made finite, since s is 0 there.
+    // s (1 - s) du/dx, with 1 - s = e⁻ᵘ s to avoid cancellation. An infinite exponential is made
+    // finite, since s is 0 there.
     let other = simd.mul_f32s(simd.min_f32s(exp_minus_u, splat(1e38)), s);
     let derivative = simd.mul_add_e_f32s(square, splat(TWICE_ROOT * 3.0 * 0.044715), splat(TWICE_ROOT));
     (s, simd.mul_f32s(simd.mul_f32s(s, other), derivative))
@@ -158,7 +160,8 @@ mod tests {
                     for n in 0..count {
                         let (x, dy) = (f64::from(x[n]), f64::from(dy[n]));
                         let (value, derivative) = reference(kind, x);
-                        // The exponent is rounded; where the value is tiny that is more than the value's own rounding.
+                        // The exponent is rounded; where the value is tiny that is more than the
+                        // value's own rounding.
                         let bound = (6e-7 + 1e-7 * x * x) * value.abs() + 1e-12;
                         let off = (f64::from(found[n]) - value).abs();
                         assert!(off <= bound, "{kind:?}({x}) is {}, not {value}", found[n]);

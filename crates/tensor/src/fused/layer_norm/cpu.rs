@@ -4,8 +4,9 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::fused::simd::{fold, load_tail, parallel_for_each, rows_per_chunk, store_tail};
 
-/// Normalizes each row of `x` to mean 0 and variance 1, multiplies by `gamma` and adds `beta`. A row has the length of `gamma`; its
-/// mean and 1 / √(variance + eps) are written to `mean` and `rstd`.
+/// Normalizes each row of `x` to mean 0 and variance 1, multiplies by `gamma` and adds `beta`. A
+/// row has the length of `gamma`; its mean and 1 / √(variance + eps) are written to `mean` and
+/// `rstd`.
 #[allow(clippy::too_many_arguments)] // inputs and outputs of the op
 pub(crate) fn layer_norm(
     x: &[f32],
@@ -20,7 +21,8 @@ pub(crate) fn layer_norm(
     layer_norm_on(Arch::new(), x, gamma, beta, eps, out, mean, rstd, threads);
 }
 
-/// The gradients of x, `gamma` and `beta`, from the statistics that [`layer_norm`] saved and the output gradient `dy`.
+/// The gradients of x, `gamma` and `beta`, from the statistics that [`layer_norm`] saved and the
+/// output gradient `dy`.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn layer_norm_backward(
     x: &[f32],
@@ -81,7 +83,8 @@ fn layer_norm_backward_on(
     if columns == 0 {
         return;
     }
-    // Each block of rows has its own sums, which are added in order: at most 64 blocks, independent of the number of threads.
+    // Each block of rows has its own sums, which are added in order: at most 64 blocks, independent
+    // of the number of threads.
     const BLOCKS: usize = 64;
     let block = rows.div_ceil(BLOCKS).max(rows_per_chunk(columns));
     let mut sums = vec![0.0; rows.div_ceil(block) * 2 * columns];
@@ -262,7 +265,8 @@ mod tests {
                     near(&message, rstds[row], rstd, 2e-5 * rstd);
                     for n in 0..columns {
                         let (gamma, beta) = (f64::from(gamma[n]), f64::from(beta[n]));
-                        // The mean has rounding errors relative to 100, most visible with a single column.
+                        // The mean has rounding errors relative to 100, most visible with a single
+                        // column.
                         let bound = 5e-5 * (1.0 + rstd) * gamma.abs() + 1e-6;
                         near(&message, out[row * columns + n], (x[n] - mean) * rstd * gamma + beta, bound);
                     }
@@ -290,7 +294,8 @@ mod tests {
                 for row in 0..rows {
                     let span = row * columns..(row + 1) * columns;
                     let (x, dy) = (wide(&x[span.clone()]), wide(&dy[span.clone()]));
-                    // From the saved f32 statistics: with one column, 1 / √eps amplifies their rounding.
+                    // From the saved f32 statistics: with one column, 1 / √eps amplifies their
+                    // rounding.
                     let (mean, rstd) = (f64::from(mean[row]), f64::from(rstd[row]));
                     let n: Vec<f64> = x.iter().map(|x| (x - mean) * rstd).collect();
                     let g: Vec<f64> = dy.iter().zip(&gamma).map(|(dy, &gamma)| dy * f64::from(gamma)).collect();

@@ -12,7 +12,8 @@ fn polynomial<S: Simd, const N: usize>(simd: S, x: S::f32s, coefficients: [f32; 
     sum
 }
 
-/// Replacement of `Simd::select_f32s`, which is not always inlined: without cross-crate optimization GELU was four times slower.
+/// Replacement of `Simd::select_f32s`, which is not always inlined: without cross-crate
+/// optimization GELU was four times slower.
 #[inline(always)]
 fn select<S: Simd>(simd: S, mask: S::m32s, yes: S::f32s, no: S::f32s) -> S::f32s {
     simd.transmute_f32s_u32s(simd.select_u32s(mask, simd.transmute_u32s_f32s(yes), simd.transmute_u32s_f32s(no)))
@@ -22,7 +23,8 @@ fn select<S: Simd>(simd: S, mask: S::m32s, yes: S::f32s, no: S::f32s) -> S::f32s
 #[inline(always)]
 pub(in crate::fused) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let splat = |value| simd.splat_f32s(value);
-    // Outside this range the result is 0 or infinite. NaN is restored at the end, since min and max may lose it.
+    // Outside this range the result is 0 or infinite. NaN is restored at the end, since min and max
+    // may lose it.
     let (power, n) = split(simd, simd.max_f32s(splat(-104.0), simd.min_f32s(splat(89.0), x)));
     // 2ⁿ in two factors: a single f32 can represent neither the smallest denormal scale nor 2¹²⁸.
     let biased = simd.add_u32s(n, simd.splat_u32s(254)); // >= 0
@@ -44,7 +46,8 @@ fn exp_below_zero<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.mul_f32s(power, factor)
 }
 
-/// Range reduction: eˣ = m · 2ⁿ with m from 0.7 to 1.5, for -200 <= x <= 200; returns m and n as integer bits.
+/// Range reduction: eˣ = m · 2ⁿ with m from 0.7 to 1.5, for -200 <= x <= 200; returns m and n as
+/// integer bits.
 #[inline(always)]
 fn split<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::u32s) {
     let splat = |value| simd.splat_f32s(value);
@@ -72,7 +75,8 @@ pub(in crate::fused) fn normal<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32
     let excess = simd.negate_mul_add_f32s(size, size, square);
     let bell = exp_below_zero(simd, simd.mul_f32s(square, splat(-0.5)));
     let bell = simd.mul_add_e_f32s(simd.mul_f32s(excess, splat(0.5)), bell, bell);
-    // Φ(-x) / e^(-x²/2) for 0 <= x <= 15 as a polynomial of t = 1 / (1 + 0.35 x), fitted to 0.5 ulp.
+    // Φ(-x) / e^(-x²/2) for 0 <= x <= 15 as a polynomial of t = 1 / (1 + 0.35 x), fitted to 0.5
+    // ulp.
     let t = simd.div_f32s(splat(1.0), simd.mul_add_e_f32s(size, splat(0.35), splat(1.0)));
     let ratio = polynomial(
         simd,

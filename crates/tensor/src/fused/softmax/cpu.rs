@@ -249,7 +249,8 @@ mod tests {
                 };
                 for found in results_on_every_arch(run) {
                     for (n, (&found, &expected)) in found.iter().zip(&expected).enumerate() {
-                        // The rounding of x - max, up to 60, is carried into exp; the sum of many adds its own.
+                        // The rounding of x - max, up to 60, is carried into exp; the sum of many
+                        // adds its own.
                         let bound = match kind {
                             Softmax::Plain => 5e-6 * expected + 1e-44,
                             Softmax::Log => 1e-6 * expected.abs() + 2e-6,

@@ -37,7 +37,8 @@ pub(crate) enum Flops {
     Result,
     /// Per element of an input.
     Input(usize),
-    /// A multiplication and an addition per element of the output and of the last axis of the first input.
+    /// A multiplication and an addition per element of the output and of the last axis of the first
+    /// input.
     Product,
 }
 

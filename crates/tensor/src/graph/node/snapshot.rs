@@ -1,8 +1,8 @@
 //! Snapshot of the nodes that have a value, for the duration of planning.
 //!
-//! Planning runs without the device's lock, so other threads may compute values meanwhile, and every pass must see the same ones: the
-//! first answer for a node holds until the plan is complete. Values are never removed, so a value seen while planning still exists when
-//! the plan runs.
+//! Planning runs without the device's lock, so other threads may compute values meanwhile, and
+//! every pass must see the same ones: the first answer for a node holds until the plan is complete.
+//! Values are never removed, so a value seen while planning still exists when the plan runs.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -35,7 +35,8 @@ impl Hasher for IdHasher {
     }
 }
 
-/// Runs `work`, during which [`Node::has_value`] repeats its first answer for each node. A nested snapshot is the outer one.
+/// Runs `work`, during which [`Node::has_value`] repeats its first answer for each node. A nested
+/// snapshot is the outer one.
 pub(crate) fn with_snapshot<R>(work: impl FnOnce() -> R) -> R {
     // Ends the snapshot also if `work` panics.
     struct Scope;

@@ -1,6 +1,6 @@
-//! Library matrix products, cuBLASLt on a GPU and gemm on the CPU: against f64 within their error bound, on
-//! many shapes, layouts and dtypes; in gradients and traces; bitwise reproducible. `layer.rs` tests the cuBLASLt
-//! bindings.
+//! Library matrix products, cuBLASLt on a GPU and gemm on the CPU: against f64 within their error
+//! bound, on many shapes, layouts and dtypes; in gradients and traces; bitwise reproducible.
+//! `layer.rs` tests the cuBLASLt bindings.
 
 mod layer;
 
@@ -24,7 +24,7 @@ const SUITE: [(&str, Body); 7] = [
     ("views_are_absorbed_or_copied", views_are_absorbed_or_copied),
     ("gradients", gradients),
     ("traces_replay_the_same_bits", traces_replay_the_same_bits),
-    ("runs_repeat_to_the_bit", runs_repeat_to_the_bit),
+    ("runs_are_bitwise_reproducible", runs_are_bitwise_reproducible),
     ("layers_with_epilogues", layers_with_epilogues),
     ("exact_mode_gives_the_interpreters_bits", exact_mode_gives_the_interpreters_bits),
 ];
@@ -282,7 +282,8 @@ fn views_are_absorbed_or_copied(device: Device) -> Outcome {
             close(&values(&product)?, &array, &other, dtype, arithmetic(dtype))
                 .map_err(|e| format!("{name}: {}", e.message().unwrap_or_default()))?;
         }
-        // Attention heads of [b, t, h · d], split and transposed: strides for one batch, a copy for two.
+        // Attention heads of [b, t, h · d], split and transposed: strides for one batch, a copy for
+        // two.
         for (batch, copied) in [(1, "no copies"), (2, "both operands are copied")] {
             let flat = Array::random(&mut random, &[batch, 6, 32], dtype);
             let heads = |t: &Tensor| t.reshape(&[batch, 6, 4, 8]).permute(&[0, 2, 1, 3]);
@@ -385,11 +386,13 @@ fn exact_mode_gives_the_interpreters_bits(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A layer with bias and GELU, forward and backward: with library epilogues, by plain ops, and in f64.
+/// A layer with bias and GELU, forward and backward: with library epilogues, by plain ops, and in
+/// f64.
 fn layers_with_epilogues(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let mut cases = vec![(vec![5, 9], 16, 24), (vec![64], 64, 256), (vec![33], 7, 13), (vec![3, 1, 700], 40, 72)];
-    // The library computes GELU too where the hidden layer has at least 8 Mi elements; a CPU would take minutes.
+    // The library computes GELU too where the hidden layer has at least 8 Mi elements; a CPU would
+    // take minutes.
     const LARGE: usize = 8 << 20;
     if let Device::Cuda(_) = device {
         cases.push((vec![LARGE / 2048], 32, 2048));

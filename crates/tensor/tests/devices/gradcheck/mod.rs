@@ -1,5 +1,6 @@
-//! Gradients of every differentiable op and function against central differences in f64: on odd shapes, several input
-//! layouts, and of the second order. `tests/complete.rs` checks that every method is covered.
+//! Gradients of every differentiable op and function against central differences in f64: on odd
+//! shapes, several input layouts, and of the second order. `tests/complete.rs` checks that every
+//! method is covered.
 
 mod composites;
 
@@ -23,8 +24,8 @@ struct Check<'a> {
     f: Function<'a>,
 }
 
-/// Numbers of a range, in random order, none of them close to another or to the middle of the range: far from kinks and
-/// ties.
+/// Numbers of a range, in random order, none of them close to another or to the middle of the
+/// range: far from kinks and ties.
 fn spaced(random: &mut Random, shapes: &[&[usize]], (low, high): (f64, f64)) -> Vec<Vec<f64>> {
     let total: usize = shapes.iter().map(|shape| shape.iter().product::<usize>()).sum();
     let count = total.next_multiple_of(2).max(1);

@@ -1,4 +1,5 @@
-//! Tests that would affect other tests of the process: each runs in a child process of this program.
+//! Tests that would affect other tests of the process: each runs in a child process of this
+//! program.
 
 use std::process::Command;
 use std::sync::Arc;

@@ -82,7 +82,8 @@ pub const CLUSTER: Kernel = (
 }",
 );
 
-/// A grid-wide barrier, then each block writes the number of arrived blocks: correct only if all run concurrently.
+/// A grid-wide barrier, then each block writes the number of arrived blocks: correct only if all
+/// run concurrently.
 pub const MEET: Kernel = (
     "meet",
     2,

@@ -1,4 +1,5 @@
-//! Launches: on streams, prepared, with large shared memory, in clusters; and properties of kernels.
+//! Launches: on streams, prepared, with large shared memory, in clusters; and properties of
+//! kernels.
 
 use std::sync::Arc;
 
@@ -37,7 +38,8 @@ pub fn two_streams_with_events(device: &Arc<Device>) -> Outcome {
     assert!(b.is_idle()?);
     assert!(Event::timed(device)?.is_done()?, "what was never recorded counts as done");
 
-    // Memory freed while another stream still uses it must not be reused: `late` would be overwritten.
+    // Memory freed while another stream still uses it must not be reused: `late` would be
+    // overwritten.
     for _ in 0..20 {
         let (early, far) = (buffer(device, &[7; 256])?, Stream::new(device)?);
         far.wait_for(&Stream::main(device))?;

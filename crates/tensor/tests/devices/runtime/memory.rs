@@ -64,7 +64,8 @@ pub fn copies_wait_for_the_streams_of_both_buffers(device: &Arc<Device>) -> Outc
             to.upload_on(&side, &vec![1; data.len()])?;
         }
         to.copy_from(&from)?;
-        // Likely the same memory, which that stream could overwrite immediately without the dependency.
+        // Likely the same memory, which that stream could overwrite immediately without the
+        // dependency.
         drop(from);
         Buffer::on(&side, data.len())?.upload_on(&side, &vec![2; data.len()])?;
         let mut back = vec![0; data.len()];

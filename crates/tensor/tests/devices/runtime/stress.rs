@@ -1,4 +1,5 @@
-//! Random work on two streams and the default stream, with memory passed between them; every result is checked.
+//! Random work on two streams and the default stream, with memory passed between them; every result
+//! is checked.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,7 +75,8 @@ impl Work<'_> {
                 self.affine.launch_as(&Work::geometry(live.words), Some(target), &pointers, &values)?;
             }
         } else {
-            // Into new memory of that stream; the old buffer is freed while the kernel may still read it.
+            // Into new memory of that stream; the old buffer is freed while the kernel may still
+            // read it.
             let to = Buffer::on(target, live.buffer.bytes())?;
             let values = values(&[m, c, live.words]);
             // SAFETY: both buffers have this many words.

@@ -1,5 +1,5 @@
-//! Reference arrays: logical elements in row-major order, each an exact integer or an f64. Independent of the
-//! library's computations; tensors are created from them and read back as them.
+//! Reference arrays: logical elements in row-major order, each an exact integer or an f64.
+//! Independent of the library's computations; tensors are created from them and read back as them.
 
 use bornite::{
     DType, Device, Tensor,
@@ -38,7 +38,8 @@ impl Num {
     }
 }
 
-/// The nearest number of a float dtype, ties to even. (The crate `half` ignores the lowest bits of an f64.)
+/// The nearest number of a float dtype, ties to even. (The crate `half` ignores the lowest bits of
+/// an f64.)
 pub fn rounded(dtype: DType, x: f64) -> f64 {
     let (bits, lowest) = match dtype {
         DType::F16 => (11, -14),
@@ -65,7 +66,8 @@ pub fn wrapped(dtype: DType, x: i128) -> Num {
     })
 }
 
-/// The distance from 1 to the next number of a float dtype, its smallest and its largest positive number.
+/// The distance from 1 to the next number of a float dtype, its smallest and its largest positive
+/// number.
 pub fn limits(dtype: DType) -> (f64, f64, f64) {
     match dtype {
         DType::F16 => (2f64.powi(-10), 2f64.powi(-24), 65504.0),
@@ -109,8 +111,8 @@ impl Array {
         Array { dtype, shape: shape.to_vec(), data }
     }
 
-    /// The element at an index, with broadcasting: axes of length 1 accept any index, and leading axes may be
-    /// missing.
+    /// The element at an index, with broadcasting: axes of length 1 accept any index, and leading
+    /// axes may be missing.
     pub fn at(&self, index: &[usize]) -> Num {
         let index = &index[index.len() - self.shape.len()..];
         let flat = index.iter().zip(&self.shape).fold(0, |n, (&i, &len)| n * len + if len == 1 { 0 } else { i });

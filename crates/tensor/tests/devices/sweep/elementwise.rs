@@ -7,7 +7,8 @@ use super::array::{Array, Bound, DTYPES, Num, rounded};
 use super::layouts::{CASES, Layout};
 use super::{Fill, Sweep, reference};
 
-/// A shape that broadcasts with `shape`: the same, its last axis, every other axis, one element, one axis more.
+/// A shape that broadcasts with `shape`: the same, its last axis, every other axis, one element,
+/// one axis more.
 pub fn partner(shape: &[usize], n: usize) -> Vec<usize> {
     match n % 5 {
         0 => shape.to_vec(),
@@ -28,7 +29,8 @@ pub fn broadcast(a: &[usize], b: &[usize]) -> Vec<usize> {
 
 const PARTNERS: [Layout; 4] = [Layout::Plain, Layout::Transposed, Layout::Reversed, Layout::Stepped];
 
-/// Error bound of a float op, on a GPU of CUDA's function for it. 16-bit results are f32 results, rounded once more.
+/// Error bound of a float op, on a GPU of CUDA's function for it. 16-bit results are f32 results,
+/// rounded once more.
 fn bound(op: Op, dtype: DType, device: Device) -> Bound {
     let mut ulp = op.row().ulp;
     if ulp.f32 == 0.0 {

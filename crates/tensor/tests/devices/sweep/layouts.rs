@@ -91,14 +91,16 @@ pub fn input(
     (tensor, array)
 }
 
-/// A tensor of a layout with the elements of an array. (Layouts that repeat elements are contiguous here.)
+/// A tensor of a layout with the elements of an array. (Layouts that repeat elements are contiguous
+/// here.)
 pub fn lay_out(array: &Array, layout: Layout, device: Device) -> Tensor {
     lay(array, array, layout, device, &mut || Num::of(array.dtype, 1.0))
 }
 
 fn lay(array: &Array, base: &Array, layout: Layout, device: Device, fill: &mut dyn FnMut() -> Num) -> Tensor {
     let (shape, rank) = (&array.shape, array.shape.len());
-    // A larger base tensor: elements of the array where `place` returns an index for every axis, other values elsewhere.
+    // A larger base tensor: elements of the array where `place` returns an index for every axis,
+    // other values elsewhere.
     let mut spread = |lengths: &dyn Fn(usize) -> usize, place: &dyn Fn(usize, usize) -> Option<usize>| {
         let outer: Vec<usize> = shape.iter().map(|&len| lengths(len)).collect();
         let build = |index: &[usize]| {

@@ -1,6 +1,6 @@
-//! The conformance sweep: every graph-level op, by dtype, by shape and layout, against plain loops over logical elements
-//! in f64 or exact integers. A combination is one op (with its axes or widths) on one dtype and one case of
-//! `layouts.rs`.
+//! The conformance sweep: every graph-level op, by dtype, by shape and layout, against plain loops
+//! over logical elements in f64 or exact integers. A combination is one op (with its axes or
+//! widths) on one dtype and one case of `layouts.rs`.
 
 pub mod array;
 mod composites;
@@ -62,7 +62,8 @@ impl Sweep {
         input(shape, layout, dtype, *device, &mut || draw(random, dtype, fill))
     }
 
-    /// Returns true if a combination is to be run: every `part`-th; the others run with other dtypes or ops.
+    /// Returns true if a combination is to be run: every `part`-th; the others run with other
+    /// dtypes or ops.
     pub fn takes(&self, number: usize, part: usize) -> bool {
         self.full || number.is_multiple_of(part * self.thin)
     }
@@ -74,7 +75,8 @@ impl Sweep {
         if self.count % step != first {
             return;
         }
-        // Alternates between one, two and five threads, with chunks that split even short rows: results must not depend on it.
+        // Alternates between one, two and five threads, with chunks that split even short rows:
+        // results must not depend on it.
         cpu::set_threads([1, 2, 5][self.count % 3]);
         cpu::set_chunk([0, 16, 24, 9][self.count / 3 % 4]);
         let difference = Array::read(found).map_err(|e| e.to_string()).and_then(|f| compare(&f, expected, bound));

@@ -7,7 +7,8 @@ use super::elementwise::partner;
 use super::layouts::{CASES, Layout};
 use super::{Fill, Sweep};
 
-/// An op: returns pairs of a result and the expected array, from an input (or two) and the number of the case.
+/// An op: returns pairs of a result and the expected array, from an input (or two) and the number
+/// of the case.
 type View = fn(&mut Sweep, &Tensor, &Array, usize) -> Vec<(Tensor, Array)>;
 
 const VIEWS: [(&str, View); 19] = [
