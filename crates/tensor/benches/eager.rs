@@ -61,14 +61,14 @@ fn main() -> bornite::Result<()> {
         }),
     ];
     if let Device::Cuda(ordinal) = device {
-        println!("µs from call to done on {device}; a launch and the wait for it {:.2}", bare(ordinal)?);
+        println!("µs per op from call to completion on {device}; a bare launch and wait takes {:.2}", bare(ordinal)?);
         for (name, op) in ops {
             let time = fastest(5_000, || op(&x, &y).realize().and_then(|()| device.synchronize()))?;
             println!("{name:26} {time:6.2}");
         }
         return Ok(());
     }
-    println!("µs an op on {device}, fastest of 9 times 20,000:");
+    println!("µs per op on {device}, fastest of 9 times 20,000:");
     for (name, op) in ops {
         let whole = fastest(20_000, || op(&x, &y).realize())?;
         let graph = fastest(20_000, || {

@@ -92,8 +92,8 @@ fn large_arguments(device: Device) -> bornite::Result<()> {
     };
     let copy = median((0..rounds).map(|_| copy_us(device)).collect::<bornite::Result<Vec<f64>>>()?);
     println!();
-    println!("{:<44} {:>12} {:>12} {:>12}", "three arguments of 100 MB", "us a call", "kernel us", "x kernel");
-    println!("{:<44} {copy:>12.1}", "a copy of 200 MB: the same bytes");
+    println!("{:<44} {:>12} {:>12} {:>12}", "three arguments of 100 MB", "us per call", "kernel us", "x kernel");
+    println!("{:<44} {copy:>12.1}", "a copy of 200 MB (same traffic)");
     for (count, renews, name) in
         [(1, false, "the same arguments"), (2, false, "two sets in turn"), (many, true, "new arguments")]
     {

@@ -48,7 +48,7 @@ fn train(batch: usize, steps: usize, x: &Tensor, y: &Tensor) -> Result<Tensor> {
             println!("batches of {batch:3}, step {n:4}  loss {:.6}", loss / ROWS as f64);
         }
     }
-    println!("{} and {} traces were made", accumulate.traces(), apply.traces());
+    println!("traces compiled: {} and {}", accumulate.traces(), apply.traces());
     Ok(parameters.get())
 }
 

@@ -87,12 +87,12 @@ fn main() -> Result<()> {
         if n % 50 == 0 || n == steps {
             guessed = guesses.call(std::slice::from_ref(&held_out))?.remove(0);
             let right = guessed.equal(&answers).mean(..).item()?;
-            println!("step {n:4}  loss {loss:.4}  held out {:.1} %", 100.0 * right);
+            println!("step {n:4}  loss {loss:.4}  test accuracy {:.1} %", 100.0 * right);
         }
     }
     let (guessed, answers) = (guessed.to_vec::<i64>()?, answers.to_vec::<i64>()?);
     let Some(wrong) = (0..answers.len()).find(|&n| guessed[n] != answers[n]) else { return Ok(()) };
-    println!("this {} was read as {}:", answers[wrong], guessed[wrong]);
+    println!("this {} was classified as {}:", answers[wrong], guessed[wrong]);
     for row in held_out.slice(0, wrong as isize..=wrong as isize).to_vec::<f32>()?.chunks(SIDE) {
         let shade = |pixel: &f32| [' ', '.', ':', '+', '#'][(pixel.clamp(0.0, 0.99) * 5.0) as usize];
         println!("  {}", row.iter().flat_map(|pixel| [shade(pixel); 2]).collect::<String>());

@@ -4,7 +4,7 @@ use bornite::{Device, Result, Tensor};
 
 fn main() -> Result<()> {
     let (device, why) = Device::auto_with_reason();
-    why.inspect(|why| println!("no GPU, so the CPU: {why}"));
+    why.inspect(|why| println!("no GPU, using the CPU: {why}"));
     let a = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2], device);
     let b = Tensor::from_slice(&[5.0f32, 6.0, 7.0, 8.0], &[2, 2], device);
     println!("[[1,2],[3,4]]·[[5,6],[7,8]] = {:?} on {device}", a.matmul(&b).to_vec::<f32>()?);

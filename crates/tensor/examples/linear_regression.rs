@@ -26,6 +26,6 @@ fn main() -> Result<()> {
         }
     }
     let (w, b) = (weight.get().to_vec::<f32>()?, bias.get().item()?);
-    println!("y = {:.2} a + {:.2} b + {b:.2} (made with 3, -2 and 0.5) on {device}", w[0], w[1]);
+    println!("y = {:.2} a + {:.2} b + {b:.2} (true values 3, -2 and 0.5) on {device}", w[0], w[1]);
     Ok(())
 }

@@ -95,7 +95,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // On a GPU the library computes matrix products.
     let ours: Vec<_> = kernels.iter().filter(|kernel| !kernel.name.starts_with("matmul")).collect();
     let distinct: HashSet<_> = ours.iter().copied().collect();
-    println!("{layers} layers: {} launches beside products, {} kernels", ours.len(), distinct.len());
+    println!("{layers} layers: {} launches without matrix products, {} distinct kernels", ours.len(), distinct.len());
     println!("graph {built:.1?}, gradients {differentiated:.1?}, updates {updated:.1?}, plan {planned:.1?}");
     let mut names: Vec<(usize, &str)> = (distinct.iter())
         .map(|kernel| (ours.iter().filter(|other| *other == kernel).count(), &kernel.name[..]))
@@ -104,7 +104,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     names.iter().rev().for_each(|(count, name)| println!("{count:5}  {name}"));
 
     if let Err(why) = bornite_cuda::nvrtc_version() {
-        println!("not compiled, since {why}");
+        println!("not compiled: {why}");
         return Ok(());
     }
     let begun = Instant::now();
@@ -115,6 +115,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let seconds = one.elapsed().as_secs_f64();
         slowest = if seconds > slowest.0 { (seconds, &kernel.name) } else { slowest };
     }
-    println!("compiled one after the other in {:.1?}; longest {:.2} s, {}", begun.elapsed(), slowest.0, slowest.1);
+    println!("compiled sequentially in {:.1?}; longest {:.2} s, {}", begun.elapsed(), slowest.0, slowest.1);
     Ok(())
 }

@@ -120,17 +120,17 @@ struct Readme;
 #[doc = include_str!("../../../docs/cuda.md")]
 struct CudaManual;
 
-/// As above.
+/// Runs the programs of this page as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/fusion.md")]
 struct FusionManual;
 
-/// As above.
+/// Runs the programs of this page as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/troubleshooting.md")]
 struct TroubleshootingManual;
 
-/// As above.
+/// Runs the programs of this page as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/kernels.md")]
 struct KernelsManual;

@@ -1,7 +1,7 @@
-//! One kernel of a schedule: loads through views, computes, stores.
+//! Lowering of scheduled kernels to IR.
 //!
-//! `group.rs` lowers groups of elementwise ops and reductions; what stands alone (plain products, sorts, scans, indices) is
-//! lowered here and in the files beside it, one instance an element of the result, in serial order.
+//! `group.rs` lowers fused groups of elementwise ops and reductions. Ops that are not fused (generated matrix products, sorts, scans,
+//! indexing) are lowered here and in the files beside it, one instance per output element, with serial loops.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -46,34 +46,34 @@ pub(crate) use scatter::SUM_BLOCK;
 pub(crate) use scatter::lower_scatter;
 pub(crate) use slice_write::{lower_concat_inputs, lower_row_update};
 
-/// A kernel and the tensors it reads. Its first parameters are the results, then comes the device's status if it reports
-/// bad indices, then these in order; numbers that differ between nodes are values.
+/// A kernel and the tensors that it reads. Parameters are the outputs, the status words if it reports out-of-range indices or is guarded,
+/// then the inputs. Scalars that differ between nodes are passed as values.
 pub(crate) struct Lowered {
     pub kernel: Kernel,
     pub inputs: Vec<Input>,
     pub reports_bad_index: bool,
-    /// Whether it looks at the status, which comes in the same place, before it writes.
+    /// If set, it reads the status words and writes nothing after an error.
     pub guarded: bool,
     pub values: Vec<Value>,
-    /// Threads a block on a GPU, where the kernel does not say.
+    /// Threads per block on a GPU, for kernels without a block size.
     pub threads: u32,
-    /// Tensors in memory of which an element is read for other elements of the results.
+    /// Inputs that are read at other indices than the output's own.
     pub other_index_inputs: HashSet<NodeId>,
 }
 
-/// A tensor in memory that a kernel reads: all of it, or some elements.
+/// A tensor in memory that a kernel reads: all of it, or a range of elements.
 pub(crate) struct Input {
     pub tensor: Tensor,
     pub part: Option<Range<usize>>,
 }
 
-/// Lowers a node whose inputs are sources or computed by other kernels, but for the views and constants between.
+/// Lowers a single node whose inputs are in memory, seen through views, or constants.
 pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let node = &*tensor.0;
     let elements = node.elements() as u64;
     let generated = matches!(node.op, Op::Iota { .. });
     let copies = node.has_value() || node.op.is_view() || node.inputs.is_empty() && !generated;
-    // One instance per line; all other ops are computed element by element.
+    // One instance per line along the axis; all other ops have one per element.
     if let (Op::Cumsum(axis), false) = (&node.op, copies) {
         return scan_sort::cumsum(tensor, *axis);
     }
@@ -91,7 +91,7 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     }
     let at = Coordinates::linear(index, &node.shape);
     let value = match node.op.is_pointwise() && elements == 0 {
-        // Groups have elements; without any there is nothing to compute.
+        // Pointwise ops are lowered in groups, which are never empty.
         true => l.b.constant(Value::int(node.dtype, 0)),
         false if copies => l.load(tensor, at),
         false => l.compute(node, at),
@@ -100,7 +100,7 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     l.finish()
 }
 
-/// 32-bit indices where every extent they run over allows it: 64-bit division is slow on GPUs.
+/// Index type: 32 bits if every extent allows it, since 64-bit division is slow on GPUs.
 fn index_type(tensor: &Tensor, copies: bool) -> Scalar {
     let mut stack: Vec<&Tensor> = if copies { vec![tensor] } else { tensor.0.inputs.iter().collect() };
     let mut largest = tensor.0.elements();
@@ -113,7 +113,7 @@ fn index_type(tensor: &Tensor, copies: bool) -> Scalar {
     if largest <= i32::MAX as usize { Scalar::I32 } else { Scalar::I64 }
 }
 
-/// True if a node can meet a bad index.
+/// True if a node can report an out-of-range index.
 pub(crate) fn reports_bad_index(node: &Node) -> bool {
     node.op.facts().reports
 }
@@ -129,11 +129,11 @@ impl<S: KernelShape> Lowering<S> {
             Op::ScatterAdd(axis) => self.scatter_add(node, *axis, &at),
             Op::ArgReduce(reduce, axis) => self.arg_reduce(node, *reduce, *axis, &at),
             Op::Iota { axis, .. } => {
-                let place = self.axes_of(&at)[*axis];
-                self.b.cast(node.dtype, &place)
+                let index = self.axes_of(&at)[*axis];
+                self.b.cast(node.dtype, &index)
             }
             Op::Random(_) => self.random(node, &at),
-            // Pointwise ops are computed in groups, lines by kernels of their own; sources, constants and views are loaded.
+            // Pointwise ops are lowered in groups, scans and sorts in `scan_sort.rs`; sources, constants and views are loaded.
             Op::Map(_) | Op::Cast(_) | Op::Cumsum(_) | Op::ArgSort { .. } => self.not_lowered(node),
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => self.not_lowered(node),
             Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) => self.not_lowered(node),
@@ -141,9 +141,12 @@ impl<S: KernelShape> Lowering<S> {
         }
     }
 
-    /// Makes the kernel an error that names an op which has no kernel of this form.
+    /// Makes the kernel fail with an error: the op cannot be lowered in this kernel.
     fn not_lowered(&mut self, node: &Node) -> ExprId {
-        self.b.mistake(format!("{} cannot be lowered to this kernel: a bug worth reporting", node.op.name()));
+        self.b.mistake(format!(
+            "internal error: {} cannot be lowered in this kernel; please report this bug",
+            node.op.name()
+        ));
         self.b.constant(Value::int(node.dtype, 0))
     }
 
@@ -152,7 +155,7 @@ impl<S: KernelShape> Lowering<S> {
         let shape = &input.0.shape;
         let reduced: Vec<usize> = axes.iter().map(|&a| shape[a]).collect();
         let wide = accumulator_type(node.dtype);
-        let total = self.b.local("total", stages::start(reduce, wide));
+        let total = self.b.local("total", stages::identity(reduce, wide));
         let kept = self.axes_of(at);
         let end = self.b.index_constant(reduced.iter().product::<usize>() as u64);
         self.for_each("r", end, |l, r| {
@@ -160,7 +163,7 @@ impl<S: KernelShape> Lowering<S> {
             let all = (0..shape.len()).filter_map(|a| if axes.contains(&a) { inner.next() } else { outer.next() });
             let x = l.load(input, Coordinates::axes(all.collect(), shape));
             let (x, before) = (l.b.cast(wide, &x), l.b.read(total));
-            let after = l.b.op(stages::step(reduce), &[&before, &x]);
+            let after = l.b.op(stages::combine_op(reduce), &[&before, &x]);
             l.b.assign(total, after);
         });
         let total = self.b.read(total);
@@ -192,7 +195,7 @@ impl<S: KernelShape> Lowering<S> {
         self.b.cast(node.dtype, &sum)
     }
 
-    /// Coordinates in a view's input of shape `from`, for coordinates in the view.
+    /// Coordinates in a view's input, of shape `from`, for coordinates in the view.
     fn apply_view(&mut self, op: &Op, at: Coordinates, from: &[usize]) -> Coordinates {
         match op {
             Op::Reshape(_) => Coordinates::linear(self.linear_of(&at), from),
@@ -229,9 +232,9 @@ impl<S: KernelShape> Lowering<S> {
         }
     }
 
-    /// Makes the kernel an error that names an op which is taken for a view.
+    /// Makes the kernel fail with an error: the op is not a view.
     fn not_a_view(&mut self, op: &Op, at: Coordinates) -> Coordinates {
-        self.b.mistake(format!("{} is no view: a bug worth reporting", op.name()));
+        self.b.mistake(format!("internal error: {} is not a view; please report this bug", op.name()));
         at
     }
 
@@ -248,7 +251,7 @@ impl<S: KernelShape> Lowering<S> {
     }
 }
 
-/// The type that sums and products are kept in: rounding a 16-bit float at every step would lose most of it.
+/// Accumulator type of sums and products: f32 for 16-bit floats, whose rounding at every step would lose precision.
 fn accumulator_type(dtype: DType) -> DType {
     if dtype.is_float() { dtype.wide() } else { dtype }
 }

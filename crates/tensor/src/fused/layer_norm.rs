@@ -20,9 +20,9 @@ impl Tensor {
         if let Err(failed) = self.normalized_axes("layer_norm", weight, location) {
             return failed;
         }
-        let (x, narrow) = self.widen();
+        let (x, original_dtype) = self.widen();
         let op = LayerNorm { axes: weight.0.shape.len(), eps };
-        fused_at(Arc::new(op), vec![x, weight.clone(), bias.clone()], location).remove(0).narrow_to(narrow)
+        fused_at(Arc::new(op), vec![x, weight.clone(), bias.clone()], location).remove(0).narrow_to(original_dtype)
     }
 }
 

@@ -17,23 +17,23 @@ impl Tensor {
     /// Softmax along an axis, computed without overflow.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Tensor {
-        let (x, narrow) = self.widen();
+        let (x, original_dtype) = self.widen();
         if self.is_last(axis) {
-            return x.softmax_last_axis(Softmax::Plain, SourceLocation::here()).narrow_to(narrow);
+            return x.softmax_last_axis(Softmax::Plain, SourceLocation::here()).narrow_to(original_dtype);
         }
         let exp = x.minus_max(axis).exp();
-        (&exp / exp.sum_keepdim(axis)).narrow_to(narrow)
+        (&exp / exp.sum_keepdim(axis)).narrow_to(original_dtype)
     }
 
     /// The logarithm of [`Tensor::softmax`].
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Tensor {
-        let (x, narrow) = self.widen();
+        let (x, original_dtype) = self.widen();
         if self.is_last(axis) {
-            return x.softmax_last_axis(Softmax::Log, SourceLocation::here()).narrow_to(narrow);
+            return x.softmax_last_axis(Softmax::Log, SourceLocation::here()).narrow_to(original_dtype);
         }
         let shifted = x.minus_max(axis);
-        (&shifted - shifted.exp().sum_keepdim(axis).log()).narrow_to(narrow)
+        (&shifted - shifted.exp().sum_keepdim(axis).log()).narrow_to(original_dtype)
     }
 
     /// True if `axis` is the last axis.

@@ -1,4 +1,4 @@
-//! Where elements lie: views as strides, strides as index arithmetic.
+//! Addressing: views to strided layouts, and layouts to index arithmetic.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::graph::node::Op;
 use crate::matmul::strided::Strided;
 use crate::{DType, Tensor};
 
-/// The tensor in memory, or computed, that a tensor shows, and the views between, outermost first.
+/// The base of a chain of views, which is in memory or computed, and the views, outermost first.
 pub(crate) fn look_through(tensor: &Tensor) -> (&Tensor, Vec<&Tensor>) {
     let (mut base, mut views) = (tensor, vec![]);
     while base.0.op.is_view() && !base.0.has_value() {
@@ -19,15 +19,16 @@ pub(crate) fn look_through(tensor: &Tensor) -> (&Tensor, Vec<&Tensor>) {
     (base, views)
 }
 
-/// Where the elements of a tensor lie among those of what it shows, if strides can say it.
+/// Layout of a chain of views in the memory of its base; `None` if it is not strided.
 pub(crate) fn strided_view(base: &Tensor, views: &[&Tensor]) -> Option<Strided> {
     let layout = Strided::contiguous(&base.0.shape);
     views.iter().rev().try_fold(layout, |layout, view| layout.apply_view(&view.0.op))
 }
 
-/// Axes that memory sees as one: length and stride of each, innermost first; none of length 1.
+/// Offset, and coalesced axes as (length, stride), innermost first, without axes of length 1.
 pub(super) type CoalescedAxes = (isize, Vec<(usize, isize)>);
 
+/// Merges axes that are contiguous with each other; innermost first, without axes of length 1.
 pub(super) fn coalesce_axes(shape: &[usize], strides: &[isize]) -> Vec<(usize, isize)> {
     let mut runs: Vec<(usize, isize)> = vec![];
     for (&length, &stride) in shape.iter().zip(strides).rev().filter(|(length, _)| **length != 1) {
@@ -39,26 +40,26 @@ pub(super) fn coalesce_axes(shape: &[usize], strides: &[isize]) -> Vec<(usize, i
     runs
 }
 
-/// True if the elements are those of the base in the same order.
+/// True if the layout has the elements of the base in the same order.
 pub(crate) fn is_identity(layout: &Strided) -> bool {
     let runs = coalesce_axes(&layout.shape, &layout.strides);
     layout.offset == 0 && (runs.is_empty() || matches!(runs[..], [(_, 1)]))
 }
 
-/// The elements of a tensor in memory among which those lie that are read, where they are but a small part of it: bound as
-/// memory of its own, so that one kernel serves all parts, as the layers of a model are parts of an arena.
+/// The range of elements that a layout covers, if it is at most half of the base. It is passed as a separate parameter, so that one kernel
+/// serves all such ranges, for example the layers of a model in an arena.
 pub(super) fn window(base: &Tensor, layout: &Strided) -> Option<Range<usize>> {
     let start = usize::try_from(layout.offset).ok()?;
     let mut elements = 1;
     for (length, stride) in coalesce_axes(&layout.shape, &layout.strides) {
         elements += length.checked_sub(1)? * usize::try_from(stride).ok()?;
     }
-    // As memory of its own does, it begins where the widest loads may.
-    let begins = (start * base.0.dtype.bytes()).is_multiple_of(16);
-    (begins && elements <= base.0.elements() / 2).then(|| start..start + elements)
+    // It must be aligned for the widest loads.
+    let is_aligned = (start * base.0.dtype.bytes()).is_multiple_of(16);
+    (is_aligned && elements <= base.0.elements() / 2).then(|| start..start + elements)
 }
 
-/// True if, taken as rows of `columns` elements, each row repeats the one element of the base that has its number.
+/// True if, seen as rows of `columns` elements, every element of row i is element i of the base.
 pub(crate) fn broadcasts_rows(layout: &Strided, columns: usize) -> bool {
     let Some(split) = split(&layout.shape, columns) else { return false };
     let outer = coalesce_axes(&layout.shape[..split], &layout.strides[..split]);
@@ -68,29 +69,29 @@ pub(crate) fn broadcasts_rows(layout: &Strided, columns: usize) -> bool {
         && (inner.is_empty() || matches!(inner[..], [(_, 0)]))
 }
 
-/// The axis from which a shape's elements are as many as a row has columns.
+/// The axis from which on a shape has `columns` elements.
 fn split(shape: &[usize], columns: usize) -> Option<usize> {
     (0..=shape.len()).rev().find(|&axis| shape[axis..].iter().product::<usize>() == columns)
 }
 
-/// Where an element in memory is.
+/// Address of an element in memory.
 pub(super) struct Address {
-    /// The tensor, or the part of it that it is in.
+    /// The tensor, or the range of it that is passed.
     pub id: ValueId,
-    /// How that lies, and which element of it.
+    /// Layout relative to that memory, and index of the element.
     pub layout: Strided,
     pub index: ExprId,
 }
 
-/// How neighbours lie in memory.
+/// Memory access pattern of adjacent lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LaneAccess {
-    /// Side by side, from a place that is a multiple of their number.
+    /// Contiguous, from an index that is a multiple of their number.
     Adjacent,
-    /// All are the same element.
+    /// All lanes access the same element.
     Same,
-    /// Anywhere.
-    Apart,
+    /// Any other pattern.
+    Strided,
 }
 
 pub(super) fn lane_access(layout: &Strided, lanes: usize) -> LaneAccess {
@@ -104,12 +105,12 @@ pub(super) fn lane_access(layout: &Strided, lanes: usize) -> LaneAccess {
         {
             LaneAccess::Adjacent
         }
-        _ => LaneAccess::Apart,
+        _ => LaneAccess::Strided,
     }
 }
 
 impl<S: KernelShape> Lowering<S> {
-    /// The element of `tensor` at `at`, through whatever views lie between.
+    /// Loads the element of `tensor` at `at`, through views.
     pub(super) fn load(&mut self, tensor: &Tensor, at: Coordinates) -> ExprId {
         let lanes = std::mem::replace(&mut self.lanes, 1);
         let value = self.values(tensor, &at)[0];
@@ -117,15 +118,19 @@ impl<S: KernelShape> Lowering<S> {
         value
     }
 
-    /// The elements of `tensor` from `at` on, as many as there are lanes; one where all are the same.
+    /// The elements of `tensor` from `at` on, one per lane; a single value if all lanes have the same.
     pub(super) fn values(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
         let (base, views) = look_through(tensor);
         if let (Op::Full(value), false) = (&base.0.op, base.0.has_value()) {
-            return vec![self.number(*value)];
+            return vec![self.scalar_argument(*value)];
         }
         let computed = self.computed.contains(&base.0.id);
         let Some(layout) = strided_view(base, &views) else {
-            return if self.lanes > 1 { self.values_per_lane(tensor, at) } else { vec![self.step(tensor, at)] };
+            return if self.lanes > 1 {
+                self.values_per_lane(tensor, at)
+            } else {
+                vec![self.load_through_view(tensor, at)]
+            };
         };
         if is_identity(&layout) {
             let linear = Some(self.linear_of(at));
@@ -135,7 +140,7 @@ impl<S: KernelShape> Lowering<S> {
         if !computed {
             return self.load_values(base, &layout, at);
         }
-        // Values of a whole row are known at its row.
+        // Values that are constant along a row are computed at the row's index.
         if let (Some(RowSpace { columns, .. }), Some((row, _))) = (self.shape.row_space(), at.row)
             && broadcasts_rows(&layout, columns)
         {
@@ -154,41 +159,41 @@ impl<S: KernelShape> Lowering<S> {
         values
     }
 
-    /// Through one view at a time, where strides cannot say what all of them do.
-    fn step(&mut self, tensor: &Tensor, at: &Coordinates) -> ExprId {
+    /// Loads through one view at a time, for chains of views that are not strided.
+    fn load_through_view(&mut self, tensor: &Tensor, at: &Coordinates) -> ExprId {
         let input = &tensor.0.inputs[0];
         let at = self.apply_view(&tensor.0.op, at.clone(), &input.0.shape);
         self.load(input, at)
     }
 
-    /// Each lane for itself.
+    /// Loads each lane separately.
     fn values_per_lane(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
         (0..self.lanes)
-            .map(|lane_coordinates| {
-                let at = self.lane_coordinates(at, lane_coordinates);
+            .map(|lane| {
+                let at = self.lane_coordinates(at, lane);
                 self.load(tensor, at)
             })
             .collect()
     }
 
-    /// The place of a lane.
-    pub(super) fn lane_coordinates(&mut self, at: &Coordinates, lane_coordinates: usize) -> Coordinates {
-        if lane_coordinates == 0 {
+    /// Coordinates of a lane.
+    pub(super) fn lane_coordinates(&mut self, at: &Coordinates, lane: usize) -> Coordinates {
+        if lane == 0 {
             return at.clone();
         }
         let linear = self.linear_of(at);
-        let linear = self.offset_by(linear, lane_coordinates);
-        let row = at.row.map(|(row, column)| (row, self.offset_by(column, lane_coordinates)));
+        let linear = self.offset_by(linear, lane);
+        let row = at.row.map(|(row, column)| (row, self.offset_by(column, lane)));
         Coordinates { shape: at.shape.clone(), linear: Some(linear), axes: None, row }
     }
 
-    /// An index plus a number, computed once.
+    /// An index plus a constant, computed once.
     pub(super) fn offset_by(&mut self, index: ExprId, by: usize) -> ExprId {
         if by == 0 {
             return index;
         }
         let key = ((by as isize, vec![]), index);
-        if let Some(found) = self.known.iter().rev().find_map(|known| known.indices.get(&key)) {
+        if let Some(found) = self.scopes.iter().rev().find_map(|known| known.indices.get(&key)) {
             return *found;
         }
         let sum = self.index_op(ScalarOp::Add, index, by);
@@ -197,45 +202,45 @@ impl<S: KernelShape> Lowering<S> {
     }
 
     fn cache_index(&mut self, key: (CoalescedAxes, ExprId), value: ExprId) {
-        if let Some(known) = self.known.last_mut() {
+        if let Some(known) = self.scopes.last_mut() {
             known.indices.insert(key, value);
         }
     }
 
-    /// Where the element of a tensor in memory is, or the first of some.
-    pub(super) fn find(&mut self, base: &Tensor, layout: &Strided, at: &Coordinates) -> Address {
+    /// Address of an element of a tensor in memory, or of the first lane.
+    pub(super) fn address_of(&mut self, base: &Tensor, layout: &Strided, at: &Coordinates) -> Address {
         let part = window(base, layout);
         let layout = Strided { offset: if part.is_some() { 0 } else { layout.offset }, ..layout.clone() };
         Address { index: self.index_of(at, &layout), id: ValueId { node: base.0.id, part }, layout }
     }
 
-    /// Elements of a tensor in memory.
+    /// Loads elements of a tensor in memory.
     pub(super) fn load_values(&mut self, base: &Tensor, layout: &Strided, at: &Coordinates) -> Vec<ExprId> {
-        let Address { id, layout, index } = self.find(base, layout, at);
+        let Address { id, layout, index } = self.address_of(base, layout, at);
         let layout = &layout;
-        // What is picked of a row is read before anything of it is written.
-        let picks = self.lanes == 1 && self.shape.is_gathered_early(at) && is_identity(layout);
-        if id.part.is_some() || Some(index) != self.shape.own() && !picks {
+        // Elements gathered from a row are read before the row is written.
+        let gathers_early = self.lanes == 1 && self.shape.is_gathered_early(at) && is_identity(layout);
+        if id.part.is_some() || Some(index) != self.shape.own_element() && !gathers_early {
             self.other_index_inputs.insert(base.0.id);
         }
         let kind = if self.lanes > 1 { lane_access(layout, self.lanes) } else { LaneAccess::Same };
         let part = id.part.clone();
         let key = (id, index, if kind == LaneAccess::Same { 1 } else { self.lanes });
-        if let Some(found) = self.known.iter().rev().find_map(|known| known.values.get(&key)) {
+        if let Some(found) = self.scopes.iter().rev().find_map(|known| known.values.get(&key)) {
             return found.clone();
         }
         let values = match is_identity(layout) && part.is_none() {
-            true => S::load_cached(self, base, at, |l| l.loaded(base, None, layout, at, index, kind)),
-            false => self.loaded(base, part, layout, at, index, kind),
+            true => S::load_cached(self, base, at, |l| l.emit_loads(base, None, layout, at, index, kind)),
+            false => self.emit_loads(base, part, layout, at, index, kind),
         };
-        if let Some(known) = self.known.last_mut() {
+        if let Some(known) = self.scopes.last_mut() {
             known.values.insert(key, values.clone());
         }
         values
     }
 
-    /// Elements, by loads.
-    fn loaded(
+    /// Emits the loads.
+    fn emit_loads(
         &mut self,
         base: &Tensor,
         part: Option<Range<usize>>,
@@ -249,8 +254,8 @@ impl<S: KernelShape> Lowering<S> {
             LaneAccess::Same => vec![self.b.load(view, index)],
             LaneAccess::Adjacent if base.0.dtype != DType::Bool => self.load_adjacent(view.into(), index, base.0.dtype),
             _ => (0..self.lanes)
-                .map(|lane_coordinates| {
-                    let at = self.lane_coordinates(at, lane_coordinates);
+                .map(|lane| {
+                    let at = self.lane_coordinates(at, lane);
                     let index = self.index_of(&at, layout);
                     self.b.load(view, index)
                 })
@@ -258,7 +263,7 @@ impl<S: KernelShape> Lowering<S> {
         }
     }
 
-    /// Neighbours by the widest loads there are.
+    /// Loads contiguous elements with the widest possible loads.
     pub(super) fn load_adjacent(&mut self, view: View, index: ExprId, dtype: DType) -> Vec<ExprId> {
         let width = (16 / dtype.bytes()).min(self.lanes);
         let mut values = vec![];
@@ -274,19 +279,19 @@ impl<S: KernelShape> Lowering<S> {
         values
     }
 
-    /// Where the element at `at` lies in memory.
+    /// Index in memory of the element at `at`.
     pub(super) fn index_of(&mut self, at: &Coordinates, layout: &Strided) -> ExprId {
         if let Some(linear) = at.linear
             && is_identity(layout)
         {
             return linear;
         }
-        // One index for one place, by which what is loaded there is known.
+        // One expression per index, which identifies loaded values.
         let key = at.linear.filter(|_| layout.offset >= 0).map(|linear| {
             let runs = coalesce_axes(&layout.shape, &layout.strides);
             ((-1 - layout.offset, runs), linear)
         });
-        let known = key.as_ref().and_then(|key| self.known.iter().rev().find_map(|known| known.indices.get(key)));
+        let known = key.as_ref().and_then(|key| self.scopes.iter().rev().find_map(|known| known.indices.get(key)));
         if let Some(found) = known {
             return *found;
         }
@@ -295,8 +300,8 @@ impl<S: KernelShape> Lowering<S> {
         if let (Some((row, column)), Some(RowSpace { columns, .. })) = (at.row, self.shape.row_space())
             && let Some(split) = split(shape, columns)
         {
-            terms.extend(self.part(row, &shape[..split], &strides[..split]));
-            terms.extend(self.part(column, &shape[split..], &strides[split..]));
+            terms.extend(self.axes_contribution(row, &shape[..split], &strides[..split]));
+            terms.extend(self.axes_contribution(column, &shape[split..], &strides[split..]));
         } else if let Some(axes) = &at.axes {
             for ((axis, &length), &stride) in axes.clone().iter().zip(shape).zip(strides) {
                 if length != 1 && stride != 0 && self.b.known(*axis).is_none_or(|v| v.as_i64() != 0) {
@@ -304,7 +309,7 @@ impl<S: KernelShape> Lowering<S> {
                 }
             }
         } else if let Some(linear) = at.linear {
-            terms.extend(self.part(linear, shape, strides));
+            terms.extend(self.axes_contribution(linear, shape, strides));
         }
         if layout.offset != 0 {
             terms.push(self.b.constant(Value::int(self.index, layout.offset as i64)));
@@ -317,14 +322,14 @@ impl<S: KernelShape> Lowering<S> {
         sum
     }
 
-    /// What an index over some axes contributes, computed once.
-    fn part(&mut self, index: ExprId, shape: &[usize], strides: &[isize]) -> Option<ExprId> {
+    /// Contribution of an index over some axes, computed once.
+    fn axes_contribution(&mut self, index: ExprId, shape: &[usize], strides: &[isize]) -> Option<ExprId> {
         let runs = coalesce_axes(shape, strides);
         if runs.iter().all(|&(_, stride)| stride == 0) {
             return None;
         }
         let key = ((0, runs.clone()), index);
-        if let Some(found) = self.known.iter().rev().find_map(|known| known.indices.get(&key)) {
+        if let Some(found) = self.scopes.iter().rev().find_map(|known| known.indices.get(&key)) {
             return Some(*found);
         }
         let mut below = 1;
@@ -345,7 +350,7 @@ impl<S: KernelShape> Lowering<S> {
         sum
     }
 
-    /// The index 0, always the same one, so that what belongs to it is known again.
+    /// The index 0, always the same expression, so that values cached for it are found.
     pub(super) fn zero(&mut self) -> ExprId {
         let zero = self.zero.unwrap_or_else(|| self.b.index_constant(0));
         self.zero = Some(zero);

@@ -66,8 +66,9 @@ pub(crate) fn attach_sums(rows: &Group, sums: &Group, there: impl Fn(&Tensor) ->
     // Results of the sums are the sums themselves.
     let bare = sums.outputs.iter().all(|output| summed.iter().any(|sum| sum.0.id == output.0.id));
     let few = rows.column_sums.is_empty() && (1..=MOST).contains(&summed.len()) && sums.outputs.len() == summed.len();
-    let ride =
-        summed.iter().all(|sum| matches!(sum.0.op, Op::Reduce(Reduce::Sum, _)) && sum_extent(rows.space, sum).is_some());
+    let ride = summed
+        .iter()
+        .all(|sum| matches!(sum.0.op, Op::Reduce(Reduce::Sum, _)) && sum_extent(rows.space, sum).is_some());
     let level = |tensor: &Tensor| [count * columns, count, 1].contains(&tensor.0.elements());
     let simple = below.iter().all(|tensor| plain(tensor) && level(tensor))
         && rows.order.iter().all(|tensor| plain(tensor) || reduces(tensor));
@@ -124,7 +125,8 @@ impl Lowering<RowKernel> {
         let first = self.index_op(ScalarOp::Mul, block, *rows_per_part);
         let first = self.b.add(&first, &warp);
         let own = rows.columns / WARP;
-        let totals: Vec<Vec<LocalId>> = column_sums_of(group).map(|sum| (0..own).map(|_| self.total(sum)).collect()).collect();
+        let totals: Vec<Vec<LocalId>> =
+            column_sums_of(group).map(|sum| (0..own).map(|_| self.total(sum)).collect()).collect();
         let end = self.b.index_constant((rows_per_part / WARPS) as u64);
         self.for_each("turn", end, |l, turn| {
             let down = l.index_op(ScalarOp::Mul, turn, WARPS);

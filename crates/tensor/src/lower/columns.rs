@@ -1,4 +1,4 @@
-//! Kernels that reduce an axis with others after it: columns of a matrix.
+//! Kernels that reduce an axis that is not the last: columns of a matrix.
 
 use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, ParamId, SharedId, Stmt};
 
@@ -7,27 +7,27 @@ use super::group::Group;
 use super::lowering::{Coordinates, KernelShape, Lowering};
 use super::stages::{Reduction, stages};
 
-/// Turns of a block over columns whose loads are made side by side.
+/// Number of unrolled iterations over rows, whose loads are in flight together.
 const ROWS_AHEAD: usize = 4;
 
-/// A block some columns, with several rows at a time.
+/// One block per strip of columns, several rows at a time.
 #[derive(Clone, Copy)]
 pub(super) struct Columns {
     pub middle: usize,
     pub inner: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: usize,
-    /// Rows at a time.
+    /// Rows processed in parallel.
     pub down: usize,
-    /// Columns that a thread takes at once; what it sums does not depend on it.
+    /// Adjacent columns per thread; does not change results.
     pub lanes: usize,
 }
 
 impl KernelShape for Columns {}
 
 impl Lowering {
-    /// One instance a result, each through the middle in order.
-    pub(super) fn middle(&mut self, group: &Group, outs: &[ParamId], middle: usize, inner: usize) {
+    /// One instance per result, with a serial loop over the reduced axis.
+    pub(super) fn reduce_middle(&mut self, group: &Group, outs: &[ParamId], middle: usize, inner: usize) {
         let index = self.b.index();
         let (outer, within) = (self.index_op(ScalarOp::Div, index, inner), self.index_op(ScalarOp::Rem, index, inner));
         let block = self.index_op(ScalarOp::Mul, outer, middle * inner);
@@ -57,7 +57,7 @@ impl Lowering {
 }
 
 impl Lowering<Columns> {
-    /// Each thread sums every `down`-th row of its columns, then the first ones what all have.
+    /// Each thread reduces every `down`-th row of its columns; then the first row of threads reduces the totals.
     pub(super) fn columns_by_blocks(&mut self, group: &Group, outs: &[ParamId]) {
         let Columns { middle, inner, down, lanes, .. } = self.shape;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
@@ -89,7 +89,7 @@ impl Lowering<Columns> {
                 }
             }
         };
-        // Several turns side by side, so that many loads are on their way; what is left of them one by one.
+        // Unrolled, so that many loads are in flight; then the remaining iterations.
         let full = middle / down;
         let together = if full >= ROWS_AHEAD { ROWS_AHEAD } else { 1 };
         let end = self.b.index_constant((full / together) as u64);
@@ -143,8 +143,8 @@ impl Lowering<Columns> {
                                 l.b.load(tile, slot)
                             })
                             .collect();
-                        let whole = l.tree_reduce(reduction, parts);
-                        l.b.cast(reduction.tensor.0.dtype, &whole)
+                        let total = l.tree_reduce(reduction, parts);
+                        l.b.cast(reduction.tensor.0.dtype, &total)
                     })
                     .collect();
                 l.cache_values(reduction.tensor.0.id, result, values);

@@ -1,19 +1,21 @@
-//! Plans and kernels as for a GPU on a device that is none: for the interpreter to judge, or only to be looked at.
+//! Planning and lowering as for a GPU on other devices: to check GPU kernels in the interpreter, or to inspect plans without a GPU.
 
 use std::cell::Cell;
 
 use crate::Device;
 
-/// How much of what is planned for another device is as for a GPU.
+/// Extent of the emulation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum GpuEmulation {
-    Nothing,
+    Off,
+    /// Generated kernels only.
     Kernels,
+    /// Also library calls and handwritten kernels.
     Plans,
 }
 
 thread_local! {
-    static EMULATION: Cell<GpuEmulation> = const { Cell::new(GpuEmulation::Nothing) };
+    static EMULATION: Cell<GpuEmulation> = const { Cell::new(GpuEmulation::Off) };
 }
 
 fn with_emulation<R>(what: GpuEmulation, work: impl FnOnce() -> R) -> R {
@@ -28,31 +30,30 @@ fn with_emulation<R>(what: GpuEmulation, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Has this thread lower kernels as for a GPU, whatever the device, while `work` runs: so that the interpreter can judge
-/// them.
+/// Runs `work` with kernels lowered as for a GPU on any device, so that the interpreter can check them. Affects this thread.
 #[doc(hidden)]
 pub fn with_gpu_kernels<R>(work: impl FnOnce() -> R) -> R {
     with_emulation(GpuEmulation::Kernels, work)
 }
 
-/// Has this thread plan as for a GPU, with its library's products and kernels written by hand, whatever the device: so that a
-/// step's launches can be looked at where there is no GPU. What is planned so cannot run.
+/// Runs `work` with plans made as for a GPU on any device, including library calls and handwritten kernels, so that launches can be inspected
+/// without a GPU. Such plans cannot run. Affects this thread.
 #[doc(hidden)]
 pub fn with_gpu_plans<R>(work: impl FnOnce() -> R) -> R {
     with_emulation(GpuEmulation::Plans, work)
 }
 
-/// True if kernels for a device are those of a GPU.
+/// True if kernels are lowered as for a GPU.
 pub(crate) fn targets_gpu(device: Device) -> bool {
     device.is_cuda() || EMULATION.get() >= GpuEmulation::Kernels
 }
 
-/// True if kernels are those of a GPU only to be judged.
+/// True if only kernels are emulated, to check them in the interpreter.
 pub(crate) fn only_gpu_kernels() -> bool {
     EMULATION.get() == GpuEmulation::Kernels
 }
 
-/// True if all that runs on a device is planned as for a GPU.
+/// True if plans are made as for a GPU, including library calls and handwritten kernels.
 pub(crate) fn plans_as_for_gpu(device: Device) -> bool {
     device.is_cuda() || EMULATION.get() == GpuEmulation::Plans
 }

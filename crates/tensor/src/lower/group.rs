@@ -1,11 +1,10 @@
-//! Groups of elementwise ops and reductions to one kernel.
+//! Lowers a group of elementwise ops and reductions to one kernel.
 //!
-//! A kernel over elements computes some neighbours a thread. A kernel over rows runs in stages: each loop over the columns
-//! computes the reductions whose inputs are known, and a last one what has all columns; softmax, norms, losses and their
-//! gradients are of that form. What a stage needs again it computes again, from memory that is still in a cache.
+//! An elementwise kernel computes some adjacent elements per thread. A row kernel runs in stages: each pass over the columns computes the
+//! reductions whose inputs are available, and a last pass computes the outputs that have all columns. Softmax, norms, losses and their
+//! gradients have this form. Values needed by several passes are recomputed from inputs that are still in a cache.
 //!
-//! The order in which a row is summed depends on its length alone, so that a group gives the bits that its nodes give one
-//! by one.
+//! The summation order of a row depends only on its length, so a group gives the same bits as its nodes computed separately.
 
 use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Emit, EmitBits, Op as ScalarOp, ParamId, Scalar, Stmt, Value};
@@ -20,19 +19,19 @@ use super::{Lowered, is_identity, look_through, reports_bad_index, strided_view}
 use crate::graph::node::{NodeId, Op};
 use crate::{DType, Device, Result, Tensor};
 
-/// What a group's kernel runs over.
+/// Iteration space of a group's kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum IterationSpace {
-    /// Elements.
+    /// Elements, without a reduction.
     Elements(usize),
-    /// Rows of columns, reduced to one element a row.
+    /// Rows, reduced along their columns to one value per row.
     Rows { rows: usize, columns: usize },
-    /// `outer · middle · inner` elements, reduced over the middle.
+    /// `outer · middle · inner` elements, reduced along the middle axis.
     Middle { outer: usize, middle: usize, inner: usize },
 }
 
 impl IterationSpace {
-    /// Rows and columns, if it is over rows.
+    /// Rows and columns, if it is a row kernel.
     pub fn row_space(self) -> Option<RowSpace> {
         match self {
             IterationSpace::Rows { rows, columns } => Some(RowSpace { rows, columns }),
@@ -41,17 +40,17 @@ impl IterationSpace {
     }
 }
 
-/// Nodes that one kernel computes.
+/// A fusion group: nodes that one kernel computes.
 #[derive(Clone)]
 pub(crate) struct Group {
     pub space: IterationSpace,
     /// Nodes whose values are stored.
     pub outputs: Vec<Tensor>,
-    /// Nodes that are computed, inputs before those that read them.
+    /// Nodes that are computed, in topological order.
     pub order: Vec<Tensor>,
-    /// How the work is spread on a GPU, where that was measured.
+    /// Tuned launch shape on a GPU; `None` for the default.
     pub launch_shape: Option<LaunchShape>,
-    /// Sums of columns that ride on a kernel over rows (`sums.rs`): results after the others.
+    /// Column reductions computed in the same row kernel (`column_sums.rs`); stored after `outputs`.
     pub column_sums: Vec<Tensor>,
 }
 
@@ -62,12 +61,13 @@ pub(crate) struct Overwrite {
     pub old: Tensor,
 }
 
-/// Results that overwrite a tensor in memory.
+/// In-place outputs of a group.
 #[derive(Default)]
 pub(crate) struct InPlaceOutputs {
-    /// Every element of that must be read for the same element of the results alone ([`Lowered::other_index_inputs`]).
+    /// (output, input) pairs; safe only if the kernel reads the input at the output's own index and nowhere else (not in
+    /// [`Lowered::other_index_inputs`]).
     pub overwrites: Vec<Overwrite>,
-    /// Whether nothing may be written where a step before has met a bad index.
+    /// If set, the kernel writes nothing after an earlier step has reported an out-of-range index.
     pub guarded: bool,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct InPlaceOutputs {
 pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOutputs) -> Result<Lowered> {
     let on_gpu = targets_gpu(device);
     let (name, index) = (kernel_name(group), index_type(group));
-    let blocks = if on_gpu { blocks::shape(group, || shared_bytes(device)) } else { None };
+    let blocks = if on_gpu { blocks::block_kernel(group, || shared_bytes(device)) } else { None };
     let serial = |instances: usize| Builder::new(&name, instances as u64, index);
     let g =
         GroupKernel { group, in_place, index, launch_shape: LaunchShape { lanes: 1, threads: BLOCK }, length: None };
@@ -96,7 +96,7 @@ pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOutpu
                 g.lower(serial(rows), RowKernel::new(rows, columns), |l, outs| l.rows(group, outs, columns))
             }
             IterationSpace::Middle { outer, middle, inner } => {
-                g.lower(serial(outer * inner), Single, |l, outs| l.middle(group, outs, middle, inner))
+                g.lower(serial(outer * inner), Single, |l, outs| l.reduce_middle(group, outs, middle, inner))
             }
         };
     };
@@ -106,7 +106,7 @@ pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOutpu
         BlockKernel::Rows(plan) => {
             g.lower(b, RowKernel::new(plan.rows, plan.columns), |l, outs| l.rows_by_blocks(group, outs, &plan))
         }
-        BlockKernel::ColumnSumLaunch(plan) => {
+        BlockKernel::RowsWithColumnSums(plan) => {
             let shape = RowKernel::new(plan.rows.rows, plan.rows.columns);
             g.lower(b, shape, |l, outs| l.rows_with_column_sums(group, outs, &plan))
         }
@@ -115,11 +115,11 @@ pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOutpu
     }
 }
 
-/// The parts that the kernels of a group have in common, whatever their shape.
+/// Parts common to all kernel shapes of a group.
 struct GroupKernel<'a> {
     group: &'a Group,
     in_place: &'a InPlaceOutputs,
-    /// Type of indices.
+    /// Index type.
     index: Scalar,
     launch_shape: LaunchShape,
     /// Number of elements, if it is an argument of the kernel.
@@ -127,7 +127,7 @@ struct GroupKernel<'a> {
 }
 
 impl GroupKernel<'_> {
-    /// A kernel with parameters for the group's outputs, which `body` computes.
+    /// Builds the kernel: parameters for the outputs, and `body`, which computes them.
     fn lower<S: KernelShape>(
         &self,
         b: Builder,
@@ -139,7 +139,7 @@ impl GroupKernel<'_> {
         l.lanes = self.launch_shape.lanes;
         l.computed = group.order.iter().map(|t| t.0.id).collect();
         if let Some(elements) = self.length {
-            l.pass_length(elements);
+            l.take_length_argument(elements);
         }
         let mut outs = vec![];
         for (n, output) in group.outputs.iter().enumerate() {
@@ -168,22 +168,22 @@ impl GroupKernel<'_> {
     }
 }
 
-/// Shared memory that a block can have on a device.
+/// Maximum shared memory per block on a device.
 pub(super) fn shared_bytes(device: Device) -> usize {
-    // What every GPU has, and where there is none what the largest have.
-    const LEAST: usize = 48 << 10;
-    const MOST: usize = 227 << 10;
+    // Every GPU has `MIN_BYTES`. Without a GPU, assume the maximum of current ones.
+    const MIN_BYTES: usize = 48 << 10;
+    const MAX_BYTES: usize = 227 << 10;
     match device.gpu() {
         Ok(Some(gpu)) => gpu.info().max_shared_bytes_per_block as usize,
-        Ok(None) => MOST,
-        Err(_) => LEAST,
+        Ok(None) => MAX_BYTES,
+        Err(_) => MIN_BYTES,
     }
 }
 
 fn index_type(group: &Group) -> Scalar {
     let mut largest = match group.space {
         IterationSpace::Elements(n) => n,
-        // The index may run past the last column by what a block takes at once.
+        // The index may exceed the last column by the elements that a block processes at once.
         IterationSpace::Rows { rows, columns } => rows * columns + blocks::MAX_OVERRUN,
         IterationSpace::Middle { outer, middle, inner } => outer * middle * inner,
     };
@@ -201,23 +201,23 @@ fn index_type(group: &Group) -> Scalar {
     if largest <= i32::MAX as usize { Scalar::I32 } else { Scalar::I64 }
 }
 
-/// True if a kernel over elements is the same for any number of them: each is computed from elements that have its number,
-/// and from single ones.
+/// True if an elementwise kernel does not depend on the number of elements: it reads only elements of the same index, and scalars.
 fn is_flat(group: &Group, elements: usize) -> bool {
     let plain = group.order.iter().all(|tensor| tensor.0.op.is_pointwise());
     let inputs = group.order.iter().flat_map(|tensor| tensor.0.reads());
     let flat = |tensor: &Tensor| {
         let (base, views) = look_through(tensor);
         let single = base.0.elements() == 1;
-        let same = base.0.elements() == elements && strided_view(base, &views).is_some_and(|layout| is_identity(&layout));
+        let same =
+            base.0.elements() == elements && strided_view(base, &views).is_some_and(|layout| is_identity(&layout));
         single || same || base.0.op.is_constant()
     };
     elements > 1 && plain && inputs.chain(&group.outputs).all(flat)
 }
 
-/// What the kernel is called: its ops in order, not too many of them.
+/// Name of the kernel: its ops in order, truncated.
 pub(crate) fn kernel_name(group: &Group) -> String {
-    const LONGEST: usize = 40;
+    const MAX_LENGTH: usize = 40;
     let mut names: Vec<&str> = vec![];
     for tensor in &group.order {
         let name = tensor.0.op.name();
@@ -231,8 +231,8 @@ pub(crate) fn kernel_name(group: &Group) -> String {
         [] => "copy".to_owned(),
         _ => names.join("_"),
     };
-    if text.len() > LONGEST {
-        let end = text[..LONGEST].rfind('_').unwrap_or(LONGEST);
+    if text.len() > MAX_LENGTH {
+        let end = text[..MAX_LENGTH].rfind('_').unwrap_or(MAX_LENGTH);
         text.truncate(end);
     }
     let sums = if group.column_sums.is_empty() { "" } else { "_with_sums" };

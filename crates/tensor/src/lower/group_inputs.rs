@@ -54,7 +54,7 @@ impl Position {
 /// Analyzes the kernel of a group for a device.
 pub(crate) fn analyze_inputs(group: &Group, device: Device) -> GroupInputs {
     let on_gpu = targets_gpu(device);
-    let shape = if on_gpu { blocks::shape(group, || shared_bytes(device)) } else { None };
+    let shape = if on_gpu { blocks::block_kernel(group, || shared_bytes(device)) } else { None };
     let row_space = group.space.row_space();
     let mut walk = InputWalk {
         row_space,
@@ -68,7 +68,7 @@ pub(crate) fn analyze_inputs(group: &Group, device: Device) -> GroupInputs {
     let mut has_own_index = true;
     match (&shape, group.space) {
         (Some(BlockKernel::Rows(rows)), _) => walk.rows(group, rows.lanes, rows.in_registers()),
-        (Some(BlockKernel::ColumnSumLaunch(summed)), _) => {
+        (Some(BlockKernel::RowsWithColumnSums(summed)), _) => {
             walk.rows(group, summed.rows.lanes, summed.rows.in_registers())
         }
         (None, IterationSpace::Rows { .. }) => walk.rows(group, 1, false),

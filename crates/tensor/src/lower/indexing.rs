@@ -1,4 +1,4 @@
-//! Ops that choose where an element comes from: padding, concatenation, indices, and the places of extremes.
+//! Indexing ops: pad, concat, gather, scatter-add, argmin/argmax; and random bits.
 
 use bornite_ir::{Algebra, Atomic, Emit, EmitBits, ExprId, Op as ScalarOp, Scalar, Type, Value};
 
@@ -9,15 +9,15 @@ use crate::graph::node::{AxisSlice, Node, Op, Reduce};
 use crate::{DType, Tensor};
 
 impl<S: KernelShape> Lowering<S> {
-    /// All of some bools.
+    /// Conjunction of conditions; `None` if there are none.
     fn all_of(&mut self, conditions: Vec<ExprId>) -> Option<ExprId> {
         conditions.into_iter().reduce(|all, one| self.b.op(ScalarOp::And, &[&all, &one]))
     }
 
-    /// A variable that holds what `then` computes where a condition holds, else `value`.
+    /// The result of `then` if a condition holds, else `value`.
     fn conditional_value(&mut self, condition: ExprId, value: Value, then: impl FnOnce(&mut Self) -> ExprId) -> ExprId {
         let result = self.b.local("result", value);
-        // Again at every turn of the loop that this may be in.
+        // Assigned here, since this may be inside a loop.
         let otherwise = self.b.constant(value);
         self.b.assign(result, otherwise);
         self.b.open_block();
@@ -28,7 +28,7 @@ impl<S: KernelShape> Lowering<S> {
         self.b.read(result)
     }
 
-    /// The input's element where the cuts hit, one value elsewhere.
+    /// The input's element inside the padding, else the padding value.
     pub(super) fn pad(&mut self, node: &Node, cuts: &[AxisSlice], value: Value, at: &Coordinates) -> ExprId {
         let x = &node.inputs[0];
         let (mut conditions, mut inner) = (vec![], vec![]);
@@ -38,17 +38,17 @@ impl<S: KernelShape> Lowering<S> {
                 continue;
             }
             let back = self.index_op(ScalarOp::Sub, axis, cut.start);
-            let (mut place, zero) = (back, self.b.index_constant(0));
+            let (mut inner_index, zero) = (back, self.b.index_constant(0));
             if cut.step != 1 {
                 let step = self.b.constant(Value::int(self.index, cut.step as i64));
                 let rest = self.b.op(ScalarOp::Rem, &[&back, &step]);
                 conditions.push(self.b.op(ScalarOp::Eq, &[&rest, &zero]));
-                place = self.b.div(&back, &step);
+                inner_index = self.b.div(&back, &step);
             }
             let end = self.b.index_constant(cut.len as u64);
-            conditions.push(self.b.op(ScalarOp::Ge, &[&place, &zero]));
-            conditions.push(self.b.lt(&place, &end));
-            inner.push(place);
+            conditions.push(self.b.op(ScalarOp::Ge, &[&inner_index, &zero]));
+            conditions.push(self.b.lt(&inner_index, &end));
+            inner.push(inner_index);
         }
         let inner = Coordinates::axes(inner, &x.0.shape);
         match self.all_of(conditions) {
@@ -57,7 +57,7 @@ impl<S: KernelShape> Lowering<S> {
         }
     }
 
-    /// The element of whichever input the place along the axis falls in.
+    /// The element of the input that contains the index along the axis.
     pub(super) fn concat(&mut self, node: &Node, axis: usize, at: &Coordinates) -> ExprId {
         let axes = self.axes_of(at);
         let result = self.b.local("result", Value::int(node.dtype, 0));
@@ -83,7 +83,7 @@ impl<S: KernelShape> Lowering<S> {
         self.b.read(result)
     }
 
-    /// An index of the index tensor, and whether it is within the axis.
+    /// Loads an index, and checks whether it is within the axis.
     pub(super) fn index_at(&mut self, index: &Tensor, at: Coordinates, len: usize) -> (ExprId, ExprId) {
         let found = self.load(index, at);
         let wide = self.b.cast(DType::I64, &found);
@@ -93,20 +93,20 @@ impl<S: KernelShape> Lowering<S> {
         (wide, inside)
     }
 
-    /// Notes a bad index where the device's status is read: the first wins.
+    /// Writes an out-of-range index to the status words; the first one wins.
     fn report(&mut self, node: &Node, index: ExprId) {
         let Some(status) = self.status else { return };
-        // A value of the call: the kernel is the same whichever line it is for.
+        // The code is an argument, so that the kernel does not depend on the source location.
         self.values.push(Value::int(DType::I64, crate::runtime::status::code(node)));
         let code = self.b.value(format!("code{}", self.values.len()), DType::I64);
-        let (flag, place) = (self.b.index_constant(0), self.b.index_constant(1));
+        let (flag, index_word) = (self.b.index_constant(0), self.b.index_constant(1));
         let zero = self.b.constant(Value::int(DType::I64, 0));
         let before = self.b.compare_exchange(status, flag, zero, code);
         let first = self.b.op(ScalarOp::Eq, &[&before, &zero]);
-        self.b.if_else(first, |b| _ = b.atomic(Atomic::Exchange, status, place, index), |_| {});
+        self.b.if_else(first, |b| _ = b.atomic(Atomic::Exchange, status, index_word, index), |_| {});
     }
 
-    /// What to do where an index is bad.
+    /// Reports an index that is not `inside`.
     pub(super) fn report_unless(&mut self, node: &Node, inside: ExprId, index: ExprId) {
         let bad = self.b.op(ScalarOp::Not, &[&inside]);
         self.b.open_block();
@@ -121,17 +121,17 @@ impl<S: KernelShape> Lowering<S> {
         let (wide, inside) = self.index_at(index, at.clone(), x.0.shape[axis]);
         self.report_unless(node, inside, wide);
         self.conditional_value(inside, Value::int(node.dtype, 0), |l| {
-            let place = l.b.cast(l.index, &wide);
-            if let Some(value) = S::gather_from_row(l, node, at, place) {
+            let column = l.b.cast(l.index, &wide);
+            if let Some(value) = S::gather_from_row(l, node, at, column) {
                 return value;
             }
             let mut inner = axes;
-            inner[axis] = place;
+            inner[axis] = column;
             l.load(x, Coordinates::axes(inner, &x.0.shape))
         })
     }
 
-    /// A value added at one index of each row. `check_rows` has looked at the index.
+    /// Scatter-add of one value per row. `check_rows` has checked the index.
     fn scatter_one(&mut self, node: &Node, (row, column): (ExprId, ExprId), at: &Coordinates) -> ExprId {
         let [x, index, values] = &node.inputs[..] else { return self.b.index_constant(0) };
         let of_row = |shape: &[usize]| Coordinates::linear(row, shape);
@@ -140,7 +140,7 @@ impl<S: KernelShape> Lowering<S> {
         let (base, value) = (self.load(x, at.clone()), self.load(values, of_row(&values.0.shape)));
         let (base, value) = (self.b.cast(dtype, &base), self.b.cast(dtype, &value));
         let sum = self.b.add(&base, &value);
-        // Columns are few, even where elements are too many for 32 bits.
+        // Column indices fit 32 bits, even if element indices do not.
         let short = node.shape.last().is_some_and(|&columns| columns <= i32::MAX as usize);
         let index = if short { Scalar::I32 } else { self.index };
         let (place, column) = (self.b.cast(index, &found), self.b.cast(index, &column));
@@ -149,19 +149,19 @@ impl<S: KernelShape> Lowering<S> {
         self.b.cast(node.dtype, &result)
     }
 
-    /// Each element looks through all indices of its line, in order: slow for long lines, the same everywhere. What
-    /// `scatter.rs` computes is defined here.
+    /// Each output element scans all indices along the axis, in order: slow for long axes, but the same on every device. Defines the results
+    /// of `scatter.rs`.
     pub(super) fn scatter_add(&mut self, node: &Node, axis: usize, at: &Coordinates) -> ExprId {
         let [x, index, values] = &node.inputs[..] else { return self.b.index_constant(0) };
-        if let (Some(place), Some(row_space)) = (at.row, self.shape.row_space())
+        if let (Some(row_and_column), Some(row_space)) = (at.row, self.shape.row_space())
             && scatters_one_per_row(node, row_space)
         {
-            return self.scatter_one(node, place, at);
+            return self.scatter_one(node, row_and_column, at);
         }
         let axes = self.axes_of(at);
         let dtype = accumulator_type(node.dtype);
         let [total, part] = ["total", "part"].map(|name| self.b.local(name, Value::int(dtype, 0)));
-        // Values since the last part that is in the total.
+        // Values in the current block, which is added to the total when it is complete.
         let since = self.b.local("since", Value::int(self.index, 0));
         let start = self.load(x, at.clone());
         let start = self.b.cast(dtype, &start);
@@ -174,7 +174,7 @@ impl<S: KernelShape> Lowering<S> {
             let mut inner = axes.clone();
             inner[axis] = r;
             let (wide, inside) = l.index_at(index, Coordinates::axes(inner.clone(), &index.0.shape), len);
-            // One element a line reports for all.
+            // One element per line reports for all.
             let first = l.b.constant(Value::int(DType::I64, 0));
             let is_first = l.b.op(ScalarOp::Eq, &[&own, &first]);
             let not_first = l.b.op(ScalarOp::Not, &[&is_first]);
@@ -212,14 +212,14 @@ impl<S: KernelShape> Lowering<S> {
         let first = self.load(x, Coordinates::axes(axes.clone(), &x.0.shape));
         let best = self.b.local("best", Value::int(x.0.dtype, 0));
         self.b.assign(best, first);
-        let place = self.b.local("place", Value::int(self.index, 0));
+        let best_index = self.b.local("place", Value::int(self.index, 0));
         let end = self.b.index_constant(x.0.shape[axis] as u64);
         self.for_each("r", end, |l, r| {
             let mut inner = axes.clone();
             inner[axis] = r;
             let value = l.load(x, Coordinates::axes(inner, &x.0.shape));
             let before = l.b.read(best);
-            // NaN is what min and max give, so the first NaN is where they are.
+            // Min and max propagate NaN, so the first NaN is the result.
             let mut better =
                 l.b.op(if reduce == Reduce::Min { ScalarOp::Lt } else { ScalarOp::Gt }, &[&value, &before]);
             if x.0.dtype.is_float() {
@@ -232,16 +232,16 @@ impl<S: KernelShape> Lowering<S> {
                 better,
                 |b| {
                     b.assign(best, value);
-                    b.assign(place, r);
+                    b.assign(best_index, r);
                 },
                 |_| {},
             );
         });
-        let place = self.b.read(place);
-        self.b.cast(DType::I64, &place)
+        let best_index = self.b.read(best_index);
+        self.b.cast(DType::I64, &best_index)
     }
 
-    /// Word `i % 4` of Philox at counter `(i / 4, offset)` under the seed.
+    /// Word `i % 4` of Philox with counter `(i / 4, offset)` and the seed as key.
     pub(super) fn random(&mut self, node: &Node, at: &Coordinates) -> ExprId {
         let linear = self.linear_of(at);
         let wide = self.b.cast(Scalar::U64, &linear);
@@ -259,7 +259,7 @@ impl<S: KernelShape> Lowering<S> {
         result
     }
 
-    /// Words `first + 4 n` and the three after it; `first` is a multiple of 4.
+    /// Words `first + 4 n` to `first + 4 n + 3`; `first` is a multiple of 4.
     pub(super) fn four_random(&mut self, node: &Node, first: ExprId, n: usize) -> [ExprId; 4] {
         let wide = self.b.cast(Scalar::U64, &first);
         let [four, n] = [4, n as i64].map(|n| self.b.constant(Value::int(Scalar::U64, n)));
@@ -287,14 +287,14 @@ impl<S: KernelShape> Lowering<S> {
     }
 }
 
-/// True if a node is a gather that picks one element of each row, in a kernel over rows.
+/// True if a node gathers one element of each row, in a row kernel.
 pub(crate) fn gathers_one_per_row(node: &Node, RowSpace { rows, columns }: RowSpace) -> bool {
     let (Op::Gather(axis), [x, _]) = (&node.op, &node.inputs[..]) else { return false };
     let last = axis + 1 == x.0.shape.len() && x.0.shape[*axis] == columns;
     last && node.elements() == rows && x.0.elements() == rows * columns
 }
 
-/// True if a node is a scatter that adds one value to each row, in a kernel over rows.
+/// True if a node adds one value to each row, in a row kernel.
 pub(crate) fn scatters_one_per_row(node: &Node, RowSpace { rows, columns }: RowSpace) -> bool {
     let (Op::ScatterAdd(axis), [_, index, _]) = (&node.op, &node.inputs[..]) else { return false };
     let last = axis + 1 == node.shape.len() && node.shape[*axis] == columns;

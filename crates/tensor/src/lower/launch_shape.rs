@@ -17,7 +17,7 @@ pub(crate) struct LaunchShape {
 
 /// The ways to spread a group's work over the threads of a GPU, the usual one first.
 pub(crate) fn launch_shapes(group: &Group, device: Device) -> Vec<LaunchShape> {
-    let usual = match (blocks::shape(group, || super::group::shared_bytes(device)), group.space) {
+    let usual = match (blocks::block_kernel(group, || super::group::shared_bytes(device)), group.space) {
         (None, IterationSpace::Elements(elements)) => default_launch_shape(group, elements),
         (Some(blocks::BlockKernel::Rows(rows)), _) if rows.threads == blocks::WARP => {
             return [4, 1, 2, 8].map(|warps| LaunchShape { lanes: 1, threads: 32 * warps }).into();
@@ -25,8 +25,9 @@ pub(crate) fn launch_shapes(group: &Group, device: Device) -> Vec<LaunchShape> {
         _ => return vec![],
     };
     let IterationSpace::Elements(elements) = group.space else { return vec![] };
-    let lanes =
-        [1, 2, 4, 8].into_iter().filter(|lanes| elements.is_multiple_of(*lanes) && *lanes <= max_lanes(group, elements));
+    let lanes = [1, 2, 4, 8]
+        .into_iter()
+        .filter(|lanes| elements.is_multiple_of(*lanes) && *lanes <= max_lanes(group, elements));
     let all = lanes.flat_map(|lanes| [64, 128, BLOCK].map(|threads| LaunchShape { lanes, threads }));
     [usual].into_iter().chain(all.filter(|launch_shape| *launch_shape != usual)).collect()
 }

@@ -54,7 +54,9 @@ impl Scatter<'_> {
             sorted = Some((rows, order));
         }
         let starts = self.temporary(self.rows + 2, DType::I32);
-        let Some((rows, order)) = sorted else { return Ok(SortedPositions { order: starts.clone(), starts, rows: None }) };
+        let Some((rows, order)) = sorted else {
+            return Ok(SortedPositions { order: starts.clone(), starts, rows: None });
+        };
         steps.push((self.find_starts(&rows)?, vec![starts.clone()]));
         Ok(SortedPositions { starts, order, rows: Some(rows) })
     }

@@ -53,7 +53,7 @@ impl RowKernel {
 }
 
 impl KernelShape for RowKernel {
-    fn own(&self) -> Option<ExprId> {
+    fn own_element(&self) -> Option<ExprId> {
         self.own
     }
 
@@ -87,8 +87,9 @@ impl KernelShape for RowKernel {
     ) -> Vec<ExprId> {
         let (pass, own) = (l.shape.row_cache.pass, l.shape.row_cache.column);
         let column = at.row.map(|(_, column)| column).filter(|_| l.lanes == l.shape.lanes);
-        let Some((column, (tile, filled))) =
-            column.filter(|_| column == own).and_then(|column| Some((column, l.shape.row_cache.tiles.get_mut(&base.0.id)?)))
+        let Some((column, (tile, filled))) = column
+            .filter(|_| column == own)
+            .and_then(|column| Some((column, l.shape.row_cache.tiles.get_mut(&base.0.id)?)))
         else {
             return load(l);
         };
@@ -172,7 +173,7 @@ impl Lowering<RowKernel> {
 
     /// A warp or a block a row: threads take neighbours in turn, then combine what they have.
     pub(super) fn rows_by_blocks(&mut self, group: &Group, outs: &[ParamId], plan: &RowLaunch<'_>) {
-        let RowLaunch { rows, threads, together, .. } = *plan;
+        let RowLaunch { rows, threads, rows_per_block, .. } = *plan;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
         let (row, thread) = if together == 1 {
@@ -275,7 +276,7 @@ impl Lowering<RowKernel> {
     }
 
     fn begin_again(&mut self, reduction: Reduction<'_>, totals: &[LocalId]) {
-        let none = self.b.constant(reduction.start());
+        let none = self.b.constant(reduction.identity());
         totals.iter().for_each(|&total| self.b.assign(total, none));
     }
 

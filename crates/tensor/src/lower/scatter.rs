@@ -54,8 +54,8 @@ impl<'a> Scatter<'a> {
         let (before, after) = (&node.shape[..*axis], &node.shape[axis + 1..]);
         let (rows, count, width) = (node.shape[*axis], index.0.shape[*axis], after.iter().product::<usize>());
         let (base, views) = look_through(index);
-        let slot = strided_view(base, &views)?;
-        let same = slot.shape[axis + 1..].iter().zip(&slot.strides[axis + 1..]).all(|(&n, &by)| n == 1 || by == 0);
+        let layout = strided_view(base, &views)?;
+        let same = layout.shape[axis + 1..].iter().zip(&layout.strides[axis + 1..]).all(|(&n, &by)| n == 1 || by == 0);
         let one = before.iter().product::<usize>() == 1 && same;
         // Numbers of positions and of rows, and one row more for what is nowhere, are 32 bits in memory.
         let few = rows.max(count) < i32::MAX as usize / 2;
@@ -256,7 +256,13 @@ impl<'a> Scatter<'a> {
     }
 
     /// Each element of the table with what is added to it.
-    fn sum_rows(&self, sorted: &SortedPositions, parts: Option<Tensor>, on_gpu: bool, steps: &mut Vec<ScatterStep>) -> Result<()> {
+    fn sum_rows(
+        &self,
+        sorted: &SortedPositions,
+        parts: Option<Tensor>,
+        on_gpu: bool,
+        steps: &mut Vec<ScatterStep>,
+    ) -> Result<()> {
         let (node, lanes) = (self.node(), self.lanes(on_gpu));
         let wide = accumulator_type(node.dtype);
         let name = format!("{}_{}", node.op.name(), node.dtype);

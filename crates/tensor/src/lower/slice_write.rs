@@ -1,4 +1,4 @@
-//! Writes into place: kernels that write a part of their result and leave the rest of its memory as it is.
+//! Kernels that write a slice of their output and leave the rest of its memory unchanged.
 
 use bornite_ir::{Access, Builder, Emit, EmitBits, Op as ScalarOp, Scalar, Stmt, Value};
 
@@ -6,23 +6,23 @@ use super::lowering::{Coordinates, Lowering};
 use super::{Lowered, look_through};
 use crate::{DType, Result, Tensor};
 
-/// Indices that hold all elements of a result and of what it is made of.
-fn index_for(tensor: &Tensor, inputs: &[&Tensor]) -> Scalar {
-    let shown = |input: &&Tensor| {
+/// Index type for an output and its inputs.
+fn index_type(tensor: &Tensor, inputs: &[&Tensor]) -> Scalar {
+    let largest_view = |input: &&Tensor| {
         let (base, views) = look_through(input);
         views.iter().map(|view| view.0.elements()).fold(base.0.elements(), usize::max)
     };
-    let largest = inputs.iter().map(shown).fold(tensor.0.elements(), usize::max);
+    let largest = inputs.iter().map(largest_view).fold(tensor.0.elements(), usize::max);
     if largest <= i32::MAX as usize { Scalar::I32 } else { Scalar::I64 }
 }
 
-/// Some inputs of a concatenation, each to its place; one instance an element of them.
+/// Lowers the copy of some inputs of a concatenation to their slices; one instance per element.
 pub(crate) fn lower_concat_inputs(tensor: &Tensor, axis: usize, inputs: &[usize]) -> Result<Lowered> {
     let node = &*tensor.0;
     let start = |n: usize| node.inputs[..n].iter().map(|input| input.0.shape[axis]).sum::<usize>();
     let pieces: Vec<(usize, &Tensor)> = inputs.iter().map(|&n| (start(n), &node.inputs[n])).collect();
     let total: usize = pieces.iter().map(|(_, piece)| piece.0.elements()).sum();
-    let index = index_for(tensor, &pieces.iter().map(|(_, piece)| *piece).collect::<Vec<_>>());
+    let index = index_type(tensor, &pieces.iter().map(|(_, piece)| *piece).collect::<Vec<_>>());
     let mut b = Builder::new(format!("concat_{}", node.dtype), total as u64, index);
     let out = b.param("out", node.dtype, node.elements() as u64, Access::Write);
     let instance = b.index();
@@ -51,11 +51,12 @@ pub(crate) fn lower_concat_inputs(tensor: &Tensor, axis: usize, inputs: &[usize]
     l.finish()
 }
 
-/// The one row along an axis that a number names, if there is one; one instance an element of it.
+/// Lowers the update of the row at `position` along an axis; one instance per element of the row. Nothing is written if `position` is out
+/// of range.
 pub(crate) fn lower_row_update(tensor: &Tensor, axis: usize, position: &Tensor, value: &Tensor) -> Result<Lowered> {
     let node = &*tensor.0;
     let length = node.shape[axis];
-    let index = index_for(tensor, &[position, value]);
+    let index = index_type(tensor, &[position, value]);
     let mut b = Builder::new(format!("row_{}", node.dtype), (node.elements() / length.max(1)) as u64, index);
     let out = b.param("out", node.dtype, node.elements() as u64, Access::Write);
     let instance = b.index();

@@ -84,7 +84,9 @@ impl<'a> TransposeTiles<'a> {
             // What lies side by side is read along the height; all else must begin at a multiple of the lanes.
             let apart = coalesce_axes(&layout.shape, &layout.strides).into_iter().filter(|&(_, stride)| stride != 1);
             let bytes = base.0.dtype.bytes() * lanes;
-            even(layout.offset) && apart.into_iter().all(|(_, stride)| even(stride)) && (2 * lanes..=16).contains(&bytes)
+            even(layout.offset)
+                && apart.into_iter().all(|(_, stride)| even(stride))
+                && (2 * lanes..=16).contains(&bytes)
         };
         let (height, width) = (self.height as isize, self.width as isize);
         many && even(height) && even(width) && self.transposed.len() <= 2 && self.transposed.iter().all(wide)

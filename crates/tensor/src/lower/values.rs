@@ -14,7 +14,7 @@ impl<S: KernelShape> Lowering<S> {
         let node = &*tensor.0;
         let row_level = node.op.is_reduction();
         for lanes in [1, self.lanes] {
-            let known = self.known.iter().rev().find_map(|known| known.values.get(&(node.id.into(), linear, lanes)));
+            let known = self.scopes.iter().rev().find_map(|known| known.values.get(&(node.id.into(), linear, lanes)));
             if let Some(values) = known {
                 return values.clone();
             }
@@ -71,7 +71,7 @@ impl<S: KernelShape> Lowering<S> {
                 let lanes = std::mem::replace(&mut self.lanes, 1);
                 let values: Vec<ExprId> = (0..lanes)
                     .map(|lane| {
-                        let at = self.lane(at, lane);
+                        let at = self.lane_coordinates(at, lane);
                         self.compute(node, at)
                     })
                     .collect();
@@ -84,7 +84,7 @@ impl<S: KernelShape> Lowering<S> {
     }
 
     pub(super) fn cache_values(&mut self, id: impl Into<ValueId>, linear: ExprId, values: Vec<ExprId>) {
-        if let Some(known) = self.known.last_mut() {
+        if let Some(known) = self.scopes.last_mut() {
             known.values.insert((id.into(), linear, values.len()), values);
         }
     }
@@ -105,7 +105,7 @@ impl<S: KernelShape> Lowering<S> {
         // Vectors are made of at most four.
         let width = if dtype == DType::Bool { 1 } else { (16 / dtype.bytes()).min(4).min(self.lanes) };
         for (n, part) in values.chunks(width).enumerate() {
-            let slot = self.lane(&Coordinates::linear(first, &[1]), n * width);
+            let slot = self.lane_coordinates(&Coordinates::linear(first, &[1]), n * width);
             let slot = self.linear_of(&slot);
             let value = match width {
                 1 => part[0],
@@ -117,7 +117,7 @@ impl<S: KernelShape> Lowering<S> {
 
     /// A variable that a reduction is kept in.
     pub(super) fn total(&mut self, reduction: Reduction<'_>) -> LocalId {
-        self.b.local("total", reduction.start())
+        self.b.local("total", reduction.identity())
     }
 
     /// What a reduction reads at a place of its input.
@@ -130,7 +130,7 @@ impl<S: KernelShape> Lowering<S> {
 
     pub(super) fn accumulate(&mut self, reduction: Reduction<'_>, total: LocalId, value: ExprId) {
         let before = self.b.read(total);
-        let after = self.b.op(reduction.step(), &[&before, &value]);
+        let after = self.b.op(reduction.combine_op(), &[&before, &value]);
         self.b.assign(total, after);
     }
 }

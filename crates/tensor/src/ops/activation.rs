@@ -47,9 +47,9 @@ impl Tensor {
             return failed;
         }
         // 16-bit floats are rounded once, at the end.
-        let (x, narrow) = self.widen();
+        let (x, original_dtype) = self.widen();
         match formula(&mut GraphEmitter { location }, name, &x) {
-            Some(y) => y.narrow_to(narrow),
+            Some(y) => y.narrow_to(original_dtype),
             None => Tensor::failed_at(name, "unknown formula".into(), location),
         }
     }
@@ -109,9 +109,9 @@ impl Tensor {
         if let Err(failed) = self.check_float("sigmoid", location) {
             return failed;
         }
-        let (x, narrow) = self.widen();
+        let (x, original_dtype) = self.widen();
         let exp = x.negative_abs().exp();
-        (x.lt(0.0).select(&exp, 1.0) / (exp + 1.0)).narrow_to(narrow)
+        (x.lt(0.0).select(&exp, 1.0) / (exp + 1.0)).narrow_to(original_dtype)
     }
 
     /// -|x|; the gradient at 0 is that of -x.
@@ -135,9 +135,9 @@ impl Tensor {
         }
         // At 0 both terms use the derivative for positive x: 1 from the maximum, -½ from the
         // logarithm.
-        let (x, narrow) = self.widen();
+        let (x, original_dtype) = self.widen();
         let above = map(ScalarOp::Max, &[&x.scalar_like(0.0, location), &x], location);
-        (above + x.negative_abs().exp().log1p()).narrow_to(narrow)
+        (above + x.negative_abs().exp().log1p()).narrow_to(original_dtype)
     }
 
     /// x · sigmoid(x).
@@ -146,8 +146,8 @@ impl Tensor {
         if let Err(failed) = self.check_float("silu", SourceLocation::here()) {
             return failed;
         }
-        let (x, narrow) = self.widen();
-        (&x * x.sigmoid()).narrow_to(narrow)
+        let (x, original_dtype) = self.widen();
+        (&x * x.sigmoid()).narrow_to(original_dtype)
     }
 
     /// Alias of [`Tensor::silu`].
@@ -162,8 +162,8 @@ impl Tensor {
         if let Err(failed) = self.check_float("mish", SourceLocation::here()) {
             return failed;
         }
-        let (x, narrow) = self.widen();
-        (&x * x.softplus().tanh()).narrow_to(narrow)
+        let (x, original_dtype) = self.widen();
+        (&x * x.softplus().tanh()).narrow_to(original_dtype)
     }
 
     /// x / (1 + |x|).

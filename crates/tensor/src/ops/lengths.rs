@@ -97,12 +97,12 @@ impl Tensor {
         if let Err(failed) = self.check_float("masked_mean", location) {
             return failed;
         }
-        let (x, narrow) = self.widen();
+        let (x, original_dtype) = self.widen();
         let sum = x.masked_at("masked_mean", axis, length, 0.0, location).sum(axis);
         let Ok(count) = length.node() else { return sum };
         let rest = sum.0.shape.len().saturating_sub(count.shape.len());
         let shape = if count.shape.is_empty() { vec![] } else { [&count.shape[..], &vec![1; rest]].concat() };
         let count = Tensor::build(Op::Cast(sum.0.dtype), vec![length.clone()], location).reshape_at(&shape, location);
-        map(ScalarOp::Div, &[&sum, &count], location).narrow_to(narrow)
+        map(ScalarOp::Div, &[&sum, &count], location).narrow_to(original_dtype)
     }
 }

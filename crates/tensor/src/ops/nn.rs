@@ -17,9 +17,9 @@ impl Tensor {
             Ok(axes) => axes,
             Err(failed) => return failed,
         };
-        let (x, narrow) = self.widen();
+        let (x, original_dtype) = self.widen();
         let square = (&x * &x).mean_keepdim(axes);
-        ((x * (square + eps).rsqrt()) * weight).narrow_to(narrow)
+        ((x * (square + eps).rsqrt()) * weight).narrow_to(original_dtype)
     }
 
     /// The trailing axes that a norm with this weight normalizes.

@@ -84,8 +84,8 @@ impl Tensor {
     pub fn mean(&self, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
         let count = self.reduced_count(&axes);
-        let (x, narrow) = self.to_float().widen();
-        (x.sum(axes) / count).narrow_to(narrow)
+        let (x, original_dtype) = self.to_float().widen();
+        (x.sum(axes) / count).narrow_to(original_dtype)
     }
 
     /// Variance over axes: the sum of the squared deviations from the mean, divided by their number
@@ -94,10 +94,10 @@ impl Tensor {
     #[track_caller]
     pub fn var(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
         let axes = axes.into();
-        let (x, narrow) = self.to_float().widen();
+        let (x, original_dtype) = self.to_float().widen();
         let deviation = &x - x.mean_keepdim(axes.clone());
         let degrees_of_freedom = (self.reduced_count(&axes) - correction as f64).max(0.0);
-        ((&deviation * &deviation).sum(axes) / degrees_of_freedom).narrow_to(narrow)
+        ((&deviation * &deviation).sum(axes) / degrees_of_freedom).narrow_to(original_dtype)
     }
 
     /// Standard deviation over axes: the square root of [`Tensor::var`].
@@ -133,7 +133,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn norm(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
-        let (axes, (x, narrow)) = (axes.into(), self.to_float().widen());
+        let (axes, (x, original_dtype)) = (axes.into(), self.to_float().widen());
         let norm = match p {
             f64::INFINITY => x.abs().max(axes),
             f64::NEG_INFINITY => x.abs().min(axes),
@@ -146,7 +146,7 @@ impl Tensor {
             }
             _ => x.abs().pow(p).sum(axes).pow(1.0 / p),
         };
-        norm.narrow_to(narrow)
+        norm.narrow_to(original_dtype)
     }
 
     /// The `q`-quantile of an axis, which is removed, with linear interpolation between elements;
@@ -190,9 +190,9 @@ impl Tensor {
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
-        let (x, narrow) = self.widen();
+        let (x, original_dtype) = self.widen();
         if self.reduced_count(&axes) == 0.0 {
-            return x.exp().sum(axes).log().narrow_to(narrow);
+            return x.exp().sum(axes).log().narrow_to(original_dtype);
         }
         // The shift cancels, so it carries no gradient; an infinite shift would not cancel, so it
         // is replaced by 0.
@@ -200,7 +200,7 @@ impl Tensor {
         let shift = largest.abs().equal(f64::INFINITY).select(0.0, &largest);
         let sum = (&x - &shift).exp().sum(axes).log();
         match sum.node() {
-            Ok(node) => (&sum + shift.reshape(&node.shape)).narrow_to(narrow),
+            Ok(node) => (&sum + shift.reshape(&node.shape)).narrow_to(original_dtype),
             Err(_) => sum,
         }
     }

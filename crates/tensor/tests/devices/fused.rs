@@ -258,7 +258,7 @@ pub fn routines(device: Device) -> Outcome {
     assert_eq!((run(&x) * &x).sum(..).grad(&[&x])[0].to_vec::<f32>()?, [3.0, 5.0, 7.0]);
     let by_routine = matches!(device, Device::Cpu(_));
     assert_eq!(run(&x).explain()?.contains("increment by a routine"), by_routine);
-    // Its mistakes are errors of the read.
+    // Errors of the routine are errors of the read.
     let wrong = run(&x.cast(DType::F16)).to_vec::<bornite::ops::f16>();
     match by_routine {
         true => assert!(wrong.unwrap_err().to_string().contains("elements are f16, not f32")),

@@ -59,7 +59,7 @@ pub fn masks(device: Device) -> Outcome {
         (x.masked(2, &Tensor::ones(&[], DType::I64, device), 0.0), "masked: axis 2 is out of range for rank 2"),
         (
             x.masked_mean(1, &Tensor::ones(&[3], DType::I64, device)),
-            "axis 1 of [2, 3] has one length or [2] of them, not [3]",
+            "expected one length or lengths [2] for axis 1 of [2, 3], found [3]",
         ),
         (Tensor::length_mask(3, &x), "length_mask: a length must be an integer"),
     ] {
