@@ -31,11 +31,11 @@ fn train(batch: usize, steps: usize, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         let mean = gradients.get() / &t[0];
         // Clipped to a norm of 1: padding between parameters is zero and does not change it.
         let norm = mean.square().sum(..).sqrt();
-        let moved = momentum.get() * 0.9 + mean * (1.0 / (norm + 1e-6)).minimum(1.0);
+        let velocity = momentum.get() * 0.9 + mean * (1.0 / (norm + 1e-6)).minimum(1.0);
         let decay = parameters.expand_segment_values(&[1e-4, 0.0, 1e-4, 0.0]);
-        let new = parameters.get() * (1.0 - decay) - &moved * 0.05;
-        let none = gradients.get() * 0.0;
-        Ok((vec![], vec![parameters.set(new), momentum.set(moved), gradients.set(none)]))
+        let new = parameters.get() * (1.0 - decay) - &velocity * 0.05;
+        let zeros = gradients.get() * 0.0;
+        Ok((vec![], vec![parameters.set(new), momentum.set(velocity), gradients.set(zeros)]))
     });
 
     for n in 0..steps {
@@ -57,7 +57,7 @@ fn main() -> Result<()> {
     let (device, generator) = (Device::choose(None)?, Generator::new(1));
     let x = Tensor::rand(&[ROWS, 2], DType::F32, &generator, device) * 2.0 - 1.0;
     let y = (x.slice(1, 0..1) * 3.0).sin() * x.slice(1, 1..2);
-    let (parts, whole) = (train(48, steps, &x, &y)?, train(ROWS, steps, &x, &y)?);
-    println!("parameters differ by at most {:.1e} on {device}", (parts - whole).abs().max(..).item()?);
+    let (accumulated, full_batch) = (train(48, steps, &x, &y)?, train(ROWS, steps, &x, &y)?);
+    println!("parameters differ by at most {:.1e} on {device}", (accumulated - full_batch).abs().max(..).item()?);
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Lowering of scheduled kernels to IR.
 //!
-//! `group.rs` lowers fused groups of elementwise ops and reductions. Ops that are not fused (generated matrix products, sorts, scans,
-//! indexing) are lowered here and in the files beside it, one instance per output element, with serial loops.
+//! `group.rs` lowers fused groups of elementwise ops and reductions. Ops that are not fused
+//! (generated matrix products, sorts, scans, indexing) are lowered here and in the files beside it,
+//! one instance per output element, with serial loops.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -46,8 +47,9 @@ pub(crate) use scatter::SUM_BLOCK;
 pub(crate) use scatter::lower_scatter;
 pub(crate) use slice_write::{lower_concat_inputs, lower_row_update};
 
-/// A kernel and the tensors that it reads. Parameters are the outputs, the status words if it reports out-of-range indices or is guarded,
-/// then the inputs. Scalars that differ between nodes are passed as values.
+/// A kernel and the tensors that it reads. Parameters are the outputs, the status words if it
+/// reports out-of-range indices or is guarded, then the inputs. Scalars that differ between nodes
+/// are passed as values.
 pub(crate) struct Lowered {
     pub kernel: Kernel,
     pub inputs: Vec<Input>,
@@ -133,7 +135,8 @@ impl<S: KernelShape> Lowering<S> {
                 self.b.cast(node.dtype, &index)
             }
             Op::Random(_) => self.random(node, &at),
-            // Pointwise ops are lowered in groups, scans and sorts in `scan_sort.rs`; sources, constants and views are loaded.
+            // Pointwise ops are lowered in groups, scans and sorts in `scan_sort.rs`; sources,
+            // constants and views are loaded.
             Op::Map(_) | Op::Cast(_) | Op::Cumsum(_) | Op::ArgSort { .. } => self.not_lowered(node),
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => self.not_lowered(node),
             Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) => self.not_lowered(node),
@@ -156,10 +159,10 @@ impl<S: KernelShape> Lowering<S> {
         let reduced: Vec<usize> = axes.iter().map(|&a| shape[a]).collect();
         let wide = accumulator_type(node.dtype);
         let total = self.b.local("total", stages::identity(reduce, wide));
-        let kept = self.axes_of(at);
+        let outer = self.axes_of(at);
         let end = self.b.index_constant(reduced.iter().product::<usize>() as u64);
         self.for_each("r", end, |l, r| {
-            let (mut inner, mut outer) = (l.axes_of(&Coordinates::linear(r, &reduced)).into_iter(), kept.into_iter());
+            let (mut inner, mut outer) = (l.axes_of(&Coordinates::linear(r, &reduced)).into_iter(), outer.into_iter());
             let all = (0..shape.len()).filter_map(|a| if axes.contains(&a) { inner.next() } else { outer.next() });
             let x = l.load(input, Coordinates::axes(all.collect(), shape));
             let (x, before) = (l.b.cast(wide, &x), l.b.read(total));
@@ -251,7 +254,8 @@ impl<S: KernelShape> Lowering<S> {
     }
 }
 
-/// Accumulator type of sums and products: f32 for 16-bit floats, whose rounding at every step would lose precision.
+/// Accumulator type of sums and products: f32 for 16-bit floats, whose rounding at every step would
+/// lose precision.
 fn accumulator_type(dtype: DType) -> DType {
     if dtype.is_float() { dtype.wide() } else { dtype }
 }

@@ -1,7 +1,9 @@
-//! The scheduler: turns a graph into a [`Plan`], a list of kernel launches with the memory of every argument.
+//! The scheduler: turns a graph into a [`Plan`], a list of kernel launches with the memory of every
+//! argument.
 //!
-//! [`plan`] runs the passes below in order, each a file of this folder, over one [`Schedule`]. A pass reads what earlier passes added, adds
-//! its own part and states its postcondition, which debug builds assert.
+//! [`plan`] runs the passes below in order, each a file of this folder, over one [`Schedule`]. A
+//! pass reads what earlier passes added, adds its own part and states its postcondition, which
+//! debug builds assert.
 //!
 //! | pass | adds |
 //! |---|---|
@@ -16,8 +18,9 @@
 //! | `memory.rs` | a slot for every buffer; scratch memory is packed by `pack.rs` |
 //! | `compile.rs` | compiled code; returns the plan |
 //!
-//! Planning does not lock the device, so other threads can launch meanwhile. Errors are found, code is compiled and memory is reserved
-//! before the first launch. `plan.rs` runs a plan, `cached.rs` caches plans of small graphs, `explain.rs` prints plans.
+//! Planning does not lock the device, so other threads can launch meanwhile. Errors are found, code
+//! is compiled and memory is reserved before the first launch. `plan.rs` runs a plan, `cached.rs`
+//! caches plans of small graphs, `explain.rs` prints plans.
 
 mod cached;
 mod collect;
@@ -92,7 +95,8 @@ pub(super) struct Schedule {
     partial_updates: Vec<PartialUpdate>,
     /// Values written over a tensor that is in memory before the plan runs.
     overwrites: Vec<Overwrite>,
-    /// Outputs that reuse the buffer of an input whose last use is the step that writes them: output to input.
+    /// Outputs that reuse the buffer of an input whose last use is the step that writes them:
+    /// output to input.
     reused_inputs: HashMap<BufferId, BufferId>,
     memory: BufferAssignment,
 }
@@ -105,9 +109,10 @@ pub(super) struct GroupStep {
     in_place: InPlaceOutputs,
 }
 
-/// Plans the computation of `tensors`, which must share a device, and compiles its kernels. `variable_updates` are (new value, old value)
-/// pairs; a new value may overwrite the old one. The device is not locked. All passes see one snapshot of the values in memory, so that
-/// other threads cannot change the plan half-way.
+/// Plans the computation of `tensors`, which must share a device, and compiles its kernels.
+/// `variable_updates` are (new value, old value) pairs; a new value may overwrite the old one. The
+/// device is not locked. All passes see one snapshot of the values in memory, so that other threads
+/// cannot change the plan half-way.
 pub(crate) fn plan(tensors: &[Tensor], existing: ExistingRoots, variable_updates: &[(Tensor, Tensor)]) -> Result<Plan> {
     Device::assert_unlocked();
     with_snapshot(|| run_passes(tensors, existing, variable_updates))
@@ -146,7 +151,8 @@ impl Schedule {
         Ok(())
     }
 
-    /// Inputs of the library call or multi-output op that computes a tensor; `None` if a generated kernel computes it.
+    /// Inputs of the library call or multi-output op that computes a tensor; `None` if a generated
+    /// kernel computes it.
     fn call_inputs<'a>(&'a self, tensor: &'a Tensor) -> Option<&'a [Tensor]> {
         match self.calls.get(&tensor.0.id) {
             Some(call) => Some(&call.inputs),
@@ -173,7 +179,8 @@ fn is_output(tensor: &Tensor) -> bool {
     matches!(tensor.0.op, Op::GetOutput(_)) && !is_source(tensor)
 }
 
-/// Kernels that would be generated for a GPU to compute `tensors`, in launch order. Works without a GPU.
+/// Kernels that would be generated for a GPU to compute `tensors`, in launch order. Works without a
+/// GPU.
 #[doc(hidden)]
 #[track_caller]
 pub fn gpu_kernels(tensors: &[Tensor]) -> Result<Vec<Kernel>> {
@@ -196,8 +203,8 @@ pub(crate) fn realize(tensors: &[Tensor]) -> Result<()> {
 }
 
 pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
-    /// Planning attempts. Another thread that computes parts of the graph makes a plan out of date; the last plan runs anyway and
-    /// recomputes those parts, with the same bits.
+    /// Planning attempts. Another thread that computes parts of the graph makes a plan out of date;
+    /// the last plan runs anyway and recomputes those parts, with the same bits.
     const MAX_PLANS: usize = 3;
     if let [tensor] = tensors
         && (tensor.node()?.has_value_now() || cached::compute(tensor)?)

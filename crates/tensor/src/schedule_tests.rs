@@ -1,4 +1,5 @@
-//! Buffer assignments of plans: no value is overwritten while it is needed, and little memory is wasted.
+//! Buffer assignments of plans: no value is overwritten while it is needed, and little memory is
+//! wasted.
 
 use std::ops::Range;
 
@@ -9,8 +10,9 @@ use super::*;
 use crate::DType;
 use crate::fused::with_fusion;
 
-/// Byte ranges that a plan's steps write to scratch memory, each with its live range, derived from the arguments of the steps alone.
-/// Panics if a step reads bytes that no step wrote, or that another has partly overwritten.
+/// Byte ranges that a plan's steps write to scratch memory, each with its live range, derived from
+/// the arguments of the steps alone. Panics if a step reads bytes that no step wrote, or that
+/// another has partly overwritten.
 fn live_ranges(plan: &Plan) -> Vec<(Range<usize>, Range<usize>)> {
     let mut written: Vec<(Range<usize>, Range<usize>)> = vec![];
     // For each byte range, the last write; ranges are split as they are overwritten.
@@ -197,7 +199,8 @@ fn scratch_memory_of_random_graphs_is_close_to_the_peak() {
 
 #[test]
 fn a_dead_input_is_overwritten() {
-    // The sum is the last reader of the product and overwrites it, so scratch memory for one matrix is enough.
+    // The sum is the last reader of the product and overwrites it, so scratch memory for one matrix
+    // is enough.
     let x = Tensor::from_slice(&vec![0.5f32; 64 * 64], &[64, 64], Device::cpu());
     let y = (x.matmul(&x) + 1.0).exp();
     let z = y.matmul(&x);

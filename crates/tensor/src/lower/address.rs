@@ -46,8 +46,9 @@ pub(crate) fn is_identity(layout: &Strided) -> bool {
     layout.offset == 0 && (runs.is_empty() || matches!(runs[..], [(_, 1)]))
 }
 
-/// The range of elements that a layout covers, if it is at most half of the base. It is passed as a separate parameter, so that one kernel
-/// serves all such ranges, for example the layers of a model in an arena.
+/// The range of elements that a layout covers, if it is at most half of the base. It is passed as a
+/// separate parameter, so that one kernel serves all such ranges, for example the layers of a model
+/// in an arena.
 pub(super) fn window(base: &Tensor, layout: &Strided) -> Option<Range<usize>> {
     let start = usize::try_from(layout.offset).ok()?;
     let mut elements = 1;
@@ -118,7 +119,8 @@ impl<S: KernelShape> Lowering<S> {
         value
     }
 
-    /// The elements of `tensor` from `at` on, one per lane; a single value if all lanes have the same.
+    /// The elements of `tensor` from `at` on, one per lane; a single value if all lanes have the
+    /// same.
     pub(super) fn values(&mut self, tensor: &Tensor, at: &Coordinates) -> Vec<ExprId> {
         let (base, views) = look_through(tensor);
         if let (Op::Full(value), false) = (&base.0.op, base.0.has_value()) {

@@ -1,7 +1,8 @@
-//! GPU kernels in which the threads of a block cooperate: on rows (`row_launch.rs`), on columns (`columns.rs`), on transposed tiles
-//! (`tiles.rs`).
+//! GPU kernels in which the threads of a block cooperate: on rows (`row_launch.rs`), on columns
+//! (`columns.rs`), on transposed tiles (`tiles.rs`).
 //!
-//! The assignment of elements to threads, and so the summation order, depends only on a group's iteration space.
+//! The assignment of elements to threads, and so the summation order, depends only on a group's
+//! iteration space.
 
 use bornite_ir::{Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, Scalar, Shuffle, Stmt};
 
@@ -20,7 +21,8 @@ const SERIAL_COLUMNS: usize = 16;
 /// Minimum number of rows for which blocks reduce columns.
 pub(super) const MIN_ROWS: usize = 16;
 
-/// Maximum distance of an index beyond the last element: the elements that a block processes at once.
+/// Maximum distance of an index beyond the last element: the elements that a block processes at
+/// once.
 pub(super) const MAX_OVERRUN: usize = 1024 * 4;
 
 /// A block-cooperative kernel shape.
@@ -31,7 +33,8 @@ pub(super) enum BlockKernel<'a> {
     Tiles(TransposeTiles<'a>),
 }
 
-/// The block-cooperative kernel shape for a group, if it should have one. `shared_bytes` is the shared memory per block.
+/// The block-cooperative kernel shape for a group, if it should have one. `shared_bytes` is the
+/// shared memory per block.
 pub(super) fn block_kernel(group: &Group, shared_bytes: impl FnOnce() -> usize) -> Option<BlockKernel<'_>> {
     match group.space {
         IterationSpace::Rows { .. } if !group.column_sums.is_empty() => {

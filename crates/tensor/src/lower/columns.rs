@@ -57,7 +57,8 @@ impl Lowering {
 }
 
 impl Lowering<Columns> {
-    /// Each thread reduces every `down`-th row of its columns; then the first row of threads reduces the totals.
+    /// Each thread reduces every `down`-th row of its columns; then the first row of threads
+    /// reduces the totals.
     pub(super) fn columns_by_blocks(&mut self, group: &Group, outs: &[ParamId]) {
         let Columns { middle, inner, down, lanes, .. } = self.shape;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
@@ -91,19 +92,19 @@ impl Lowering<Columns> {
         };
         // Unrolled, so that many loads are in flight; then the remaining iterations.
         let full = middle / down;
-        let together = if full >= ROWS_AHEAD { ROWS_AHEAD } else { 1 };
-        let end = self.b.index_constant((full / together) as u64);
+        let unrolled = if full >= ROWS_AHEAD { ROWS_AHEAD } else { 1 };
+        let end = self.b.index_constant((full / unrolled) as u64);
         self.for_each("turn", end, |l, turn| {
-            let ahead = l.index_op(ScalarOp::Mul, turn, together * down);
+            let ahead = l.index_op(ScalarOp::Mul, turn, unrolled * down);
             let first = l.b.add(&ahead, &own_row);
             l.when(strip_inside, &mut |l| {
-                for n in 0..together {
+                for n in 0..unrolled {
                     let row = l.offset_by(first, n * down);
                     body(l, row);
                 }
             });
         });
-        for turn in full / together * together..middle.div_ceil(down) {
+        for turn in full / unrolled * together..middle.div_ceil(down) {
             let row = self.index_op(ScalarOp::Add, own_row, turn * down);
             let mut condition = strip_inside;
             if turn == full {

@@ -1,4 +1,5 @@
-//! Planning and lowering as for a GPU on other devices: to check GPU kernels in the interpreter, or to inspect plans without a GPU.
+//! Planning and lowering as for a GPU on other devices: to check GPU kernels in the interpreter, or
+//! to inspect plans without a GPU.
 
 use std::cell::Cell;
 
@@ -30,14 +31,16 @@ fn with_emulation<R>(what: GpuEmulation, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Runs `work` with kernels lowered as for a GPU on any device, so that the interpreter can check them. Affects this thread.
+/// Runs `work` with kernels lowered as for a GPU on any device, so that the interpreter can check
+/// them. Affects this thread.
 #[doc(hidden)]
 pub fn with_gpu_kernels<R>(work: impl FnOnce() -> R) -> R {
     with_emulation(GpuEmulation::Kernels, work)
 }
 
-/// Runs `work` with plans made as for a GPU on any device, including library calls and handwritten kernels, so that launches can be inspected
-/// without a GPU. Such plans cannot run. Affects this thread.
+/// Runs `work` with plans made as for a GPU on any device, including library calls and handwritten
+/// kernels, so that launches can be inspected without a GPU. Such plans cannot run. Affects this
+/// thread.
 #[doc(hidden)]
 pub fn with_gpu_plans<R>(work: impl FnOnce() -> R) -> R {
     with_emulation(GpuEmulation::Plans, work)

@@ -1,10 +1,12 @@
 //! Lowers a group of elementwise ops and reductions to one kernel.
 //!
-//! An elementwise kernel computes some adjacent elements per thread. A row kernel runs in stages: each pass over the columns computes the
-//! reductions whose inputs are available, and a last pass computes the outputs that have all columns. Softmax, norms, losses and their
-//! gradients have this form. Values needed by several passes are recomputed from inputs that are still in a cache.
+//! An elementwise kernel computes some adjacent elements per thread. A row kernel runs in stages:
+//! each pass over the columns computes the reductions whose inputs are available, and a last pass
+//! computes the outputs that have all columns. Softmax, norms, losses and their gradients have this
+//! form. Values needed by several passes are recomputed from inputs that are still in a cache.
 //!
-//! The summation order of a row depends only on its length, so a group gives the same bits as its nodes computed separately.
+//! The summation order of a row depends only on its length, so a group gives the same bits as its
+//! nodes computed separately.
 
 use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Emit, EmitBits, Op as ScalarOp, ParamId, Scalar, Stmt, Value};
@@ -50,7 +52,8 @@ pub(crate) struct Group {
     pub order: Vec<Tensor>,
     /// Tuned launch shape on a GPU; `None` for the default.
     pub launch_shape: Option<LaunchShape>,
-    /// Column reductions computed in the same row kernel (`column_sums.rs`); stored after `outputs`.
+    /// Column reductions computed in the same row kernel (`column_sums.rs`); stored after
+    /// `outputs`.
     pub column_sums: Vec<Tensor>,
 }
 
@@ -64,8 +67,8 @@ pub(crate) struct Overwrite {
 /// In-place outputs of a group.
 #[derive(Default)]
 pub(crate) struct InPlaceOutputs {
-    /// (output, input) pairs; safe only if the kernel reads the input at the output's own index and nowhere else (not in
-    /// [`Lowered::other_index_inputs`]).
+    /// (output, input) pairs; safe only if the kernel reads the input at the output's own index and
+    /// nowhere else (not in [`Lowered::other_index_inputs`]).
     pub overwrites: Vec<Overwrite>,
     /// If set, the kernel writes nothing after an earlier step has reported an out-of-range index.
     pub guarded: bool,
@@ -201,7 +204,8 @@ fn index_type(group: &Group) -> Scalar {
     if largest <= i32::MAX as usize { Scalar::I32 } else { Scalar::I64 }
 }
 
-/// True if an elementwise kernel does not depend on the number of elements: it reads only elements of the same index, and scalars.
+/// True if an elementwise kernel does not depend on the number of elements: it reads only elements
+/// of the same index, and scalars.
 fn is_flat(group: &Group, elements: usize) -> bool {
     let plain = group.order.iter().all(|tensor| tensor.0.op.is_pointwise());
     let inputs = group.order.iter().flat_map(|tensor| tensor.0.reads());

@@ -1,8 +1,9 @@
-//! Analysis of a group before it is lowered: the tensors in memory that its kernel reads, and those among them that it reads only at
-//! the index of the output element it computes.
+//! Analysis of a group before it is lowered: the tensors in memory that its kernel reads, and those
+//! among them that it reads only at the index of the output element it computes.
 //!
-//! It walks the same expressions as lowering, with abstract positions instead of indices. In-place assignment decides by it, so that
-//! each group is lowered once; [`lower_group`](super::lower_group) checks it against the kernel in debug builds.
+//! It walks the same expressions as lowering, with abstract positions instead of indices. In-place
+//! assignment decides by it, so that each group is lowered once;
+//! [`lower_group`](super::lower_group) checks it against the kernel in debug builds.
 
 use std::collections::HashSet;
 
@@ -22,8 +23,9 @@ use crate::{Device, Tensor};
 pub(crate) struct GroupInputs {
     /// Tensors in memory, in order of first read.
     pub inputs: Vec<Tensor>,
-    /// Inputs read only at the output's own index, so that an output may overwrite them. Conservative: an input whose index arithmetic
-    /// happens to give the own index, as in a gather along a broadcast axis, may be missing.
+    /// Inputs read only at the output's own index, so that an output may overwrite them.
+    /// Conservative: an input whose index arithmetic happens to give the own index, as in a gather
+    /// along a broadcast axis, may be missing.
     pub own_index_inputs: HashSet<NodeId>,
     /// If set, the kernel can report an out-of-range index.
     pub reports_bad_index: bool,
@@ -137,7 +139,8 @@ impl InputWalk {
         });
     }
 
-    /// A pass over the columns. Values computed in a loop are not available after it; values in registers are.
+    /// A pass over the columns. Values computed in a loop are not available after it; values in
+    /// registers are.
     fn pass(&mut self, in_registers: bool, body: impl FnOnce(&mut InputWalk)) {
         if in_registers {
             return body(self);

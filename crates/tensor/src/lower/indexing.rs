@@ -149,8 +149,8 @@ impl<S: KernelShape> Lowering<S> {
         self.b.cast(node.dtype, &result)
     }
 
-    /// Each output element scans all indices along the axis, in order: slow for long axes, but the same on every device. Defines the results
-    /// of `scatter.rs`.
+    /// Each output element scans all indices along the axis, in order: slow for long axes, but the
+    /// same on every device. Defines the results of `scatter.rs`.
     pub(super) fn scatter_add(&mut self, node: &Node, axis: usize, at: &Coordinates) -> ExprId {
         let [x, index, values] = &node.inputs[..] else { return self.b.index_constant(0) };
         if let (Some(row_and_column), Some(row_space)) = (at.row, self.shape.row_space())

@@ -1,4 +1,4 @@
-//! How the work of a kernel is spread over the threads of a GPU: the usual way, and the others that the tuner may try.
+//! Launch shapes of kernels on a GPU: the default, and the candidates that the tuner may try.
 
 use bornite_codegen::cuda::BLOCK;
 
@@ -6,18 +6,19 @@ use super::group::{Group, IterationSpace};
 use super::{blocks, look_through};
 use crate::Device;
 
-/// How a kernel's work is spread over threads. It changes no bit of what is computed.
+/// Launch shape of a kernel. It does not change results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LaunchShape {
-    /// Elements a thread takes at once.
+    /// Adjacent elements per thread.
     pub lanes: usize,
-    /// Threads a block.
+    /// Threads per block.
     pub threads: u32,
 }
 
-/// The ways to spread a group's work over the threads of a GPU, the usual one first.
+/// Candidate launch shapes of a group on a GPU, the default first; fewer than two if there is
+/// nothing to tune.
 pub(crate) fn launch_shapes(group: &Group, device: Device) -> Vec<LaunchShape> {
-    let usual = match (blocks::block_kernel(group, || super::group::shared_bytes(device)), group.space) {
+    let default = match (blocks::block_kernel(group, || super::group::shared_bytes(device)), group.space) {
         (None, IterationSpace::Elements(elements)) => default_launch_shape(group, elements),
         (Some(blocks::BlockKernel::Rows(rows)), _) if rows.threads == blocks::WARP => {
             return [4, 1, 2, 8].map(|warps| LaunchShape { lanes: 1, threads: 32 * warps }).into();
@@ -29,10 +30,10 @@ pub(crate) fn launch_shapes(group: &Group, device: Device) -> Vec<LaunchShape> {
         .into_iter()
         .filter(|lanes| elements.is_multiple_of(*lanes) && *lanes <= max_lanes(group, elements));
     let all = lanes.flat_map(|lanes| [64, 128, BLOCK].map(|threads| LaunchShape { lanes, threads }));
-    [usual].into_iter().chain(all.filter(|launch_shape| *launch_shape != usual)).collect()
+    [default].into_iter().chain(all.filter(|launch_shape| *launch_shape != default)).collect()
 }
 
-/// How many elements are 16 bytes of the widest type in memory.
+/// Number of elements in 16 bytes of the widest type that is loaded or stored.
 fn max_lanes(group: &Group, elements: usize) -> usize {
     let inputs = group.order.iter().flat_map(|t| t.0.reads()).map(|input| look_through(input).0);
     let loaded = inputs.filter(|base| group.order.iter().all(|t| t.0.id != base.0.id) && base.0.elements() == elements);
@@ -40,11 +41,11 @@ fn max_lanes(group: &Group, elements: usize) -> usize {
     16 / bytes
 }
 
-/// As many elements a thread as leave enough threads to keep all of a GPU busy. Blocks of fewer threads were never faster on
-/// an H200, at any size.
+/// As many elements per thread as leave enough threads to keep a GPU busy. Smaller blocks were
+/// never faster on an H200, at any size.
 pub(super) fn default_launch_shape(group: &Group, elements: usize) -> LaunchShape {
-    const BUSY_THREADS: usize = 1 << 15;
+    const MIN_THREADS: usize = 1 << 15;
     let lanes = [max_lanes(group, elements), 4, 2].into_iter();
-    let lanes = lanes.filter(|n| elements.is_multiple_of(*n)).find(|n| elements / n >= BUSY_THREADS).unwrap_or(1);
+    let lanes = lanes.filter(|n| elements.is_multiple_of(*n)).find(|n| elements / n >= MIN_THREADS).unwrap_or(1);
     LaunchShape { lanes, threads: BLOCK }
 }

@@ -1,7 +1,8 @@
 //! Core of lowering: a kernel under construction, its inputs, and index arithmetic.
 //!
-//! A [`KernelShape`] defines how a kernel iterates over elements and holds the state for it: elements (`elementwise.rs`), rows
-//! (`row_kernel.rs`), columns (`columns.rs`), tiles (`tiles.rs`). A kernel of a single node has none.
+//! A [`KernelShape`] defines how a kernel iterates over elements and holds the state for it:
+//! elements (`elementwise.rs`), rows (`row_kernel.rs`), columns (`columns.rs`), tiles (`tiles.rs`).
+//! A kernel of a single node has none.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -45,8 +46,8 @@ pub(crate) struct RowSpace {
     pub columns: usize,
 }
 
-/// How a kernel iterates over elements, as far as the evaluation of nodes depends on it. The defaults are for a kernel that is not a row
-/// kernel and overwrites none of its inputs.
+/// Iteration of a kernel over elements, as far as the evaluation of nodes depends on it. The
+/// defaults are for a kernel that is not a row kernel and overwrites none of its inputs.
 pub(super) trait KernelShape: Sized {
     /// Index of the element that the thread is at, which no other thread reads or writes.
     fn own_element(&self) -> Option<ExprId> {
@@ -182,8 +183,8 @@ impl<S: KernelShape> Lowering<S> {
         result
     }
 
-    /// A scalar constant of the graph. Floats other than 0 and 1 become arguments, so that one kernel serves, for example, every learning
-    /// rate.
+    /// A scalar constant of the graph. Floats other than 0 and 1 become arguments, so that one
+    /// kernel serves, for example, every learning rate.
     pub fn scalar_argument(&mut self, value: Value) -> ExprId {
         if !value.scalar().is_float() || value.as_f64() == 0.0 || value.as_f64() == 1.0 {
             return self.b.constant(value);

@@ -1,6 +1,7 @@
-//! Positions in order of the rows that they name, on a GPU: by one digit of the rows' numbers after the other, lowest
-//! first, each time keeping the order of equal digits. A warp has a run of positions: it counts its digits, one block sums
-//! the counts of all, then each warp places its positions. Nothing depends on which warp is first.
+//! Stable radix sort of positions by row index, on a GPU: least significant digit first. Each warp
+//! has a run of positions and counts their digits; one block computes the prefix sum of all counts;
+//! then each warp scatters its positions. The result does not depend on the order in which warps
+//! run.
 
 use bornite_ir::{
     Access, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Op as ScalarOp, ParamId, Scalar, SharedId, Shuffle, Stmt,
@@ -12,35 +13,36 @@ use super::lowering::Lowering;
 use super::scatter::{Scatter, ScatterStep};
 use crate::{DType, Result, Tensor};
 
-/// Positions in order of rows.
+/// Positions sorted by row.
 pub(super) struct SortedPositions {
-    /// Where each row's positions start, and at least one entry more: where the last row's end.
+    /// Start of each row's positions, and at least one more entry: the end of the last row.
     pub starts: Tensor,
     pub order: Tensor,
-    /// The row of each position in order, where they were sorted by digits.
+    /// The row of each sorted position, if they were radix-sorted.
     pub rows: Option<Tensor>,
 }
 
-/// Bits of a digit, and how many digits there are.
+/// Bits per digit, and number of digit values.
 const DIGIT_BITS: usize = 8;
 const BUCKETS: usize = 1 << DIGIT_BITS;
 
-/// Fewest positions of a warp, and about the most warps: the counts of all are summed by one block.
+/// Minimum number of positions per warp, and approximate maximum number of warps, whose counts one
+/// block sums.
 const MIN_RUN: usize = 512;
 const MAX_RUNS: usize = 1024;
 
-/// Threads of that block.
+/// Threads of the block that computes the prefix sum.
 const SCAN_THREADS: usize = 1024;
 
-/// Positions as a pass finds them: in their own order, or as the pass before has left them.
+/// Rows and positions sorted by the previous pass; `None` in the first pass.
 type SortedPairs<'t> = Option<(&'t Tensor, &'t Tensor)>;
 
 impl Scatter<'_> {
     pub(super) fn radix_sort(&self, steps: &mut Vec<ScatterStep>) -> Result<SortedPositions> {
         let run = self.count.div_ceil(MAX_RUNS).next_multiple_of(WARP).max(MIN_RUN);
         let runs = self.count.div_ceil(run);
-        // What is nowhere is in the row after the last.
-        let bits = usize::DIGIT_BITS - self.rows.leading_zeros();
+        // Out-of-range positions go to an additional row after the last.
+        let bits = usize::BITS - self.rows.leading_zeros();
         let mut sorted: Option<(Tensor, Tensor)> = None;
         for pass in 0..(bits as usize).div_ceil(DIGIT_BITS) {
             let before = sorted.as_ref().map(|(rows, order)| (rows, order));
@@ -61,12 +63,12 @@ impl Scatter<'_> {
         Ok(SortedPositions { starts, order, rows: Some(rows) })
     }
 
-    /// A kernel of one warp a run.
+    /// A kernel with one warp per run.
     fn warps(&self, name: &str, runs: usize) -> Lowering {
         Lowering::single(Builder::blocks(name, [runs as u32, 1, 1], [WARP as u32, 1, 1], self.index), self.index)
     }
 
-    /// How many positions of each run have each digit.
+    /// Counts the positions of each run by digit.
     fn count_digits(&self, sorted: SortedPairs<'_>, pass: usize, run: usize, runs: usize) -> Result<super::Lowered> {
         let mut l = self.warps("scatter_count_digits", runs);
         let out = l.b.param("counts", DType::I32, (BUCKETS * runs) as u64, Access::Write);
@@ -94,7 +96,7 @@ impl Scatter<'_> {
         l.finish()
     }
 
-    /// Rows and positions in order of one more digit.
+    /// Scatters rows and positions in the order of one more digit.
     fn place_digits(
         &self,
         sorted: SortedPairs<'_>,
@@ -131,7 +133,7 @@ impl Scatter<'_> {
         l.finish()
     }
 
-    /// Goes through a run, a position a lane.
+    /// Emits a loop over a run, one position per lane.
     fn for_each_position(
         &self,
         l: &mut Lowering,
@@ -154,7 +156,7 @@ impl Scatter<'_> {
             l.when(Some(inside), &mut |l| {
                 let [named, at] = match views {
                     Some([rows, order]) => [l.b.load(rows, slot), l.b.load(order, slot)],
-                    // What is nowhere is reported by the kernel that counts.
+                    // Out-of-range indices are reported by the kernel that counts.
                     None => {
                         let named = self.row_of(l, slot, l.status.is_some());
                         [named, slot].map(|n| l.b.cast(DType::I32, &n))
@@ -169,7 +171,7 @@ impl Scatter<'_> {
         });
     }
 
-    /// The sum of all counts before each: of lower digits, then of earlier runs.
+    /// Exclusive prefix sum of the counts, ordered by digit, then by run.
     fn scan_counts(&self, counts: &Tensor) -> Result<super::Lowered> {
         let total = counts.0.elements();
         let b = Builder::blocks("scatter_sum_counts", [1, 1, 1], [SCAN_THREADS as u32, 1, 1], self.index);
@@ -177,7 +179,7 @@ impl Scatter<'_> {
         let out = l.b.param("firsts", DType::I32, total as u64, Access::Write);
         let counts = l.view(counts);
         let thread = l.b.builtin(Builtin::Thread(Axis::X));
-        // Each thread has neighbours, whose number divides evenly: digits are as many as a power of 2, runs are not.
+        // Each thread sums adjacent counts.
         let own = total.div_ceil(SCAN_THREADS);
         let first = l.index_op(ScalarOp::Mul, thread, own);
         let (end, turns) = (l.b.index_constant(total as u64), l.b.index_constant(own as u64));
@@ -227,7 +229,7 @@ impl Scatter<'_> {
         l.finish()
     }
 
-    /// Where each row's positions start, by halving, a row an instance.
+    /// Finds the start of each row's positions by binary search; one instance per row.
     fn find_starts(&self, rows: &Tensor) -> Result<super::Lowered> {
         let entries = self.rows + 2;
         let mut l = Lowering::single(Builder::new("scatter_starts", entries as u64, self.index), self.index);
@@ -236,7 +238,7 @@ impl Scatter<'_> {
         let row = l.b.index();
         let low = l.b.local("low", Value::int(self.index, 0));
         let high = l.b.local("high", Value::int(self.index, self.count as i64));
-        let turns = l.b.index_constant((usize::DIGIT_BITS - self.count.leading_zeros()) as u64);
+        let turns = l.b.index_constant((usize::BITS - self.count.leading_zeros()) as u64);
         l.for_each("half", turns, |l, _| {
             let (from, to) = (l.b.read(low), l.b.read(high));
             let open = l.b.lt(&from, &to);
@@ -260,22 +262,22 @@ impl Scatter<'_> {
     }
 }
 
-/// A lane's position in a turn.
+/// A lane's position in an iteration.
 struct Position {
     row: ExprId,
     position: ExprId,
-    /// Whether there is one.
+    /// Condition that the lane has a position.
     inside: ExprId,
     digit: ExprId,
-    /// Lanes with the same digit, and those of them before this one.
+    /// Number of lanes with the same digit, and of those before this one.
     peers: ExprId,
     earlier: ExprId,
-    /// Whether it is the first of them.
+    /// Condition that it is the first of them.
     leads: ExprId,
 }
 
 impl Lowering {
-    /// Something for all digits, some a lane.
+    /// Emits code for every digit value, distributed over the lanes.
     fn for_each_digit(&mut self, mut body: impl FnMut(&mut Lowering, ExprId, usize)) {
         let lane = self.b.builtin(Builtin::Thread(Axis::X));
         for n in 0..BUCKETS / WARP {
@@ -284,17 +286,18 @@ impl Lowering {
         }
     }
 
+    /// Digit of a row, and rank of the lane among those with the same digit.
     fn rank(&mut self, row: ExprId, position: ExprId, inside: ExprId, lane: ExprId, pass: usize) -> Position {
         let [shift, most] = [DIGIT_BITS * pass, BUCKETS - 1].map(|n| self.b.constant(Value::int(DType::I32, n as i64)));
         let shifted = self.b.op(ScalarOp::Shr, &[&row, &shift]);
         let digit = self.b.op(ScalarOp::And, &[&shifted, &most]);
-        // The lanes that agree in every bit.
+        // The lanes with the same digit, bit by bit.
         let mut same = self.b.vote(Vote::Ballot, inside);
         for bit in 0..DIGIT_BITS {
             let (mask, zero) =
                 (self.b.constant(Value::int(DType::I32, 1 << bit)), self.b.constant(Value::int(DType::I32, 0)));
-            let kept = self.b.op(ScalarOp::And, &[&digit, &mask]);
-            let set = self.b.op(ScalarOp::Ne, &[&kept, &zero]);
+            let masked = self.b.op(ScalarOp::And, &[&digit, &mask]);
+            let set = self.b.op(ScalarOp::Ne, &[&masked, &zero]);
             let lanes = self.b.vote(Vote::Ballot, set);
             let others = self.b.op(ScalarOp::Not, &[&lanes]);
             let agree = self.b.select(&set, &lanes, &others);

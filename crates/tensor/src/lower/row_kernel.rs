@@ -1,7 +1,8 @@
-//! Kernels over rows: one thread, a warp or a block per row, in passes over its columns.
+//! Row kernels: one thread, warp or block per row, in passes over its columns.
 //!
-//! A pass computes the reductions whose inputs are known; a last one computes and stores what has all columns. `rows.rs` chooses the tensors
-//! that are cached between passes and the number of threads per row.
+//! A pass computes the reductions whose inputs are available; the last pass computes and stores the
+//! outputs that have all columns. `row_launch.rs` chooses the tensors that are cached between
+//! passes and the number of threads per row.
 
 use std::collections::HashMap;
 
@@ -17,23 +18,25 @@ use super::stages::{Reduction, Stages, stages};
 use crate::Tensor;
 use crate::graph::node::{Node, NodeId};
 
-/// Turns of the first pass that are loaded at once: memory is far.
+/// Iterations of the first pass whose loads are issued together, to hide memory latency.
 const PREFETCHED_TURNS: usize = 8;
 
-/// Nodes with all columns from which turns are no longer written out side by side: it would take long to compile.
+/// Maximum number of nodes with all columns for which iterations are unrolled; more would take long
+/// to compile.
 const MAX_UNROLLED_NODES: usize = 24;
 
-/// A kernel over rows.
+/// A row kernel.
 pub(super) struct RowKernel {
     row_space: RowSpace,
-    /// The element that the thread is at.
+    /// Index of the element that the thread is at.
     own: Option<ExprId>,
-    /// Whether it is at its last pass, which writes; and whether it has picked elements of a row before.
+    /// If set, it is at its last pass, which writes.
     writes: bool,
+    /// If set, elements of the row were gathered before the last pass.
     gathered: bool,
-    /// The row and column that are being picked.
+    /// Row and column of the gather being lowered.
     being_gathered: Option<(ExprId, ExprId)>,
-    /// Columns that a thread takes at once, and the rows that a block keeps.
+    /// Adjacent columns per thread.
     lanes: usize,
     row_cache: RowCache,
 }
@@ -78,7 +81,8 @@ impl KernelShape for RowKernel {
         Some(value)
     }
 
-    /// Loaded in the first pass that needs them, and kept for others if the tensor is one of those that are kept.
+    /// Loads elements in the first pass that needs them, and stores them in shared memory for later
+    /// passes if the tensor is cached.
     fn load_cached(
         l: &mut Lowering<Self>,
         base: &Tensor,
@@ -111,13 +115,14 @@ impl KernelShape for RowKernel {
     }
 }
 
-/// Rows in the memory of a block, while the passes over them are lowered.
+/// Rows cached in shared memory, and the state of the passes over them.
 #[derive(Default)]
 pub(super) struct RowCache {
-    /// By tensor: where its row is, and the pass that brings it there.
+    /// By tensor: its shared memory, and the pass that fills it.
     tiles: HashMap<NodeId, (SharedId, Option<usize>)>,
     pass: usize,
-    /// The column that the pass is at: each thread reads again what it brought itself, so nobody waits.
+    /// The column that the pass is at. Each thread reads only what it stored itself, so no barrier
+    /// is needed.
     column: Option<ExprId>,
 }
 
@@ -126,12 +131,12 @@ impl RowCache {
         let tile = |(n, tensor): (usize, &&Tensor)| {
             (tensor.0.id, (l.b.shared(format!("row{n}"), tensor.0.dtype, plan.columns as u64), None))
         };
-        RowCache { tiles: plan.row_cache.iter().enumerate().map(tile).collect(), pass: 0, column: None }
+        RowCache { tiles: plan.cached.iter().enumerate().map(tile).collect(), pass: 0, column: None }
     }
 }
 
 impl Lowering<RowKernel> {
-    /// One instance a row: each loop over the columns in order.
+    /// One instance per row, with serial loops over the columns.
     pub(super) fn rows(&mut self, group: &Group, outs: &[ParamId], columns: usize) {
         let row = self.b.index();
         let start_of_row = self.index_op(ScalarOp::Mul, row, columns);
@@ -160,32 +165,33 @@ impl Lowering<RowKernel> {
             }
             self.row_values(&known[n + 1], row);
         }
-        self.row_outputs(group, outs, row);
+        self.store_row_outputs(group, outs, row);
         let wide = wide_outputs(group, outs);
         if !wide.is_empty() {
             self.shape.writes = true;
             self.for_each("column", end, |l, column| {
                 let at = at(l, column, &[]);
-                l.wide_outputs(&wide, &at);
+                l.store_wide_outputs(&wide, &at);
             });
         }
     }
 
-    /// A warp or a block a row: threads take neighbours in turn, then combine what they have.
+    /// A warp or a block per row: threads process adjacent columns in turn, then reduce their
+    /// totals.
     pub(super) fn rows_by_blocks(&mut self, group: &Group, outs: &[ParamId], plan: &RowLaunch<'_>) {
         let RowLaunch { rows, threads, rows_per_block, .. } = *plan;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
-        let (row, thread) = if together == 1 {
+        let (row, thread) = if rows_per_block == 1 {
             (block, thread)
         } else {
-            let first = self.index_op(ScalarOp::Mul, block, together);
+            let first = self.index_op(ScalarOp::Mul, block, rows_per_block);
             let own = self.index_op(ScalarOp::Div, thread, threads);
             (self.b.add(&first, &own), self.index_op(ScalarOp::Rem, thread, threads))
         };
-        let uneven = !rows.is_multiple_of(together);
+        let uneven = !rows.is_multiple_of(rows_per_block);
         if uneven {
-            // A warp past the last row has nothing to do, and no other waits for it.
+            // A warp past the last row exits; no other warp waits for it.
             let end = self.b.index_constant(rows as u64);
             let past = self.b.op(ScalarOp::Ge, &[&row, &end]);
             self.b.if_else(past, |b| b.simple(Stmt::Return(None)), |_| {});
@@ -193,7 +199,8 @@ impl Lowering<RowKernel> {
         self.row_by_threads(group, outs, plan, [row, thread], &[]);
     }
 
-    /// One row by all its threads, of which this is one. Of sums that ride along each thread has a total a column of its own.
+    /// Computes one row by all its threads. `sums` holds this thread's totals of attached column
+    /// sums, one per column.
     pub(super) fn row_by_threads(
         &mut self,
         group: &Group,
@@ -208,11 +215,11 @@ impl Lowering<RowKernel> {
         self.shape.row_cache = RowCache::new(self, plan);
         let start = self.index_op(ScalarOp::Mul, row, columns);
         let first = self.index_op(ScalarOp::Mul, thread, lanes);
-        let long = group.order.iter().filter(|t| t.0.elements() > rows).count() <= MAX_UNROLLED_NODES;
-        let mut passes = Passes { row, start, first, columns, step: threads * lanes, places: vec![], long };
+        let unroll = group.order.iter().filter(|t| t.0.elements() > rows).count() <= MAX_UNROLLED_NODES;
+        let mut passes = Passes { row, start, first, columns, step: threads * lanes, positions: vec![], unroll };
         if plan.in_registers() {
-            let at = |turn: usize| passes.slot(self, first, turn);
-            passes.places = (0..columns / passes.step).map(at).collect();
+            let at = |turn: usize| passes.position(self, first, turn);
+            passes.positions = (0..columns / passes.step).map(at).collect();
         }
         let zero = self.zero();
         let leads = self.b.op(ScalarOp::Eq, &[&thread, &zero]);
@@ -223,10 +230,10 @@ impl Lowering<RowKernel> {
             let totals: Vec<Vec<LocalId>> =
                 stage.iter().map(|reduction| (0..lanes).map(|_| self.total(*reduction)).collect()).collect();
             if !sums.is_empty() {
-                // The row before has left its own there.
-                stage.iter().zip(&totals).for_each(|(reduction, totals)| self.begin_again(*reduction, totals));
+                // The totals still hold the values of the previous row.
+                stage.iter().zip(&totals).for_each(|(reduction, totals)| self.reset_totals(*reduction, totals));
             }
-            passes.each(self, &format!("turn{n}"), &mut |l, at| {
+            passes.run(self, &format!("turn{n}"), &mut |l, at| {
                 for (&reduction, totals) in stage.iter().zip(&totals) {
                     let values = l.reduction_input(reduction, at);
                     for (lane, &total) in totals.iter().enumerate() {
@@ -244,21 +251,21 @@ impl Lowering<RowKernel> {
             self.row_values(&known[n + 1], row);
         }
         self.b.open_block();
-        self.scope(|l| l.row_outputs(group, outs, row));
+        self.scope(|l| l.store_row_outputs(group, outs, row));
         let then = self.b.close_block();
         if !then.is_empty() {
             self.b.simple(Stmt::If { condition: leads, then, otherwise: vec![] });
         }
         let wide = wide_outputs(group, outs);
         if self.shape.gathered && !wide.is_empty() {
-            // What was picked may be where a result goes.
+            // Gathered elements may be overwritten by an output.
             self.b.simple(if threads == WARP { Stmt::WarpBarrier } else { Stmt::Barrier });
         }
         if !wide.is_empty() || !sums.is_empty() {
             self.shape.writes = true;
             let mut turn = 0;
-            passes.each(self, "turn", &mut |l, at| {
-                // Before anything is stored: a result may take the place of an input.
+            passes.run(self, "turn", &mut |l, at| {
+                // Before anything is stored, since an output may overwrite an input.
                 for (sum, totals) in column_sums_of(group).zip(sums) {
                     let values = l.reduction_input(sum, at);
                     for lane in 0..lanes {
@@ -270,19 +277,20 @@ impl Lowering<RowKernel> {
                     }
                 }
                 turn += 1;
-                l.wide_outputs(&wide, at);
+                l.store_wide_outputs(&wide, at);
             });
         }
     }
 
-    fn begin_again(&mut self, reduction: Reduction<'_>, totals: &[LocalId]) {
+    /// Sets the totals to the identity of the reduction.
+    fn reset_totals(&mut self, reduction: Reduction<'_>, totals: &[LocalId]) {
         let none = self.b.constant(reduction.identity());
         totals.iter().for_each(|&total| self.b.assign(total, none));
     }
 
-    /// Stores what has all columns, at a place of the row.
-    fn wide_outputs(&mut self, outputs: &[(&Tensor, ParamId)], at: &Coordinates) {
-        // All values before the first store: a result may take the place of an input.
+    /// Stores the outputs that have all columns, at one position.
+    fn store_wide_outputs(&mut self, outputs: &[(&Tensor, ParamId)], at: &Coordinates) {
+        // All values before the first store, since an output may overwrite an input.
         let values: Vec<Vec<ExprId>> = outputs.iter().map(|(output, _)| self.output_values(output, at)).collect();
         let linear = self.linear_of(at);
         for ((output, out), values) in outputs.iter().zip(values) {
@@ -290,7 +298,7 @@ impl Lowering<RowKernel> {
         }
     }
 
-    /// Computes what has one element a row, or one in all, where all loops know it.
+    /// Computes values with one element per row, or a single element, outside of the loops.
     fn row_values(&mut self, tensors: &[&Tensor], row: ExprId) {
         let lanes = std::mem::replace(&mut self.lanes, 1);
         let rows = self.shape.row_space.rows;
@@ -301,8 +309,8 @@ impl Lowering<RowKernel> {
         self.lanes = lanes;
     }
 
-    /// Stores what has one element a row.
-    fn row_outputs(&mut self, group: &Group, outs: &[ParamId], row: ExprId) {
+    /// Stores the outputs with one element per row.
+    fn store_row_outputs(&mut self, group: &Group, outs: &[ParamId], row: ExprId) {
         let rows = self.shape.row_space.rows;
         let lanes = std::mem::replace(&mut self.lanes, 1);
         for (output, &out) in group.outputs.iter().zip(outs) {
@@ -314,14 +322,15 @@ impl Lowering<RowKernel> {
         self.lanes = lanes;
     }
 
-    /// Another column of a row.
+    /// Coordinates of a column of a row.
     fn column_at(&mut self, row: ExprId, column: ExprId, shape: &[usize]) -> Coordinates {
         let start = self.index_op(ScalarOp::Mul, row, self.shape.row_space.columns);
         let linear = self.b.add(&start, &column);
         Coordinates { shape: shape.to_vec(), linear: Some(linear), axes: None, row: Some((row, column)) }
     }
 
-    /// Looks at the indices by which values are added to a row, once a row: by the thread that `leads`, if there are more.
+    /// Checks the indices of scatters with one value per row, once per row: by the thread that
+    /// `leads`, if there are several.
     fn check_rows(&mut self, order: &[Tensor], row: ExprId, leads: Option<ExprId>) {
         let row_space = self.shape.row_space;
         for tensor in order {
@@ -342,49 +351,49 @@ impl Lowering<RowKernel> {
     }
 }
 
-/// How the threads of a row go over its columns, again and again.
+/// Passes of the threads of a row over its columns.
 struct Passes {
     row: ExprId,
-    /// The row's first element.
+    /// Index of the row's first element.
     start: ExprId,
-    /// The first column of a thread.
+    /// First column of the thread.
     first: ExprId,
     columns: usize,
-    /// Columns of all threads in a turn.
+    /// Columns that all threads process per iteration.
     step: usize,
-    /// All places of a thread, where it keeps their values in registers.
-    places: Vec<Coordinates>,
-    /// Whether several turns may be written out side by side.
-    long: bool,
+    /// All positions of the thread, if their values stay in registers.
+    positions: Vec<Coordinates>,
+    /// If set, iterations may be unrolled.
+    unroll: bool,
 }
 
-/// What a pass does at a place.
+/// Code of a pass at one position.
 type Body<'b> = dyn FnMut(&mut Lowering<RowKernel>, &Coordinates) + 'b;
 
 impl Passes {
-    /// The place some turns after a column.
-    fn slot(&self, l: &mut Lowering<RowKernel>, column: ExprId, turns: usize) -> Coordinates {
+    /// Coordinates `turns` iterations after a column.
+    fn position(&self, l: &mut Lowering<RowKernel>, column: ExprId, turns: usize) -> Coordinates {
         let column = l.offset_by(column, turns * self.step);
         let linear = l.b.add(&self.start, &column);
         Coordinates { shape: vec![], linear: Some(linear), axes: None, row: Some((self.row, column)) }
     }
 
-    /// One pass over the row.
-    fn each(&self, l: &mut Lowering<RowKernel>, name: &str, body: &mut Body<'_>) {
-        // Without a loop, what one pass has loaded and computed is known to the next.
-        if !self.places.is_empty() {
-            return self.places.iter().for_each(|at| {
+    /// Emits one pass over the row.
+    fn run(&self, l: &mut Lowering<RowKernel>, name: &str, body: &mut Body<'_>) {
+        // Without a loop, values loaded and computed in one pass are available in the next.
+        if !self.positions.is_empty() {
+            return self.positions.iter().for_each(|at| {
                 l.shape.own = at.linear;
                 body(l, at);
             });
         }
         let (full, even) = (self.columns / self.step, self.columns.is_multiple_of(self.step));
         let ahead = if l.shape.row_cache.pass == 0 { PREFETCHED_TURNS } else { 2 };
-        if full < ahead || !self.long {
+        if full < ahead || !self.unroll {
             let turns = if even { full } else { full + 1 };
-            self.turns(l, name, turns, 1, &mut |l, at| if even { body(l, at) } else { self.inside(l, at, body) });
+            self.unrolled_loop(l, name, turns, 1, &mut |l, at| if even { body(l, at) } else { self.inside(l, at, body) });
         } else {
-            self.turns(l, name, full / ahead, ahead, body);
+            self.unrolled_loop(l, name, full / ahead, ahead, body);
             let last = l.b.index_constant((full / ahead * ahead * self.step) as u64);
             let column = l.b.add(&self.first, &last);
             for turn in 0..full % ahead {
@@ -398,24 +407,24 @@ impl Passes {
         l.shape.row_cache.column = None;
     }
 
-    /// A loop with several turns side by side.
-    fn turns(&self, l: &mut Lowering<RowKernel>, name: &str, count: usize, together: usize, body: &mut Body<'_>) {
+    /// Emits a loop, unrolled `unrolled` times.
+    fn unrolled_loop(&self, l: &mut Lowering<RowKernel>, name: &str, count: usize, unrolled: usize, body: &mut Body<'_>) {
         let end = l.b.index_constant(count as u64);
         l.for_each(name, end, |l, turn| {
-            let ahead = l.index_op(ScalarOp::Mul, turn, self.step * together);
+            let ahead = l.index_op(ScalarOp::Mul, turn, self.step * unrolled);
             let column = l.b.add(&ahead, &self.first);
-            (0..together).for_each(|turn| self.at(l, column, turn, body));
+            (0..unrolled).for_each(|turn| self.at(l, column, turn, body));
         });
     }
 
     fn at(&self, l: &mut Lowering<RowKernel>, column: ExprId, turn: usize, body: &mut Body<'_>) {
-        let at = self.slot(l, column, turn);
+        let at = self.position(l, column, turn);
         l.shape.row_cache.column = at.row.map(|(_, column)| column);
         l.shape.own = at.linear;
         body(l, &at);
     }
 
-    /// The body where the row has such a column.
+    /// Emits the body, guarded by the number of columns.
     fn inside(&self, l: &mut Lowering<RowKernel>, at: &Coordinates, body: &mut Body<'_>) {
         let Some((_, column)) = at.row else { return };
         let end = l.b.index_constant(self.columns as u64);
@@ -424,7 +433,7 @@ impl Passes {
     }
 }
 
-/// The outputs that have all columns, of which there are at least two.
+/// The outputs that have all columns.
 fn wide_outputs<'a>(group: &'a Group, outs: &[ParamId]) -> Vec<(&'a Tensor, ParamId)> {
     let IterationSpace::Rows { rows, .. } = group.space else { return vec![] };
     let both = group.outputs.iter().zip(outs);

@@ -68,8 +68,8 @@ impl Lowering {
         });
     }
 
-    /// Heap sort of indices in the output: n log n, in place, and the same on every device. Equal elements are ordered by index, so the sort
-    /// is stable.
+    /// Heap sort of indices in the output: n log n, in place, and the same on every device. Equal
+    /// elements are ordered by index, so the sort is stable.
     fn arg_sort(&mut self, line: &Line, descending: bool) {
         let len = line.shape[line.axis] as u64;
         let end = self.b.index_constant(len);

@@ -1,9 +1,10 @@
-//! Rows added where indices name them, which is what gradients of embeddings are: positions are sorted by index once, then
-//! each row of the result sums those that are its own.
+//! Scatter-add of complete rows, as in gradients of embeddings: positions are sorted by index, then
+//! each output row sums its positions.
 //!
-//! The order of a sum is that of the plain kernel (`places.rs`), to the bit: values in the order of their positions, in
-//! parts of [`SUM_BLOCK`], the parts in order. On a GPU the positions are sorted by digits (`digits.rs`), and whole parts of long
-//! sums are made side by side; elsewhere one loop counts and places.
+//! The summation order is that of the generic kernel (`indexing.rs`), so the bits are the same:
+//! values in the order of their positions, in blocks of [`SUM_BLOCK`], and the blocks in order. On
+//! a GPU the positions are radix-sorted (`radix_sort.rs`), and complete blocks of long sums are
+//! computed in parallel; elsewhere one loop does a counting sort.
 
 use std::sync::Arc;
 
@@ -18,26 +19,26 @@ use super::{Lowered, accumulator_type, look_through, strided_view};
 use crate::graph::node::{Node, Op};
 use crate::{DType, Result, Tensor};
 
-/// Values that are summed one after the other before the sum joins the others.
+/// Number of values that are summed serially before their sum is added to the total.
 pub(crate) const SUM_BLOCK: usize = 64;
 
-/// Fewer positions are found faster than sorted.
+/// Minimum number of positions for which sorting pays.
 const MIN_POSITIONS: usize = 64;
 
-/// A kernel of several, and what it writes.
+/// One of several kernels, and its outputs.
 pub(crate) type ScatterStep = (Lowered, Vec<Tensor>);
 
-/// Rows to add: `count` values of `width` elements to a table of `rows`.
+/// A scatter-add of `count` values of `width` elements to a table of `rows` rows.
 pub(super) struct Scatter<'a> {
     tensor: &'a Tensor,
     pub rows: usize,
     width: usize,
     pub count: usize,
-    /// Type of indices.
+    /// Index type.
     pub index: Scalar,
 }
 
-/// The kernels that add values by sorted indices, where whole rows are added; `None` for other scatters.
+/// The kernels of a scatter-add of complete rows; `None` for other scatters.
 pub(crate) fn lower_scatter(tensor: &Tensor, on_gpu: bool) -> Result<Option<Vec<ScatterStep>>> {
     let Some(scatter) = Scatter::of(tensor) else { return Ok(None) };
     let mut steps = vec![];
@@ -57,7 +58,8 @@ impl<'a> Scatter<'a> {
         let layout = strided_view(base, &views)?;
         let same = layout.shape[axis + 1..].iter().zip(&layout.strides[axis + 1..]).all(|(&n, &by)| n == 1 || by == 0);
         let one = before.iter().product::<usize>() == 1 && same;
-        // Numbers of positions and of rows, and one row more for what is nowhere, are 32 bits in memory.
+        // Positions and rows, with an additional row for out-of-range indices, are stored as 32
+        // bits.
         let few = rows.max(count) < i32::MAX as usize / 2;
         if !one || !few || count < MIN_POSITIONS || node.elements() == 0 {
             return None;
@@ -70,15 +72,16 @@ impl<'a> Scatter<'a> {
         &self.tensor.0
     }
 
-    /// Memory between two kernels: a node that no graph has.
+    /// Temporary memory between two kernels: a node outside of the graph.
     pub fn temporary(&self, elements: usize, dtype: DType) -> Tensor {
         let node = self.node();
-        // What it says of how it is computed is never asked.
+        // The op is never evaluated.
         let op = Op::Iota { axis: 0 };
         Tensor(Arc::new(Node::new(op, dtype, vec![elements], node.device, vec![], node.location)))
     }
 
-    /// The row that a position names, and the one after the last for what names none; which is reported if `reports`.
+    /// The row index of a position, or `rows` if it is out of range, which is reported if `reports`
+    /// is set.
     pub fn row_of(&self, l: &mut Lowering, position: ExprId, reports: bool) -> ExprId {
         let node = self.node();
         let (index, Op::ScatterAdd(axis)) = (&node.inputs[1], &node.op) else { return position };
@@ -93,9 +96,10 @@ impl<'a> Scatter<'a> {
         l.b.cast(self.index, &row)
     }
 
-    /// Counts, then places: the first position of each row, then all positions in order of rows.
+    /// Counting sort in one loop: the start of each row's positions, and all positions in row
+    /// order.
     fn counting_sort(&self, steps: &mut Vec<ScatterStep>) -> Result<SortedPositions> {
-        // Two more than the rows, and one for what is nowhere: see below.
+        // Two more entries than rows, and one for out-of-range positions: see below.
         let starts = self.temporary(self.rows + 3, DType::I32);
         let order = self.temporary(self.count, DType::I32);
         let mut b = Builder::new("scatter_order", 1, self.index);
@@ -109,7 +113,8 @@ impl<'a> Scatter<'a> {
         let end = l.b.index_constant(self.rows as u64 + 3);
         l.for_each("row", end, |l, row| l.b.store(into, row, zero));
         let count = l.b.index_constant(self.count as u64);
-        // A row is counted two places up; summed, the place after it is where it starts; once all are placed, where it ends.
+        // Row r is counted in entry r + 2. After the prefix sum, entry r + 1 is its start; after
+        // all positions are placed, its end.
         l.for_each("counted", count, |l, position| {
             let row = self.row_of(l, position, true);
             let slot = l.index_op(ScalarOp::Add, row, 2);
@@ -138,13 +143,14 @@ impl<'a> Scatter<'a> {
         Ok(SortedPositions { starts, order, rows: None })
     }
 
-    /// Neighbours that a thread takes at once.
+    /// Adjacent elements per thread.
     fn lanes(&self, on_gpu: bool) -> usize {
         if on_gpu && self.width.is_multiple_of(4) { 4 } else { 1 }
     }
 
-    /// The sums of whole parts, a block each. Two of them never start within [`SUM_BLOCK`] positions of each other, so the one
-    /// that starts in the n-th `SUM_BLOCK` of them is number n.
+    /// Sums of complete blocks of values, one thread block each. Two of them never start within
+    /// [`SUM_BLOCK`] positions of each other, so the one that starts in the n-th window of
+    /// `SUM_BLOCK` positions gets index n.
     fn sum_parts(&self, sorted: &SortedPositions, steps: &mut Vec<ScatterStep>) -> Result<Option<Tensor>> {
         let (windows, lanes) = (self.count / SUM_BLOCK, self.lanes(true));
         let Some(rows) = sorted.rows.as_ref().filter(|_| windows > 0) else { return Ok(None) };
@@ -162,7 +168,7 @@ impl<'a> Scatter<'a> {
         let (window, strip) = (l.index_op(ScalarOp::Div, block, strips), l.index_op(ScalarOp::Rem, block, strips));
         let lane = l.index_op(ScalarOp::Rem, thread, WARP);
         let first = l.index_op(ScalarOp::Mul, window, SUM_BLOCK);
-        // Each warp looks where a part starts.
+        // Each warp searches for the start of a complete block in its window.
         let found: Vec<ExprId> = (0..SUM_BLOCK / WARP)
             .map(|n| {
                 let slot = l.index_op(ScalarOp::Add, first, n * WARP);
@@ -208,7 +214,7 @@ impl<'a> Scatter<'a> {
         l.when(Some(inside), &mut |l| {
             let column = l.index_op(ScalarOp::Mul, column, lanes);
             let sums: Vec<LocalId> = (0..lanes).map(|_| l.b.local("sum", Value::int(wide, 0))).collect();
-            // Some at once: memory is far.
+            // Several loads at once, to hide memory latency.
             const AHEAD: usize = 8;
             let turns = l.b.index_constant((SUM_BLOCK / AHEAD) as u64);
             l.for_each("turn", turns, |l, turn| {
@@ -243,7 +249,7 @@ impl<'a> Scatter<'a> {
         Ok(Some(parts))
     }
 
-    /// Neighbours of the value of a position.
+    /// Adjacent elements of the value of a position.
     fn values_at(&self, l: &mut Lowering, position: ExprId, column: ExprId) -> Vec<ExprId> {
         let values = &self.node().inputs[2];
         let position = l.b.cast(self.index, &position);
@@ -255,7 +261,7 @@ impl<'a> Scatter<'a> {
         found.iter().map(|value| l.b.cast(wide, value)).collect()
     }
 
-    /// Each element of the table with what is added to it.
+    /// Adds the sums to each element of the table.
     fn sum_rows(
         &self,
         sorted: &SortedPositions,

@@ -51,8 +51,8 @@ pub(crate) fn lower_concat_inputs(tensor: &Tensor, axis: usize, inputs: &[usize]
     l.finish()
 }
 
-/// Lowers the update of the row at `position` along an axis; one instance per element of the row. Nothing is written if `position` is out
-/// of range.
+/// Lowers the update of the row at `position` along an axis; one instance per element of the row.
+/// Nothing is written if `position` is out of range.
 pub(crate) fn lower_row_update(tensor: &Tensor, axis: usize, position: &Tensor, value: &Tensor) -> Result<Lowered> {
     let node = &*tensor.0;
     let length = node.shape[axis];

@@ -9,8 +9,8 @@ use super::{accumulator_type, extreme, look_through};
 use crate::graph::node::{NodeId, Op, Reduce};
 use crate::{DType, Tensor};
 
-/// Reductions of a group by the stage that computes them; and the other nodes with one value per row, or a single value, by the stage after
-/// which they can be computed.
+/// Reductions of a group by the stage that computes them; and the other nodes with one value per
+/// row, or a single value, by the stage after which they can be computed.
 pub(super) struct Stages<'a> {
     pub reductions: Vec<Vec<Reduction<'a>>>,
     pub known: Vec<Vec<&'a Tensor>>,

@@ -1,4 +1,4 @@
-//! Kernels for GPUs over squares of elements, of which some input is read along the other axis.
+//! GPU elementwise kernels with transposed inputs, which are staged through tiles in shared memory.
 
 use bornite_ir::{Axis, Builtin, Emit, ExprId, Op as ScalarOp, ParamId, SharedId, Stmt};
 
@@ -9,35 +9,36 @@ use super::{look_through, strided_view};
 use crate::Tensor;
 use crate::matmul::strided::Strided;
 
-/// A block a square of elements, which some input has the other way round.
+/// Launch shape: one block per square tile of elements.
 pub(super) struct TransposeTiles<'a> {
     batch: usize,
     height: usize,
     width: usize,
     size: Size,
-    /// Inputs that are read along the other axis.
+    /// Transposed inputs and their layouts.
     transposed: Vec<(&'a Tensor, Strided)>,
 }
 
-/// Threads of a block.
+/// Threads per block.
 const THREADS: usize = 256;
 
-/// How large tiles are.
+/// Size of tiles.
 #[derive(Clone, Copy)]
 struct Size {
-    /// Elements of a side.
+    /// Elements per side.
     side: usize,
-    /// Neighbours that a thread takes at once.
+    /// Adjacent elements per thread.
     lanes: usize,
 }
 
-/// For all shapes, and for those that can be read and written by several elements at once and have many tiles: memory likes
-/// long runs.
+/// Size for all shapes.
 const SMALL: Size = Size { side: 32, lanes: 1 };
+/// Size for shapes with many tiles that allow vector loads and stores, which use longer contiguous
+/// accesses.
 const LARGE: Size = Size { side: 64, lanes: 4 };
 
-/// Tiles that keep all of a GPU busy.
-const BUSY: usize = 256;
+/// Minimum number of tiles that keep a GPU busy.
+const MIN_TILES: usize = 256;
 
 impl<'a> TransposeTiles<'a> {
     pub fn new(group: &'a Group, elements: usize) -> Option<TransposeTiles<'a>> {
@@ -61,7 +62,7 @@ impl<'a> TransposeTiles<'a> {
             let batch = elements / (width * height);
             let tiles = found.get_or_insert(TransposeTiles { batch, height, width, size: SMALL, transposed: vec![] });
             let same = |(other, seen): &(&Tensor, Strided)| other.0.id == base.0.id && *seen == layout;
-            // As many tiles as shared memory certainly has room for.
+            // At most as many tiles as fit into the shared memory of every GPU.
             if (tiles.height, tiles.width) == (height, width)
                 && tiles.transposed.len() < 4
                 && !tiles.transposed.iter().any(same)
@@ -78,10 +79,11 @@ impl<'a> TransposeTiles<'a> {
 
     fn can_be_large(&self) -> bool {
         let Size { side, lanes } = LARGE;
-        let many = self.batch * self.height * self.width >= BUSY * side * side;
+        let many = self.batch * self.height * self.width >= MIN_TILES * side * side;
         let even = |n: isize| n % lanes as isize == 0;
         let wide = |(base, layout): &(&Tensor, Strided)| {
-            // What lies side by side is read along the height; all else must begin at a multiple of the lanes.
+            // The contiguous axis is read along the height; offsets along the others must be
+            // multiples of the lanes.
             let apart = coalesce_axes(&layout.shape, &layout.strides).into_iter().filter(|&(_, stride)| stride != 1);
             let bytes = base.0.dtype.bytes() * lanes;
             even(layout.offset)
@@ -92,7 +94,7 @@ impl<'a> TransposeTiles<'a> {
         many && even(height) && even(width) && self.transposed.len() <= 2 && self.transposed.iter().all(wide)
     }
 
-    /// Blocks, and threads of each.
+    /// Number of blocks, and threads per block.
     pub fn launch(&self) -> (usize, usize) {
         (self.batch * self.across() * self.height.div_ceil(self.size.side), THREADS)
     }
@@ -105,13 +107,14 @@ impl<'a> TransposeTiles<'a> {
 impl KernelShape for &TransposeTiles<'_> {}
 
 impl<'p, 'a> Lowering<&'p TransposeTiles<'a>> {
-    /// Squares of elements: what lies the other way round is read along its own rows first.
+    /// Loads tiles of the transposed inputs along their contiguous axis into shared memory, then
+    /// computes the outputs.
     pub(super) fn tiles(&mut self, group: &Group, outs: &[ParamId]) {
         let plan = self.shape;
         let Size { side, lanes } = plan.size;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
-        // Threads along a side, and rows that all of them are.
+        // Threads along a side, and rows that all threads cover.
         let along = side / lanes;
         let rows = THREADS / along;
         let (x, y) = (self.index_op(ScalarOp::Rem, thread, along), self.index_op(ScalarOp::Div, thread, along));
@@ -123,7 +126,8 @@ impl<'p, 'a> Lowering<&'p TransposeTiles<'a>> {
         let (left, top) = (self.index_op(ScalarOp::Mul, left, side), self.index_op(ScalarOp::Mul, top, side));
         let area = self.index_op(ScalarOp::Mul, batch, plan.height * plan.width);
         let even = plan.height.is_multiple_of(side) && plan.width.is_multiple_of(side);
-        // The element in row `i` and column `j` of the tile, and whether there is one.
+        // Index of the element in row `i` and column `j` of the tile, and a condition if it may not
+        // exist.
         let element = |l: &mut Lowering<&'p TransposeTiles<'a>>, i: ExprId, j: ExprId| {
             let (row, column) = (l.b.add(&top, &i), l.b.add(&left, &j));
             let start = l.index_op(ScalarOp::Mul, row, plan.width);
@@ -187,7 +191,7 @@ impl<'p, 'a> Lowering<&'p TransposeTiles<'a>> {
         }
     }
 
-    /// Elements of a turned input that lie side by side, from the place that an element of the results has on.
+    /// Contiguous elements of a transposed input, from the index of an output element on.
     fn transposed_values(&mut self, base: &Tensor, layout: &Strided, linear: ExprId, lanes: usize) -> Vec<ExprId> {
         let at = Coordinates::linear(linear, &layout.shape);
         if lanes == 1 {

@@ -64,16 +64,17 @@ impl MatmulConfig {
     }
 }
 
-/// cuBLASLt calls for those of `matmuls`, all on one device, that the library supports; each with flags for the matrices that are views and
-/// must be copied first. With `graph`, calls absorb supported epilogues. On a device that is not a GPU, every configuration counts as
-/// supported.
+/// cuBLASLt calls for those of `matmuls`, all on one device, that the library supports; each with
+/// flags for the matrices that are views and must be copied first. With `graph`, calls absorb
+/// supported epilogues. On a device that is not a GPU, every configuration counts as supported.
 pub(super) fn cublas_calls(
     device: Device,
     matmuls: &[Tensor],
     mode: MatmulMode,
     graph: Option<GraphReaders<'_>>,
 ) -> Result<Vec<(LibraryCall, [bool; 2])>> {
-    // Loading is attempted once: asking the loader at every product would cost more than a small product.
+    // Loading is attempted once: asking the loader at every product would cost more than a small
+    // product.
     static MISSING: AtomicBool = AtomicBool::new(false);
     let mut found = vec![];
     if MISSING.load(Ordering::Relaxed) {
@@ -114,7 +115,8 @@ pub(super) fn cublas_calls(
 /// Largest dimension that all of the library supports.
 const MAX_DIMENSION: usize = i32::MAX as usize;
 
-/// Configuration of a product, and the tensors it reads. `None` if the library should not compute it.
+/// Configuration of a product, and the tensors it reads. `None` if the library should not compute
+/// it.
 fn configure(node: &Node, mode: MatmulMode) -> Option<(MatmulConfig, [Tensor; 2])> {
     let element = match node.dtype {
         DType::F16 => Element::F16,
@@ -159,7 +161,8 @@ fn configure(node: &Node, mode: MatmulMode) -> Option<(MatmulConfig, [Tensor; 2]
     Some((MatmulConfig { matmul, offsets, copied: [copied_a, copied_b], bias_offset: 0 }, [from_a, from_b]))
 }
 
-/// Alignment of an address at this offset in a buffer. Plans and arenas align buffers to at least 128 bytes.
+/// Alignment of an address at this offset in a buffer. Plans and arenas align buffers to at least
+/// 128 bytes.
 fn alignment(offset: usize) -> u32 {
     1 << offset.trailing_zeros().min(7)
 }

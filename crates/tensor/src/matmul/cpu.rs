@@ -22,7 +22,8 @@ pub(crate) struct CpuMatmul {
     copied: [bool; 2],
 }
 
-/// The product, the tensors it reads, and which of them are views that must be copied first. `None` if a generated kernel computes it.
+/// The product, the tensors it reads, and which of them are views that must be copied first. `None`
+/// if a generated kernel computes it.
 pub(super) fn cpu_matmul(node: &Node) -> Option<(CpuMatmul, [Tensor; 2], [bool; 2])> {
     let [a, b] = &node.inputs[..] else { return None };
     let empty = |t: &Tensor| t.0.elements() == 0;
@@ -37,7 +38,8 @@ pub(super) fn cpu_matmul(node: &Node) -> Option<(CpuMatmul, [Tensor; 2], [bool; 
     Some((matmul, [from_a, from_b], copied))
 }
 
-/// Folds a batch with a broadcast second matrix into one product with a taller first matrix, if the layout allows it.
+/// Folds a batch with a broadcast second matrix into one product with a taller first matrix, if the
+/// layout allows it.
 fn fold_batch(left: Strided, right: Strided) -> [Strided; 2] {
     let lead = right.shape.len() - 2;
     let repeated = (0..lead).all(|axis| right.strides[axis] == 0 || right.shape[axis] == 1);

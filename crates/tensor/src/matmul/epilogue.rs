@@ -1,9 +1,10 @@
-//! Epilogue fusion for cuBLASLt: adding a bias, applying GELU, or multiplying by GELU's derivative before the product is stored. The
-//! library can also sum columns for a bias gradient, but slower than a generated kernel (docs/performance.md).
+//! Epilogue fusion for cuBLASLt: adding a bias, applying GELU, or multiplying by GELU's derivative
+//! before the product is stored. The library can also sum columns for a bias gradient, but slower
+//! than a generated kernel (docs/performance.md).
 //!
-//! Patterns are not written by hand: a pattern is the graph that the op itself, or its gradient, builds from placeholders, and it is matched
-//! node by node. So GELU has one definition, which patterns cannot contradict. A fused 16-bit result is rounded once instead of after every
-//! op.
+//! Patterns are not written by hand: a pattern is the graph that the op itself, or its gradient,
+//! builds from placeholders, and it is matched node by node. So GELU has one definition, which
+//! patterns cannot contradict. A fused 16-bit result is rounded once instead of after every op.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use crate::graph::node::{Node, NodeId, Op};
 use crate::lower::{is_identity, look_through, strided_view};
 use crate::{SourceLocation, Tensor};
 
-/// Minimum number of output elements for which GELU is fused: for smaller outputs a separate kernel is faster than the library's GELU
-/// epilogue.
+/// Minimum number of output elements for which GELU is fused: for smaller outputs a separate kernel
+/// is faster than the library's GELU epilogue.
 const MIN_GELU_ELEMENTS: usize = 8 << 20;
 /// Maximum number of nodes searched after a product; GELU and its gradient have fewer.
 const MAX_SEARCHED_NODES: usize = 96;
@@ -119,7 +120,8 @@ impl<'a> GraphReaders<'a> {
         (!copied).then_some((sum, (memory, offset)))
     }
 
-    /// GELU of a large 16-bit tensor, and the nodes in between. The library's f32 GELU is not accurate enough.
+    /// GELU of a large 16-bit tensor, and the nodes in between. The library's f32 GELU is not
+    /// accurate enough.
     fn gelu(&self, x: &Tensor) -> Option<(&'a Tensor, BTreeSet<NodeId>)> {
         if x.0.dtype.bytes() != 2 || x.0.elements() < MIN_GELU_ELEMENTS {
             return None;
@@ -132,7 +134,8 @@ impl<'a> GraphReaders<'a> {
         .map(|(found, matched)| (found, matched.inner(&HashSet::from([x.0.id]), found)))
     }
 
-    /// The gradient of GELU's input, if the product is the gradient of GELU's output; and GELU's input.
+    /// The gradient of GELU's input, if the product is the gradient of GELU's output; and GELU's
+    /// input.
     fn gelu_gradient(&self, product: &Tensor) -> Option<(&'a Tensor, Tensor)> {
         if product.0.dtype.bytes() != 2 || product.0.elements() < MIN_GELU_ELEMENTS {
             return None;
@@ -153,8 +156,9 @@ impl<'a> GraphReaders<'a> {
         (is_private && !x.0.op.is_view() && !x.0.op.is_constant()).then_some((found, x))
     }
 
-    /// A node after `start` that matches the graph that `pattern` builds from two placeholders, which have a shape in which `start` is read.
-    /// `fits` checks the tensors that the placeholders match.
+    /// A node after `start` that matches the graph that `pattern` builds from two placeholders,
+    /// which have a shape in which `start` is read. `fits` checks the tensors that the placeholders
+    /// match.
     fn find(
         &self,
         start: &Tensor,
@@ -225,7 +229,8 @@ impl PatternMatch {
     }
 }
 
-/// Matches a pattern with a graph; placeholders match any tensor of their dtype and shape that `fits` accepts.
+/// Matches a pattern with a graph; placeholders match any tensor of their dtype and shape that
+/// `fits` accepts.
 fn unify(
     pattern: &Tensor,
     found: &Tensor,

@@ -86,7 +86,8 @@ fn unsupported_epilogues_are_left_to_generated_kernels() {
     let product = half.x.linear(&half.wide[0], None);
     assert_eq!(found(&[&product + &half.wide[1], product.clone()]), [(Epilogue::None, 1)]);
     assert_eq!(found(&[(&product + &half.wide[1]) * &product]), [(Epilogue::None, 1)]);
-    // A bias per row, one of another shape, a view that is not 16-byte aligned; and the sum with swapped operands.
+    // A bias per row, one of another shape, a view that is not 16-byte aligned; and the sum with
+    // swapped operands.
     assert_eq!(found(&[&product + input(&[4, ROWS / 4, 1], DType::F16)]), [(Epilogue::None, 1)]);
     assert_eq!(found(&[&product + input(&[ROWS / 4, 1024], DType::F16)]), [(Epilogue::None, 1)]);
     let long = input(&[4096], DType::F16);

@@ -1,8 +1,10 @@
-//! Matrix products in host memory by the gemm crates: f32 and f64 in place, 16-bit floats through f32 panels.
+//! Matrix products in host memory by the gemm crates: f32 and f64 in place, 16-bit floats through
+//! f32 panels.
 //!
-//! The output is split into tiles over rows, columns and the batch, never over the sum, and depending on the shape alone, so the bits are the
-//! same for any number of threads. Tiles of 128 to 512 are as fast as an untiled product (within 3 % at 256 to 2048). The kernels' thread
-//! pool is used instead of gemm's, which waits inside rayon's pool (see `bornite_codegen::cpu::pool`).
+//! The output is split into tiles over rows, columns and the batch, never over the sum, and
+//! depending on the shape alone, so the bits are the same for any number of threads. Tiles of 128
+//! to 512 are as fast as an untiled product (within 3 % at 256 to 2048). The kernels' thread pool
+//! is used instead of gemm's, which waits inside rayon's pool (see `bornite_codegen::cpu::pool`).
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -70,9 +72,10 @@ impl<T> MatrixView<'_, T> {
 }
 
 impl<T: Copy> MatrixView<'_, T> {
-    /// A copy of the matrix with a padded stride, if its stride makes rows or columns evict each other from a set-associative cache while they
-    /// are packed; else `None`. 1024 × 1024 by a transposed 1024 × 256 took 10.7 ms without and takes 5.2; 1024 × 256 by 256 × 8192 took 82 ms
-    /// and takes 55.
+    /// A copy of the matrix with a padded stride, if its stride makes rows or columns evict each
+    /// other from a set-associative cache while they are packed; else `None`. 1024 × 1024 by a
+    /// transposed 1024 × 256 took 10.7 ms without and takes 5.2; 1024 × 256 by 256 × 8192 took 82
+    /// ms and takes 55.
     fn copy_if_conflicting(&self, rows: usize, columns: usize) -> Option<(Vec<T>, isize)> {
         // Strides that are a multiple of these bytes map to few cache sets.
         const TRANSPOSED_CONFLICT: usize = 1 << 10;
@@ -132,8 +135,8 @@ const GRAIN: usize = 1 << 20;
 const MIN_TILES: usize = 16;
 
 impl Tiles {
-    /// Tiles with the first of `sides` that gives enough tiles, else the last. `None` if the shapes do not match or a matrix exceeds its
-    /// memory.
+    /// Tiles with the first of `sides` that gives enough tiles, else the last. `None` if the shapes
+    /// do not match or a matrix exceeds its memory.
     fn new<T>(out: usize, a: &Operand<'_, T>, b: &Operand<'_, T>, sides: &[usize]) -> Option<Tiles> {
         let (&[ref batch @ .., m, k], &[ref other @ .., inner, n]) = (&a.layout.shape[..], &b.layout.shape[..]) else {
             return None;
@@ -177,8 +180,8 @@ impl Tiles {
     }
 }
 
-/// Computes `out = a · b` for each matrix of the batch; `out` is contiguous. Returns false without computing anything if the shapes do not
-/// match or a matrix exceeds its memory.
+/// Computes `out = a · b` for each matrix of the batch; `out` is contiguous. Returns false without
+/// computing anything if the shapes do not match or a matrix exceeds its memory.
 pub(super) fn multiply<T: GemmFloat>(out: &mut [T], a: Operand<'_, T>, b: Operand<'_, T>, threads: usize) -> bool {
     let Some(tiles) = Tiles::new(out.len(), &a, &b, &[512, 256, 128]) else { return false };
     let out = AtomicPtr::new(out.as_mut_ptr());
@@ -195,8 +198,9 @@ pub(super) fn multiply<T: GemmFloat>(out: &mut [T], a: Operand<'_, T>, b: Operan
             }
             Some((copy, stride)) => MatrixView { data: copy, offset: 0, row_stride: *stride, column_stride: 1 },
         };
-        // SAFETY: `Tiles::new` checked that all elements of A and B are within their data and that `out` is long enough for all
-        // tiles. Tiles are disjoint, and `out` is borrowed mutably until all are done.
+        // SAFETY: `Tiles::new` checked that all elements of A and B are within their data and that
+        // `out` is long enough for all tiles. Tiles are disjoint, and `out` is borrowed mutably
+        // until all are done.
         #[allow(unsafe_code)]
         unsafe {
             call_gemm(size, to, tiles.n, left, right, false)
@@ -239,8 +243,8 @@ impl<'a> FlatMatrix<'a> {
     }
 }
 
-/// Computes `out = a · b`, or `out += a · b` with `add`, of size `[m, n, k]`, on this thread. Returns false without computing anything if a
-/// matrix is smaller than that or empty.
+/// Computes `out = a · b`, or `out += a · b` with `add`, of size `[m, n, k]`, on this thread.
+/// Returns false without computing anything if a matrix is smaller than that or empty.
 pub(crate) fn multiply_single_threaded(
     out: &mut [f32],
     [m, n, k]: [usize; 3],
@@ -252,7 +256,8 @@ pub(crate) fn multiply_single_threaded(
     if !fits || k == 0 || !a.holds(m, k) || !b.holds(k, n) {
         return false;
     }
-    // SAFETY: all elements of A and B were checked to be within their data, and `out`, borrowed mutably, is long enough.
+    // SAFETY: all elements of A and B were checked to be within their data, and `out`, borrowed
+    // mutably, is long enough.
     #[allow(unsafe_code)]
     unsafe {
         call_gemm([m, n, k], out.as_mut_ptr(), n, a.view(), b.view(), add)
@@ -260,7 +265,8 @@ pub(crate) fn multiply_single_threaded(
     true
 }
 
-/// As [`multiply`], for 16-bit floats: sums are f32, over f32 panels of at most 1.3 MB per thread, and rounded once.
+/// As [`multiply`], for 16-bit floats: sums are f32, over f32 panels of at most 1.3 MB per thread,
+/// and rounded once.
 pub(super) fn multiply_half<T: HalfFloat>(out: &mut [T], a: Operand<'_, T>, b: Operand<'_, T>, threads: usize) -> bool {
     const SIDE: usize = 256;
     const DEPTH: usize = 512;
@@ -284,7 +290,8 @@ pub(super) fn multiply_half<T: HalfFloat>(out: &mut [T], a: Operand<'_, T>, b: O
                 let (left_panel, right_panel) = panels.split_at_mut(rows * depth);
                 let left = widen_panel(left.from(tile.rows.start, first), rows, depth, left_panel);
                 let right = widen_panel(right.from(first, tile.columns.start), depth, columns, right_panel);
-                // SAFETY: the panels were just filled with matrices of this size, and `sums` has as many elements as the product.
+                // SAFETY: the panels were just filled with matrices of this size, and `sums` has as
+                // many elements as the product.
                 #[allow(unsafe_code)]
                 unsafe {
                     call_gemm([rows, columns, depth], sums.as_mut_ptr(), columns, left, right, first > 0)
@@ -302,7 +309,8 @@ pub(super) fn multiply_half<T: HalfFloat>(out: &mut [T], a: Operand<'_, T>, b: O
     true
 }
 
-/// Copies a matrix to a contiguous f32 panel, by rows or by columns, whichever is contiguous in the source.
+/// Copies a matrix to a contiguous f32 panel, by rows or by columns, whichever is contiguous in the
+/// source.
 fn widen_panel<'a, T: HalfFloat>(
     from: MatrixView<'_, T>,
     rows: usize,
@@ -327,11 +335,12 @@ fn widen_panel<'a, T: HalfFloat>(
     MatrixView { data: to, offset: 0, row_stride: down as isize, column_stride: across as isize }
 }
 
-/// Calls gemm for one product. `out` has the row stride `stride`; with `add`, the product is added to it.
+/// Calls gemm for one product. `out` has the row stride `stride`; with `add`, the product is added
+/// to it.
 ///
 /// # Safety
-/// The matrices `[m, k]` and `[k, n]` at `a` and `b` must lie within their data. `out` must be valid for reads and writes
-/// of `m` rows of `n` elements, which nothing else uses meanwhile.
+/// The matrices `[m, k]` and `[k, n]` at `a` and `b` must lie within their data. `out` must be
+/// valid for reads and writes of `m` rows of `n` elements, which nothing else uses meanwhile.
 #[allow(unsafe_code)]
 unsafe fn call_gemm<T: GemmFloat>(
     [m, n, k]: [usize; 3],
@@ -342,7 +351,8 @@ unsafe fn call_gemm<T: GemmFloat>(
     add: bool,
 ) {
     let (mut a, mut b) = (a, b);
-    // gemm does not support a negative stride along k in its first operand, so reverse the terms of both.
+    // gemm does not support a negative stride along k in its first operand, so reverse the terms of
+    // both.
     if b.row_stride < 0 {
         (a.offset, a.column_stride) = (a.offset + (k - 1) as isize * a.column_stride, -a.column_stride);
         (b.offset, b.row_stride) = (b.offset + (k - 1) as isize * b.row_stride, -b.row_stride);
@@ -350,8 +360,9 @@ unsafe fn call_gemm<T: GemmFloat>(
     let (left, right) = (a.data.as_ptr().wrapping_offset(a.offset), b.data.as_ptr().wrapping_offset(b.offset));
     let (beta, alpha) = (if add { T::ONE } else { T::ZERO }, T::ONE);
     // gemm writes column-major results, so compute the transposed product Bᵀ · Aᵀ.
-    // SAFETY: gemm reads exactly the elements of the two matrices and writes exactly those of the output, for which the caller
-    // guarantees validity and exclusive access. Without `add` it does not read the output.
+    // SAFETY: gemm reads exactly the elements of the two matrices and writes exactly those of the
+    // output, for which the caller guarantees validity and exclusive access. Without `add` it does
+    // not read the output.
     unsafe {
         T::gemm_fn()(
             n,
@@ -377,8 +388,8 @@ unsafe fn call_gemm<T: GemmFloat>(
     }
 }
 
-/// `(m, n, k, out, its column and row strides, read out, left, its strides, right, its strides, beta, alpha, conjugations,
-/// parallelism)`
+/// `(m, n, k, out, its column and row strides, read out, left, its strides, right, its strides,
+/// beta, alpha, conjugations, parallelism)`
 type GemmFn<T> = unsafe fn(
     usize,
     usize,

@@ -1,9 +1,11 @@
-//! Matrix products compared with f64 sums for random sizes and strides, and bit for bit for different numbers of threads.
+//! Matrix products compared with f64 sums for random sizes and strides, and bit for bit for
+//! different numbers of threads.
 
 use super::*;
 use crate::test_random::Random;
 
-/// A random layout of a batch of matrices with gaps, steps, broadcasts and transposes; also returns the size of its memory.
+/// A random layout of a batch of matrices with gaps, steps, broadcasts and transposes; also returns
+/// the size of its memory.
 fn lay_out(random: &mut Random, batch: &[usize], rows: usize, columns: usize) -> (Strided, usize) {
     let shape = [batch, &[rows, columns]].concat();
     let mut order: Vec<usize> = (0..shape.len()).collect();
@@ -69,7 +71,8 @@ fn case(random: &mut Random) -> Case {
     Case { a, b, lengths: [length_a, length_b], batch: batch.iter().product(), m, n, k }
 }
 
-/// Runs a product with 1, 2, 3 and 5 threads, which must agree to the bit, and compares it with f64.
+/// Runs a product with 1, 2, 3 and 5 threads, which must agree to the bit, and compares it with
+/// f64.
 fn check<T: Copy + PartialEq + std::fmt::Debug>(
     case: &Case,
     data: [&[T]; 2],

@@ -1,4 +1,5 @@
-//! Selection of the matrix products of a schedule that a library computes, and of the memory they read.
+//! Selection of the matrix products of a schedule that a library computes, and of the memory they
+//! read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -32,8 +33,9 @@ pub(crate) struct LibraryCall {
 /// Library calls of a schedule by the nodes that they compute.
 pub(super) type LibraryCalls = HashMap<NodeId, Arc<LibraryCall>>;
 
-/// Finds the matrix products among `nodes` that a library computes. Views that it cannot read directly are added to `nodes`, to be copied
-/// first. An epilogue must not absorb `roots` that are needed separately.
+/// Finds the matrix products among `nodes` that a library computes. Views that it cannot read
+/// directly are added to `nodes`, to be copied first. An epilogue must not absorb `roots` that are
+/// needed separately.
 pub(crate) fn find_library_matmuls(
     device: Device,
     nodes: &mut BTreeMap<NodeId, Tensor>,
@@ -106,8 +108,8 @@ pub(super) fn describe_copies(copied: [bool; 2]) -> &'static str {
     }
 }
 
-/// Finds memory to read a matrix from: the tensor that holds it, the layout converted by `fits`, and true if that tensor is a view that
-/// must be copied first.
+/// Finds memory to read a matrix from: the tensor that holds it, the layout converted by `fits`,
+/// and true if that tensor is a view that must be copied first.
 pub(crate) fn locate<M>(tensor: &Tensor, fits: impl Fn(&Strided) -> Option<M>) -> Option<(Tensor, M, bool)> {
     let chain = view_chain(tensor);
     let layout_from = |start: usize| {
@@ -120,8 +122,8 @@ pub(crate) fn locate<M>(tensor: &Tensor, fits: impl Fn(&Strided) -> Option<M>) -
     if !constant && let Some(matrix) = layout_from(last) {
         return Some((chain[last].clone(), matrix, false));
     }
-    // Copy the smallest of the outermost views whose remaining views are strided: not a broadcast if its input suffices; of equal sizes the
-    // innermost, which other products may read too.
+    // Copy the smallest of the outermost views whose remaining views are strided: not a broadcast
+    // if its input suffices; of equal sizes the innermost, which other products may read too.
     const MAX_CANDIDATES: usize = 8;
     let candidates = (0..chain.len().min(MAX_CANDIDATES)).rev().filter(|&start| start < last || constant);
     let found = candidates.filter_map(|start| Some((chain[start].clone(), layout_from(start)?, true)));
@@ -133,7 +135,8 @@ pub(crate) fn contiguous_layout(tensor: &Tensor) -> Strided {
     Strided::contiguous(&tensor.0.shape)
 }
 
-/// A tensor, the tensor that it is a view of, and so on. Views that have a value are not looked through.
+/// A tensor, the tensor that it is a view of, and so on. Views that have a value are not looked
+/// through.
 fn view_chain(tensor: &Tensor) -> Vec<&Tensor> {
     let mut chain = vec![tensor];
     while let Some(&last) = chain.last()
@@ -145,15 +148,17 @@ fn view_chain(tensor: &Tensor) -> Vec<&Tensor> {
     chain
 }
 
-/// The batch of matrices whose rows a reshape merges into one matrix: `[.., m, k]` of a reshape to `[.. * m, k]`.
+/// The batch of matrices whose rows a reshape merges into one matrix: `[.., m, k]` of a reshape to
+/// `[.. * m, k]`.
 fn unmerged_batch(merged: &Tensor) -> Option<&Tensor> {
     let (Op::Reshape(shape), [batch]) = (&merged.0.op, &merged.0.inputs[..]) else { return None };
     let merges = shape.len() == 2 && batch.0.shape.len() > 2 && batch.0.shape.last() == shape.last();
     (merges && !merged.0.has_value()).then_some(batch)
 }
 
-/// Locates the first operand of a product, as [`locate`]; also returns its shape. If it is a merged batch that is strided only as a batch,
-/// returns the batch, which is multiplied without a copy and gives the same output memory.
+/// Locates the first operand of a product, as [`locate`]; also returns its shape. If it is a merged
+/// batch that is strided only as a batch, returns the batch, which is multiplied without a copy and
+/// gives the same output memory.
 pub(super) fn locate_left<M>(
     tensor: &Tensor,
     fits: impl Fn(&Strided) -> Option<M>,
@@ -198,7 +203,8 @@ mod tests {
         assert_eq!(planned(&x.matmul(&w), Exact), None);
         let transposed = w.t().matmul(&x.t());
         assert_eq!(text(&transposed).0, "matmul_f32 by gemm: 53x19 by 19x37, strides 1, 53 and 1, 19; no copies");
-        // Every other row and column, backwards; heads of attention, whose batch axes have unrelated strides.
+        // Every other row and column, backwards; heads of attention, whose batch axes have
+        // unrelated strides.
         let cuts = vec![AxisSlice { start: 36, step: -2, len: 19 }, AxisSlice { start: 0, step: 3, len: 7 }];
         let stepped = Tensor::build(Op::Slice(cuts), vec![x.clone()], crate::SourceLocation::here());
         let product = stepped.matmul(&here(&[7, 2]));
@@ -210,7 +216,8 @@ mod tests {
         let repeated = w.reshape(&[1, 19, 53]).expand(&[4, 19, 53]);
         let folded = "matmul_f32 by gemm: 148x19 by 19x53, strides 19, 1 and 53, 1; no copies";
         assert_eq!(text(&here(&[4, 37, 19]).matmul(&repeated)).0, folded);
-        // A constant has no memory, so one element is materialized. A view that is not strided is copied.
+        // A constant has no memory, so one element is materialized. A view that is not strided is
+        // copied.
         let ones = Tensor::ones(&[], DType::F32, Device::cpu()).expand(&[19, 4]);
         let product = x.matmul(&ones);
         let words = "matmul_f32 by gemm: 37x19 by 19x4, strides 19, 1 and 0, 0; second operand is copied";
@@ -231,8 +238,8 @@ mod tests {
         assert!(none(&interpreted.matmul(&interpreted)));
     }
 
-    /// The graph merges the rows of a batch whatever its memory layout; the product reads them without a copy as one matrix or
-    /// as a batch.
+    /// The graph merges the rows of a batch whatever its memory layout; the product reads them
+    /// without a copy as one matrix or as a batch.
     #[test]
     fn rows_of_a_batch_are_read_without_a_copy() {
         let x = zeros(&[4, 6, 8], Device::cpu());

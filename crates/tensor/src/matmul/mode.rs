@@ -7,8 +7,8 @@ use bornite_support::settings::{MATMUL_VARIABLE, choose, read};
 
 use crate::Result;
 
-/// Implementation of float matrix products, on a GPU and on the CPU. It is chosen when work is planned; a [`crate::trace::Trace`] keeps the
-/// mode of the first call with each signature.
+/// Implementation of float matrix products, on a GPU and on the CPU. It is chosen when work is
+/// planned; a [`crate::trace::Trace`] keeps the mode of the first call with each signature.
 ///
 /// ```
 /// use bornite::{Device, Tensor, settings::MatmulMode};
@@ -21,7 +21,8 @@ use crate::Result;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MatmulMode {
-    /// cuBLASLt on a GPU, if available, with f32 products in full precision; gemm on the CPU, with the same bits for any number of threads.
+    /// cuBLASLt on a GPU, if available, with f32 products in full precision; gemm on the CPU, with
+    /// the same bits for any number of threads.
     Library = 1,
     /// As `Library`, but f32 inputs are rounded to TF32 on a GPU.
     Tf32 = 2,
@@ -41,8 +42,8 @@ impl MatmulMode {
     const NAMES: [(&str, MatmulMode); 3] =
         [("library", MatmulMode::Library), ("tf32", MatmulMode::Tf32), ("exact", MatmulMode::Exact)];
 
-    /// The mode of this thread: that of the innermost [`MatmulMode::within`], else of [`MatmulMode::set_for_process`], else
-    /// `BORNITE_MATMUL`, else `Library`.
+    /// The mode of this thread: that of the innermost [`MatmulMode::within`], else of
+    /// [`MatmulMode::set_for_process`], else `BORNITE_MATMUL`, else `Library`.
     #[track_caller]
     pub fn current() -> Result<MatmulMode> {
         if let Some(mode) = THREAD.get() {
@@ -64,8 +65,8 @@ impl MatmulMode {
         PROCESS.store(self as u8, Ordering::Relaxed);
     }
 
-    /// Runs `work` with this mode on this thread. Tensors are lazy, so the mode applies to products that are computed in `work`, not to those
-    /// that are built in it.
+    /// Runs `work` with this mode on this thread. Tensors are lazy, so the mode applies to products
+    /// that are computed in `work`, not to those that are built in it.
     pub fn within<R>(self, work: impl FnOnce() -> R) -> R {
         // Restored also if `work` panics.
         struct Before(Option<MatmulMode>);

@@ -1,4 +1,5 @@
-//! Strided layouts of views: offsets of a view's elements in the memory of its base, and whether they form a matrix.
+//! Strided layouts of views: offsets of a view's elements in the memory of its base, and whether
+//! they form a matrix.
 
 use crate::graph::node::Op;
 
@@ -68,8 +69,9 @@ impl Strided {
         Some(view)
     }
 
-    /// Layout of the input, of shape `shape`, of a view `op` whose result has this layout: the inverse of [`Strided::apply_view`]. `None` if
-    /// the view does not show all of its input, or if the layout is not strided.
+    /// Layout of the input, of shape `shape`, of a view `op` whose result has this layout: the
+    /// inverse of [`Strided::apply_view`]. `None` if the view does not show all of its input, or if
+    /// the layout is not strided.
     pub fn invert_view(&self, op: &Op, shape: &[usize]) -> Option<Strided> {
         match op {
             Op::Detach | Op::Checkpoint(_) => Some(self.clone()),
@@ -125,8 +127,8 @@ impl Strided {
         Strided { offset, shape: [lead, &shape].concat(), strides }
     }
 
-    /// The last two axes as a matrix, the others as a batch with one stride. `None` if the layout has another form, so that a copy is needed.
-    /// No axis may be empty.
+    /// The last two axes as a matrix, the others as a batch with one stride. `None` if the layout
+    /// has another form, so that a copy is needed. No axis may be empty.
     pub fn matrix(&self) -> Option<Matrix> {
         let (&[ref lead @ .., rows, columns], &[ref lead_strides @ .., down, across]) =
             (self.shape.as_slice(), self.strides.as_slice())
@@ -135,7 +137,8 @@ impl Strided {
         };
         let offset = usize::try_from(self.offset).ok()?;
         let batch_stride = usize::try_from(one_stride(lead, lead_strides)?).ok()?;
-        // A single line may have any stride; it gets that of the batch, with which a batch of lines is one matrix.
+        // A single line may have any stride; it gets that of the batch, with which a batch of lines
+        // is one matrix.
         let stride = |lines: usize, apart: isize, width: usize, within: isize| {
             let is_contiguous = width == 1 || within == 1;
             let stride = if lines == 1 { batch_stride.max(width) } else { usize::try_from(apart).ok()? };
@@ -188,7 +191,8 @@ mod tests {
         assert_eq!(matrix(&[3, 4], &[Op::Permute(vec![1, 0])]), Some((0, true, 4, 0)));
         assert_eq!(matrix(&[2, 3, 4], &[swap()]), Some((0, true, 4, 12)));
         assert_eq!(matrix(&[2, 3, 4], &[swap(), swap(), Op::Detach]), Some((0, false, 4, 12)));
-        // Attention heads: [b, t, h · d] as [b, h, t, d]. Two batch axes with unrelated strides are not a batch, one is.
+        // Attention heads: [b, t, h · d] as [b, h, t, d]. Two batch axes with unrelated strides are
+        // not a batch, one is.
         let heads = |b: usize| vec![Op::Reshape(vec![b, 5, 3, 8]), Op::Permute(vec![0, 2, 1, 3])];
         assert_eq!(matrix(&[1, 5, 24], &heads(1)), Some((0, false, 24, 8)));
         assert_eq!(matrix(&[2, 5, 24], &heads(2)), None);
@@ -198,7 +202,8 @@ mod tests {
         assert_eq!(matrix(&[4, 5], &[&spread[..], &[swap()]].concat()), Some((0, true, 5, 0)));
         assert_eq!(matrix(&[3, 1, 4, 5], &[Op::Expand(vec![3, 2, 4, 5])]), None, "broadcast within the batch");
         assert_eq!(matrix(&[1, 1, 4, 5], &[Op::Expand(vec![3, 2, 4, 5])]), Some((0, false, 5, 0)));
-        // Slices: an offset and a stride; every other row. Every other column, and negative strides, are not supported.
+        // Slices: an offset and a stride; every other row. Every other column, and negative
+        // strides, are not supported.
         assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![cut(1, 1, 4), cut(3, 1, 5)])]), Some((13, false, 10, 0)));
         assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![cut(1, 2, 3), all(10)])]), Some((10, false, 20, 0)));
         assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![all(6), cut(0, 2, 5)])]), None);
@@ -242,7 +247,8 @@ mod tests {
                 let next = Strided::contiguous(&shapes[shapes.len() - 1]).apply_view(op).unwrap();
                 shapes.push(next.shape);
             }
-            // The last view has an arbitrary layout; applying the views to the inverted layout gives it back.
+            // The last view has an arbitrary layout; applying the views to the inverted layout
+            // gives it back.
             let last = shapes.pop().unwrap();
             let strides = [1000, 100, 10].into_iter().take(last.len()).collect();
             let layout = Strided { offset: 7, shape: last, strides };

@@ -1,8 +1,10 @@
-//! Arenas: many tensors in one flat variable (parameters, gradients, moments, master copies), so that an operation on all elements, such as
-//! an optimizer step or a norm, is one operation on one tensor.
+//! Arenas: many tensors in one flat variable (parameters, gradients, moments, master copies), so
+//! that an operation on all elements, such as an optimizer step or a norm, is one operation on one
+//! tensor.
 //!
-//! An [`Arena`] is a one-dimensional variable with a table of segments. Each segment is aligned to 256 bytes, in any dtype of 16 bits or
-//! more. Padding between segments is zero and stays zero as long as updates map zero to zero.
+//! An [`Arena`] is a one-dimensional variable with a table of segments. Each segment is aligned to
+//! 256 bytes, in any dtype of 16 bits or more. Padding between segments is zero and stays zero as
+//! long as updates map zero to zero.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,12 +16,14 @@ use crate::runtime::resize::{self, ResizeCopy};
 use crate::schedule::{realize, value_of};
 use crate::{DType, Device, Error, Result, SourceLocation, Tensor, Update, Var, commit};
 
-/// Alignment of segments in elements, for any dtype, so that arenas with the same table have the same offsets. 256 bytes of 16-bit floats,
-/// the best alignment for cuBLASLt.
+/// Alignment of segments in elements, for any dtype, so that arenas with the same table have the
+/// same offsets. 256 bytes of 16-bit floats, the best alignment for cuBLASLt.
 const ALIGNMENT: usize = 128;
-/// Large arenas are padded to a multiple of this many elements, so that a reduction splits evenly over multiprocessors.
+/// Large arenas are padded to a multiple of this many elements, so that a reduction splits evenly
+/// over multiprocessors.
 const SIZE_MULTIPLE: usize = 8192;
-/// Maximum inputs per concatenation: a kernel with many inputs would compare each index with all of them.
+/// Maximum inputs per concatenation: a kernel with many inputs would compare each index with all of
+/// them.
 const MAX_CONCAT_INPUTS: usize = 8;
 
 /// A tensor in the arena.
@@ -58,8 +62,8 @@ impl SegmentValues {
         self.elements
     }
 
-    /// The value of each element, as an f32 tensor of the arena's flat shape. It is computed on the fly; adjacent segments with equal values
-    /// cost nothing.
+    /// The value of each element, as an f32 tensor of the arena's flat shape. It is computed on the
+    /// fly; adjacent segments with equal values cost nothing.
     #[track_caller]
     pub fn tensor(&self) -> Tensor {
         let SegmentValues { runs, elements, device } = self;
@@ -108,8 +112,8 @@ struct SegmentTable {
 pub struct Arena {
     table: Arc<SegmentTable>,
     flat: Var,
-    /// Views of each value of the variable that are still in use, so that repeated calls return the same nodes, which [`Tensor::grad`]
-    /// identifies inputs by.
+    /// Views of each value of the variable that are still in use, so that repeated calls return the
+    /// same nodes, which [`Tensor::grad`] identifies inputs by.
     views: Arc<Mutex<HashMap<NodeId, Vec<Weak<Node>>>>>,
 }
 
@@ -120,8 +124,9 @@ impl Arena {
         Arena::grouped(tensors, |_, _| 0)
     }
 
-    /// As [`Arena::new`], with the tensors sorted by group in memory, so that [`Arena::expand_segment_values`] of one value per group needs only
-    /// a few comparisons. `group` returns the group of a tensor from its name and shape.
+    /// As [`Arena::new`], with the tensors sorted by group in memory, so that
+    /// [`Arena::expand_segment_values`] of one value per group needs only a few comparisons.
+    /// `group` returns the group of a tensor from its name and shape.
     #[track_caller]
     pub fn grouped(tensors: &[(&str, &Tensor)], group: impl Fn(&str, &[usize]) -> usize) -> Result<Arena> {
         let location = SourceLocation::here();
@@ -172,8 +177,9 @@ impl Arena {
         Ok(Arena { table, flat, views: Arc::default() })
     }
 
-    /// An arena with the same segments, filled with a value (padding stays zero), for moments and gradients. For master copies of 16-bit
-    /// weights, then commit `masters.set(weights.get().cast(DType::F32))`.
+    /// An arena with the same segments, filled with a value (padding stays zero), for moments and
+    /// gradients. For master copies of 16-bit weights, then commit
+    /// `masters.set(weights.get().cast(DType::F32))`.
     #[track_caller]
     pub fn like(&self, dtype: DType, value: f64) -> Result<Arena> {
         let location = SourceLocation::here();
@@ -203,8 +209,9 @@ impl Arena {
         self.flat.set(flat)
     }
 
-    /// The tensors, in the order in which they were passed, as views of the variable's value. While one of them is alive, the same nodes are
-    /// returned for the same value, so that they can be inputs of [`Tensor::grad`].
+    /// The tensors, in the order in which they were passed, as views of the variable's value. While
+    /// one of them is alive, the same nodes are returned for the same value, so that they can be
+    /// inputs of [`Tensor::grad`].
     #[track_caller]
     pub fn tensors(&self) -> Vec<Tensor> {
         let location = SourceLocation::here();
@@ -237,8 +244,8 @@ impl Arena {
         tensor
     }
 
-    /// Concatenates tensors of the segments' shapes, in the order of [`Arena::tensors`], with zero padding, into one flat tensor: for example
-    /// gradients for an update of all parameters.
+    /// Concatenates tensors of the segments' shapes, in the order of [`Arena::tensors`], with zero
+    /// padding, into one flat tensor: for example gradients for an update of all parameters.
     #[track_caller]
     pub fn flatten(&self, tensors: &[Tensor]) -> Tensor {
         let location = SourceLocation::here();
@@ -278,7 +285,8 @@ impl Arena {
         join(&parts)
     }
 
-    /// Views of the segments of a flat tensor, in the order of [`Arena::tensors`]: the inverse of [`Arena::flatten`].
+    /// Views of the segments of a flat tensor, in the order of [`Arena::tensors`]: the inverse of
+    /// [`Arena::flatten`].
     #[track_caller]
     pub fn unflatten(&self, flat: &Tensor) -> Vec<Tensor> {
         let location = SourceLocation::here();
@@ -300,7 +308,8 @@ impl Arena {
         self.flatten(&loss.grad(&tensors.iter().collect::<Vec<_>>()))
     }
 
-    /// Expands one value per segment, in the order of [`Arena::tensors`], to all elements: see [`SegmentValues::tensor`].
+    /// Expands one value per segment, in the order of [`Arena::tensors`], to all elements: see
+    /// [`SegmentValues::tensor`].
     #[track_caller]
     pub fn expand_segment_values(&self, values: &[f64]) -> Tensor {
         match self.segment_values(values) {
@@ -358,7 +367,8 @@ impl SegmentTable {
         })
     }
 
-    /// A copy of a flat tensor with some segments replaced. Copied directly, since a graph would fuse hundreds of tensors into one kernel.
+    /// A copy of a flat tensor with some segments replaced. Copied directly, since a graph would
+    /// fuse hundreds of tensors into one kernel.
     fn with_segments(&self, flat: &Tensor, tensors: &[(usize, &Tensor)], location: SourceLocation) -> Result<Tensor> {
         let all: Vec<Tensor> = tensors.iter().map(|(_, tensor)| (*tensor).clone()).chain([flat.clone()]).collect();
         realize(&all)?;

@@ -1,7 +1,7 @@
 //! Memory of a tensor on any device: a byte range of a reference-counted allocation.
 //!
-//! Plans split one allocation into many buffers. Code that accesses host memory borrows several buffers at once through
-//! `host_slices.rs`.
+//! Plans split one allocation into many buffers. Code that accesses host memory borrows several
+//! buffers at once through `host_slices.rs`.
 
 mod host_slices;
 
@@ -18,8 +18,8 @@ use crate::{Device, Error, Result};
 
 pub(crate) use host_slices::{HostSlice, with_host_slices};
 
-/// A handle to a byte range of an allocation. Plans decide which buffers are written; a tensor's value is never written while a tensor
-/// refers to it.
+/// A handle to a byte range of an allocation. Plans decide which buffers are written; a tensor's
+/// value is never written while a tensor refers to it.
 #[derive(Clone)]
 pub(crate) struct Buffer {
     allocation: Allocation,
@@ -90,8 +90,8 @@ impl Buffer {
         Buffer { bytes: memory.bytes(), allocation: Allocation::Cuda(Arc::new(memory)), offset: 0 }
     }
 
-    /// The range of `bytes` bytes, rounded up to a multiple of 8, at `offset`, which must be a multiple of 8. `None` if it is out of
-    /// bounds.
+    /// The range of `bytes` bytes, rounded up to a multiple of 8, at `offset`, which must be a
+    /// multiple of 8. `None` if it is out of bounds.
     pub fn slice(&self, offset: usize, bytes: usize) -> Option<Buffer> {
         let bytes = bytes.checked_next_multiple_of(8)?;
         let in_bounds = offset.is_multiple_of(8) && offset.checked_add(bytes)? <= self.bytes;
@@ -138,7 +138,8 @@ impl Buffer {
         Ok(words)
     }
 
-    /// Copies `source`, of the same size on the same device, in stream order. The two must be the same memory or not overlap.
+    /// Copies `source`, of the same size on the same device, in stream order. The two must be the
+    /// same memory or not overlap.
     pub fn copy_from(&self, source: &Buffer) -> Result<()> {
         if self.is_same(source) {
             return Ok(());

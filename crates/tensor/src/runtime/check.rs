@@ -8,9 +8,10 @@ use crate::{Error, Result, Tensor};
 
 static MODE: Switch = Switch::new(CHECK_VARIABLE, [("off", false), ("nan", true)], false);
 
-/// If set, a read fails with the name and source location of the first operation that produces a NaN or an infinity from inputs without
-/// one. Same as `BORNITE_CHECK=nan`, which it overrides. This is slow: every operation is computed separately and read back. Traces and
-/// commits are not checked.
+/// If set, a read fails with the name and source location of the first operation that produces a
+/// NaN or an infinity from inputs without one. Same as `BORNITE_CHECK=nan`, which it overrides.
+/// This is slow: every operation is computed separately and read back. Traces and commits are not
+/// checked.
 ///
 /// ```
 /// use bornite::{Device, Tensor, settings::check_nan};

@@ -1,5 +1,5 @@
-//! Handwritten CUDA C++ kernels of fused ops. As for every implementation of a fused op, the op's decomposition (`fused.rs`)
-//! defines its semantics. `schedule/handwritten.rs` makes steps of them.
+//! Handwritten CUDA C++ kernels of fused ops. As for every implementation of a fused op, the op's
+//! decomposition (`fused.rs`) defines its semantics. `schedule/handwritten.rs` makes steps of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,8 @@ use crate::runtime::single_flight::SingleFlight;
 use crate::runtime::timing::LaunchInfo;
 use crate::{Device, Error, Result};
 
-/// An argument of a launch. Arguments are in the order of the kernel's parameters: pointers, then values.
+/// An argument of a launch. Arguments are in the order of the kernel's parameters: pointers, then
+/// values.
 #[derive(Clone)]
 pub(crate) enum CudaArg {
     Output(usize),
@@ -60,7 +61,8 @@ impl CudaSource {
         contiguous && layout.offset >= 0 && layout.offset % alignment == 0 && layout.shape.iter().zip(lead).all(fits)
     }
 
-    /// True if an output can be written in this layout: every launch that writes it takes its strides.
+    /// True if an output can be written in this layout: every launch that writes it takes its
+    /// strides.
     pub fn can_write(&self, output: usize, layout: &Strided) -> bool {
         let writes = |arg: &CudaArg| matches!(arg, CudaArg::Output(n) if *n == output);
         let takes_strides = |arg: &CudaArg| matches!(arg, CudaArg::OutputStrides(n, _) if *n == output);
@@ -84,8 +86,9 @@ pub(crate) struct HandwrittenCall {
 }
 
 impl HandwrittenCall {
-    /// Compiles a launch for a GPU, or finds it in the cache. `pointers` holds, for each pointer, the index of the step's buffer and the
-    /// byte offset in it; `bytes` is the number of bytes read and written.
+    /// Compiles a launch for a GPU, or finds it in the cache. `pointers` holds, for each pointer,
+    /// the index of the step's buffer and the byte offset in it; `bytes` is the number of bytes
+    /// read and written.
     pub fn new(
         device: Device,
         text: &str,
@@ -123,15 +126,17 @@ impl HandwrittenCall {
             pointers.push((memory, begins + offset));
         }
         let describe = || profile::Work { flops: Some(self.flops), ..about.work(self.name(), self.bytes) };
-        // SAFETY: the text is part of this crate, and the implementation of the op passes memory as large as the kernel reads and
-        // writes: outputs of the shapes that it computes, and the actual strides of inputs and outputs.
+        // SAFETY: the text is part of this crate, and the implementation of the op passes memory as
+        // large as the kernel reads and writes: outputs of the shapes that it computes, and the
+        // actual strides of inputs and outputs.
         #[allow(unsafe_code)]
         let run = || unsafe { function.launch_as(&self.geometry, None, &pointers, &self.values) };
         Ok(profile::timed(&DeviceClock(function.device()), describe, run)?)
     }
 }
 
-/// Loads a kernel of a source text, compiled once per device. Different texts are compiled concurrently.
+/// Loads a kernel of a source text, compiled once per device. Different texts are compiled
+/// concurrently.
 fn load(
     device: &Arc<bornite_cuda::Device>,
     text: &str,

@@ -13,12 +13,13 @@ use crate::{Error, Result};
 /// Environment variable with the default device, in the form that [`Device`] parses.
 pub const DEVICE_VARIABLE: &str = "BORNITE_DEVICE";
 
-/// A device. Parses from and prints as `cpu[:N] | cuda[:N] | interpreter` (and parses `auto`). `cuda` without a number
-/// is this thread's current GPU, `cuda:0` unless changed by [`Device::set_current`].
+/// A device. Parses from and prints as `cpu[:N] | cuda[:N] | interpreter` (and parses `auto`).
+/// `cuda` without a number is this thread's current GPU, `cuda:0` unless changed by
+/// [`Device::set_current`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Device {
-    /// Compiled code on the host. All `cpu:N` use the same cores; they are distinct devices so that multi-device code can be tested
-    /// anywhere.
+    /// Compiled code on the host. All `cpu:N` use the same cores; they are distinct devices so that
+    /// multi-device code can be tested anywhere.
     Cpu(usize),
     /// An NVIDIA GPU.
     Cuda(usize),
@@ -32,7 +33,8 @@ impl Device {
         Device::Cpu(0)
     }
 
-    /// Returns a GPU after checking that the driver, NVRTC and the device are available; the error names what is missing.
+    /// Returns a GPU after checking that the driver, NVRTC and the device are available; the error
+    /// names what is missing.
     #[track_caller]
     pub fn cuda(ordinal: usize) -> Result<Device> {
         bornite_cuda::Device::open(ordinal)?;
@@ -54,8 +56,8 @@ impl Device {
         }
     }
 
-    /// The device that the user chose: `flag`, else `BORNITE_DEVICE`, else [`Device::auto`]. An invalid value is an error, which names the
-    /// variable if the value came from there.
+    /// The device that the user chose: `flag`, else `BORNITE_DEVICE`, else [`Device::auto`]. An
+    /// invalid value is an error, which names the variable if the value came from there.
     #[track_caller]
     pub fn choose(flag: Option<&str>) -> Result<Device> {
         Device::choose_from(flag, std::env::var(DEVICE_VARIABLE).ok().as_deref())
@@ -97,8 +99,8 @@ impl Device {
         }
     }
 
-    /// Bytes that tensors, variables and scratch memory currently hold on the device; on a GPU, as rounded by the pool. Dropping the last
-    /// handle of a tensor frees its bytes immediately.
+    /// Bytes that tensors, variables and scratch memory currently hold on the device; on a GPU, as
+    /// rounded by the pool. Dropping the last handle of a tensor frees its bytes immediately.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -119,8 +121,8 @@ impl Device {
         }
     }
 
-    /// The memory pool of a GPU: statistics, snapshots, limits, its cache, callbacks and debug mode. Other devices have no pool, which is
-    /// an error.
+    /// The memory pool of a GPU: statistics, snapshots, limits, its cache, callbacks and debug
+    /// mode. Other devices have no pool, which is an error.
     ///
     /// ```
     /// use bornite::{Device, runtime::parse_bytes};
@@ -164,14 +166,15 @@ impl Device {
     /// Locks the device until the guard is dropped. The lock protects
     ///
     /// - the order of launches: plans do not interleave, and they share the library's workspace;
-    /// - storage that is overwritten (variables, results and scratch memory of traces): its address is looked up under the lock and used
-    ///   before the lock is released;
+    /// - storage that is overwritten (variables, results and scratch memory of traces): its address
+    ///   is looked up under the lock and used before the lock is released;
     /// - the status words that report out-of-range indices, from the first launch to the check;
     /// - measurements, which other launches would disturb.
     ///
-    /// Planning, lowering and compiling happen before, without the lock; debug builds check that no plan is made under it. The lock order,
-    /// outermost first: the tuner's measurement lock, a trace (`Mutex<Compiled>`), devices in their own order,
-    /// a kernel that another thread compiles ([`single_flight`](crate::runtime::single_flight)), then all others, under which nothing is
+    /// Planning, lowering and compiling happen before, without the lock; debug builds check that no
+    /// plan is made under it. The lock order, outermost first: the tuner's measurement lock, a
+    /// trace (`Mutex<Compiled>`), devices in their own order, a kernel that another thread compiles
+    /// ([`single_flight`](crate::runtime::single_flight)), then all others, under which nothing is
     /// locked: caches, versions of a variable, the value of a node.
     pub(crate) fn lock(self) -> DeviceGuard {
         locked::add(self);

@@ -1,5 +1,5 @@
-//! Kernels on devices: compiled once per device, launched with buffers. The only place that matches on the kind of device to run
-//! generated code.
+//! Kernels on devices: compiled once per device, launched with buffers. The only place that matches
+//! on the kind of device to run generated code.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -24,7 +24,8 @@ pub(crate) struct Program {
     device: Device,
     code: Code,
     mode: CodegenMode,
-    /// Limit of executed statements per block, or per instance on the CPU, after which a run ends with a fault.
+    /// Limit of executed statements per block, or per instance on the CPU, after which a run ends
+    /// with a fault.
     max_statements: Option<u64>,
 }
 
@@ -41,7 +42,8 @@ pub(crate) enum CodegenMode {
     Exact,
     /// With CUDA's math functions.
     Native,
-    /// Exact, with bounds checks of all indices. Takes the status words and an error code as additional arguments.
+    /// Exact, with bounds checks of all indices. Takes the status words and an error code as
+    /// additional arguments.
     Checked,
 }
 
@@ -52,8 +54,8 @@ impl CodegenMode {
     }
 }
 
-/// Compiles a kernel for a device, or returns it from the cache. If several threads need the same kernel, one compiles it and the others
-/// wait; different kernels are compiled concurrently.
+/// Compiles a kernel for a device, or returns it from the cache. If several threads need the same
+/// kernel, one compiles it and the others wait; different kernels are compiled concurrently.
 pub(crate) fn program(device: Device, kernel: &Kernel, mode: CodegenMode) -> Result<Arc<Program>> {
     let mode = if device.is_cuda() { mode } else { CodegenMode::Exact };
     static CACHE: Mutex<Option<ProgramCache>> = Mutex::new(None);
@@ -72,8 +74,8 @@ pub(crate) fn program(device: Device, kernel: &Kernel, mode: CodegenMode) -> Res
     })
 }
 
-/// Compiles a kernel that ends with a fault after `max_statements` statements per block, or per instance if the CPU runs compiled code.
-/// Not cached. A GPU has no limit.
+/// Compiles a kernel that ends with a fault after `max_statements` statements per block, or per
+/// instance if the CPU runs compiled code. Not cached. A GPU has no limit.
 pub(crate) fn program_with_limit(device: Device, kernel: &Kernel, max_statements: u64) -> Result<Program> {
     let max_statements = Some(max_statements);
     let code = match device {
@@ -86,7 +88,8 @@ pub(crate) fn program_with_limit(device: Device, kernel: &Kernel, max_statements
     Ok(Program { kernel: kernel.clone(), device, code, mode: CodegenMode::Exact, max_statements })
 }
 
-/// Compiled kernels. The least recently used half is evicted when the cache is full, since eager code may produce new kernels forever.
+/// Compiled kernels. The least recently used half is evicted when the cache is full, since eager
+/// code may produce new kernels forever.
 #[derive(Default)]
 struct ProgramCache {
     /// Each program with the time of its last use.
@@ -156,8 +159,9 @@ fn compile(device: Device, kernel: &Kernel, mode: CodegenMode) -> Result<Code> {
 }
 
 impl Program {
-    /// Launches the kernel with one buffer per view parameter and one list of components per value parameter, in stream order. Written
-    /// buffers must not overlap others. `threads` is the block size on a GPU, for kernels without one. `info` is for the profiler.
+    /// Launches the kernel with one buffer per view parameter and one list of components per value
+    /// parameter, in stream order. Written buffers must not overlap others. `threads` is the block
+    /// size on a GPU, for kernels without one. `info` is for the profiler.
     pub fn launch(&self, buffers: &[&Buffer], values: &[&[Value]], threads: u32, info: LaunchInfo) -> Result<()> {
         let describe = || info.describe(&self.kernel, values);
         match &self.code {
@@ -203,7 +207,8 @@ impl Program {
         }
         match &self.code {
             Code::Interpreted => {
-                // Generated kernels write each element once; race checking would need memory for every element.
+                // Generated kernels write each element once; race checking would need memory for
+                // every element.
                 let max_statements = self.max_statements;
                 let options = interp::Options { instances: false, max_statements, ..interp::Options::default() };
                 with_host_args(kernel, buffers, values, |args| interp::run_with(kernel, args, options))
@@ -230,11 +235,13 @@ impl Program {
                     pointers.push(status);
                     packed.push(code.bits().to_le_bytes().to_vec());
                 }
-                // SAFETY: the code was generated from `kernel`: it takes one pointer per view, here to memory as long as the
-                // view, and values in C layout. Generated kernels index within their views by construction; custom kernels
-                // check each index before use, or were run in the interpreter with the same arguments (`PreparedLaunch`),
-                // which checks every index and, in block kernels, that threads do not race. Not covered are such kernels
-                // whose indices depend on the order of atomics, and unchecked launches, whose callers guarantee safety.
+                // SAFETY: the code was generated from `kernel`: it takes one pointer per view, here
+                // to memory as long as the view, and values in C layout. Generated kernels index
+                // within their views by construction; custom kernels check each index before use,
+                // or were run in the interpreter with the same arguments (`PreparedLaunch`), which
+                // checks every index and, in block kernels, that threads do not race. Not covered
+                // are such kernels whose indices depend on the order of atomics, and unchecked
+                // launches, whose callers guarantee safety.
                 #[allow(unsafe_code)]
                 let launched = unsafe { function.launch_as(&geometry, None, &pointers, &packed) };
                 Ok(launched?)
@@ -346,7 +353,8 @@ pub(crate) fn with_host_args(
     Ok(with_host_slices(&requests, run).map_err(|what| bad_call(kernel, what))??)
 }
 
-/// Dtype of the tensors that can be passed as an array parameter of a kernel: that of the components of its elements, or U8 if they differ.
+/// Dtype of the tensors that can be passed as an array parameter of a kernel: that of the
+/// components of its elements, or U8 if they differ.
 pub fn array_dtype(kernel: &Kernel, param: &Param) -> Scalar {
     let mut components = param.ty.components(&kernel.structs).into_iter();
     match components.next() {

@@ -1,4 +1,5 @@
-//! Observer of plans and values, for tests that compare two revisions of this crate (`scripts/fingerprints`).
+//! Observer of plans and values, for tests that compare two revisions of this crate
+//! (`scripts/fingerprints`).
 
 use std::cell::RefCell;
 
@@ -12,8 +13,9 @@ thread_local! {
     static OBSERVER: RefCell<Option<Observer>> = const { RefCell::new(None) };
 }
 
-/// Calls `observer` with a text for every plan that this thread makes while `work` runs (the output of [`explain`](crate::explain) and the
-/// IR of every kernel, for its device and as for a GPU) and for every value that it reads.
+/// Calls `observer` with a text for every plan that this thread makes while `work` runs (the output
+/// of [`explain`](crate::explain) and the IR of every kernel, for its device and as for a GPU) and
+/// for every value that it reads.
 #[doc(hidden)]
 pub fn observed<R>(observer: impl FnMut(&str) + 'static, work: impl FnOnce() -> R) -> R {
     // Ends the scope also if `work` panics.

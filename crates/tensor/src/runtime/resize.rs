@@ -1,4 +1,5 @@
-//! Padding and truncating copies with dynamic sizes. The kernel takes sizes as arguments, so that no kernel is compiled per size.
+//! Padding and truncating copies with dynamic sizes. The kernel takes sizes as arguments, so that
+//! no kernel is compiled per size.
 
 use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Access, Builder, Emit, Extent, Kernel, Op as ScalarOp, Scalar, Value, contiguous};
@@ -8,8 +9,8 @@ use crate::runtime::execute::{CodegenMode, Program, program};
 use crate::runtime::timing::LaunchInfo;
 use crate::{DType, Device, Result, SourceLocation};
 
-/// A copy of blocks of `from` elements to blocks of `to` elements, truncated or padded with zeros. The destination starts at element
-/// `offset`.
+/// A copy of blocks of `from` elements to blocks of `to` elements, truncated or padded with zeros.
+/// The destination starts at element `offset`.
 pub(crate) struct ResizeCopy {
     pub blocks: usize,
     pub from: usize,
@@ -18,7 +19,8 @@ pub(crate) struct ResizeCopy {
 }
 
 impl ResizeCopy {
-    /// The copies that resize a tensor to another shape of the same rank, one per axis that differs.
+    /// The copies that resize a tensor to another shape of the same rank, one per axis that
+    /// differs.
     pub fn between(from: &[usize], to: &[usize]) -> Vec<ResizeCopy> {
         let mut shape = from.to_vec();
         let mut copies = vec![];

@@ -1,7 +1,8 @@
 //! Scatter-add on the host.
 //!
-//! In the generated kernel (`lower/indexing.rs`) each output element scans all indices along the axis. Here each index is visited once per
-//! chunk of the output and its value added there, in the same order, so that the bits are the same.
+//! In the generated kernel (`lower/indexing.rs`) each output element scans all indices along the
+//! axis. Here each index is visited once per chunk of the output and its value added there, in the
+//! same order, so that the bits are the same.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -76,7 +77,8 @@ struct HostScatter {
     at: SourceLocation,
 }
 
-/// The host routine for a scatter-add, and the tensors that hold the memory of its inputs; `None` if a generated kernel computes it.
+/// The host routine for a scatter-add, and the tensors that hold the memory of its inputs; `None`
+/// if a generated kernel computes it.
 pub(crate) fn scatter(node: &Node, device: Device) -> Option<(RoutineCall, Vec<Tensor>)> {
     let (Op::ScatterAdd(axis), [start, index, values]) = (&node.op, &node.inputs[..]) else { return None };
     let types = matches!(node.dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64)
@@ -186,7 +188,8 @@ impl HostScatter {
         }
     }
 
-    /// Adds the values of a chunk. Returns the first out-of-range index, with its position among all.
+    /// Adds the values of a chunk. Returns the first out-of-range index, with its position among
+    /// all.
     fn add<T: Term, I: Copy + Into<i64>>(
         &self,
         chunk: Chunk<'_, T>,
@@ -198,8 +201,8 @@ impl HostScatter {
         let lines = to.len().div_ceil(rows * self.inner);
         for (line, to) in (outer..outer + lines).zip(to.chunks_mut(rows * self.inner)) {
             let has = to.len() / self.inner;
-            // As in the generated kernel, values are summed in blocks that are added to the total. Elements that share an index share
-            // a counter.
+            // As in the generated kernel, values are summed in blocks that are added to the total.
+            // Elements that share an index share a counter.
             let each = if whole { self.inner } else { 1 };
             let (mut sums, mut since) = (vec![T::default(); to.len()], vec![0; to.len() / each]);
             for term in 0..self.count {

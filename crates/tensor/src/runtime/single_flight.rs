@@ -1,5 +1,5 @@
-//! Single-flight computation: if several threads need the value of the same key, one computes it and the others wait. Different keys are
-//! computed concurrently, and no lock is held meanwhile.
+//! Single-flight computation: if several threads need the value of the same key, one computes it
+//! and the others wait. Different keys are computed concurrently, and no lock is held meanwhile.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -57,9 +57,9 @@ impl<K: Clone + Eq + Hash> SingleFlight<K> {
         SingleFlight(Mutex::new(None))
     }
 
-    /// Returns the value of a key, computed by `compute`, which must store it where `find` finds it, or by another thread meanwhile. The
-    /// caller has called `find` before. While one thread computes, others with the same key wait; if it fails or panics, the next one
-    /// tries.
+    /// Returns the value of a key, computed by `compute`, which must store it where `find` finds
+    /// it, or by another thread meanwhile. The caller has called `find` before. While one thread
+    /// computes, others with the same key wait; if it fails or panics, the next one tries.
     pub fn compute_or_wait<T>(
         &self,
         key: K,

@@ -1,5 +1,5 @@
-//! Status words, by which kernels report out-of-range indices. Each device has a few words that kernels write; the caller checks them
-//! before it uses the results.
+//! Status words, by which kernels report out-of-range indices. Each device has a few words that
+//! kernels write; the caller checks them before it uses the results.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -42,7 +42,8 @@ pub(crate) fn buffer(device: Device) -> Result<Buffer> {
     Ok(table(|t| t.buffers.entry(device).or_insert(new).clone()))
 }
 
-/// The code of a node's accesses. There is one per source location and shape, so the table stays small.
+/// The code of a node's accesses. There is one per source location and shape, so the table stays
+/// small.
 pub(crate) fn code(node: &Node) -> i64 {
     let axis = match node.op {
         Op::Gather(axis) | Op::ScatterAdd(axis) => axis,

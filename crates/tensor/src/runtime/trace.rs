@@ -1,7 +1,8 @@
 //! Traces: a function traced once per signature of its arguments, cached as a plan and replayed.
 //!
-//! `signature.rs` describes arguments, `cache.rs` caches traces, `compiled.rs` replays one, `arguments.rs` binds its arguments,
-//! `graphs.rs` caches its CUDA graphs, `write_back.rs` copies new values into variables on the device.
+//! `signature.rs` describes arguments, `cache.rs` caches traces, `compiled.rs` replays one,
+//! `arguments.rs` binds its arguments, `graphs.rs` caches its CUDA graphs, `write_back.rs` copies
+//! new values into variables on the device.
 
 mod arguments;
 mod cache;
@@ -34,8 +35,9 @@ pub struct Trace<'f> {
     replay_count: AtomicUsize,
 }
 
-/// Compiles a function. `f` is called with placeholders, once per combination of argument dtypes, shapes and devices, and returns results
-/// and updates. [`Trace::call`] then computes the results and commits the updates atomically.
+/// Compiles a function. `f` is called with placeholders, once per combination of argument dtypes,
+/// shapes and devices, and returns results and updates. [`Trace::call`] then computes the results
+/// and commits the updates atomically.
 ///
 /// ```
 /// use bornite::{Device, Tensor, Var, trace};
@@ -58,17 +60,19 @@ pub fn trace<'f>(f: impl Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + S
 }
 
 impl Trace<'_> {
-    /// Sets the maximum number of cached traces (16 by default, at least 1). The least recently used one is evicted.
+    /// Sets the maximum number of cached traces (16 by default, at least 1). The least recently
+    /// used one is evicted.
     #[must_use]
     pub fn cache_size(self, max: usize) -> Self {
         self.cache().capacity = max.max(1);
         self
     }
 
-    /// Declares a dynamic length of at most `bound`, shared by `arguments`, given as (index, axis). One trace serves all lengths. The
-    /// function receives these arguments padded with zeros to the bound and, after all arguments, the length as an i64 scalar (one per
-    /// declaration, in order). It must mask the padding where that matters: see [`Tensor::masked`], [`Tensor::masked_mean`] and
-    /// [`Tensor::length_mask`]. `results`, given as (index, axis), are truncated to the length.
+    /// Declares a dynamic length of at most `bound`, shared by `arguments`, given as (index, axis).
+    /// One trace serves all lengths. The function receives these arguments padded with zeros to the
+    /// bound and, after all arguments, the length as an i64 scalar (one per declaration, in order).
+    /// It must mask the padding where that matters: see [`Tensor::masked`], [`Tensor::masked_mean`]
+    /// and [`Tensor::length_mask`]. `results`, given as (index, axis), are truncated to the length.
     ///
     /// ```
     /// use bornite::{Device, Tensor, trace};
@@ -95,10 +99,12 @@ impl Trace<'_> {
         self
     }
 
-    /// Computes the results for these arguments and commits the updates. After an error, nothing has changed.
+    /// Computes the results for these arguments and commits the updates. After an error, nothing
+    /// has changed.
     ///
-    /// Arguments are read without a copy and are not modified. On a GPU, small arguments are copied, and a call is fastest if large ones are
-    /// tensors that earlier calls had: there is one CUDA graph per set of addresses.
+    /// Arguments are read without a copy and are not modified. On a GPU, small arguments are
+    /// copied, and a call is fastest if large ones are tensors that earlier calls had: there is one
+    /// CUDA graph per set of addresses.
     #[track_caller]
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         realize(inputs)?;
@@ -128,9 +134,10 @@ impl Trace<'_> {
         Ok(compiled.summary())
     }
 
-    /// Traces and compiles for such arguments ahead of the first call: kernels, memory and, on CUDA, the graph if all arguments are small.
-    /// The graph for large arguments depends on their addresses and is captured when these repeat. Variables do not change. A bounded axis
-    /// may have any length up to the bound.
+    /// Traces and compiles for such arguments ahead of the first call: kernels, memory and, on
+    /// CUDA, the graph if all arguments are small. The graph for large arguments depends on their
+    /// addresses and is captured when these repeat. Variables do not change. A bounded axis may
+    /// have any length up to the bound.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor, trace, trace::TensorSpec};
@@ -148,8 +155,8 @@ impl Trace<'_> {
         compiled.lock().unwrap_or_else(PoisonError::into_inner).prepare()
     }
 
-    /// Number of times the function was traced so far. Calls that trace are slow; `BORNITE_LOG=info` logs which dimension, dtype or device
-    /// of which argument was new.
+    /// Number of times the function was traced so far. Calls that trace are slow;
+    /// `BORNITE_LOG=info` logs which dimension, dtype or device of which argument was new.
     pub fn traces(&self) -> usize {
         self.trace_count.load(Ordering::Relaxed)
     }

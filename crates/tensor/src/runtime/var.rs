@@ -35,8 +35,8 @@ struct VarState {
 struct Versions {
     /// Leaf tensor with the current value.
     current: Tensor,
-    /// Buffer with a fixed address, which captured launches refer to, and the last version that was stored there. Allocated for the first
-    /// trace that uses the variable.
+    /// Buffer with a fixed address, which captured launches refer to, and the last version that was
+    /// stored there. Allocated for the first trace that uses the variable.
     persistent: Option<(Buffer, Weak<Node>)>,
     /// If set, the current version is in the persistent buffer.
     is_persistent: bool,
@@ -68,8 +68,8 @@ impl Var {
         })))
     }
 
-    /// The current value: the same tensor until the next commit, which does not modify it. In a traced function, a placeholder for the value
-    /// at each call.
+    /// The current value: the same tensor until the next commit, which does not modify it. In a
+    /// traced function, a placeholder for the value at each call.
     pub fn get(&self) -> Tensor {
         TRACING.with_borrow_mut(|scopes| match scopes.last_mut() {
             None => {
@@ -88,7 +88,8 @@ impl Var {
         })
     }
 
-    /// Runs `f` as a traced function; also returns the variables that it read, each with its placeholder.
+    /// Runs `f` as a traced function; also returns the variables that it read, each with its
+    /// placeholder.
     pub(crate) fn while_tracing<R>(f: impl FnOnce() -> R) -> (R, Vec<(Var, Tensor)>) {
         TRACING.with_borrow_mut(|scopes| scopes.push(vec![]));
         // Ends the scope also if `f` panics.
@@ -128,8 +129,9 @@ impl Var {
         self.0.id
     }
 
-    /// Moves the value to the variable's persistent buffer. Versions that are still referenced and would change now, or when the step runs
-    /// (`will_change`), are copied first. The device must be locked.
+    /// Moves the value to the variable's persistent buffer. Versions that are still referenced and
+    /// would change now, or when the step runs (`will_change`), are copied first. The device must
+    /// be locked.
     pub(crate) fn move_to_persistent_buffer(&self, will_change: bool) -> Result<()> {
         let mut versions = self.versions();
         if versions.is_persistent && (!will_change || Arc::strong_count(&versions.current.0) == 1) {
@@ -193,11 +195,13 @@ impl Versions {
     }
 }
 
-/// Number of commits and of reads outside of traces, over all variables. While it does not change, variables stay in their persistent
-/// buffers and have no other readers, so replays need not check each.
+/// Number of commits and of reads outside of traces, over all variables. While it does not change,
+/// variables stay in their persistent buffers and have no other readers, so replays need not check
+/// each.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// Counts a commit or a read. Called after it, so that a thread that sees the new count also sees the change.
+/// Counts a commit or a read. Called after it, so that a thread that sees the new count also sees
+/// the change.
 fn note_change() {
     CHANGES.fetch_add(1, Ordering::Release);
 }
@@ -232,7 +236,8 @@ pub(crate) fn check_updates(updates: &[Update]) -> Result<()> {
     Ok(())
 }
 
-/// Computes `outputs` and all new values, then applies the updates atomically. After an error, nothing has changed.
+/// Computes `outputs` and all new values, then applies the updates atomically. After an error,
+/// nothing has changed.
 #[track_caller]
 pub fn commit(outputs: &[Tensor], updates: Vec<Update>) -> Result<()> {
     check_updates(&updates)?;

@@ -1,7 +1,9 @@
-//! Cache of plans of small graphs. Eager code computes the same few graphs repeatedly, and planning them would take longer than running.
+//! Cache of plans of small graphs. Eager code computes the same few graphs repeatedly, and planning
+//! them would take longer than running.
 //!
-//! A plan can be reused for another graph with the same structure: the same ops, dtypes, shapes, constants and source locations, and
-//! inputs of the same dtypes and shapes. Only the memory differs.
+//! A plan can be reused for another graph with the same structure: the same ops, dtypes, shapes,
+//! constants and source locations, and inputs of the same dtypes and shapes. Only the memory
+//! differs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,11 +28,13 @@ struct CachedPlan {
 
 static CACHE: Mutex<Option<HashMap<Vec<u64>, Arc<CachedPlan>>>> = Mutex::new(None);
 
-/// Computes a tensor by a cached plan, which is made if there is none; false if the graph cannot be cached.
+/// Computes a tensor by a cached plan, which is made if there is none; false if the graph cannot be
+/// cached.
 pub(super) fn compute(root: &Tensor) -> Result<bool> {
     let mut new: Option<(Vec<u64>, Arc<CachedPlan>)> = None;
     loop {
-        // Under the lock the values in memory do not change, so a plan that matches now still matches when it runs.
+        // Under the lock the values in memory do not change, so a plan that matches now still
+        // matches when it runs.
         let running = root.0.device.lock();
         if root.0.has_value_now() {
             return Ok(true); // by another thread
@@ -57,8 +61,8 @@ fn cache() -> MutexGuard<'static, Option<HashMap<Vec<u64>, Arc<CachedPlan>>>> {
 }
 
 impl CachedPlan {
-    /// Plans the graph of a tensor and caches the plan; `None` if it cannot be cached. Key and plan see one snapshot of the values in
-    /// memory.
+    /// Plans the graph of a tensor and caches the plan; `None` if it cannot be cached. Key and plan
+    /// see one snapshot of the values in memory.
     fn insert(root: &Tensor) -> Result<Option<(Vec<u64>, Arc<CachedPlan>)>> {
         let Some(GraphKey { key, sources }) = GraphKey::of(root)? else { return Ok(None) };
         let Some(plan) = CachedPlan::new(root, &sources)? else { return Ok(None) };
@@ -72,7 +76,8 @@ impl CachedPlan {
         Ok(Some((key, plan)))
     }
 
-    /// Computes the root of a graph that it matches from the graph's sources. The device must be locked.
+    /// Computes the root of a graph that it matches from the graph's sources. The device must be
+    /// locked.
     fn run(&self, root: &Tensor, sources: &[&Tensor]) -> Result<()> {
         let buffers = self.sources.iter().map(|&n| value_of(sources[n])).collect::<Result<Vec<_>>>()?;
         let (result, scratch) = (Buffer::new(root.0.device, root.0.bytes())?, self.plan.allocate_scratch()?);
@@ -81,7 +86,8 @@ impl CachedPlan {
         Ok(())
     }
 
-    /// Plans a graph; `None` if the plan can report errors, writes in place or reads other tensors than the graph's sources.
+    /// Plans a graph; `None` if the plan can report errors, writes in place or reads other tensors
+    /// than the graph's sources.
     fn new(root: &Tensor, sources: &[&Tensor]) -> Result<Option<CachedPlan>> {
         let mut plan = plan(std::slice::from_ref(root), ExistingRoots::Skip, &[])?;
         let number = |source: &Tensor| sources.iter().position(|other| other.0.id == source.0.id);
@@ -103,7 +109,8 @@ enum Lists<'a> {
     Cuts(&'a [AxisSlice]),
 }
 
-/// Structure of a small graph: everything that its plan depends on, and the tensors in memory that it reads.
+/// Structure of a small graph: everything that its plan depends on, and the tensors in memory that
+/// it reads.
 struct GraphKey<'t> {
     key: Vec<u64>,
     sources: Vec<&'t Tensor>,
@@ -182,7 +189,8 @@ impl<'t> GraphKey<'t> {
                 return false;
             }
         };
-        // The source location is part of the key, since profiles and errors name it; its address identifies it.
+        // The source location is part of the key, since profiles and errors name it; its address
+        // identifies it.
         self.key.extend([tag, detail, std::ptr::from_ref(node.location.0) as u64]);
         match lists {
             Lists::None => {}

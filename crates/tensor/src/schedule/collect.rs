@@ -1,7 +1,8 @@
 //! Pass 1, collect: the nodes to compute.
 //!
-//! Reads the requested tensors; adds `roots` and `nodes`. Afterwards `nodes` holds, in order of id, every root and every node below one
-//! that is neither in memory, a view nor a constant, plus the views and constants that multi-output ops read from memory.
+//! Reads the requested tensors; adds `roots` and `nodes`. Afterwards `nodes` holds, in order of id,
+//! every root and every node below one that is neither in memory, a view nor a constant, plus the
+//! views and constants that multi-output ops read from memory.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -31,7 +32,8 @@ pub(super) fn collect(schedule: &mut Schedule) -> Result<()> {
 }
 
 impl Schedule {
-    /// A schedule for `tensors`, which must share a device, before any pass. `variable_updates` are (new value, old value) pairs.
+    /// A schedule for `tensors`, which must share a device, before any pass. `variable_updates` are
+    /// (new value, old value) pairs.
     pub(super) fn new(
         tensors: &[Tensor],
         existing: ExistingRoots,
@@ -40,8 +42,8 @@ impl Schedule {
         let mut requested: Vec<Tensor> = vec![];
         for tensor in tensors {
             let node = tensor.node()?;
-            let wanted = existing == ExistingRoots::Copy || !is_source(tensor);
-            if wanted && !requested.iter().any(|t| t.0.id == node.id) {
+            let is_requested = existing == ExistingRoots::Copy || !is_source(tensor);
+            if is_requested && !requested.iter().any(|t| t.0.id == node.id) {
                 requested.push(tensor.clone());
             }
         }
@@ -51,9 +53,9 @@ impl Schedule {
                 format!("tensors computed together are on {device} and {}; move them to one device", other.0.device);
             return Err(Error::Op { op: other.0.op.name(), message: what, location: other.0.location });
         }
-        let wanted = |(new, _): &&(Tensor, Tensor)| requested.iter().any(|tensor| tensor.0.id == new.0.id);
+        let is_root = |(new, _): &&(Tensor, Tensor)| requested.iter().any(|tensor| tensor.0.id == new.0.id);
         let overwrite = |(new, old): &(Tensor, Tensor)| Overwrite { value: new.0.id, old: old.clone() };
-        let variable_updates = variable_updates.iter().filter(wanted).map(overwrite).collect();
+        let variable_updates = variable_updates.iter().filter(is_root).map(overwrite).collect();
         let fusion_enabled = crate::fused::enabled()?;
         Ok(Schedule {
             device,
@@ -85,15 +87,16 @@ impl Schedule {
                 Some((MultiOutput { implementation: ImplementationKind::Source(source), .. }, _)) => Some(source),
                 _ => None,
             };
-            let there = |input: &Tensor| handwritten.is_some_and(|source| locate_input(source, input).is_some());
-            for input in output.0.reads().iter().filter(|input| must_materialize(input) && !there(input)) {
+            let is_readable = |input: &Tensor| handwritten.is_some_and(|source| locate_input(source, input).is_some());
+            for input in output.0.reads().iter().filter(|input| must_materialize(input) && !is_readable(input)) {
                 self.nodes.insert(input.0.id, input.clone());
             }
         }
     }
 }
 
-/// For each tensor, the node that is computed into its memory: the tensor, or the node it is a reshape of, which saves a copy.
+/// For each tensor, the node that is computed into its memory: the tensor, or the node it is a
+/// reshape of, which saves a copy.
 fn roots(tensors: &[Tensor]) -> Vec<Tensor> {
     let mut taken: HashSet<NodeId> = tensors.iter().map(|tensor| tensor.0.id).collect();
     let mut reshaped = |tensor: &Tensor| {
@@ -106,7 +109,8 @@ fn roots(tensors: &[Tensor]) -> Vec<Tensor> {
     tensors.iter().map(|tensor| reshaped(tensor).unwrap_or_else(|| tensor.clone())).collect()
 }
 
-/// Nodes to compute, in order of id: the roots, and every node below them that is neither source, view nor constant.
+/// Nodes to compute, in order of id: the roots, and every node below them that is neither source,
+/// view nor constant.
 pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<NodeId, Tensor>> {
     Ok(walk(roots, vec![])?.0)
 }

@@ -1,7 +1,7 @@
 //! Pass 10, compile: machine code of every kernel.
 //!
-//! Reads `steps` and `memory`; returns the plan. Afterwards every argument has its memory and every kernel its code, so that only a
-//! launch can still fail.
+//! Reads `steps` and `memory`; returns the plan. Afterwards every argument has its memory and every
+//! kernel its code, so that only a launch can still fail.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -90,7 +90,8 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Compiles all kernels; returns them in order. For a GPU, compiling a kernel takes tens of milliseconds, so threads share the work.
+/// Compiles all kernels; returns them in order. For a GPU, compiling a kernel takes tens of
+/// milliseconds, so threads share the work.
 fn programs(device: Device, steps: &[PlannedStep]) -> Result<Vec<Arc<Program>>> {
     let kernels: Vec<(&Kernel, CodegenMode)> =
         (steps.iter())

@@ -1,14 +1,14 @@
 //! Pass 3, concat: values written directly into a slice of a larger buffer, without a copy.
 //!
-//! Reads `nodes`, `calls` and `variable_updates`; adds `direct_writes`. Afterwards a value is a slice of at most one other, and no slice
-//! is a root. There are three kinds:
+//! Reads `nodes`, `calls` and `variable_updates`; adds `direct_writes`. Afterwards a value is a
+//! slice of at most one other, and no slice is a root. There are three kinds:
 //!
-//! - Inputs of a concatenation that are contiguous in it and need kernels of their own anyway are computed in place. Gradients of many
-//!   parameters become one flat tensor this way.
-//! - Inputs that are interleaved in the concatenation, since it is along an inner axis, are written at strides by handwritten kernels
-//!   that support it (`handwritten.rs`).
-//! - A variable whose new value is its old value except for a slice, or for one row at a dynamic position (a KV cache), has only that
-//!   written.
+//! - Inputs of a concatenation that are contiguous in it and need kernels of their own anyway are
+//!   computed in place. Gradients of many parameters become one flat tensor this way.
+//! - Inputs that are interleaved in the concatenation, since it is along an inner axis, are written
+//!   at strides by handwritten kernels that support it (`handwritten.rs`).
+//! - A variable whose new value is its old value except for a slice, or for one row at a dynamic
+//!   position (a KV cache), has only that written.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -25,14 +25,15 @@ use crate::{Result, Tensor};
 
 /// Alignment in bytes that the widest loads and stores of generated kernels need.
 const KERNEL_ALIGNMENT: usize = 16;
-/// Elementwise inputs of a concatenation get launches of their own if there are more than `MIN_INPUTS` and they have at least
-/// `MIN_AVERAGE_BYTES` on average.
+/// Elementwise inputs of a concatenation get launches of their own if there are more than
+/// `MIN_INPUTS` and they have at least `MIN_AVERAGE_BYTES` on average.
 const MIN_AVERAGE_BYTES: usize = 256 << 10;
 const MIN_INPUTS: usize = 4;
 
 /// Part of a node's value that a kernel writes.
 pub(super) enum DirectWriteKind {
-    /// These inputs of the concatenation. The others are in place already, or are written by the kernels that compute them.
+    /// These inputs of the concatenation. The others are in place already, or are written by the
+    /// kernels that compute them.
     ConcatInputs { axis: usize, inputs: Vec<usize> },
     /// The row at `position` along an axis. The rest is in place already.
     Row { axis: usize, position: Tensor, value: Tensor },
@@ -43,7 +44,8 @@ pub(super) struct DirectWrite {
     pub kind: DirectWriteKind,
     /// Tensors that must be in memory before it.
     pub reads: Vec<Tensor>,
-    /// The variable's old value, if this is a partial update of it. It is only valid in place of the old value.
+    /// The variable's old value, if this is a partial update of it. It is only valid in place of
+    /// the old value.
     pub old: Option<Tensor>,
 }
 
@@ -53,7 +55,8 @@ pub(super) struct DirectWrites {
     pub writes: HashMap<NodeId, DirectWrite>,
     /// Buffers that are contiguous slices of another.
     pub slices: HashMap<BufferId, BufferSlice>,
-    /// Outputs of handwritten kernels that are strided slices of another buffer. Nothing else reads them.
+    /// Outputs of handwritten kernels that are strided slices of another buffer. Nothing else reads
+    /// them.
     pub interleaved: HashMap<BufferId, OutputLayout>,
     /// Buffers that others are slices of; inner ones first, since they nest.
     pub containers: Vec<Output>,
@@ -111,7 +114,8 @@ fn find_direct_writes(schedule: &Schedule) -> DirectWrites {
             );
             rest
         } else {
-            // Nodes that a library call absorbed into its epilogue are gone from `nodes`, but the call still reads their inputs.
+            // Nodes that a library call absorbed into its epilogue are gone from `nodes`, but the
+            // call still reads their inputs.
             let only = |base: &Tensor| readers.get(&base.0.id) == Some(&1) && !library.inputs.contains(&base.0.id);
             let Some((parts, rest)) = interleaved_parts(tensor, axis, |base| only(base) && free(base, 0)) else {
                 continue;
@@ -140,8 +144,8 @@ fn count_readers(nodes: &BTreeMap<NodeId, Tensor>) -> HashMap<NodeId, usize> {
     readers
 }
 
-/// Inputs of a concatenation that handwritten kernels write at strides, with their layouts, and the indices of the other inputs.
-/// `None` if that is less than half of its bytes.
+/// Inputs of a concatenation that handwritten kernels write at strides, with their layouts, and the
+/// indices of the other inputs. `None` if that is less than half of its bytes.
 fn interleaved_parts(
     concat: &Tensor,
     axis: usize,
@@ -160,8 +164,8 @@ fn interleaved_parts(
     (bytes > 0 && 2 * bytes >= concat.0.bytes()).then_some((parts, rest))
 }
 
-/// Inputs of a concatenation that are computed in place, with their byte offsets, and the indices of the other inputs. `None` if that
-/// does not pay.
+/// Inputs of a concatenation that are computed in place, with their byte offsets, and the indices
+/// of the other inputs. `None` if that does not pay.
 fn contiguous_parts(
     node: &Node,
     axis: usize,
@@ -183,7 +187,8 @@ fn contiguous_parts(
         }
         at += input.0.bytes();
     }
-    // The kernel that writes the other inputs has the concatenation as its output, so it cannot read slices of it.
+    // The kernel that writes the other inputs has the concatenation as its output, so it cannot
+    // read slices of it.
     let is_part = |parts: &[(&Tensor, usize, usize)], n: usize| parts.iter().any(|(.., part)| *part == n);
     let others = inputs().filter(|(n, _)| !is_part(&parts, *n));
     let read: HashSet<NodeId> = others.map(|(_, input)| look_through(input).0.0.id).collect();
@@ -203,7 +208,8 @@ fn is_inlined(node: &Node) -> bool {
     node.op.facts().inlined
 }
 
-/// A node as a partial update of `old`, the variable's value that it replaces, if the rest of it is `old`.
+/// A node as a partial update of `old`, the variable's value that it replaces, if the rest of it is
+/// `old`.
 fn partial_update(node: &Node, old: &Tensor) -> Option<DirectWrite> {
     if node.elements() != old.0.elements() || node.elements() == 0 {
         return None;
@@ -227,7 +233,8 @@ fn partial_update(node: &Node, old: &Tensor) -> Option<DirectWrite> {
     (!reads.iter().any(reads_old)).then(|| DirectWrite { kind, reads, old: Some(old.clone()) })
 }
 
-/// Inputs of a concatenation that are not the slices of `old` at the same position. `None` if all inputs are new.
+/// Inputs of a concatenation that are not the slices of `old` at the same position. `None` if all
+/// inputs are new.
 fn changed_inputs(node: &Node, axis: usize, old: &Tensor) -> Option<Vec<usize>> {
     let whole = Strided::contiguous(&node.shape);
     let (mut start, mut new) = (0isize, vec![]);
@@ -252,11 +259,11 @@ fn single_position(condition: &Tensor) -> Option<(usize, Tensor)> {
     let (base, views) = look_through(condition);
     let Op::Map(ScalarOp::Eq) = base.0.op else { return None };
     let [a, b] = &base.0.inputs[..] else { return None };
-    let shown = strided_view(base, &views)?;
+    let condition_layout = strided_view(base, &views)?;
     [(a, b), (b, a)].into_iter().find_map(|(indices, number)| {
         let (iota, through) = look_through(indices);
         let Op::Iota { axis: counted } = iota.0.op else { return None };
-        let counts = compose(&shown, &base.0.shape, &strided_view(iota, &through)?)?;
+        let counts = compose(&condition_layout, &base.0.shape, &strided_view(iota, &through)?)?;
         let (stride, length) = (Strided::contiguous(&iota.0.shape).strides[counted], iota.0.shape[counted]);
         let real = |axis: &usize| counts.shape[*axis] != 1;
         let along = |axis: &usize| counts.shape[*axis] == length && counts.strides[*axis] == stride;
@@ -279,8 +286,8 @@ fn single_position(condition: &Tensor) -> Option<(usize, Tensor)> {
     })
 }
 
-/// Layout of a view of a view: `outer` is a view of a tensor of `shape`, whose elements have the layout `inner`. `None` if the two do not
-/// compose axis by axis.
+/// Layout of a view of a view: `outer` is a view of a tensor of `shape`, whose elements have the
+/// layout `inner`. `None` if the two do not compose axis by axis.
 fn compose(outer: &Strided, shape: &[usize], inner: &Strided) -> Option<Strided> {
     let contiguous = Strided::contiguous(shape);
     let mut strides = vec![0; outer.shape.len()];

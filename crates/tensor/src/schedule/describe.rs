@@ -15,8 +15,9 @@ thread_local! {
     static REQUEST: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
 }
 
-/// Returns the scheduler's state after a pass as text: nodes, library calls, groups, steps, in-place outputs and memory, as far as they
-/// are known. The passes are `collect`, `select`, `concat`, `fuse`, `shape`, `steps`, `in_place`, `kernels` and `memory`. Nothing runs.
+/// Returns the scheduler's state after a pass as text: nodes, library calls, groups, steps,
+/// in-place outputs and memory, as far as they are known. The passes are `collect`, `select`,
+/// `concat`, `fuse`, `shape`, `steps`, `in_place`, `kernels` and `memory`. Nothing runs.
 ///
 /// ```
 /// use bornite::{Device, Tensor, plan::explain_pass};

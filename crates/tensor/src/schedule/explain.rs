@@ -13,8 +13,8 @@ use super::steps::Call;
 use super::{ExistingRoots, plan};
 use crate::{Device, Result, SourceLocation, Tensor};
 
-/// The steps that compute some tensors, with their costs: see [`explain`]. Its `Display` prints one line per step, then the totals and
-/// the values in scratch memory at its peak.
+/// The steps that compute some tensors, with their costs: see [`explain`]. Its `Display` prints one
+/// line per step, then the totals and the values in scratch memory at its peak.
 ///
 /// ```
 /// use bornite::{Device, Tensor, plan::summarize};
@@ -32,7 +32,8 @@ pub struct PlanSummary {
     pub device: Device,
     /// The launches, in order.
     pub steps: Vec<StepSummary>,
-    /// Names of the distinct generated kernels, sorted. Kernels for other shapes may have the same name.
+    /// Names of the distinct generated kernels, sorted. Kernels for other shapes may have the same
+    /// name.
     pub kernels: Vec<String>,
     /// Size of the memory for intermediate values.
     pub scratch_bytes: usize,
@@ -53,7 +54,8 @@ pub struct StepSummary {
     pub reads: Vec<String>,
     /// Bytes read and written.
     pub bytes: u64,
-    /// Floating-point operations: one per scalar op and per term of a sum, two per term of a matrix product.
+    /// Floating-point operations: one per scalar op and per term of a sum, two per term of a matrix
+    /// product.
     pub flops: u64,
     /// Minimum time at the device's peak throughput.
     pub min_us: Option<f64>,
@@ -156,7 +158,8 @@ impl Plan {
         names
     }
 
-    /// Peak of scratch memory use. Values that share memory at that step, as a slice or by reuse, count once.
+    /// Peak of scratch memory use. Values that share memory at that step, as a slice or by reuse,
+    /// count once.
     fn peak(&self) -> PeakMemory {
         let scratch: Vec<&LiveRange> =
             self.live_ranges.iter().filter(|life| life.slot.region == MemoryRegion::Scratch).collect();
@@ -172,7 +175,8 @@ impl Plan {
             });
             values
         };
-        // Sums by step first, since listing the live values of every step would be slow for a large plan.
+        // Sums by step first, since listing the live values of every step would be slow for a large
+        // plan.
         let mut changes: BTreeMap<usize, isize> = BTreeMap::new();
         for life in &scratch {
             *changes.entry(*life.steps.start()).or_default() += life.slot.bytes as isize;
@@ -257,8 +261,9 @@ impl fmt::Display for PlanSummary {
 }
 
 impl Tensor {
-    /// Describes the steps that would compute this tensor: one line per step with its kernel or library call, bytes, flops and minimum
-    /// time; then the values in scratch memory at its peak. Kernels are compiled; nothing runs. [`summarize`] returns the same as data.
+    /// Describes the steps that would compute this tensor: one line per step with its kernel or
+    /// library call, bytes, flops and minimum time; then the values in scratch memory at its peak.
+    /// Kernels are compiled; nothing runs. [`summarize`] returns the same as data.
     ///
     /// ```
     /// use bornite::{Device, Tensor};

@@ -1,12 +1,15 @@
 //! Pass 4, fuse: groups of nodes that one kernel computes.
 //!
-//! Reads `nodes`, `calls` and `direct_writes`; adds `units` in execution order. Afterwards every root is computed by one unit, and
-//! every value that a unit reads is in memory or stored by an earlier unit.
+//! Reads `nodes`, `calls` and `direct_writes`; adds `units` in execution order. Afterwards every
+//! root is computed by one unit, and every value that a unit reads is in memory or stored by an
+//! earlier unit.
 //!
-//! Nodes are visited in topological order. An elementwise op joins the group of an input that it reads element by element. A reduction
-//! over the last axes turns the group into a row kernel, in which later ops may read the row's result and reduce again. A value read by
-//! another group is stored, or recomputed there if that moves fewer bytes (`recompute.rs`). No rule is specific to softmax or layer
-//! norm: these rules fuse them into one kernel. `column_sums.rs` then attaches column reductions to row kernels.
+//! Nodes are visited in topological order. An elementwise op joins the group of an input that it
+//! reads element by element. A reduction over the last axes turns the group into a row kernel, in
+//! which later ops may read the row's result and reduce again. A value read by another group is
+//! stored, or recomputed there if that moves fewer bytes (`recompute.rs`). No rule is specific to
+//! softmax or layer norm: these rules fuse them into one kernel. `column_sums.rs` then attaches
+//! column reductions to row kernels.
 
 mod column_sums;
 mod recompute;
@@ -33,7 +36,8 @@ const MAX_INPUTS: usize = 24;
 pub(super) enum Unit {
     /// One kernel for several nodes.
     Group(Group),
-    /// A node that is not fused with others: a library call, a multi-output op, a direct write or an unfusible op.
+    /// A node that is not fused with others: a library call, a multi-output op, a direct write or
+    /// an unfusible op.
     Single(Tensor),
 }
 
@@ -123,7 +127,7 @@ impl<'a> Fuser<'a> {
         }
         let call = self.schedule.call_inputs(tensor);
         let own: &[Tensor] = match self.schedule.direct_writes.writes.get(&tensor.0.id) {
-            Some(placed) => &placed.reads,
+            Some(write) => &write.reads,
             None if tensor.0.op.is_view() => std::slice::from_ref(tensor),
             None => tensor.0.reads(),
         };
@@ -181,7 +185,8 @@ impl<'a> Fuser<'a> {
             self.start(n, IterationSpace::Elements(0), from);
             return;
         };
-        // Latest first: a node that joins an early group delays it until its other inputs are computed.
+        // Latest first: a node that joins an early group delays it until its other inputs are
+        // computed.
         let mut candidates: Vec<usize> =
             if self.schedule.fusion_enabled { from.iter().copied().collect() } else { vec![] };
         // Prefer row groups: an elementwise group may hold one value per row.
@@ -192,7 +197,8 @@ impl<'a> Fuser<'a> {
             .into_iter()
             .filter_map(|group| Some((group, self.space_with(n, group, own_space, &edges)?)))
             .collect();
-        // Groups that the node reads elementwise can become one kernel, if neither depends on the other through a third.
+        // Groups that the node reads elementwise can become one kernel, if neither depends on the
+        // other through a third.
         if let Some(((first, _), more)) = candidates.split_first() {
             more.iter().for_each(|(other, _)| self.merge(*first, *other));
         }
@@ -274,7 +280,8 @@ impl<'a> Fuser<'a> {
             (have, more) if have == more => have,
             _ => return None,
         };
-        // A kernel that reduces a middle axis computes its input on the fly, so nodes of the input's shape cannot join it.
+        // A kernel that reduces a middle axis computes its input on the fly, so nodes of the
+        // input's shape cannot join it.
         if let IterationSpace::Middle { .. } = space
             && matches!(own, IterationSpace::Middle { .. })
         {
@@ -291,7 +298,8 @@ impl<'a> Fuser<'a> {
         let node = &*self.nodes[n].0;
         let (level, own) = (self.level(from, space), self.level(n, space));
         match self.edge(node, input, space) {
-            // Elements read elements and rows read rows; a gather reads from elements, a scatter adds values that rows have.
+            // Elements read elements and rows read rows; a gather reads from elements, a scatter
+            // adds values that rows have.
             Edge::Elementwise => match node.op.facts().role {
                 Role::Indexed | Role::Scatter => std::ptr::eq(input, &node.inputs[0]) == (level == Level::Elements),
                 Role::Reduction if matches!(space, IterationSpace::Rows { .. }) => level == Level::Elements,
@@ -318,13 +326,15 @@ impl<'a> Fuser<'a> {
         self.groups[group].space != IterationSpace::Elements(0)
     }
 
-    /// A group that reduces the same middle axis, shares an input with the node, and neither depends on the other.
+    /// A group that reduces the same middle axis, shares an input with the node, and neither
+    /// depends on the other.
     fn sibling_reduction(&self, n: usize, space: IterationSpace, from: &HashSet<usize>) -> Option<usize> {
         if !self.schedule.fusion_enabled || !matches!(space, IterationSpace::Middle { .. }) {
             return None;
         }
         let node = &*self.nodes[n].0;
-        // The same tensor, two outputs of one group, or one an input of the group that computes the other.
+        // The same tensor, two outputs of one group, or one an input of the group that computes the
+        // other.
         let computed_from =
             |a: NodeId, b: NodeId| self.group_of_id(a).is_some_and(|group| self.groups[group].reads.contains(&b));
         let common = |a: NodeId, b: NodeId| {

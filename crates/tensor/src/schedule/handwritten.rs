@@ -1,7 +1,9 @@
-//! Steps of handwritten CUDA kernels (`runtime/cuda_source.rs`): the buffers, offsets and strides of their arguments.
+//! Steps of handwritten CUDA kernels (`runtime/cuda_source.rs`): the buffers, offsets and strides
+//! of their arguments.
 //!
-//! These kernels read strided views without a copy and can write outputs at strides into a concatenation. The gradients of queries,
-//! keys and values, for example, are written directly into the gradient of the packed projection.
+//! These kernels read strided views without a copy and can write outputs at strides into a
+//! concatenation. The gradients of queries, keys and values, for example, are written directly into
+//! the gradient of the packed projection.
 
 use super::ids::{BufferId, Output};
 use super::is_source;
@@ -14,7 +16,8 @@ use crate::matmul::{contiguous_layout, locate};
 use crate::runtime::cuda_source::{CudaArg, CudaLaunch, CudaSource, HandwrittenCall};
 use crate::{Device, Result, Tensor};
 
-/// The tensor that holds an input's memory, and the input's layout in it, if the kernels can read it without a copy.
+/// The tensor that holds an input's memory, and the input's layout in it, if the kernels can read
+/// it without a copy.
 pub(super) fn locate_input(source: &CudaSource, input: &Tensor) -> Option<(Tensor, Strided)> {
     let (memory, layout, copied) = locate(input, |layout| source.can_read(layout).then(|| layout.clone()))?;
     (!copied).then_some((memory, layout))
@@ -35,8 +38,8 @@ impl OutputLayout {
     }
 }
 
-/// The output of handwritten kernels that an input of a concatenation is a view of, and its layout in the concatenation, if the
-/// kernels can write it there.
+/// The output of handwritten kernels that an input of a concatenation is a view of, and its layout
+/// in the concatenation, if the kernels can write it there.
 pub(super) fn output_in_concat(concat: &Tensor, axis: usize, number: usize) -> Option<(&Tensor, OutputLayout)> {
     let node = &*concat.0;
     let input = &node.inputs[number];
@@ -65,7 +68,8 @@ struct LaunchOperands {
     bytes: u64,
 }
 
-/// Launches of a source, each with its operands, outputs first. `outs` holds the layout and the element size of each output.
+/// Launches of a source, each with its operands, outputs first. `outs` holds the layout and the
+/// element size of each output.
 pub(super) fn launches(
     device: Device,
     source: &CudaSource,
@@ -133,7 +137,8 @@ fn launch_operands(
     LaunchOperands { operands, pointers, values, bytes: bytes as u64 }
 }
 
-/// True if an input of a multi-output op is a view or a constant, which must be computed into memory before it can be read.
+/// True if an input of a multi-output op is a view or a constant, which must be computed into
+/// memory before it can be read.
 pub(super) fn must_materialize(tensor: &Tensor) -> bool {
     !is_source(tensor) && (tensor.0.op.is_view() || tensor.0.op.is_constant())
 }

@@ -1,4 +1,5 @@
-//! Outputs that handwritten kernels write into a concatenation: every element is written once, at its index in the concatenation.
+//! Outputs that handwritten kernels write into a concatenation: every element is written once, at
+//! its index in the concatenation.
 
 use std::collections::HashMap;
 
@@ -41,7 +42,8 @@ fn packed(how: Packed, [batch, heads, tokens, width]: Sizes) -> (Tensor, [Tensor
     (all, [parts[0].clone(), parts[1].clone(), parts[2].clone()])
 }
 
-/// Offset of element `[batch, head, token, feature]` of queries (0), keys (1) or values (2) in the packed tensor.
+/// Offset of element `[batch, head, token, feature]` of queries (0), keys (1) or values (2) in the
+/// packed tensor.
 fn expected(how: Packed, [_, heads, tokens, width]: Sizes, part: usize, at: [usize; 4]) -> usize {
     let [b, h, t, d] = at;
     let column = match how {
@@ -79,18 +81,18 @@ fn gradients_of_slices_are_written_into_the_packed_gradient() {
             // They write into the result of the plan.
             let slots = plan.steps.iter().flat_map(|step| step.args.iter().take(step.output_count));
             assert_eq!(slots.filter(|slot| slot.region == MemoryRegion::Root(0)).count(), 3, "{what}");
-            let mut places = written(&plan, "attention_by_queries", 1);
-            places.extend(written(&plan, "attention_by_keys", 2));
+            let mut layouts = written(&plan, "attention_by_queries", 1);
+            layouts.extend(written(&plan, "attention_by_keys", 2));
             let mut times: HashMap<usize, usize> = HashMap::new();
-            for (part, (begins, strides)) in places.iter().enumerate() {
+            for (part, (begins, strides)) in layouts.iter().enumerate() {
                 let [b, h, t] = strides[..] else { panic!("{what}") };
                 for n in 0..batch * heads * tokens * width {
                     let (d, n) = (n % width, n / width);
                     let at = [n / tokens / heads, n / tokens % heads, n % tokens, d];
                     let far: i64 = [b, h, t, 1].iter().zip(at).map(|(stride, at)| stride * at as i64).sum();
-                    let place = begins + far as usize;
-                    assert_eq!(place, expected(how, sizes, part, at), "{what}");
-                    *times.entry(place).or_default() += 1;
+                    let offset = begins + far as usize;
+                    assert_eq!(offset, expected(how, sizes, part, at), "{what}");
+                    *times.entry(offset).or_default() += 1;
                 }
             }
             assert!(times.len() == 3 * batch * heads * tokens * width && times.values().all(|n| *n == 1), "{what}");
@@ -102,7 +104,8 @@ fn gradients_of_slices_are_written_into_the_packed_gradient() {
 #[test]
 fn outputs_with_other_readers_are_not_interleaved() {
     let sizes = [2, 3, 8, 16];
-    // Counts of outputs written into the gradient's buffer, of concat kernels and of pad kernels, for the tensors `ask` returns.
+    // Counts of outputs written into the gradient's buffer, of concat kernels and of pad kernels,
+    // for the tensors `ask` returns.
     let counts = |ask: &dyn Fn(&Tensor, [Tensor; 3]) -> Vec<Tensor>| {
         with_gpu_plans(|| {
             let (all, parts) = packed(Packed::Heads, sizes);

@@ -1,9 +1,10 @@
-//! Pass 7, in_place: in-place assignment. A variable's new value is written over the old one, and an output reuses the buffer of an input
-//! that is not read again.
+//! Pass 7, in_place: in-place assignment. A variable's new value is written over the old one, and
+//! an output reuses the buffer of an input that is not read again.
 //!
-//! Reads `steps`, `groups` and `variable_updates`; adds `overwrites` and `reused_inputs`, and updates the groups concerned. Afterwards no
-//! later step reads a value that was overwritten, and the step that overwrites it reads it only at the output's own index. A variable is
-//! overwritten only after the last step that can fail, or by a kernel that checks the status words first.
+//! Reads `steps`, `groups` and `variable_updates`; adds `overwrites` and `reused_inputs`, and
+//! updates the groups concerned. Afterwards no later step reads a value that was overwritten, and
+//! the step that overwrites it reads it only at the output's own index. A variable is overwritten
+//! only after the last step that can fail, or by a kernel that checks the status words first.
 
 use std::collections::HashSet;
 
@@ -17,8 +18,8 @@ use crate::lower::{InPlaceOutputs, Overwrite, targets_gpu};
 use crate::runtime::execute::CodegenMode;
 use crate::{Device, Result, Tensor};
 
-/// Rejects partial updates of variables that are not safe in place; true if there are any, which must then be scheduled again as
-/// complete values.
+/// Rejects partial updates of variables that are not safe in place; true if there are any, which
+/// must then be scheduled again as complete values.
 pub(super) fn reject_unsafe_updates(schedule: &mut Schedule) -> bool {
     let Schedule { device, steps, partial_updates, rejected_updates, .. } = schedule;
     let is_unsafe = |update: &&PartialUpdate| !can_overwrite(*device, steps, update.step, &update.old);
@@ -47,8 +48,9 @@ pub(super) fn assign_in_place(schedule: &mut Schedule) -> Result<()> {
     Ok(())
 }
 
-/// True if step `from` and later ones may overwrite `old`: none of them reads it or can fail. A failing run must leave variables
-/// unchanged. Errors are known on the host when a step has run, on a GPU only after the last step.
+/// True if step `from` and later ones may overwrite `old`: none of them reads it or can fail. A
+/// failing run must leave variables unchanged. Errors are known on the host when a step has run, on
+/// a GPU only after the last step.
 pub(super) fn can_overwrite(device: Device, steps: &[PlannedStep], from: usize, old: &Tensor) -> bool {
     !errors_known_at_end(device, steps) && is_free_after(steps, from, old)
 }
@@ -84,7 +86,8 @@ fn group_steps(schedule: &Schedule) -> Vec<(usize, GroupId)> {
     schedule.steps.iter().enumerate().filter_map(group).collect()
 }
 
-/// Makes outputs of a group overwrite tensors that it reads only at the output's own index, or not at all.
+/// Makes outputs of a group overwrite tensors that it reads only at the output's own index, or not
+/// at all.
 fn set_in_place(schedule: &mut Schedule, at: usize, id: GroupId, new: &[Overwrite], guarded: bool) {
     let InPlaceOutputs { overwrites: all, guarded: guard } = &mut schedule.groups[id.0].in_place;
     all.extend_from_slice(new);
@@ -120,7 +123,8 @@ fn overwrite_variables(schedule: &mut Schedule) {
         };
         let here: Vec<Overwrite> = schedule.variable_updates.iter().filter(new).filter(safe).cloned().collect();
         if !here.is_empty() {
-            // If errors are known only at the end, the kernel checks the status words before it writes.
+            // If errors are known only at the end, the kernel checks the status words before it
+            // writes.
             let guarded = errors_known_at_end(schedule.device, steps);
             set_in_place(schedule, at, id, &here, guarded);
             schedule.overwrites.extend(here);
@@ -128,7 +132,8 @@ fn overwrite_variables(schedule: &mut Schedule) {
     }
 }
 
-/// Finds outputs of host routines that can overwrite a variable's old value, and removes the steps that would copy it first.
+/// Finds outputs of host routines that can overwrite a variable's old value, and removes the steps
+/// that would copy it first.
 fn overwrite_by_routines(schedule: &mut Schedule) {
     let Schedule { device, steps, variable_updates, overwrites, .. } = schedule;
     let mut copies = HashSet::new();
@@ -152,7 +157,8 @@ fn overwrite_by_routines(schedule: &mut Schedule) {
     });
 }
 
-/// Makes outputs of groups reuse the buffer of an input that is read only at the output's own index, and for the last time.
+/// Makes outputs of groups reuse the buffer of an input that is read only at the output's own
+/// index, and for the last time.
 fn reuse_inputs(schedule: &mut Schedule) {
     let (last, computed) = (last_uses(&schedule.steps), written(&schedule.steps));
     for (at, id) in group_steps(schedule) {

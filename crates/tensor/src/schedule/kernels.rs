@@ -1,7 +1,8 @@
 //! Pass 8, kernels: the IR of every group.
 //!
-//! Reads groups and their in-place outputs; completes their steps. Afterwards no step is a group. Each group is lowered once, and its
-//! kernel reads the inputs that the analysis found (`lower/group_inputs.rs`).
+//! Reads groups and their in-place outputs; completes their steps. Afterwards no step is a group.
+//! Each group is lowered once, and its kernel reads the inputs that the analysis found
+//! (`lower/group_inputs.rs`).
 
 use std::collections::HashSet;
 
@@ -21,7 +22,8 @@ pub(super) fn lower_groups(schedule: &mut Schedule) -> Result<()> {
                 "the analysis of {} is wrong",
                 lowered.kernel.name
             );
-            // Also in release builds: an error is better than a result computed from overwritten inputs.
+            // Also in release builds: an error is better than a result computed from overwritten
+            // inputs.
             let overwritten = in_place.overwrites.iter().any(|o| lowered.other_index_inputs.contains(&o.old.0.id));
             let planned = |tensor: &Tensor| step.inputs().any(|input| input.0.id == tensor.0.id);
             if overwritten || !lowered.inputs.iter().all(|input| planned(&input.tensor)) {
@@ -37,7 +39,8 @@ pub(super) fn lower_groups(schedule: &mut Schedule) -> Result<()> {
     Ok(())
 }
 
-/// True if a kernel reads the planned inputs, and those of `own_index_inputs` only at the output's own index.
+/// True if a kernel reads the planned inputs, and those of `own_index_inputs` only at the output's
+/// own index.
 fn matches_analysis(step: &PlannedStep, own_index_inputs: &HashSet<NodeId>, lowered: &Lowered) -> bool {
     let planned: HashSet<NodeId> = step.inputs().map(|input| input.0.id).collect();
     let read: HashSet<NodeId> = lowered.inputs.iter().map(|input| input.tensor.0.id).collect();

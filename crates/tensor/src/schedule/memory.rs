@@ -1,8 +1,9 @@
-//! Pass 9, memory: buffer assignment. Every value gets a slot in a result's buffer or in scratch memory, which values with disjoint live
-//! ranges share.
+//! Pass 9, memory: buffer assignment. Every value gets a slot in a result's buffer or in scratch
+//! memory, which values with disjoint live ranges share.
 //!
-//! Reads `steps`, `direct_writes` and in-place outputs; adds `memory`. Afterwards every value that a step writes has a slot, and values
-//! that are live at the same step overlap only if one is a slice of the other or reuses its buffer.
+//! Reads `steps`, `direct_writes` and in-place outputs; adds `memory`. Afterwards every value that
+//! a step writes has a slot, and values that are live at the same step overlap only if one is a
+//! slice of the other or reuses its buffer.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;

@@ -1,9 +1,10 @@
 //! Packs blocks with known live ranges into one allocation.
 //!
-//! All live ranges are known in advance, so this is two-dimensional packing, steps by bytes (dynamic storage allocation). Placing blocks
-//! greedily, each in the smallest gap that fits, gives one packing per order of blocks. A few orders are tried; then the blocks that
-//! reach the top are moved to the front. The result is within a few percent of the lower bound, the peak of live bytes (the tests
-//! measure it).
+//! All live ranges are known in advance, so this is two-dimensional packing, steps by bytes
+//! (dynamic storage allocation). Placing blocks greedily, each in the smallest gap that fits, gives
+//! one packing per order of blocks. A few orders are tried; then the blocks that reach the top are
+//! moved to the front. The result is within a few percent of the lower bound, the peak of live
+//! bytes (the tests measure it).
 
 use std::ops::RangeInclusive;
 
@@ -122,7 +123,8 @@ fn orders(blocks: &[Block], live: &[usize]) -> Vec<Vec<usize>> {
     ]
 }
 
-/// Places each block, in this order, in the smallest gap that fits it between the blocks that are live with it.
+/// Places each block, in this order, in the smallest gap that fits it between the blocks that are
+/// live with it.
 fn place_in_order(blocks: &[Block], order: &[usize]) -> Packed {
     let mut packed = Packed { offsets: vec![0; blocks.len()], bytes: 0 };
     // By offset.

@@ -84,7 +84,8 @@ impl Plan {
         used.then(|| Buffer::new(self.device, self.scratch_bytes)).transpose()
     }
 
-    /// True if no other thread has computed a node of the plan since it was made. The device must be locked.
+    /// True if no other thread has computed a node of the plan since it was made. The device must
+    /// be locked.
     pub fn is_current(&self) -> bool {
         !self.pending.iter().any(|tensor| tensor.0.has_value_now())
     }
@@ -119,12 +120,14 @@ impl Plan {
         self.status.as_ref()
     }
 
-    /// If a step can report an out-of-range index, waits for the steps and returns the error, if any. The device must be locked.
+    /// If a step can report an out-of-range index, waits for the steps and returns the error, if
+    /// any. The device must be locked.
     pub fn check(&self) -> Result<()> {
         self.status.as_ref().map_or(Ok(()), |status| crate::runtime::status::check(self.device, status))
     }
 
-    /// Launches every step. On the host, the run can be interrupted until the first step that overwrites a source.
+    /// Launches every step. On the host, the run can be interrupted until the first step that
+    /// overwrites a source.
     pub fn run(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
         let launch = |step: &Step| self.launch(step, roots, scratch, sources);
         if self.device.is_cuda() {
@@ -139,8 +142,8 @@ impl Plan {
         })
     }
 
-    /// Runs the library calls once, since the first run may load code, which a graph capture does not allow. The results are garbage;
-    /// sources are not written.
+    /// Runs the library calls once, since the first run may load code, which a graph capture does
+    /// not allow. The results are garbage; sources are not written.
     pub fn warm_up(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
         let calls = || self.steps.iter().filter(|step| matches!(step.call, Call::Matmul(_)));
         let mut sources = sources.to_vec();
@@ -170,7 +173,8 @@ impl Plan {
             Call::Kernel(program) => {
                 let values: Vec<&[Value]> = step.values.iter().map(Vec::as_slice).collect();
                 program.launch(&buffers, &values, step.threads, step.info)?;
-                // On the host the kernel has finished. Check now, since later steps may overwrite variables.
+                // On the host the kernel has finished. Check now, since later steps may overwrite
+                // variables.
                 let reports =
                     step.args.iter().any(|slot| slot.region == MemoryRegion::Status) && !self.device.is_cuda();
                 if reports { self.check() } else { Ok(()) }

@@ -1,7 +1,7 @@
 //! Pass 2, select: matrix products that a library computes.
 //!
-//! Reads `nodes`; adds `calls`, and to `nodes` the views that the calls need copied. Afterwards `nodes` no longer holds nodes that
-//! were needed only by what a call now computes in its epilogue.
+//! Reads `nodes`; adds `calls`, and to `nodes` the views that the calls need copied. Afterwards
+//! `nodes` no longer holds nodes that were needed only by what a call now computes in its epilogue.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,8 @@ pub(super) fn select_library_calls(schedule: &mut Schedule) -> Result<()> {
     Ok(())
 }
 
-/// Nodes reachable from the roots, through the inputs of the calls where they replace those of the graph.
+/// Nodes reachable from the roots, through the inputs of the calls where they replace those of the
+/// graph.
 fn live_nodes(schedule: &Schedule) -> HashSet<NodeId> {
     let mut live = HashSet::new();
     let mut stack: Vec<&Tensor> = schedule.roots.iter().collect();

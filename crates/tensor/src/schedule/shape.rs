@@ -1,7 +1,9 @@
-//! Pass 5, shape: autotuned launch shapes of generated kernels: elements per thread, threads per block, rows per block.
+//! Pass 5, shape: autotuned launch shapes of generated kernels: elements per thread, threads per
+//! block, rows per block.
 //!
-//! Reads `units`; sets `launch_shape` of groups for which the default is not the fastest. A launch shape does not change results, which is
-//! checked before anything is timed; summation order is not tuned. Without measurements (`BORNITE_TUNE`) the default is used.
+//! Reads `units`; sets `launch_shape` of groups for which the default is not the fastest. A launch
+//! shape does not change results, which is checked before anything is timed; summation order is not
+//! tuned. Without measurements (`BORNITE_TUNE`) the default is used.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -29,7 +31,8 @@ use crate::{DType, Device, Error, Result, Tensor};
 
 /// Launches in one captured graph.
 const RUNS: usize = 64;
-/// Total bytes of the sets of arguments that launches rotate through, so that they do not stay in a cache.
+/// Total bytes of the sets of arguments that launches rotate through, so that they do not stay in a
+/// cache.
 const ROUND_BYTES: usize = 256 << 20;
 
 /// Kernels that access more bytes are not tuned: they are bandwidth-bound with any launch shape.
@@ -57,7 +60,8 @@ pub(super) fn choose_launch_shapes(schedule: &mut Schedule) -> Result<()> {
 /// Device ordinal and structure of a group.
 type CacheKey = (usize, String);
 
-/// The launch shape chosen for a group, if it is not the default. Choices are cached, since layers repeat the same groups.
+/// The launch shape chosen for a group, if it is not the default. Choices are cached, since layers
+/// repeat the same groups.
 fn cached_choice(
     tuner: &Tuner,
     on: &Arc<bornite_cuda::Device>,
@@ -86,7 +90,8 @@ fn cached_choice(
     Ok(launch_shape)
 }
 
-/// Text of everything that a group's kernel depends on except node ids: ops, dtypes, shapes and layouts of inputs.
+/// Text of everything that a group's kernel depends on except node ids: ops, dtypes, shapes and
+/// layouts of inputs.
 fn structure(group: &Group) -> String {
     let mut numbers: HashMap<NodeId, usize> = HashMap::new();
     let mut text = format!("{:?}", group.space);
@@ -126,7 +131,8 @@ fn structure(group: &Group) -> String {
     text
 }
 
-/// The launch shape chosen for a group, if it is not the default, and whether the choice is provisional.
+/// The launch shape chosen for a group, if it is not the default, and whether the choice is
+/// provisional.
 fn choose(
     tuner: &Tuner,
     on: &Arc<bornite_cuda::Device>,
@@ -164,7 +170,8 @@ fn choose(
         }
         let _exclusive = device.lock();
         let run = |n: usize| launch(&program, &memory[n % memory.len()], &values, lowered.threads);
-        // Clear the outputs, so that elements left out by this candidate do not keep the values of the previous one.
+        // Clear the outputs, so that elements left out by this candidate do not keep the values of
+        // the previous one.
         for out in &memory[0][..group.outputs.len()] {
             out.copy_from(&Buffer::from_words(device, vec![0xa5a5_a5a5_a5a5_a5a5; out.bytes() / 8])?)?;
         }
@@ -181,7 +188,8 @@ fn choose(
         let graph = unsafe { Graph::capture::<Error>(on, keep_alive, || (0..RUNS).try_for_each(run))? };
         Ok(graph)
     };
-    // No capture is in progress during planning. Candidates are compiled while other threads use the device, and timed under its lock.
+    // No capture is in progress during planning. Candidates are compiled while other threads use
+    // the device, and timed under its lock.
     let request = Request { key: &key, candidates: &candidates, busy: false, waits: true };
     let mut timer = Exclusive::new(DeviceTimer::of_runs(on, RUNS), || device.lock());
     let choose = || tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));

@@ -1,7 +1,8 @@
 //! Pass 6, steps: the launches, with the buffers that each reads and writes.
 //!
-//! Reads `units`, `calls` and `direct_writes`; adds `steps` and `groups`. Afterwards no step writes a value that is in memory before it,
-//! and a group's operands are those of its kernel, except that the kernel may read slices of them.
+//! Reads `units`, `calls` and `direct_writes`; adds `steps` and `groups`. Afterwards no step writes
+//! a value that is in memory before it, and a group's operands are those of its kernel, except that
+//! the kernel may read slices of them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -203,8 +204,8 @@ pub(super) fn codegen_mode_of(group: &Group) -> Result<CodegenMode> {
     if group.order.iter().any(is_random_draw) { Ok(CodegenMode::Exact) } else { CodegenMode::for_tensors() }
 }
 
-/// True if a tensor is computed only from random bits and constants. Such tensors have the same bits on all devices, so their kernels
-/// use exact math.
+/// True if a tensor is computed only from random bits and constants. Such tensors have the same
+/// bits on all devices, so their kernels use exact math.
 fn is_random_draw(tensor: &Tensor) -> bool {
     const MAX_NODES: usize = 64;
     let (mut stack, mut seen, mut is_random) = (vec![tensor], 0, false);
@@ -253,26 +254,26 @@ fn multi_output_steps(
     let Some((multi_output, inputs)) = multi_output::as_multi_output(&tensor.0) else { return Ok(()) };
     let location = tensor.0.location;
     // An output that is not read still needs memory.
-    let parts = multi_output::outputs(tensor, location);
-    let buffer = |part: &Tensor| if is_output(part) { BufferId::of(part) } else { BufferId::temporary() };
-    let outs: Vec<Output> = parts.iter().map(|part| Output { buffer: buffer(part), bytes: part.0.bytes() }).collect();
+    let outputs = multi_output::outputs(tensor, location);
+    let buffer = |output: &Tensor| if is_output(output) { BufferId::of(output) } else { BufferId::temporary() };
+    let outs: Vec<Output> = outputs.iter().map(|output| Output { buffer: buffer(output), bytes: output.0.bytes() }).collect();
     let (kernel_of, values, checked) = match &multi_output.implementation {
         ImplementationKind::Routine { run, fallibility, in_place } => {
-            let size = |part: &Tensor| (part.0.dtype, part.0.elements());
-            // The routine updates these inputs in place, so they are copied into the outputs first. The in_place pass removes
-            // copies that are not needed.
+            let size = |output: &Tensor| (output.0.dtype, output.0.elements());
+            // The routine updates these inputs in place, so they are copied into the outputs first.
+            // The in_place pass removes copies that are not needed.
             for (result, input) in in_place {
                 let first =
                     Tensor::build(Op::Reshape(inputs[*input].0.shape.clone()), vec![inputs[*input].clone()], location);
                 steps.push(kernel_step(lower(&first)?, vec![Operand::Out(outs[*result])], info)?);
             }
-            let taken = |n: &usize| in_place.iter().any(|(_, input)| input == n);
-            let given: Vec<Tensor> = (0..inputs.len()).filter(|n| !taken(n)).map(|n| inputs[n].clone()).collect();
-            let (results, sizes) = (parts.iter().map(size).collect(), given.iter().map(size).collect());
+            let is_in_place = |n: &usize| in_place.iter().any(|(_, input)| input == n);
+            let read: Vec<Tensor> = (0..inputs.len()).filter(|n| !is_in_place(n)).map(|n| inputs[n].clone()).collect();
+            let (output_sizes, input_sizes) = (outputs.iter().map(size).collect(), read.iter().map(size).collect());
             let call =
-                RoutineCall { name: multi_output.name, run: run.clone(), device, outputs: results, inputs: sizes };
+                RoutineCall { name: multi_output.name, run: run.clone(), device, outputs: output_sizes, inputs: input_sizes };
             let operands = outs.iter().map(|&out| Operand::Out(out));
-            let operands = operands.chain(given.into_iter().map(Operand::In)).collect();
+            let operands = operands.chain(read.into_iter().map(Operand::In)).collect();
             // The cost of a routine is that of its decomposition.
             let cost = Cost { flops: decomposition_flops(tensor), ..Cost::default() };
             steps.push(PlannedStep {
@@ -285,10 +286,10 @@ fn multi_output_steps(
             return Ok(());
         }
         ImplementationKind::Source(source) => {
-            let written = |part: &Tensor, out: Output| {
-                interleaved.get(&out.buffer).cloned().unwrap_or_else(|| OutputLayout::contiguous(out.buffer, part))
+            let layout = |output: &Tensor, out: Output| {
+                interleaved.get(&out.buffer).cloned().unwrap_or_else(|| OutputLayout::contiguous(out.buffer, output))
             };
-            let outs = parts.iter().zip(&outs).map(|(part, out)| (written(part, *out), part.0.dtype.bytes()));
+            let outs = outputs.iter().zip(&outs).map(|(output, out)| (layout(output, *out), output.0.dtype.bytes()));
             for (call, operands) in launches(device, source, &outs.collect::<Vec<_>>(), inputs)? {
                 let cost = Cost { flops: call.flops, bytes: Some(call.bytes), half_precision_matmul: true };
                 steps.push(PlannedStep {
@@ -303,16 +304,17 @@ fn multi_output_steps(
         }
         ImplementationKind::Kernel { kernel, values, checked } => (kernel, values, *checked),
     };
-    let (mut given, mut written) = (inputs.iter(), outs.iter().zip(&multi_output.outputs));
+    let (mut next_input, mut next_output) = (inputs.iter(), outs.iter().zip(&multi_output.outputs));
     let mut operands = vec![];
     for param in &kernel_of.params {
-        let input = if param.access.reads() { given.next() } else { None };
-        let out = if param.access.writes() { written.next() } else { None };
+        let input = if param.access.reads() { next_input.next() } else { None };
+        let out = if param.access.writes() { next_output.next() } else { None };
         let Some((&out, (dtype, shape))) = out else {
             operands.extend(input.cloned().map(Operand::In));
             continue;
         };
-        // An output that is also read starts as the input; one that a custom kernel may not write completely starts as zeros.
+        // An output that is also read starts as the input; one that a custom kernel may not write
+        // completely starts as zeros.
         let first = match input {
             Some(input) => Some(Tensor::build(Op::Reshape(input.0.shape.clone()), vec![input.clone()], location)),
             None if multi_output.has_decomposition => None,

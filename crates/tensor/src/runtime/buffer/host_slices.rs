@@ -11,8 +11,8 @@ pub(crate) enum HostSlice<'a> {
     Write(&'a mut [u64]),
 }
 
-/// Calls `run` with the words of host buffers, in order. Each buffer comes with a flag that is true if it is written; a written buffer must
-/// not overlap any other. An error describes the violation.
+/// Calls `run` with the words of host buffers, in order. Each buffer comes with a flag that is true
+/// if it is written; a written buffer must not overlap any other. An error describes the violation.
 pub(crate) fn with_host_slices<R>(
     buffers: &[(&Buffer, bool)],
     run: impl FnOnce(Vec<HostSlice<'_>>) -> R,

@@ -1,8 +1,8 @@
 //! Arguments of a replay: read directly, or copied into buffers of the trace.
 //!
-//! An argument is copied if its shape differs from the traced one (a bounded length), or if the replay writes its memory. On a GPU it is also
-//! copied if it is small, not aligned, or at a new address too often: a CUDA graph is bound to addresses, so a new one costs separate
-//! launches.
+//! An argument is copied if its shape differs from the traced one (a bounded length), or if the
+//! replay writes its memory. On a GPU it is also copied if it is small, not aligned, or at a new
+//! address too often: a CUDA graph is bound to addresses, so a new one costs separate launches.
 
 use std::collections::HashSet;
 
@@ -12,15 +12,18 @@ use crate::runtime::resize::{self, ResizeCopy};
 use crate::schedule::{ALIGNMENT, value_of};
 use crate::{Device, Result, SourceLocation, Tensor};
 
-/// Arguments of at most this size are copied on a GPU. A copy takes about 2 µs plus less than 1 µs for this size. A batch of tokens, which
-/// is at a new address at each call, then needs no new graph.
+/// Arguments of at most this size are copied on a GPU. A copy takes about 2 µs plus less than 1 µs
+/// for this size. A batch of tokens, which is at a new address at each call, then needs no new
+/// graph.
 const COPIED_BYTES: usize = 256 << 10;
-/// As `COPIED_BYTES`, per step of the plan. A step takes at least 1.5 µs in a graph, a copy of this size 0.016 µs: 1%.
+/// As `COPIED_BYTES`, per step of the plan. A step takes at least 1.5 µs in a graph, a copy of this
+/// size 0.016 µs: 1%.
 const COPIED_BYTES_PER_STEP: usize = 32 << 10;
 /// Bytes that a GPU copies in the time that the launch of one step costs the host: 3 µs at 2 TB/s.
 const BYTES_PER_LAUNCH: usize = 6 << 20;
-/// Initial credit of an argument, in launches of all steps. When it is used up without savings, the argument is always copied. Enough to
-/// run and capture four rotating sets of arguments, which pays off later.
+/// Initial credit of an argument, in launches of all steps. When it is used up without savings, the
+/// argument is always copied. Enough to run and capture four rotating sets of arguments, which pays
+/// off later.
 const CREDIT_LAUNCHES: usize = 16;
 
 /// Arguments of a trace, with buffers for copies of them.
@@ -42,7 +45,8 @@ struct ArgumentSlot {
     copy: Option<Buffer>,
     /// The length that `copy` holds.
     length: Option<usize>,
-    /// Bytes saved by direct reads, minus the cost of launches without a graph; capped. Below zero, the argument is always copied.
+    /// Bytes saved by direct reads, minus the cost of launches without a graph; capped. Below zero,
+    /// the argument is always copied.
     credit: i64,
 }
 
@@ -56,7 +60,7 @@ struct Binding {
     is_direct: bool,
 }
 
-/// How a call ran on a GPU.
+/// Kind of a run on a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RunKind {
     /// By an existing graph.
@@ -118,8 +122,9 @@ impl Arguments {
         self.slots.iter_mut().map(bind).collect::<Result<_>>().map(|bound| Some(BoundArguments(bound)))
     }
 
-    /// Binds the arguments and lengths of a call. `is_written` returns true for memory that the replay writes; results and values of
-    /// variables that are still referenced must have been moved away from it. The device must be locked.
+    /// Binds the arguments and lengths of a call. `is_written` returns true for memory that the
+    /// replay writes; results and values of variables that are still referenced must have been
+    /// moved away from it. The device must be locked.
     pub fn bind(
         &mut self,
         inputs: &[Tensor],
@@ -152,8 +157,8 @@ impl Arguments {
         Ok(BoundArguments(bound))
     }
 
-    /// Updates the credits after a call on a GPU. `novel` is true for each argument of the graph whose address was new. Returns true if an
-    /// argument is copied from now on.
+    /// Updates the credits after a call on a GPU. `novel` is true for each argument of the graph
+    /// whose address was new. Returns true if an argument is copied from now on.
     pub fn account(&mut self, bound: &BoundArguments, ran: RunKind, novel: &[bool], location: SourceLocation) -> bool {
         let launches = match ran {
             RunKind::Graph => 0,

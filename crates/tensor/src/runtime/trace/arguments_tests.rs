@@ -54,7 +54,8 @@ fn shorter_arguments_and_lengths_are_copied() {
     }
 }
 
-/// Number of calls until one of the arguments, read directly by a plan of `steps` steps, is always copied; at most 1000.
+/// Number of calls until one of the arguments, read directly by a plan of `steps` steps, is always
+/// copied; at most 1000.
 fn calls_until_copied(steps: usize, lengths: &[usize], ran: &[RunKind], novel: &[bool]) -> (usize, Vec<bool>) {
     let device = Device::Cuda(0);
     let mut arguments = Arguments::new(device, specs(device, lengths), &(0..lengths.len()).collect(), steps);

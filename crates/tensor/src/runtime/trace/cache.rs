@@ -54,7 +54,8 @@ impl TraceCache {
         }
         let difference = || signature::difference(specs, self.traces.iter().rev().map(|trace| &trace.specs[..]));
         let capacity = self.capacity;
-        // Evictions count even with hits in between: traces may return just after they were evicted.
+        // Evictions count even with hits in between: traces may return just after they were
+        // evicted.
         if !self.warned && (self.misses_in_a_row > capacity || self.evicted >= capacity) {
             self.warned = true;
             bornite_support::log!(
@@ -71,8 +72,8 @@ impl TraceCache {
         }
     }
 
-    /// Inserts a trace, evicting the least recently used one if the cache is full. If another thread has inserted one meanwhile, that one
-    /// stays.
+    /// Inserts a trace, evicting the least recently used one if the cache is full. If another
+    /// thread has inserted one meanwhile, that one stays.
     pub fn insert(&mut self, specs: Vec<TensorSpec>, compiled: Arc<Mutex<Compiled>>) -> Arc<Mutex<Compiled>> {
         if let Some(trace) = self.traces.iter().find(|trace| trace.specs == specs) {
             return trace.compiled.clone();

@@ -1,8 +1,9 @@
 //! A trace: a plan with its memory, replayed at each call.
 //!
-//! On CUDA a replay is one graph launch with fixed addresses: `arguments.rs` decides which arguments are read directly and which are
-//! copied, `graphs.rs` caches a graph per set of addresses. Variables live in persistent buffers, and a result that is still referenced
-//! when its memory is needed again is copied first.
+//! On CUDA a replay is one graph launch with fixed addresses: `arguments.rs` decides which
+//! arguments are read directly and which are copied, `graphs.rs` caches a graph per set of
+//! addresses. Variables live in persistent buffers, and a result that is still referenced when its
+//! memory is needed again is copied first.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -41,7 +42,8 @@ pub(super) struct Compiled {
     updates: Vec<(Var, usize)>,
     /// All variables; true if written.
     variables: Vec<(Var, bool)>,
-    /// Memory with fixed addresses, once variables are in their persistent buffers; and the value of [`changes`] when that was checked.
+    /// Memory with fixed addresses, once variables are in their persistent buffers; and the value
+    /// of [`changes`] when that was checked.
     fixed: Option<(FixedMemory, u64)>,
     /// CUDA graphs of the steps and the write-back.
     graphs: Graphs<bornite_cuda::Graph>,
@@ -73,7 +75,8 @@ enum SourceKind {
 }
 
 impl Compiled {
-    /// Plans the results and updates that a function returned for placeholders. `variables` are those it read, each with its placeholder.
+    /// Plans the results and updates that a function returned for placeholders. `variables` are
+    /// those it read, each with its placeholder.
     pub fn new(
         inputs: &[Tensor],
         slots: Vec<TensorSpec>,
@@ -156,13 +159,15 @@ impl Compiled {
         Compiled { truncations, ..self }
     }
 
-    /// Compiles the copies of arguments and results of bounded length. The device must not be locked.
+    /// Compiles the copies of arguments and results of bounded length. The device must not be
+    /// locked.
     pub fn compile_copies(&self) -> Result<()> {
         self.arguments.compile_copies()?;
         self.result_nodes.iter().try_for_each(|like| resize::compiled(like.dtype, like.device).map(drop))
     }
 
-    /// Prepares everything that does not depend on the addresses of arguments, including the graph if all arguments are copied.
+    /// Prepares everything that does not depend on the addresses of arguments, including the graph
+    /// if all arguments are copied.
     pub fn prepare(&mut self) -> Result<()> {
         let _running = self.plan.device.lock();
         self.update_scratch()?;
@@ -183,7 +188,8 @@ impl Compiled {
         self.copy_returned_results()?;
         let truncated = self.truncate_to(lengths)?;
         self.update_fixed_memory()?;
-        // An argument may be a result or a variable that was just moved, so arguments are bound last.
+        // An argument may be a result or a variable that was just moved, so arguments are bound
+        // last.
         let bound = self.bind(inputs, lengths, location)?;
         self.run(&bound, location)?;
         // Variables have changed, so the rest must not be interrupted.
@@ -195,7 +201,8 @@ impl Compiled {
         self.plan.summary()
     }
 
-    /// If another trace has enlarged the shared scratch memory, switches to it and drops the graphs.
+    /// If another trace has enlarged the shared scratch memory, switches to it and drops the
+    /// graphs.
     fn update_scratch(&mut self) -> Result<()> {
         let scratch = scratch(self.plan.device, self.plan.scratch_bytes)?;
         if !scratch.is_same(&self.scratch) {
@@ -227,7 +234,8 @@ impl Compiled {
         Ok(())
     }
 
-    /// Moves variables to their persistent buffers. Nothing to do if none was committed or read since the last time.
+    /// Moves variables to their persistent buffers. Nothing to do if none was committed or read
+    /// since the last time.
     fn update_fixed_memory(&mut self) -> Result<()> {
         let now = changes();
         if let Some((_, checked)) = &self.fixed
@@ -274,7 +282,8 @@ impl Compiled {
         self.result_nodes.iter().zip(&self.truncations).map(truncate).collect()
     }
 
-    /// Computes the results and updates the variables. Variables change only if no index was out of range.
+    /// Computes the results and updates the variables. Variables change only if no index was out of
+    /// range.
     fn run(&mut self, bound: &BoundArguments, location: SourceLocation) -> Result<()> {
         if let Some(device) = self.graph_device()?
             && self.launch_graph(&device, bound, location)?
@@ -309,7 +318,8 @@ impl Compiled {
         Ok(())
     }
 
-    /// As [`write_back`](Compiled::write_back), but the device skips the copies if an index was out of range.
+    /// As [`write_back`](Compiled::write_back), but the device skips the copies if an index was out
+    /// of range.
     fn guarded_write_back(&self, copy: &GuardedCopy, status: &Buffer) -> Result<()> {
         let Some((fixed, _)) = &self.fixed else { return Ok(()) };
         for (persistent, (_, root)) in fixed.persistent.iter().zip(&self.updates) {
@@ -320,12 +330,14 @@ impl Compiled {
         Ok(())
     }
 
-    /// The GPU, if replays use CUDA graphs. Not under the profiler, which would see only one launch instead of the kernels.
+    /// The GPU, if replays use CUDA graphs. Not under the profiler, which would see only one launch
+    /// instead of the kernels.
     fn graph_device(&self) -> Result<Option<Arc<bornite_cuda::Device>>> {
         if bornite_support::profile::is_on() { Ok(None) } else { self.plan.device.gpu() }
     }
 
-    /// Launches the graph for these arguments, after capturing it if that pays; false if the steps should be launched separately.
+    /// Launches the graph for these arguments, after capturing it if that pays; false if the steps
+    /// should be launched separately.
     fn launch_graph(
         &mut self,
         device: &Arc<bornite_cuda::Device>,
@@ -353,7 +365,8 @@ impl Compiled {
         Ok(graph.is_some())
     }
 
-    /// Captures a graph for these arguments, or updates the graph of index `update`; returns its index.
+    /// Captures a graph for these arguments, or updates the graph of index `update`; returns its
+    /// index.
     fn capture(
         &mut self,
         device: &Arc<bornite_cuda::Device>,
@@ -407,14 +420,16 @@ impl Compiled {
             graphs.updated(index, bound.addresses());
             return Ok(index);
         }
-        // SAFETY: the recorded work uses roots, scratch memory, persistent buffers, constants, the status words and programs, which
-        // `keep_alive` holds, and the arguments; the library's workspace is never freed.
+        // SAFETY: the recorded work uses roots, scratch memory, persistent buffers, constants, the
+        // status words and programs, which `keep_alive` holds, and the arguments; the library's
+        // workspace is never freed.
         #[allow(unsafe_code)]
         let graph = unsafe { bornite_cuda::Graph::capture_with::<Error>(device, keep_alive, &arguments, record)? };
         Ok(graphs.insert(bound.addresses(), graph))
     }
 
-    /// Handles to all memory and code that the replay uses, except its arguments, which graphs must not keep alive.
+    /// Handles to all memory and code that the replay uses, except its arguments, which graphs must
+    /// not keep alive.
     fn graph_resources(&self) -> Vec<Arc<dyn Any + Send + Sync>> {
         let fixed = self.fixed.iter().map(|(fixed, _)| fixed);
         let fixed = fixed.flat_map(|FixedMemory { sources, persistent }| sources.iter().flatten().chain(persistent));
@@ -422,7 +437,8 @@ impl Compiled {
         buffers.filter_map(Buffer::keep_alive).chain(self.plan.keep_alive()).collect()
     }
 
-    /// Returns the results as tensors. Those that are not truncated refer to memory that the next call overwrites.
+    /// Returns the results as tensors. Those that are not truncated refer to memory that the next
+    /// call overwrites.
     fn return_results(
         &mut self,
         truncated: Vec<Option<TruncatedResult>>,

@@ -1,8 +1,9 @@
 //! Cache of a trace's CUDA graphs, one per set of argument addresses.
 //!
-//! A graph launches kernels with the addresses that it was captured with. Calls with the same addresses, also several sets in rotation,
-//! find their graph. Other calls run step by step; a graph is captured only when addresses repeat, since a capture costs more than the
-//! launches themselves.
+//! A graph launches kernels with the addresses that it was captured with. Calls with the same
+//! addresses, also several sets in rotation, find their graph. Other calls run step by step; a
+//! graph is captured only when addresses repeat, since a capture costs more than the launches
+//! themselves.
 
 use std::collections::VecDeque;
 
@@ -10,8 +11,8 @@ use std::collections::VecDeque;
 const MAX_GRAPHS: usize = 4;
 /// Maximum number of remembered address sets without a graph.
 const MAX_SEEN: usize = 8;
-/// Number of calls after which an unused graph may be updated to other addresses. Without it, rotating through more sets than there are
-/// graphs would capture at every call.
+/// Number of calls after which an unused graph may be updated to other addresses. Without it,
+/// rotating through more sets than there are graphs would capture at every call.
 const IDLE_CALLS: u64 = 16;
 
 /// Graphs of type `G`, with the addresses for which each was captured.
@@ -29,7 +30,7 @@ struct Captured<G> {
     last_call: u64,
 }
 
-/// How to run a call that has no graph.
+/// Way to run a call that has no graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Miss {
     /// Launch each step.
@@ -55,14 +56,16 @@ impl<G> Graphs<G> {
         Some(found)
     }
 
-    /// For each argument, true if its address is new: no graph has it, and no remembered call had it.
+    /// For each argument, true if its address is new: no graph has it, and no remembered call had
+    /// it.
     pub fn novel(&self, addresses: &[u64]) -> Vec<bool> {
         let known = || self.captured.iter().map(|captured| &captured.addresses).chain(&self.seen);
         let novel = |(n, address): (usize, &u64)| !known().any(|known| known.get(n) == Some(address));
         addresses.iter().enumerate().map(novel).collect()
     }
 
-    /// Chooses how a call without a graph runs. `fixed` addresses are the same for all further calls.
+    /// Chooses how a call without a graph runs. `fixed` addresses are the same for all further
+    /// calls.
     pub fn miss(&mut self, addresses: &[u64], fixed: bool) -> Miss {
         if !fixed && !self.seen.iter().any(|seen| seen == addresses) {
             if self.seen.len() >= MAX_SEEN {
@@ -107,7 +110,8 @@ impl<G> Graphs<G> {
 mod tests {
     use super::*;
 
-    /// Runs calls with these addresses; returns `L` for a launch, `S` for steps, `C` for a capture, `U` for an update.
+    /// Runs calls with these addresses; returns `L` for a launch, `S` for steps, `C` for a capture,
+    /// `U` for an update.
     fn calls(graphs: &mut Graphs<()>, addresses: impl IntoIterator<Item = u64>) -> String {
         let call = |address: u64| {
             let addresses = vec![address, 7];

@@ -85,7 +85,8 @@ pub(super) struct BoundedLength {
 }
 
 impl BoundedLength {
-    /// Returns the length in a call with these arguments, and the device of the argument. Sets the length in `specs` to the bound.
+    /// Returns the length in a call with these arguments, and the device of the argument. Sets the
+    /// length in `specs` to the bound.
     pub fn resolve(&self, specs: &mut [TensorSpec], at: SourceLocation) -> Result<(usize, Device)> {
         let BoundedLength { bound, arguments, .. } = self;
         let fail = |what: String| Err(Error::Op { op: "trace", message: what, location: at });

@@ -1,5 +1,6 @@
-//! Guarded write-back: copies new values into their variables on the device, unless the step reported an out-of-range index. The device
-//! checks the status words itself, so that a call is one graph launch; the host checks them afterwards.
+//! Guarded write-back: copies new values into their variables on the device, unless the step
+//! reported an out-of-range index. The device checks the status words itself, so that a call is one
+//! graph launch; the host checks them afterwards.
 
 use std::sync::Arc;
 

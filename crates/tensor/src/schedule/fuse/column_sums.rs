@@ -1,4 +1,5 @@
-//! Attaches column reductions to the row kernel that already holds the rows they sum, so that the rows are loaded once.
+//! Attaches column reductions to the row kernel that already holds the rows they sum, so that the
+//! rows are loaded once.
 
 use std::collections::HashMap;
 
@@ -10,8 +11,8 @@ use crate::lower::{IterationSpace, attach_sums, only_gpu_kernels};
 /// Number of preceding units that are searched for a row kernel.
 const SEARCH_DISTANCE: usize = 16;
 
-/// Minimum number of elements for which attaching pays: smaller tensors are re-read from a cache, and a kernel that keeps sums in
-/// registers has lower occupancy.
+/// Minimum number of elements for which attaching pays: smaller tensors are re-read from a cache,
+/// and a kernel that keeps sums in registers has lower occupancy.
 const MIN_ELEMENTS: usize = 1 << 24;
 
 /// Moves column reductions into earlier row kernels, on a GPU.

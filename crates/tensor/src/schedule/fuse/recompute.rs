@@ -1,5 +1,5 @@
-//! Stored and recomputed values: which nodes a group stores, which nodes of other groups it recomputes instead of loading, and the
-//! execution order of the groups.
+//! Stored and recomputed values: which nodes a group stores, which nodes of other groups it
+//! recomputes instead of loading, and the execution order of the groups.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -7,7 +7,8 @@ use super::{Fuser, Unit};
 use crate::graph::node::NodeId;
 use crate::lower::{Group, look_through};
 
-/// Maximum number of nodes that are recomputed instead of stored, and of those that take more than one instruction.
+/// Maximum number of nodes that are recomputed instead of stored, and of those that take more than
+/// one instruction.
 const MAX_RECOMPUTED_NODES: usize = 24;
 const MAX_EXPENSIVE_NODES: usize = 3;
 
@@ -41,7 +42,8 @@ impl Recomputation {
 }
 
 impl<'a> Fuser<'a> {
-    /// Decides which values are stored and which recomputed, and returns the units in execution order.
+    /// Decides which values are stored and which recomputed, and returns the units in execution
+    /// order.
     pub(super) fn into_units(self, root_ids: &HashSet<NodeId>) -> Vec<Unit> {
         let (order, readers) = (self.order(), self.readers());
         let mut stored: HashSet<usize> =
@@ -77,8 +79,8 @@ impl<'a> Fuser<'a> {
         units
     }
 
-    /// The nodes that a group's kernel computes for its outputs: its own, and nodes of other groups that it recomputes. The nodes that
-    /// it loads are added to `stored`.
+    /// The nodes that a group's kernel computes for its outputs: its own, and nodes of other groups
+    /// that it recomputes. The nodes that it loads are added to `stored`.
     fn computed_nodes(
         &self,
         group: usize,
@@ -125,8 +127,8 @@ impl<'a> Fuser<'a> {
         computed
     }
 
-    /// Nodes to compute, and nodes to load, to recompute `n` in the kernel of `reader`; `None` if that moves more than `max_bytes`.
-    /// (Storing it costs a write and a read.)
+    /// Nodes to compute, and nodes to load, to recompute `n` in the kernel of `reader`; `None` if
+    /// that moves more than `max_bytes`. (Storing it costs a write and a read.)
     fn recompute(
         &self,
         n: usize,
@@ -157,7 +159,8 @@ impl<'a> Fuser<'a> {
         (recomputation.bytes <= max_bytes).then_some((recomputation.nodes, recomputation.leaves))
     }
 
-    /// A node and the nodes below it that are recomputable and not stored, in topological order, up to a limit.
+    /// A node and the nodes below it that are recomputable and not stored, in topological order, up
+    /// to a limit.
     fn recomputable_inputs(&self, n: usize, stored: &HashSet<usize>) -> Vec<usize> {
         let mut found = vec![];
         let mut queue = VecDeque::from([n]);
@@ -211,7 +214,8 @@ impl<'a> Fuser<'a> {
         Some(recomputation)
     }
 
-    /// Bytes moved to load a node. The cost of storing one that is not stored yet is shared by its readers.
+    /// Bytes moved to load a node. The cost of storing one that is not stored yet is shared by its
+    /// readers.
     fn load_bytes(&self, n: usize, loaded: &HashSet<usize>, stored: &HashSet<usize>, readers: &[usize]) -> usize {
         let bytes = self.nodes[n].0.bytes();
         if loaded.contains(&n) {
@@ -223,7 +227,8 @@ impl<'a> Fuser<'a> {
         }
     }
 
-    /// For each node, the number of other groups that read it, or a recomputable node that depends on it.
+    /// For each node, the number of other groups that read it, or a recomputable node that depends
+    /// on it.
     fn readers(&self) -> Vec<usize> {
         let mut readers: Vec<HashSet<usize>> = vec![HashSet::new(); self.nodes.len()];
         for n in (0..self.nodes.len()).rev() {
