@@ -69,7 +69,8 @@ pub(crate) fn attach_sums(rows: &Group, sums: &Group, is_available: impl Fn(&Ten
     let (summed, below): (Vec<&Tensor>, Vec<&Tensor>) = sums.order.iter().partition(|tensor| reduces(tensor));
     // The outputs must be the sums themselves.
     let bare = sums.outputs.iter().all(|output| summed.iter().any(|sum| sum.0.id == output.0.id));
-    let few = rows.column_sums.is_empty() && (1..=MAX_SUMS).contains(&summed.len()) && sums.outputs.len() == summed.len();
+    let few =
+        rows.column_sums.is_empty() && (1..=MAX_SUMS).contains(&summed.len()) && sums.outputs.len() == summed.len();
     let supported = summed
         .iter()
         .all(|sum| matches!(sum.0.op, Op::Reduce(Reduce::Sum, _)) && sum_extent(rows.space, sum).is_some());

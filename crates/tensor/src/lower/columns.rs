@@ -104,7 +104,7 @@ impl Lowering<Columns> {
                 }
             });
         });
-        for turn in full / unrolled * together..middle.div_ceil(down) {
+        for turn in full / unrolled * unrolled..middle.div_ceil(down) {
             let row = self.index_op(ScalarOp::Add, own_row, turn * down);
             let mut condition = strip_inside;
             if turn == full {

@@ -391,7 +391,9 @@ impl Passes {
         let ahead = if l.shape.row_cache.pass == 0 { PREFETCHED_TURNS } else { 2 };
         if full < ahead || !self.unroll {
             let turns = if even { full } else { full + 1 };
-            self.unrolled_loop(l, name, turns, 1, &mut |l, at| if even { body(l, at) } else { self.inside(l, at, body) });
+            self.unrolled_loop(l, name, turns, 1, &mut |l, at| {
+                if even { body(l, at) } else { self.inside(l, at, body) }
+            });
         } else {
             self.unrolled_loop(l, name, full / ahead, ahead, body);
             let last = l.b.index_constant((full / ahead * ahead * self.step) as u64);
@@ -408,7 +410,14 @@ impl Passes {
     }
 
     /// Emits a loop, unrolled `unrolled` times.
-    fn unrolled_loop(&self, l: &mut Lowering<RowKernel>, name: &str, count: usize, unrolled: usize, body: &mut Body<'_>) {
+    fn unrolled_loop(
+        &self,
+        l: &mut Lowering<RowKernel>,
+        name: &str,
+        count: usize,
+        unrolled: usize,
+        body: &mut Body<'_>,
+    ) {
         let end = l.b.index_constant(count as u64);
         l.for_each(name, end, |l, turn| {
             let ahead = l.index_op(ScalarOp::Mul, turn, self.step * unrolled);

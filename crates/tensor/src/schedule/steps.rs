@@ -256,7 +256,8 @@ fn multi_output_steps(
     // An output that is not read still needs memory.
     let outputs = multi_output::outputs(tensor, location);
     let buffer = |output: &Tensor| if is_output(output) { BufferId::of(output) } else { BufferId::temporary() };
-    let outs: Vec<Output> = outputs.iter().map(|output| Output { buffer: buffer(output), bytes: output.0.bytes() }).collect();
+    let outs: Vec<Output> =
+        outputs.iter().map(|output| Output { buffer: buffer(output), bytes: output.0.bytes() }).collect();
     let (kernel_of, values, checked) = match &multi_output.implementation {
         ImplementationKind::Routine { run, fallibility, in_place } => {
             let size = |output: &Tensor| (output.0.dtype, output.0.elements());
@@ -270,8 +271,13 @@ fn multi_output_steps(
             let is_in_place = |n: &usize| in_place.iter().any(|(_, input)| input == n);
             let read: Vec<Tensor> = (0..inputs.len()).filter(|n| !is_in_place(n)).map(|n| inputs[n].clone()).collect();
             let (output_sizes, input_sizes) = (outputs.iter().map(size).collect(), read.iter().map(size).collect());
-            let call =
-                RoutineCall { name: multi_output.name, run: run.clone(), device, outputs: output_sizes, inputs: input_sizes };
+            let call = RoutineCall {
+                name: multi_output.name,
+                run: run.clone(),
+                device,
+                outputs: output_sizes,
+                inputs: input_sizes,
+            };
             let operands = outs.iter().map(|&out| Operand::Out(out));
             let operands = operands.chain(read.into_iter().map(Operand::In)).collect();
             // The cost of a routine is that of its decomposition.
