@@ -76,5 +76,5 @@ fn graph_building_does_not_use_lower_or_matmul() {
             found.extend(text.lines().filter(used).map(|line| format!("{name}: {}", line.trim())));
         }
     }
-    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["ops/nn.rs: use crate::lower::plans_for_gpu;"]);
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["ops/nn.rs: use crate::lower::plans_as_for_gpu;"]);
 }

@@ -200,7 +200,7 @@ impl Trace<'_> {
                 let fail = |what: String| Error::Op { op: "trace", message: what, location: self.location };
                 let output = outputs.get(result);
                 let output = output.ok_or_else(|| {
-                    fail(format!("result {result} is bounded, but the function returned {} results", outputs.len()))
+                    fail(format!("result {result} is bounded, but the number of results is {}", outputs.len()))
                 })?;
                 let shape = output.shape()?;
                 let axis = resolve_axis(axis, shape.len()).map_err(|what| fail(format!("result {result}: {what}")))?;

@@ -186,7 +186,7 @@ pub fn invalid_lengths(device: Device) -> Outcome {
     for (arguments, expected) in [
         (vec![x(&[5]), x(&[1, 5])], "argument 0 has length 5 along axis 0, which exceeds the bound 4; split it"),
         (vec![x(&[3]), x(&[1, 2])], "arguments 0 and 1 share a bounded length, but have 3 and 2"),
-        (vec![x(&[3])], "argument 1 is bounded, but the call has 1 arguments"),
+        (vec![x(&[3])], "argument 1 is bounded, but the number of arguments is 1"),
         (vec![x(&[3]), x(&[3])], "bounded axis of argument 1: axis 1 is out of range for rank 1"),
     ] {
         let error = step.call(&arguments).unwrap_err().to_string();
@@ -194,7 +194,7 @@ pub fn invalid_lengths(device: Device) -> Outcome {
     }
     let cases: [(&[_], &[_], &str); 4] = [
         (&[], &[], "the length bounded by 4 has no argument"),
-        (&[(0, 0)], &[(1, 0)], "result 1 is bounded, but the function returned 1 results"),
+        (&[(0, 0)], &[(1, 0)], "result 1 is bounded, but the number of results is 1"),
         (&[(0, 0)], &[(0, 2)], "result 0: axis 2 is out of range for rank 2"),
         (&[(0, 0)], &[(0, 1)], "result 0 is bounded along axis 1, so its length there must be the bound, 4; found 3"),
     ];

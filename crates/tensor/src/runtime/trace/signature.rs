@@ -94,7 +94,7 @@ impl BoundedLength {
         let count = specs.len();
         for &(argument, axis) in arguments {
             let Some(spec) = specs.get_mut(argument) else {
-                return fail(format!("argument {argument} is bounded, but the call has {count} arguments"));
+                return fail(format!("argument {argument} is bounded, but the number of arguments is {count}"));
             };
             let axis = match resolve_axis(axis, spec.shape.len()) {
                 Ok(axis) => axis,
