@@ -104,7 +104,7 @@ fn wrong_arguments_are_explained() {
     let bad_peer = folder.join("peer.jsonl");
     std::fs::write(&bad_peer, "{\"op\": \"add\"}\n").unwrap();
     let cases: [(&[&str], i32, &str); 9] = [
-        (&["bench", "--device", "tpu"], 2, "'tpu' is not a device; write cpu, cpu:N, cuda"),
+        (&["bench", "--device", "tpu"], 2, "'tpu' is not a device; use cpu, cpu:N, cuda"),
         (&["bench", "--device", "cuda:99"], 1, "was not found"),
         (&["bench", "--quick", "--device", "cpu", "--filter", "nothing"], 1, "there are add_f32_1000"),
         (&["bench", "--device", "cpu", "--out", "/no/such/folder/x.json"], 1, "/no/such/folder/x.json: No such file"),

@@ -266,7 +266,7 @@ fn errors_of_tensors_name_the_line_that_made_them() {
     let saved = safetensors::write(&mut std::io::sink(), &tensors, &BTreeMap::new());
     let error = saved.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Tensor { .. }), "{error}");
-    let expected = "tensor 'x': reshape: [2, 3] has 6 elements, [7] has not";
+    let expected = "tensor 'x': reshape: cannot reshape [2, 3] of 6 elements to [7]";
     assert_eq!(error.kind().to_string(), expected);
     assert!(error.to_string().starts_with(&format!("{expected}\n  at {}:{line}:", file!())), "{error}");
 }

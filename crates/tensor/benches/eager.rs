@@ -1,7 +1,8 @@
-//! What an op costs on the host when it is computed at once: building its node, planning it, launching it. The op itself has
-//! next to nothing to do.
+//! Host cost of an eager op: building its node, planning it, launching it. The op itself does
+//! almost nothing.
 //!
-//! On a GPU an op is timed from the call until it is done, beside a loop that does nothing but launch and wait.
+//! On a GPU an op is timed from the call until it is complete, and compared with a loop that only
+//! launches and waits.
 //!
 //!     cargo bench -p bornite --bench eager -- [DEVICE]
 
@@ -12,7 +13,7 @@ use std::time::Instant;
 
 use bornite::{Device, Tensor};
 
-/// The fastest of some times of running `work` so often, in microseconds each.
+/// The fastest of several measurements of `times` runs of `work`, in microseconds per run.
 fn fastest(times: usize, mut work: impl FnMut() -> bornite::Result<()>) -> bornite::Result<f64> {
     let mut fastest = f64::INFINITY;
     for _ in 0..9 {
@@ -34,7 +35,7 @@ fn bare(ordinal: usize) -> bornite::Result<f64> {
     let [x, y, z] = buffers;
     let (x, y, z) = (x?, y?, z?);
     fastest(5_000, || {
-        // SAFETY: the kernel touches 64 floats of each.
+        // SAFETY: the kernel accesses 64 floats of each buffer.
         unsafe { function.launch([1, 1, 1], [64, 1, 1], &[(&x, 0), (&y, 0), (&z, 0)], &[]) }?;
         Ok(device.synchronize()?)
     })
@@ -55,19 +56,19 @@ fn main() -> bornite::Result<()> {
         ("transposed sum", |x, y| x.t() + y),
         ("sum of rows", |x, _| x.sum(-1)),
         ("softmax of few, op by op", |x, _| {
-            let powers = (x - x.max_keep(-1)).exp();
-            &powers / powers.sum_keep(-1)
+            let exps = (x - x.max_keepdim(-1)).exp();
+            &exps / exps.sum_keepdim(-1)
         }),
     ];
     if let Device::Cuda(ordinal) = device {
-        println!("µs from call to done on {device}; a launch and the wait for it {:.2}", bare(ordinal)?);
+        println!("µs per op from call to completion on {device}; a bare launch and wait takes {:.2}", bare(ordinal)?);
         for (name, op) in ops {
             let time = fastest(5_000, || op(&x, &y).realize().and_then(|()| device.synchronize()))?;
             println!("{name:26} {time:6.2}");
         }
         return Ok(());
     }
-    println!("µs an op on {device}, fastest of 9 times 20,000:");
+    println!("µs per op on {device}, fastest of 9 times 20,000:");
     for (name, op) in ops {
         let whole = fastest(20_000, || op(&x, &y).realize())?;
         let graph = fastest(20_000, || {

@@ -1,5 +1,5 @@
-//! What a launch of a kernel in Python syntax costs, where the kernel itself has next to nothing to do: from the call until
-//! the result is there, and recorded. `scripts/warp_speed.py` measures NVIDIA Warp at the same.
+//! Cost of launching a small kernel in Python syntax: from the call until the result is available,
+//! and as a prepared launch. `scripts/warp_speed.py` measures the same for NVIDIA Warp.
 //!
 //!     cargo bench -p bornite --bench launch -- [DEVICE]
 
@@ -20,7 +20,7 @@ def saxpy(a: float, x: wp.array[float], y: wp.array[float]):
     y[i] = a * x[i] + y[i]
 ";
 
-/// Launches that are timed together: one alone is of the size of the clock's own cost.
+/// Launches per measurement: a single one is too short for the clock.
 const TOGETHER: u32 = 1000;
 
 fn main() -> bornite::Result<()> {
@@ -49,7 +49,7 @@ fn main() -> bornite::Result<()> {
             let result = kernel.launch(elements, &args).remove(0);
             result.realize().and_then(|()| device.synchronize()).expect("a result");
         });
-        // As in a program that goes on from what it has.
+        // As in a program that continues with the result.
         let mut state = y.clone();
         add(format!("launch_{elements}_chained"), &mut || {
             let args = [1e-3.into(), (&x).into(), (&state).into()];

@@ -1,8 +1,9 @@
-//! What a call of a traced step costs the host: steps of about a thousand nodes over few and many variables; and what arguments of
-//! 100 MB cost beside the kernel that reads them.
+//! Host cost of calling a traced step: steps of about a thousand nodes over few and many variables;
+//! and the cost of arguments of 100 MB compared with the kernel that reads them.
 //!
-//! On a GPU the time until a call returns is the host's alone, since what runs is waited for outside of it. On a CPU the
-//! kernels are part of it; their time, from the profiler, is shown beside it.
+//! On a GPU the time until a call returns is host time only, since the kernels are waited for
+//! outside of it. On a CPU the kernels are part of it; their time, from the profiler, is shown as
+//! well.
 //!
 //! ```sh
 //! cargo bench -p bornite --bench replay          # BORNITE_DEVICE chooses the device
@@ -57,7 +58,7 @@ fn main() -> bornite::Result<()> {
                 let begun = Instant::now();
                 step.call(&arguments)?;
                 times.push(begun.elapsed().as_secs_f64() * 1e6);
-                // A queue that is full would have the host wait.
+                // A full queue would make the host wait.
                 if n % 8 == 0 {
                     device.synchronize()?;
                 }
@@ -70,7 +71,8 @@ fn main() -> bornite::Result<()> {
     large_arguments(device)
 }
 
-/// Three arguments of 100 MB, added: the same at each call, two sets in turn, and new tensors at each call.
+/// The sum of three arguments of 100 MB: the same at each call, two alternating sets, and new
+/// tensors at each call.
 fn large_arguments(device: Device) -> bornite::Result<()> {
     let rounds = 15;
     let (many, calls) = if let Device::Cuda(_) = device { (12, 24) } else { (3, 6) };
@@ -81,7 +83,7 @@ fn large_arguments(device: Device) -> bornite::Result<()> {
     let set = |n: usize| (0..3).map(|k| made(n + k)).collect::<bornite::Result<Vec<Tensor>>>();
     let sets = |count: usize| (0..count).map(set).collect::<bornite::Result<Vec<_>>>();
     let step = trace(|x| Ok((vec![&x[0] + &x[1] + &x[2]], vec![])));
-    // The kernel alone, by the profiler.
+    // The time of the kernel, from the profiler.
     let kernel_us = |set: &[Tensor]| -> bornite::Result<f64> {
         let scope = profile::scope();
         step.call(set)?;
@@ -90,8 +92,8 @@ fn large_arguments(device: Device) -> bornite::Result<()> {
     };
     let copy = median((0..rounds).map(|_| copy_us(device)).collect::<bornite::Result<Vec<f64>>>()?);
     println!();
-    println!("{:<44} {:>12} {:>12} {:>12}", "three arguments of 100 MB", "us a call", "kernel us", "x kernel");
-    println!("{:<44} {copy:>12.1}", "a copy of 200 MB: the same bytes");
+    println!("{:<44} {:>12} {:>12} {:>12}", "three arguments of 100 MB", "us per call", "kernel us", "x kernel");
+    println!("{:<44} {copy:>12.1}", "a copy of 200 MB (same traffic)");
     for (count, renews, name) in
         [(1, false, "the same arguments"), (2, false, "two sets in turn"), (many, true, "new arguments")]
     {
@@ -105,7 +107,7 @@ fn large_arguments(device: Device) -> bornite::Result<()> {
             device.synchronize()?;
             let begun = Instant::now();
             for n in 0..calls {
-                // Dropped at once: a result that is held is copied.
+                // Dropped immediately: an output that is held is copied.
                 drop(step.call(&kept[n % count])?);
             }
             device.synchronize()?;

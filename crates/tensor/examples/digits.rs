@@ -1,25 +1,25 @@
-//! Reading digits: images are drawn here (seven segments whose ends wander, with shift, slant, scale and noise), two
-//! convolutions and a linear map learn to tell them apart, and are asked about images that they have not seen.
+//! Digit classification: generates images (seven segments with random ends, shift, slant, scale and
+//! noise), trains two convolutions and a linear layer on them, and tests on new images.
 //! `cargo run --release --example digits [steps]`
-use bornite::{DType, Device, Generator, Result, Tensor, Var, ops::Sliding, trace};
+use bornite::{DType, Device, Generator, Result, Tensor, Var, ops::Conv2dOptions, trace};
 
 const SIDE: usize = 16;
 
-/// Which corners each segment joins: top, upper left and right, middle, lower left and right, bottom.
+/// The corners of each segment: top, upper left and right, middle, lower left and right, bottom.
 const ENDS: [(usize, usize); 7] = [(0, 1), (0, 2), (1, 3), (2, 3), (2, 4), (3, 5), (4, 5)];
 
 /// The segments of each digit, the top one in the lowest bit.
 const SEGMENTS: [u8; 10] = [0x77, 0x24, 0x5d, 0x6d, 0x2e, 0x6b, 0x7b, 0x25, 0x7f, 0x6f];
 
-/// A picture of a digit, of 17 numbers below 1 that say how it is bent.
+/// An image of a digit, distorted by 17 random numbers below 1.
 fn draw(digit: usize, u: &[f32]) -> Vec<f32> {
-    let centred = |n: usize, width: f32| (u[n] - 0.5) * width;
-    let (scale, thick, slant) = (0.55 + 0.2 * u[0], 0.04 + 0.03 * u[1], centred(2, 0.6));
-    let (down, right) = (0.5 + centred(3, 0.16), 0.5 + centred(4, 0.16));
+    let centered = |n: usize, width: f32| (u[n] - 0.5) * width;
+    let (scale, thick, slant) = (0.55 + 0.2 * u[0], 0.04 + 0.03 * u[1], centered(2, 0.6));
+    let (down, right) = (0.5 + centered(3, 0.16), 0.5 + centered(4, 0.16));
     let corners: Vec<(f32, f32)> = (0..6)
         .map(|n| {
-            let (y, x) = ((n / 2) as f32 / 2.0 - 0.5 + centred(5 + 2 * n, 0.12), (n % 2) as f32 / 2.0 - 0.25);
-            let x = x + centred(6 + 2 * n, 0.12) - y * slant;
+            let (y, x) = ((n / 2) as f32 / 2.0 - 0.5 + centered(5 + 2 * n, 0.12), (n % 2) as f32 / 2.0 - 0.25);
+            let x = x + centered(6 + 2 * n, 0.12) - y * slant;
             (down + y * scale * 1.2, right + x * scale * 1.2)
         })
         .collect();
@@ -50,7 +50,7 @@ fn images(count: usize, generator: &Generator, device: Device) -> Result<(Tensor
 fn main() -> Result<()> {
     let steps: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(300);
     let (device, generator) = (Device::choose(None)?, Generator::new(7));
-    let (held_out, answers) = images(1000, &generator, device)?;
+    let (test_images, labels) = images(1000, &generator, device)?;
     let shapes: [&[usize]; 6] = [&[8, 1, 3, 3], &[8], &[16, 8, 3, 3], &[16], &[10, 16 * 16], &[10]];
     let start = |shape: &&[usize]| {
         let inputs: usize = shape[1..].iter().product();
@@ -59,40 +59,41 @@ fn main() -> Result<()> {
         Ok((Var::new(&value)?, Var::new(&(value * 0.0))?))
     };
     let parameters = shapes.iter().map(start).collect::<Result<Vec<(Var, Var)>>>()?;
-    let read = |x: &Tensor, p: &[Tensor]| {
-        let by = Sliding { padding: (1, 1), stride: (2, 2), ..Sliding::default() };
-        let seen = x.conv2d(&p[0], Some(&p[1]), by).relu().conv2d(&p[2], Some(&p[3]), by).relu();
-        seen.flatten(1, -1).linear(&p[4], Some(&p[5]))
+    let classify = |x: &Tensor, p: &[Tensor]| {
+        let options = Conv2dOptions { padding: (1, 1), stride: (2, 2), ..Conv2dOptions::default() };
+        let features = x.conv2d(&p[0], Some(&p[1]), options).relu().conv2d(&p[2], Some(&p[3]), options).relu();
+        features.flatten(1, -1).linear(&p[4], Some(&p[5]))
     };
     let values = || parameters.iter().map(|(value, _)| value.get()).collect::<Vec<Tensor>>();
     let step = trace(|inputs| {
         let p = values();
-        let loss = read(&inputs[0], &p).cross_entropy(&inputs[1]);
-        let slopes = loss.grad(&p.iter().collect::<Vec<_>>());
+        let loss = classify(&inputs[0], &p).cross_entropy(&inputs[1]);
+        let gradients = loss.grad(&p.iter().collect::<Vec<_>>());
         let mut updates = vec![];
-        for ((value, speed), slope) in parameters.iter().zip(&slopes) {
-            let faster = speed.get() * 0.9 + slope;
-            updates.extend([value.set(value.get() - &faster * &inputs[2]), speed.set(faster)]);
+        for ((value, velocity), gradient) in parameters.iter().zip(&gradients) {
+            let new_velocity = velocity.get() * 0.9 + gradient;
+            updates.extend([value.set(value.get() - &new_velocity * &inputs[2]), velocity.set(new_velocity)]);
         }
         Ok((vec![loss], updates))
     });
-    let guesses = trace(|inputs| Ok((vec![read(&inputs[0], &values()).argmax(-1)], vec![])));
-    let mut guessed = answers.clone();
+    let predict = trace(|inputs| Ok((vec![classify(&inputs[0], &values()).argmax(-1)], vec![])));
+    let mut predictions = labels.clone();
     for n in 1..=steps {
         let (x, digits) = images(32, &generator, device)?;
-        // What changes from step to step is an input: a plain number would stay as it was at the first.
-        let rate = Tensor::full(0.05 * (1.0 - n as f64 / steps as f64), &[], DType::F32, device);
-        let loss = step.call(&[x, digits, rate])?.remove(0).item()?;
+        // Values that change between steps are inputs: a Rust number would stay constant in the
+        // trace.
+        let learning_rate = Tensor::full(0.05 * (1.0 - n as f64 / steps as f64), &[], DType::F32, device);
+        let loss = step.call(&[x, digits, learning_rate])?.remove(0).item()?;
         if n % 50 == 0 || n == steps {
-            guessed = guesses.call(std::slice::from_ref(&held_out))?.remove(0);
-            let right = guessed.equal(&answers).mean(..).item()?;
-            println!("step {n:4}  loss {loss:.4}  held out {:.1} %", 100.0 * right);
+            predictions = predict.call(std::slice::from_ref(&test_images))?.remove(0);
+            let accuracy = predictions.equal(&labels).mean(..).item()?;
+            println!("step {n:4}  loss {loss:.4}  test accuracy {:.1} %", 100.0 * accuracy);
         }
     }
-    let (guessed, answers) = (guessed.to_vec::<i64>()?, answers.to_vec::<i64>()?);
-    let Some(wrong) = (0..answers.len()).find(|&n| guessed[n] != answers[n]) else { return Ok(()) };
-    println!("this {} was read as {}:", answers[wrong], guessed[wrong]);
-    for row in held_out.slice(0, wrong as isize..=wrong as isize).to_vec::<f32>()?.chunks(SIDE) {
+    let (predictions, labels) = (predictions.to_vec::<i64>()?, labels.to_vec::<i64>()?);
+    let Some(wrong) = (0..labels.len()).find(|&n| predictions[n] != labels[n]) else { return Ok(()) };
+    println!("this {} was classified as {}:", labels[wrong], predictions[wrong]);
+    for row in test_images.slice(0, wrong as isize..=wrong as isize).to_vec::<f32>()?.chunks(SIDE) {
         let shade = |pixel: &f32| [' ', '.', ':', '+', '#'][(pixel.clamp(0.0, 0.99) * 5.0) as usize];
         println!("  {}", row.iter().flat_map(|pixel| [shade(pixel); 2]).collect::<String>());
     }

@@ -1,9 +1,10 @@
-//! A product small enough to check by eye, then one large enough to time, on the best device there is.
+//! A small matrix product with its result, then a large one with its time, on the best available
+//! device.
 use bornite::{Device, Result, Tensor};
 
 fn main() -> Result<()> {
-    let (device, why) = Device::auto_or_why();
-    why.inspect(|why| println!("no GPU, so the CPU: {why}"));
+    let (device, why) = Device::auto_with_reason();
+    why.inspect(|why| println!("no GPU, using the CPU: {why}"));
     let a = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2], device);
     let b = Tensor::from_slice(&[5.0f32, 6.0, 7.0, 8.0], &[2, 2], device);
     println!("[[1,2],[3,4]]·[[5,6],[7,8]] = {:?} on {device}", a.matmul(&b).to_vec::<f32>()?);

@@ -1,5 +1,6 @@
-//! What planning a training step of GPT-2 (124 M parameters) takes, with no GPU: builds the graph of the step, plans it as
-//! for a GPU, and compiles the distinct kernels, if NVRTC is there. Nothing runs.
+//! Planning time of a training step of GPT-2 (124 M parameters) without a GPU: builds the graph of
+//! the step, plans it as for a GPU, and compiles the distinct kernels if NVRTC is available.
+//! Nothing runs.
 //!
 //!     cargo run --release --example plan_gpt -- [layers]
 
@@ -19,7 +20,7 @@ const HEADS: usize = 12;
 const BATCH: usize = 64;
 const CONTEXT: usize = 1024;
 
-/// Parameters in memory, in the order in which they were made.
+/// Parameters in memory, in order of creation.
 struct Parameters(Vec<Tensor>);
 
 impl Parameters {
@@ -83,7 +84,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let step = AdamWStep { beta2: 0.95, weight_decay: 0.1.into(), ..AdamWStep::new(1e-3, 1) };
     let mut results = vec![loss];
     for (parameter, gradient) in parameters.0.iter().zip(&gradients) {
-        // The moments are where the parameters are: what is planned is the same.
+        // The parameters stand in for the moments: the plan is the same.
         results.extend(adamw(&step, parameter, gradient, parameter, parameter));
     }
     let updated = begun.elapsed();
@@ -91,10 +92,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let begun = Instant::now();
     let kernels = gpu_kernels(&results)?;
     let planned = begun.elapsed();
-    // On a GPU products are the library's.
+    // On a GPU the library computes matrix products.
     let ours: Vec<_> = kernels.iter().filter(|kernel| !kernel.name.starts_with("matmul")).collect();
     let distinct: HashSet<_> = ours.iter().copied().collect();
-    println!("{layers} layers: {} launches beside products, {} kernels", ours.len(), distinct.len());
+    println!("{layers} layers: {} launches without matrix products, {} distinct kernels", ours.len(), distinct.len());
     println!("graph {built:.1?}, gradients {differentiated:.1?}, updates {updated:.1?}, plan {planned:.1?}");
     let mut names: Vec<(usize, &str)> = (distinct.iter())
         .map(|kernel| (ours.iter().filter(|other| *other == kernel).count(), &kernel.name[..]))
@@ -103,7 +104,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     names.iter().rev().for_each(|(count, name)| println!("{count:5}  {name}"));
 
     if let Err(why) = bornite_cuda::nvrtc_version() {
-        println!("not compiled, since {why}");
+        println!("not compiled: {why}");
         return Ok(());
     }
     let begun = Instant::now();
@@ -114,6 +115,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let seconds = one.elapsed().as_secs_f64();
         slowest = if seconds > slowest.0 { (seconds, &kernel.name) } else { slowest };
     }
-    println!("compiled one after the other in {:.1?}; longest {:.2} s, {}", begun.elapsed(), slowest.0, slowest.1);
+    println!("compiled sequentially in {:.1?}; longest {:.2} s, {}", begun.elapsed(), slowest.0, slowest.1);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The exclusive or of two bits by a network of 2, 4 and 1 neurons, trained by Adam, which is written out here.
+//! XOR by a network of 2, 4 and 1 neurons, trained by an Adam optimizer that is implemented here.
 //! `cargo run --example xor [epochs]`
 use bornite::{DType, Device, Generator, Result, Tensor, Var, trace, var::Update};
 
@@ -15,10 +15,11 @@ impl Parameter {
         Ok(Parameter { value: Var::new(start)?, mean: Var::new(&zeros)?, square: Var::new(&zeros)? })
     }
 
-    /// Adam's step number `t` (a tensor, so that a trace does not keep the first one) along `slope`.
-    fn adam(&self, slope: &Tensor, t: &Tensor) -> [Update; 3] {
-        let mean = self.mean.get() * 0.9 + slope * 0.1;
-        let square = self.square.get() * 0.999 + slope.square() * 0.001;
+    /// Step number `t` of Adam (a tensor, so that it is not a constant of the trace) along
+    /// `gradient`.
+    fn adam(&self, gradient: &Tensor, t: &Tensor) -> [Update; 3] {
+        let mean = self.mean.get() * 0.9 + gradient * 0.1;
+        let square = self.square.get() * 0.999 + gradient.square() * 0.001;
         let root = (&square / (1.0 - (t * 0.999f64.ln()).exp())).sqrt();
         let change = &mean / (1.0 - (t * 0.9f64.ln()).exp()) / (root + 1e-8);
         [self.value.set(self.value.get() - change * 0.01), self.mean.set(mean), self.square.set(square)]
@@ -41,9 +42,9 @@ fn main() -> Result<()> {
     let step = trace(|inputs| {
         let (t, p) = (epoch.get() + 1, values());
         let loss = network(&inputs[0], &p).bce_with_logits(&inputs[1]);
-        let slopes = loss.grad(&p.iter().collect::<Vec<_>>());
+        let gradients = loss.grad(&p.iter().collect::<Vec<_>>());
         let mut updates: Vec<Update> =
-            parameters.iter().zip(&slopes).flat_map(|(parameter, slope)| parameter.adam(slope, &t)).collect();
+            parameters.iter().zip(&gradients).flat_map(|(parameter, gradient)| parameter.adam(gradient, &t)).collect();
         updates.push(epoch.set(t));
         Ok((vec![loss], updates))
     });

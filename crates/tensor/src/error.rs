@@ -1,37 +1,39 @@
-//! What can go wrong with tensors.
+//! Errors of this crate, and the source location of the call that caused them.
 
 use std::cell::Cell;
 use std::fmt;
 use std::panic::Location;
 
-/// The result of reading tensors and of everything else that can fail.
+/// Result of reading a tensor, and of every other fallible function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A line of the user's program.
+/// A source location in the user's program.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Place(pub(crate) &'static Location<'static>);
+pub struct SourceLocation(pub(crate) &'static Location<'static>);
 
 thread_local! {
-    /// The line of the call that other lines work for.
-    static FOR: Cell<Option<Place>> = const { Cell::new(None) };
+    /// Location that replaces the caller's in [`SourceLocation::here`], inside
+    /// [`SourceLocation::in_scope`].
+    static OVERRIDE: Cell<Option<SourceLocation>> = const { Cell::new(None) };
 }
 
-impl Place {
+impl SourceLocation {
+    /// The location of the caller, or that of the enclosing [`in_scope`](SourceLocation::in_scope).
     #[track_caller]
-    pub(crate) fn here() -> Place {
-        FOR.get().unwrap_or(Place(Location::caller()))
+    pub(crate) fn here() -> SourceLocation {
+        OVERRIDE.get().unwrap_or(SourceLocation(Location::caller()))
     }
 
-    /// Has all that `work` makes on this thread name this line, not those inside.
-    pub(crate) fn names<R>(self, work: impl FnOnce() -> R) -> R {
+    /// Runs `work`; nodes that it builds on this thread, and their errors, get this location.
+    pub(crate) fn in_scope<R>(self, work: impl FnOnce() -> R) -> R {
         // Ends the scope also if `work` panics.
-        struct Scope(Option<Place>);
+        struct Scope(Option<SourceLocation>);
         impl Drop for Scope {
             fn drop(&mut self) {
-                FOR.set(self.0);
+                OVERRIDE.set(self.0);
             }
         }
-        let _scope = Scope(FOR.replace(Some(self)));
+        let _scope = Scope(OVERRIDE.replace(Some(self)));
         work()
     }
 
@@ -46,72 +48,73 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
 }
 
-/// An error of this crate. Its `Debug` form is its message, so that a `main` that returns it prints the message.
+/// An error of this crate. `Debug` prints the message as well, so that a `main` that returns the
+/// error prints it.
 #[derive(Clone, thiserror::Error)]
 pub enum Error {
-    /// An operation cannot be done on what it was given.
-    #[error("{op}: {what}\n  at {at}")]
+    /// An operation got invalid arguments.
+    #[error("{op}: {message}\n  at {location}")]
     Op {
         /// The operation.
         op: &'static str,
-        /// What was asked and what was found: shapes, dtypes, devices.
-        what: String,
-        /// The line of the program that asked.
-        at: Place,
+        /// Expected and found values: shapes, dtypes, devices.
+        message: String,
+        /// The location of the call.
+        location: SourceLocation,
     },
-    /// A device string that means nothing.
-    #[error("'{0}' is not a device; write cpu, cpu:N, cuda, cuda:N, interpreter or auto")]
+    /// An unknown device string.
+    #[error("'{0}' is not a device; use cpu, cpu:N, cuda, cuda:N, interpreter or auto")]
     UnknownDevice(String),
-    /// A device whose memory is the system's was asked for its memory pool.
-    #[error("{0} has no memory pool: its memory is the system's. Only GPUs have one, such as cuda:0")]
+    /// A memory pool was requested of a device that has none.
+    #[error("{0} has no memory pool: it uses system memory. Only GPUs have one, such as cuda:0")]
     NoPool(crate::Device),
-    /// A variable of the environment has a value that cannot be used.
+    /// An environment variable has an invalid value.
     #[error("{variable}={value}: {cause}")]
     Setting {
         /// The variable.
         variable: &'static str,
         /// Its value.
         value: String,
-        /// What is wrong with it.
+        /// The error of the value.
         cause: Box<Error>,
     },
-    /// A setting, a size or a cache on disk.
+    /// An invalid setting or size, or an error of an on-disk cache.
     #[error(transparent)]
     Support(#[from] bornite_support::Error),
-    /// The CUDA runtime refused.
+    /// A CUDA call failed.
     #[error(transparent)]
     Cuda(#[from] bornite_cuda::Error),
-    /// A kernel stopped while running.
+    /// A kernel failed while running.
     #[error(transparent)]
     Fault(#[from] bornite_ir::Fault),
-    /// A kernel is not valid.
+    /// A kernel is invalid.
     #[error(transparent)]
     Kernel(#[from] bornite_ir::VerifyError),
-    /// A file of kernels cannot be read, or is wrong.
+    /// A kernel source file cannot be read or compiled.
     #[error("{0}")]
     Source(String),
     /// A kernel could not be compiled for the CPU.
     #[error(transparent)]
     Compile(#[from] bornite_codegen::cpu::CompileError),
-    /// The flag of [`interruptible`](crate::interruptible) was set before the work was done.
+    /// The flag of [`interruptible`](crate::interruptible) was set before the work was complete.
     #[error("interrupted")]
     Interrupted,
-    /// The host has not enough memory.
+    /// Host memory is exhausted.
     #[error("out of memory: a tensor of {bytes} bytes does not fit")]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Requested size.
         bytes: usize,
     },
 }
@@ -123,24 +126,24 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Line of the program that asked, if the error has one.
+    /// Location of the call, if the error has one.
     pub fn location(&self) -> Option<&'static Location<'static>> {
         match self {
-            Error::Op { at, .. } => Some(at.0),
+            Error::Op { location, .. } => Some(location.0),
             _ => None,
         }
     }
 
-    /// The message without the line of the program.
+    /// The message without the location.
     pub fn message(&self) -> String {
         match self {
-            Error::Op { op, what, .. } => format!("{op}: {what}"),
+            Error::Op { op, message, .. } => format!("{op}: {message}"),
             _ => self.to_string(),
         }
     }
 
-    /// An error of an operation, at the caller's line: for functions that [`trace`](crate::trace()) runs, whose errors are of
-    /// this type.
+    /// An error of an operation at the caller's location, for functions passed to
+    /// [`trace`](crate::trace()), which return errors of this type.
     ///
     /// ```
     /// use bornite::{Error, trace};
@@ -151,8 +154,8 @@ impl Error {
     /// assert!(double.call(&[]).unwrap_err().to_string().starts_with("double: 0 inputs; expected one"));
     /// ```
     #[track_caller]
-    pub fn op(op: &'static str, what: impl Into<String>) -> Error {
-        Error::Op { op, what: what.into(), at: Place::here() }
+    pub fn op(op: &'static str, message: impl Into<String>) -> Error {
+        Error::Op { op, message: message.into(), location: SourceLocation::here() }
     }
 }
 

@@ -1,7 +1,7 @@
-//! Fused ops: functions over the plain ops that some devices compute faster than op by op.
+//! Fused ops: functions over plain ops that have a faster implementation on some devices.
 //!
-//! A fast spelling never defines meaning. That is what [`FusedOp::decompose`] gives: it is what runs where there is no
-//! spelling, what gradients are taken of, and what every spelling is compared with.
+//! [`FusedOp::decompose`] defines the result: it runs where there is no implementation, gradients
+//! are derived from it, and every implementation is tested against it.
 
 pub(crate) mod adamw;
 pub(crate) mod attention;
@@ -19,19 +19,19 @@ use std::sync::Arc;
 use bornite_ir::{Kernel, verify};
 use bornite_support::settings::{FUSION_VARIABLE, Switch};
 
-use crate::graph::grad::pull_back;
-use crate::graph::joint::{Gradient, How, Joint, parts};
+use crate::graph::grad::vjp;
+use crate::graph::multi_output::{GradientFn, ImplementationKind, InputGradients, MultiOutput, outputs};
 use crate::graph::node::{Node, Op};
-use crate::runtime::source::Source;
-use crate::{DType, Device, Element, Error, Place, Result, Tensor};
+use crate::runtime::cuda_source::CudaSource;
+use crate::{DType, Device, Element, Error, Result, SourceLocation, Tensor};
 
-/// A function of several ops with spellings of its own on some devices.
+/// A function of several ops with its own implementation on some devices.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use bornite::{Device, Tensor, fused::{FusedOp, Given, Spelling, fused}};
+/// use bornite::{Device, Tensor, fused::{FusedOp, Implementation, InputInfo, fused}};
 ///
-/// /// x² + 1, by a loop of ours where the elements are f32 on a CPU.
+/// /// x² + 1, by a custom loop for f32 on a CPU.
 /// struct SquarePlusOne;
 ///
 /// impl FusedOp for SquarePlusOne {
@@ -41,10 +41,10 @@ use crate::{DType, Device, Element, Error, Place, Result, Tensor};
 ///     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
 ///         vec![inputs[0].square() + 1.0]
 ///     }
-///     fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+///     fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
 ///         (matches!(device, Device::Cpu(_)) && inputs[0].dtype == bornite::DType::F32).then(|| {
-///             Spelling::routine(|inputs, results| {
-///                 for (y, x) in results[0].slice_mut::<f32>()?.iter_mut().zip(inputs[0].slice::<f32>()?) {
+///             Implementation::routine(|inputs, outputs| {
+///                 for (y, x) in outputs[0].slice_mut::<f32>()?.iter_mut().zip(inputs[0].slice::<f32>()?) {
 ///                     *y = x * x + 1.0;
 ///                 }
 ///                 Ok(())
@@ -62,90 +62,102 @@ use crate::{DType, Device, Element, Error, Place, Result, Tensor};
 /// # }
 /// ```
 pub trait FusedOp: Send + Sync + 'static {
-    /// The name in messages and profiles.
+    /// Name in messages and profiles.
     fn name(&self) -> &'static str;
 
-    /// The results by plain ops. The first is what the op is for; others are kept for its gradient.
+    /// The outputs, computed by plain ops. The first is the result of the op; the others are saved
+    /// for the backward pass.
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor>;
 
-    /// A faster way to compute all results on a device, if there is one for inputs of these dtypes and shapes.
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling>;
+    /// A faster way to compute all outputs on a device, if there is one for inputs of these dtypes
+    /// and shapes.
+    fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation>;
 
-    /// A faster way to compute the gradients by all inputs that are floats. The routine or kernel is given the inputs, the
-    /// results and the gradient by the first result. What it means is the gradient of [`FusedOp::decompose`].
-    fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    /// A faster way to compute the gradients of all float inputs. The routine or kernel gets the
+    /// inputs, the outputs and the gradient of the first output. It must agree with the gradient of
+    /// [`FusedOp::decompose`].
+    fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let _ = (device, inputs);
         None
     }
 
-    /// The name of the backward op.
+    /// Name of the backward op.
     fn backward_name(&self) -> &'static str {
         "backward"
     }
 }
 
-/// What an input of a fused op is.
+/// Dtype and shape of an input of a fused op.
 #[derive(Clone, Copy, Debug)]
-pub struct Given<'a> {
+pub struct InputInfo<'a> {
     /// Type of the elements.
     pub dtype: DType,
     /// Lengths of the axes.
     pub shape: &'a [usize],
 }
 
-/// How a device computes a fused op.
-pub struct Spelling(How);
+/// Code that computes a fused op on a device.
+pub struct Implementation(ImplementationKind);
 
-impl Spelling {
-    /// A kernel, on any device: its read parameters are the inputs in order, its written ones the results, all of whose
-    /// elements it writes. Its indices are checked.
+impl Implementation {
+    /// A kernel, on any device: the parameters that it reads are the inputs in order, those that it
+    /// writes are the outputs. It must write every element of them. Its indices are checked.
     #[track_caller]
-    pub fn kernel(kernel: Kernel) -> Result<Spelling> {
+    pub fn kernel(kernel: Kernel) -> Result<Implementation> {
         verify(&kernel)?;
-        Ok(Spelling(How::Kernel { kernel: Arc::new(kernel), values: vec![], checked: true }))
+        Ok(Implementation(ImplementationKind::Kernel { kernel: Arc::new(kernel), values: vec![], checked: true }))
     }
 
-    /// A function on memory of the host, for the CPU. It writes all elements of the results.
+    /// A function on host memory, for the CPU. It must write every element of the outputs.
     #[track_caller]
     pub fn routine(
         run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
-    ) -> Spelling {
-        Spelling(How::Routine(Arc::new(run), Fails::Perhaps, vec![]))
+    ) -> Implementation {
+        Implementation::from_routine(run, Fallibility::Fallible, vec![])
     }
 
-    /// Kernels written by hand, on a GPU.
-    pub(crate) fn source(source: Source) -> Spelling {
-        Spelling(How::Source(Arc::new(source)))
+    /// Handwritten GPU kernels.
+    pub(crate) fn handwritten(source: CudaSource) -> Implementation {
+        Implementation(ImplementationKind::Source(Arc::new(source)))
     }
 
-    /// A function that always succeeds.
-    pub(crate) fn sure(
+    /// A function on host memory that always succeeds.
+    pub(crate) fn infallible(
         run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
-    ) -> Spelling {
-        Spelling(How::Routine(Arc::new(run), Fails::Never, vec![]))
+    ) -> Implementation {
+        Implementation::from_routine(run, Fallibility::Infallible, vec![])
     }
 
-    /// As [`Spelling::sure`], where a result takes the place of an input, for each pair of their numbers: its memory then
-    /// holds that input, which is not among those given.
+    /// As [`Implementation::infallible`], with (output, input) pairs that share memory: the
+    /// output's memory holds the input before the call, and the input is not passed to the
+    /// function.
     pub(crate) fn in_place(
         pairs: Vec<(usize, usize)>,
         run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
-    ) -> Spelling {
-        Spelling(How::Routine(Arc::new(run), Fails::Never, pairs))
+    ) -> Implementation {
+        Implementation::from_routine(run, Fallibility::Infallible, pairs)
+    }
+
+    fn from_routine(
+        run: impl Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync + 'static,
+        fallibility: Fallibility,
+        in_place: Vec<(usize, usize)>,
+    ) -> Implementation {
+        Implementation(ImplementationKind::Routine { run: Arc::new(run), fallibility, in_place })
     }
 }
 
-/// Whether a routine can fail once its inputs are of the right types.
+/// States if a routine can return an error for inputs of the right dtypes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fails {
-    Never,
-    Perhaps,
+pub(crate) enum Fallibility {
+    Infallible,
+    Fallible,
 }
 
-/// A function on memory of the host.
+/// A function on host memory.
 pub(crate) type Routine = Arc<dyn Fn(&[Memory<'_>], &mut [MemoryMut<'_>]) -> Result<()> + Send + Sync>;
 
-/// An input in memory, in row-major order.
+/// Elements of an input in host memory, in row-major order.
 pub struct Memory<'a> {
     pub(crate) words: &'a [u64],
     pub(crate) dtype: DType,
@@ -153,21 +165,21 @@ pub struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// The elements, which must be of this type.
+    /// The elements, whose dtype must be that of `T`.
     #[track_caller]
     pub fn slice<T: Element + bytemuck::Pod>(&self) -> Result<&[T]> {
-        of_type::<T>(self.dtype)?;
+        check_dtype::<T>(self.dtype)?;
         Ok(&bytemuck::cast_slice(self.words)[..self.elements])
     }
 
-    /// The first element, which must be a boolean.
+    /// The first element of a boolean input.
     pub(crate) fn flag(&self) -> Result<bool> {
-        of_type::<bool>(self.dtype)?;
+        check_dtype::<bool>(self.dtype)?;
         Ok(bytemuck::cast_slice::<u64, u8>(self.words)[0] != 0)
     }
 }
 
-/// A result in memory, in row-major order; what it holds before is not defined.
+/// Elements of an output in host memory, in row-major order; the initial contents are unspecified.
 pub struct MemoryMut<'a> {
     pub(crate) words: &'a mut [u64],
     pub(crate) dtype: DType,
@@ -175,15 +187,15 @@ pub struct MemoryMut<'a> {
 }
 
 impl MemoryMut<'_> {
-    /// The elements, which must be of this type.
+    /// The elements, whose dtype must be that of `T`.
     #[track_caller]
     pub fn slice_mut<T: Element + bytemuck::Pod>(&mut self) -> Result<&mut [T]> {
-        of_type::<T>(self.dtype)?;
+        check_dtype::<T>(self.dtype)?;
         Ok(&mut bytemuck::cast_slice_mut(self.words)[..self.elements])
     }
 }
 
-/// Inputs of a routine that takes `N` of them.
+/// The inputs of a routine as an array of `N`.
 #[track_caller]
 pub(crate) fn unpack_inputs<'m, 'a, const N: usize>(
     op: &'static str,
@@ -195,7 +207,7 @@ pub(crate) fn unpack_inputs<'m, 'a, const N: usize>(
     }
 }
 
-/// Outputs of a routine that has `N` of them.
+/// The outputs of a routine as an array of `N`.
 #[track_caller]
 pub(crate) fn unpack_outputs<'m, 'a, const N: usize>(
     op: &'static str,
@@ -209,113 +221,130 @@ pub(crate) fn unpack_outputs<'m, 'a, const N: usize>(
 }
 
 #[track_caller]
-fn wrong_count(op: &'static str, what: &str, found: usize, expected: usize) -> Error {
-    let what = format!("the number of {what} passed to the routine is {found}; expected {expected}");
-    Error::op(op, what)
+fn wrong_count(op: &'static str, message: &str, found: usize, expected: usize) -> Error {
+    let message = format!("the number of {message} passed to the routine is {found}; expected {expected}");
+    Error::op(op, message)
 }
 
 #[track_caller]
-fn of_type<T: Element>(dtype: DType) -> Result<()> {
-    let at = Place::here();
+fn check_dtype<T: Element>(dtype: DType) -> Result<()> {
+    let location = SourceLocation::here();
     if dtype == T::DTYPE {
         return Ok(());
     }
-    Err(Error::Op { op: "slice", what: format!("the memory is {dtype}, not {}", T::DTYPE), at })
+    Err(Error::Op { op: "slice", message: format!("elements are {dtype}, not {}", T::DTYPE), location })
 }
 
-/// The results of a fused op.
+/// Outputs of a fused op.
 #[track_caller]
 pub fn fused(op: Arc<dyn FusedOp>, inputs: &[&Tensor]) -> Vec<Tensor> {
     let inputs: Vec<Tensor> = inputs.iter().map(|&t| t.clone()).collect();
-    fused_at(op, inputs, Place::here())
+    fused_at(op, inputs, SourceLocation::here())
 }
 
-pub(crate) fn fused_at(op: Arc<dyn FusedOp>, inputs: Vec<Tensor>, place: Place) -> Vec<Tensor> {
-    let meaning = place.names(|| op.decompose(&inputs));
-    let spelled = |device: Device, given: &[Given<'_>]| op.spelling(device, given);
-    let Some((joint, inputs)) = joint(op.name(), meaning.clone(), inputs, spelled) else { return meaning };
-    let own = op.clone();
-    let gradient: Gradient = Arc::new(move |inputs, results, slopes| {
-        let [Some(slope), others @ ..] = slopes else { return None };
-        // Only the first result has a backward of its own.
-        others.iter().all(Option::is_none).then(|| backward(&own, inputs, results, slope, place)).flatten()
+pub(crate) fn fused_at(op: Arc<dyn FusedOp>, inputs: Vec<Tensor>, location: SourceLocation) -> Vec<Tensor> {
+    let decomposition = location.in_scope(|| op.decompose(&inputs));
+    let find = |device: Device, inputs: &[InputInfo<'_>]| op.implementation(device, inputs);
+    let Some((multi_output, inputs)) = multi_output(op.name(), decomposition.clone(), inputs, find) else {
+        return decomposition;
+    };
+    let forward = op.clone();
+    let gradient: GradientFn = Arc::new(move |inputs, outputs, output_gradients| {
+        let [Some(output_gradient), others @ ..] = output_gradients else { return None };
+        // A backward implementation covers the gradient of the first output only.
+        let first_only = others.iter().all(Option::is_none);
+        first_only.then(|| backward(&forward, inputs, outputs, output_gradient, location)).flatten()
     });
-    make(Joint { gradient: Some(gradient), ..joint }, meaning, inputs, place)
+    build_outputs(MultiOutput { gradient: Some(gradient), ..multi_output }, decomposition, inputs, location)
 }
 
-/// The gradients by the inputs that are floats, by the spelling that the op has for them.
+/// The gradients of the float inputs by the backward implementation, if there is one.
 fn backward(
     op: &Arc<dyn FusedOp>,
     inputs: &[Tensor],
-    results: &[Tensor],
-    slope: &Tensor,
-    place: Place,
-) -> crate::graph::joint::Slopes {
-    let given: Vec<Tensor> = [inputs, results, std::slice::from_ref(slope)].concat();
-    let spelled = |device: Device, given: &[Given<'_>]| op.backward_spelling(device, given);
-    // Asked first: to take the gradient apart for nothing would cost as much as the rest of the graph.
-    spelled_for(&given, &spelled)?;
-    let meaning = gradient_of(&**op, inputs, slope, place).ok()?;
-    let (joint, all) = joint(op.backward_name(), meaning.clone(), given, spelled)?;
-    let mut parts = make(joint, meaning, all, place).into_iter();
-    Some(inputs.iter().map(|input| if input.0.dtype.is_float() { parts.next() } else { None }).collect())
+    outputs: &[Tensor],
+    output_gradient: &Tensor,
+    location: SourceLocation,
+) -> InputGradients {
+    let backward_inputs: Vec<Tensor> = [inputs, outputs, std::slice::from_ref(output_gradient)].concat();
+    let find = |device: Device, inputs: &[InputInfo<'_>]| op.backward_implementation(device, inputs);
+    // Checked first, since building the decomposed gradient costs as much as the rest of the graph.
+    find_implementation(&backward_inputs, &find)?;
+    let decomposition = decomposed_gradients(&**op, inputs, output_gradient, location).ok()?;
+    let (multi_output, all) = multi_output(op.backward_name(), decomposition.clone(), backward_inputs, find)?;
+    let mut gradients = build_outputs(multi_output, decomposition, all, location).into_iter();
+    Some(inputs.iter().map(|input| if input.0.dtype.is_float() { gradients.next() } else { None }).collect())
 }
 
-/// The gradient of the decomposition by each input that is a float.
-fn gradient_of(op: &dyn FusedOp, inputs: &[Tensor], slope: &Tensor, place: Place) -> Result<Vec<Tensor>> {
-    // Nodes of their own, so that the gradient is through this op only.
-    let doubles: Vec<Tensor> = (inputs.iter())
-        .map(|input| Tensor::build(Op::Reshape(input.0.shape.clone()), vec![input.clone()], place))
+/// The gradient of the decomposition for each float input.
+fn decomposed_gradients(
+    op: &dyn FusedOp,
+    inputs: &[Tensor],
+    output_gradient: &Tensor,
+    location: SourceLocation,
+) -> Result<Vec<Tensor>> {
+    // New nodes for the inputs, so that the gradient is through this op only.
+    let aliases: Vec<Tensor> = (inputs.iter())
+        .map(|input| Tensor::build(Op::Reshape(input.0.shape.clone()), vec![input.clone()], location))
         .collect();
-    let result = place.names(|| op.decompose(&doubles)).remove(0);
-    result.node()?;
-    let by: Vec<&Tensor> = doubles.iter().filter(|double| double.0.dtype.is_float()).collect();
-    pull_back(&result, slope.clone(), &by, place)
+    let output = location.in_scope(|| op.decompose(&aliases)).remove(0);
+    output.node()?;
+    let wrt: Vec<&Tensor> = aliases.iter().filter(|alias| alias.0.dtype.is_float()).collect();
+    vjp(&output, output_gradient.clone(), &wrt, location)
 }
 
-fn spelled_for(inputs: &[Tensor], spelled: &dyn Fn(Device, &[Given<'_>]) -> Option<Spelling>) -> Option<Spelling> {
+fn find_implementation(
+    inputs: &[Tensor],
+    find: &dyn Fn(Device, &[InputInfo<'_>]) -> Option<Implementation>,
+) -> Option<Implementation> {
     if inputs.iter().any(|t| t.node().is_err()) || !enabled().ok()? {
         return None;
     }
-    let given: Vec<Given<'_>> = inputs.iter().map(|t| Given { dtype: t.0.dtype, shape: &t.0.shape }).collect();
-    spelled(inputs.first()?.0.device, &given)
+    let infos: Vec<InputInfo<'_>> = inputs.iter().map(|t| InputInfo { dtype: t.0.dtype, shape: &t.0.shape }).collect();
+    find(inputs.first()?.0.device, &infos)
 }
 
-/// A joint for a fused op, unless plain ops are all there is.
-fn joint(
+/// The multi-output op of a fused op with its inputs, if there is an implementation.
+fn multi_output(
     name: &'static str,
-    meaning: Vec<Tensor>,
+    decomposition: Vec<Tensor>,
     inputs: Vec<Tensor>,
-    spelled: impl Fn(Device, &[Given<'_>]) -> Option<Spelling>,
-) -> Option<(Joint, Vec<Tensor>)> {
-    let nodes: Vec<&Node> = meaning.iter().map(|t| t.node()).collect::<Result<_>>().ok()?;
-    // Empty results are not worth a launch.
+    find: impl Fn(Device, &[InputInfo<'_>]) -> Option<Implementation>,
+) -> Option<(MultiOutput, Vec<Tensor>)> {
+    let nodes: Vec<&Node> = decomposition.iter().map(|t| t.node()).collect::<Result<_>>().ok()?;
+    // Empty outputs are not worth a launch.
     if nodes.iter().any(|node| node.elements() == 0) {
         return None;
     }
-    let Spelling(how) = spelled_for(&inputs, &spelled)?;
-    let results = nodes.iter().map(|node| (node.dtype, node.shape.clone())).collect();
-    Some((Joint { decomposed: true, ..Joint::new(name, results, how) }, inputs))
+    let Implementation(kind) = find_implementation(&inputs, &find)?;
+    let outputs = nodes.iter().map(|node| (node.dtype, node.shape.clone())).collect();
+    Some((MultiOutput { has_decomposition: true, ..MultiOutput::new(name, outputs, kind) }, inputs))
 }
 
-fn make(joint: Joint, meaning: Vec<Tensor>, inputs: Vec<Tensor>, place: Place) -> Vec<Tensor> {
-    let all = [meaning, inputs].concat();
-    parts(&Tensor::build(Op::Joint(Arc::new(joint)), all, place), place)
+fn build_outputs(
+    multi_output: MultiOutput,
+    decomposition: Vec<Tensor>,
+    inputs: Vec<Tensor>,
+    location: SourceLocation,
+) -> Vec<Tensor> {
+    let all = [decomposition, inputs].concat();
+    outputs(&Tensor::build(Op::MultiOutput(Arc::new(multi_output)), all, location), location)
 }
 
 static FUSION: Switch = Switch::new(FUSION_VARIABLE, [("on", true), ("off", false)], true);
 
-/// Whether ops are fused. Off, every op of the graph is computed for itself: slow, and the way to find out whether a wrong
-/// number comes from fusion. As `BORNITE_FUSION=off`, over which this wins. It is for what is made or computed after it.
+/// Turns fusion on or off for graphs that are built or computed afterwards; overrides
+/// `BORNITE_FUSION`. With fusion off, every op of the graph runs in its own kernel: slow, but it
+/// shows if fusion causes a wrong result.
 pub fn set_fusion(on: bool) {
     FUSION.set(on);
 }
 
 thread_local! {
-    static HERE: Cell<Option<bool>> = const { Cell::new(None) };
+    static THREAD_OVERRIDE: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
-/// As [`set_fusion`], for some work on this thread.
+/// Runs `work` with fusion on or off, on this thread only: see [`set_fusion`].
 ///
 /// ```
 /// use bornite::{Device, Tensor, fused::with_fusion};
@@ -332,15 +361,15 @@ pub fn with_fusion<R>(on: bool, work: impl FnOnce() -> R) -> R {
     struct Scope(Option<bool>);
     impl Drop for Scope {
         fn drop(&mut self) {
-            HERE.set(self.0);
+            THREAD_OVERRIDE.set(self.0);
         }
     }
-    let _scope = Scope(HERE.replace(Some(on)));
+    let _scope = Scope(THREAD_OVERRIDE.replace(Some(on)));
     work()
 }
 
 pub(crate) fn enabled() -> Result<bool> {
-    if let Some(on) = HERE.get() {
+    if let Some(on) = THREAD_OVERRIDE.get() {
         return Ok(on);
     }
     Ok(FUSION.get()?)

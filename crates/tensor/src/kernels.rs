@@ -1,5 +1,5 @@
-//! Custom kernels: files of kernels (`module`), a kernel and its launches as operations of the graph (`kernel`, `launch`,
-//! `compiled`), repeated launches (`prepared`) and the choice between kernels (`tune`).
+//! Custom kernels: kernel source files (`module`), a kernel and its launches as graph ops
+//! (`kernel`, `launch`, `compiled`), repeated launches (`prepared`) and tuning (`tune`).
 
 mod compiled;
 pub(crate) mod kernel;

@@ -1,8 +1,9 @@
 //! Tensors that run on CPUs and NVIDIA GPUs from one binary.
 //!
-//! A [`Tensor`] is a promise: operations build a graph, and nothing runs until a value is asked for. Gradients are more
-//! graph ([`Tensor::grad`]), state lives in [`Var`]s, and [`trace()`] compiles a whole step. A mistake makes a failed
-//! tensor that remembers the first error and the line that made it; the first read returns it.
+//! A [`Tensor`] is lazy: operations build a graph, and nothing runs until a value is read.
+//! [`Tensor::grad`] extends the graph with gradients, [`Var`]s hold state, and [`trace()`] compiles
+//! a complete step. An invalid operation returns a failed tensor, which carries the error and the
+//! line of the caller to the first read.
 //!
 //! ```
 //! use bornite::{Device, Tensor};
@@ -30,7 +31,7 @@ pub mod ops;
 pub mod runtime;
 mod schedule;
 #[cfg(test)]
-#[allow(dead_code)] // what only the tests of devices need
+#[allow(dead_code)] // some functions are used by tests/devices only
 #[path = "../tests/devices/random.rs"]
 mod test_random;
 
@@ -42,14 +43,14 @@ pub use runtime::device::Device;
 pub use runtime::trace::trace;
 pub use runtime::var::Var;
 
-/// The cache of compiled kernels on disk; the memory pool of a GPU.
+/// The on-disk cache of compiled kernels; the memory pool of a GPU.
 pub use bornite_cuda::{cache, pool};
 /// The kernel IR.
 pub use bornite_ir as ir;
-/// Log messages; times of kernels and transfers; measured choices between kernels.
+/// Logging; profiles of kernels and transfers; the kernel tuner.
 pub use bornite_support::{log, profile, tune};
 
-/// Custom kernels: from CUDA C++, Python source or the IR, launched as operations of the graph or repeatedly.
+/// Custom kernels in CUDA C++, Python syntax or the IR, launched as graph operations or repeatedly.
 pub mod kernel {
     pub use crate::kernels::kernel::CustomKernel;
     pub use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
@@ -59,7 +60,7 @@ pub mod kernel {
     pub use crate::runtime::execute::array_dtype;
 }
 
-/// Plans: which launches a read or a call of a trace makes, in which memory.
+/// Execution plans: the launches and the memory of a read or of a call of a trace.
 pub mod plan {
     #[doc(hidden)]
     pub use crate::lower::{with_gpu_kernels, with_gpu_plans};
@@ -67,10 +68,10 @@ pub mod plan {
     pub use crate::runtime::observe::observed;
     #[doc(hidden)]
     pub use crate::schedule::gpu_kernels;
-    pub use crate::schedule::{Explained, ExplainedStep, LiveValue, Peak, explain, explain_pass, explained};
+    pub use crate::schedule::{LiveValue, PeakMemory, PlanSummary, StepSummary, explain, explain_pass, summarize};
 }
 
-/// Settings of the process: environment variables, and functions that set the same in code.
+/// Process-wide settings: environment variables, and functions that override them.
 pub mod settings {
     pub use bornite_cuda::{is_sync, set_sync};
     pub use bornite_support::settings::*;
@@ -82,54 +83,54 @@ pub mod settings {
     pub use crate::runtime::math::{is_exact_math, set_exact_math};
 }
 
-/// Compiled functions: types that [`trace()`](crate::trace()) takes and returns.
+/// Compiled functions: the argument and return types of [`trace()`](crate::trace()).
 pub mod trace {
-    pub use crate::runtime::trace::{Spec, Trace};
+    pub use crate::runtime::trace::{TensorSpec, Trace};
 }
 
-/// Updates of variables, and many variables in one.
+/// Updates of variables, and arenas of many variables in one buffer.
 pub mod var {
-    pub use crate::runtime::segments::{Arena, SegmentValues};
+    pub use crate::runtime::arena::{Arena, SegmentValues};
     pub use crate::runtime::var::{Update, commit};
 }
 
-pub(crate) use error::Place;
+pub(crate) use error::SourceLocation;
 pub(crate) use matmul::MatmulMode;
 pub(crate) use ops::{Axes, Element, Number, Operand, bf16, f16, promote};
 pub(crate) use runtime::interruptible;
 pub(crate) use runtime::var::{Update, commit};
 
-/// The tour's programs are compiled and run with the documentation tests.
+/// Runs the programs of docs/tensors.md as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tensors.md")]
 struct Tour;
 
-/// As are those of the page for people who know another library.
+/// Runs the programs of docs/coming-from.md as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/coming-from.md")]
 struct ComingFrom;
 
-/// The README's program is compiled and run with the documentation tests.
+/// Runs the program of the README as a documentation test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// As are the programs of the manuals.
+/// Runs the programs of the manuals as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/cuda.md")]
 struct CudaManual;
 
-/// As above.
+/// Runs the programs of this page as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/fusion.md")]
 struct FusionManual;
 
-/// As above.
+/// Runs the programs of this page as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/troubleshooting.md")]
 struct TroubleshootingManual;
 
-/// As above.
+/// Runs the programs of this page as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/kernels.md")]
 struct KernelsManual;

@@ -1,84 +1,86 @@
-//! One kernel of a schedule: loads through views, computes, stores.
+//! Lowering of scheduled kernels to IR.
 //!
-//! `group.rs` lowers groups of elementwise ops and reductions; what stands alone (plain products, sorts, scans, indices) is
-//! lowered here and in the files beside it, one instance an element of the result, in serial order.
+//! `group.rs` lowers fused groups of elementwise ops and reductions. Ops that are not fused
+//! (generated matrix products, sorts, scans, indexing) are lowered here and in the files beside it,
+//! one instance per output element, with serial loops.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
-use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op as Row, Scalar, Value};
+use bornite_ir::{Access, Builder, Emit, EmitBits, ExprId, Kernel, Op as ScalarOp, Scalar, Value};
 
 use lowering::{Coordinates, KernelShape, Lowering};
 
-use crate::graph::node::{Cut, Node, NodeId, Op, Reduce};
+use crate::graph::node::{AxisSlice, Node, NodeId, Op, Reduce};
 use crate::{DType, Result, Tensor};
 
 mod address;
 mod blocks;
+mod column_sums;
 mod columns;
-mod digits;
 mod elementwise;
+mod gpu_emulation;
 mod group;
-mod into;
-mod lines;
+mod group_inputs;
+mod indexing;
+mod launch_shape;
 mod lowering;
-mod places;
-mod pretend;
-mod reads;
-mod row;
-mod rows;
+mod radix_sort;
+mod row_kernel;
+mod row_launch;
+mod scan_sort;
 mod scatter;
-mod spread;
+mod slice_write;
 mod stages;
-mod sums;
 mod tiles;
 mod values;
 
-pub(crate) use address::{aligned, look_through, repeats_rows, seen};
-pub(crate) use group::{Form, Group, InPlaceOf, Overwrite, kernel_name, lower_group};
-pub(crate) use into::{lower_pieces, lower_row};
-pub(crate) use places::{gathers_one_per_row, scatters_one_per_row};
-pub(crate) use pretend::{for_gpu, only_kernels, plans_for_gpu};
-pub use pretend::{with_gpu_kernels, with_gpu_plans};
-pub(crate) use reads::{Reads, reads as group_reads};
-pub(crate) use scatter::PART as SUMMED_TOGETHER;
+pub(crate) use address::{broadcasts_rows, is_identity, look_through, strided_view};
+pub(crate) use column_sums::attach_sums;
+pub(crate) use gpu_emulation::{only_gpu_kernels, plans_as_for_gpu, targets_gpu};
+pub use gpu_emulation::{with_gpu_kernels, with_gpu_plans};
+pub(crate) use group::{Group, InPlaceOutputs, IterationSpace, Overwrite, kernel_name, lower_group};
+pub(crate) use group_inputs::{GroupInputs, analyze_inputs};
+pub(crate) use indexing::{gathers_one_per_row, scatters_one_per_row};
+pub(crate) use launch_shape::{LaunchShape, launch_shapes};
+pub(crate) use scatter::SUM_BLOCK;
 pub(crate) use scatter::lower_scatter;
-pub(crate) use spread::{Spread, spreads};
-pub(crate) use sums::with_sums;
+pub(crate) use slice_write::{lower_concat_inputs, lower_row_update};
 
-/// A kernel and the tensors it reads. Its first parameters are the results, then comes the device's status if it reports
-/// bad indices, then these in order; numbers that differ between nodes are values.
+/// A kernel and the tensors that it reads. Parameters are the outputs, the status words if it
+/// reports out-of-range indices or is guarded, then the inputs. Scalars that differ between nodes
+/// are passed as values.
 pub(crate) struct Lowered {
     pub kernel: Kernel,
     pub inputs: Vec<Input>,
-    pub reports: bool,
-    /// Whether it looks at the status, which comes in the same place, before it writes.
+    pub reports_bad_index: bool,
+    /// If set, it reads the status words and writes nothing after an error.
     pub guarded: bool,
     pub values: Vec<Value>,
-    /// Threads a block on a GPU, where the kernel does not say.
+    /// Threads per block on a GPU, for kernels without a block size.
     pub threads: u32,
-    /// Tensors in memory of which an element is read for other elements of the results.
-    pub out_of_step: HashSet<NodeId>,
+    /// Inputs that are read at other indices than the output's own.
+    pub other_index_inputs: HashSet<NodeId>,
 }
 
-/// A tensor in memory that a kernel reads: all of it, or some elements.
+/// A tensor in memory that a kernel reads: all of it, or a range of elements.
 pub(crate) struct Input {
     pub tensor: Tensor,
     pub part: Option<Range<usize>>,
 }
 
-/// Lowers a node whose inputs are sources or computed by other kernels, but for the views and constants between.
+/// Lowers a single node whose inputs are in memory, seen through views, or constants.
 pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let node = &*tensor.0;
     let elements = node.elements() as u64;
     let generated = matches!(node.op, Op::Iota { .. });
     let copies = node.has_value() || node.op.is_view() || node.inputs.is_empty() && !generated;
-    // One instance per line; all other ops are computed element by element.
+    // One instance per line along the axis; all other ops have one per element.
     if let (Op::Cumsum(axis), false) = (&node.op, copies) {
-        return lines::cumsum(tensor, *axis);
+        return scan_sort::cumsum(tensor, *axis);
     }
     if let (Op::ArgSort { axis, descending }, false) = (&node.op, copies) {
-        return lines::arg_sort(tensor, *axis, *descending);
+        return scan_sort::arg_sort(tensor, *axis, *descending);
     }
     let name = format!("{}_{}", if copies { "copy" } else { node.op.name() }, node.dtype);
     let index_scalar = index_type(tensor, copies);
@@ -86,12 +88,12 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let out = b.param("out", node.dtype, elements, Access::Write);
     let index = b.index();
     let mut l = Lowering::single(b, index_scalar);
-    if !copies && reports(node) {
+    if !copies && reports_bad_index(node) {
         l.status = Some(l.b.param("status", DType::I64, crate::runtime::status::WORDS, Access::ReadWrite));
     }
     let at = Coordinates::linear(index, &node.shape);
     let value = match node.op.is_pointwise() && elements == 0 {
-        // Groups have elements; without any there is nothing to compute.
+        // Pointwise ops are lowered in groups, which are never empty.
         true => l.b.constant(Value::int(node.dtype, 0)),
         false if copies => l.load(tensor, at),
         false => l.compute(node, at),
@@ -100,7 +102,7 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     l.finish()
 }
 
-/// 32-bit indices where every extent they run over allows it: 64-bit division is slow on GPUs.
+/// Index type: 32 bits if every extent allows it, since 64-bit division is slow on GPUs.
 fn index_type(tensor: &Tensor, copies: bool) -> Scalar {
     let mut stack: Vec<&Tensor> = if copies { vec![tensor] } else { tensor.0.inputs.iter().collect() };
     let mut largest = tensor.0.elements();
@@ -113,8 +115,8 @@ fn index_type(tensor: &Tensor, copies: bool) -> Scalar {
     if largest <= i32::MAX as usize { Scalar::I32 } else { Scalar::I64 }
 }
 
-/// True if a node can meet a bad index.
-pub(crate) fn reports(node: &Node) -> bool {
+/// True if a node can report an out-of-range index.
+pub(crate) fn reports_bad_index(node: &Node) -> bool {
     node.op.facts().reports
 }
 
@@ -129,21 +131,25 @@ impl<S: KernelShape> Lowering<S> {
             Op::ScatterAdd(axis) => self.scatter_add(node, *axis, &at),
             Op::ArgReduce(reduce, axis) => self.arg_reduce(node, *reduce, *axis, &at),
             Op::Iota { axis, .. } => {
-                let place = self.axes_of(&at)[*axis];
-                self.b.cast(node.dtype, &place)
+                let index = self.axes_of(&at)[*axis];
+                self.b.cast(node.dtype, &index)
             }
             Op::Random(_) => self.random(node, &at),
-            // Pointwise ops are computed in groups, lines by kernels of their own; sources, constants and views are loaded.
+            // Pointwise ops are lowered in groups, scans and sorts in `scan_sort.rs`; sources,
+            // constants and views are loaded.
             Op::Map(_) | Op::Cast(_) | Op::Cumsum(_) | Op::ArgSort { .. } => self.not_lowered(node),
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => self.not_lowered(node),
             Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) => self.not_lowered(node),
-            Op::Checkpoint(_) | Op::Detach | Op::Joint(_) | Op::Part(_) => self.not_lowered(node),
+            Op::Checkpoint(_) | Op::Detach | Op::MultiOutput(_) | Op::GetOutput(_) => self.not_lowered(node),
         }
     }
 
-    /// Makes the kernel an error that names an op which has no kernel of this form.
+    /// Makes the kernel fail with an error: the op cannot be lowered in this kernel.
     fn not_lowered(&mut self, node: &Node) -> ExprId {
-        self.b.mistake(format!("{} cannot be lowered to this kernel: a bug worth reporting", node.op.name()));
+        self.b.mistake(format!(
+            "internal error: {} cannot be lowered in this kernel; please report this bug",
+            node.op.name()
+        ));
         self.b.constant(Value::int(node.dtype, 0))
     }
 
@@ -151,16 +157,16 @@ impl<S: KernelShape> Lowering<S> {
         let input = &node.inputs[0];
         let shape = &input.0.shape;
         let reduced: Vec<usize> = axes.iter().map(|&a| shape[a]).collect();
-        let wide = accumulator(node.dtype);
-        let total = self.b.local("total", stages::start(reduce, wide));
-        let kept = self.axes_of(at);
+        let wide = accumulator_type(node.dtype);
+        let total = self.b.local("total", stages::identity(reduce, wide));
+        let outer = self.axes_of(at);
         let end = self.b.index_constant(reduced.iter().product::<usize>() as u64);
         self.for_each("r", end, |l, r| {
-            let (mut inner, mut outer) = (l.axes_of(&Coordinates::linear(r, &reduced)).into_iter(), kept.into_iter());
+            let (mut inner, mut outer) = (l.axes_of(&Coordinates::linear(r, &reduced)).into_iter(), outer.into_iter());
             let all = (0..shape.len()).filter_map(|a| if axes.contains(&a) { inner.next() } else { outer.next() });
             let x = l.load(input, Coordinates::axes(all.collect(), shape));
             let (x, before) = (l.b.cast(wide, &x), l.b.read(total));
-            let after = l.b.op(stages::step(reduce), &[&before, &x]);
+            let after = l.b.op(stages::combine_op(reduce), &[&before, &x]);
             l.b.assign(total, after);
         });
         let total = self.b.read(total);
@@ -170,7 +176,7 @@ impl<S: KernelShape> Lowering<S> {
     fn matmul(&mut self, node: &Node, at: &Coordinates) -> ExprId {
         let (a, b) = (&node.inputs[0], &node.inputs[1]);
         let depth = a.0.shape[a.0.shape.len() - 1];
-        let wide = accumulator(node.dtype);
+        let wide = accumulator_type(node.dtype);
         let sum = self.b.local("sum", Value::from_f64(wide, 0.0));
         let axes = self.axes_of(at);
         let (batch, row_column) = axes.split_at(axes.len() - 2);
@@ -192,8 +198,8 @@ impl<S: KernelShape> Lowering<S> {
         self.b.cast(node.dtype, &sum)
     }
 
-    /// Coordinates in a view's input of shape `from`, for coordinates in the view.
-    fn through(&mut self, op: &Op, at: Coordinates, from: &[usize]) -> Coordinates {
+    /// Coordinates in a view's input, of shape `from`, for coordinates in the view.
+    fn apply_view(&mut self, op: &Op, at: Coordinates, from: &[usize]) -> Coordinates {
         match op {
             Op::Reshape(_) => Coordinates::linear(self.linear_of(&at), from),
             Op::Permute(axes) => {
@@ -221,22 +227,22 @@ impl<S: KernelShape> Lowering<S> {
                 Coordinates::axes(axes, from)
             }
             Op::Checkpoint(_) | Op::Detach => at,
-            Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => self.no_view(op, at),
-            Op::Map(_) | Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Pad(..) => self.no_view(op, at),
-            Op::Concat(_) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) => self.no_view(op, at),
-            Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Iota { .. } | Op::Random(_) => self.no_view(op, at),
-            Op::Joint(_) | Op::Part(_) => self.no_view(op, at),
+            Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => self.not_a_view(op, at),
+            Op::Map(_) | Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Pad(..) => self.not_a_view(op, at),
+            Op::Concat(_) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) => self.not_a_view(op, at),
+            Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Iota { .. } | Op::Random(_) => self.not_a_view(op, at),
+            Op::MultiOutput(_) | Op::GetOutput(_) => self.not_a_view(op, at),
         }
     }
 
-    /// Makes the kernel an error that names an op which is taken for a view.
-    fn no_view(&mut self, op: &Op, at: Coordinates) -> Coordinates {
-        self.b.mistake(format!("{} is no view: a bug worth reporting", op.name()));
+    /// Makes the kernel fail with an error: the op is not a view.
+    fn not_a_view(&mut self, op: &Op, at: Coordinates) -> Coordinates {
+        self.b.mistake(format!("internal error: {} is not a view; please report this bug", op.name()));
         at
     }
 
     /// start + step · i.
-    fn cut(&mut self, i: ExprId, cut: &Cut) -> ExprId {
+    fn cut(&mut self, i: ExprId, cut: &AxisSlice) -> ExprId {
         let scaled = match cut.step {
             1 => i,
             step => {
@@ -244,12 +250,13 @@ impl<S: KernelShape> Lowering<S> {
                 self.b.mul(&i, &step)
             }
         };
-        if cut.start == 0 { scaled } else { self.index_op(Row::Add, scaled, cut.start) }
+        if cut.start == 0 { scaled } else { self.index_op(ScalarOp::Add, scaled, cut.start) }
     }
 }
 
-/// The type that sums and products are kept in: rounding a 16-bit float at every step would lose most of it.
-fn accumulator(dtype: DType) -> DType {
+/// Accumulator type of sums and products: f32 for 16-bit floats, whose rounding at every step would
+/// lose precision.
+fn accumulator_type(dtype: DType) -> DType {
     if dtype.is_float() { dtype.wide() } else { dtype }
 }
 

@@ -1,5 +1,5 @@
-//! Methods of [`Tensor`](crate::Tensor) that build graphs: the ops themselves and functions over them. They have no kernels and no
-//! gradients of their own; ops that some devices compute faster than by their decomposition are in `fused/`.
+//! Methods of [`Tensor`](crate::Tensor) that build graphs: graph ops and functions over them. They
+//! define no kernels and no gradients; ops with device-specific implementations are in `fused/`.
 
 pub(crate) mod activation;
 pub(crate) mod conv;
@@ -19,7 +19,7 @@ mod solve;
 pub(crate) mod transfer;
 
 pub use activation::Activation;
-pub use conv::Sliding;
+pub use conv::Conv2dOptions;
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
 pub use transfer::Target;

@@ -1,25 +1,27 @@
-//! From a graph to launches: which nodes one kernel computes, in which order kernels run, in which memory.
+//! The scheduler: turns a graph into a [`Plan`], a list of kernel launches with the memory of every
+//! argument.
 //!
-//! [`plan`] calls the passes in order, each a file of this folder. A pass reads what those before it have added to the [`Schedule`], adds
-//! its own part, and says what holds afterwards; debug builds check that.
+//! [`plan`] runs the passes below in order, each a file of this folder, over one [`Schedule`]. A
+//! pass reads what earlier passes added, adds its own part and states its postcondition, which
+//! debug builds assert.
 //!
 //! | pass | adds |
 //! |---|---|
 //! | `collect.rs` | the nodes to compute |
-//! | `select.rs` | products that a library computes (`matmul/`) |
-//! | `concat.rs` | what is written directly into a concatenation or a variable |
-//! | `fuse.rs` | groups of nodes, one kernel each, and what they store |
-//! | `shape.rs` | elements per thread and threads per block, by measurement |
-//! | `steps.rs` | the launches, with what each reads and writes |
-//! | `in_place.rs` | results that overwrite a variable, or an input that is not read again |
-//! | `kernels.rs` | the IR of every kernel (`lower/`) |
-//! | `memory.rs` | the memory of every value, packed by `pack.rs` |
-//! | `compile.rs` | code |
+//! | `select.rs` | matrix products that a library computes (`matmul/`) |
+//! | `concat.rs` | values written directly into a slice of a concatenation or of a variable |
+//! | `fuse.rs` | groups of nodes, one kernel each, and the values they store |
+//! | `shape.rs` | elements per thread and threads per block, autotuned |
+//! | `steps.rs` | the launches, with the buffers each reads and writes |
+//! | `in_place.rs` | outputs that overwrite a variable or reuse a dead input's buffer |
+//! | `kernels.rs` | the IR of every group (`lower/`) |
+//! | `memory.rs` | a slot for every buffer; scratch memory is packed by `pack.rs` |
+//! | `compile.rs` | compiled code; returns the plan |
 //!
-//! No device is locked meanwhile: other threads launch. The schedule promises that errors are found, code is compiled and memory is
-//! reserved before the first launch. `plan.rs` runs the result, `cached.rs` keeps plans of small graphs, `explain.rs` prints plans.
+//! Planning does not lock the device, so other threads can launch meanwhile. Errors are found, code
+//! is compiled and memory is reserved before the first launch. `plan.rs` runs a plan, `cached.rs`
+//! caches plans of small graphs, `explain.rs` prints plans.
 
-mod by_hand;
 mod cached;
 mod collect;
 mod compile;
@@ -28,6 +30,7 @@ mod cost;
 mod describe;
 mod explain;
 mod fuse;
+mod handwritten;
 mod ids;
 mod in_place;
 mod kernels;
@@ -44,85 +47,88 @@ use std::sync::Arc;
 use bornite_ir::Kernel;
 
 use crate::graph::node::{NodeId, Op, with_snapshot};
-use crate::lower::{Group, InPlaceOf, Overwrite, with_gpu_kernels};
+use crate::lower::{Group, InPlaceOutputs, Overwrite, with_gpu_kernels};
 use crate::matmul::LibraryCall;
 use crate::runtime::buffer::Buffer;
 use crate::{Device, Error, Result, Tensor};
 pub(crate) use collect::nodes_to_compute;
-use concat::Concats;
+use concat::DirectWrites;
 pub use describe::explain_pass;
-pub use explain::{Explained, ExplainedStep, LiveValue, Peak, explain, explained};
+pub use explain::{LiveValue, PeakMemory, PlanSummary, StepSummary, explain, summarize};
 use fuse::Unit;
 use ids::BufferId;
-use memory::Assigned;
+use memory::BufferAssignment;
 pub(crate) use pack::ALIGNMENT;
 pub(crate) use plan::Plan;
 #[cfg(test)]
-use plan::{Memory, Slot};
-use steps::{Update, Work};
+use plan::{MemoryRegion, Slot};
+use steps::{PartialUpdate, PlannedStep};
 
-/// The state of scheduling: what the passes have found so far.
+/// State shared by the passes.
 pub(super) struct Schedule {
     device: Device,
-    /// Whether nodes may share a kernel.
-    fuses: bool,
-    /// Distinct tensors that are asked for; for each, the root: the node that is computed into its memory.
+    /// If unset, every node gets a kernel of its own.
+    fusion_enabled: bool,
+    /// Distinct requested tensors.
     requested: Vec<Tensor>,
+    /// For each requested tensor, the node whose value is computed into its memory.
     roots: Vec<Tensor>,
     /// Ids of the roots.
-    wanted: HashSet<NodeId>,
-    /// Roots that are new values of a variable, with the variable's old value.
-    persistent: Vec<Overwrite>,
+    root_ids: HashSet<NodeId>,
+    /// Roots that are new values of a variable, each with the variable's old value.
+    variable_updates: Vec<Overwrite>,
     /// Nodes to compute.
     nodes: BTreeMap<NodeId, Tensor>,
-    /// Nodes without a value, views among them: another thread may compute one before the plan runs.
+    /// Nodes without a value, including views. Another thread may compute one before the plan runs.
     pending: Vec<Tensor>,
-    /// Calls of a library, by what they compute.
+    /// Library calls by the nodes that they compute.
     calls: HashMap<NodeId, Arc<LibraryCall>>,
-    /// Nodes that are written directly into another value.
-    concats: Concats,
-    /// Updates in place of a variable that turned out to be forbidden.
-    withdrawn: HashSet<NodeId>,
+    /// Values written directly into a slice of another buffer.
+    direct_writes: DirectWrites,
+    /// Partial updates of a variable that are not safe in place.
+    rejected_updates: HashSet<NodeId>,
     units: Vec<Unit>,
-    steps: Vec<Work>,
-    /// The groups among the steps.
+    steps: Vec<PlannedStep>,
+    /// Groups that are steps, by [`GroupId`](ids::GroupId).
     groups: Vec<GroupStep>,
-    /// Steps that update a part of a variable in place.
-    updates: Vec<Update>,
-    /// Values that overwrite a tensor in memory.
+    /// Steps that overwrite a slice of a variable.
+    partial_updates: Vec<PartialUpdate>,
+    /// Values written over a tensor that is in memory before the plan runs.
     overwrites: Vec<Overwrite>,
-    /// Values that overwrite another value, which is read for the last time when they are written.
-    replaces: HashMap<BufferId, BufferId>,
-    memory: Assigned,
+    /// Outputs that reuse the buffer of an input whose last use is the step that writes them:
+    /// output to input.
+    reused_inputs: HashMap<BufferId, BufferId>,
+    memory: BufferAssignment,
 }
 
 /// A group that is a step.
 pub(super) struct GroupStep {
     group: Group,
-    /// Inputs of which each element is read for the same element of the results alone.
-    in_step: HashSet<NodeId>,
-    in_place: InPlaceOf,
+    /// Inputs that the kernel reads only at the index of the output element it computes.
+    own_index_inputs: HashSet<NodeId>,
+    in_place: InPlaceOutputs,
 }
 
-/// Plans the computation of `tensors`, which must share a device, and compiles its kernels. New values may overwrite the persistent
-/// tensors that are named with them. No device is locked: other threads launch meanwhile, and what they compute does not change the plan
-/// half-way, since all passes see one snapshot of what is in memory.
-pub(crate) fn plan(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tensor)]) -> Result<Plan> {
+/// Plans the computation of `tensors`, which must share a device, and compiles its kernels.
+/// `variable_updates` are (new value, old value) pairs; a new value may overwrite the old one. The
+/// device is not locked. All passes see one snapshot of the values in memory, so that other threads
+/// cannot change the plan half-way.
+pub(crate) fn plan(tensors: &[Tensor], existing: ExistingRoots, variable_updates: &[(Tensor, Tensor)]) -> Result<Plan> {
     Device::assert_unlocked();
-    with_snapshot(|| run_passes(tensors, present, persistent))
+    with_snapshot(|| run_passes(tensors, existing, variable_updates))
 }
 
-fn run_passes(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tensor)]) -> Result<Plan> {
-    let mut schedule = Schedule::new(tensors, present, persistent)?;
+fn run_passes(tensors: &[Tensor], existing: ExistingRoots, variable_updates: &[(Tensor, Tensor)]) -> Result<Plan> {
+    let mut schedule = Schedule::new(tensors, existing, variable_updates)?;
     schedule.run("collect", collect::collect)?;
-    schedule.run("select", select::select_calls)?;
+    schedule.run("select", select::select_library_calls)?;
     loop {
-        schedule.run("concat", concat::write_parts)?;
+        schedule.run("concat", concat::plan_direct_writes)?;
         schedule.run("fuse", fuse::fuse)?;
         schedule.run("shape", shape::choose_launch_shapes)?;
         schedule.run("steps", steps::list_steps)?;
-        // What may not be updated in place is scheduled again.
-        if !in_place::withdraw_updates(&mut schedule) {
+        // Unsafe partial updates are scheduled again as complete values.
+        if !in_place::reject_unsafe_updates(&mut schedule) {
             break;
         }
     }
@@ -130,23 +136,24 @@ fn run_passes(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tenso
     schedule.run("kernels", kernels::lower_groups)?;
     schedule.run("memory", memory::assign_memory)?;
     let plan = compile::compile(schedule)?;
-    crate::runtime::observe::planned(&plan, || run_passes(tensors, present, persistent));
+    crate::runtime::observe::observe_plan(&plan, || run_passes(tensors, existing, variable_updates));
     Ok(plan)
 }
 
-/// Names of the passes, in order; `compile` follows.
+/// Names of the passes in order, without the last, `compile`.
 const PASSES: [&str; 9] = ["collect", "select", "concat", "fuse", "shape", "steps", "in_place", "kernels", "memory"];
 
 impl Schedule {
     fn run(&mut self, name: &str, pass: fn(&mut Schedule) -> Result<()>) -> Result<()> {
         debug_assert!(PASSES.contains(&name));
         pass(self)?;
-        describe::passed(name, self);
+        describe::record_pass(name, self);
         Ok(())
     }
 
-    /// Inputs of the call that computes a tensor; `None` if a generated kernel computes it.
-    fn reads_of_call<'a>(&'a self, tensor: &'a Tensor) -> Option<&'a [Tensor]> {
+    /// Inputs of the library call or multi-output op that computes a tensor; `None` if a generated
+    /// kernel computes it.
+    fn call_inputs<'a>(&'a self, tensor: &'a Tensor) -> Option<&'a [Tensor]> {
         match self.calls.get(&tensor.0.id) {
             Some(call) => Some(&call.inputs),
             None => is_output(tensor).then(|| tensor.0.reads()),
@@ -154,12 +161,11 @@ impl Schedule {
     }
 }
 
-/// What a plan should do with roots that are there already.
+/// Treatment of requested tensors that already have a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Present {
-    /// Nothing.
+pub(crate) enum ExistingRoots {
     Skip,
-    /// Copy them into memory of the plan's own.
+    /// Copy them into buffers of the plan.
     Copy,
 }
 
@@ -168,38 +174,38 @@ fn is_source(tensor: &Tensor) -> bool {
     tensor.0.has_value() || matches!(tensor.0.op, Op::Input)
 }
 
-/// True if a node is an output of a multi-output op that has to be computed.
+/// True if a node is an output of a multi-output op and has no value yet.
 fn is_output(tensor: &Tensor) -> bool {
-    matches!(tensor.0.op, Op::Part(_)) && !is_source(tensor)
+    matches!(tensor.0.op, Op::GetOutput(_)) && !is_source(tensor)
 }
 
-/// The kernels of ours that a GPU would be given to compute tensors of one device together, in order of their launches:
-/// what there is to say about them without one.
+/// Kernels that would be generated for a GPU to compute `tensors`, in launch order. Works without a
+/// GPU.
 #[doc(hidden)]
 #[track_caller]
 pub fn gpu_kernels(tensors: &[Tensor]) -> Result<Vec<Kernel>> {
-    let plan = with_gpu_kernels(|| plan(tensors, Present::Skip, &[]))?;
+    let plan = with_gpu_kernels(|| plan(tensors, ExistingRoots::Skip, &[]))?;
     Ok(plan.kernel_sources().cloned().collect())
 }
 
-/// The value of a tensor that must have one by now.
+/// Value of a tensor; an error if it is not computed.
 pub(crate) fn value_of(tensor: &Tensor) -> Result<Buffer> {
     let node = tensor.node()?;
     node.value().ok_or_else(|| {
         let what = "its value is not known while a function is being traced; return it from the function instead";
-        Error::Op { op: node.op.name(), what: what.into(), at: node.place }
+        Error::Op { op: node.op.name(), message: what.into(), location: node.location }
     })
 }
 
-/// Computes the values of `tensors` that are not there yet: all of them, or none if anything fails.
+/// Computes the values of `tensors` that have none. After an error, none of them is stored.
 pub(crate) fn realize(tensors: &[Tensor]) -> Result<()> {
     if crate::runtime::check::enabled()? { crate::runtime::check::realize(tensors) } else { realize_unchecked(tensors) }
 }
 
 pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
-    /// Plans that are made at most: another thread that computes parts of the graph one by one makes each of them out of date. The last
-    /// one runs all the same and computes again what is there by then, with the same bits.
-    const MOST_PLANS: usize = 3;
+    /// Planning attempts. Another thread that computes parts of the graph makes a plan out of date;
+    /// the last plan runs anyway and recomputes those parts, with the same bits.
+    const MAX_PLANS: usize = 3;
     if let [tensor] = tensors
         && (tensor.node()?.has_value_now() || cached::compute(tensor)?)
     {
@@ -215,16 +221,17 @@ pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
                 by_device.entry(node.device).or_default().push(tensor.clone());
             }
         }
-        let plans = by_device.values().map(|tensors| plan(tensors, Present::Skip, &[])).collect::<Result<Vec<_>>>()?;
-        // Of all devices, in order: the values of all appear together.
+        let plans =
+            by_device.values().map(|tensors| plan(tensors, ExistingRoots::Skip, &[])).collect::<Result<Vec<_>>>()?;
+        // All devices are locked, in order, so that all values appear at once.
         let _running: Vec<_> = by_device.keys().map(|device| device.lock()).collect();
-        if attempt == MOST_PLANS || plans.iter().all(Plan::is_current) {
+        if attempt == MAX_PLANS || plans.iter().all(Plan::is_current) {
             return run_all(&plans);
         }
     }
 }
 
-/// Runs plans and stores what they compute, all of it or, after an error, nothing. The devices are locked.
+/// Runs plans and stores their results; after an error, none. The devices are locked.
 fn run_all(plans: &[Plan]) -> Result<()> {
     let mut computed = vec![];
     for plan in plans {

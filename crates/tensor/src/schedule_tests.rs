@@ -1,4 +1,5 @@
-//! Memory plans against what their steps say: nothing that is still needed is overwritten, and little is wasted.
+//! Buffer assignments of plans: no value is overwritten while it is needed, and little memory is
+//! wasted.
 
 use std::ops::Range;
 
@@ -9,48 +10,49 @@ use super::*;
 use crate::DType;
 use crate::fused::with_fusion;
 
-/// What a plan's steps write to scratch memory, with the steps from that to the last one which reads it: found from the
-/// arguments of the steps alone. Panics if a step reads what no step wrote, or what another has overwritten in part.
-fn needed(plan: &Plan) -> Vec<(Range<usize>, Range<usize>)> {
+/// Byte ranges that a plan's steps write to scratch memory, each with its live range, derived from
+/// the arguments of the steps alone. Panics if a step reads bytes that no step wrote, or that
+/// another has partly overwritten.
+fn live_ranges(plan: &Plan) -> Vec<(Range<usize>, Range<usize>)> {
     let mut written: Vec<(Range<usize>, Range<usize>)> = vec![];
-    // For each byte range, who wrote it last; ranges are cut as they are overwritten.
+    // For each byte range, the last write; ranges are split as they are overwritten.
     let mut owners: Vec<(Range<usize>, usize)> = vec![];
-    let scratch = |slot: &&Slot| slot.memory == Memory::Scratch && slot.bytes > 0;
+    let scratch = |slot: &&Slot| slot.region == MemoryRegion::Scratch && slot.bytes > 0;
     let meets = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
     for (n, step) in plan.steps.iter().enumerate() {
-        let passes = |arg: usize| match &step.call {
-            // What is sorted or summed up within the result is not there before.
+        let access = |arg: usize| match &step.call {
+            // These kernels read and write their output, but read only what they wrote.
             Call::Kernel(program)
                 if arg == 0 && ["cumsum", "argsort"].iter().any(|n| program.name().starts_with(n)) =>
             {
                 Access::Write
             }
             Call::Kernel(program) => program.kernel().params[arg].access,
-            _ if arg < step.outs => Access::Write,
+            _ if arg < step.output_count => Access::Write,
             _ => Access::Read,
         };
         for (arg, slot) in step.args.iter().enumerate().filter(|(_, slot)| scratch(slot)) {
             let bytes = slot.offset..slot.offset + slot.bytes;
-            // Of what is put together, steps before have written the other parts.
+            // Earlier steps have written the other slices of a concatenation.
             let inside = |range: &Range<usize>| range.start >= bytes.start && range.end <= bytes.end;
             let partly = step.cost.bytes.is_some() && arg == 0;
-            if passes(arg).reads() {
+            if access(arg).reads() {
                 let found: Vec<usize> =
-                    owners.iter().filter(|(range, _)| meets(range, &bytes)).map(|(_, who)| *who).collect();
+                    owners.iter().filter(|(range, _)| meets(range, &bytes)).map(|(_, write)| *write).collect();
                 let there = owners.iter().map(|(range, _)| range.start.max(bytes.start)..range.end.min(bytes.end));
-                assert_eq!(covered(there), slot.bytes, "step {n} reads what is not there");
-                found.iter().for_each(|&who| written[who].1.end = n + 1);
+                assert_eq!(covered(there), slot.bytes, "step {n} reads bytes that were not written");
+                found.iter().for_each(|&write| written[write].1.end = n + 1);
             }
-            if passes(arg).writes() {
+            if access(arg).writes() {
                 let mut rest = vec![];
-                for (range, who) in owners.drain(..) {
+                for (range, write) in owners.drain(..) {
                     if !meets(&range, &bytes) || partly && inside(&range) {
-                        rest.push((range, who));
+                        rest.push((range, write));
                         continue;
                     }
                     for piece in [range.start..bytes.start.max(range.start), bytes.end.min(range.end)..range.end] {
                         if !piece.is_empty() {
-                            rest.push((piece, who));
+                            rest.push((piece, write));
                         }
                     }
                 }
@@ -63,7 +65,7 @@ fn needed(plan: &Plan) -> Vec<(Range<usize>, Range<usize>)> {
     written
 }
 
-/// Bytes that are in one of these ranges.
+/// Size of the union of these ranges.
 fn covered(ranges: impl Iterator<Item = Range<usize>>) -> usize {
     let mut ranges: Vec<Range<usize>> = ranges.filter(|range| !range.is_empty()).collect();
     ranges.sort_by_key(|range| range.start);
@@ -75,12 +77,12 @@ fn covered(ranges: impl Iterator<Item = Range<usize>>) -> usize {
     sum
 }
 
-/// The most bytes that are needed at once.
-fn most_needed(plan: &Plan) -> usize {
-    let needed = needed(plan);
+/// Peak of live bytes.
+fn peak_live_bytes(plan: &Plan) -> usize {
+    let ranges = live_ranges(plan);
     let at = |step: usize| {
         let ranges: Vec<&Range<usize>> =
-            needed.iter().filter(|(_, steps)| steps.contains(&step)).map(|(bytes, _)| bytes).collect();
+            ranges.iter().filter(|(_, steps)| steps.contains(&step)).map(|(bytes, _)| bytes).collect();
         covered(ranges.into_iter().cloned())
     };
     (0..plan.steps.len()).map(at).max().unwrap_or(0)
@@ -129,29 +131,30 @@ fn training_step(device: Device) -> Vec<Tensor> {
     for layer in &layers {
         parameters.extend(layer.norms.iter().chain(&layer.weights).chain(&layer.biases));
     }
-    let slopes = loss.grad(&parameters);
-    let new = parameters.iter().zip(&slopes).map(|(p, slope)| *p - slope * 0.01);
+    let gradients = loss.grad(&parameters);
+    let new = parameters.iter().zip(&gradients).map(|(p, gradient)| *p - gradient * 0.01);
     new.chain([loss.clone()]).collect()
 }
 
 #[test]
-fn a_training_step_takes_little_more_than_it_needs() {
-    let cpu = plan(&training_step(Device::cpu()), Present::Skip, &[]).unwrap();
-    let gpu = with_gpu_kernels(|| plan(&training_step(Device::Interpreter), Present::Skip, &[])).unwrap();
-    for (name, plan) in [("cpu", cpu), ("kernels of a GPU", gpu)] {
-        let (most, all) = (most_needed(&plan), plan.scratch_bytes);
-        let kept: usize = plan.lives.iter().filter(|l| l.slot.memory == Memory::Scratch).map(|l| l.slot.bytes).sum();
+fn scratch_memory_of_a_training_step_is_close_to_the_peak() {
+    let cpu = plan(&training_step(Device::cpu()), ExistingRoots::Skip, &[]).unwrap();
+    let gpu = with_gpu_kernels(|| plan(&training_step(Device::Interpreter), ExistingRoots::Skip, &[])).unwrap();
+    for (name, plan) in [("cpu", cpu), ("gpu kernels", gpu)] {
+        let (peak_live, all) = (peak_live_bytes(&plan), plan.scratch_bytes);
+        let without_reuse: usize =
+            plan.live_ranges.iter().filter(|l| l.slot.region == MemoryRegion::Scratch).map(|l| l.slot.bytes).sum();
         let steps = plan.steps.len();
-        println!("{name}: {steps} steps, {all} bytes for {most} needed at once ({kept} without reuse)");
-        assert!(all as f64 <= 1.1 * most as f64, "{name}: {all} bytes, {most} are needed at once");
-        let peak = plan.explained().peak;
-        assert!(peak.bytes <= all && peak.bytes >= most, "{} of {all}, {most}", peak.bytes);
-        assert!(2 * kept > 3 * all, "memory is used again");
+        println!("{name}: {steps} steps, {all} bytes for {peak_live} live at once ({without_reuse} without reuse)");
+        assert!(all as f64 <= 1.1 * peak_live as f64, "{name}: {all} bytes, {peak_live} live at once");
+        let peak = plan.summary().peak;
+        assert!(peak.bytes <= all && peak.bytes >= peak_live, "{} of {all}, {peak_live}", peak.bytes);
+        assert!(2 * without_reuse > 3 * all, "memory is reused");
     }
 }
 
 #[test]
-fn random_graphs_take_little_more_than_they_need() {
+fn scratch_memory_of_random_graphs_is_close_to_the_peak() {
     let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let mut state: u64 = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64));
     println!("BORNITE_TEST_SEED={state}");
@@ -171,36 +174,37 @@ fn random_graphs_take_little_more_than_they_need() {
                 2 => x.softmax(-1),
                 3 if rows(&x) < 512 => Tensor::concat(&[&x, &y], 0),
                 4 if rows(&x) > 64 => x.slice(0, 64..),
-                5 => x.sum_keep(0) + &x,
+                5 => x.sum_keepdim(0) + &x,
                 _ => (&x * 0.5).cumsum(1),
             });
         }
         let roots = tensors.split_off(tensors.len() - 2);
-        let plan = with_fusion(graph % 4 != 0, || plan(&roots, Present::Skip, &[])).unwrap();
-        let most = most_needed(&plan);
-        if most > 0 {
-            ratios.push(plan.scratch_bytes as f64 / most as f64);
+        let plan = with_fusion(graph % 4 != 0, || plan(&roots, ExistingRoots::Skip, &[])).unwrap();
+        let peak_live = peak_live_bytes(&plan);
+        if peak_live > 0 {
+            ratios.push(plan.scratch_bytes as f64 / peak_live as f64);
         }
     }
     ratios.sort_by(f64::total_cmp);
     let at = |share: f64| ratios[(share * (ratios.len() - 1) as f64) as usize];
     println!(
-        "scratch memory to what is needed at once: median {:.3}, 90% {:.3}, most {:.3}",
+        "scratch memory relative to peak live bytes: median {:.3}, 90% {:.3}, max {:.3}",
         at(0.5),
         at(0.9),
         at(1.0)
     );
-    // What is put together of parts lives as a whole, though a step may need one part alone.
+    // A concatenation is live as a whole, although a step may need only a slice of it.
     assert!(ratios.len() > 100 && at(0.75) <= 1.1 && at(0.9) <= 1.25, "{ratios:?}");
 }
 
 #[test]
-fn what_dies_is_written_over() {
-    // A product is read for the last time by the sum, which takes its place: scratch memory for one matrix is enough.
+fn a_dead_input_is_overwritten() {
+    // The sum is the last reader of the product and overwrites it, so scratch memory for one matrix
+    // is enough.
     let x = Tensor::from_slice(&vec![0.5f32; 64 * 64], &[64, 64], Device::cpu());
     let y = (x.matmul(&x) + 1.0).exp();
     let z = y.matmul(&x);
-    let plan = plan(&[z], Present::Skip, &[]).unwrap();
+    let plan = plan(&[z], ExistingRoots::Skip, &[]).unwrap();
     assert_eq!((plan.steps.len(), plan.scratch_bytes), (3, 64 * 64 * 4));
-    assert_eq!(plan.steps[1].args.len(), 1, "one view that is read and written");
+    assert_eq!(plan.steps[1].args.len(), 1, "one argument that is read and written");
 }

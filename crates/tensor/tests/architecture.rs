@@ -1,4 +1,5 @@
-//! ARCHITECTURE.md's list of the files that softmax crosses: each defines the function that is named, and calls that of the next.
+//! Checks ARCHITECTURE.md: each listed file of a softmax call defines its function and calls the
+//! next one.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +17,7 @@ fn table(page: &str, before: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_files_of_softmax_call_each_other() {
+fn listed_files_of_softmax_call_each_other() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(root.join("../../ARCHITECTURE.md")).unwrap();
     assert!(page.lines().count() <= 150, "ARCHITECTURE.md is long");
@@ -36,7 +37,7 @@ fn the_files_of_softmax_call_each_other() {
         let ((file, _), (next, function)) = (&pair[0], &pair[1]);
         assert!(source(file).contains(&format!("{function}(")), "{file} does not call {function} of {next}");
     }
-    // The passes are called by `plan`, and the plan by whoever reads.
+    // `plan` calls the passes, and `realize` runs the plan.
     for (from, function) in [
         ("graph/tensor.rs", "realize("),
         ("schedule.rs", "plan("),
@@ -49,7 +50,7 @@ fn the_files_of_softmax_call_each_other() {
     ] {
         assert!(source(from).contains(function), "{from} does not call {function}");
     }
-    // Every pass of the page is one that can be explained, in order.
+    // The page lists the passes of `explain_pass`, in order.
     let passes: Vec<String> = (page.lines().skip_while(|line| !line.starts_with("| pass | file")).skip(2))
         .take_while(|line| line.starts_with('|'))
         .map(|line| line.split('|').nth(1).unwrap().trim().to_owned())
@@ -60,10 +61,10 @@ fn the_files_of_softmax_call_each_other() {
     assert_eq!(passes.join(", "), named);
 }
 
-/// Graph building (`graph/`, `ops/`) knows shapes and types, not kernels or memory layout. One exception is left: the result of
-/// attention is made transposed where a GPU's kernels write it so.
+/// Graph building (`graph/`, `ops/`) knows shapes and dtypes, not kernels or memory layouts. One
+/// exception is left: the output of attention is transposed if GPU kernels write it so.
 #[test]
-fn graph_building_does_not_ask_about_memory() {
+fn graph_building_does_not_use_lower_or_matmul() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = BTreeSet::new();
     for folder in ["graph", "ops"] {
@@ -75,5 +76,5 @@ fn graph_building_does_not_ask_about_memory() {
             found.extend(text.lines().filter(used).map(|line| format!("{name}: {}", line.trim())));
         }
     }
-    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["ops/nn.rs: use crate::lower::plans_for_gpu;"]);
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["ops/nn.rs: use crate::lower::plans_as_for_gpu;"]);
 }

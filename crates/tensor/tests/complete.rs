@@ -1,5 +1,6 @@
-//! Nothing public goes unchecked: every method of `Tensor` that gives tensors has its gradient checked by differences, or
-//! stands here with the reason why not; and every one is called by the suite that runs on all devices.
+//! Coverage: every public method of `Tensor` that returns tensors has a case in
+//! `devices/gradcheck`, or is listed here with a reason; and each is called by the suite that runs
+//! on all devices.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,19 +8,19 @@ use std::path::{Path, PathBuf};
 use bornite::DType;
 use bornite::ir::Op;
 
-/// Methods without a case in `devices/gradcheck`, and why.
+/// Methods without a case in `devices/gradcheck`, by reason.
 const WITHOUT: &[(&str, &[&str])] = &[
     (
         "depend on no tensor",
         &["from_slice", "from_bytes", "full", "zeros", "ones", "arange", "linspace", "eye", "rand", "randn"],
     ),
     (
-        "give random words or places, which do not move with their inputs",
+        "return random words or indices, whose derivative is zero",
         &["random_bits", "argmax", "argmin", "argsort", "one_hot"],
     ),
-    ("give bools", &["all", "all_keep", "any", "any_keep", "valid"]),
+    ("return bools", &["all", "all_keepdim", "any", "any_keepdim", "length_mask"]),
     ("is the gradient", &["grad"]),
-    ("fails", &["mistake"]),
+    ("fails", &["failed"]),
     ("cuts the gradient (grad::known_answers)", &["detach"]),
 ];
 
@@ -45,11 +46,11 @@ fn sources(folder: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The methods of `Tensor` that give tensors, and those that are one row of the op table each.
+/// The methods of `Tensor` that return tensors, and those that apply a single scalar op.
 fn methods() -> (BTreeSet<String>, Vec<(String, Op)>) {
     let (mut methods, mut rows) = (BTreeSet::new(), vec![]);
     for text in sources("src").iter().map(|path| read(path)) {
-        // What rustfmt lays out: blocks end where a line begins with a brace.
+        // Relies on rustfmt: a block ends at a line that begins with a brace.
         let (mut block, mut signature) = (String::new(), String::new());
         for line in text.lines() {
             if line.ends_with('{') && !line.starts_with(' ') {
@@ -65,7 +66,7 @@ fn methods() -> (BTreeSet<String>, Vec<(String, Op)>) {
                     let op = Op::ALL.iter().find(|op| format!("{op:?}") == *row);
                     rows.push((name.to_string(), *op.unwrap_or_else(|| panic!("{row} is no row"))));
                 }
-                ("keep!", [_, keep]) => _ = methods.insert(keep.to_string()),
+                ("keepdim!", [_, keep]) => _ = methods.insert(keep.to_string()),
                 ("impl Tensor", ["pub", "fn", ..]) => signature = line.trim().into(),
                 ("impl Tensor", _) if !signature.is_empty() => signature += line.trim(),
                 _ => {}
@@ -83,7 +84,7 @@ fn methods() -> (BTreeSet<String>, Vec<(String, Op)>) {
     (methods, rows)
 }
 
-/// Whether `text` calls a method of this name.
+/// Returns true if `text` calls a method of this name.
 fn calls(text: &str, name: &str) -> bool {
     let before = |at: usize| text[..at].ends_with('.') || text[..at].ends_with("Tensor::");
     let after = |at: usize| !text[at + name.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_');
@@ -101,7 +102,7 @@ fn every_method_has_its_gradient_checked() {
     for name in without {
         assert!(methods.contains(name), "{name} is no method of Tensor that gives tensors");
     }
-    // gradcheck::every_row takes every row of floats, so a row's method needs no case of its own.
+    // gradcheck::every_scalar_op covers all float ops, so their methods need no case.
     for (name, op) in rows {
         let float = op.row().rule.result(&vec![DType::F64; op.arity()]) == Ok(DType::F64);
         let bit = ["not", "and", "or", "xor", "shl", "shr", "popcount", "leading_zeros", "rem"].contains(&&name[..]);

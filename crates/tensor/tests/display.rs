@@ -1,8 +1,9 @@
-//! Tensors print as NumPy's arrays do: beside what `scripts/numpy_goldens.py` wrote into `goldens/numpy.txt`.
+//! Tensors print like NumPy arrays: compares with `goldens/numpy.txt`, written by
+//! `scripts/numpy_goldens.py`.
 
 use bornite::{DType, Device, Tensor};
 
-/// The array that a line of the file names: see the script.
+/// The array described by a line of the file: see the script.
 fn array(dtype: &str, shape: &[usize], numerator: f64, divisor: f64) -> Tensor {
     let number = |n: i64| ((7919 * n) % 1013 - 506) as f64 * numerator / divisor;
     let mut numbers: Vec<f64> = (0..shape.iter().product::<usize>() as i64).map(number).collect();
@@ -23,7 +24,7 @@ fn array(dtype: &str, shape: &[usize], numerator: f64, divisor: f64) -> Tensor {
 }
 
 #[test]
-fn as_numpy_prints() {
+fn display_matches_numpy() {
     let file = include_str!("goldens/numpy.txt");
     let mut count = 0;
     for case in file.split("== ").skip(1) {
@@ -38,9 +39,9 @@ fn as_numpy_prints() {
     assert!(count >= 150, "{count} arrays");
 }
 
-/// What `repr` would be, with the dtype's, the shape's and the device's names behind.
+/// Like `repr`, followed by dtype, shape and device.
 #[test]
-fn debug_is_aligned_and_says_what_it_is() {
+fn debug_is_aligned_and_has_dtype_shape_and_device() {
     let x = array("float32", &[2, 3], 1.0, 64.0);
     let expected =
         "Tensor([[-7.90625 ,  5.03125 ,  2.140625],\n        [-0.75    , -3.640625, -6.53125 ]], f32[2, 3] on cpu)";

@@ -1,8 +1,8 @@
-//! The examples run anywhere: one says what it ran on, the others learn what they are there to learn.
+//! Runs the examples and checks their output.
 
 use std::process::Command;
 
-/// What an example prints, with these arguments and variables.
+/// Output of an example with these arguments and environment variables.
 fn run(example: &str, arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(env!("CARGO"));
     command.args(["run", "--quiet", "--package", "bornite", "--example", example, "--"]).args(arguments);
@@ -12,7 +12,7 @@ fn run(example: &str, arguments: &[&str], variables: &[(&str, &str)]) -> String 
     text
 }
 
-/// The numbers that stand behind `before` and a space, one a line that has it.
+/// The numbers that follow `before` and a space, one per line that contains it.
 fn numbers(text: &str, before: &str) -> Vec<f64> {
     let number = |line: &str| line.split(before).nth(1)?.split_whitespace().next()?.parse().ok();
     text.lines().filter_map(number).collect()
@@ -23,7 +23,7 @@ fn hello_gpu_without_libraries() {
     for hidden in ["cuda", "nvrtc", "cuda,nvrtc"] {
         let text = run("hello_gpu", &[], &[("BORNITE_HIDE_LIBRARIES", hidden)]);
         assert!(text.contains("= [19.0, 22.0, 43.0, 50.0] on cpu"), "{text}");
-        assert!(text.contains("no GPU, so the CPU: lib") && text.contains("BORNITE_LIBRARY_PATH"), "{text}");
+        assert!(text.contains("no GPU, using the CPU: lib") && text.contains("BORNITE_LIBRARY_PATH"), "{text}");
         assert!(text.contains("1024² matmul: "), "{text}");
     }
 }
@@ -51,24 +51,24 @@ fn xor_is_learned() {
 }
 
 #[test]
-fn accumulated_gradients_are_those_of_one_batch() {
+fn accumulated_gradients_equal_those_of_one_batch() {
     let text = run("accumulate", &["120"], &[("BORNITE_DEVICE", "cpu")]);
     let losses = numbers(&text, "loss ");
     assert!(losses[0] > 0.1 && losses[losses.len() - 1] < 0.5 * losses[0], "{text}");
     assert!(numbers(&text, "at most ")[0] < 1e-4, "{text}");
-    assert_eq!(text.matches("1 and 1 traces were made").count(), 2, "the last batch is shorter: {text}");
+    assert_eq!(text.matches("traces compiled: 1 and 1").count(), 2, "the last batch is shorter: {text}");
 }
 
 #[test]
-fn digits_are_read() {
+fn digits_are_classified() {
     let text = run("digits", &[], &[("BORNITE_DEVICE", "cpu")]);
-    let (losses, right) = (numbers(&text, "loss "), numbers(&text, "held out "));
+    let (losses, right) = (numbers(&text, "loss "), numbers(&text, "test accuracy "));
     assert!(losses[losses.len() - 1] < losses[0] / 2.0, "{text}");
     assert!(right[right.len() - 1] >= 95.0, "{text}");
-    // A picture of one that was misread, if any was.
+    // Prints a misclassified image, if there is one.
     let picture = text.lines().filter(|line| line.starts_with("  ")).count();
-    assert!(text.contains(" was read as ") && picture == 16 || right[right.len() - 1] == 100.0, "{text}");
-    // Without steps nothing is learned.
+    assert!(text.contains(" was classified as ") && picture == 16 || right[right.len() - 1] == 100.0, "{text}");
+    // Without training steps the accuracy is low.
     let text = run("digits", &["1"], &[("BORNITE_DEVICE", "cpu")]);
-    assert!(numbers(&text, "held out ")[0] < 50.0, "{text}");
+    assert!(numbers(&text, "test accuracy ")[0] < 50.0, "{text}");
 }

@@ -1,8 +1,9 @@
-//! What `explain` says is what the graph means: bytes, operations, times at the roof, and what is in memory when most is.
+//! `explain` reports the bytes, operations, roofline times and peak memory that follow from the
+//! graph.
 
 use bornite::{
     DType, Device, Tensor,
-    plan::{Explained, explained},
+    plan::{PlanSummary, summarize},
 };
 
 fn ones(shape: &[usize], device: Device) -> Tensor {
@@ -10,7 +11,7 @@ fn ones(shape: &[usize], device: Device) -> Tensor {
 }
 
 /// Bytes and operations of each step.
-fn costs(plan: &Explained) -> Vec<(u64, u64)> {
+fn costs(plan: &PlanSummary) -> Vec<(u64, u64)> {
     plan.steps.iter().map(|step| (step.bytes, step.flops)).collect()
 }
 
@@ -32,54 +33,54 @@ fn costs_follow_from_shapes() -> bornite::Result<()> {
         ),
         ("made of nothing", long, vec![(4000, 0)]),
     ] {
-        assert_eq!(costs(&explained(&[tensor])?), expected, "{what}");
+        assert_eq!(costs(&summarize(&[tensor])?), expected, "{what}");
     }
-    assert_eq!(explained(&[])?.steps.len(), 0);
+    assert_eq!(summarize(&[])?.steps.len(), 0);
     Ok(())
 }
 
 #[test]
-fn the_least_time_is_that_of_the_slower_roof() -> bornite::Result<()> {
+fn minimum_time_is_that_of_the_slower_roof() -> bornite::Result<()> {
     let x = ones(&[256, 256], Device::cpu());
-    let plan = explained(&[x.matmul(&x), &x + 1.0])?;
+    let plan = summarize(&[x.matmul(&x), &x + 1.0])?;
     let roof = plan.roof.expect("a CPU has one");
     for step in &plan.steps {
         let (move_us, count_us) =
             (1e6 * step.bytes as f64 / roof.bytes_per_second, 1e6 * step.flops as f64 / roof.flops_per_second);
-        assert_eq!(step.least_us, Some(move_us.max(count_us)));
-        assert_eq!(count_us > move_us, step.what.starts_with("matmul"), "{step}");
+        assert_eq!(step.min_us, Some(move_us.max(count_us)));
+        assert_eq!(count_us > move_us, step.description.starts_with("matmul"), "{step}");
     }
-    let sum: f64 = plan.steps.iter().filter_map(|step| step.least_us).sum();
-    assert!((plan.least_us().unwrap_or(0.0) - sum).abs() < 1e-9);
-    assert_eq!(explained(&[&ones(&[2], Device::Interpreter) + 1.0])?.least_us(), None);
+    let sum: f64 = plan.steps.iter().filter_map(|step| step.min_us).sum();
+    assert!((plan.min_us().unwrap_or(0.0) - sum).abs() < 1e-9);
+    assert_eq!(summarize(&[&ones(&[2], Device::Interpreter) + 1.0])?.min_us(), None);
     Ok(())
 }
 
 #[test]
-fn the_peak_names_what_is_alive_and_its_line() -> bornite::Result<()> {
+fn peak_memory_lists_live_values_and_their_lines() -> bornite::Result<()> {
     let device = Device::Interpreter;
     let x = ones(&[64, 64], device);
     let (kept, line) = (x.matmul(&x), line!());
     let (other, next) = (kept.matmul(&x), line!());
     let y = other.matmul(&kept).slice(0, 0..8).sum(..);
-    let plan = explained(&[y])?;
+    let plan = summarize(&[y])?;
     let peak = &plan.peak;
-    // The first two products, and the third while it is computed.
+    // The first two products, and the third one, which is being computed.
     assert_eq!((peak.bytes, peak.values.len()), (3 * 64 * 64 * 4, 3), "{plan}");
     assert!(peak.values.iter().all(|value| value.op == "matmul" && value.bytes == 64 * 64 * 4));
     let text = plan.to_string();
     for line in [line, next] {
-        let place = format!("explain.rs:{line}");
-        assert!(text.lines().any(|l| l.starts_with("  16.4 kB matmul") && l.contains(&place)), "{text}");
+        let location = format!("explain.rs:{line}");
+        assert!(text.lines().any(|l| l.starts_with("  16.4 kB matmul") && l.contains(&location)), "{text}");
     }
-    assert!(text.starts_with("4 steps on interpreter by 3 kernels, 49152 bytes of scratch memory\n"), "{text}");
-    assert!(text.contains("most scratch memory at step 2: 49.2 kB\n"), "{text}");
+    assert!(text.starts_with("4 steps on interpreter, 3 kernels, 49152 bytes of scratch memory\n"), "{text}");
+    assert!(text.contains("peak scratch memory at step 2: 49.2 kB\n"), "{text}");
     assert!(text.contains("scratch 0 = matmul_f32 (input 0)  32.8 kB, 524.3 kflop  at "), "{text}");
     Ok(())
 }
 
 #[test]
-fn the_state_after_every_pass_can_be_printed() {
+fn state_after_every_pass_can_be_printed() {
     let x = Tensor::from_slice(&[1.0f32; 64], &[8, 8], Device::cpu());
     let y = x.matmul(&x).exp().softmax(-1);
     let passes = [

@@ -1,5 +1,6 @@
-//! What docs/fusion.md promises: how many kernels a GPU gets for well-known functions, and their text. `BLESS=1 cargo test -p
-//! bornite --test fused_text` writes the texts and the table anew; read the difference before committing it.
+//! Checks docs/fusion.md: the number of GPU kernels of well-known functions, and their text.
+//! `BLESS=1 cargo test -p bornite --test fused_text` updates the texts and the table; review the
+//! difference before committing it.
 
 #[path = "../../ir/tests/suite/mod.rs"]
 mod suite;
@@ -20,13 +21,13 @@ suite! {
 type Case = (&'static str, &'static str, Vec<Tensor>);
 
 fn cases() -> Vec<Case> {
-    // Large enough that blocks and wide loads are used as they would be.
+    // Large enough for the usual block sizes and vector loads.
     let device = Device::Interpreter;
     let data = |shape: &[usize]| Tensor::from_slice(&vec![0.5f32; shape.iter().product()], shape, device);
     let (x, w, b) = (data(&[1024, 768]), data(&[768]), data(&[768]));
-    let slope = data(&[1024, 768]);
+    let gradient = data(&[1024, 768]);
     let norm = x.layer_norm(&w, &b, 1e-5);
-    let back = |y: &Tensor, by: &[&Tensor]| (y * &slope).sum(..).grad(by);
+    let back = |y: &Tensor, by: &[&Tensor]| (y * &gradient).sum(..).grad(by);
     let (logits, classes) = (data(&[256, 4096]), Tensor::from_slice(&[7i64; 256], &[256], device));
     let loss = logits.cross_entropy(&classes);
     let gradient = loss.grad(&[&logits]).remove(0);
@@ -76,7 +77,7 @@ fn kernels_are_as_documented() {
     assert!(page.contains(&table), "{path} should say\n{table}");
 }
 
-/// NVRTC takes all of them, and kernels that write into place.
+/// NVRTC compiles all of them, and kernels that write directly into a concatenation.
 fn kernels_compile() -> Outcome {
     bornite_cuda::nvrtc_version().map_err(|why| why.to_string())?;
     let x = Tensor::from_slice(&[0.5f32; 64 * 64], &[64, 64], Device::Interpreter);

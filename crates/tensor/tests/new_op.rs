@@ -1,4 +1,5 @@
-//! A graph op that is added to a copy of the sources: the compiler lists the files that CONTRIBUTING.md names.
+//! Adds a graph op to a copy of the sources: the compiler reports the files that CONTRIBUTING.md
+//! lists.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn the_compiler_lists_what_a_new_op_needs() {
+fn compiler_reports_the_files_that_a_new_op_needs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let temporary = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let copied = temporary.join("new_op");
@@ -29,7 +30,7 @@ fn the_compiler_lists_what_a_new_op_needs() {
     assert_ne!(text, changed);
     std::fs::write(&node, changed).unwrap();
     let arguments = ["check", "-p", "bornite", "--lib", "--offline", "--message-format=json"];
-    // What the other crates depend on is there already.
+    // The dependencies of the other crates are already built.
     let target = temporary.join("..");
     let output = Command::new(env!("CARGO"))
         .args(arguments)

@@ -1,5 +1,5 @@
-//! Every row of the table of settings, set in code by what its last column names, in a process whose environment says
-//! otherwise; and the controls of a GPU's memory pool, reached by `bornite` alone.
+//! Every row of the settings table, set by the function in its last column, in a process whose
+//! environment has another value; and the settings of a GPU's memory pool, through `bornite` only.
 #![allow(unsafe_code)] // folders to look for libraries in, which hold none
 
 use std::process::Command;
@@ -17,7 +17,8 @@ use bornite::{
     settings::MatmulMode,
 };
 
-/// The variable, what the environment says, the function that its row names, and a check that sets it in code.
+/// Variable, its value in the environment, the function in its row, and a check that sets it in
+/// code.
 type Row = (&'static str, &'static str, &'static str, fn());
 
 const ROWS: [Row; 21] = [
@@ -29,7 +30,8 @@ const ROWS: [Row; 21] = [
         // SAFETY: there are no libraries in the folder.
         unsafe { Library::set_path(std::slice::from_ref(&folder)) };
         let looked = folder.join("libcublasLt.so.13").display().to_string();
-        // Found elsewhere, it was looked for here before; not found, the error names what was tried.
+        // If it is found elsewhere, this folder was searched first; if not, the error lists the
+        // attempts.
         let error = Library::CublasLt.find().err().map_or(looked.clone(), |error| error.to_string());
         assert!(error.contains(&looked) && !error.contains("/no/such/folder"), "{error}");
     }),
@@ -139,7 +141,7 @@ fn in_folder() {
     assert_eq!(status().folder.unwrap(), folder().join("kernels"));
 }
 
-/// A pool set up as those of GPUs are.
+/// A pool with the settings of a GPU's pool.
 fn of_environment() -> Pool {
     let pool = Pool::new(Arc::new(Addresses::default()));
     pool.apply(&pool::Settings::from_environment().unwrap()).unwrap();
@@ -168,7 +170,7 @@ fn every_setting_can_be_set_in_code() {
     }
 }
 
-/// Memory that is nowhere.
+/// Simulated device memory.
 #[derive(Default)]
 struct Addresses {
     next: AtomicU64,
@@ -223,7 +225,7 @@ impl Backing for Addresses {
 }
 
 #[test]
-fn the_pools_controls_are_reached_from_this_crate() {
+fn pool_settings_are_available_through_this_crate() {
     for device in [Device::cpu(), Device::Interpreter] {
         let error = device.pool().err().unwrap().to_string();
         assert!(error.starts_with(&format!("{device} has no memory pool")), "{error}");

@@ -1,5 +1,6 @@
-//! Several threads on one device: a kernel that one thread compiles does not stop the launches of the others, a kernel that several
-//! threads want is compiled once, and values are those of a serial run. On a GPU too, where there is one.
+//! Several threads on one device: compiling a kernel does not block launches of other threads, a
+//! kernel requested by several threads is compiled once, and values equal those of a serial run.
+//! Runs on a GPU, too, if there is one.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -17,13 +18,13 @@ use bornite::{DType, Device, Error, Tensor, Var, trace};
 const THREADS: usize = 8;
 const LENGTH: usize = 256;
 
-/// The tests run one after the other: each measures, or counts what all threads of the process compile.
+/// Serializes the tests, since each measures time or counts the compilations of the process.
 fn one_at_a_time() -> MutexGuard<'static, ()> {
     static RUNNING: Mutex<()> = Mutex::new(());
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The CPU, and a GPU where there is one.
+/// The CPU, and a GPU if there is one.
 fn devices() -> Vec<Device> {
     let gpu = Device::cuda(0);
     if let Err(why) = &gpu {
@@ -32,12 +33,12 @@ fn devices() -> Vec<Device> {
     [Ok(Device::cpu()), gpu].into_iter().flatten().collect()
 }
 
-/// Another number at every call, in every process: kernels named by it are in no cache.
+/// A number that is unique across calls and processes, for kernel names that are in no cache.
 fn fresh() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Compilations as the profiler reports them.
+/// Collects the compilations that the profiler reports.
 #[derive(Default)]
 struct Compilations(Mutex<Vec<Compilation>>);
 
@@ -55,7 +56,8 @@ impl Compilations {
     }
 }
 
-/// A kernel `y = f(x)` of so many sines and logarithms, which takes long to compile; no other has its name.
+/// A uniquely named kernel `y = f(x)` with `lines` of sines and logarithms, which is slow to
+/// compile.
 fn slow_kernel(lines: usize) -> bornite::Result<(CustomKernel, String)> {
     let name = format!("slow_{:016x}", fresh());
     let line = |n: usize| format!("    v = sinf(v * {}.5f) + logf(v * v + 1.0f);\n", n % 7 + 1);
@@ -79,7 +81,7 @@ fn ramp(device: Device) -> Tensor {
 /// A name, and a call that compiles a kernel.
 type Way = (&'static str, fn(&CustomKernel, Device) -> bornite::Result<()>);
 
-/// The ways in which a thread comes to compile a kernel.
+/// The operations that compile a kernel.
 const WAYS: [Way; 4] = [
     ("a launch", |kernel, device| {
         let x = ramp(device);
@@ -99,9 +101,9 @@ const WAYS: [Way; 4] = [
     }),
 ];
 
-/// While one thread compiles a kernel that takes long, another launches kernels that are there.
+/// While one thread compiles a slow kernel, another launches kernels that are already compiled.
 #[test]
-fn a_compilation_does_not_stop_launches() {
+fn compilation_does_not_block_launches() {
     let _one = one_at_a_time();
     let heard = Arc::new(Compilations::default());
     let _listening = profile::listen(heard.clone());
@@ -150,9 +152,9 @@ fn copy(name: &str) -> Kernel {
     b.finish().unwrap()
 }
 
-/// Kernels of the IR, which are compiled when they are run or loaded.
+/// IR kernels, which are compiled when they are run or loaded.
 #[test]
-fn kernels_of_the_ir_are_compiled_once() {
+fn ir_kernels_are_compiled_once() {
     let _one = one_at_a_time();
     let heard = Arc::new(Compilations::default());
     let _listening = profile::listen(heard.clone());
@@ -182,9 +184,9 @@ fn kernels_of_the_ir_are_compiled_once() {
     }
 }
 
-/// Eight threads that want one kernel at the same time: one compiles it.
+/// Eight threads request the same kernel: one of them compiles it.
 #[test]
-fn a_kernel_that_eight_threads_want_is_compiled_once() {
+fn kernel_requested_by_eight_threads_is_compiled_once() {
     let _one = one_at_a_time();
     let heard = Arc::new(Compilations::default());
     let _listening = profile::listen(heard.clone());
@@ -227,7 +229,7 @@ fn waiting_for_a_compilation_can_be_interrupted() {
             std::thread::sleep(std::time::Duration::from_millis(50));
             flag.store(true, Ordering::Relaxed);
             let waited = waits.join().unwrap();
-            // Where the other thread was ready by then, there was nothing to interrupt.
+            // If the other thread had finished by then, there was nothing to interrupt.
             assert!(compiles.is_finished() || matches!(waited, Err(Error::Interrupted)), "on {device}");
             assert!(compiles.join().unwrap().is_ok());
         });
@@ -235,7 +237,7 @@ fn waiting_for_a_compilation_can_be_interrupted() {
     }
 }
 
-/// A graph of one kernel that no other seed gives.
+/// A graph of one kernel that is unique to the seed.
 fn graph(seed: u64, device: Device) -> Tensor {
     let (mut y, mut state) = (ramp(device), seed | 1);
     for _ in 0..16 {
@@ -254,9 +256,10 @@ fn graph(seed: u64, device: Device) -> Tensor {
     y
 }
 
-/// Eight threads, each with a graph of its own and a kernel to compile, take little longer than the slowest graph does alone.
+/// Eight threads, each compiling and running its own graph, take little longer than the slowest
+/// graph by itself.
 #[test]
-fn eight_graphs_side_by_side() {
+fn eight_graphs_compile_in_parallel() {
     let _one = one_at_a_time();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     for device in devices() {
@@ -291,7 +294,7 @@ fn eight_graphs_side_by_side() {
     }
 }
 
-/// A generator of numbers for the choices of a thread.
+/// Random choices of a thread.
 struct Choices(u64);
 
 impl Choices {
@@ -301,10 +304,10 @@ impl Choices {
     }
 }
 
-/// Eight threads compute shared subgraphs, commit variables, call traces and read, for some seconds; every value is what it would be
-/// in a serial run, and a value that was read never changes.
+/// Eight threads compute shared subgraphs, commit variables, call traces and read for some seconds;
+/// every value equals that of a serial run, and a value that was read never changes.
 #[test]
-fn values_are_those_of_a_serial_run() {
+fn values_equal_those_of_a_serial_run() {
     let _one = one_at_a_time();
     for device in devices() {
         let seed = fresh();
@@ -323,7 +326,7 @@ fn values_are_those_of_a_serial_run() {
 /// One set of shared tensors and variables, worked on by all threads.
 fn round(choices: &mut Choices, device: Device) {
     let seed = choices.below(1 << 31);
-    // Shared nodes that no thread has computed yet, and what a serial run computes for the same graph.
+    // Shared nodes that are not computed yet, and the values of a serial run of the same graph.
     let shared = |seed: u64| -> Vec<Tensor> {
         let first = graph(seed, device);
         let second = &first * 2.0 + 1.0;
@@ -358,7 +361,7 @@ fn round(choices: &mut Choices, device: Device) {
                             assert_eq!(y, expected, "thread {thread}");
                         }
                         2 => {
-                            // A version keeps its value whatever is committed, before and after it is read.
+                            // A value that was read does not change when another one is committed.
                             let version = counter.get();
                             let derived = &version + 1000.0;
                             let first = version.to_vec::<f32>().unwrap();
@@ -376,7 +379,8 @@ fn round(choices: &mut Choices, device: Device) {
                             assert!(first[0] >= 10.0 && first.iter().all(|x| *x == first[0]), "{first:?}");
                         }
                         _ => {
-                            // Not from the current value: commits of other threads between would be lost.
+                            // Independent of the current value: commits of other threads in between
+                            // would be lost.
                             let to = counter.get().to_vec::<f32>().unwrap()[0] + 1.0;
                             let new = Tensor::full(to.into(), &[4], DType::F32, device) + 0.0;
                             commit(&[], vec![counter.set(new)]).unwrap();

@@ -1,4 +1,4 @@
-//! Profiles, runners and tuning of kernels on devices that every machine has.
+//! Profiling, prepared launches and tuning on devices that every machine has.
 
 use bornite::ir::{Kernel, Scalar, templates};
 use bornite::tune::{Choice, Mode, Outcome, Store, Tuner};
@@ -8,7 +8,7 @@ use bornite::{
     profile, trace,
 };
 
-/// A profile sees all launches of its process: every test here takes its turn.
+/// Serializes the tests, since a profile records all launches of the process.
 static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[test]
@@ -77,9 +77,10 @@ fn prepared_launches_repeat_and_compare() {
     assert_eq!(engine(templates::axpy(Scalar::F32, 3, 2.0).unwrap(), &[3; 3]), "machine code");
 }
 
-/// Each run continues with the arrays that the one before left; a checked one starts from those given.
+/// Each run continues with the arrays of the previous one; a checked launch starts from the
+/// original arrays.
 #[test]
-fn runs_continue_or_start_again() {
+fn runs_continue_or_restart() {
     let text = "__global__ void twice(float* x) { x[threadIdx.x] *= 2.0f; }";
     let twice = Module::parse("twice.cu", text).unwrap().kernel("twice").unwrap();
     for (check, expected) in [(false, 8.0), (true, 2.0)] {
@@ -109,12 +110,12 @@ fn launches_that_do_not_end_are_stopped() {
 }
 
 #[test]
-fn kernels_are_tuned_and_wrong_ones_are_named() {
+fn kernels_are_tuned_and_wrong_ones_are_rejected() {
     let _turn = TURN.lock();
     let matmul = |tile: u64| templates::matmul(Scalar::F32, 6, 5, 4, tile).unwrap();
     let choice = |tile: i64| Choice::new().with("tile", tile);
     let variant = |tile: i64, kernel| (choice(tile), CustomKernel::from_ir(kernel).unwrap());
-    // One that computes nothing.
+    // A variant that computes nothing.
     let mut empty = matmul(2);
     empty.code.body.clear();
     let variants = [variant(2, matmul(2)), variant(4, matmul(4)), variant(99, empty)];
@@ -126,7 +127,7 @@ fn kernels_are_tuned_and_wrong_ones_are_named() {
         let record = found.record.expect("measured");
         assert!(found.measured && found.choice != choice(99));
         assert!(
-            matches!(&record.trials[2].outcome, Outcome::Rejected { reason } if reason.contains("wrong by")),
+            matches!(&record.trials[2].outcome, Outcome::Rejected { reason } if reason.contains("differs by")),
             "{record}"
         );
         assert!(!tune_kernels(&tuner, &variants, Launch::default(), &sets, 1e-5).unwrap().measured);

@@ -1,14 +1,14 @@
-//! Agreement with PyTorch: values and gradients of expressions on the CPU in f32, beside those that
-//! `scripts/torch_goldens.py` wrote into `goldens/torch.txt`. What that file holds is said there.
+//! Agreement with PyTorch: values and gradients of expressions on the CPU in f32, compared with
+//! `goldens/torch.txt`, which `scripts/torch_goldens.py` writes; the format is documented there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bornite::{DType, Device, Result, Tensor, ops::Sliding};
+use bornite::{DType, Device, Result, Tensor, ops::Conv2dOptions};
 
-/// The largest error beside the norm.
+/// Maximum error relative to the norm.
 const TOLERANCE: f64 = 1e-5;
 
-/// How many elements of a large tensor the file holds.
+/// Number of elements of a large tensor in the file.
 const SAMPLES: usize = 48;
 
 /// Numbers in [0, 1) from a linear congruential generator, seeded by a name (FNV-1a).
@@ -25,7 +25,7 @@ impl Draw {
         (self.0 >> 11) as f64 * 2f64.powi(-53)
     }
 
-    /// `kind:shape`.
+    /// A tensor from a specification `kind:shape`.
     fn tensor(&mut self, spec: &str) -> Tensor {
         let (kind, shape) = spec.split_once(':').unwrap();
         let shape = numbers(shape);
@@ -50,12 +50,12 @@ impl Draw {
     }
 }
 
-/// Lengths apart by commas.
+/// Comma-separated lengths.
 fn numbers(text: &str) -> Vec<usize> {
     text.split(',').filter(|n| !n.is_empty()).map(|n| n.parse().unwrap()).collect()
 }
 
-/// What the file says of a tensor.
+/// The expected values of a tensor.
 struct Golden {
     shape: Vec<usize>,
     norm: f64,
@@ -70,7 +70,8 @@ impl Golden {
         Golden { shape: numbers(shape), norm: rest.next().unwrap(), dot: rest.next().unwrap(), samples: rest.collect() }
     }
 
-    /// How far a tensor is from this one, beside its norm: over the samples, and by the norm and the weighted sum of all.
+    /// Error of a tensor relative to the norm: over the samples, and of the norm and the weighted
+    /// sum of all elements.
     fn error(&self, tensor: &Tensor, weights: &[f64]) -> Result<f64> {
         assert_eq!(tensor.shape()?, self.shape);
         let all: Vec<f64> = tensor.cast(DType::F32).to_vec::<f32>()?.into_iter().map(f64::from).collect();
@@ -86,14 +87,14 @@ impl Golden {
             beside(norm(&mut all.iter().copied()) - self.norm, self.norm),
             beside(dot - self.dot, self.norm),
         ];
-        // A NaN is no error to pass.
+        // A NaN must fail.
         Ok(errors.into_iter().fold(0.0, |worst, error| if error <= worst { worst } else { error }))
     }
 }
 
 type Expression = (&'static str, fn(&[Tensor]) -> Tensor);
 
-/// An expression by its name; the inputs are in the file.
+/// A named expression; its inputs are in the file.
 macro_rules! case {
     ($name:literal, |$($input:ident),+| $body:expr) => {
         ($name, |inputs: &[Tensor]| {
@@ -107,7 +108,7 @@ fn arange(n: usize) -> Tensor {
     Tensor::arange(n, DType::F32, Device::cpu())
 }
 
-/// Which keys a query sees, counted from the end.
+/// Causal mask: the keys that each query attends to, aligned at the end.
 fn seen(queries: usize, keys: usize) -> Tensor {
     let ones = Tensor::ones(&[queries, keys], DType::F32, Device::cpu());
     ones.tril(keys as isize - queries as isize).gt(0.0)
@@ -127,7 +128,7 @@ fn heads(x: &Tensor, n: usize) -> Tensor {
     x.reshape(&[batch, length, n, width / n]).permute(&[0, 2, 1, 3])
 }
 
-/// Back from [`heads`].
+/// Inverse of [`heads`].
 fn joined(x: &Tensor) -> Tensor {
     let [batch, n, length, width] = x.dims().unwrap();
     x.permute(&[0, 2, 1, 3]).reshape(&[batch, length, n * width])
@@ -142,7 +143,7 @@ fn block(x: &Tensor, parameters: &[Tensor]) -> Tensor {
 }
 
 fn unit(x: &Tensor) -> Tensor {
-    x / x.norm_keep(2.0, -1)
+    x / x.norm_keepdim(2.0, -1)
 }
 
 fn expressions() -> Vec<Expression> {
@@ -212,16 +213,16 @@ fn reductions() -> Vec<Expression> {
         case!("sum_axes", |x| x.exp().sum([0, 2])),
         case!("sum_large", |x| x.sin().sum(0)),
         case!("mean_axis", |x| (x * x).mean(1)),
-        case!("mean_centred", |x| (x - x.mean_keep(-1)) * x),
+        case!("mean_centred", |x| (x - x.mean_keepdim(-1)) * x),
         case!("var_sample", |x| x.var(-1, 1)),
         case!("var_whole", |x| x.var([0, 2], 0)),
         case!("std_sample", |x| x.std(1, 1)),
-        case!("standardised", |x| (x - x.mean_keep(0)) / x.std_keep(0, 1)),
+        case!("standardised", |x| (x - x.mean_keepdim(0)) / x.std_keepdim(0, 1)),
         case!("prod_axis", |x| x.prod(1)),
         case!("prod_all", |x| x.prod(..)),
         case!("max_axis", |x| x.max(1) * x.max(0).sum(..)),
         case!("min_axes", |x| x.min([0, 1])),
-        case!("max_minus_min", |x| (x.max(..) - x.min(..)) * x.max_keep(-1)),
+        case!("max_minus_min", |x| (x.max(..) - x.min(..)) * x.max_keepdim(-1)),
         case!("logsumexp_axis", |x| (x * 4.0).logsumexp(1)),
         case!("logsumexp_axes", |x| x.logsumexp([0, 2])),
         case!("norm_1", |x| x.norm(1.0, 1)),
@@ -295,15 +296,16 @@ fn losses() -> Vec<Expression> {
 }
 
 fn images() -> Vec<Expression> {
-    const PADDED: fn(usize) -> Sliding = |groups| Sliding { padding: (1, 1), groups, ..Sliding::default() };
+    const PADDED: fn(usize) -> Conv2dOptions =
+        |groups| Conv2dOptions { padding: (1, 1), groups, ..Conv2dOptions::default() };
     vec![
-        case!("conv2d", |x, w| x.conv2d(w, None, Sliding::default())),
+        case!("conv2d", |x, w| x.conv2d(w, None, Conv2dOptions::default())),
         case!("conv2d_bias_padding", |x, w, b| x.conv2d(w, Some(b), PADDED(1))),
-        case!("conv2d_stride", |x, w| x.conv2d(w, None, Sliding { stride: (2, 3), ..Sliding::default() })),
+        case!("conv2d_stride", |x, w| x.conv2d(w, None, Conv2dOptions { stride: (2, 3), ..Conv2dOptions::default() })),
         case!("conv2d_dilation", |x, w| {
-            x.conv2d(w, None, Sliding { dilation: (2, 1), padding: (1, 2), ..Sliding::default() })
+            x.conv2d(w, None, Conv2dOptions { dilation: (2, 1), padding: (1, 2), ..Conv2dOptions::default() })
         }),
-        case!("conv2d_groups", |x, w| x.conv2d(w, None, Sliding { groups: 2, ..Sliding::default() })),
+        case!("conv2d_groups", |x, w| x.conv2d(w, None, Conv2dOptions { groups: 2, ..Conv2dOptions::default() })),
         case!("conv2d_depthwise", |x, w| x.conv2d(w, None, PADDED(3))),
         case!("max_pool2d", |x| x.max_pool2d([2, 2], (2, 2))),
         case!("max_pool2d_overlapping", |x| x.max_pool2d([3, 2], (2, 1))),
@@ -311,7 +313,7 @@ fn images() -> Vec<Expression> {
         case!("avg_pool2d_overlapping", |x| x.exp().avg_pool2d([3, 2], (2, 1))),
         case!("cnn", |x, w1, b1, w2, b2, w3| {
             let x = x.conv2d(w1, Some(b1), PADDED(1)).relu().max_pool2d([2, 2], (2, 2));
-            let x = x.conv2d(w2, Some(b2), Sliding::default()).relu().avg_pool2d([2, 2], (2, 2));
+            let x = x.conv2d(w2, Some(b2), Conv2dOptions::default()).relu().avg_pool2d([2, 2], (2, 2));
             x.flatten(1, -1).linear(w3, None).log_softmax(-1)
         }),
     ]
@@ -365,8 +367,8 @@ fn models() -> Vec<Expression> {
         case!("second_softmax", |x| x.softmax(-1).square().sum(..).grad(&[x]).remove(0)),
         case!("second_layer_norm", |x, w, b| x.layer_norm(w, b, 1e-5).square().sum(..).grad(&[x]).remove(0)),
         case!("gradient_penalty", |x, w, b, v| {
-            let slope = x.linear(w, Some(b)).silu().linear(v, None).sum(..).grad(&[x]).remove(0);
-            (slope.norm(2.0, 1) - 1.0).square().mean(..)
+            let gradient = x.linear(w, Some(b)).silu().linear(v, None).sum(..).grad(&[x]).remove(0);
+            (gradient.norm(2.0, 1) - 1.0).square().mean(..)
         }),
         case!("mlp", |x, w, b, v, c| x.linear(w, Some(b)).relu().linear(v, Some(c))),
         case!("mlp_loss", |x, w, b, v, c, t| x.linear(w, Some(b)).gelu_erf().linear(v, Some(c)).cross_entropy(t)),
@@ -397,7 +399,7 @@ fn models() -> Vec<Expression> {
     ]
 }
 
-/// The errors of an expression: of its value, and of the gradient by each input of floats.
+/// The errors of an expression: of its value, and of the gradient of each float input.
 fn errors(name: &str, specs: &str, expression: fn(&[Tensor]) -> Tensor, goldens: &[Golden]) -> Result<Vec<f64>> {
     let mut draw = Draw::new(name);
     let inputs: Vec<Tensor> = specs.split_whitespace().map(|spec| draw.tensor(spec)).collect();
@@ -424,7 +426,7 @@ fn errors(name: &str, specs: &str, expression: fn(&[Tensor]) -> Tensor, goldens:
 }
 
 #[test]
-fn values_and_gradients_are_those_of_pytorch() {
+fn values_and_gradients_agree_with_pytorch() {
     let mut goldens: BTreeMap<&str, (&str, Vec<Golden>)> = BTreeMap::new();
     let mut latest = "";
     for line in include_str!("goldens/torch.txt").lines() {

@@ -1,9 +1,9 @@
-//! The CPU beside PyTorch, in one run: a sample of ours, a sample of theirs, in turns and short, so that a busy machine is
-//! busy for both. The ratio is their time over ours, of the medians and of the fast tenths: the latter says what a machine
-//! with nothing else to do would show.
+//! CPU performance compared with PyTorch in one run: short alternating samples, so that a busy
+//! machine affects both. The ratio is PyTorch's time over Bornite's, of the medians and of the
+//! fastest tenth, which approximates an idle machine.
 //!
 //! ```sh
-//! cargo bench -p bornite --bench cpu                        # ours alone, 1 and 2 threads
+//! cargo bench -p bornite --bench cpu                        # Bornite only, 1 and 2 threads
 //! pip install --target target/torch torch numpy             # once
 //! cargo bench -p bornite --bench cpu -- --torch target/torch [--threads 2] [--filter matmul]
 //! ```
@@ -47,7 +47,7 @@ fn products(all: &mut Rows<'_>) -> std::io::Result<()> {
     })
 }
 
-/// A product as a step of a trace: its memory is there, as it is in training.
+/// A product as a step of a trace: its memory is preallocated, as in training.
 fn product(a: Tensor, b: Tensor) -> Op<'static> {
     let step = trace(move |_| Ok((vec![a.matmul(&b)], vec![])));
     Box::new(move || drop(step.call(&[]).expect("a product")))
@@ -60,7 +60,7 @@ fn main() -> std::io::Result<()> {
     if let Some(threads) = value("--threads").and_then(|n| n.parse().ok()) {
         return measure(threads, torch, filter);
     }
-    // The number of threads that run kernels is read once a process.
+    // The number of kernel threads is read once per process.
     for threads in ["1", "2"] {
         let arguments = arguments[1..].iter().filter(|a| *a != "--bench");
         Command::new(std::env::current_exe()?)

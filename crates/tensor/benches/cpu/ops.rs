@@ -1,5 +1,6 @@
-//! What the routines are to a user: ops of a graph, in a trace, whose memory is there, and call by call. PyTorch writes into
-//! memory that is there in the first case (`trace_…`), and makes its results as a plain call does in the second (`eager_…`).
+//! The CPU routines as graph ops: in a trace with preallocated memory, and eagerly. PyTorch writes
+//! into preallocated memory in the first case (`trace_…`) and allocates its results in the second
+//! (`eager_…`).
 
 use std::sync::Arc;
 
@@ -16,18 +17,18 @@ type Function = Arc<dyn Fn(&[Tensor]) -> Vec<Tensor> + Send + Sync>;
 struct Case {
     name: &'static str,
     shapes: &'static [&'static [usize]],
-    /// Bytes that have to be moved.
+    /// Bytes read and written.
     bytes: usize,
     run: Function,
 }
 
-/// A function with its gradient by all inputs but the last, which is what the result is weighted by.
+/// A function with its gradients of all inputs except the last, which is the weight of the output.
 fn both(f: impl Fn(&[Tensor]) -> Tensor + Send + Sync + 'static) -> Function {
     Arc::new(move |x| {
         let (y, weight) = (f(x), &x[x.len() - 1]);
         let by: Vec<&Tensor> = x[..x.len() - 1].iter().collect();
-        let slopes = (&y * weight).sum(..).grad(&by);
-        [vec![y], slopes].concat()
+        let gradients = (&y * weight).sum(..).grad(&by);
+        [vec![y], gradients].concat()
     })
 }
 
@@ -41,8 +42,8 @@ fn cases() -> Vec<Case> {
     let loss: Function = Arc::new(|x| {
         let classes: Vec<i64> = (0..1024).map(|row| row * 7919 % 32_000).collect();
         let loss = x[0].cross_entropy(&Tensor::from_slice(&classes, &[1024], Device::cpu()));
-        let slope = loss.grad(&[&x[0]]).remove(0);
-        vec![loss, slope]
+        let gradient = loss.grad(&[&x[0]]).remove(0);
+        vec![loss, gradient]
     });
     vec![
         case("add_f32_100K", &[&[100_000], &[100_000]], 12 * 100_000, one(|x| &x[0] + &x[1])),
@@ -91,11 +92,11 @@ pub fn rows(all: &mut Rows<'_>) -> std::io::Result<()> {
             })?;
         }
     }
-    all.run("trace_adamw_f32_10M", "GB/s", 28.0 * 1e7, &mut || optimiser().expect("a step"))
+    all.run("trace_adamw_f32_10M", "GB/s", 28.0 * 1e7, &mut || optimizer_step().expect("a step"))
 }
 
-/// A step of AdamW on 10 M parameters that are variables, as are their moments and the number of the step.
-fn optimiser() -> Result<Op<'static>> {
+/// A step of AdamW on 10 M parameters; parameters, moments and step number are variables.
+fn optimizer_step() -> Result<Op<'static>> {
     let tensor = |salt| Tensor::from_slice(&numbers(10_000_000, salt), &[10_000_000], Device::cpu());
     let (p, g, m, v) = (Var::new(&tensor(1))?, tensor(2), Var::new(&tensor(3))?, Var::new(&tensor(4).square())?);
     let t = Var::new(&Tensor::zeros(&[], DType::F32, Device::cpu()))?;

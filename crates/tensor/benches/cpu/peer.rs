@@ -1,4 +1,4 @@
-//! PyTorch in a process of its own, and rows that take turns with it.
+//! PyTorch in a separate process, and measurements that alternate with it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,7 +10,7 @@ const ROUNDS: usize = 41;
 const SAMPLE_MS: f64 = 3.0;
 const TENTH: usize = ROUNDS / 10;
 
-/// The other side: a process that runs an op so many times and says how long a call took.
+/// The PyTorch process: runs an op a number of times and reports the time per call.
 pub struct Peer {
     child: Child,
     to: ChildStdin,
@@ -43,7 +43,7 @@ impl Peer {
         Ok(line.trim().to_owned())
     }
 
-    /// Milliseconds a call, or nothing where PyTorch has no such op.
+    /// Milliseconds per call; `None` if PyTorch has no such op.
     pub fn sample(&mut self, op: &str, calls: usize) -> std::io::Result<Option<f64>> {
         writeln!(self.to, "{op} {calls}")?;
         self.to.flush()?;
@@ -78,14 +78,15 @@ pub fn numbers(count: usize, salt: u64) -> Vec<f32> {
     std::iter::repeat_with(next).take(count).collect()
 }
 
-/// The rows that are asked for, and whom they are compared with.
+/// The selected rows, and the peer that they are compared with.
 pub struct Rows<'a> {
     pub peer: Option<Peer>,
     pub filter: &'a str,
 }
 
 impl Rows<'_> {
-    /// Measures a row, if it is asked for; `work` is what a call moves or computes, in units of 10⁻⁹ `unit` seconds.
+    /// Measures a row, if it is selected; `work` is the amount of work per call, in units of 10⁻⁹
+    /// `unit` seconds.
     pub fn run(
         &mut self,
         name: &str,
@@ -97,7 +98,7 @@ impl Rows<'_> {
     }
 }
 
-/// One row: ours, and theirs if there are any.
+/// One row: Bornite's times, and PyTorch's if available.
 fn row(name: &str, peer: &mut Option<Peer>, mut op: Op<'_>, unit: &str, work: f64) -> std::io::Result<()> {
     op();
     let calls = |ms: f64| ((SAMPLE_MS / ms.max(1e-4)).ceil() as usize).max(1);
@@ -111,7 +112,7 @@ fn row(name: &str, peer: &mut Option<Peer>, mut op: Op<'_>, unit: &str, work: f6
         ours.push(sample(&mut op, ours_calls));
         if let (Some(peer), Some(calls)) = (&mut *peer, theirs_calls) {
             theirs.extend(peer.sample(name, calls)?);
-            // Threads of OpenMP spin for a while after their work.
+            // OpenMP threads spin for a while after their work.
             std::thread::sleep(Duration::from_millis(15));
         }
     }

@@ -1,5 +1,5 @@
-//! A training step of a small GPT beside the same model in PyTorch: forward, loss, backward and AdamW as one trace over the
-//! public API. Both start from the same weights, and the first losses must agree.
+//! A training step of a small GPT compared with PyTorch: forward, loss, backward and AdamW as one
+//! trace over the public API. Both start from the same weights, and the first losses must agree.
 
 use bornite::{
     Device, Result, Tensor, Var,
@@ -17,7 +17,7 @@ const LAYERS: usize = 2;
 const BATCH: usize = 8;
 const CONTEXT: usize = 128;
 
-/// Numbers between -1 and 1 that `peers/torch_cpu.py` makes as well.
+/// Numbers between -1 and 1 that `peers/torch_cpu.py` generates, too.
 fn hashed(count: usize, salt: u64) -> impl Iterator<Item = f64> {
     (0..count as u64).map(move |n| {
         let mixed = (n + 1 + (salt << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -71,7 +71,7 @@ fn loss(p: &[Tensor], tokens: &Tensor, targets: &Tensor) -> Tensor {
     x.layer_norm(scale, shift, 1e-5).matmul(head).cross_entropy(targets)
 }
 
-/// A model's state, and the step that changes it.
+/// The training step of a model, with its inputs.
 fn model(vocabulary: usize) -> Result<(Trace<'static>, [Tensor; 2])> {
     let device = Device::cpu();
     let mut variables = vec![];
@@ -86,11 +86,11 @@ fn model(vocabulary: usize) -> Result<(Trace<'static>, [Tensor; 2])> {
     let step = trace(move |x| {
         let parameters: Vec<Tensor> = variables.iter().map(|[p, ..]| p.get()).collect();
         let loss = loss(&parameters, &x[0], &x[1]);
-        let slopes = loss.grad(&parameters.iter().collect::<Vec<_>>());
+        let gradients = loss.grad(&parameters.iter().collect::<Vec<_>>());
         let t = count.get() + 1.0;
         let step = AdamWStep::new(1e-3, &t);
         let mut updates: Vec<Update> = vec![];
-        for ([p, m, v], g) in variables.iter().zip(slopes) {
+        for ([p, m, v], g) in variables.iter().zip(gradients) {
             let [new, first, second] = adamw(&step, &p.get(), &g, &m.get(), &v.get());
             updates.extend([p.set(new), m.set(first), v.set(second)]);
         }

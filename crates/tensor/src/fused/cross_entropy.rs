@@ -1,29 +1,29 @@
-//! Cross-entropy of logits and classes, row by row.
+//! Cross-entropy of logits and class indices, per row.
 
 mod cpu;
 
 use bornite_codegen::cpu::pool;
 
-use super::simd::vectors;
+use super::simd::supports_simd;
 use super::softmax::{Softmax, SoftmaxOp};
-use super::{FusedOp, Given, Memory, MemoryMut, Spelling, unpack_inputs, unpack_outputs};
-use crate::{DType, Device, Element, Error, Place, Result, Tensor};
+use super::{FusedOp, Implementation, InputInfo, Memory, MemoryMut, unpack_inputs, unpack_outputs};
+use crate::{DType, Device, Element, Error, Result, SourceLocation, Tensor};
 use cpu::{Class, cross_entropy};
 
-/// Minus the log-probability of a class, for each row of logits.
-pub(crate) struct CrossEntropy(pub Place);
+/// Negative log-probability of a class, for each row of logits.
+pub(crate) struct CrossEntropy(pub SourceLocation);
 
 impl CrossEntropy {
-    /// Type of the classes, if the routines support such inputs.
-    fn class_type(device: Device, inputs: &[Given<'_>]) -> Option<DType> {
+    /// Dtype of the classes, if the routines support these inputs.
+    fn class_type(device: Device, inputs: &[InputInfo<'_>]) -> Option<DType> {
         let [logits, classes, rest @ ..] = inputs else { return None };
         let floats = [&[*logits], rest].concat();
-        (matches!(classes.dtype, DType::I32 | DType::I64) && vectors(device, &floats)).then_some(classes.dtype)
+        (matches!(classes.dtype, DType::I32 | DType::I64) && supports_simd(device, &floats)).then_some(classes.dtype)
     }
 
-    /// Runs over rows of one class type, with the gradient's factor for all rows.
+    /// Runs the routine over rows; `scale` is the factor of the gradient of all rows.
     fn run<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
-        at: Place,
+        location: SourceLocation,
         logits: &[f32],
         classes: &[T],
         losses: &mut [f32],
@@ -32,23 +32,23 @@ impl CrossEntropy {
     ) -> Result<()> {
         let columns = logits.len() / classes.len().max(1);
         cross_entropy(logits, classes, columns, losses, gradient, scale, pool::threads()).map_err(|row| {
-            let what = format!("index {} of row {row} is outside the {columns} classes", classes[row]);
-            Error::Op { op: "cross_entropy", what, at }
+            let message = format!("index {} of row {row} is outside the {columns} classes", classes[row]);
+            Error::Op { op: "cross_entropy", message, location }
         })
     }
 
     fn forward<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
-        at: Place,
+        location: SourceLocation,
         inputs: &[Memory<'_>],
         outputs: &mut [MemoryMut<'_>],
     ) -> Result<()> {
         let [logits, classes] = unpack_inputs("cross_entropy", inputs)?;
         let [losses] = unpack_outputs("cross_entropy", outputs)?;
-        CrossEntropy::run::<T>(at, logits.slice()?, classes.slice()?, losses.slice_mut()?, None, 1.0)
+        CrossEntropy::run::<T>(location, logits.slice()?, classes.slice()?, losses.slice_mut()?, None, 1.0)
     }
 
     fn backward<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
-        at: Place,
+        location: SourceLocation,
         inputs: &[Memory<'_>],
         outputs: &mut [MemoryMut<'_>],
     ) -> Result<()> {
@@ -58,7 +58,7 @@ impl CrossEntropy {
         let (factors, gradient) = (loss_gradients.slice::<f32>()?, gradient.slice_mut::<f32>()?);
         let columns = logits.len() / classes.len().max(1);
         let mut losses = vec![0.0; classes.len()];
-        // Rows of one factor at a time: all of them, where the loss is their mean.
+        // Runs of rows with equal factors: a single run if the loss is the mean over rows.
         let mut first = 0;
         while first < factors.len() {
             let factor = factors[first];
@@ -66,7 +66,7 @@ impl CrossEntropy {
             let (rows, elements) = (first..first + same, first * columns..(first + same) * columns);
             let gradient = Some(&mut gradient[elements.clone()]);
             let losses = &mut losses[rows.clone()];
-            CrossEntropy::run(at, &logits[elements], &classes[rows], losses, gradient, factor)?;
+            CrossEntropy::run(location, &logits[elements], &classes[rows], losses, gradient, factor)?;
             first += same;
         }
         Ok(())
@@ -84,19 +84,19 @@ impl FusedOp for CrossEntropy {
         vec![-picked.gather(-1, &classes.unsqueeze(-1)).squeeze(-1)]
     }
 
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
-        let (at, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
-        Some(Spelling::routine(move |inputs, outputs| match class_type {
-            DType::I64 => CrossEntropy::forward::<i64>(at, inputs, outputs),
-            _ => CrossEntropy::forward::<i32>(at, inputs, outputs),
+    fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
+        let (location, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
+        Some(Implementation::routine(move |inputs, outputs| match class_type {
+            DType::I64 => CrossEntropy::forward::<i64>(location, inputs, outputs),
+            _ => CrossEntropy::forward::<i32>(location, inputs, outputs),
         }))
     }
 
-    fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
-        let (at, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
-        Some(Spelling::routine(move |inputs, outputs| match class_type {
-            DType::I64 => CrossEntropy::backward::<i64>(at, inputs, outputs),
-            _ => CrossEntropy::backward::<i32>(at, inputs, outputs),
+    fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
+        let (location, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
+        Some(Implementation::routine(move |inputs, outputs| match class_type {
+            DType::I64 => CrossEntropy::backward::<i64>(location, inputs, outputs),
+            _ => CrossEntropy::backward::<i32>(location, inputs, outputs),
         }))
     }
 

@@ -1,4 +1,4 @@
-//! GELU, by tanh or by the error function.
+//! GELU: the tanh approximation and the exact form by the error function.
 
 mod cpu;
 
@@ -6,34 +6,34 @@ use std::sync::Arc;
 
 use bornite_codegen::cpu::pool;
 
-use super::simd::vectors;
-use super::{FusedOp, Given, Spelling, fused_at, unpack_inputs, unpack_outputs};
-use crate::{Device, Place, Tensor};
+use super::simd::supports_simd;
+use super::{FusedOp, Implementation, InputInfo, fused_at, unpack_inputs, unpack_outputs};
+use crate::{Device, SourceLocation, Tensor};
 pub(crate) use cpu::Gelu;
 use cpu::{gelu, gelu_backward};
 
 impl Tensor {
-    /// x · Φ(x) by its approximation with tanh: ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))).
+    /// Tanh approximation of GELU: ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))).
     #[track_caller]
     pub fn gelu(&self) -> Tensor {
-        self.gelu_by(Gelu::Tanh, "gelu", Place::here())
+        self.apply_gelu(Gelu::Tanh, "gelu", SourceLocation::here())
     }
 
-    /// x · Φ(x), by the error function.
+    /// Exact GELU, x · Φ(x), by the error function.
     #[track_caller]
     pub fn gelu_erf(&self) -> Tensor {
-        self.gelu_by(Gelu::Erf, "gelu_erf", Place::here())
+        self.apply_gelu(Gelu::Erf, "gelu_erf", SourceLocation::here())
     }
 
-    fn gelu_by(&self, kind: Gelu, name: &'static str, place: Place) -> Tensor {
-        match self.floats(name, place) {
-            Ok(()) => fused_at(Arc::new(GeluOp(kind)), vec![self.clone()], place).remove(0),
+    fn apply_gelu(&self, kind: Gelu, name: &'static str, location: SourceLocation) -> Tensor {
+        match self.check_float(name, location) {
+            Ok(()) => fused_at(Arc::new(GeluOp(kind)), vec![self.clone()], location).remove(0),
             Err(failed) => failed,
         }
     }
 }
 
-/// GELU, by tanh or by the error function.
+/// GELU, approximate or exact.
 pub(crate) struct GeluOp(pub Gelu);
 
 impl FusedOp for GeluOp {
@@ -46,13 +46,13 @@ impl FusedOp for GeluOp {
 
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
         let [x] = inputs else { return vec![] };
-        vec![x.formula(self.name(), x.0.place)]
+        vec![x.apply_formula(self.name(), x.0.location)]
     }
 
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let (kind, name) = (self.0, self.name());
-        vectors(device, inputs).then(|| {
-            Spelling::sure(move |inputs, outputs| {
+        supports_simd(device, inputs).then(|| {
+            Implementation::infallible(move |inputs, outputs| {
                 let ([x], [y]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
                 gelu(kind, x.slice()?, y.slice_mut()?, pool::threads());
                 Ok(())
@@ -60,10 +60,10 @@ impl FusedOp for GeluOp {
         })
     }
 
-    fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let (kind, name) = (self.0, self.backward_name());
-        vectors(device, inputs).then(|| {
-            Spelling::sure(move |inputs, outputs| {
+        supports_simd(device, inputs).then(|| {
+            Implementation::infallible(move |inputs, outputs| {
                 let ([x, _y, dy], [dx]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
                 gelu_backward(kind, x.slice()?, dy.slice()?, dx.slice_mut()?, pool::threads());
                 Ok(())

@@ -1,4 +1,4 @@
-//! Softmax and its logarithm along the last axis.
+//! Softmax and log-softmax. The fused op works along the last axis; other axes use plain ops.
 
 mod cpu;
 
@@ -6,55 +6,56 @@ use std::sync::Arc;
 
 use bornite_codegen::cpu::pool;
 
-use super::simd::{columns, vectors};
-use super::{FusedOp, Given, Spelling, fused_at, unpack_inputs, unpack_outputs};
-use crate::{Device, Place, Tensor};
+use super::simd::{columns, supports_simd};
+use super::{FusedOp, Implementation, InputInfo, fused_at, unpack_inputs, unpack_outputs};
+use crate::{Device, SourceLocation, Tensor};
 pub(crate) use cpu::Softmax;
-pub(super) use cpu::{dot, powers, sum_of_powers};
+pub(super) use cpu::{dot, exp_and_sum, exp_sum};
 use cpu::{softmax, softmax_backward};
 
 impl Tensor {
-    /// exp(x) over its sum along an axis, computed without overflow.
+    /// Softmax along an axis, computed without overflow.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Tensor {
-        let (x, narrow) = self.wide();
+        let (x, original_dtype) = self.widen();
         if self.is_last(axis) {
-            return x.rows_softmax(Softmax::Plain, Place::here()).narrowed(narrow);
+            return x.softmax_last_axis(Softmax::Plain, SourceLocation::here()).narrow_to(original_dtype);
         }
-        let powers = x.centred(axis).exp();
-        (&powers / powers.sum_keep(axis)).narrowed(narrow)
+        let exp = x.minus_max(axis).exp();
+        (&exp / exp.sum_keepdim(axis)).narrow_to(original_dtype)
     }
 
     /// The logarithm of [`Tensor::softmax`].
     #[track_caller]
     pub fn log_softmax(&self, axis: isize) -> Tensor {
-        let (x, narrow) = self.wide();
+        let (x, original_dtype) = self.widen();
         if self.is_last(axis) {
-            return x.rows_softmax(Softmax::Log, Place::here()).narrowed(narrow);
+            return x.softmax_last_axis(Softmax::Log, SourceLocation::here()).narrow_to(original_dtype);
         }
-        let centred = x.centred(axis);
-        (&centred - centred.exp().sum_keep(axis).log()).narrowed(narrow)
+        let shifted = x.minus_max(axis);
+        (&shifted - shifted.exp().sum_keepdim(axis).log()).narrow_to(original_dtype)
     }
 
-    /// True if an axis is the last of some.
+    /// True if `axis` is the last axis.
     fn is_last(&self, axis: isize) -> bool {
         let rank = self.node().map_or(0, |node| node.shape.len());
         rank > 0 && (axis == -1 || axis == rank as isize - 1)
     }
 
-    fn rows_softmax(&self, kind: Softmax, place: Place) -> Tensor {
-        fused_at(Arc::new(SoftmaxOp(kind)), vec![self.clone()], place).remove(0)
+    fn softmax_last_axis(&self, kind: Softmax, location: SourceLocation) -> Tensor {
+        fused_at(Arc::new(SoftmaxOp(kind)), vec![self.clone()], location).remove(0)
     }
 
-    /// x minus its largest element along an axis. The shift cancels in what uses this, so it carries no gradient.
+    /// x minus its maximum along an axis. The shift cancels in the callers, so it carries no
+    /// gradient.
     #[track_caller]
-    pub(crate) fn centred(&self, axis: isize) -> Tensor {
-        // Nothing has no largest element, and needs none.
-        if self.count(&axis.into()) == 0.0 { self.clone() } else { self - self.max_keep(axis).detach() }
+    pub(crate) fn minus_max(&self, axis: isize) -> Tensor {
+        // An empty axis has no maximum and needs none.
+        if self.reduced_count(&axis.into()) == 0.0 { self.clone() } else { self - self.max_keepdim(axis).detach() }
     }
 }
 
-/// Softmax or its logarithm along the last axis.
+/// Softmax or log-softmax along the last axis.
 pub(crate) struct SoftmaxOp(pub Softmax);
 
 impl FusedOp for SoftmaxOp {
@@ -67,21 +68,21 @@ impl FusedOp for SoftmaxOp {
 
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
         let [x] = inputs else { return vec![] };
-        let centred = x.centred(-1);
+        let shifted = x.minus_max(-1);
         vec![match self.0 {
             Softmax::Plain => {
-                let powers = centred.exp();
-                &powers / powers.sum_keep(-1)
+                let exp = shifted.exp();
+                &exp / exp.sum_keepdim(-1)
             }
-            Softmax::Log => &centred - centred.exp().sum_keep(-1).log(),
+            Softmax::Log => &shifted - shifted.exp().sum_keepdim(-1).log(),
         }]
     }
 
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let [x] = inputs else { return None };
         let (kind, name, columns) = (self.0, self.name(), columns(x));
-        vectors(device, inputs).then(|| {
-            Spelling::sure(move |inputs, outputs| {
+        supports_simd(device, inputs).then(|| {
+            Implementation::infallible(move |inputs, outputs| {
                 let ([x], [y]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
                 softmax(kind, x.slice()?, columns, y.slice_mut()?, pool::threads());
                 Ok(())
@@ -89,11 +90,11 @@ impl FusedOp for SoftmaxOp {
         })
     }
 
-    fn backward_spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let [x, _y, _dy] = inputs else { return None };
         let (kind, name, columns) = (self.0, self.backward_name(), columns(x));
-        vectors(device, inputs).then(|| {
-            Spelling::sure(move |inputs, outputs| {
+        supports_simd(device, inputs).then(|| {
+            Implementation::infallible(move |inputs, outputs| {
                 let ([_x, y, dy], [dx]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
                 softmax_backward(kind, y.slice()?, dy.slice()?, columns, dx.slice_mut()?, pool::threads());
                 Ok(())

@@ -1,14 +1,14 @@
-//! Naming axes.
+//! Axis arguments.
 
 use std::ops::RangeFull;
 
-/// Which axes: one (`-1` is the last), several (`[0, 2]`), or all (`..`).
+/// Axes of a tensor: one (`-1` is the last), several (`[0, 2]`) or all (`..`).
 #[derive(Clone, Debug)]
 pub enum Axes {
-    /// All of them.
+    /// All axes.
     All,
-    /// These; negative ones count from the end.
-    These(Vec<isize>),
+    /// The listed axes; negative ones count from the end.
+    List(Vec<isize>),
 }
 
 impl From<RangeFull> for Axes {
@@ -19,41 +19,41 @@ impl From<RangeFull> for Axes {
 
 impl From<isize> for Axes {
     fn from(axis: isize) -> Axes {
-        Axes::These(vec![axis])
+        Axes::List(vec![axis])
     }
 }
 
 impl<const N: usize> From<[isize; N]> for Axes {
     fn from(axes: [isize; N]) -> Axes {
-        Axes::These(axes.to_vec())
+        Axes::List(axes.to_vec())
     }
 }
 
 impl From<&[isize]> for Axes {
     fn from(axes: &[isize]) -> Axes {
-        Axes::These(axes.to_vec())
+        Axes::List(axes.to_vec())
     }
 }
 
 impl Axes {
-    /// Sorted axes of a tensor of that rank.
+    /// The sorted, non-negative axes of a tensor of this rank.
     pub(crate) fn resolve(&self, rank: usize) -> Result<Vec<usize>, String> {
-        let Axes::These(axes) = self else { return Ok((0..rank).collect()) };
+        let Axes::List(axes) = self else { return Ok((0..rank).collect()) };
         let mut resolved = axes.iter().map(|&a| resolve_axis(a, rank)).collect::<Result<Vec<_>, _>>()?;
         resolved.sort_unstable();
         match resolved.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(format!("axis {} is named twice", pair[0])),
+            Some(pair) => Err(format!("axis {} is listed twice", pair[0])),
             None => Ok(resolved),
         }
     }
 
-    /// A shape with these axes at length 1.
-    pub(crate) fn kept(&self, shape: &[usize]) -> Result<Vec<usize>, String> {
-        let mut kept = shape.to_vec();
+    /// The shape with these axes at length 1.
+    pub(crate) fn keepdim_shape(&self, shape: &[usize]) -> Result<Vec<usize>, String> {
+        let mut reduced = shape.to_vec();
         for axis in self.resolve(shape.len())? {
-            kept[axis] = 1;
+            reduced[axis] = 1;
         }
-        Ok(kept)
+        Ok(reduced)
     }
 }
 
@@ -62,6 +62,6 @@ pub(crate) fn resolve_axis(axis: isize, rank: usize) -> Result<usize, String> {
     if (0..rank as isize).contains(&from_start) {
         Ok(from_start as usize)
     } else {
-        Err(format!("there is no axis {axis} among {rank}"))
+        Err(format!("axis {axis} is out of range for rank {rank}"))
     }
 }

@@ -1,24 +1,26 @@
-//! Checkpoints: what is computed again for the gradient rather than kept for it.
+//! Gradient checkpointing: intermediate values are recomputed in the backward pass instead of saved
+//! for it.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::graph::node::{Node, NodeId, Op};
-use crate::{Error, Place, Tensor};
+use crate::{Error, SourceLocation, Tensor};
 
-/// A function that a gradient runs again.
+/// A function that the backward pass runs again.
 #[derive(Clone)]
-pub(crate) struct Again(Arc<dyn Fn(&[Tensor]) -> Tensor + Send + Sync>);
+pub(crate) struct Recompute(Arc<dyn Fn(&[Tensor]) -> Tensor + Send + Sync>);
 
-impl fmt::Debug for Again {
+impl fmt::Debug for Recompute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Again")
+        f.write_str("Recompute")
     }
 }
 
-/// `f(inputs)`, whose gradient computes `f` again instead of keeping what it computed on the way: less memory for more time.
-/// Gradients flow to `inputs` only, so a float tensor that `f` uses and that is not among them is an error.
+/// Gradient checkpointing: `f(inputs)`, whose gradient runs `f` again instead of saving
+/// intermediate values, which takes less memory and more time. Gradients flow to `inputs` only: a
+/// float tensor that `f` uses and that is not an input is an error.
 ///
 /// ```
 /// use bornite::{Device, Tensor, ops::checkpoint};
@@ -32,30 +34,32 @@ impl fmt::Debug for Again {
 /// ```
 #[track_caller]
 pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Tensor + Send + Sync + 'static) -> Tensor {
-    let place = Place::here();
-    let given: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
+    let location = SourceLocation::here();
+    let inputs: Vec<Tensor> = inputs.iter().map(|&input| input.clone()).collect();
     let start = NodeId::upcoming();
-    let result = f(&given);
-    if let Some(captured) = captured(&result, &given, start) {
+    let output = f(&inputs);
+    if let Some(captured) = captured(&output, &inputs, start) {
         let Node { dtype, shape, .. } = &*captured.0;
-        let what =
-            format!("the function uses {dtype}{shape:?}, which is not among its inputs; pass it, or lose its gradient");
-        return Tensor::failed("checkpoint", what, place);
+        let message = format!(
+            "the function captures a tensor {dtype}{shape:?}, which would get no gradient; pass it as an input"
+        );
+        return Tensor::failed_at("checkpoint", message, location);
     }
-    let all = [&[result][..], &given].concat();
-    Tensor::build(Op::Checkpoint(Again(Arc::new(f))), all, place)
+    let all = [&[output][..], &inputs].concat();
+    Tensor::build(Op::Checkpoint(Recompute(Arc::new(f))), all, location)
 }
 
-/// A float tensor that was there before the function ran, and that its result depends on other than through its inputs.
-fn captured(result: &Tensor, inputs: &[Tensor], start: NodeId) -> Option<Tensor> {
+/// A float tensor that existed before the function ran and that the output depends on other than
+/// through the inputs.
+fn captured(output: &Tensor, inputs: &[Tensor], start: NodeId) -> Option<Tensor> {
     let mut seen: HashSet<NodeId> = inputs.iter().map(|input| input.0.id).collect();
-    let mut stack = vec![result.clone()];
+    let mut stack = vec![output.clone()];
     while let Some(tensor) = stack.pop() {
         let node = &tensor.0;
         if !seen.insert(node.id) {
             continue;
         }
-        // Inside a trace a variable's first read makes its node only now.
+        // Inside a trace the first read of a variable creates its node.
         let old = node.id < start || matches!(node.op, Op::Var | Op::Input | Op::Output);
         let constant = matches!(node.op, Op::Full(_) | Op::Iota { .. });
         if old && node.dtype.is_float() && !constant {
@@ -68,18 +72,18 @@ fn captured(result: &Tensor, inputs: &[Tensor], start: NodeId) -> Option<Tensor>
     None
 }
 
-impl Again {
-    /// Runs the function on the inputs once more: the new result, and what stands for the inputs in it.
-    pub fn run(&self, inputs: &[Tensor], place: Place) -> Result<(Tensor, Vec<Tensor>), Error> {
-        // Nodes of their own, so that a gradient by them is through this function only; not detached, so that gradients
-        // of gradients flow on.
-        let mut doubles = vec![];
+impl Recompute {
+    /// Runs the function again: the new output, and the aliases of the inputs that it depends on.
+    pub fn run(&self, inputs: &[Tensor], location: SourceLocation) -> Result<(Tensor, Vec<Tensor>), Error> {
+        // New nodes for the inputs, so that their gradient is through this function only; not
+        // detached, so that higher-order gradients work.
+        let mut aliases = vec![];
         for input in inputs {
             let shape = input.node()?.shape.clone();
-            doubles.push(Tensor::build(Op::Reshape(shape), vec![input.clone()], place));
+            aliases.push(Tensor::build(Op::Reshape(shape), vec![input.clone()], location));
         }
-        let result = (self.0)(&doubles);
-        result.node()?;
-        Ok((result, doubles))
+        let output = (self.0)(&aliases);
+        output.node()?;
+        Ok((output, aliases))
     }
 }

@@ -1,54 +1,60 @@
-//! Gradients, as graph rewriting: the derivative of every op, in one place.
+//! Reverse-mode differentiation as graph rewriting: the derivative of every op.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use bornite_ir::{Emit, Op as Row, Value};
+use bornite_ir::{Emit, Op as ScalarOp, Value};
 
 use crate::graph::infer::{broadcast, constant};
-use crate::graph::joint;
-use crate::graph::node::{Cut, Node, NodeId, Op, Reduce};
+use crate::graph::multi_output::{self, ImplementationKind};
+use crate::graph::node::{AxisSlice, Node, NodeId, Op, Reduce};
 use crate::ops::pointwise::map;
-use crate::{Axes, Error, Place, Tensor};
+use crate::{Axes, Error, SourceLocation, Tensor};
 
 impl Tensor {
-    /// The gradient of this one-element tensor by each of `wrt`, as more graph. A tensor that this one does not depend
-    /// on has the gradient 0.
+    /// The gradients of this one-element tensor with respect to each of `wrt`, as new nodes of the
+    /// graph. The gradient is 0 for a tensor that this one does not depend on.
     #[track_caller]
     pub fn grad(&self, wrt: &[&Tensor]) -> Vec<Tensor> {
-        let place = Place::here();
-        match gradients(self, wrt, place) {
+        let location = SourceLocation::here();
+        match gradients(self, wrt, location) {
             Ok(gradients) => gradients,
-            Err(error) => wrt.iter().map(|_| Tensor::carry(error.clone(), place)).collect(),
+            Err(error) => wrt.iter().map(|_| Tensor::from_error(error.clone(), location)).collect(),
         }
     }
 }
 
-fn gradients(loss: &Tensor, wrt: &[&Tensor], place: Place) -> Result<Vec<Tensor>, Error> {
+fn gradients(loss: &Tensor, wrt: &[&Tensor], location: SourceLocation) -> Result<Vec<Tensor>, Error> {
     let node = loss.node()?;
     if node.elements() != 1 || !node.dtype.is_float() {
-        let what = format!("a gradient is of one float, found {}{:?}", node.dtype, node.shape);
-        return Err(Error::Op { op: "grad", what, at: place });
+        let message = format!("expected a float tensor with one element, found {}{:?}", node.dtype, node.shape);
+        return Err(Error::Op { op: "grad", message, location });
     }
     for tensor in wrt {
         let node = tensor.node()?;
         if !node.dtype.is_float() {
-            let what = format!("a gradient is by floats, found {}{:?}", node.dtype, node.shape);
-            return Err(Error::Op { op: "grad", what, at: place });
+            let message = format!("only float tensors have a gradient, found {}{:?}", node.dtype, node.shape);
+            return Err(Error::Op { op: "grad", message, location });
         }
     }
-    let seed = loss.scalar_like(1.0, place).broadcast_to(&node.shape, place);
-    pull_back(loss, seed, wrt, place)
+    let seed = loss.scalar_like(1.0, location).broadcast_to(&node.shape, location);
+    vjp(loss, seed, wrt, location)
 }
 
-/// What a gradient by `output` becomes by each of `wrt`.
-pub(crate) fn pull_back(output: &Tensor, seed: Tensor, wrt: &[&Tensor], place: Place) -> Result<Vec<Tensor>, Error> {
-    let between = between(output, wrt);
+/// Vector-Jacobian product: the gradients with respect to each of `wrt`, given the gradient `seed`
+/// of `output`.
+pub(crate) fn vjp(
+    output: &Tensor,
+    seed: Tensor,
+    wrt: &[&Tensor],
+    location: SourceLocation,
+) -> Result<Vec<Tensor>, Error> {
+    let between = nodes_between(output, wrt);
     let mut grads: HashMap<NodeId, Tensor> = HashMap::new();
     grads.insert(output.0.id, seed);
     for tensor in between.values().rev() {
-        if let Op::Joint(_) = tensor.0.op {
-            for (input, contribution) in tensor.0.inputs.iter().zip(joint_backward(tensor, &grads)?) {
-                collect(&mut grads, &between, input, contribution, tensor.0.place);
+        if let Op::MultiOutput(_) = tensor.0.op {
+            for (input, contribution) in tensor.0.inputs.iter().zip(multi_output_backward(tensor, &grads)?) {
+                accumulate(&mut grads, &between, input, contribution, tensor.0.location);
             }
             continue;
         }
@@ -57,116 +63,127 @@ pub(crate) fn pull_back(output: &Tensor, seed: Tensor, wrt: &[&Tensor], place: P
             && input.0.dtype.is_int()
             && between.contains_key(&input.0.id)
         {
-            let what = format!("no gradient flows through {}; use detach to treat it as a constant", input.0.dtype);
-            return Err(Error::Op { op: "cast", what, at: tensor.0.place });
+            let message = format!("no gradient flows through {}; use detach to treat it as a constant", input.0.dtype);
+            return Err(Error::Op { op: "cast", message, location: tensor.0.location });
         }
         for (input, contribution) in tensor.0.inputs.iter().zip(backward(tensor, &grad)?) {
-            collect(&mut grads, &between, input, contribution, tensor.0.place);
+            accumulate(&mut grads, &between, input, contribution, tensor.0.location);
         }
     }
-    let zero = |t: &Tensor| t.scalar_like(0.0, place).broadcast_to(&t.0.shape, place);
+    let zero = |t: &Tensor| t.scalar_like(0.0, location).broadcast_to(&t.0.shape, location);
     Ok(wrt.iter().map(|t| grads.get(&t.0.id).cloned().unwrap_or_else(|| zero(t))).collect())
 }
 
-/// Adds a part of an input's gradient to what is known of it.
-fn collect(
+/// Adds a contribution to the gradient of an input.
+fn accumulate(
     grads: &mut HashMap<NodeId, Tensor>,
     between: &BTreeMap<NodeId, Tensor>,
     input: &Tensor,
     contribution: Option<Tensor>,
-    place: Place,
+    location: SourceLocation,
 ) {
     let Some(contribution) = contribution else { return };
-    // A bool is a choice: its derivative is zero wherever it has one.
+    // Bools and integers have no gradient.
     if !input.0.dtype.is_float() || !between.contains_key(&input.0.id) {
         return;
     }
     let total = match grads.remove(&input.0.id) {
-        Some(sum) => {
-            side_by_side(&sum, &contribution, place).unwrap_or_else(|| map(Row::Add, &[&sum, &contribution], place))
-        }
+        Some(sum) => concat_adjacent(&sum, &contribution, location)
+            .unwrap_or_else(|| map(ScalarOp::Add, &[&sum, &contribution], location)),
         None => contribution,
     };
     grads.insert(input.0.id, total);
 }
 
-/// The sum of the gradients through two slices of one tensor, where the slices are neighbours along an axis: one after the
-/// other instead of zeros around each and an addition. What is concatenated can be written into place by whatever computes it.
-fn side_by_side(a: &Tensor, b: &Tensor, place: Place) -> Option<Tensor> {
-    let (Op::Pad(of_a, shape, zero), Op::Pad(of_b, same, other)) = (&a.0.op, &b.0.op) else { return None };
+/// The sum of the gradients through two slices of one tensor that are adjacent along an axis, as a
+/// concatenation instead of two zero-padded tensors and an addition. The scheduler lets the
+/// producers write into the concatenation directly.
+fn concat_adjacent(a: &Tensor, b: &Tensor, location: SourceLocation) -> Option<Tensor> {
+    let (Op::Pad(a_slices, shape, zero), Op::Pad(b_slices, same, other)) = (&a.0.op, &b.0.op) else { return None };
     if shape != same || [zero, other].iter().any(|value| value.as_f64() != 0.0) {
         return None;
     }
-    let mut differ = (0..shape.len()).filter(|&axis| of_a[axis] != of_b[axis]);
+    let mut differ = (0..shape.len()).filter(|&axis| a_slices[axis] != b_slices[axis]);
     let axis = differ.next().filter(|_| differ.next().is_none())?;
-    let ((first, front), (second, back)) = match [(a, of_a[axis]), (b, of_b[axis])] {
+    let ((first, front), (second, back)) = match [(a, a_slices[axis]), (b, b_slices[axis])] {
         [a, b] if a.1.start < b.1.start => (a, b),
         [a, b] => (b, a),
     };
-    let steady = [front, back].iter().all(|cut| cut.step == 1 && cut.len > 0);
-    if !steady || front.start + front.len != back.start {
+    let contiguous = [front, back].iter().all(|slice| slice.step == 1 && slice.len > 0);
+    if !contiguous || front.start + front.len != back.start {
         return None;
     }
-    // What was put together before is put together once.
+    // Flattens a concatenation of concatenations.
     let pieces = |padded: &Tensor| match &padded.0.inputs[0].0 {
         inner if matches!(inner.op, Op::Concat(along) if along == axis) && !inner.has_value() => inner.inputs.clone(),
         _ => padded.0.inputs.clone(),
     };
-    let joined = Tensor::build(Op::Concat(axis), [pieces(first), pieces(second)].concat(), place);
-    let mut cuts = of_a.clone();
-    cuts[axis] = Cut { start: front.start, step: 1, len: front.len + back.len };
-    if cuts.iter().zip(shape).all(|(cut, &length)| *cut == Cut::whole(length)) {
-        return Some(joined);
+    let concatenated = Tensor::build(Op::Concat(axis), [pieces(first), pieces(second)].concat(), location);
+    let mut slices = a_slices.clone();
+    slices[axis] = AxisSlice { start: front.start, step: 1, len: front.len + back.len };
+    if slices.iter().zip(shape).all(|(slice, &length)| *slice == AxisSlice::full(length)) {
+        return Some(concatenated);
     }
-    Some(Tensor::build(Op::Pad(cuts, shape.clone(), *zero), vec![joined], place))
+    Some(Tensor::build(Op::Pad(slices, shape.clone(), *zero), vec![concatenated], location))
 }
 
-/// The gradients by all inputs of a joint node, from those by its parts.
-fn joint_backward(tensor: &Tensor, grads: &HashMap<NodeId, Tensor>) -> Result<Vec<Option<Tensor>>, Error> {
-    let Some((joint, inputs)) = joint::of(&tensor.0) else { return Ok(vec![]) };
-    let place = tensor.0.place;
-    let parts = joint::parts(tensor, place);
-    let slopes: Vec<Option<Tensor>> = parts.iter().map(|part| grads.get(&part.0.id).cloned()).collect();
-    if slopes.iter().all(Option::is_none) {
+/// The gradients of all inputs of a multi-output node, from those of its outputs.
+fn multi_output_backward(tensor: &Tensor, grads: &HashMap<NodeId, Tensor>) -> Result<Vec<Option<Tensor>>, Error> {
+    let Some((multi_output, inputs)) = multi_output::as_multi_output(&tensor.0) else { return Ok(vec![]) };
+    let location = tensor.0.location;
+    let outputs = multi_output::outputs(tensor, location);
+    let output_grads: Vec<Option<Tensor>> = outputs.iter().map(|output| grads.get(&output.0.id).cloned()).collect();
+    if output_grads.iter().all(Option::is_none) {
         return Ok(vec![]);
     }
-    let own = joint.gradient.as_ref().and_then(|gradient| gradient(inputs, &parts, &slopes));
-    match own {
-        Some(own) => {
-            let fits = own.len() == inputs.len()
-                && own.iter().zip(inputs).all(|(slope, input)| match slope {
-                    Some(slope) => matches!(slope.0.op, Op::Failed(_)) || slope.0.shape == input.0.shape,
-                    None => true,
-                });
-            if !fits {
-                let what = "its gradient gives other numbers or shapes of results than there are inputs";
-                return Err(Error::Op { op: joint.name, what: what.into(), at: place });
-            }
-            Ok(vec![None; joint.meanings()].into_iter().chain(own).collect())
+    let input_grads = multi_output.gradient.as_ref().and_then(|gradient| gradient(inputs, &outputs, &output_grads));
+    let name = match &multi_output.implementation {
+        ImplementationKind::Kernel { kernel, .. } => &kernel.name[..],
+        ImplementationKind::Source(_) | ImplementationKind::Routine { .. } => multi_output.name,
+    };
+    let message = match input_grads {
+        Some(grads) if grads.len() != inputs.len() => {
+            format!(
+                "the gradient function of '{name}' returned a list of length {}, expected {}",
+                grads.len(),
+                inputs.len()
+            )
         }
-        // What the plain ops give; the op's own inputs are reached through them.
-        None if joint.decomposed => Ok(slopes),
-        None => {
-            let what = "this kernel has no gradient; give it one, or use detach to treat its result as a constant";
-            Err(Error::Op { op: joint.name, what: what.into(), at: place })
+        Some(grads) => {
+            let shape = |grad: &Tensor| grad.node().ok().map(|node| node.shape.clone());
+            let wrong = grads.iter().zip(inputs).enumerate().find_map(|(n, (grad, input))| {
+                let shape = shape(grad.as_ref()?).filter(|shape| *shape != input.0.shape)?;
+                Some((n, shape, &input.0.shape))
+            });
+            let Some((n, found, expected)) = wrong else {
+                return Ok(vec![None; multi_output.decomposition_len()].into_iter().chain(grads).collect());
+            };
+            format!("the gradient function of '{name}' returned shape {found:?} for input {n} of shape {expected:?}")
         }
-    }
+        // The gradients of the decomposition, through which the inputs are reached.
+        None if multi_output.has_decomposition => return Ok(output_grads),
+        None => format!(
+            "'{name}' is not differentiable; set a gradient with CustomKernel::gradient, or use detach to treat its output as a \
+             constant"
+        ),
+    };
+    Err(Error::Op { op: multi_output.name, message, location })
 }
 
 /// The nodes that `loss` depends on and that depend on one of `wrt`, by id.
-fn between(loss: &Tensor, wrt: &[&Tensor]) -> BTreeMap<NodeId, Tensor> {
+fn nodes_between(loss: &Tensor, wrt: &[&Tensor]) -> BTreeMap<NodeId, Tensor> {
     let mut below = BTreeMap::new();
     let mut stack = vec![loss.clone()];
     while let Some(tensor) = stack.pop() {
         if below.contains_key(&tensor.0.id) {
             continue;
         }
-        stack.extend(history(&tensor).iter().cloned());
+        stack.extend(gradient_inputs(&tensor).iter().cloned());
         below.insert(tensor.0.id, tensor);
     }
     let mut reached: HashSet<NodeId> = wrt.iter().map(|t| t.0.id).collect();
     below.retain(|id, tensor| {
-        let depends = reached.contains(id) || history(tensor).iter().any(|i| reached.contains(&i.0.id));
+        let depends = reached.contains(id) || gradient_inputs(tensor).iter().any(|i| reached.contains(&i.0.id));
         if depends {
             reached.insert(*id);
         }
@@ -175,8 +192,9 @@ fn between(loss: &Tensor, wrt: &[&Tensor]) -> BTreeMap<NodeId, Tensor> {
     below
 }
 
-/// The inputs that gradients flow to. A checkpoint's result is computed again from the others.
-fn history(tensor: &Tensor) -> &[Tensor] {
+/// The inputs that gradients flow to. The first input of a checkpoint is its output, which is
+/// recomputed from the others.
+fn gradient_inputs(tensor: &Tensor) -> &[Tensor] {
     match tensor.0.op {
         Op::Detach => &[],
         Op::Checkpoint(_) => &tensor.0.inputs[1..],
@@ -184,160 +202,171 @@ fn history(tensor: &Tensor) -> &[Tensor] {
     }
 }
 
-/// For each input of a node, the part of its gradient that comes through this node; `None` where it is always zero.
+/// For each input of a node, the contribution to its gradient through this node; `None` where it is
+/// always zero.
 fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error> {
-    let Node { op, inputs, place, .. } = &*tensor.0;
-    let place = *place;
+    let Node { op, inputs, location, .. } = &*tensor.0;
+    let location = *location;
     Ok(match op {
         Op::Map(row) => {
             let args: Vec<&Tensor> = inputs.iter().collect();
-            match row.derivative(&mut Graph { place }, &args, tensor, grad) {
-                Some(parts) => parts,
+            match row.derivative(&mut GraphEmitter { location }, &args, tensor, grad) {
+                Some(gradients) => gradients,
                 None => {
-                    let what = "this op has no gradient; use detach to treat its result as a constant";
-                    return Err(Error::Op { op: row.row().name, what: what.into(), at: place });
+                    let message = "not differentiable; use detach to treat its result as a constant";
+                    return Err(Error::Op { op: row.row().name, message: message.into(), location });
                 }
             }
         }
-        Op::Cast(_) => vec![Some(Tensor::build(Op::Cast(inputs[0].0.dtype), vec![grad.clone()], place))],
+        Op::Cast(_) => vec![Some(Tensor::build(Op::Cast(inputs[0].0.dtype), vec![grad.clone()], location))],
         Op::Reduce(reduce, axes) => {
             let x = &inputs[0];
-            let mut kept = x.0.shape.clone();
+            let mut reduced = x.0.shape.clone();
             for &axis in axes {
-                kept[axis] = 1;
+                reduced[axis] = 1;
             }
-            let spread = |t: &Tensor| t.reshape_at(&kept, place).broadcast_to(&x.0.shape, place);
-            let part = match reduce {
-                Reduce::Sum => spread(grad),
-                Reduce::Prod => product_slope(x, axes, &spread, grad, place),
+            let expand = |t: &Tensor| t.reshape_at(&reduced, location).broadcast_to(&x.0.shape, location);
+            let contribution = match reduce {
+                Reduce::Sum => expand(grad),
+                Reduce::Prod => prod_gradient(x, axes, &expand, grad, location),
                 Reduce::Max | Reduce::Min => {
-                    let largest = map(Row::Eq, &[x, &spread(tensor)], place);
-                    let share = Tensor::build(Op::Cast(x.0.dtype), vec![largest], place);
+                    let is_extremum = map(ScalarOp::Eq, &[x, &expand(tensor)], location);
+                    let share = Tensor::build(Op::Cast(x.0.dtype), vec![is_extremum], location);
                     let axes: Vec<isize> = axes.iter().map(|&a| a as isize).collect();
-                    let ties = share.reduce(Reduce::Sum, Axes::These(axes), place);
-                    let each = map(Row::Div, &[grad, &ties], place);
-                    map(Row::Mul, &[&share, &spread(&each)], place)
+                    let ties = share.reduce(Reduce::Sum, Axes::List(axes), location);
+                    let each = map(ScalarOp::Div, &[grad, &ties], location);
+                    map(ScalarOp::Mul, &[&share, &expand(&each)], location)
                 }
             };
-            vec![Some(part)]
+            vec![Some(contribution)]
         }
         Op::Matmul => {
-            let product = |a: &Tensor, b: &Tensor| Tensor::build(Op::Matmul, vec![a.clone(), b.clone()], place);
-            let turned = |t: &Tensor| t.transpose_at(-1, -2, place);
+            let product = |a: &Tensor, b: &Tensor| Tensor::build(Op::Matmul, vec![a.clone(), b.clone()], location);
+            let transposed = |t: &Tensor| t.transpose_at(-1, -2, location);
             let (a, b) = (&inputs[0], &inputs[1]);
-            // Of what was turned for the product, the gradient is computed as that lies in memory: it is turned back, and
-            // wherever it is wanted it needs no copy.
-            let by_a = if is_turned(a) { turned(&product(b, &turned(grad))) } else { product(grad, &turned(b)) };
-            let by_b = if is_turned(b) { turned(&product(&turned(grad), a)) } else { product(&turned(a), grad) };
+            // The gradient of a transposed operand is computed in the layout of the operand's
+            // input, then transposed: that saves a copy where it is used.
+            let by_a = if is_transposed(a) {
+                transposed(&product(b, &transposed(grad)))
+            } else {
+                product(grad, &transposed(b))
+            };
+            let by_b = if is_transposed(b) {
+                transposed(&product(&transposed(grad), a))
+            } else {
+                product(&transposed(a), grad)
+            };
             vec![Some(by_a), Some(by_b)]
         }
-        Op::Reshape(_) => vec![Some(grad.reshape_at(&inputs[0].0.shape, place))],
+        Op::Reshape(_) => vec![Some(grad.reshape_at(&inputs[0].0.shape, location))],
         Op::Expand(to) => {
             let from = &inputs[0].0.shape;
             let repeated: Vec<usize> = (0..to.len()).filter(|&a| from[a] != to[a]).collect();
-            let sum = grad.sum_of_scattered(&repeated, place).unwrap_or_else(|| {
-                grad.reduce(Reduce::Sum, Axes::These(repeated.iter().map(|&a| a as isize).collect()), place)
+            let sum = grad.sum_of_scattered(&repeated, location).unwrap_or_else(|| {
+                grad.reduce(Reduce::Sum, Axes::List(repeated.iter().map(|&a| a as isize).collect()), location)
             });
-            vec![Some(sum.reshape_at(from, place))]
+            vec![Some(sum.reshape_at(from, location))]
         }
         Op::Permute(axes) => {
             let mut inverse = vec![0; axes.len()];
             for (n, &axis) in axes.iter().enumerate() {
                 inverse[axis] = n;
             }
-            vec![Some(Tensor::build(Op::Permute(inverse), vec![grad.clone()], place))]
+            vec![Some(Tensor::build(Op::Permute(inverse), vec![grad.clone()], location))]
         }
-        Op::Slice(cuts) => {
+        Op::Slice(slices) => {
             let zero = Value::from_f64(inputs[0].0.dtype, 0.0);
-            let op = Op::Pad(cuts.clone(), inputs[0].0.shape.clone(), zero);
-            vec![Some(Tensor::build(op, vec![grad.clone()], place))]
+            let op = Op::Pad(slices.clone(), inputs[0].0.shape.clone(), zero);
+            vec![Some(Tensor::build(op, vec![grad.clone()], location))]
         }
-        Op::Pad(cuts, ..) => vec![Some(Tensor::build(Op::Slice(cuts.clone()), vec![grad.clone()], place))],
+        Op::Pad(slices, ..) => vec![Some(Tensor::build(Op::Slice(slices.clone()), vec![grad.clone()], location))],
         Op::Concat(axis) => {
             let mut start = 0;
             (inputs.iter())
                 .map(|input| {
-                    let mut cuts: Vec<Cut> = input.0.shape.iter().map(|&len| Cut::whole(len)).collect();
-                    cuts[*axis].start = if cuts[*axis].len == 0 { 0 } else { start };
-                    start += cuts[*axis].len;
-                    Some(Tensor::build(Op::Slice(cuts), vec![grad.clone()], place))
+                    let mut slices: Vec<AxisSlice> = input.0.shape.iter().map(|&len| AxisSlice::full(len)).collect();
+                    slices[*axis].start = if slices[*axis].len == 0 { 0 } else { start };
+                    start += slices[*axis].len;
+                    Some(Tensor::build(Op::Slice(slices), vec![grad.clone()], location))
                 })
                 .collect()
         }
         Op::Gather(axis) => {
             let (x, index) = (&inputs[0], &inputs[1]);
-            let zeros = x.scalar_like(0.0, place).broadcast_to(&x.0.shape, place);
-            let parts = vec![zeros, index.clone(), grad.clone()];
-            vec![Some(Tensor::build(Op::ScatterAdd(*axis), parts, place)), None]
+            let zeros = x.scalar_like(0.0, location).broadcast_to(&x.0.shape, location);
+            let scattered = vec![zeros, index.clone(), grad.clone()];
+            vec![Some(Tensor::build(Op::ScatterAdd(*axis), scattered, location)), None]
         }
         Op::ScatterAdd(axis) => {
-            let picked = Tensor::build(Op::Gather(*axis), vec![grad.clone(), inputs[1].clone()], place);
+            let picked = Tensor::build(Op::Gather(*axis), vec![grad.clone(), inputs[1].clone()], location);
             vec![Some(grad.clone()), None, Some(picked)]
         }
         Op::Cumsum(axis) => {
-            let flipped = grad.flip_at(*axis, place);
-            let sums = Tensor::build(Op::Cumsum(*axis), vec![flipped], place);
-            vec![Some(sums.flip_at(*axis, place))]
+            let flipped = grad.flip_at(*axis, location);
+            let sums = Tensor::build(Op::Cumsum(*axis), vec![flipped], location);
+            vec![Some(sums.flip_at(*axis, location))]
         }
-        // Places and random words do not move with their inputs.
+        // Indices and random words have no gradient.
         Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) => vec![None; inputs.len()],
-        Op::Checkpoint(again) => {
-            let (result, doubles) = again.run(&inputs[1..], place)?;
-            let by: Vec<&Tensor> = doubles.iter().filter(|double| double.0.dtype.is_float()).collect();
-            let mut parts = pull_back(&result, grad.clone(), &by, place)?.into_iter();
-            let of = |double: &Tensor| if double.0.dtype.is_float() { parts.next() } else { None };
-            [None].into_iter().chain(doubles.iter().map(of)).collect()
+        Op::Checkpoint(function) => {
+            let (output, aliases) = function.run(&inputs[1..], location)?;
+            let wrt: Vec<&Tensor> = aliases.iter().filter(|alias| alias.0.dtype.is_float()).collect();
+            let mut gradients = vjp(&output, grad.clone(), &wrt, location)?.into_iter();
+            let of = |alias: &Tensor| if alias.0.dtype.is_float() { gradients.next() } else { None };
+            [None].into_iter().chain(aliases.iter().map(of)).collect()
         }
-        // Its gradient is collected with those of the other parts.
-        Op::Joint(_) | Op::Part(_) => vec![],
+        // Handled by `multi_output_backward`, for all outputs at once.
+        Op::MultiOutput(_) | Op::GetOutput(_) => vec![],
         Op::Detach => vec![None],
         // A copy from another device (see `transfer.rs`): its gradient is copied back.
-        Op::Data if !inputs.is_empty() => vec![Some(grad.copied_to(inputs[0].0.device, place))],
+        Op::Data if !inputs.is_empty() => vec![Some(grad.copied_to(inputs[0].0.device, location))],
         Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) | Op::Iota { .. } => vec![],
     })
 }
 
-/// True if a tensor shows another one with its last two axes exchanged.
-fn is_turned(tensor: &Tensor) -> bool {
+/// True if a tensor is a view of another one with its last two axes swapped.
+fn is_transposed(tensor: &Tensor) -> bool {
     let Op::Permute(axes) = &tensor.0.op else { return false };
     let [lead @ .., rows, columns] = &axes[..] else { return false };
     let last = axes.len() - 1;
     lead.iter().enumerate().all(|(n, &axis)| n == axis) && (*rows, *columns) == (last, last - 1)
 }
 
-/// The gradient of a product by each factor: the product of the others, right also where factors are 0.
-fn product_slope(
+/// The gradient of a product with respect to each factor: the product of the others, correct also
+/// where factors are 0.
+fn prod_gradient(
     x: &Tensor,
     axes: &[usize],
-    spread: &dyn Fn(&Tensor) -> Tensor,
+    expand: &dyn Fn(&Tensor) -> Tensor,
     grad: &Tensor,
-    place: Place,
+    location: SourceLocation,
 ) -> Tensor {
     let axes: Vec<isize> = axes.iter().map(|&a| a as isize).collect();
-    let number = |t: &Tensor, value: f64| t.scalar_like(value, place);
-    let is_zero = map(Row::Eq, &[x, &number(x, 0.0)], place);
-    let safe = map(Row::Select, &[&is_zero, &number(x, 1.0), x], place);
-    let zeros = Tensor::build(Op::Cast(x.0.dtype), vec![is_zero.clone()], place);
-    let zeros = spread(&zeros.reduce(Reduce::Sum, Axes::These(axes.clone()), place));
-    let rest = spread(&safe.reduce(Reduce::Prod, Axes::These(axes), place));
-    let none = map(Row::Eq, &[&zeros, &number(x, 0.0)], place);
-    let only = map(Row::And, &[&is_zero, &map(Row::Eq, &[&zeros, &number(x, 1.0)], place)], place);
-    let others = map(Row::Select, &[&only, &rest, &number(x, 0.0)], place);
-    let slope = map(Row::Select, &[&none, &map(Row::Div, &[&rest, &safe], place), &others], place);
-    map(Row::Mul, &[&spread(grad), &slope], place)
+    let number = |t: &Tensor, value: f64| t.scalar_like(value, location);
+    let is_zero = map(ScalarOp::Eq, &[x, &number(x, 0.0)], location);
+    let safe = map(ScalarOp::Select, &[&is_zero, &number(x, 1.0), x], location);
+    let zeros = Tensor::build(Op::Cast(x.0.dtype), vec![is_zero.clone()], location);
+    let zeros = expand(&zeros.reduce(Reduce::Sum, Axes::List(axes.clone()), location));
+    let rest = expand(&safe.reduce(Reduce::Prod, Axes::List(axes), location));
+    let none = map(ScalarOp::Eq, &[&zeros, &number(x, 0.0)], location);
+    let only = map(ScalarOp::And, &[&is_zero, &map(ScalarOp::Eq, &[&zeros, &number(x, 1.0)], location)], location);
+    let others = map(ScalarOp::Select, &[&only, &rest, &number(x, 0.0)], location);
+    let derivative = map(ScalarOp::Select, &[&none, &map(ScalarOp::Div, &[&rest, &safe], location), &others], location);
+    map(ScalarOp::Mul, &[&expand(grad), &derivative], location)
 }
 
-/// [`Emit`] by adding nodes: what lets the op table's derivatives make graph.
-pub(crate) struct Graph {
-    pub place: Place,
+/// [`Emit`] that adds graph nodes, for the derivatives and formulas of the op table.
+pub(crate) struct GraphEmitter {
+    pub location: SourceLocation,
 }
 
-impl Emit for Graph {
+impl Emit for GraphEmitter {
     type V = Tensor;
 
-    fn op(&mut self, op: Row, args: &[&Tensor]) -> Tensor {
-        // The slope by a sum is 1: times that, a slope would be copied before an op that reads memory.
-        if let (Row::Mul, [a, b]) = (op, args) {
+    fn op(&mut self, op: ScalarOp, args: &[&Tensor]) -> Tensor {
+        // Skips a multiplication by 1, which the derivative of a sum produces: it would be a copy
+        // before an op that reads memory.
+        if let (ScalarOp::Mul, [a, b]) = (op, args) {
             let pairs = [(a, b), (b, a)].into_iter();
             let mut same = pairs.filter(|(one, other)| is_one(one) && one.0.dtype == other.0.dtype);
             let fits = |(one, other): &(&&Tensor, &&Tensor)| {
@@ -347,11 +376,11 @@ impl Emit for Graph {
                 return (*other).clone();
             }
         }
-        map(op, args, self.place)
+        map(op, args, self.location)
     }
 
     fn constant_like(&mut self, like: &Tensor, value: f64) -> Tensor {
-        like.scalar_like(value, self.place)
+        like.scalar_like(value, self.location)
     }
 }
 

@@ -1,11 +1,12 @@
-//! What a valid graph is: for each op, which inputs it takes and what comes out. Every node passes through here once.
+//! Validation and shape inference: for each op, the inputs that it accepts and the dtype and shape
+//! of its output. Every node is checked here once.
 
 use bornite_ir::Value;
 
-use crate::graph::node::{Cut, Node, Op, Reduce};
+use crate::graph::node::{AxisSlice, Node, Op, Reduce};
 use crate::{DType, Tensor};
 
-/// Dtype and shape of `op` over `inputs`, or what is wrong.
+/// Dtype and shape of `op` over `inputs`, or an error message.
 pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), String> {
     if let [first, rest @ ..] = inputs
         && let Some(other) = rest.iter().find(|i| i.device != first.device)
@@ -14,12 +15,12 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
         return Err(format!("inputs are on {a} and {b}; make them on one device, or move one with to({a})"));
     }
     match (op, inputs) {
-        (Op::Map(row), inputs) => {
-            if inputs.len() != row.arity() {
-                return Err(format!("takes {} inputs, given {}", row.arity(), inputs.len()));
+        (Op::Map(op), inputs) => {
+            if inputs.len() != op.arity() {
+                return Err(format!("the number of inputs is {}, expected {}", inputs.len(), op.arity()));
             }
             let types: Vec<DType> = inputs.iter().map(|i| i.dtype).collect();
-            let dtype = row.row().rule.result(&types).map_err(|expected| {
+            let dtype = op.row().rule.result(&types).map_err(|expected| {
                 let found: Vec<String> = types.iter().map(DType::to_string).collect();
                 format!("expects {expected}, found {}", found.join(" and "))
             })?;
@@ -31,10 +32,10 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
                 return Err("expects numbers, found bool; cast first".into());
             }
             if matches!(reduce, Reduce::Max | Reduce::Min) && axes.iter().any(|&a| x.shape[a] == 0) {
-                return Err(format!("has no value over an axis of length 0, shape {:?}", x.shape));
+                return Err(format!("cannot reduce an axis of length 0, shape {:?}", x.shape));
             }
-            let kept = (0..x.shape.len()).filter(|a| !axes.contains(a)).map(|a| x.shape[a]).collect();
-            Ok((x.dtype, kept))
+            let shape = (0..x.shape.len()).filter(|a| !axes.contains(a)).map(|a| x.shape[a]).collect();
+            Ok((x.dtype, shape))
         }
         (Op::Matmul, [a, b]) => {
             if a.dtype != b.dtype || a.dtype == DType::Bool {
@@ -45,7 +46,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
                     Ok((a.dtype, [batch_a, &[*m, *n]].concat()))
                 }
                 _ => Err(format!(
-                    "shapes {:?} and {:?} do not fit; the last axis of the first must equal the last but one of the second",
+                    "shapes {:?} and {:?} do not match; the last axis of the first must be as long as the second-to-last axis of the second",
                     a.shape, b.shape
                 )),
             }
@@ -53,14 +54,14 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
         (Op::Reshape(to), [x]) => {
             let elements = to.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
             if elements != Some(x.elements()) {
-                return Err(format!("{:?} has {} elements, {to:?} has not", x.shape, x.elements()));
+                return Err(format!("cannot reshape {:?} of {} elements to {to:?}", x.shape, x.elements()));
             }
             Ok((x.dtype, to.clone()))
         }
         (Op::Expand(to), [x]) => {
             let fits = x.shape.len() == to.len() && x.shape.iter().zip(to).all(|(&from, &to)| from == to || from == 1);
             if !fits {
-                return Err(format!("{:?} does not repeat to {to:?}; only axes of length 1 do", x.shape));
+                return Err(format!("cannot expand {:?} to {to:?}; only axes of length 1 can be repeated", x.shape));
             }
             Ok((x.dtype, to.clone()))
         }
@@ -68,24 +69,24 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
             let mut sorted = axes.clone();
             sorted.sort_unstable();
             if sorted != (0..x.shape.len()).collect::<Vec<_>>() {
-                return Err(format!("{axes:?} is not an order of the {} axes of {:?}", x.shape.len(), x.shape));
+                return Err(format!("{axes:?} is not a permutation of the {} axes of {:?}", x.shape.len(), x.shape));
             }
             Ok((x.dtype, axes.iter().map(|&a| x.shape[a]).collect()))
         }
-        (Op::Slice(cuts), [x]) => {
-            let inside = |(cut, &len): (&Cut, &usize)| {
-                let last = cut.start as i128 + cut.step as i128 * (cut.len as i128 - 1).max(0);
-                cut.len == 0 || cut.step != 0 && cut.start < len && (0..len as i128).contains(&last)
+        (Op::Slice(slices), [x]) => {
+            let in_range = |(slice, &len): (&AxisSlice, &usize)| {
+                let last = slice.start as i128 + slice.step as i128 * (slice.len as i128 - 1).max(0);
+                slice.len == 0 || slice.step != 0 && slice.start < len && (0..len as i128).contains(&last)
             };
-            if cuts.len() != x.shape.len() || !cuts.iter().zip(&x.shape).all(inside) {
-                return Err(format!("{cuts:?} is not within shape {:?}", x.shape));
+            if slices.len() != x.shape.len() || !slices.iter().zip(&x.shape).all(in_range) {
+                return Err(format!("{slices:?} is out of range for shape {:?}", x.shape));
             }
-            Ok((x.dtype, cuts.iter().map(|cut| cut.len).collect()))
+            Ok((x.dtype, slices.iter().map(|slice| slice.len).collect()))
         }
-        (Op::Pad(cuts, shape, value), [x]) => {
-            let lens: Vec<usize> = cuts.iter().map(|cut| cut.len).collect();
-            if lens != x.shape || cuts.len() != shape.len() || value.scalar() != x.dtype {
-                return Err(format!("{cuts:?} does not place shape {:?} in {shape:?}", x.shape));
+        (Op::Pad(slices, shape, value), [x]) => {
+            let lens: Vec<usize> = slices.iter().map(|slice| slice.len).collect();
+            if lens != x.shape || slices.len() != shape.len() || value.scalar() != x.dtype {
+                return Err(format!("{slices:?} does not map shape {:?} into {shape:?}", x.shape));
             }
             Ok((x.dtype, shape.clone()))
         }
@@ -97,7 +98,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
                     && (0..shape.len()).all(|a| a == *axis || other.shape[a] == shape[a]);
                 if !fits {
                     return Err(format!(
-                        "{}{:?} and {}{:?} do not fit along axis {axis}",
+                        "cannot concatenate {}{:?} and {}{:?} along axis {axis}",
                         first.dtype, first.shape, other.dtype, other.shape
                     ));
                 }
@@ -107,14 +108,14 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
             Ok((first.dtype, shape))
         }
         (Op::Gather(axis), [x, index]) => {
-            along(*axis, x, index)?;
+            check_index(*axis, x, index)?;
             Ok((x.dtype, index.shape.clone()))
         }
         (Op::ScatterAdd(axis), [x, index, values]) => {
-            along(*axis, x, index)?;
+            check_index(*axis, x, index)?;
             if values.shape != index.shape || values.dtype != x.dtype || x.dtype == DType::Bool {
                 return Err(format!(
-                    "values are {}{:?}; they must be {}{:?}, numbers and as many as the indices",
+                    "values are {}{:?}; expected {}{:?}, numbers of the shape of the indices",
                     values.dtype, values.shape, x.dtype, index.shape
                 ));
             }
@@ -124,7 +125,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
         (Op::Cumsum(_), [x]) => Ok((x.dtype, x.shape.clone())),
         (Op::ArgReduce(_, axis), [x]) => {
             if x.shape[*axis] == 0 {
-                return Err(format!("has no value over an axis of length 0, shape {:?}", x.shape));
+                return Err(format!("cannot reduce an axis of length 0, shape {:?}", x.shape));
             }
             let mut shape = x.shape.clone();
             shape.remove(*axis);
@@ -133,44 +134,47 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
         (Op::ArgSort { .. }, [x]) => Ok((DType::I64, x.shape.clone())),
         (Op::Random(shape), [state]) => match (state.dtype, &state.shape[..]) {
             (DType::U64, [2]) => Ok((DType::U32, shape.clone())),
-            _ => Err(format!("a seed and an offset are u64[2], found {}{:?}", state.dtype, state.shape)),
+            _ => Err(format!("the state (seed and offset) must be u64[2], found {}{:?}", state.dtype, state.shape)),
         },
-        (Op::Joint(joint), _) => joint.results.first().cloned().ok_or("computes nothing".into()),
-        (Op::Part(n), [joint]) => match &joint.op {
-            Op::Joint(joint) if *n < joint.results.len() => Ok(joint.results[*n].clone()),
-            _ => Err(format!("there is no result {n}")),
+        (Op::MultiOutput(multi_output), _) => multi_output.outputs.first().cloned().ok_or("has no outputs".into()),
+        (Op::GetOutput(n), [multi_output]) => match &multi_output.op {
+            Op::MultiOutput(multi_output) if *n < multi_output.outputs.len() => Ok(multi_output.outputs[*n].clone()),
+            _ => Err(format!("has no output {n}")),
         },
         (Op::Checkpoint(_), [result, ..]) => Ok((result.dtype, result.shape.clone())),
         (Op::Detach, [x]) => Ok((x.dtype, x.shape.clone())),
-        // Leaves, and others with a wrong number of inputs.
+        // Leaves, and ops with a wrong number of inputs.
         (Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) | Op::Iota { .. }, inputs)
         | (Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Reshape(_) | Op::Expand(_) | Op::Permute(_), inputs)
         | (Op::Slice(_) | Op::Pad(..) | Op::Concat(_) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_), inputs)
-        | (Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) | Op::Part(_), inputs)
+        | (Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) | Op::GetOutput(_), inputs)
         | (Op::Checkpoint(_) | Op::Detach, inputs) => {
             Err(format!("{} does not take {} inputs", op.name(), inputs.len()))
         }
     }
 }
 
-/// An index tensor must have the shape of what it picks from, but for one axis.
-fn along(axis: usize, x: &Node, index: &Node) -> Result<(), String> {
+/// Checks that an index tensor has the shape of the indexed tensor except along one axis.
+fn check_index(axis: usize, x: &Node, index: &Node) -> Result<(), String> {
     if !index.dtype.is_int() {
-        return Err(format!("indices are integers, found {}", index.dtype));
+        return Err(format!("indices must be integers, found {}", index.dtype));
     }
     let fits = index.shape.len() == x.shape.len()
         && axis < x.shape.len()
         && (0..x.shape.len()).all(|a| a == axis || x.shape[a] == index.shape[a]);
     if fits && x.shape[axis] == 0 && index.elements() > 0 {
-        return Err(format!("no index is within axis {axis} of {:?}, given {:?}", x.shape, index.shape));
+        return Err(format!(
+            "axis {axis} of {:?} has length 0, so no index is valid; indices have shape {:?}",
+            x.shape, index.shape
+        ));
     }
     if fits {
         return Ok(());
     }
-    Err(format!("indices {:?} do not fit {:?}: only axis {axis} may differ", index.shape, x.shape))
+    Err(format!("indices of shape {:?} do not match shape {:?}; only axis {axis} may differ", index.shape, x.shape))
 }
 
-/// The shape both broadcast to (aligned at the last axis), or what is wrong.
+/// The shape that both broadcast to (aligned at the last axis), or an error message.
 pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
     let rank = a.len().max(b.len());
     let at = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |n| shape[n]);
@@ -183,21 +187,21 @@ pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> 
         .collect()
 }
 
-/// Extents of a reduction whose axes are adjacent: elements before them, in them, after them.
-pub(crate) fn extent(node: &Node) -> Option<(usize, usize, usize)> {
+/// Extents of a reduction over adjacent axes: product of the lengths before, in and after them.
+pub(crate) fn reduction_extents(node: &Node) -> Option<(usize, usize, usize)> {
     let Op::Reduce(_, axes) = &node.op else { return None };
     let shape = &node.inputs[0].0.shape;
-    let real: Vec<usize> = axes.iter().copied().filter(|&axis| shape[axis] != 1).collect();
-    let (Some(&first), Some(&last)) = (real.first(), real.last()) else {
+    let reduced: Vec<usize> = axes.iter().copied().filter(|&axis| shape[axis] != 1).collect();
+    let (Some(&first), Some(&last)) = (reduced.first(), reduced.last()) else {
         return Some((shape.iter().product(), 1, 1));
     };
-    // Axes of length 1 between are no gap.
-    let inside = (first..=last).all(|axis| shape[axis] == 1 || real.contains(&axis));
+    // Axes of length 1 in between do not count.
+    let adjacent = (first..=last).all(|axis| shape[axis] == 1 || reduced.contains(&axis));
     let product = |range: &[usize]| range.iter().product();
-    inside.then(|| (product(&shape[..first]), product(&shape[first..=last]), product(&shape[last + 1..])))
+    adjacent.then(|| (product(&shape[..first]), product(&shape[first..=last]), product(&shape[last + 1..])))
 }
 
-/// The value of all elements, if the tensor is a constant or a view of one.
+/// The value of every element, if the tensor is a constant or a view of one.
 pub(crate) fn constant(tensor: &Tensor) -> Option<Value> {
     let mut node = &*tensor.0;
     while node.op.is_view() {

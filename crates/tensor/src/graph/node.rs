@@ -1,4 +1,5 @@
-//! Nodes of the lazy graph: what an operation is, and what a node remembers.
+//! Nodes of the lazy graph and the set of graph ops. Properties of ops that the scheduler uses are
+//! in `node/facts.rs`.
 
 mod facts;
 mod snapshot;
@@ -9,14 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_ir::Value;
 
-use crate::graph::checkpoint::Again;
-use crate::graph::joint::{self, Joint};
+use crate::graph::checkpoint::Recompute;
+use crate::graph::multi_output::{self, MultiOutput};
 use crate::runtime::buffer::Buffer;
-use crate::{DType, Device, Error, Place, Tensor};
+use crate::{DType, Device, Error, SourceLocation, Tensor};
 pub(crate) use facts::{Flops, Role};
 pub(crate) use snapshot::with_snapshot;
 
-/// How elements along reduced axes become one.
+/// The operator of a reduction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reduce {
     Sum,
@@ -25,41 +26,42 @@ pub(crate) enum Reduce {
     Min,
 }
 
-/// Every `step`-th of an axis from `start`, `len` of them; backwards where the step is negative.
+/// A slice of one axis: `len` elements from `start`, `step` apart; `step` may be negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct AxisSlice {
     pub start: usize,
     pub step: isize,
     pub len: usize,
 }
 
-impl Cut {
-    /// All of an axis.
-    pub fn whole(len: usize) -> Cut {
-        Cut { start: 0, step: 1, len }
+impl AxisSlice {
+    /// The complete axis.
+    pub fn full(len: usize) -> AxisSlice {
+        AxisSlice { start: 0, step: 1, len }
     }
 }
 
-/// The closed set of graph operations. Everything else is a function over these.
+/// The closed set of graph ops. All other operations are functions over these.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// An earlier mistake, carried to the first read.
+    /// An error, carried to the first read.
     Failed(Error),
-    /// Values given by the user.
+    /// Values from the user.
     Data,
-    /// A version of a variable. Its storage may move: see `var.rs`.
+    /// The value of a variable. Its storage may be overwritten: see `runtime/var.rs`.
     Var,
-    /// An argument of a function under trace, or a variable read there: no value of its own.
+    /// An argument of a function being traced, or a variable read in it: a placeholder without
+    /// value.
     Input,
-    /// A result of a trace. Its storage may move: see `trace.rs`.
+    /// An output of a trace. Its storage may be overwritten: see `runtime/trace.rs`.
     Output,
-    /// One value everywhere.
+    /// A constant: one value for all elements.
     Full(Value),
-    /// A row of the op table, element by element; inputs have one shape.
+    /// A scalar op applied elementwise; inputs have the same shape.
     Map(bornite_ir::Op),
     /// Conversion to the node's dtype.
     Cast(DType),
-    /// Reduction over sorted axes, which vanish.
+    /// Reduction over sorted axes, which are removed.
     Reduce(Reduce, Vec<usize>),
     /// `[…, m, k] · […, k, n]` with equal leading axes.
     Matmul,
@@ -67,41 +69,46 @@ pub(crate) enum Op {
     Reshape(Vec<usize>),
     /// Axes of length 1 repeated, to this shape of the same rank.
     Expand(Vec<usize>),
-    /// Axis `n` of the result is this axis of the input.
+    /// Axis `n` of the output is this axis of the input.
     Permute(Vec<usize>),
-    /// Some elements of each axis.
-    Slice(Vec<Cut>),
-    /// What a slice undoes: the elements in those places of a larger shape, one value everywhere else.
-    Pad(Vec<Cut>, Vec<usize>, Value),
-    /// One input after the other along an axis.
+    /// A slice of every axis.
+    Slice(Vec<AxisSlice>),
+    /// The inverse of a slice: the elements at these positions of a larger shape, a constant
+    /// everywhere else.
+    Pad(Vec<AxisSlice>, Vec<usize>, Value),
+    /// Concatenation along an axis.
     Concat(usize),
-    /// `x` and an index tensor that differs from it along one axis only: the element that the index names there.
+    /// Inputs are `x` and an index tensor whose shape differs along one axis only: selects elements
+    /// of `x` along that axis.
     Gather(usize),
-    /// `x`, an index tensor and values of its shape: `x` with each value added where the index names along the axis, in
-    /// order.
+    /// Inputs are `x`, an index tensor and values of the index's shape: `x` with each value added
+    /// at its index along the axis, in order.
     ScatterAdd(usize),
-    /// Running sums along an axis.
+    /// Cumulative sum along an axis.
     Cumsum(usize),
-    /// Where along an axis the largest or smallest element is; the first of equal ones. The axis vanishes.
+    /// Index of the largest or smallest element along an axis, the first of equal ones. The axis is
+    /// removed.
     ArgReduce(Reduce, usize),
-    /// The order that sorts an axis; equal elements keep theirs, NaN counts as largest.
+    /// Indices of a stable sort along an axis; NaN counts as largest.
     ArgSort { axis: usize, descending: bool },
-    /// The place along an axis.
+    /// The index along an axis.
     Iota { axis: usize },
-    /// Random 32-bit words of this shape, from a seed and an offset.
+    /// Random 32-bit words of this shape; the input is a seed and an offset.
     Random(Vec<usize>),
-    /// Its first input, which a function made of the others; the gradient runs the function again.
-    Checkpoint(Again),
-    /// Results computed together, which are parts; no value of its own. Inputs: see `joint.rs`.
-    Joint(Arc<Joint>),
-    /// The n-th result of its joint input.
-    Part(usize),
-    /// The same value without history.
+    /// The first input, which the function computed from the others; the gradient runs the function
+    /// again.
+    Checkpoint(Recompute),
+    /// An op with several outputs, which are [`Op::GetOutput`] nodes; has no value itself. See
+    /// `multi_output.rs`.
+    MultiOutput(Arc<MultiOutput>),
+    /// The n-th output of its input, a multi-output node.
+    GetOutput(usize),
+    /// The same value; no gradient flows through it.
     Detach,
 }
 
 impl Op {
-    /// The name in messages and of kernels.
+    /// Name in messages and of kernels.
     pub fn name(&self) -> &'static str {
         match self {
             Op::Failed(_) => "failed",
@@ -132,29 +139,30 @@ impl Op {
             Op::Iota { .. } => "iota",
             Op::Random(_) => "random",
             Op::Checkpoint(_) => "checkpoint",
-            Op::Joint(joint) => joint.name,
-            Op::Part(_) => "part",
+            Op::MultiOutput(multi_output) => multi_output.name,
+            Op::GetOutput(_) => "get_output",
             Op::Detach => "detach",
         }
     }
 
-    /// True if the node's storage belongs to a variable or a trace, which may write it later.
+    /// True if the storage belongs to a variable or a trace, which may overwrite it later.
     pub fn storage_may_move(&self) -> bool {
         matches!(self, Op::Var | Op::Output)
     }
 }
 
-/// Identity of a node. Ids rise as nodes are made, so the order of ids is a topological order.
+/// Identity of a node. Ids increase as nodes are created, so the order of ids is a topological
+/// order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct NodeId(u64);
 
 impl NodeId {
-    /// An id that no other node has.
+    /// A new unique id.
     pub fn new() -> NodeId {
         NodeId(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The id that the next node will have, or one below it.
+    /// A lower bound of the ids of nodes created from now on.
     pub fn upcoming() -> NodeId {
         NodeId(NEXT.load(Ordering::Relaxed))
     }
@@ -174,8 +182,8 @@ pub(crate) struct Node {
     pub shape: Vec<usize>,
     pub device: Device,
     pub inputs: Vec<Tensor>,
-    pub place: Place,
-    /// The elements, once computed or given. The handle may be exchanged for one with equal contents.
+    pub location: SourceLocation,
+    /// The elements, if computed. The handle may be replaced by one with equal contents.
     value: Mutex<Option<Buffer>>,
 }
 
@@ -183,21 +191,28 @@ pub(crate) struct Node {
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Node {
-    pub fn new(op: Op, dtype: DType, shape: Vec<usize>, device: Device, inputs: Vec<Tensor>, place: Place) -> Node {
+    pub fn new(
+        op: Op,
+        dtype: DType,
+        shape: Vec<usize>,
+        device: Device,
+        inputs: Vec<Tensor>,
+        location: SourceLocation,
+    ) -> Node {
         let id = NodeId::new();
-        Node { id, op, dtype, shape, device, inputs, place, value: Mutex::new(None) }
+        Node { id, op, dtype, shape, device, inputs, location, value: Mutex::new(None) }
     }
 
     /// A node without inputs that holds a value.
-    pub fn leaf(op: Op, like: &Node, place: Place, value: Buffer) -> Node {
-        let node = Node::new(op, like.dtype, like.shape.clone(), like.device, vec![], place);
+    pub fn leaf(op: Op, like: &Node, location: SourceLocation, value: Buffer) -> Node {
+        let node = Node::new(op, like.dtype, like.shape.clone(), like.device, vec![], location);
         node.set_value(value);
         node
     }
 
-    /// A node of the same kind without value or inputs.
+    /// A placeholder of the same dtype, shape and device, without value or inputs.
     pub fn without_history(&self) -> Node {
-        Node::new(Op::Input, self.dtype, self.shape.clone(), self.device, vec![], self.place)
+        Node::new(Op::Input, self.dtype, self.shape.clone(), self.device, vec![], self.location)
     }
 
     pub fn value(&self) -> Option<Buffer> {
@@ -208,29 +223,33 @@ impl Node {
         *self.value.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
     }
 
-    /// Sets the value unless there is one: of two threads that compute a node the first decides, since its value may have been read.
+    /// Sets the value if there is none. If two threads compute a node the first value stays, since
+    /// it may have been read.
     pub fn set_value_once(&self, value: Buffer) {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(value);
     }
 
-    /// True if the node has a value at this moment. Code that makes plans asks [`has_value`](Node::has_value).
+    /// True if the node has a value now. Scheduler passes call [`has_value`](Node::has_value)
+    /// instead.
     pub fn has_value_now(&self) -> bool {
         self.value.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// The name in messages and of kernels: for a part, that of what computes it.
+    /// Name in messages and of kernels: for an output of a multi-output op, that of the op.
     pub fn name(&self) -> &'static str {
         match (&self.op, self.inputs.first()) {
-            (Op::Part(_), Some(joint)) => joint.0.op.name(),
+            (Op::GetOutput(_), Some(multi_output)) => multi_output.0.op.name(),
             (op, _) => op.name(),
         }
     }
 
-    /// The tensors that its value is computed from.
+    /// The tensors that the value is computed from.
     pub fn reads(&self) -> &[Tensor] {
         match (&self.op, self.inputs.first()) {
             (Op::Checkpoint(_), _) => &self.inputs[..1],
-            (Op::Part(_), Some(joint)) => joint::of(&joint.0).map_or(&[], |(_, inputs)| inputs),
+            (Op::GetOutput(_), Some(multi_output)) => {
+                multi_output::as_multi_output(&multi_output.0).map_or(&[], |(_, inputs)| inputs)
+            }
             _ => &self.inputs,
         }
     }
@@ -245,7 +264,7 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// Takes long chains apart one by one: dropping them by recursion would overflow the stack.
+    /// Drops long chains iteratively: recursion would overflow the stack.
     fn drop(&mut self) {
         let mut rest = std::mem::take(&mut self.inputs);
         while let Some(Tensor(node)) = rest.pop() {

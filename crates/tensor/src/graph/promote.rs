@@ -1,13 +1,14 @@
-//! Which dtype operands of different dtypes meet in, and what a plain number is beside a tensor.
+//! Type promotion between tensors, and of numbers next to tensors.
 
 use std::sync::Arc;
 
-use bornite_ir::{Op as Row, TypeRule, Value};
+use bornite_ir::{Op as ScalarOp, TypeRule, Value};
 
 use crate::graph::node::{Node, Op};
-use crate::{DType, Place, Tensor};
+use crate::{DType, SourceLocation, Tensor};
 
-/// The dtype that two dtypes meet in. `None`: no dtype holds both, and one has to be cast.
+/// The dtype that two dtypes promote to; `None` if no dtype can represent both, so that one must be
+/// cast.
 ///
 /// | | bool | u8 | i32 | i64 | f16 | bf16 | f32 | f64 |
 /// |---|---|---|---|---|---|---|---|---|
@@ -20,14 +21,16 @@ use crate::{DType, Place, Tensor};
 /// | **f32** | f32 | f32 | f32 | f32 | f32 | f32 | f32 | f64 |
 /// | **f64** | f64 | f64 | f64 | f64 | f64 | f64 | f64 | f64 |
 ///
-/// In words: bools give way to integers and integers to floats; of two floats or two integers the wider stays, f16 and
-/// bf16 meet in f32, and a signed and an unsigned integer in the narrowest signed one that holds both (u8 and i8 in i16,
-/// u32 and i32 in i64). u64 and a signed integer have none. Operations element by element promote in this way; products of
-/// matrices, joins and indices expect one dtype.
+/// Bools promote to integers and integers to floats. Of two floats or two integers the wider is
+/// chosen, f16 and bf16 promote to f32, and a signed and an unsigned integer to the narrowest
+/// signed one that can represent both (u8 and i8 to i16, u32 and i32 to i64); u64 and a signed
+/// integer have no common dtype. Elementwise operations promote like this; matrix products,
+/// concatenations and indices require one dtype.
 ///
-/// A plain number is weak: beside a float it takes the float's dtype (`bf16 * 0.5` stays bf16), and an integer beside
-/// integers takes theirs, or is an error where that cannot hold it. Otherwise an integer beside bools is an i64, and a
-/// number with a point beside integers or bools an f32.
+/// A Rust number is weakly typed: next to a float tensor it takes the tensor's dtype (`bf16 * 0.5`
+/// stays bf16), and an integer next to an integer tensor takes that dtype, or is an error if it
+/// does not fit. Otherwise an integer next to bools is an i64, and a float next to integers or
+/// bools an f32.
 ///
 /// ```
 /// use bornite::{DType, ops::promote};
@@ -53,9 +56,13 @@ pub fn promote(a: DType, b: DType) -> Option<DType> {
     if both_unsigned { Some(high) } else { [DType::I16, DType::I32, DType::I64].into_iter().find(holds) }
 }
 
-/// The inputs of a row in the dtype that they meet in.
-pub(crate) fn promoted(row: Row, inputs: Vec<Tensor>, place: Place) -> Result<Vec<Tensor>, String> {
-    let first = (row.row().rule == TypeRule::Select) as usize;
+/// Casts the inputs of a scalar op to their common dtype.
+pub(crate) fn promote_inputs(
+    op: ScalarOp,
+    inputs: Vec<Tensor>,
+    location: SourceLocation,
+) -> Result<Vec<Tensor>, String> {
+    let first = (op.row().rule == TypeRule::Select) as usize;
     let Some(values) = inputs.get(first..).filter(|values| !values.is_empty()) else { return Ok(inputs) };
     let mut dtype = values[0].0.dtype;
     for value in values {
@@ -64,21 +71,21 @@ pub(crate) fn promoted(row: Row, inputs: Vec<Tensor>, place: Place) -> Result<Ve
     }
     let mut inputs = inputs;
     for input in &mut inputs[first..] {
-        *input = input.cast_at(dtype, place);
+        *input = input.cast_at(dtype, location);
     }
     Ok(inputs)
 }
 
-/// A plain number in a program.
+/// A Rust number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Number {
-    /// Written without a point.
+    /// An integer.
     Int(i128),
-    /// Written with one.
+    /// A float.
     Float(f64),
 }
 
-/// The other side of an operation: a tensor, or a number that takes its dtype from the tensor beside it.
+/// Operand of an operation: a tensor, or a number that takes its dtype from the other operand.
 ///
 /// ```
 /// use bornite::{Device, Tensor};
@@ -126,18 +133,18 @@ numbers!(i8: Int i128, i16: Int i128, i32: Int i128, i64: Int i128, isize: Int i
 numbers!(u8: Int i128, u16: Int i128, u32: Int i128, u64: Int i128, usize: Int i128);
 
 impl Operand {
-    /// The tensor, or the number as a scalar beside `like`.
-    pub(crate) fn beside(self, like: &Tensor, place: Place) -> Tensor {
+    /// The tensor, or the number as a scalar that follows the dtype of `like`.
+    pub(crate) fn to_tensor(self, like: &Tensor, location: SourceLocation) -> Tensor {
         match self {
             Operand::Tensor(tensor) => tensor,
-            Operand::Number(number) => like.weak(number, place),
+            Operand::Number(number) => like.weak_scalar(number, location),
         }
     }
 }
 
 impl Tensor {
-    /// A number as a scalar beside this tensor.
-    fn weak(&self, number: Number, place: Place) -> Tensor {
+    /// A number as a scalar tensor whose dtype follows this tensor's, by the rules of [`promote`].
+    fn weak_scalar(&self, number: Number, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let dtype = match number {
             _ if node.dtype.is_float() => node.dtype,
@@ -151,23 +158,23 @@ impl Tensor {
             Number::Int(number) => {
                 let (lowest, highest) = dtype.int_range();
                 if !(lowest..=highest).contains(&number) {
-                    let what = format!("{number} is not a value of {dtype}; cast the tensor first");
-                    return Tensor::failed("scalar", what, place);
+                    let message = format!("{number} is not representable in {dtype}; cast the tensor first");
+                    return Tensor::failed_at("scalar", message, location);
                 }
                 Value::int(dtype, number as i64)
             }
         };
-        Tensor(Arc::new(Node::new(Op::Full(value), dtype, vec![], node.device, vec![], place)))
+        Tensor(Arc::new(Node::new(Op::Full(value), dtype, vec![], node.device, vec![], location)))
     }
 
-    /// A scalar of this tensor's dtype and device.
-    pub(crate) fn scalar_like(&self, value: f64, place: Place) -> Tensor {
+    /// A scalar tensor of this tensor's dtype and device.
+    pub(crate) fn scalar_like(&self, value: f64, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let constant = Value::from_f64(node.dtype, value);
         if !node.dtype.is_float() && constant.as_f64() != value {
-            let what = format!("{value} is not a value of {}; cast the tensor first", node.dtype);
-            return Tensor::failed("scalar", what, place);
+            let message = format!("{value} is not representable in {}; cast the tensor first", node.dtype);
+            return Tensor::failed_at("scalar", message, location);
         }
-        Tensor(Arc::new(Node::new(Op::Full(constant), node.dtype, vec![], node.device, vec![], place)))
+        Tensor(Arc::new(Node::new(Op::Full(constant), node.dtype, vec![], node.device, vec![], location)))
     }
 }

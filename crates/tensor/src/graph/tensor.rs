@@ -1,4 +1,4 @@
-//! The tensor handle: making tensors, asking what they are, reading their values.
+//! The tensor handle: creation, shape and dtype, reading values.
 
 use std::sync::Arc;
 
@@ -9,31 +9,32 @@ use crate::graph::node::{Node, Op};
 use crate::runtime::buffer::Buffer;
 use crate::runtime::element::zero_words;
 use crate::schedule::{realize, value_of};
-use crate::{DType, Device, Element, Error, Place, Result};
+use crate::{DType, Device, Element, Error, Result, SourceLocation};
 
-/// A lazily computed array. Cloning copies the handle.
+/// A lazily computed array. Cloning copies the handle, not the elements.
 #[derive(Clone)]
 pub struct Tensor(pub(crate) Arc<Node>);
 
 impl Tensor {
-    /// A tensor of the given elements in row-major order.
+    /// A tensor from its elements in row-major order.
     #[track_caller]
     pub fn from_slice<T: Element>(data: &[T], shape: &[usize], device: Device) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let elements = match elements_of(shape, T::DTYPE) {
             Ok(elements) => elements,
-            Err(what) => return Tensor::failed("from_slice", what, place),
+            Err(message) => return Tensor::failed_at("from_slice", message, location),
         };
         if elements != data.len() {
-            let what = format!("{} elements given, shape {shape:?} has {elements}", data.len());
-            return Tensor::failed("from_slice", what, place);
+            let message = format!("element count {} does not match shape {shape:?}, which has {elements}", data.len());
+            return Tensor::failed_at("from_slice", message, location);
         }
         let words = T::pack(data).ok_or(Error::OutOfMemory { bytes: size_of_val(data) });
         let buffer = words.and_then(|words| Buffer::from_words(device, words));
-        Tensor::leaf(buffer, T::DTYPE, shape, device, place)
+        Tensor::leaf(buffer, T::DTYPE, shape, device, location)
     }
 
-    /// A tensor from the bytes of its elements in row-major order, in this machine's byte order; booleans are 0 or 1.
+    /// A tensor from the bytes of its elements in row-major order, in this machine's byte order;
+    /// booleans are 0 or 1.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor};
@@ -46,46 +47,46 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn from_bytes(bytes: &[u8], shape: &[usize], dtype: DType, device: Device) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let fits = elements_of(shape, dtype).and_then(|elements| match elements * dtype.bytes() {
             expected if expected == bytes.len() => Ok(()),
             expected => Err(format!("got {} bytes but shape {shape:?} of {dtype} has {expected}", bytes.len())),
         });
-        if let Err(what) = fits {
-            return Tensor::failed("from_bytes", what, place);
+        if let Err(message) = fits {
+            return Tensor::failed_at("from_bytes", message, location);
         }
         if let (DType::Bool, Some(other)) = (dtype, bytes.iter().find(|byte| **byte > 1)) {
-            return Tensor::failed("from_bytes", format!("a boolean must be 0 or 1, found {other}"), place);
+            return Tensor::failed_at("from_bytes", format!("a boolean must be 0 or 1, found {other}"), location);
         }
         let words = zero_words(bytes.len().div_ceil(8)).ok_or(Error::OutOfMemory { bytes: bytes.len() });
         let buffer = words.and_then(|mut words| {
             bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
             Buffer::from_words(device, words)
         });
-        Tensor::leaf(buffer, dtype, shape, device, place)
+        Tensor::leaf(buffer, dtype, shape, device, location)
     }
 
-    fn leaf(buffer: Result<Buffer>, dtype: DType, shape: &[usize], device: Device, place: Place) -> Tensor {
+    fn leaf(buffer: Result<Buffer>, dtype: DType, shape: &[usize], device: Device, location: SourceLocation) -> Tensor {
         match buffer {
             Ok(buffer) => {
-                let node = Node::new(Op::Data, dtype, shape.to_vec(), device, vec![], place);
+                let node = Node::new(Op::Data, dtype, shape.to_vec(), device, vec![], location);
                 node.set_value(buffer);
                 Tensor(Arc::new(node))
             }
-            Err(error) => Tensor::carry(error, place),
+            Err(error) => Tensor::from_error(error, location),
         }
     }
 
-    /// A tensor of one value everywhere.
+    /// A tensor filled with one value.
     #[track_caller]
     pub fn full(value: f64, shape: &[usize], dtype: DType, device: Device) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         match elements_of(shape, dtype) {
             Ok(_) => {
                 let op = Op::Full(Value::from_f64(dtype, value));
-                Tensor(Arc::new(Node::new(op, dtype, shape.to_vec(), device, vec![], place)))
+                Tensor(Arc::new(Node::new(op, dtype, shape.to_vec(), device, vec![], location)))
             }
-            Err(what) => Tensor::failed("full", what, place),
+            Err(message) => Tensor::failed_at("full", message, location),
         }
     }
 
@@ -101,73 +102,75 @@ impl Tensor {
         Tensor::full(1.0, shape, dtype, device)
     }
 
-    /// The shape, or the error that made this tensor.
+    /// The shape, or the error of a failed tensor.
     #[track_caller]
     pub fn shape(&self) -> Result<&[usize]> {
         Ok(&self.node()?.shape)
     }
 
-    /// How many axes there are.
+    /// Number of axes.
     #[track_caller]
     pub fn rank(&self) -> Result<usize> {
         Ok(self.node()?.shape.len())
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     #[track_caller]
     pub fn elements(&self) -> Result<usize> {
         Ok(self.node()?.elements())
     }
 
-    /// How many bytes the elements take, once they are computed.
+    /// Size of the elements in bytes.
     #[track_caller]
     pub fn bytes(&self) -> Result<usize> {
         Ok(self.node()?.bytes())
     }
 
-    /// The shape as an array of exactly `N` lengths.
+    /// The shape as an array; an error if the rank is not `N`.
     #[track_caller]
     pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
-        let at = Place::here();
+        let location = SourceLocation::here();
         let shape = self.shape()?;
         <[usize; N]>::try_from(shape).map_err(|_| Error::Op {
             op: "dims",
-            what: format!("expected {N} axes, the shape is {shape:?}"),
-            at,
+            message: format!("expected {N} axes, found shape {shape:?}"),
+            location,
         })
     }
 
-    /// The element type, or the error that made this tensor.
+    /// The dtype, or the error of a failed tensor.
     #[track_caller]
     pub fn dtype(&self) -> Result<DType> {
         Ok(self.node()?.dtype)
     }
 
-    /// The device, or the error that made this tensor.
+    /// The device, or the error of a failed tensor.
     #[track_caller]
     pub fn device(&self) -> Result<Device> {
         Ok(self.node()?.device)
     }
 
-    /// Computes the value now, if it is not there already.
+    /// Computes the value now, if it is not computed yet.
     #[track_caller]
     pub fn realize(&self) -> Result<()> {
         realize(std::slice::from_ref(self))
     }
 
-    /// The elements in row-major order. The type must be the tensor's own: nothing is converted silently.
+    /// The elements in row-major order. `T` must be the tensor's dtype: nothing is converted
+    /// implicitly.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let node = self.node()?;
         if node.dtype != T::DTYPE {
-            let what = format!("the tensor is {}, not {}; use cast", node.dtype, T::DTYPE);
-            return Err(Error::Op { op: "to_vec", what, at: place });
+            let message = format!("the tensor is {}, not {}; use cast", node.dtype, T::DTYPE);
+            return Err(Error::Op { op: "to_vec", message, location });
         }
         T::unpack(&self.words()?, node.elements()).ok_or(Error::OutOfMemory { bytes: node.bytes() })
     }
 
-    /// The bytes of the elements in row-major order, in this machine's byte order: see [`Tensor::from_bytes`].
+    /// The bytes of the elements in row-major order, in this machine's byte order: see
+    /// [`Tensor::from_bytes`].
     #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let (node, words) = (self.node()?, self.words()?);
@@ -177,33 +180,33 @@ impl Tensor {
         Ok(bytes)
     }
 
-    /// The one element of a tensor that has one, as f64.
+    /// The element of a one-element tensor, as f64.
     #[track_caller]
     pub fn item(&self) -> Result<f64> {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let node = self.node()?;
         if node.elements() != 1 {
-            let what = format!("expected one element, the shape is {:?}", node.shape);
-            return Err(Error::Op { op: "item", what, at: place });
+            let message = format!("expected one element, found shape {:?}", node.shape);
+            return Err(Error::Op { op: "item", message, location });
         }
         let word = self.words()?.first().copied().unwrap_or_default();
-        // The element is in the lowest bytes; what is above them is padding.
+        // The element is in the lowest bytes; the others are padding.
         let byte = node.dtype == DType::Bool;
         Ok(Value::from_bits(node.dtype, if byte { word & 0xff } else { word }).as_f64())
     }
 
-    /// The packed value, computed if need be.
+    /// The packed elements, computed if necessary.
     pub(crate) fn words(&self) -> Result<Vec<u64>> {
         self.realize()?;
         let node = self.node()?;
-        // The lock keeps a trace from writing the storage between finding it and reading it.
+        // The lock prevents a trace from overwriting the storage between lookup and read.
         let _running = node.device.lock();
         let words = value_of(self)?.to_words()?;
-        crate::runtime::observe::read(self, &words);
+        crate::runtime::observe::observe_read(self, &words);
         Ok(words)
     }
 
-    /// The node, or the error that it is.
+    /// The node, or the error of a failed tensor.
     pub(crate) fn node(&self) -> Result<&Node> {
         match &self.0.op {
             Op::Failed(error) => Err(error.clone()),
@@ -211,8 +214,9 @@ impl Tensor {
         }
     }
 
-    /// The result of `op`: a new node if the inputs fit, a failed tensor if not or if an input had failed.
-    pub(crate) fn build(op: Op, inputs: Vec<Tensor>, place: Place) -> Tensor {
+    /// Applies `op`: a new node, or a failed tensor if the inputs are invalid or one of them has
+    /// failed.
+    pub(crate) fn build(op: Op, inputs: Vec<Tensor>, location: SourceLocation) -> Tensor {
         if let Some(failed) = inputs.iter().find(|t| matches!(t.0.op, Op::Failed(_))) {
             return failed.clone();
         }
@@ -220,37 +224,38 @@ impl Tensor {
         let device = nodes.first().map_or(Device::cpu(), |n| n.device);
         let inferred = infer(&op, &nodes).and_then(|(dtype, shape)| elements_of(&shape, dtype).map(|_| (dtype, shape)));
         match inferred {
-            Ok((dtype, shape)) => Tensor(Arc::new(Node::new(op, dtype, shape, device, inputs, place))),
-            Err(what) => Tensor::failed(op.name(), what, place),
+            Ok((dtype, shape)) => Tensor(Arc::new(Node::new(op, dtype, shape, device, inputs, location))),
+            Err(message) => Tensor::failed_at(op.name(), message, location),
         }
     }
 
-    /// A value that is an error, found at the first read of whatever is made of it: for functions that return tensors and
-    /// were given something that cannot be.
+    /// A failed tensor: reading it, or anything computed from it, returns the error. For functions
+    /// that return tensors and got invalid arguments.
     ///
     /// ```
-    /// let x = bornite::Tensor::mistake("lookup", "there is no row 'b'; there are 'a' and 'c'");
+    /// let x = bornite::Tensor::failed("lookup", "there is no row 'b'; there are 'a' and 'c'");
     /// assert!((x + 1.0).item().unwrap_err().to_string().starts_with("lookup: there is no row 'b'"));
     /// ```
     #[track_caller]
-    pub fn mistake(op: &'static str, what: impl Into<String>) -> Tensor {
-        Tensor::failed(op, what.into(), Place::here())
+    pub fn failed(op: &'static str, message: impl Into<String>) -> Tensor {
+        Tensor::failed_at(op, message.into(), SourceLocation::here())
     }
 
-    /// A failed tensor.
-    pub(crate) fn failed(op: &'static str, what: String, at: Place) -> Tensor {
-        Tensor::carry(Error::Op { op, what, at }, at)
+    /// As [`Tensor::failed`], at another location.
+    pub(crate) fn failed_at(op: &'static str, message: String, location: SourceLocation) -> Tensor {
+        Tensor::from_error(Error::Op { op, message, location }, location)
     }
 
-    /// A failed tensor that carries an error.
-    pub(crate) fn carry(error: Error, place: Place) -> Tensor {
-        Tensor(Arc::new(Node::new(Op::Failed(error), DType::F32, vec![], Device::cpu(), vec![], place)))
+    /// A failed tensor with this error.
+    pub(crate) fn from_error(error: Error, location: SourceLocation) -> Tensor {
+        Tensor(Arc::new(Node::new(Op::Failed(error), DType::F32, vec![], Device::cpu(), vec![], location)))
     }
 }
 
-/// Number of elements of a shape, if memory could hold them.
+/// Number of elements of a shape, or an error message if they exceed the address space.
 pub(crate) fn elements_of(shape: &[usize], dtype: DType) -> std::result::Result<usize, String> {
-    // Strides are products of lengths even where there are no elements: an axis of length 0 counts as 1 here.
+    // Strides are products of lengths even if there are no elements, so an axis of length 0 counts
+    // as 1.
     let largest = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
     match largest.and_then(|n| n.checked_mul(dtype.bytes())) {
         Some(bytes) if bytes <= isize::MAX as usize => Ok(shape.iter().product()),

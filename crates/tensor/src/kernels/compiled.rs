@@ -1,5 +1,5 @@
-//! A kernel specialised for launches of one size, and their results. If everything is in memory of the CPU a launch runs at
-//! once, since planning takes longer than a small kernel.
+//! A kernel specialized for one launch size, and its outputs. A launch runs immediately if all
+//! arrays are in CPU memory, since planning takes longer than a small kernel.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,39 +7,39 @@ use bornite_codegen::cuda::BLOCK;
 use bornite_ir::{Arg, Kernel, Scalar, Value, interp, verify};
 use bornite_lang::{Lowered, ParamRef};
 
-use crate::graph::joint::{Gradient, How, Joint, parts};
+use crate::graph::multi_output::{GradientFn, ImplementationKind, MultiOutput, outputs};
 use crate::graph::node::Op;
 use crate::kernels::launch::{KernelArg, LaunchDims};
 use crate::runtime::buffer::Buffer;
 use crate::runtime::check;
-use crate::runtime::execute::{Flavour, Program, program, with_host_args};
-use crate::runtime::timing::About;
-use crate::{DType, Device, Place, Result, Tensor, Var};
+use crate::runtime::execute::{CodegenMode, Program, program, with_host_args};
+use crate::runtime::timing::LaunchInfo;
+use crate::{DType, Device, Result, SourceLocation, Tensor, Var};
 
-/// A kernel specialised for a launch.
-pub(super) struct Compiled {
+/// A kernel specialized for a launch.
+pub(super) struct CompiledKernel {
     pub lowered: Lowered,
     kernel: Arc<Kernel>,
-    /// For each view, the argument that it is.
+    /// Argument index of each view.
     pub arrays: Vec<usize>,
-    /// For each view, whether the source reads it. Written arrays are inputs in any case.
+    /// For each view, true if the source reads it. Written arrays are always inputs.
     pub reads: Vec<bool>,
-    /// For each value, the argument that it is, and its components.
+    /// Argument index and components of each value.
     pub values: Vec<(usize, Vec<Scalar>)>,
-    /// The code on the device that ran it last.
+    /// The compiled program of the last device.
     program: Mutex<Option<(Device, Arc<Program>)>>,
 }
 
-/// The last launch, to recognise the next one like it without looking closely.
+/// The last launch: an equal one skips validation and specialization.
 pub(super) struct LastLaunch {
     dims: LaunchDims,
-    /// By view.
+    /// Dtype and shape of each view.
     arrays: Vec<(DType, Vec<usize>)>,
-    pub compiled: Arc<Compiled>,
+    pub compiled: Arc<CompiledKernel>,
 }
 
 impl LastLaunch {
-    pub fn new(dims: LaunchDims, args: &[KernelArg], compiled: Arc<Compiled>) -> LastLaunch {
+    pub fn new(dims: LaunchDims, args: &[KernelArg], compiled: Arc<CompiledKernel>) -> LastLaunch {
         let kind = |&arg: &usize| match &args[arg] {
             KernelArg::Array(tensor) => (tensor.0.dtype, tensor.0.shape.clone()),
             KernelArg::Numbers(_) | KernelArg::Values(_) => (DType::F32, vec![]),
@@ -64,8 +64,8 @@ impl LastLaunch {
     }
 }
 
-impl Compiled {
-    pub fn new(lowered: Lowered, reads: Vec<bool>) -> Result<Compiled> {
+impl CompiledKernel {
+    pub fn new(lowered: Lowered, reads: Vec<bool>) -> Result<CompiledKernel> {
         verify(&lowered.kernel)?;
         let (mut arrays, mut values) = (vec![], vec![]);
         for (arg, (_, param)) in lowered.params.iter().enumerate() {
@@ -79,7 +79,7 @@ impl Compiled {
         }
         arrays.sort_unstable();
         values.sort_unstable_by_key(|(n, _)| *n);
-        Ok(Compiled {
+        Ok(CompiledKernel {
             kernel: Arc::new(lowered.kernel.clone()),
             lowered,
             arrays: arrays.into_iter().map(|(_, arg)| arg).collect(),
@@ -100,23 +100,23 @@ impl Compiled {
         with_host_args(kernel, &buffers.iter().collect::<Vec<_>>(), &values, run)
     }
 
-    /// The written arrays after a launch over arrays and values that fit.
+    /// The written arrays after a launch with validated arrays and values.
     pub fn results(
         &self,
         arrays: Vec<Tensor>,
         values: Vec<Vec<Value>>,
-        gradient: Option<Gradient>,
-        place: Place,
+        gradient: Option<GradientFn>,
+        location: SourceLocation,
     ) -> Result<Vec<Tensor>> {
-        let computed = self.at_once(&arrays, &values, place)?;
+        let computed = self.run_eagerly(&arrays, &values, location)?;
         let written = self.kernel.params.iter().zip(&arrays).filter(|(param, _)| param.access.writes());
         let like: Vec<_> = written.map(|(_, array)| (array.0.dtype, array.0.shape.clone())).collect();
         let count = like.len();
-        let how = How::Kernel { kernel: self.kernel.clone(), values, checked: true };
-        let joint = Joint { gradient, ..Joint::new("kernel", like, how) };
-        let built = Tensor::build(Op::Joint(Arc::new(joint)), arrays, place);
-        let mut results = parts(&built, place);
-        // If it could not be built, each result carries the reason.
+        let implementation = ImplementationKind::Kernel { kernel: self.kernel.clone(), values, checked: true };
+        let multi_output = MultiOutput { gradient, ..MultiOutput::new("kernel", like, implementation) };
+        let built = Tensor::build(Op::MultiOutput(Arc::new(multi_output)), arrays, location);
+        let mut results = outputs(&built, location);
+        // If the node is invalid, each result carries the error.
         results.resize(count, built);
         for (result, value) in results.iter().zip(computed.into_iter().flatten()) {
             result.0.set_value(value);
@@ -124,12 +124,18 @@ impl Compiled {
         Ok(results)
     }
 
-    /// The written arrays, by view, computed now if all arrays are in memory of the CPU. It is left to a plan while a function
-    /// is traced, and where every operation is checked for NaN.
-    fn at_once(&self, arrays: &[Tensor], values: &[Vec<Value>], place: Place) -> Result<Option<Vec<Buffer>>> {
+    /// Runs the launch now if all arrays are in CPU memory and returns the written arrays in the
+    /// order of views. `None` if it must be scheduled: also while a function is traced, or if every
+    /// operation is checked for NaN.
+    fn run_eagerly(
+        &self,
+        arrays: &[Tensor],
+        values: &[Vec<Value>],
+        location: SourceLocation,
+    ) -> Result<Option<Vec<Buffer>>> {
         let device = arrays.first().map_or(Device::Interpreter, |array| array.0.device);
-        let here = matches!(device, Device::Cpu(_)) && arrays.iter().all(|array| array.0.device == device);
-        if !here || Var::is_tracing() || check::enabled()? {
+        let on_cpu = matches!(device, Device::Cpu(_)) && arrays.iter().all(|array| array.0.device == device);
+        if !on_cpu || Var::is_tracing() || check::enabled()? {
             return Ok(None);
         }
         let program = match self.compiled(device) {
@@ -150,27 +156,27 @@ impl Compiled {
         {
             let buffers: Vec<&Buffer> = buffers.iter().collect();
             let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
-            bornite_support::waiting(|| program.launch(&buffers, &values, BLOCK, About::at(place)))?;
+            bornite_support::waiting(|| program.launch(&buffers, &values, BLOCK, LaunchInfo::at(location)))?;
         }
         let mut written = self.lowered.kernel.params.iter().map(|param| param.access.writes());
         buffers.retain(|_| written.next().unwrap_or(false));
         Ok(Some(buffers))
     }
 
-    /// The code, if the device ran it last.
+    /// The compiled program, if it is for this device.
     fn compiled(&self, device: Device) -> Option<Arc<Program>> {
         let last = self.program.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|(on, _)| *on == device).map(|(_, program)| program.clone())
     }
 
     fn compile(&self, device: Device) -> Result<Arc<Program>> {
-        let program = program(device, &self.lowered.kernel, Flavour::Exact)?;
+        let program = program(device, &self.lowered.kernel, CodegenMode::Exact)?;
         *self.program.lock().unwrap_or_else(PoisonError::into_inner) = Some((device, program.clone()));
         Ok(program)
     }
 }
 
-/// Value of a tensor that is known without computing anything.
+/// Value of a tensor that is available without computation.
 enum Available {
     Value(Buffer),
     Zeros,
@@ -182,7 +188,7 @@ fn available(tensor: &Tensor) -> Option<Available> {
         match (node.value(), &node.op, node.inputs.first()) {
             (Some(value), ..) => return Some(Available::Value(value)),
             (None, Op::Full(value), _) if value.bits() == 0 => return Some(Available::Zeros),
-            // The same elements in the same order.
+            // Same elements in the same order.
             (None, Op::Detach | Op::Reshape(_), Some(input)) => node = &input.0,
             _ => return None,
         }

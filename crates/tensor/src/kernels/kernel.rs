@@ -1,8 +1,9 @@
 //! A custom kernel and its launches over tensors.
 //!
-//! A launch is an operation of the graph: traced and scheduled as any other, its indices checked on every device. Front ends
-//! specialise a kernel for the lengths of its arrays and the number of threads; each specialisation is compiled once
-//! (`kernels/compiled.rs`). Repeated and timed launches: `kernels/prepared.rs`.
+//! A launch is a graph op, traced and scheduled like any other; its indices are checked on every
+//! device. Front ends specialize a kernel for the lengths of its arrays and the launch dimensions;
+//! each specialization is compiled once (`kernels/compiled.rs`). Repeated and timed launches:
+//! `kernels/prepared.rs`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,38 +11,39 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bornite_ir::{Access, Kernel, Scalar, Value};
 use bornite_lang::{Lowered, ParamRef};
 
-use crate::graph::joint::Gradient;
-use crate::kernels::compiled::{Compiled, LastLaunch};
+use crate::graph::multi_output::GradientFn;
+use crate::kernels::compiled::{CompiledKernel, LastLaunch};
 use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
 use crate::kernels::module::Module;
 use crate::kernels::prepared::{Checks, PreparedLaunch};
 use crate::runtime::execute::array_dtype;
-use crate::{Error, Place, Result, Tensor, Var};
+use crate::{Error, Result, SourceLocation, Tensor, Var};
 
 /// A kernel of a [`Module`], or one in the IR.
 #[derive(Clone)]
 pub struct CustomKernel {
     module: Module,
     name: String,
-    example: Arc<Lowered>,
-    gradient: Option<Gradient>,
+    prototype: Arc<Lowered>,
+    gradient: Option<GradientFn>,
     cache: Arc<Mutex<Cache>>,
 }
 
-/// What code depends on in a launch: dimensions, and the extents of the arrays in the order of views.
+/// Properties of a launch that its code depends on: dimensions, and extents of the arrays in the
+/// order of views.
 type Signature = (LaunchDims, Vec<Vec<u64>>);
 
-/// Kernels compiled for launches so far.
+/// Kernels compiled so far.
 #[derive(Default)]
 struct Cache {
-    compiled: HashMap<Signature, Arc<Compiled>>,
+    compiled: HashMap<Signature, Arc<CompiledKernel>>,
     last: Option<Arc<LastLaunch>>,
 }
 
-/// A launch whose arguments fit.
-pub(super) struct Ready {
-    pub compiled: Arc<Compiled>,
-    /// By view.
+/// A launch with validated arguments.
+pub(super) struct BoundLaunch {
+    pub compiled: Arc<CompiledKernel>,
+    /// In the order of views.
     pub arrays: Vec<Tensor>,
     pub values: Vec<Vec<Value>>,
 }
@@ -49,11 +51,12 @@ pub(super) struct Ready {
 impl CustomKernel {
     #[track_caller]
     pub(super) fn new(module: &Module, name: &str) -> Result<CustomKernel> {
-        let example = Arc::new(module.example(name)?);
-        Ok(CustomKernel { module: module.clone(), name: name.into(), example, gradient: None, cache: Arc::default() })
+        let prototype = Arc::new(module.prototype(name)?);
+        Ok(CustomKernel { module: module.clone(), name: name.into(), prototype, gradient: None, cache: Arc::default() })
     }
 
-    /// A kernel in the IR. Its arguments are its arrays, then its values; it is launched with [`Launch::default`].
+    /// A kernel in the IR. Its arguments are its arrays, then its values; it is launched with
+    /// [`Launch::default`].
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor, ir::{Scalar, templates}, kernel::{CustomKernel, Launch}};
@@ -74,14 +77,15 @@ impl CustomKernel {
         CustomKernel::new(&Module::from_ir(kernel)?, &name)
     }
 
-    /// The kernel with a gradient: from its arrays, the results and the gradients by the results, the gradients by its arrays
-    /// in the order of parameters (`None` where there is none). Without one, a gradient through a launch is an error.
+    /// The kernel with a gradient function. From the arrays, the outputs and the gradients of the
+    /// outputs, it returns the gradients of the arrays in the order of parameters (`None` for no
+    /// gradient). Without one, differentiating a launch is an error.
     pub fn gradient(
         self,
         f: impl Fn(&[Tensor], &[Tensor], &[Tensor]) -> Vec<Option<Tensor>> + Send + Sync + 'static,
     ) -> CustomKernel {
-        let gradient: Gradient = Arc::new(move |inputs, results, gradients| {
-            let zero = |t: &Tensor| t.scalar_like(0.0, t.0.place).broadcast_to(&t.0.shape, t.0.place);
+        let gradient: GradientFn = Arc::new(move |inputs, results, gradients| {
+            let zero = |t: &Tensor| t.scalar_like(0.0, t.0.location).broadcast_to(&t.0.shape, t.0.location);
             let pairs = gradients.iter().zip(results);
             let gradients: Vec<Tensor> = pairs.map(|(g, t)| g.clone().unwrap_or_else(|| zero(t))).collect();
             Some(f(inputs, results, &gradients))
@@ -91,13 +95,14 @@ impl CustomKernel {
 
     /// Names of its parameters.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
-        self.example.params.iter().map(|(name, _)| &name[..])
+        self.prototype.params.iter().map(|(name, _)| &name[..])
     }
 
-    /// The arrays that a launch writes, as they are after it, in the order of parameters; the arrays passed do not change.
-    /// One argument per parameter, all arrays on one device. If all of them are in memory of the CPU, the kernel runs before
-    /// this returns; elsewhere it runs when a result is read, and in a function under trace it is recorded. A kernel that
-    /// writes no array is an error, since nothing would ever cause it to run ([`prepare`](CustomKernel::prepare) runs it).
+    /// Launches the kernel and returns the arrays that it writes, in the order of parameters; the
+    /// arrays passed do not change. Takes one argument per parameter, all arrays on one device. If
+    /// all arrays are in CPU memory the kernel runs before this returns; otherwise it runs when an
+    /// output is read, and in a traced function it is recorded. A kernel that writes no array is an
+    /// error, since nothing would cause it to run ([`prepare`](CustomKernel::prepare) runs it).
     ///
     /// With [`Launch::check`] the launch is checked before it runs:
     ///
@@ -115,97 +120,97 @@ impl CustomKernel {
     /// ```
     #[track_caller]
     pub fn launch(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Vec<Tensor> {
-        let place = Place::here();
-        let results = self.results(launch.into(), args, place);
-        results.unwrap_or_else(|error| vec![Tensor::carry(error, place); self.written().count().max(1)])
+        let location = SourceLocation::here();
+        let results = self.results(launch.into(), args, location);
+        results.unwrap_or_else(|error| vec![Tensor::from_error(error, location); self.written().count().max(1)])
     }
 
-    fn results(&self, launch: Launch, args: &[KernelArg], place: Place) -> Result<Vec<Tensor>> {
+    fn results(&self, launch: Launch, args: &[KernelArg], location: SourceLocation) -> Result<Vec<Tensor>> {
         let Launch { dims, check, max_statements } = launch;
         if self.written().next().is_none() {
-            return Err(self.error("writes no array; run it with `prepare`".into(), place));
+            return Err(self.error("writes no array; run it with `prepare`".into(), location));
         }
         if (check || max_statements.is_some()) && Var::is_tracing() {
-            let what =
-                "cannot be checked or limited in a function under trace, where arrays have no values; do so outside";
-            return Err(self.error(what.into(), place));
+            let message =
+                "cannot be checked or limited in a traced function, where arrays have no values; do so outside";
+            return Err(self.error(message.into(), location));
         }
         if max_statements.is_some() {
-            let prepared = self.prepared(Launch { dims, check, max_statements }, args, place)?;
+            let prepared = self.prepare_at(Launch { dims, check, max_statements }, args, location)?;
             prepared.run()?;
             return self.written().map(|view| prepared.view(view)).collect();
         }
-        let Ready { compiled, arrays, values } = self.ready(dims, args, place)?;
-        let located = |error| self.located(&compiled.lowered, error, place);
+        let BoundLaunch { compiled, arrays, values } = self.bind(dims, args, location)?;
+        let with_line = |error| self.with_source_line(&compiled.lowered, error, location);
         if check {
-            compiled.check(&arrays, &values, None).map_err(located)?;
+            compiled.check(&arrays, &values, None).map_err(with_line)?;
         }
-        compiled.results(arrays, values, self.gradient.clone(), place).map_err(located)
+        compiled.results(arrays, values, self.gradient.clone(), location).map_err(with_line)
     }
 
-    /// A launch to be run any number of times, over copies of these arrays.
+    /// Prepares a launch over copies of these arrays, to be run any number of times.
     ///
-    /// Each run continues with the arrays that the one before left, and its indices are checked. With [`Launch::check`] each run
-    /// starts from the arrays as given: that is what the interpreter has checked, so the GPU's code runs without checks of its
-    /// own.
+    /// Each run continues with the arrays of the previous one, and its indices are checked. With
+    /// [`Launch::check`] each run starts from the original arrays, which the interpreter has
+    /// checked, so that the GPU code runs without checks.
     #[track_caller]
     pub fn prepare(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Result<PreparedLaunch> {
-        self.prepared(launch.into(), args, Place::here())
+        self.prepare_at(launch.into(), args, SourceLocation::here())
     }
 
-    fn prepared(&self, launch: Launch, args: &[KernelArg], place: Place) -> Result<PreparedLaunch> {
+    fn prepare_at(&self, launch: Launch, args: &[KernelArg], location: SourceLocation) -> Result<PreparedLaunch> {
         let Launch { dims, check, max_statements } = launch;
-        let ready = self.ready(dims, args, place)?;
+        let bound = self.bind(dims, args, location)?;
         if check {
-            let checked = ready.compiled.check(&ready.arrays, &ready.values, max_statements);
-            checked.map_err(|error| self.located(&ready.compiled.lowered, error, place))?;
+            let checked = bound.compiled.check(&bound.arrays, &bound.values, max_statements);
+            checked.map_err(|error| self.with_source_line(&bound.compiled.lowered, error, location))?;
         }
         let checks = if check { Checks::FirstRun } else { Checks::EveryRun };
-        PreparedLaunch::new(ready, checks, max_statements, place)
+        PreparedLaunch::new(bound, checks, max_statements, location)
     }
 
-    /// As [`CustomKernel::prepare`], without any check of indices on a GPU, and without that of the interpreter, which takes
-    /// long for large kernels.
+    /// As [`CustomKernel::prepare`], without index checks on a GPU and without a run in the
+    /// interpreter, which is slow for large kernels.
     ///
     /// # Safety
-    /// With these arguments, however often the launch runs, the kernel must index within its arrays, and its threads must not
-    /// race.
+    /// With these arguments, and for any number of runs, the kernel must index within its arrays,
+    /// and its threads must not race.
     #[allow(unsafe_code)]
     #[track_caller]
     pub unsafe fn prepare_unchecked(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Result<PreparedLaunch> {
-        let (place, Launch { dims, max_statements, .. }) = (Place::here(), launch.into());
-        PreparedLaunch::new(self.ready(dims, args, place)?, Checks::None, max_statements, place)
+        let (location, Launch { dims, max_statements, .. }) = (SourceLocation::here(), launch.into());
+        PreparedLaunch::new(self.bind(dims, args, location)?, Checks::None, max_statements, location)
     }
 
-    /// The kernel in the IR, without knowledge of its arrays.
-    pub(super) fn example(&self) -> &Kernel {
-        &self.example.kernel
+    /// The IR of the kernel for unknown array lengths.
+    pub(super) fn prototype(&self) -> &Kernel {
+        &self.prototype.kernel
     }
 
     /// The views that the kernel writes.
     fn written(&self) -> impl Iterator<Item = usize> {
-        let params = &self.example.kernel.params;
+        let params = &self.prototype.kernel.params;
         (0..params.len()).filter(|&n| params[n].access.writes())
     }
 
-    fn error(&self, what: String, place: Place) -> Error {
-        Error::Op { op: "kernel", what: format!("'{}' {what}", self.name), at: place }
+    fn error(&self, message: String, location: SourceLocation) -> Error {
+        Error::Op { op: "kernel", message: format!("'{}' {message}", self.name), location }
     }
 
-    /// A fault of a launch as an error that names the line of the kernel's source.
-    fn located(&self, lowered: &Lowered, error: Error, place: Place) -> Error {
+    /// Adds the line of the kernel's source to the error of a fault.
+    fn with_source_line(&self, lowered: &Lowered, error: Error, location: SourceLocation) -> Error {
         let Error::Fault(fault) = &error else { return error };
         let Some(line) = lowered.line_of(fault) else { return error };
         let Some((file, text)) = self.module.source_line(line) else { return error };
-        let what = format!("'{}' at {file}:{line}: {}\n  {line} | {}", self.name, fault.kind, text.trim_end());
-        Error::Op { op: "kernel", what, at: place }
+        let message = format!("'{}' at {file}:{line}: {}\n  {line} | {}", self.name, fault.kind, text.trim_end());
+        Error::Op { op: "kernel", message, location }
     }
 
-    pub(super) fn ready(&self, dims: LaunchDims, args: &[KernelArg], place: Place) -> Result<Ready> {
+    pub(super) fn bind(&self, dims: LaunchDims, args: &[KernelArg], location: SourceLocation) -> Result<BoundLaunch> {
         let last = self.cache().last.clone();
         let compiled = match last.filter(|last| last.matches(&dims, args)) {
             Some(last) => last.compiled.clone(),
-            None => self.for_launch(dims, args, place)?,
+            None => self.specialize(dims, args, location)?,
         };
         let mut values = Vec::with_capacity(compiled.values.len());
         for (arg, components) in &compiled.values {
@@ -216,30 +221,36 @@ impl CustomKernel {
                     KernelArg::Values(values) => format!("{values:?}"),
                     KernelArg::Array(_) => "an array".into(),
                 };
-                self.error(format!("takes {components:?} as '{name}' but got {found}"), place)
+                self.error(format!("takes {components:?} as '{name}' but got {found}"), location)
             })?);
         }
         let array = |&arg: &usize| if let KernelArg::Array(tensor) = &args[arg] { Some(tensor.clone()) } else { None };
         let arrays: Vec<Tensor> = compiled.arrays.iter().filter_map(array).collect();
         if let Some(kernel) = self.module.ir() {
-            self.check_lengths(kernel, &arrays, &values, place)?;
+            self.check_lengths(kernel, &arrays, &values, location)?;
         }
-        Ok(Ready { compiled, arrays, values })
+        Ok(BoundLaunch { compiled, arrays, values })
     }
 
-    /// Checks the arrays of a kernel in the IR, whose lengths may depend on its values.
-    fn check_lengths(&self, kernel: &Kernel, arrays: &[Tensor], values: &[Vec<Value>], place: Place) -> Result<()> {
+    /// Validates the arrays of an IR kernel, whose lengths may depend on its values.
+    fn check_lengths(
+        &self,
+        kernel: &Kernel,
+        arrays: &[Tensor],
+        values: &[Vec<Value>],
+        location: SourceLocation,
+    ) -> Result<()> {
         let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
         for (param, array) in kernel.params.iter().zip(arrays) {
             let (node, dtype) = (array.node()?, array_dtype(kernel, param));
             let Some(bytes) = kernel.view_bytes(param, &firsts) else {
-                return Err(self.error(format!("has too many elements in '{}'", param.name), place));
+                return Err(self.error(format!("has too many elements in array '{}'", param.name), location));
             };
             let elements = bytes / dtype.bytes();
             if (node.dtype, node.elements()) != (dtype, elements) {
                 let found = format!("{}{:?}", node.dtype, node.shape);
-                let what = format!("takes {dtype}[{elements}] as '{}' but got {found}", param.name);
-                return Err(self.error(what, place));
+                let message = format!("takes {dtype}[{elements}] as '{}' but got {found}", param.name);
+                return Err(self.error(message, location));
             }
         }
         Ok(())
@@ -249,88 +260,97 @@ impl CustomKernel {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel for a launch, once its arrays are known to fit.
-    fn for_launch(&self, dims: LaunchDims, args: &[KernelArg], place: Place) -> Result<Arc<Compiled>> {
-        let example = &*self.example;
-        if args.len() != example.params.len() {
+    /// Validates the arrays and returns the kernel for the launch.
+    fn specialize(
+        &self,
+        dims: LaunchDims,
+        args: &[KernelArg],
+        location: SourceLocation,
+    ) -> Result<Arc<CompiledKernel>> {
+        let prototype = &*self.prototype;
+        if args.len() != prototype.params.len() {
             let names = self.parameters().collect::<Vec<_>>().join(", ");
-            let what = format!("takes {} arguments ({names}) but got {}", example.params.len(), args.len());
-            return Err(self.error(what, place));
+            let message = format!("takes {} arguments ({names}) but got {}", prototype.params.len(), args.len());
+            return Err(self.error(message, location));
         }
-        let mut extents: Vec<Vec<u64>> = vec![vec![]; example.kernel.params.len()];
-        for ((name, param), arg) in example.params.iter().zip(args) {
+        let mut extents: Vec<Vec<u64>> = vec![vec![]; prototype.kernel.params.len()];
+        for ((name, param), arg) in prototype.params.iter().zip(args) {
             match (param, arg) {
                 (ParamRef::View(n), KernelArg::Array(tensor)) => {
                     let n = *n as usize;
                     extents[n] = self.extents(n, tensor).map_err(|error| match error {
                         Ok(error) => error,
-                        Err(what) => self.error(format!("takes {what} as '{name}'"), place),
+                        Err(message) => self.error(format!("takes {message} as '{name}'"), location),
                     })?;
                 }
                 (ParamRef::Value(_), KernelArg::Numbers(_) | KernelArg::Values(_)) => {}
-                (ParamRef::View(_), _) => return Err(self.error(format!("takes an array as '{name}'"), place)),
-                (ParamRef::Value(_), _) => return Err(self.error(format!("takes numbers as '{name}'"), place)),
+                (ParamRef::View(_), _) => return Err(self.error(format!("takes an array as '{name}'"), location)),
+                (ParamRef::Value(_), _) => return Err(self.error(format!("takes numbers as '{name}'"), location)),
             }
         }
-        let compiled = self.compiled((dims.clone(), extents), place)?;
+        let compiled = self.compiled((dims.clone(), extents), location)?;
         self.cache().last = Some(Arc::new(LastLaunch::new(dims, args, compiled.clone())));
         Ok(compiled)
     }
 
-    /// The extents of an array that a tensor stands for, or what it should be.
+    /// The extents of a tensor as an array of the kernel; `Err` with the tensor's error, or with
+    /// the expected dtype and shape.
     fn extents(
         &self,
         view: usize,
         tensor: &Tensor,
     ) -> std::result::Result<Vec<u64>, std::result::Result<Error, String>> {
-        let kernel = &self.example.kernel;
+        let kernel = &self.prototype.kernel;
         let (node, param) = (tensor.node().map_err(Ok)?, &kernel.params[view]);
         if self.module.ir().is_some() {
             return Ok(vec![]);
         }
         let (dtype, rank) = (array_dtype(kernel, param), param.dims.len());
-        let each = kernel.bytes_of(param.ty) / dtype.bytes();
+        let components = kernel.bytes_of(param.ty) / dtype.bytes();
         let shape: Vec<u64> = node.shape.iter().map(|&n| n as u64).collect();
         let flat = self.module.has_flat_arrays();
         let extents =
-            if flat { vec![node.elements() as u64 / each as u64] } else { shape[..rank.min(shape.len())].into() };
-        let fits = extents.len() == rank && extents.iter().product::<u64>() * each as u64 == node.elements() as u64;
-        let ends = flat || each == 1 && shape.len() == rank || each > 1 && shape.len() > rank;
-        if node.dtype == dtype && fits && ends {
+            if flat { vec![node.elements() as u64 / components as u64] } else { shape[..rank.min(shape.len())].into() };
+        let fits =
+            extents.len() == rank && extents.iter().product::<u64>() * components as u64 == node.elements() as u64;
+        let rank_matches = flat || components == 1 && shape.len() == rank || components > 1 && shape.len() > rank;
+        if node.dtype == dtype && fits && rank_matches {
             return Ok(extents);
         }
-        let inner = if each > 1 { format!(" and {each} elements beyond them") } else { String::new() };
+        let inner = if components > 1 { format!(" and {components} components per element") } else { String::new() };
         Err(Err(format!("{dtype} with {rank} axes{inner}, not {}{:?},", node.dtype, node.shape)))
     }
 
-    /// The kernel for a launch, compiled at most once.
-    fn compiled(&self, signature: Signature, place: Place) -> Result<Arc<Compiled>> {
-        /// Launches that are remembered.
-        const CACHED: usize = 256;
+    /// The specialization of the kernel for a launch, compiled at most once.
+    fn compiled(&self, signature: Signature, location: SourceLocation) -> Result<Arc<CompiledKernel>> {
+        /// Maximum number of cached specializations.
+        const MAX_CACHED: usize = 256;
         if let Some(found) = self.cache().compiled.get(&signature) {
             return Ok(found.clone());
         }
-        let mut request = self.module.request(&self.name, &signature.0).map_err(|what| self.error(what, place))?;
-        for (name, param) in &self.example.params {
+        let mut request =
+            self.module.request(&self.name, &signature.0).map_err(|message| self.error(message, location))?;
+        for (name, param) in &self.prototype.params {
             if let ParamRef::View(n) = param {
                 request = request.shape(name, &signature.1[*n as usize]);
             }
         }
         let mut lowered = self.module.lowered(&self.name, &request)?;
         let reads: Vec<bool> = lowered.kernel.params.iter().map(|param| param.access.reads()).collect();
-        // Elements that a launch does not write keep their values: every array that is written is an input as well. And an array
-        // that a launch of another size writes is a result: sizes decide branches, but not the number of results.
-        let writes: Vec<bool> = self.example.kernel.params.iter().map(|param| param.access.writes()).collect();
+        // Elements that a launch does not write keep their values, so every written array is also
+        // an input. An array that is written at any launch size is an output, so that the number of
+        // outputs does not depend on the size.
+        let writes: Vec<bool> = self.prototype.kernel.params.iter().map(|param| param.access.writes()).collect();
         for (param, writes) in lowered.kernel.params.iter_mut().zip(&writes) {
             if param.access.writes() && !*writes {
-                let what = format!("writes '{}' only in a launch of this size; write it in all", param.name);
-                return Err(self.error(what, place));
+                let message = format!("writes '{}' only in a launch of this size; write it in all", param.name);
+                return Err(self.error(message, location));
             }
             param.access = if *writes { Access::ReadWrite } else { param.access };
         }
-        let compiled = Arc::new(Compiled::new(lowered, reads)?);
+        let compiled = Arc::new(CompiledKernel::new(lowered, reads)?);
         let cached = &mut self.cache().compiled;
-        if cached.len() >= CACHED {
+        if cached.len() >= MAX_CACHED {
             cached.clear();
         }
         cached.insert(signature, compiled.clone());
@@ -338,7 +358,7 @@ impl CustomKernel {
     }
 }
 
-/// The components of a value parameter from an argument, if it fits.
+/// The components of a value parameter from an argument, if they match.
 fn components_of(components: &[Scalar], arg: &KernelArg) -> Option<Vec<Value>> {
     match arg {
         KernelArg::Numbers(numbers) => {

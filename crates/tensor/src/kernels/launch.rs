@@ -7,17 +7,17 @@ use crate::Tensor;
 /// Dimensions of a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub enum LaunchDims {
-    /// Those that a kernel in the IR states.
+    /// The dimensions stored in an IR kernel.
     #[default]
     Fixed,
-    /// Threads along one to four dimensions. A kernel in CUDA C++ has one dimension, and blocks of its launch bound or of 256
-    /// threads; the last block may extend past the end.
+    /// Threads along one to four dimensions. A kernel in CUDA C++ has one dimension, and blocks of
+    /// its launch bound or of 256 threads; the last block may extend past the end.
     Threads(Vec<usize>),
     /// Blocks of threads along x, y and z, for CUDA C++.
     Blocks {
-        /// Blocks.
+        /// Number of blocks.
         grid: [u32; 3],
-        /// Threads of each block.
+        /// Threads per block.
         block: [u32; 3],
         /// Bytes of `extern __shared__` arrays.
         shared_bytes: u64,
@@ -36,8 +36,8 @@ impl<const N: usize> From<[usize; N]> for LaunchDims {
     }
 }
 
-/// A launch of a kernel: dimensions and options. A number, an array of numbers and [`LaunchDims`] convert into one with the
-/// default options.
+/// A launch of a kernel: dimensions and options. A number, an array of numbers and [`LaunchDims`]
+/// convert into one with the default options.
 ///
 /// ```
 /// use bornite::kernel::Launch;
@@ -48,11 +48,12 @@ impl<const N: usize> From<[usize; N]> for LaunchDims {
 pub struct Launch {
     /// Dimensions.
     pub dims: LaunchDims,
-    /// Whether the interpreter runs the launch first, over copies of the arrays: an index out of range, a race between threads
-    /// or a divergent barrier is an error that names the line of the kernel. Slow.
+    /// If set, the interpreter runs the launch first, over copies of the arrays: an index out of
+    /// range, a data race or a divergent barrier is an error with the line of the kernel. Slow.
     pub check: bool,
-    /// Statements after which a launch that does not end is stopped with an error: of a block in the interpreter, of a thread in
-    /// machine code. On a GPU it limits the check, so it needs `check`.
+    /// Maximum number of statements before a launch is stopped with an error: per block in the
+    /// interpreter, per thread in machine code. On a GPU it limits only the check, so it needs
+    /// `check`.
     pub max_statements: Option<u64>,
 }
 
@@ -65,12 +66,13 @@ impl<D: Into<LaunchDims>> From<D> for Launch {
 /// Argument of a kernel.
 #[derive(Clone, Debug)]
 pub enum KernelArg {
-    /// An array: as many elements, as many axes. Elements that are vectors, matrices or structs of one type are axes of
-    /// their own at the end; structs of several types are bytes.
+    /// An array with the same number of elements and axes as the parameter. Elements that are
+    /// vectors, matrices or structs of one type add trailing axes; structs of several types are
+    /// bytes.
     Array(Tensor),
     /// A number, or the components of a vector, matrix or struct.
     Numbers(Vec<f64>),
-    /// The same as typed values, for integers that f64 cannot represent.
+    /// Typed values, for integers that f64 cannot represent.
     Values(Vec<Value>),
 }
 

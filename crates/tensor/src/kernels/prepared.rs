@@ -1,4 +1,4 @@
-//! A launch that runs repeatedly over its own copies of the arrays: for loops, timing and tuning.
+//! A launch that runs repeatedly over its own copies of the arrays, for loops, timing and tuning.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,26 +7,27 @@ use bornite_ir::{Value, peek};
 use bornite_lang::ParamRef;
 
 use crate::graph::node::{Node, Op};
-use crate::kernels::compiled::Compiled;
-use crate::kernels::kernel::Ready;
+use crate::kernels::compiled::CompiledKernel;
+use crate::kernels::kernel::BoundLaunch;
 use crate::runtime::buffer::Buffer;
-use crate::runtime::execute::{Flavour, Program, limited, program};
+use crate::runtime::execute::{CodegenMode, Program, program, program_with_limit};
 use crate::runtime::status;
-use crate::runtime::timing::About;
+use crate::runtime::timing::LaunchInfo;
 use crate::schedule::{realize, value_of};
-use crate::{Device, Error, Place, Result, Tensor};
+use crate::{Device, Error, Result, SourceLocation, Tensor};
 
-/// Runs of a prepared launch whose indices are checked on a GPU. Other devices check every run.
+/// The runs of a prepared launch that are checked on a GPU. Other devices check every run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Checks {
-    /// By the kernel itself.
+    /// Every run, by the kernel itself.
     EveryRun,
-    /// By the interpreter, before the first run; every run then starts from the same arrays.
+    /// Checked by the interpreter before the first run; every run then starts from the same arrays.
     FirstRun,
     None,
 }
 
-/// A launch to be run any number of times: see [`CustomKernel::prepare`](crate::kernel::CustomKernel::prepare).
+/// A launch that can run any number of times: see
+/// [`CustomKernel::prepare`](crate::kernel::CustomKernel::prepare).
 ///
 /// ```
 /// use bornite::{Device, Tensor, kernel::Module};
@@ -41,43 +42,43 @@ pub(super) enum Checks {
 /// ```
 pub struct PreparedLaunch {
     program: Arc<Program>,
-    compiled: Arc<Compiled>,
-    /// By view; then the device's status word, for code that checks its indices.
+    compiled: Arc<CompiledKernel>,
+    /// One per view; then the status words, for code that checks its indices.
     buffers: Vec<Buffer>,
     values: Vec<Vec<Value>>,
-    /// The arrays as they were given, by view.
+    /// The arrays passed by the caller, in the order of views.
     arrays: Vec<Tensor>,
-    /// Copies of the arrays that each run starts from, by view.
+    /// (view, copy) pairs of arrays that each run starts from.
     initial: Vec<(usize, Buffer)>,
     device: Device,
-    place: Place,
-    /// The first error: results computed after it are invalid.
+    location: SourceLocation,
+    /// The first error: arrays are invalid after it.
     failed: Mutex<Option<Error>>,
 }
 
 impl PreparedLaunch {
     pub(super) fn new(
-        ready: Ready,
+        bound: BoundLaunch,
         checks: Checks,
         max_statements: Option<u64>,
-        place: Place,
+        location: SourceLocation,
     ) -> Result<PreparedLaunch> {
-        let Ready { compiled, arrays, mut values } = ready;
+        let BoundLaunch { compiled, arrays, mut values } = bound;
         realize(&arrays)?;
         let device = arrays.first().map_or(Ok(Device::cpu()), |array| array.node().map(|node| node.device))?;
         if let Some(other) = arrays.iter().find(|array| array.0.device != device) {
-            let what = format!("arrays are on {device} and {}; make them on one device", other.0.device);
-            return Err(Error::Op { op: "kernel", what, at: place });
+            let message = format!("arrays are on {device} and {}; they must be on one device", other.0.device);
+            return Err(Error::Op { op: "kernel", message, location });
         }
         if device.is_cuda() && max_statements.is_some() && checks != Checks::FirstRun {
-            let what = "max_statements limits only the check of a launch on a GPU; set `check` too".into();
-            return Err(Error::Op { op: "kernel", what, at: place });
+            let message = "max_statements limits only the check of a launch on a GPU; set `check` too".into();
+            return Err(Error::Op { op: "kernel", message, location });
         }
         let kernel = &compiled.lowered.kernel;
-        let own_checks = device.is_cuda() && checks == Checks::EveryRun;
-        let flavour = if own_checks { Flavour::Checked } else { Flavour::Exact };
+        let kernel_checks = device.is_cuda() && checks == Checks::EveryRun;
+        let flavour = if kernel_checks { CodegenMode::Checked } else { CodegenMode::Exact };
         let program = match max_statements {
-            Some(most) if !device.is_cuda() => Arc::new(limited(device, kernel, most)?),
+            Some(max) if !device.is_cuda() => Arc::new(program_with_limit(device, kernel, max)?),
             _ => program(device, kernel, flavour)?,
         };
         let _running = device.lock();
@@ -91,22 +92,22 @@ impl PreparedLaunch {
                 }
             }
         }
-        if own_checks {
+        if kernel_checks {
             buffers.push(Buffer::from_words(device, vec![0; status::WORDS as usize])?);
-            values.push(vec![Value::int(crate::DType::I64, status::kernel_code(kernel, &values, place))]);
+            values.push(vec![Value::int(crate::DType::I64, status::kernel_code(kernel, &values, location))]);
         }
         let failed = Mutex::default();
-        Ok(PreparedLaunch { program, compiled, buffers, values, arrays, initial, device, place, failed })
+        Ok(PreparedLaunch { program, compiled, buffers, values, arrays, initial, device, location, failed })
     }
 
-    /// Submits a run to the device. A GPU may go on after this returns; an index out of range is then an error of
-    /// [`PreparedLaunch::array`].
+    /// Submits a run to the device. Asynchronous on a GPU: an index out of range is then reported
+    /// by [`PreparedLaunch::array`].
     pub fn run(&self) -> Result<()> {
         let _running = self.device.lock();
-        let launched = self.start().and_then(|()| {
+        let launched = self.restore_initial().and_then(|()| {
             let buffers: Vec<&Buffer> = self.buffers.iter().collect();
             let values: Vec<&[Value]> = self.values.iter().map(Vec::as_slice).collect();
-            self.program.launch(&buffers, &values, BLOCK, About::at(self.place))
+            self.program.launch(&buffers, &values, BLOCK, LaunchInfo::at(self.location))
         });
         if let Err(error) = &launched {
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
@@ -115,11 +116,11 @@ impl PreparedLaunch {
     }
 
     /// Restores the arrays that each run starts from.
-    fn start(&self) -> Result<()> {
+    fn restore_initial(&self) -> Result<()> {
         self.initial.iter().try_for_each(|(view, initial)| self.buffers[*view].copy_from(initial))
     }
 
-    /// An array as it is after all runs so far.
+    /// An array after all runs so far.
     #[track_caller]
     pub fn array(&self, name: &str) -> Result<Tensor> {
         let params = &self.compiled.lowered.params;
@@ -131,8 +132,8 @@ impl PreparedLaunch {
             Some((_, view)) => self.view(view),
             None => {
                 let names: Vec<&str> = arrays.map(|(name, _)| name).collect();
-                let what = format!("there is no array '{name}'; there are {}", names.join(", "));
-                Err(Error::Op { op: "kernel", what, at: Place::here() })
+                let message = format!("unknown array '{name}'; the kernel has {}", names.join(", "));
+                Err(Error::Op { op: "kernel", message, location: SourceLocation::here() })
             }
         }
     }
@@ -152,36 +153,41 @@ impl PreparedLaunch {
             return Err(error.clone());
         }
         let like = &self.arrays[view].0;
-        Ok(Tensor(Arc::new(Node::leaf(Op::Data, like, self.place, self.buffers[view].duplicate(self.device)?))))
+        Ok(Tensor(Arc::new(Node::leaf(Op::Data, like, self.location, self.buffers[view].duplicate(self.device)?))))
     }
 
-    /// Device that runs it.
+    /// Device of the launch.
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// Engine that runs it: `interpreter` (also on a CPU, for kernels with barriers), `machine code` or `CUDA`.
+    /// Execution engine: `interpreter` (also on a CPU, for kernels with barriers), `machine code`
+    /// or `CUDA`.
     pub fn engine(&self) -> &'static str {
-        self.program.engine()
+        self.program.backend()
     }
 
-    /// The largest difference between the arrays that two launches wrote, relative to the largest magnitude of `expected` in
-    /// the array; infinite where only one is a number. Both are launches of kernels with the same parameters.
+    /// The largest difference between the arrays that two launches wrote, relative to the largest
+    /// magnitude of the array in `expected`; infinite if only one element of a pair is NaN. The
+    /// kernels must have the same parameters.
     #[track_caller]
     pub fn difference(&self, expected: &PreparedLaunch) -> Result<f64> {
         let kernel = &self.compiled.lowered.kernel;
         let mut largest: f64 = 0.0;
         for (view, param) in kernel.params.iter().enumerate().filter(|(_, param)| param.access.writes()) {
             if expected.arrays.get(view).is_none_or(|array| array.0.bytes() != self.arrays[view].0.bytes()) {
-                return Err(Error::op("difference", format!("the launches have other arrays at '{}'", param.name)));
+                return Err(Error::op(
+                    "difference",
+                    format!("array '{}' has different sizes in the two launches", param.name),
+                ));
             }
-            let (ours, theirs) = (self.view(view)?.words()?, expected.view(view)?.words()?);
+            let (found, reference) = (self.view(view)?.words()?, expected.view(view)?.words()?);
             let layout = param.ty.layout(&kernel.structs);
             let elements = self.arrays[view].0.bytes() / layout.bytes.max(1);
             let components = (0..elements)
                 .flat_map(|n| layout.offsets.iter().map(move |(offset, scalar)| (n * layout.bytes + offset, *scalar)));
             let pairs: Vec<(f64, f64)> =
-                components.map(|(at, s)| (peek(&ours, at, s).as_f64(), peek(&theirs, at, s).as_f64())).collect();
+                components.map(|(at, s)| (peek(&found, at, s).as_f64(), peek(&reference, at, s).as_f64())).collect();
             let scale = pairs.iter().map(|(_, b)| b.abs()).filter(|b| b.is_finite()).fold(0.0, f64::max);
             for (a, b) in pairs {
                 let difference = match (a == b || (a.is_nan() && b.is_nan()), scale > 0.0) {

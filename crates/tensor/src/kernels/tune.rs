@@ -1,36 +1,40 @@
-//! Choice of the fastest of several kernels by measurement.
+//! Selection of the fastest of several kernels by measurement.
 
 use bornite_cuda::DeviceTimer;
 use bornite_ir::Value;
 use bornite_support::tune::{Choice, Found, HostTimer, Key, Platform, Request, Timer, Tuner, digest};
 
-use crate::kernels::kernel::{CustomKernel, Ready};
+use crate::kernels::kernel::{BoundLaunch, CustomKernel};
 use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
 use crate::kernels::prepared::PreparedLaunch;
-use crate::{Device, Place, Result};
+use crate::{Device, Result, SourceLocation};
 
-/// Finds the fastest of several kernels that compute the same, on the device of the arrays. Each is run, compared with the
-/// results of the first one in the interpreter (`tolerance`, relative to the largest value), and timed over all sets of
-/// arguments. On a GPU every kernel is checked in the interpreter first, so sizes should be moderate.
+/// Finds the fastest of several equivalent kernels on the device of the arrays. Each is run,
+/// compared with the output of the first one in the interpreter (`tolerance` is relative to the
+/// largest value), and timed over all argument sets. On a GPU every kernel is first checked in the
+/// interpreter, so sizes should be moderate.
 ///
-/// The tuner decides whether anything is measured ([`Mode`](bornite_support::tune::Mode)), and caches the results.
+/// The mode of the tuner ([`Mode`](bornite_support::tune::Mode)) decides if kernels are measured;
+/// results are cached.
 #[track_caller]
 pub fn tune_kernels(
     tuner: &Tuner,
     variants: &[(Choice, CustomKernel)],
     launch: impl Into<Launch>,
-    sets: &[Vec<KernelArg>],
+    argument_sets: &[Vec<KernelArg>],
     tolerance: f64,
 ) -> Result<Found> {
     let launch = launch.into();
-    let is_gpu = device_of(sets)?.is_cuda();
+    let is_gpu = device_of(argument_sets)?.is_cuda();
     let launch = Launch { check: launch.check || is_gpu, ..launch };
     let prepare = |kernel: &CustomKernel, args: &[KernelArg]| kernel.prepare(launch.clone(), args);
-    tune(tuner, variants, &launch.dims, sets, tolerance, prepare, |args| args.iter().map(interpreted).collect())
+    tune(tuner, variants, &launch.dims, argument_sets, tolerance, prepare, |args| {
+        args.iter().map(interpreted).collect()
+    })
 }
 
-/// As [`tune_kernels`], without the interpreter, which takes long for large kernels: each kernel is compared with the first one
-/// on the same device.
+/// As [`tune_kernels`], without the interpreter, which is slow for large kernels: each kernel is
+/// compared with the first one on the same device.
 ///
 /// # Safety
 /// As for [`CustomKernel::prepare_unchecked`], for every kernel.
@@ -40,13 +44,13 @@ pub unsafe fn tune_kernels_unchecked(
     tuner: &Tuner,
     variants: &[(Choice, CustomKernel)],
     launch: impl Into<Launch>,
-    sets: &[Vec<KernelArg>],
+    argument_sets: &[Vec<KernelArg>],
     tolerance: f64,
 ) -> Result<Found> {
     let launch = launch.into();
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let prepare = |kernel: &CustomKernel, args: &[KernelArg]| unsafe { kernel.prepare_unchecked(launch.clone(), args) };
-    tune(tuner, variants, &launch.dims, sets, tolerance, prepare, <[KernelArg]>::to_vec)
+    tune(tuner, variants, &launch.dims, argument_sets, tolerance, prepare, <[KernelArg]>::to_vec)
 }
 
 #[track_caller]
@@ -54,20 +58,20 @@ fn tune(
     tuner: &Tuner,
     variants: &[(Choice, CustomKernel)],
     dims: &LaunchDims,
-    sets: &[Vec<KernelArg>],
+    argument_sets: &[Vec<KernelArg>],
     tolerance: f64,
     prepare: impl Fn(&CustomKernel, &[KernelArg]) -> Result<PreparedLaunch>,
     reference_args: impl Fn(&[KernelArg]) -> Vec<KernelArg>,
 ) -> Result<Found> {
-    let (Some((_, first)), Some(first_set)) = (variants.first(), sets.first()) else {
+    let (Some((_, first)), Some(first_arguments)) = (variants.first(), argument_sets.first()) else {
         return Ok(Found { choice: Choice::new(), record: None, measured: false, again: false });
     };
-    let device = device_of(sets)?;
+    let device = device_of(argument_sets)?;
     let (platform, mut timer): (Platform, Box<dyn Timer>) = match device.gpu()? {
         Some(gpu) => (bornite_cuda::platform(&gpu)?, Box::new(DeviceTimer::new(&gpu))),
         None => (Platform::host(&device.to_string()), Box::new(HostTimer::new())),
     };
-    let key = key_of(variants, first.ready(dims.clone(), first_set, Place::here())?, platform);
+    let key = key_of(variants, first.bind(dims.clone(), first_arguments, SourceLocation::here())?, platform);
     let candidates: Vec<Choice> = variants.iter().map(|(choice, _)| choice.clone()).collect();
     let mut reference: Option<PreparedLaunch> = None;
     let choose = || {
@@ -76,14 +80,14 @@ fn tune(
             &mut *timer,
             |choice| {
                 let found = variants.iter().find(|(c, _)| c == choice);
-                let (_, kernel) = found.ok_or("an unknown candidate")?;
-                Ok(sets.iter().map(|args| prepare(kernel, args)).collect::<Result<Vec<_>>>()?)
+                let (_, kernel) = found.ok_or("unknown candidate")?;
+                Ok(argument_sets.iter().map(|args| prepare(kernel, args)).collect::<Result<Vec<_>>>()?)
             },
             |launches: &mut Vec<PreparedLaunch>| {
                 let reference = match &reference {
                     Some(reference) => reference,
                     None => {
-                        let launch = prepare(first, &reference_args(first_set))?;
+                        let launch = prepare(first, &reference_args(first_arguments))?;
                         launch.run()?;
                         reference.insert(launch)
                     }
@@ -91,26 +95,26 @@ fn tune(
                 launches[0].run()?;
                 match launches[0].difference(reference)? {
                     difference if difference <= tolerance => Ok(()),
-                    difference => Err(format!("wrong by {difference:.1e} of the largest value").into()),
+                    difference => Err(format!("differs by {difference:.1e} of the largest value").into()),
                 }
             },
             |launches, set| Ok(launches[set % launches.len()].run()?),
         )
     };
-    // To the end once it has begun: candidates that an interrupt left out would count as failed in the cached record.
+    // Not interruptible: candidates skipped by an interrupt would be cached as failed.
     Ok(crate::interruptible(None, choose))
 }
 
 /// The device of the arrays.
-fn device_of(sets: &[Vec<KernelArg>]) -> Result<Device> {
-    let array = sets.iter().flatten().find_map(|arg| match arg {
+fn device_of(argument_sets: &[Vec<KernelArg>]) -> Result<Device> {
+    let array = argument_sets.iter().flatten().find_map(|arg| match arg {
         KernelArg::Array(tensor) => Some(tensor),
         KernelArg::Numbers(_) | KernelArg::Values(_) => None,
     });
     array.map_or(Ok(Device::cpu()), |tensor| tensor.device())
 }
 
-/// An argument for the interpreter.
+/// Copies an argument to the interpreter.
 fn interpreted(arg: &KernelArg) -> KernelArg {
     match arg {
         KernelArg::Array(tensor) => KernelArg::Array(tensor.to(Device::Interpreter)),
@@ -119,13 +123,13 @@ fn interpreted(arg: &KernelArg) -> KernelArg {
 }
 
 /// The key of a tuning record: everything that the best variant depends on.
-fn key_of(variants: &[(Choice, CustomKernel)], ready: Ready, platform: Platform) -> Key {
-    let texts: String = variants.iter().map(|(_, kernel)| kernel.example().to_string()).collect();
-    let kernel = &ready.compiled.lowered.kernel;
-    let firsts: Vec<Value> = ready.values.iter().filter_map(|parts| parts.first().copied()).collect();
+fn key_of(variants: &[(Choice, CustomKernel)], bound: BoundLaunch, platform: Platform) -> Key {
+    let texts: String = variants.iter().map(|(_, kernel)| kernel.prototype().to_string()).collect();
+    let kernel = &bound.compiled.lowered.kernel;
+    let firsts: Vec<Value> = bound.values.iter().filter_map(|parts| parts.first().copied()).collect();
     let extents = kernel.params.iter().flat_map(|param| param.dims.iter().map(|dim| dim.extent.of(&firsts)));
     Key {
-        // Kernels of one name and shape may differ; the hash tells them apart.
+        // Kernels of equal name and shape may differ, so the key contains a hash of their text.
         operation: format!("kernel {} {}", kernel.name, digest(&texts)),
         shape: extents.map(|extent| extent as u64).collect(),
         dtype: kernel.params.iter().map(|p| p.ty.name(&kernel.structs).to_string()).collect::<Vec<_>>().join(","),

@@ -1,88 +1,95 @@
-//! Kernels for GPUs in which the threads of a block work together: on rows (`rows.rs`), on columns (`columns.rs`), on tiles that
-//! are transposed (`tiles.rs`).
+//! GPU kernels in which the threads of a block cooperate: on rows (`row_launch.rs`), on columns
+//! (`columns.rs`), on transposed tiles (`tiles.rs`).
 //!
-//! How elements are shared, and so the order of sums, follows from a group's form alone.
+//! The assignment of elements to threads, and so the summation order, depends only on a group's
+//! iteration space.
 
-use bornite_ir::{Emit, EmitBits, ExprId, LocalId, Op as Row, Scalar, Shuffle, Stmt};
+use bornite_ir::{Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, Scalar, Shuffle, Stmt};
 
+use super::column_sums::ColumnSumLaunch;
 use super::columns::Columns;
-use super::group::{Form, Group};
+use super::group::{Group, IterationSpace};
 use super::lowering::{KernelShape, Lowering};
-use super::rows::Rows;
+use super::row_launch::RowLaunch;
 use super::stages::Reduction;
-use super::sums::Summed;
-use super::tiles::Tiles;
+use super::tiles::TransposeTiles;
 
 pub(super) const WARP: usize = 32;
 
-/// Rows of at most so many columns are one thread's work each.
+/// Rows with at most this many columns are computed by one thread each.
 const SERIAL_COLUMNS: usize = 16;
-/// Rows from which columns are summed by blocks.
-pub(super) const FEWEST_ROWS: usize = 16;
+/// Minimum number of rows for which blocks reduce columns.
+pub(super) const MIN_ROWS: usize = 16;
 
-/// How far an index may run past the last element of the last row: what a block takes at once.
-pub(super) const BEYOND: usize = 1024 * 4;
+/// Maximum distance of an index beyond the last element: the elements that a block processes at
+/// once.
+pub(super) const MAX_OVERRUN: usize = 1024 * 4;
 
-/// How blocks are shaped.
-pub(super) enum Blocks<'a> {
-    Rows(Rows<'a>),
-    Summed(Summed<'a>),
+/// A block-cooperative kernel shape.
+pub(super) enum BlockKernel<'a> {
+    Rows(RowLaunch<'a>),
+    RowsWithColumnSums(ColumnSumLaunch<'a>),
     Columns(Columns),
-    Tiles(Tiles<'a>),
+    Tiles(TransposeTiles<'a>),
 }
 
-/// The blocks for a group, if there should be any. A block has so much shared memory.
-pub(super) fn shape(group: &Group, shared_bytes: impl FnOnce() -> usize) -> Option<Blocks<'_>> {
-    match group.form {
-        Form::Rows { .. } if !group.sums.is_empty() => Summed::new(group, shared_bytes).map(Blocks::Summed),
-        Form::Rows { columns, .. } if columns > SERIAL_COLUMNS => Rows::new(group, shared_bytes).map(Blocks::Rows),
-        Form::Middle { outer, middle, inner } if inner >= WARP && middle >= FEWEST_ROWS => {
+/// The block-cooperative kernel shape for a group, if it should have one. `shared_bytes` is the
+/// shared memory per block.
+pub(super) fn block_kernel(group: &Group, shared_bytes: impl FnOnce() -> usize) -> Option<BlockKernel<'_>> {
+    match group.space {
+        IterationSpace::Rows { .. } if !group.column_sums.is_empty() => {
+            ColumnSumLaunch::new(group, shared_bytes).map(BlockKernel::RowsWithColumnSums)
+        }
+        IterationSpace::Rows { columns, .. } if columns > SERIAL_COLUMNS => {
+            RowLaunch::new(group, shared_bytes).map(BlockKernel::Rows)
+        }
+        IterationSpace::Middle { outer, middle, inner } if inner >= WARP && middle >= MIN_ROWS => {
             let lanes = if inner.is_multiple_of(4 * WARP) { 4 } else { 1 };
             let blocks = outer * inner.div_ceil(lanes * WARP);
             let down = rows_at_a_time(outer, inner);
-            Some(Blocks::Columns(Columns { middle, inner, blocks, down, lanes }))
+            Some(BlockKernel::Columns(Columns { middle, inner, blocks, down, lanes }))
         }
-        Form::Elements(elements) => Tiles::new(group, elements).map(Blocks::Tiles),
+        IterationSpace::Elements(elements) => TransposeTiles::new(group, elements).map(BlockKernel::Tiles),
         _ => None,
     }
 }
 
-/// The rows that a block sums side by side. Few blocks need more threads to be quick.
+/// Number of rows that a block reduces in parallel; more if there are few blocks.
 pub(super) fn rows_at_a_time(outer: usize, inner: usize) -> usize {
     if outer * inner.div_ceil(WARP) < 256 { 32 } else { 8 }
 }
 
-impl Blocks<'_> {
-    /// Grid and block.
+impl BlockKernel<'_> {
+    /// Grid and block dimensions.
     pub fn launch(&self) -> ([u32; 3], [u32; 3]) {
         let (blocks, threads) = match self {
-            Blocks::Rows(plan) => (plan.rows.div_ceil(plan.together), plan.threads * plan.together),
-            Blocks::Summed(plan) => plan.launch(),
-            Blocks::Columns(plan) => (plan.blocks, plan.down * WARP),
-            Blocks::Tiles(plan) => plan.launch(),
+            BlockKernel::Rows(plan) => (plan.rows.div_ceil(plan.rows_per_block), plan.threads * plan.rows_per_block),
+            BlockKernel::RowsWithColumnSums(plan) => plan.launch(),
+            BlockKernel::Columns(plan) => (plan.blocks, plan.down * WARP),
+            BlockKernel::Tiles(plan) => plan.launch(),
         };
         ([blocks as u32, 1, 1], [threads as u32, 1, 1])
     }
 }
 
 impl<S: KernelShape> Lowering<S> {
-    /// What a thread has, of all its lanes: pairs, then pairs of pairs.
-    pub(super) fn own_total(&mut self, reduction: Reduction<'_>, totals: &[LocalId]) -> ExprId {
+    /// Total of a thread over its lanes.
+    pub(super) fn thread_total(&mut self, reduction: Reduction<'_>, totals: &[LocalId]) -> ExprId {
         let values = totals.iter().map(|&total| self.b.read(total)).collect();
-        self.in_pairs(reduction, values)
+        self.tree_reduce(reduction, values)
     }
 
-    /// A reduction of few values: pairs, then pairs of pairs. Their number is a power of 2.
-    pub(super) fn in_pairs(&mut self, reduction: Reduction<'_>, mut values: Vec<ExprId>) -> ExprId {
-        let row = reduction.step();
+    /// Tree reduction of a power of 2 of values.
+    pub(super) fn tree_reduce(&mut self, reduction: Reduction<'_>, mut values: Vec<ExprId>) -> ExprId {
+        let row = reduction.combine_op();
         while values.len() > 1 {
             values = values.chunks(2).map(|pair| self.b.op(row, &[&pair[0], &pair[pair.len() - 1]])).collect();
         }
         values[0]
     }
 
-    /// What all threads of a row have, known to each of them.
-    pub(super) fn whole_totals(
+    /// Reduces the totals of all threads of a row; every thread gets the result.
+    pub(super) fn block_reduce(
         &mut self,
         stage: &[Reduction<'_>],
         mut totals: Vec<ExprId>,
@@ -93,26 +100,26 @@ impl<S: KernelShape> Lowering<S> {
         for (reduction, total) in stage.iter().zip(&mut totals) {
             for distance in [16, 8, 4, 2, 1] {
                 let distance = self.b.index_constant(distance);
-                let other = self.shuffled(*total, distance);
-                *total = self.b.op(reduction.step(), &[total, &other]);
+                let other = self.shuffle_xor(*total, distance);
+                *total = self.b.op(reduction.combine_op(), &[total, &other]);
             }
         }
         if threads == WARP {
             return totals;
         }
         let warps = threads / WARP;
-        let (warp, lane) = (self.index_op(Row::Div, thread, WARP), self.index_op(Row::Rem, thread, WARP));
+        let (warp, lane) = (self.index_op(ScalarOp::Div, thread, WARP), self.index_op(ScalarOp::Rem, thread, WARP));
         let zero = self.b.index_constant(0);
-        let leads = self.b.op(Row::Eq, &[&lane, &zero]);
+        let is_leader = self.b.op(ScalarOp::Eq, &[&lane, &zero]);
         let mut tiles = vec![];
         self.b.open_block();
         for (n, (reduction, total)) in stage.iter().zip(&totals).enumerate() {
-            let tile = self.b.shared(format!("tile{number}_{n}"), reduction.accumulator(), warps as u64);
+            let tile = self.b.shared(format!("tile{number}_{n}"), reduction.accumulator_type(), warps as u64);
             self.b.store(tile, warp, *total);
             tiles.push(tile);
         }
         let then = self.b.close_block();
-        self.b.simple(Stmt::If { condition: leads, then, otherwise: vec![] });
+        self.b.simple(Stmt::If { condition: is_leader, then, otherwise: vec![] });
         self.b.simple(Stmt::Barrier);
         (stage.iter().zip(tiles))
             .map(|(reduction, tile)| {
@@ -122,15 +129,15 @@ impl<S: KernelShape> Lowering<S> {
                         self.b.load(tile, n)
                     })
                     .collect();
-                self.in_pairs(*reduction, values)
+                self.tree_reduce(*reduction, values)
             })
             .collect()
     }
 
-    /// The value of the lane whose number differs in one bit.
-    fn shuffled(&mut self, value: ExprId, distance: ExprId) -> ExprId {
+    /// Value of the lane whose index differs in one bit (XOR shuffle).
+    fn shuffle_xor(&mut self, value: ExprId, distance: ExprId) -> ExprId {
         let own = self.b.scalar(&value);
-        // Shuffles move 32 bits or 64.
+        // Shuffles support 32 and 64 bits.
         let wide = if own.bytes() < 4 { Scalar::I32 } else { own };
         let value = self.b.cast(wide, &value);
         let moved = self.b.shuffle(Shuffle::Xor, value, distance);

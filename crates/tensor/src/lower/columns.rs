@@ -1,53 +1,53 @@
-//! Kernels that reduce an axis with others after it: columns of a matrix.
+//! Kernels that reduce an axis that is not the last: columns of a matrix.
 
-use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, ParamId, SharedId, Stmt};
+use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, ParamId, SharedId, Stmt};
 
 use super::blocks::WARP;
 use super::group::Group;
 use super::lowering::{Coordinates, KernelShape, Lowering};
 use super::stages::{Reduction, stages};
 
-/// Turns of a block over columns whose loads are made side by side.
+/// Number of unrolled iterations over rows, whose loads are in flight together.
 const ROWS_AHEAD: usize = 4;
 
-/// A block some columns, with several rows at a time.
+/// One block per strip of columns, several rows at a time.
 #[derive(Clone, Copy)]
 pub(super) struct Columns {
     pub middle: usize,
     pub inner: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: usize,
-    /// Rows at a time.
+    /// Rows processed in parallel.
     pub down: usize,
-    /// Columns that a thread takes at once; what it sums does not depend on it.
+    /// Adjacent columns per thread; does not change results.
     pub lanes: usize,
 }
 
 impl KernelShape for Columns {}
 
 impl Lowering {
-    /// One instance a result, each through the middle in order.
-    pub(super) fn middle(&mut self, group: &Group, outs: &[ParamId], middle: usize, inner: usize) {
+    /// One instance per result, with a serial loop over the reduced axis.
+    pub(super) fn reduce_middle(&mut self, group: &Group, outs: &[ParamId], middle: usize, inner: usize) {
         let index = self.b.index();
-        let (outer, within) = (self.index_op(Row::Div, index, inner), self.index_op(Row::Rem, index, inner));
-        let block = self.index_op(Row::Mul, outer, middle * inner);
+        let (outer, within) = (self.index_op(ScalarOp::Div, index, inner), self.index_op(ScalarOp::Rem, index, inner));
+        let block = self.index_op(ScalarOp::Mul, outer, middle * inner);
         let first = self.b.add(&block, &within);
         let reductions: Vec<Reduction<'_>> = stages(group).reductions.into_iter().flatten().collect();
         let totals: Vec<LocalId> = reductions.iter().map(|reduction| self.total(*reduction)).collect();
         let end = self.b.index_constant(middle as u64);
         self.for_each("m", end, |l, m| {
-            let down = l.index_op(Row::Mul, m, inner);
+            let down = l.index_op(ScalarOp::Mul, m, inner);
             let linear = l.b.add(&first, &down);
             let at = Coordinates::linear(linear, &[]);
             for (&reduction, &total) in reductions.iter().zip(&totals) {
-                let x = l.reduced(reduction, &at)[0];
+                let x = l.reduction_input(reduction, &at)[0];
                 l.accumulate(reduction, total, x);
             }
         });
         for (reduction, total) in reductions.iter().zip(totals) {
             let total = self.b.read(total);
             let value = self.b.cast(reduction.tensor.0.dtype, &total);
-            self.remember(reduction.tensor.0.id, index, vec![value]);
+            self.cache_values(reduction.tensor.0.id, index, vec![value]);
         }
         for (output, &out) in group.outputs.iter().zip(outs) {
             let value = self.output_values(output, &Coordinates::linear(index, &output.0.shape))[0];
@@ -57,18 +57,20 @@ impl Lowering {
 }
 
 impl Lowering<Columns> {
-    /// Each thread sums every `down`-th row of its columns, then the first ones what all have.
+    /// Each thread reduces every `down`-th row of its columns; then the first row of threads
+    /// reduces the totals.
     pub(super) fn columns_by_blocks(&mut self, group: &Group, outs: &[ParamId]) {
         let Columns { middle, inner, down, lanes, .. } = self.shape;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
-        let (across, own_row) = (self.index_op(Row::Rem, thread, WARP), self.index_op(Row::Div, thread, WARP));
+        let (across, own_row) =
+            (self.index_op(ScalarOp::Rem, thread, WARP), self.index_op(ScalarOp::Div, thread, WARP));
         let strips = inner.div_ceil(lanes * WARP);
-        let (outer, strip) = (self.index_op(Row::Div, block, strips), self.index_op(Row::Rem, block, strips));
-        let first = self.index_op(Row::Mul, strip, lanes * WARP);
-        let own = self.index_op(Row::Mul, across, lanes);
+        let (outer, strip) = (self.index_op(ScalarOp::Div, block, strips), self.index_op(ScalarOp::Rem, block, strips));
+        let first = self.index_op(ScalarOp::Mul, strip, lanes * WARP);
+        let own = self.index_op(ScalarOp::Mul, across, lanes);
         let column = self.b.add(&first, &own);
-        let base = self.index_op(Row::Mul, outer, middle * inner);
+        let base = self.index_op(ScalarOp::Mul, outer, middle * inner);
         let base = self.b.add(&base, &column);
         self.lanes = lanes;
         let reductions: Vec<Reduction<'_>> = stages(group).reductions.into_iter().flatten().collect();
@@ -78,75 +80,75 @@ impl Lowering<Columns> {
         let inside = self.b.lt(&column, &width);
         let strip_inside = (!inner.is_multiple_of(lanes * WARP)).then_some(inside);
         let body = |l: &mut Lowering<Columns>, row: ExprId| {
-            let lower = l.index_op(Row::Mul, row, inner);
+            let lower = l.index_op(ScalarOp::Mul, row, inner);
             let linear = l.b.add(&base, &lower);
             let at = Coordinates::linear(linear, &[]);
             for (&reduction, totals) in reductions.iter().zip(&totals) {
-                let values = l.reduced(reduction, &at);
+                let values = l.reduction_input(reduction, &at);
                 for (lane, &total) in totals.iter().enumerate() {
                     l.accumulate(reduction, total, values[if values.len() == 1 { 0 } else { lane }]);
                 }
             }
         };
-        // Several turns side by side, so that many loads are on their way; what is left of them one by one.
+        // Unrolled, so that many loads are in flight; then the remaining iterations.
         let full = middle / down;
-        let together = if full >= ROWS_AHEAD { ROWS_AHEAD } else { 1 };
-        let end = self.b.index_constant((full / together) as u64);
+        let unrolled = if full >= ROWS_AHEAD { ROWS_AHEAD } else { 1 };
+        let end = self.b.index_constant((full / unrolled) as u64);
         self.for_each("turn", end, |l, turn| {
-            let ahead = l.index_op(Row::Mul, turn, together * down);
+            let ahead = l.index_op(ScalarOp::Mul, turn, unrolled * down);
             let first = l.b.add(&ahead, &own_row);
-            l.under(strip_inside, &mut |l| {
-                for n in 0..together {
-                    let row = l.beyond(first, n * down);
+            l.when(strip_inside, &mut |l| {
+                for n in 0..unrolled {
+                    let row = l.offset_by(first, n * down);
                     body(l, row);
                 }
             });
         });
-        for turn in full / together * together..middle.div_ceil(down) {
-            let row = self.index_op(Row::Add, own_row, turn * down);
+        for turn in full / unrolled * unrolled..middle.div_ceil(down) {
+            let row = self.index_op(ScalarOp::Add, own_row, turn * down);
             let mut condition = strip_inside;
             if turn == full {
                 let end = self.b.index_constant(middle as u64);
                 let above = self.b.lt(&row, &end);
-                condition = Some(condition.map_or(above, |inside| self.b.op(Row::And, &[&inside, &above])));
+                condition = Some(condition.map_or(above, |inside| self.b.op(ScalarOp::And, &[&inside, &above])));
             }
-            self.scope(|l| l.under(condition, &mut |l| body(l, row)));
+            self.scope(|l| l.when(condition, &mut |l| body(l, row)));
         }
-        let across = self.index_op(Row::Mul, across, lanes);
-        let place = self.index_op(Row::Mul, own_row, lanes * WARP);
-        let place = self.b.add(&place, &across);
+        let across = self.index_op(ScalarOp::Mul, across, lanes);
+        let slot = self.index_op(ScalarOp::Mul, own_row, lanes * WARP);
+        let slot = self.b.add(&slot, &across);
         let mut tiles: Vec<SharedId> = vec![];
         for (n, (reduction, totals)) in reductions.iter().zip(&totals).enumerate() {
             let size = (down * lanes * WARP) as u64;
-            let tile = self.b.shared(format!("tile{n}"), reduction.accumulator(), size);
+            let tile = self.b.shared(format!("tile{n}"), reduction.accumulator_type(), size);
             for (lane, &total) in totals.iter().enumerate() {
-                let place = if lane == 0 { place } else { self.index_op(Row::Add, place, lane) };
+                let slot = if lane == 0 { slot } else { self.index_op(ScalarOp::Add, slot, lane) };
                 let total = self.b.read(total);
-                self.b.store(tile, place, total);
+                self.b.store(tile, slot, total);
             }
             tiles.push(tile);
         }
         self.b.simple(Stmt::Barrier);
         let zero = self.b.index_constant(0);
-        let leads = self.b.op(Row::Eq, &[&own_row, &zero]);
-        let leads = self.b.op(Row::And, &[&leads, &inside]);
-        self.under(Some(leads), &mut |l| {
-            let result = l.index_op(Row::Mul, outer, inner);
+        let leads = self.b.op(ScalarOp::Eq, &[&own_row, &zero]);
+        let leads = self.b.op(ScalarOp::And, &[&leads, &inside]);
+        self.when(Some(leads), &mut |l| {
+            let result = l.index_op(ScalarOp::Mul, outer, inner);
             let result = l.b.add(&result, &column);
             for (&reduction, &tile) in reductions.iter().zip(&tiles) {
                 let values = (0..lanes)
                     .map(|lane| {
                         let parts = (0..down)
                             .map(|n| {
-                                let place = l.index_op(Row::Add, across, n * lanes * WARP + lane);
-                                l.b.load(tile, place)
+                                let slot = l.index_op(ScalarOp::Add, across, n * lanes * WARP + lane);
+                                l.b.load(tile, slot)
                             })
                             .collect();
-                        let whole = l.in_pairs(reduction, parts);
-                        l.b.cast(reduction.tensor.0.dtype, &whole)
+                        let total = l.tree_reduce(reduction, parts);
+                        l.b.cast(reduction.tensor.0.dtype, &total)
                     })
                     .collect();
-                l.remember(reduction.tensor.0.id, result, values);
+                l.cache_values(reduction.tensor.0.id, result, values);
             }
             for (output, &out) in group.outputs.iter().zip(outs) {
                 let values = l.output_values(output, &Coordinates::linear(result, &output.0.shape));

@@ -1,11 +1,11 @@
-//! Kernels over elements: some adjacent ones per thread.
+//! Elementwise kernels: some adjacent elements per thread.
 
-use bornite_ir::{ExprId, Op as Row, ParamId};
+use bornite_ir::{ExprId, Op as ScalarOp, ParamId};
 
 use super::group::Group;
 use super::lowering::{Coordinates, KernelShape, Lowering};
 
-/// A kernel over elements.
+/// An elementwise kernel.
 #[derive(Default)]
 pub(super) struct Elementwise {
     /// The first element of the thread.
@@ -13,7 +13,7 @@ pub(super) struct Elementwise {
 }
 
 impl KernelShape for Elementwise {
-    fn own(&self) -> Option<ExprId> {
+    fn own_element(&self) -> Option<ExprId> {
         self.first
     }
 }
@@ -21,9 +21,9 @@ impl KernelShape for Elementwise {
 impl Lowering<Elementwise> {
     pub(super) fn elements(&mut self, group: &Group, outs: &[ParamId]) {
         let index = self.b.index();
-        let first = if self.lanes == 1 { index } else { self.index_op(Row::Mul, index, self.lanes) };
+        let first = if self.lanes == 1 { index } else { self.index_op(ScalarOp::Mul, index, self.lanes) };
         self.shape.first = Some(first);
-        // All values before the first store: a result may take the place of an input.
+        // All values before the first store, since an output may overwrite an input.
         let values: Vec<Vec<ExprId>> = (group.outputs.iter())
             .map(|output| self.output_values(output, &Coordinates::linear(first, &output.0.shape)))
             .collect();

@@ -1,58 +1,60 @@
-//! Groups of elementwise ops and reductions to one kernel.
+//! Lowers a group of elementwise ops and reductions to one kernel.
 //!
-//! A kernel over elements computes some neighbours a thread. A kernel over rows runs in stages: each loop over the columns
-//! computes the reductions whose inputs are known, and a last one what has all columns; softmax, norms, losses and their
-//! gradients are of that form. What a stage needs again it computes again, from memory that is still in a cache.
+//! An elementwise kernel computes some adjacent elements per thread. A row kernel runs in stages:
+//! each pass over the columns computes the reductions whose inputs are available, and a last pass
+//! computes the outputs that have all columns. Softmax, norms, losses and their gradients have this
+//! form. Values needed by several passes are recomputed from inputs that are still in a cache.
 //!
-//! The order in which a row is summed depends on its length alone, so that a group gives the bits that its nodes give one
-//! by one.
+//! The summation order of a row depends only on its length, so a group gives the same bits as its
+//! nodes computed separately.
 
 use bornite_codegen::cuda::BLOCK;
-use bornite_ir::{Access, Builder, Emit, EmitBits, Op as Row, ParamId, Scalar, Stmt, Value};
+use bornite_ir::{Access, Builder, Emit, EmitBits, Op as ScalarOp, ParamId, Scalar, Stmt, Value};
 
-use super::blocks::{self, Blocks};
+use super::blocks::{self, BlockKernel};
 use super::elementwise::Elementwise;
-use super::lowering::{Frame, KernelShape, Lowering, Single};
-use super::pretend::for_gpu;
-use super::row::RowKernel;
-use super::spread::{Spread, usual_spread};
-use super::{Lowered, aligned, look_through, reports, seen};
+use super::gpu_emulation::targets_gpu;
+use super::launch_shape::{LaunchShape, default_launch_shape};
+use super::lowering::{KernelShape, Lowering, RowSpace, Single};
+use super::row_kernel::RowKernel;
+use super::{Lowered, is_identity, look_through, reports_bad_index, strided_view};
 use crate::graph::node::{NodeId, Op};
 use crate::{DType, Device, Result, Tensor};
 
-/// What a group's kernel runs over.
+/// Iteration space of a group's kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Form {
-    /// Elements.
+pub(crate) enum IterationSpace {
+    /// Elements, without a reduction.
     Elements(usize),
-    /// Rows of columns, reduced to one element a row.
+    /// Rows, reduced along their columns to one value per row.
     Rows { rows: usize, columns: usize },
-    /// `outer · middle · inner` elements, reduced over the middle.
+    /// `outer · middle · inner` elements, reduced along the middle axis.
     Middle { outer: usize, middle: usize, inner: usize },
 }
 
-impl Form {
-    /// Rows and columns, if it is over rows.
-    pub fn frame(self) -> Option<Frame> {
+impl IterationSpace {
+    /// Rows and columns, if it is a row kernel.
+    pub fn row_space(self) -> Option<RowSpace> {
         match self {
-            Form::Rows { rows, columns } => Some(Frame { rows, columns }),
-            Form::Elements(_) | Form::Middle { .. } => None,
+            IterationSpace::Rows { rows, columns } => Some(RowSpace { rows, columns }),
+            IterationSpace::Elements(_) | IterationSpace::Middle { .. } => None,
         }
     }
 }
 
-/// Nodes that one kernel computes.
+/// A fusion group: nodes that one kernel computes.
 #[derive(Clone)]
 pub(crate) struct Group {
-    pub form: Form,
+    pub space: IterationSpace,
     /// Nodes whose values are stored.
     pub outputs: Vec<Tensor>,
-    /// Nodes that are computed, inputs before those that read them.
+    /// Nodes that are computed, in topological order.
     pub order: Vec<Tensor>,
-    /// How the work is spread on a GPU, where that was measured.
-    pub spread: Option<Spread>,
-    /// Sums of columns that ride on a kernel over rows (`sums.rs`): results after the others.
-    pub sums: Vec<Tensor>,
+    /// Tuned launch shape on a GPU; `None` for the default.
+    pub launch_shape: Option<LaunchShape>,
+    /// Column reductions computed in the same row kernel (`column_sums.rs`); stored after
+    /// `outputs`.
+    pub column_sums: Vec<Tensor>,
 }
 
 /// A value that is written over a tensor in memory.
@@ -62,69 +64,73 @@ pub(crate) struct Overwrite {
     pub old: Tensor,
 }
 
-/// Results that overwrite a tensor in memory.
+/// In-place outputs of a group.
 #[derive(Default)]
-pub(crate) struct InPlaceOf {
-    /// Every element of that must be read for the same element of the results alone ([`Lowered::out_of_step`]).
-    pub replaced: Vec<Overwrite>,
-    /// Whether nothing may be written where a step before has met a bad index.
+pub(crate) struct InPlaceOutputs {
+    /// (output, input) pairs; safe only if the kernel reads the input at the output's own index and
+    /// nowhere else (not in [`Lowered::other_index_inputs`]).
+    pub overwrites: Vec<Overwrite>,
+    /// If set, the kernel writes nothing after an earlier step has reported an out-of-range index.
     pub guarded: bool,
 }
 
 /// Lowers a group for a device.
-pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOf) -> Result<Lowered> {
-    let on_gpu = for_gpu(device);
+pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOutputs) -> Result<Lowered> {
+    let on_gpu = targets_gpu(device);
     let (name, index) = (kernel_name(group), index_type(group));
-    let blocks = if on_gpu { blocks::shape(group, || shared_bytes(device)) } else { None };
+    let blocks = if on_gpu { blocks::block_kernel(group, || shared_bytes(device)) } else { None };
     let serial = |instances: usize| Builder::new(&name, instances as u64, index);
-    let g = GroupKernel { group, in_place, index, spread: Spread { lanes: 1, threads: BLOCK }, length: None };
+    let g =
+        GroupKernel { group, in_place, index, launch_shape: LaunchShape { lanes: 1, threads: BLOCK }, length: None };
     let Some(blocks) = blocks else {
-        return match group.form {
-            Form::Elements(elements) if on_gpu => {
-                let spread = group.spread.unwrap_or_else(|| usual_spread(group, elements));
+        return match group.space {
+            IterationSpace::Elements(elements) if on_gpu => {
+                let launch_shape = group.launch_shape.unwrap_or_else(|| default_launch_shape(group, elements));
                 let length = is_flat(group, elements).then_some(elements);
-                let g = GroupKernel { spread, length, ..g };
-                g.lower(serial(elements / spread.lanes), Elementwise::default(), |l, outs| l.elements(group, outs))
+                let g = GroupKernel { launch_shape, length, ..g };
+                g.lower(serial(elements / launch_shape.lanes), Elementwise::default(), |l, outs| {
+                    l.elements(group, outs)
+                })
             }
-            Form::Elements(elements) => {
+            IterationSpace::Elements(elements) => {
                 g.lower(serial(elements), Elementwise::default(), |l, outs| l.elements(group, outs))
             }
-            Form::Rows { rows, columns } => {
+            IterationSpace::Rows { rows, columns } => {
                 g.lower(serial(rows), RowKernel::new(rows, columns), |l, outs| l.rows(group, outs, columns))
             }
-            Form::Middle { outer, middle, inner } => {
-                g.lower(serial(outer * inner), Single, |l, outs| l.middle(group, outs, middle, inner))
+            IterationSpace::Middle { outer, middle, inner } => {
+                g.lower(serial(outer * inner), Single, |l, outs| l.reduce_middle(group, outs, middle, inner))
             }
         };
     };
     let (grid, block) = blocks.launch();
     let b = Builder::blocks(&name, grid, block, index);
     match blocks {
-        Blocks::Rows(plan) => {
+        BlockKernel::Rows(plan) => {
             g.lower(b, RowKernel::new(plan.rows, plan.columns), |l, outs| l.rows_by_blocks(group, outs, &plan))
         }
-        Blocks::Summed(plan) => {
+        BlockKernel::RowsWithColumnSums(plan) => {
             let shape = RowKernel::new(plan.rows.rows, plan.rows.columns);
-            g.lower(b, shape, |l, outs| l.rows_and_sums(group, outs, &plan))
+            g.lower(b, shape, |l, outs| l.rows_with_column_sums(group, outs, &plan))
         }
-        Blocks::Columns(plan) => g.lower(b, plan, |l, outs| l.columns_by_blocks(group, outs)),
-        Blocks::Tiles(plan) => g.lower(b, &plan, |l, outs| l.tiles(group, outs)),
+        BlockKernel::Columns(plan) => g.lower(b, plan, |l, outs| l.columns_by_blocks(group, outs)),
+        BlockKernel::Tiles(plan) => g.lower(b, &plan, |l, outs| l.tiles(group, outs)),
     }
 }
 
-/// The parts that the kernels of a group have in common, whatever their shape.
+/// Parts common to all kernel shapes of a group.
 struct GroupKernel<'a> {
     group: &'a Group,
-    in_place: &'a InPlaceOf,
-    /// Type of indices.
+    in_place: &'a InPlaceOutputs,
+    /// Index type.
     index: Scalar,
-    spread: Spread,
+    launch_shape: LaunchShape,
     /// Number of elements, if it is an argument of the kernel.
     length: Option<usize>,
 }
 
 impl GroupKernel<'_> {
-    /// A kernel with parameters for the group's outputs, which `body` computes.
+    /// Builds the kernel: parameters for the outputs, and `body`, which computes them.
     fn lower<S: KernelShape>(
         &self,
         b: Builder,
@@ -133,58 +139,58 @@ impl GroupKernel<'_> {
     ) -> Result<Lowered> {
         let GroupKernel { group, in_place, .. } = self;
         let mut l = Lowering::new(b, self.index, shape);
-        l.lanes = self.spread.lanes;
+        l.lanes = self.launch_shape.lanes;
         l.computed = group.order.iter().map(|t| t.0.id).collect();
         if let Some(elements) = self.length {
-            l.pass_length(elements);
+            l.take_length_argument(elements);
         }
         let mut outs = vec![];
         for (n, output) in group.outputs.iter().enumerate() {
             let name = if group.outputs.len() == 1 { "out".into() } else { format!("out{n}") };
-            let replaced = in_place.replaced.iter().find(|o| o.value == output.0.id).map(|o| &o.old);
+            let replaced = in_place.overwrites.iter().find(|o| o.value == output.0.id).map(|o| &o.old);
             let access = if replaced.is_some() { Access::ReadWrite } else { Access::Write };
             let out = l.param(name, output, access);
             l.loads.extend(replaced.map(|tensor| (tensor.0.id.into(), out)));
             outs.push(out);
         }
-        for (n, sum) in group.sums.iter().enumerate() {
+        for (n, sum) in group.column_sums.iter().enumerate() {
             outs.push(l.param(format!("sums{n}"), sum, Access::Write));
         }
-        if group.order.iter().any(|t| reports(&t.0)) {
+        if group.order.iter().any(|t| reports_bad_index(&t.0)) {
             l.status = Some(l.b.param("status", DType::I64, crate::runtime::status::WORDS, Access::ReadWrite));
         }
         if in_place.guarded {
             let status = l.b.param("status", DType::I64, crate::runtime::status::WORDS, Access::Read);
             let (first, fine) = (l.b.index_constant(0), l.b.constant(Value::int(DType::I64, 0)));
             let code = l.b.load(status, first);
-            let bad = l.b.op(Row::Ne, &[&code, &fine]);
+            let bad = l.b.op(ScalarOp::Ne, &[&code, &fine]);
             l.b.if_else(bad, |b| b.simple(Stmt::Return(None)), |_| {});
         }
         body(&mut l, &outs);
-        Ok(Lowered { threads: self.spread.threads, guarded: in_place.guarded, ..l.finish()? })
+        Ok(Lowered { threads: self.launch_shape.threads, guarded: in_place.guarded, ..l.finish()? })
     }
 }
 
-/// Shared memory that a block can have on a device.
+/// Maximum shared memory per block on a device.
 pub(super) fn shared_bytes(device: Device) -> usize {
-    // What every GPU has, and where there is none what the largest have.
-    const LEAST: usize = 48 << 10;
-    const MOST: usize = 227 << 10;
+    // Every GPU has `MIN_BYTES`. Without a GPU, assume the maximum of current ones.
+    const MIN_BYTES: usize = 48 << 10;
+    const MAX_BYTES: usize = 227 << 10;
     match device.gpu() {
         Ok(Some(gpu)) => gpu.info().max_shared_bytes_per_block as usize,
-        Ok(None) => MOST,
-        Err(_) => LEAST,
+        Ok(None) => MAX_BYTES,
+        Err(_) => MIN_BYTES,
     }
 }
 
 fn index_type(group: &Group) -> Scalar {
-    let mut largest = match group.form {
-        Form::Elements(n) => n,
-        // The index may run past the last column by what a block takes at once.
-        Form::Rows { rows, columns } => rows * columns + blocks::BEYOND,
-        Form::Middle { outer, middle, inner } => outer * middle * inner,
+    let mut largest = match group.space {
+        IterationSpace::Elements(n) => n,
+        // The index may exceed the last column by the elements that a block processes at once.
+        IterationSpace::Rows { rows, columns } => rows * columns + blocks::MAX_OVERRUN,
+        IterationSpace::Middle { outer, middle, inner } => outer * middle * inner,
     };
-    for tensor in group.order.iter().chain(&group.sums) {
+    for tensor in group.order.iter().chain(&group.column_sums) {
         for input in tensor.0.reads() {
             let (base, views) = look_through(input);
             largest = views.iter().chain([&base]).fold(largest, |n, t| n.max(t.0.elements()));
@@ -198,23 +204,24 @@ fn index_type(group: &Group) -> Scalar {
     if largest <= i32::MAX as usize { Scalar::I32 } else { Scalar::I64 }
 }
 
-/// True if a kernel over elements is the same for any number of them: each is computed from elements that have its number,
-/// and from single ones.
+/// True if an elementwise kernel does not depend on the number of elements: it reads only elements
+/// of the same index, and scalars.
 fn is_flat(group: &Group, elements: usize) -> bool {
     let plain = group.order.iter().all(|tensor| tensor.0.op.is_pointwise());
     let inputs = group.order.iter().flat_map(|tensor| tensor.0.reads());
     let flat = |tensor: &Tensor| {
         let (base, views) = look_through(tensor);
         let single = base.0.elements() == 1;
-        let same = base.0.elements() == elements && seen(base, &views).is_some_and(|place| aligned(&place));
+        let same =
+            base.0.elements() == elements && strided_view(base, &views).is_some_and(|layout| is_identity(&layout));
         single || same || base.0.op.is_constant()
     };
     elements > 1 && plain && inputs.chain(&group.outputs).all(flat)
 }
 
-/// What the kernel is called: its ops in order, not too many of them.
+/// Name of the kernel: its ops in order, truncated.
 pub(crate) fn kernel_name(group: &Group) -> String {
-    const LONGEST: usize = 40;
+    const MAX_LENGTH: usize = 40;
     let mut names: Vec<&str> = vec![];
     for tensor in &group.order {
         let name = tensor.0.op.name();
@@ -228,10 +235,10 @@ pub(crate) fn kernel_name(group: &Group) -> String {
         [] => "copy".to_owned(),
         _ => names.join("_"),
     };
-    if text.len() > LONGEST {
-        let end = text[..LONGEST].rfind('_').unwrap_or(LONGEST);
+    if text.len() > MAX_LENGTH {
+        let end = text[..MAX_LENGTH].rfind('_').unwrap_or(MAX_LENGTH);
         text.truncate(end);
     }
-    let sums = if group.sums.is_empty() { "" } else { "_with_sums" };
+    let sums = if group.column_sums.is_empty() { "" } else { "_with_sums" };
     format!("{text}{sums}_{dtype}")
 }

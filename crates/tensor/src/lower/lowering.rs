@@ -1,25 +1,26 @@
-//! The core of lowering: a kernel that is being built, the tensors that it reads, and the arithmetic of its indices.
+//! Core of lowering: a kernel under construction, its inputs, and index arithmetic.
 //!
-//! [`KernelShape`] hides how a kernel iterates over elements: one type per shape, which owns its state: elements
-//! (`elementwise.rs`), rows (`row.rs`), columns (`columns.rs`), tiles (`tiles.rs`); a kernel of a single node has none.
+//! A [`KernelShape`] defines how a kernel iterates over elements and holds the state for it:
+//! elements (`elementwise.rs`), rows (`row_kernel.rs`), columns (`columns.rs`), tiles (`tiles.rs`).
+//! A kernel of a single node has none.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use bornite_codegen::cuda::BLOCK;
-use bornite_ir::{Access, Builder, Dim, Emit, EmitBits, ExprId, Extent, Op as Row, ParamId, Scalar, Stmt, Value};
+use bornite_ir::{Access, Builder, Dim, Emit, EmitBits, ExprId, Extent, Op as ScalarOp, ParamId, Scalar, Stmt, Value};
 
 use super::{Input, Lowered, address};
 use crate::graph::node::{Node, NodeId};
 use crate::{DType, Result, Tensor};
 
-/// Where in a shape: as one row-major index, as one index an axis, or both.
+/// Position in a shape: a linear row-major index, one index per axis, or both.
 #[derive(Clone)]
 pub(super) struct Coordinates {
     pub shape: Vec<usize>,
     pub linear: Option<ExprId>,
     pub axes: Option<Vec<ExprId>>,
-    /// Row and column of the linear index, where the kernel is one over rows.
+    /// Row and column of the linear index, in a row kernel.
     pub row: Option<(ExprId, ExprId)>,
 }
 
@@ -38,38 +39,38 @@ impl Coordinates {
     }
 }
 
-/// Rows and columns of a kernel over rows.
+/// Rows and columns of a row kernel.
 #[derive(Clone, Copy)]
-pub(crate) struct Frame {
+pub(crate) struct RowSpace {
     pub rows: usize,
     pub columns: usize,
 }
 
-/// Iteration of a kernel over elements, as far as the evaluation of nodes depends on it. The defaults are those of a kernel that is not
-/// over rows and overwrites none of its inputs.
+/// Iteration of a kernel over elements, as far as the evaluation of nodes depends on it. The
+/// defaults are for a kernel that is not a row kernel and overwrites none of its inputs.
 pub(super) trait KernelShape: Sized {
-    /// The element that the thread is at, which no other thread reads or writes.
-    fn own(&self) -> Option<ExprId> {
+    /// Index of the element that the thread is at, which no other thread reads or writes.
+    fn own_element(&self) -> Option<ExprId> {
         None
     }
 
-    /// Rows and columns, in a kernel over rows.
-    fn frame(&self) -> Option<Frame> {
+    /// Rows and columns, in a row kernel.
+    fn row_space(&self) -> Option<RowSpace> {
         None
     }
 
-    /// True if an element of the row is read before anything of the row is written.
-    fn is_picked(&self, _at: &Coordinates) -> bool {
+    /// True if the element is gathered before anything of its row is written.
+    fn is_gathered_early(&self, _at: &Coordinates) -> bool {
         false
     }
 
-    /// The element of a gather's input in the column that its index names, where there is one index per row.
-    fn pick(_l: &mut Lowering<Self>, _gather: &Node, _at: &Coordinates, _column: ExprId) -> Option<ExprId> {
+    /// Element of a gather's input at `column`, if there is one index per row.
+    fn gather_from_row(_l: &mut Lowering<Self>, _gather: &Node, _at: &Coordinates, _column: ExprId) -> Option<ExprId> {
         None
     }
 
-    /// Elements of a tensor in memory: by `load`, or from where an earlier pass has stored them.
-    fn load_once(
+    /// Elements of a tensor in memory: from a cache filled by an earlier pass, or by `load`.
+    fn load_cached(
         l: &mut Lowering<Self>,
         _base: &Tensor,
         _at: &Coordinates,
@@ -84,35 +85,35 @@ pub(super) struct Single;
 
 impl KernelShape for Single {}
 
-/// A kernel that is being built.
+/// A kernel under construction.
 pub(super) struct Lowering<S = Single> {
     pub b: Builder,
-    /// How the kernel runs over elements.
+    /// Iteration over elements.
     pub shape: S,
-    /// Tensors loaded so far, or parts of them.
+    /// Parameters of tensors, or ranges of tensors, that are loaded.
     pub loads: Vec<(ValueId, ParamId)>,
     pub inputs: Vec<Input>,
-    /// Type of indices.
+    /// Index type.
     pub index: Scalar,
-    /// Words for bad indices.
+    /// Parameter of the status words.
     pub status: Option<ParamId>,
-    /// Numbers passed by value.
+    /// Scalar arguments.
     pub values: Vec<Value>,
-    /// Number of elements, where it is an argument of the kernel.
+    /// Number of elements, if it is an argument of the kernel.
     pub length: Option<(usize, Extent)>,
-    /// Nodes that are computed here rather than loaded.
+    /// Nodes that the kernel computes rather than loads.
     pub computed: HashSet<NodeId>,
     /// Adjacent elements that are computed at once.
     pub lanes: usize,
     /// The index 0.
     pub zero: Option<ExprId>,
-    /// Tensors in memory of which it reads other elements than the thread's own.
-    pub out_of_step: HashSet<NodeId>,
-    /// Values of nodes and indices that are computed already, by the linear index they belong to; innermost scope last.
-    pub known: Vec<Known>,
+    /// Tensors in memory that are read at other indices than the thread's own.
+    pub other_index_inputs: HashSet<NodeId>,
+    /// Caches of computed values and indices, innermost scope last.
+    pub scopes: Vec<ScopeCache>,
 }
 
-/// A node that a kernel computes, or a tensor in memory, or a part of one.
+/// A node that a kernel computes, a tensor in memory, or a range of one.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct ValueId {
     pub node: NodeId,
@@ -125,11 +126,11 @@ impl From<NodeId> for ValueId {
     }
 }
 
-/// What a scope has computed.
+/// Values and indices computed in a scope, by linear index.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct ScopeCache {
     pub values: HashMap<(ValueId, ExprId, usize), Vec<ExprId>>,
-    pub indices: HashMap<(address::Runs, ExprId), ExprId>,
+    pub indices: HashMap<(address::CoalescedAxes, ExprId), ExprId>,
 }
 
 impl Lowering {
@@ -153,37 +154,38 @@ impl<S: KernelShape> Lowering<S> {
             computed: HashSet::new(),
             lanes: 1,
             zero: None,
-            out_of_step: HashSet::new(),
-            known: vec![Known::default()],
+            other_index_inputs: HashSet::new(),
+            scopes: vec![ScopeCache::default()],
         }
     }
 
     pub fn finish(self) -> Result<Lowered> {
-        let Lowering { b, shape, loads, inputs, status, values, mut out_of_step, .. } = self;
-        if shape.own().is_none() {
-            out_of_step.extend(loads.into_iter().map(|(id, _)| id.node));
+        let Lowering { b, shape, loads, inputs, status, values, mut other_index_inputs, .. } = self;
+        if shape.own_element().is_none() {
+            other_index_inputs.extend(loads.into_iter().map(|(id, _)| id.node));
         }
         Ok(Lowered {
             kernel: b.finish()?,
             inputs,
-            reports: status.is_some(),
+            reports_bad_index: status.is_some(),
             guarded: false,
             values,
             threads: BLOCK,
-            out_of_step,
+            other_index_inputs,
         })
     }
 
-    /// What is computed in a block is known only there.
+    /// Runs `work` in a new scope: values computed in it are not available afterwards.
     pub fn scope<R>(&mut self, work: impl FnOnce(&mut Lowering<S>) -> R) -> R {
-        self.known.push(Known::default());
+        self.scopes.push(ScopeCache::default());
         let result = work(self);
-        self.known.pop();
+        self.scopes.pop();
         result
     }
 
-    /// A number of the graph. All but 0 and 1 are passed at the call, so that a kernel serves every learning rate.
-    pub fn number(&mut self, value: Value) -> ExprId {
+    /// A scalar constant of the graph. Floats other than 0 and 1 become arguments, so that one
+    /// kernel serves, for example, every learning rate.
+    pub fn scalar_argument(&mut self, value: Value) -> ExprId {
         if !value.scalar().is_float() || value.as_f64() == 0.0 || value.as_f64() == 1.0 {
             return self.b.constant(value);
         }
@@ -191,7 +193,7 @@ impl<S: KernelShape> Lowering<S> {
         self.b.value(format!("c{}", self.values.len() - 1), value.scalar())
     }
 
-    /// A loop whose body may use all of `self`.
+    /// Emits a loop from 0 to `end`.
     pub fn for_each(&mut self, name: &str, end: ExprId, body: impl FnOnce(&mut Lowering<S>, ExprId)) {
         let counter = self.b.open_loop(name);
         let i = self.b.read(counter);
@@ -199,8 +201,8 @@ impl<S: KernelShape> Lowering<S> {
         self.b.close_loop(counter, end);
     }
 
-    /// Makes the kernel one for any number of elements: it is told how many, and so serves tensors of all lengths.
-    pub fn pass_length(&mut self, elements: usize) {
+    /// Makes the number of elements an argument, so that the kernel serves tensors of any length.
+    pub fn take_length_argument(&mut self, elements: usize) {
         let numbers = [("instances", elements / self.lanes), ("elements", elements)];
         for (name, number) in numbers {
             self.values.push(Value::int(self.index, number as i64));
@@ -210,7 +212,7 @@ impl<S: KernelShape> Lowering<S> {
         self.length = Some((elements, Extent::Value(1)));
     }
 
-    /// A parameter for a tensor.
+    /// Adds a parameter for a tensor.
     pub fn param(&mut self, name: String, tensor: &Tensor, access: Access) -> ParamId {
         self.param_of(name, tensor.0.dtype, tensor.0.elements(), access)
     }
@@ -227,7 +229,7 @@ impl<S: KernelShape> Lowering<S> {
         self.view_of(tensor, None)
     }
 
-    /// The parameter through which a tensor is read, or a part of it.
+    /// Parameter through which a tensor, or a range of it, is read; added on first use.
     pub fn view_of(&mut self, tensor: &Tensor, part: Option<Range<usize>>) -> ParamId {
         let id = ValueId { node: tensor.0.id, part: part.clone() };
         if let Some((_, view)) = self.loads.iter().find(|(loaded, _)| *loaded == id) {
@@ -249,7 +251,7 @@ impl<S: KernelShape> Lowering<S> {
         let mut stride = 1;
         for (axis, &length) in at.axes.as_deref().unwrap_or_default().iter().zip(&at.shape).rev() {
             if length != 1 && self.b.known(*axis).is_none_or(|v| v.as_i64() != 0) {
-                let term = if stride == 1 { *axis } else { self.index_op(Row::Mul, *axis, stride) };
+                let term = if stride == 1 { *axis } else { self.index_op(ScalarOp::Mul, *axis, stride) };
                 sum = Some(match sum {
                     Some(sum) => self.b.add(&term, &sum),
                     None => term,
@@ -272,22 +274,22 @@ impl<S: KernelShape> Lowering<S> {
             axes[n] = if length == 1 {
                 self.b.index_constant(0)
             } else {
-                let quotient = if stride == 1 { linear } else { self.index_op(Row::Div, linear, stride) };
-                // Nothing is above the first axis: the quotient is already below its length.
-                if Some(n) == first { quotient } else { self.index_op(Row::Rem, quotient, length) }
+                let quotient = if stride == 1 { linear } else { self.index_op(ScalarOp::Div, linear, stride) };
+                // The quotient of the first axis is already below its length.
+                if Some(n) == first { quotient } else { self.index_op(ScalarOp::Rem, quotient, length) }
             };
             stride *= length;
         }
         axes
     }
 
-    pub fn index_op(&mut self, row: Row, a: ExprId, b: usize) -> ExprId {
+    pub fn index_op(&mut self, row: ScalarOp, a: ExprId, b: usize) -> ExprId {
         let b = self.b.index_constant(b as u64);
         self.b.op(row, &[&a, &b])
     }
 
-    /// Code that runs under a condition, or always.
-    pub fn under(&mut self, condition: Option<ExprId>, body: &mut dyn FnMut(&mut Lowering<S>)) {
+    /// Emits code that runs under a condition, or unconditionally.
+    pub fn when(&mut self, condition: Option<ExprId>, body: &mut dyn FnMut(&mut Lowering<S>)) {
         let Some(condition) = condition else { return body(self) };
         self.b.open_block();
         self.scope(body);

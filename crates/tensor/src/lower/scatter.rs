@@ -1,47 +1,48 @@
-//! Rows added where indices name them, which is what gradients of embeddings are: positions are sorted by index once, then
-//! each row of the result sums those that are its own.
+//! Scatter-add of complete rows, as in gradients of embeddings: positions are sorted by index, then
+//! each output row sums its positions.
 //!
-//! The order of a sum is that of the plain kernel (`places.rs`), to the bit: values in the order of their positions, in
-//! parts of [`PART`], the parts in order. On a GPU the positions are sorted by digits (`digits.rs`), and whole parts of long
-//! sums are made side by side; elsewhere one loop counts and places.
+//! The summation order is that of the generic kernel (`indexing.rs`), so the bits are the same:
+//! values in the order of their positions, in blocks of [`SUM_BLOCK`], and the blocks in order. On
+//! a GPU the positions are radix-sorted (`radix_sort.rs`), and complete blocks of long sums are
+//! computed in parallel; elsewhere one loop does a counting sort.
 
 use std::sync::Arc;
 
 use bornite_ir::{
-    Access, Axis, Builder, Builtin, Emit, EmitBits, ExprId, LocalId, Op as Row, Scalar, Stmt, Value, Vote,
+    Access, Axis, Builder, Builtin, Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, Scalar, Stmt, Value, Vote,
 };
 
 use super::blocks::WARP;
-use super::digits::Sorted;
 use super::lowering::{Coordinates, Lowering};
-use super::{Lowered, accumulator, look_through, seen};
+use super::radix_sort::SortedPositions;
+use super::{Lowered, accumulator_type, look_through, strided_view};
 use crate::graph::node::{Node, Op};
 use crate::{DType, Result, Tensor};
 
-/// Values that are summed one after the other before the sum joins the others.
-pub(crate) const PART: usize = 64;
+/// Number of values that are summed serially before their sum is added to the total.
+pub(crate) const SUM_BLOCK: usize = 64;
 
-/// Fewer positions are found faster than sorted.
-const FEWEST: usize = 64;
+/// Minimum number of positions for which sorting pays.
+const MIN_POSITIONS: usize = 64;
 
-/// A kernel of several, and what it writes.
-pub(crate) type Step = (Lowered, Vec<Tensor>);
+/// One of several kernels, and its outputs.
+pub(crate) type ScatterStep = (Lowered, Vec<Tensor>);
 
-/// Rows to add: `count` values of `width` elements to a table of `rows`.
+/// A scatter-add of `count` values of `width` elements to a table of `rows` rows.
 pub(super) struct Scatter<'a> {
     tensor: &'a Tensor,
     pub rows: usize,
     width: usize,
     pub count: usize,
-    /// Type of indices.
+    /// Index type.
     pub index: Scalar,
 }
 
-/// The kernels that add values by sorted indices, where whole rows are added; `None` for other scatters.
-pub(crate) fn lower_scatter(tensor: &Tensor, on_gpu: bool) -> Result<Option<Vec<Step>>> {
+/// The kernels of a scatter-add of complete rows; `None` for other scatters.
+pub(crate) fn lower_scatter(tensor: &Tensor, on_gpu: bool) -> Result<Option<Vec<ScatterStep>>> {
     let Some(scatter) = Scatter::of(tensor) else { return Ok(None) };
     let mut steps = vec![];
-    let sorted = if on_gpu { scatter.sort_by_digits(&mut steps)? } else { scatter.sort_in_one_loop(&mut steps)? };
+    let sorted = if on_gpu { scatter.radix_sort(&mut steps)? } else { scatter.counting_sort(&mut steps)? };
     let parts = if on_gpu { scatter.sum_parts(&sorted, &mut steps)? } else { None };
     scatter.sum_rows(&sorted, parts, on_gpu, &mut steps)?;
     Ok(Some(steps))
@@ -54,15 +55,16 @@ impl<'a> Scatter<'a> {
         let (before, after) = (&node.shape[..*axis], &node.shape[axis + 1..]);
         let (rows, count, width) = (node.shape[*axis], index.0.shape[*axis], after.iter().product::<usize>());
         let (base, views) = look_through(index);
-        let place = seen(base, &views)?;
-        let same = place.shape[axis + 1..].iter().zip(&place.strides[axis + 1..]).all(|(&n, &by)| n == 1 || by == 0);
+        let layout = strided_view(base, &views)?;
+        let same = layout.shape[axis + 1..].iter().zip(&layout.strides[axis + 1..]).all(|(&n, &by)| n == 1 || by == 0);
         let one = before.iter().product::<usize>() == 1 && same;
-        // Numbers of positions and of rows, and one row more for what is nowhere, are 32 bits in memory.
+        // Positions and rows, with an additional row for out-of-range indices, are stored as 32
+        // bits.
         let few = rows.max(count) < i32::MAX as usize / 2;
-        if !one || !few || count < FEWEST || node.elements() == 0 {
+        if !one || !few || count < MIN_POSITIONS || node.elements() == 0 {
             return None;
         }
-        let large = (rows.max(count) + PART).saturating_mul(width) > i32::MAX as usize;
+        let large = (rows.max(count) + SUM_BLOCK).saturating_mul(width) > i32::MAX as usize;
         Some(Scatter { tensor, rows, width, count, index: if large { Scalar::I64 } else { Scalar::I32 } })
     }
 
@@ -70,15 +72,16 @@ impl<'a> Scatter<'a> {
         &self.tensor.0
     }
 
-    /// Memory between two kernels: a node that no graph has.
-    pub fn between(&self, elements: usize, dtype: DType) -> Tensor {
+    /// Temporary memory between two kernels: a node outside of the graph.
+    pub fn temporary(&self, elements: usize, dtype: DType) -> Tensor {
         let node = self.node();
-        // What it says of how it is computed is never asked.
+        // The op is never evaluated.
         let op = Op::Iota { axis: 0 };
-        Tensor(Arc::new(Node::new(op, dtype, vec![elements], node.device, vec![], node.place)))
+        Tensor(Arc::new(Node::new(op, dtype, vec![elements], node.device, vec![], node.location)))
     }
 
-    /// The row that a position names, and the one after the last for what names none; which is reported if `reports`.
+    /// The row index of a position, or `rows` if it is out of range, which is reported if `reports`
+    /// is set.
     pub fn row_of(&self, l: &mut Lowering, position: ExprId, reports: bool) -> ExprId {
         let node = self.node();
         let (index, Op::ScatterAdd(axis)) = (&node.inputs[1], &node.op) else { return position };
@@ -86,18 +89,19 @@ impl<'a> Scatter<'a> {
         let axes = (0..node.shape.len()).map(|n| if n == *axis { position } else { zero }).collect();
         let (wide, inside) = l.index_at(index, Coordinates::axes(axes, &index.0.shape), self.rows);
         if reports {
-            l.unless(node, inside, wide);
+            l.report_unless(node, inside, wide);
         }
         let nowhere = l.b.constant(Value::int(DType::I64, self.rows as i64));
         let row = l.b.select(&inside, &wide, &nowhere);
         l.b.cast(self.index, &row)
     }
 
-    /// Counts, then places: the first position of each row, then all positions in order of rows.
-    fn sort_in_one_loop(&self, steps: &mut Vec<Step>) -> Result<Sorted> {
-        // Two more than the rows, and one for what is nowhere: see below.
-        let starts = self.between(self.rows + 3, DType::I32);
-        let order = self.between(self.count, DType::I32);
+    /// Counting sort in one loop: the start of each row's positions, and all positions in row
+    /// order.
+    fn counting_sort(&self, steps: &mut Vec<ScatterStep>) -> Result<SortedPositions> {
+        // Two more entries than rows, and one for out-of-range positions: see below.
+        let starts = self.temporary(self.rows + 3, DType::I32);
+        let order = self.temporary(self.count, DType::I32);
         let mut b = Builder::new("scatter_order", 1, self.index);
         let (into, out) = (
             b.param("starts", DType::I32, self.rows as u64 + 3, Access::ReadWrite),
@@ -109,13 +113,14 @@ impl<'a> Scatter<'a> {
         let end = l.b.index_constant(self.rows as u64 + 3);
         l.for_each("row", end, |l, row| l.b.store(into, row, zero));
         let count = l.b.index_constant(self.count as u64);
-        // A row is counted two places up; summed, the place after it is where it starts; once all are placed, where it ends.
+        // Row r is counted in entry r + 2. After the prefix sum, entry r + 1 is its start; after
+        // all positions are placed, its end.
         l.for_each("counted", count, |l, position| {
             let row = self.row_of(l, position, true);
-            let place = l.index_op(Row::Add, row, 2);
-            let before = l.b.load(into, place);
+            let slot = l.index_op(ScalarOp::Add, row, 2);
+            let before = l.b.load(into, slot);
             let after = l.b.add(&before, &one);
-            l.b.store(into, place, after);
+            l.b.store(into, slot, after);
         });
         let running = l.b.local("running", Value::int(DType::I32, 0));
         l.for_each("summed", end, |l, row| {
@@ -126,98 +131,99 @@ impl<'a> Scatter<'a> {
         });
         l.for_each("placed", count, |l, position| {
             let row = self.row_of(l, position, false);
-            let place = l.index_op(Row::Add, row, 1);
-            let to = l.b.load(into, place);
+            let slot = l.index_op(ScalarOp::Add, row, 1);
+            let to = l.b.load(into, slot);
             let position = l.b.cast(DType::I32, &position);
             let at = l.b.cast(self.index, &to);
             l.b.store(out, at, position);
             let after = l.b.add(&to, &one);
-            l.b.store(into, place, after);
+            l.b.store(into, slot, after);
         });
         steps.push((l.finish()?, vec![starts.clone(), order.clone()]));
-        Ok(Sorted { starts, order, rows: None })
+        Ok(SortedPositions { starts, order, rows: None })
     }
 
-    /// Neighbours that a thread takes at once.
+    /// Adjacent elements per thread.
     fn lanes(&self, on_gpu: bool) -> usize {
         if on_gpu && self.width.is_multiple_of(4) { 4 } else { 1 }
     }
 
-    /// The sums of whole parts, a block each. Two of them never start within [`PART`] positions of each other, so the one
-    /// that starts in the n-th `PART` of them is number n.
-    fn sum_parts(&self, sorted: &Sorted, steps: &mut Vec<Step>) -> Result<Option<Tensor>> {
-        let (windows, lanes) = (self.count / PART, self.lanes(true));
+    /// Sums of complete blocks of values, one thread block each. Two of them never start within
+    /// [`SUM_BLOCK`] positions of each other, so the one that starts in the n-th window of
+    /// `SUM_BLOCK` positions gets index n.
+    fn sum_parts(&self, sorted: &SortedPositions, steps: &mut Vec<ScatterStep>) -> Result<Option<Tensor>> {
+        let (windows, lanes) = (self.count / SUM_BLOCK, self.lanes(true));
         let Some(rows) = sorted.rows.as_ref().filter(|_| windows > 0) else { return Ok(None) };
         let across = self.width / lanes;
         let threads = across.next_multiple_of(WARP).min(256);
         let strips = across.div_ceil(threads);
-        let wide = accumulator(self.node().dtype);
-        let parts = self.between(windows * self.width, wide);
+        let wide = accumulator_type(self.node().dtype);
+        let parts = self.temporary(windows * self.width, wide);
         let b = Builder::blocks("scatter_parts", [(windows * strips) as u32, 1, 1], [threads as u32, 1, 1], self.index);
         let mut l = Lowering::single(b, self.index);
         l.lanes = lanes;
         let out = l.b.param("parts", wide, parts.0.elements() as u64, Access::Write);
         let [rows, starts, order] = [rows, &sorted.starts, &sorted.order].map(|t| l.view(t));
         let (thread, block) = (l.b.builtin(Builtin::Thread(Axis::X)), l.b.builtin(Builtin::Block(Axis::X)));
-        let (window, strip) = (l.index_op(Row::Div, block, strips), l.index_op(Row::Rem, block, strips));
-        let lane = l.index_op(Row::Rem, thread, WARP);
-        let first = l.index_op(Row::Mul, window, PART);
-        // Each warp looks where a part starts.
-        let found: Vec<ExprId> = (0..PART / WARP)
+        let (window, strip) = (l.index_op(ScalarOp::Div, block, strips), l.index_op(ScalarOp::Rem, block, strips));
+        let lane = l.index_op(ScalarOp::Rem, thread, WARP);
+        let first = l.index_op(ScalarOp::Mul, window, SUM_BLOCK);
+        // Each warp searches for the start of a complete block in its window.
+        let found: Vec<ExprId> = (0..SUM_BLOCK / WARP)
             .map(|n| {
-                let place = l.index_op(Row::Add, first, n * WARP);
-                let place = l.b.add(&place, &lane);
-                let row = l.b.load(rows, place);
+                let slot = l.index_op(ScalarOp::Add, first, n * WARP);
+                let slot = l.b.add(&slot, &lane);
+                let row = l.b.load(rows, slot);
                 let row = l.b.cast(self.index, &row);
-                let next = l.index_op(Row::Add, row, 1);
+                let next = l.index_op(ScalarOp::Add, row, 1);
                 let [start, end] = [row, next].map(|row| {
                     let at = l.b.load(starts, row);
                     l.b.cast(self.index, &at)
                 });
-                let (rank, left) = (l.b.sub(&place, &start), l.b.sub(&end, &place));
-                let rank = l.index_op(Row::Rem, rank, PART);
-                let whole = l.b.index_constant(PART as u64);
+                let (rank, left) = (l.b.sub(&slot, &start), l.b.sub(&end, &slot));
+                let rank = l.index_op(ScalarOp::Rem, rank, SUM_BLOCK);
+                let whole = l.b.index_constant(SUM_BLOCK as u64);
                 let (zero, nowhere) = (l.zero(), l.b.index_constant(self.rows as u64));
-                let starts_here = l.b.op(Row::Eq, &[&rank, &zero]);
-                let (whole, somewhere) = (l.b.op(Row::Ge, &[&left, &whole]), l.b.lt(&row, &nowhere));
-                let both = l.b.op(Row::And, &[&starts_here, &whole]);
-                let all = l.b.op(Row::And, &[&both, &somewhere]);
+                let starts_here = l.b.op(ScalarOp::Eq, &[&rank, &zero]);
+                let (whole, somewhere) = (l.b.op(ScalarOp::Ge, &[&left, &whole]), l.b.lt(&row, &nowhere));
+                let both = l.b.op(ScalarOp::And, &[&starts_here, &whole]);
+                let all = l.b.op(ScalarOp::And, &[&both, &somewhere]);
                 l.b.vote(Vote::Ballot, all)
             })
             .collect();
         let none = l.b.constant(Value::int(Scalar::U32, 0));
         let start = l.b.local("start", Value::int(self.index, -1));
         for (n, &found) in found.iter().enumerate() {
-            let there = l.b.op(Row::Ne, &[&found, &none]);
-            l.under(Some(there), &mut |l| {
-                let leading = l.b.op(Row::LeadingZeros, &[&found]);
+            let there = l.b.op(ScalarOp::Ne, &[&found, &none]);
+            l.when(Some(there), &mut |l| {
+                let leading = l.b.op(ScalarOp::LeadingZeros, &[&found]);
                 let leading = l.b.cast(self.index, &leading);
                 let last = l.b.index_constant((n * WARP + WARP - 1) as u64);
                 let offset = l.b.sub(&last, &leading);
-                let place = l.b.add(&first, &offset);
-                l.b.assign(start, place);
+                let slot = l.b.add(&first, &offset);
+                l.b.assign(start, slot);
             });
         }
         let (start, zero) = (l.b.read(start), l.zero());
         let missing = l.b.lt(&start, &zero);
         l.b.if_else(missing, |b| b.simple(Stmt::Return(None)), |_| {});
-        let column = l.index_op(Row::Mul, strip, threads);
+        let column = l.index_op(ScalarOp::Mul, strip, threads);
         let column = l.b.add(&column, &thread);
         let end = l.b.index_constant(across as u64);
         let inside = l.b.lt(&column, &end);
-        l.under(Some(inside), &mut |l| {
-            let column = l.index_op(Row::Mul, column, lanes);
+        l.when(Some(inside), &mut |l| {
+            let column = l.index_op(ScalarOp::Mul, column, lanes);
             let sums: Vec<LocalId> = (0..lanes).map(|_| l.b.local("sum", Value::int(wide, 0))).collect();
-            // Some at once: memory is far.
+            // Several loads at once, to hide memory latency.
             const AHEAD: usize = 8;
-            let turns = l.b.index_constant((PART / AHEAD) as u64);
+            let turns = l.b.index_constant((SUM_BLOCK / AHEAD) as u64);
             l.for_each("turn", turns, |l, turn| {
-                let ahead = l.index_op(Row::Mul, turn, AHEAD);
-                let place = l.b.add(&start, &ahead);
+                let ahead = l.index_op(ScalarOp::Mul, turn, AHEAD);
+                let slot = l.b.add(&start, &ahead);
                 let values: Vec<Vec<ExprId>> = (0..AHEAD)
                     .map(|n| {
-                        let place = l.beyond(place, n);
-                        let position = l.b.load(order, place);
+                        let slot = l.offset_by(slot, n);
+                        let position = l.b.load(order, slot);
                         self.values_at(l, position, column)
                     })
                     .collect();
@@ -227,38 +233,44 @@ impl<'a> Scatter<'a> {
                         let mut after = l.b.add(&before, value);
                         if n == 0 {
                             let zero = l.zero();
-                            let first = l.b.op(Row::Eq, &[&turn, &zero]);
+                            let first = l.b.op(ScalarOp::Eq, &[&turn, &zero]);
                             after = l.b.select(&first, value, &after);
                         }
                         l.b.assign(sum, after);
                     }
                 }
             });
-            let place = l.index_op(Row::Mul, window, self.width);
-            let place = l.b.add(&place, &column);
+            let slot = l.index_op(ScalarOp::Mul, window, self.width);
+            let slot = l.b.add(&slot, &column);
             let sums = sums.iter().map(|&sum| l.b.read(sum)).collect();
-            l.store(out, place, sums, wide);
+            l.store(out, slot, sums, wide);
         });
         steps.push((l.finish()?, vec![parts.clone()]));
         Ok(Some(parts))
     }
 
-    /// Neighbours of the value of a position.
+    /// Adjacent elements of the value of a position.
     fn values_at(&self, l: &mut Lowering, position: ExprId, column: ExprId) -> Vec<ExprId> {
         let values = &self.node().inputs[2];
         let position = l.b.cast(self.index, &position);
-        let start = l.index_op(Row::Mul, position, self.width);
+        let start = l.index_op(ScalarOp::Mul, position, self.width);
         let linear = l.b.add(&start, &column);
         let found = l.values(values, &Coordinates::linear(linear, &values.0.shape));
         let found = if found.len() == 1 { vec![found[0]; l.lanes] } else { found };
-        let wide = accumulator(self.node().dtype);
+        let wide = accumulator_type(self.node().dtype);
         found.iter().map(|value| l.b.cast(wide, value)).collect()
     }
 
-    /// Each element of the table with what is added to it.
-    fn sum_rows(&self, sorted: &Sorted, parts: Option<Tensor>, on_gpu: bool, steps: &mut Vec<Step>) -> Result<()> {
+    /// Adds the sums to each element of the table.
+    fn sum_rows(
+        &self,
+        sorted: &SortedPositions,
+        parts: Option<Tensor>,
+        on_gpu: bool,
+        steps: &mut Vec<ScatterStep>,
+    ) -> Result<()> {
         let (node, lanes) = (self.node(), self.lanes(on_gpu));
-        let wide = accumulator(node.dtype);
+        let wide = accumulator_type(node.dtype);
         let name = format!("{}_{}", node.op.name(), node.dtype);
         let mut l = Lowering::single(Builder::new(name, (node.elements() / lanes) as u64, self.index), self.index);
         l.lanes = lanes;
@@ -266,9 +278,10 @@ impl<'a> Scatter<'a> {
         let [starts, order] = [&sorted.starts, &sorted.order].map(|t| l.view(t));
         let parts = parts.map(|parts| l.view(&parts));
         let index = l.b.index();
-        let first = if lanes == 1 { index } else { l.index_op(Row::Mul, index, lanes) };
-        let (row, column) = (l.index_op(Row::Div, first, self.width), l.index_op(Row::Rem, first, self.width));
-        let next = l.index_op(Row::Add, row, 1);
+        let first = if lanes == 1 { index } else { l.index_op(ScalarOp::Mul, index, lanes) };
+        let (row, column) =
+            (l.index_op(ScalarOp::Div, first, self.width), l.index_op(ScalarOp::Rem, first, self.width));
+        let next = l.index_op(ScalarOp::Add, row, 1);
         let [start, end] = [row, next].map(|row| {
             let at = l.b.load(starts, row);
             l.b.cast(self.index, &at)
@@ -287,14 +300,14 @@ impl<'a> Scatter<'a> {
             }
         };
         let length = l.b.sub(&end, &start);
-        let whole = l.index_op(Row::Div, length, PART);
+        let whole = l.index_op(ScalarOp::Div, length, SUM_BLOCK);
         let sums: Vec<LocalId> = (0..lanes).map(|_| l.b.local("sum", Value::int(wide, 0))).collect();
         let one_part = |l: &mut Lowering, from: ExprId, length: ExprId| {
             l.for_each("position", length, |l, n| {
-                let place = l.b.add(&from, &n);
-                let position = l.b.load(order, place);
+                let slot = l.b.add(&from, &n);
+                let position = l.b.load(order, slot);
                 let zero = l.zero();
-                let first = l.b.op(Row::Eq, &[&n, &zero]);
+                let first = l.b.op(ScalarOp::Eq, &[&n, &zero]);
                 for (&sum, value) in sums.iter().zip(self.values_at(l, position, column)) {
                     let before = l.b.read(sum);
                     let after = l.b.add(&before, &value);
@@ -306,27 +319,27 @@ impl<'a> Scatter<'a> {
             add(l, &sums);
         };
         l.for_each("part", whole, |l, part| {
-            let ahead = l.index_op(Row::Mul, part, PART);
+            let ahead = l.index_op(ScalarOp::Mul, part, SUM_BLOCK);
             let from = l.b.add(&start, &ahead);
             match parts {
                 Some(parts) => {
-                    let window = l.index_op(Row::Div, from, PART);
-                    let place = l.index_op(Row::Mul, window, self.width);
-                    let place = l.b.add(&place, &column);
-                    let values = l.load_adjacent(parts.into(), place, wide);
+                    let window = l.index_op(ScalarOp::Div, from, SUM_BLOCK);
+                    let slot = l.index_op(ScalarOp::Mul, window, self.width);
+                    let slot = l.b.add(&slot, &column);
+                    let values = l.load_adjacent(parts.into(), slot, wide);
                     add(l, &values);
                 }
                 None => {
-                    let length = l.b.index_constant(PART as u64);
+                    let length = l.b.index_constant(SUM_BLOCK as u64);
                     one_part(l, from, length);
                 }
             }
         });
-        let done = l.index_op(Row::Mul, whole, PART);
+        let done = l.index_op(ScalarOp::Mul, whole, SUM_BLOCK);
         let (from, rest) = (l.b.add(&start, &done), l.b.sub(&length, &done));
         let zero = l.zero();
         let some = l.b.lt(&zero, &rest);
-        l.under(Some(some), &mut |l| one_part(l, from, rest));
+        l.when(Some(some), &mut |l| one_part(l, from, rest));
         let values = totals
             .iter()
             .map(|&total| {

@@ -1,25 +1,25 @@
-//! Reductions of a group: the stages in which a kernel over rows computes them, and their parts.
+//! Reductions of a group, and the stages in which a row kernel computes them.
 
 use std::collections::HashMap;
 
-use bornite_ir::{Op as Row, Value};
+use bornite_ir::{Op as ScalarOp, Value};
 
-use super::group::{Form, Group};
-use super::{accumulator, extreme, look_through};
+use super::group::{Group, IterationSpace};
+use super::{accumulator_type, extreme, look_through};
 use crate::graph::node::{NodeId, Op, Reduce};
 use crate::{DType, Tensor};
 
-/// The reductions of a group by the stage that computes them; and, by the stage after which they are known, what else has
-/// one element a row or one in all.
+/// Reductions of a group by the stage that computes them; and the other nodes with one value per
+/// row, or a single value, by the stage after which they can be computed.
 pub(super) struct Stages<'a> {
     pub reductions: Vec<Vec<Reduction<'a>>>,
     pub known: Vec<Vec<&'a Tensor>>,
 }
 
-/// Orders the reductions of a group by what they depend on.
+/// Orders the reductions of a group by their dependencies.
 pub(super) fn stages(group: &Group) -> Stages<'_> {
-    let rows = match group.form {
-        Form::Rows { rows, .. } => rows,
+    let rows = match group.space {
+        IterationSpace::Rows { rows, .. } => rows,
         _ => 1,
     };
     let mut after: HashMap<NodeId, usize> = HashMap::new();
@@ -53,34 +53,34 @@ impl<'a> Reduction<'a> {
         Some(Reduction { tensor, reduce })
     }
 
-    /// The op that adds an element.
-    pub fn step(self) -> Row {
-        step(self.reduce)
+    /// The op that combines two values.
+    pub fn combine_op(self) -> ScalarOp {
+        combine_op(self.reduce)
     }
 
-    /// The value that it starts with.
-    pub fn start(self) -> Value {
-        start(self.reduce, self.accumulator())
+    /// The identity element.
+    pub fn identity(self) -> Value {
+        identity(self.reduce, self.accumulator_type())
     }
 
-    /// The type that it is accumulated in.
-    pub fn accumulator(self) -> DType {
-        accumulator(self.tensor.0.dtype)
+    /// Accumulator type.
+    pub fn accumulator_type(self) -> DType {
+        accumulator_type(self.tensor.0.dtype)
     }
 }
 
-/// The op that adds an element to a reduction.
-pub(super) fn step(reduce: Reduce) -> Row {
+/// The op that combines two values of a reduction.
+pub(super) fn combine_op(reduce: Reduce) -> ScalarOp {
     match reduce {
-        Reduce::Sum => Row::Add,
-        Reduce::Prod => Row::Mul,
-        Reduce::Max => Row::Max,
-        Reduce::Min => Row::Min,
+        Reduce::Sum => ScalarOp::Add,
+        Reduce::Prod => ScalarOp::Mul,
+        Reduce::Max => ScalarOp::Max,
+        Reduce::Min => ScalarOp::Min,
     }
 }
 
-/// The value that a reduction starts with.
-pub(super) fn start(reduce: Reduce, dtype: DType) -> Value {
+/// The identity element of a reduction.
+pub(super) fn identity(reduce: Reduce, dtype: DType) -> Value {
     match reduce {
         Reduce::Sum => Value::from_f64(dtype, 0.0),
         Reduce::Prod => Value::from_f64(dtype, 1.0),

@@ -1,55 +1,58 @@
-//! Kernels for GPUs over squares of elements, of which some input is read along the other axis.
+//! GPU elementwise kernels with transposed inputs, which are staged through tiles in shared memory.
 
-use bornite_ir::{Axis, Builtin, Emit, ExprId, Op as Row, ParamId, SharedId, Stmt};
+use bornite_ir::{Axis, Builtin, Emit, ExprId, Op as ScalarOp, ParamId, SharedId, Stmt};
 
-use super::address::runs;
+use super::address::coalesce_axes;
 use super::group::Group;
 use super::lowering::{Coordinates, KernelShape, Lowering};
-use super::{look_through, seen};
+use super::{look_through, strided_view};
 use crate::Tensor;
 use crate::matmul::strided::Strided;
 
-/// A block a square of elements, which some input has the other way round.
-pub(super) struct Tiles<'a> {
+/// Launch shape: one block per square tile of elements.
+pub(super) struct TransposeTiles<'a> {
     batch: usize,
     height: usize,
     width: usize,
     size: Size,
-    /// Inputs that are read along the other axis.
-    turned: Vec<(&'a Tensor, Strided)>,
+    /// Transposed inputs and their layouts.
+    transposed: Vec<(&'a Tensor, Strided)>,
 }
 
-/// Threads of a block.
+/// Threads per block.
 const THREADS: usize = 256;
 
-/// How large tiles are.
+/// Size of tiles.
 #[derive(Clone, Copy)]
 struct Size {
-    /// Elements of a side.
+    /// Elements per side.
     side: usize,
-    /// Neighbours that a thread takes at once.
+    /// Adjacent elements per thread.
     lanes: usize,
 }
 
-/// For all shapes, and for those that can be read and written by several elements at once and have many tiles: memory likes
-/// long runs.
+/// Size for all shapes.
 const SMALL: Size = Size { side: 32, lanes: 1 };
+/// Size for shapes with many tiles that allow vector loads and stores, which use longer contiguous
+/// accesses.
 const LARGE: Size = Size { side: 64, lanes: 4 };
 
-/// Tiles that keep all of a GPU busy.
-const BUSY: usize = 256;
+/// Minimum number of tiles that keep a GPU busy.
+const MIN_TILES: usize = 256;
 
-impl<'a> Tiles<'a> {
-    pub fn new(group: &'a Group, elements: usize) -> Option<Tiles<'a>> {
-        let mut found: Option<Tiles<'a>> = None;
+impl<'a> TransposeTiles<'a> {
+    pub fn new(group: &'a Group, elements: usize) -> Option<TransposeTiles<'a>> {
+        let mut found: Option<TransposeTiles<'a>> = None;
         let views = group.outputs.iter().filter(|t| t.0.op.is_view());
         let inputs = group.order.iter().filter(|t| t.0.op.is_pointwise());
         for input in inputs.flat_map(|t| t.0.reads()).chain(views) {
             let (base, views) = look_through(input);
             let own = group.order.iter().any(|t| t.0.id == base.0.id) || base.0.op.is_constant();
-            let Some(place) = seen(base, &views).filter(|_| !own && input.0.elements() == elements) else { continue };
+            let Some(layout) = strided_view(base, &views).filter(|_| !own && input.0.elements() == elements) else {
+                continue;
+            };
             let ([(width, apart), (height, 1)] | [(width, apart), (height, 1), _]) =
-                runs(&place.shape, &place.strides)[..]
+                coalesce_axes(&layout.shape, &layout.strides)[..]
             else {
                 continue;
             };
@@ -57,14 +60,14 @@ impl<'a> Tiles<'a> {
                 continue;
             }
             let batch = elements / (width * height);
-            let tiles = found.get_or_insert(Tiles { batch, height, width, size: SMALL, turned: vec![] });
-            let same = |(other, seen): &(&Tensor, Strided)| other.0.id == base.0.id && *seen == place;
-            // As many tiles as shared memory certainly has room for.
+            let tiles = found.get_or_insert(TransposeTiles { batch, height, width, size: SMALL, transposed: vec![] });
+            let same = |(other, seen): &(&Tensor, Strided)| other.0.id == base.0.id && *seen == layout;
+            // At most as many tiles as fit into the shared memory of every GPU.
             if (tiles.height, tiles.width) == (height, width)
-                && tiles.turned.len() < 4
-                && !tiles.turned.iter().any(same)
+                && tiles.transposed.len() < 4
+                && !tiles.transposed.iter().any(same)
             {
-                tiles.turned.push((base, place));
+                tiles.transposed.push((base, layout));
             }
         }
         let mut found = found?;
@@ -76,19 +79,22 @@ impl<'a> Tiles<'a> {
 
     fn can_be_large(&self) -> bool {
         let Size { side, lanes } = LARGE;
-        let many = self.batch * self.height * self.width >= BUSY * side * side;
+        let many = self.batch * self.height * self.width >= MIN_TILES * side * side;
         let even = |n: isize| n % lanes as isize == 0;
-        let wide = |(base, place): &(&Tensor, Strided)| {
-            // What lies side by side is read along the height; all else must begin at a multiple of the lanes.
-            let apart = runs(&place.shape, &place.strides).into_iter().filter(|&(_, stride)| stride != 1);
+        let wide = |(base, layout): &(&Tensor, Strided)| {
+            // The contiguous axis is read along the height; offsets along the others must be
+            // multiples of the lanes.
+            let apart = coalesce_axes(&layout.shape, &layout.strides).into_iter().filter(|&(_, stride)| stride != 1);
             let bytes = base.0.dtype.bytes() * lanes;
-            even(place.offset) && apart.into_iter().all(|(_, stride)| even(stride)) && (2 * lanes..=16).contains(&bytes)
+            even(layout.offset)
+                && apart.into_iter().all(|(_, stride)| even(stride))
+                && (2 * lanes..=16).contains(&bytes)
         };
         let (height, width) = (self.height as isize, self.width as isize);
-        many && even(height) && even(width) && self.turned.len() <= 2 && self.turned.iter().all(wide)
+        many && even(height) && even(width) && self.transposed.len() <= 2 && self.transposed.iter().all(wide)
     }
 
-    /// Blocks, and threads of each.
+    /// Number of blocks, and threads per block.
     pub fn launch(&self) -> (usize, usize) {
         (self.batch * self.across() * self.height.div_ceil(self.size.side), THREADS)
     }
@@ -98,54 +104,56 @@ impl<'a> Tiles<'a> {
     }
 }
 
-impl KernelShape for &Tiles<'_> {}
+impl KernelShape for &TransposeTiles<'_> {}
 
-impl<'p, 'a> Lowering<&'p Tiles<'a>> {
-    /// Squares of elements: what lies the other way round is read along its own rows first.
+impl<'p, 'a> Lowering<&'p TransposeTiles<'a>> {
+    /// Loads tiles of the transposed inputs along their contiguous axis into shared memory, then
+    /// computes the outputs.
     pub(super) fn tiles(&mut self, group: &Group, outs: &[ParamId]) {
         let plan = self.shape;
         let Size { side, lanes } = plan.size;
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
-        // Threads along a side, and rows that all of them are.
+        // Threads along a side, and rows that all threads cover.
         let along = side / lanes;
         let rows = THREADS / along;
-        let (x, y) = (self.index_op(Row::Rem, thread, along), self.index_op(Row::Div, thread, along));
-        let x = if lanes == 1 { x } else { self.index_op(Row::Mul, x, lanes) };
+        let (x, y) = (self.index_op(ScalarOp::Rem, thread, along), self.index_op(ScalarOp::Div, thread, along));
+        let x = if lanes == 1 { x } else { self.index_op(ScalarOp::Mul, x, lanes) };
         let across = plan.across();
-        let (rest, left) = (self.index_op(Row::Div, block, across), self.index_op(Row::Rem, block, across));
+        let (rest, left) = (self.index_op(ScalarOp::Div, block, across), self.index_op(ScalarOp::Rem, block, across));
         let down = plan.height.div_ceil(side);
-        let (batch, top) = (self.index_op(Row::Div, rest, down), self.index_op(Row::Rem, rest, down));
-        let (left, top) = (self.index_op(Row::Mul, left, side), self.index_op(Row::Mul, top, side));
-        let area = self.index_op(Row::Mul, batch, plan.height * plan.width);
+        let (batch, top) = (self.index_op(ScalarOp::Div, rest, down), self.index_op(ScalarOp::Rem, rest, down));
+        let (left, top) = (self.index_op(ScalarOp::Mul, left, side), self.index_op(ScalarOp::Mul, top, side));
+        let area = self.index_op(ScalarOp::Mul, batch, plan.height * plan.width);
         let even = plan.height.is_multiple_of(side) && plan.width.is_multiple_of(side);
-        // The element in row `i` and column `j` of the tile, and whether there is one.
-        let element = |l: &mut Lowering<&'p Tiles<'a>>, i: ExprId, j: ExprId| {
+        // Index of the element in row `i` and column `j` of the tile, and a condition if it may not
+        // exist.
+        let element = |l: &mut Lowering<&'p TransposeTiles<'a>>, i: ExprId, j: ExprId| {
             let (row, column) = (l.b.add(&top, &i), l.b.add(&left, &j));
-            let start = l.index_op(Row::Mul, row, plan.width);
+            let start = l.index_op(ScalarOp::Mul, row, plan.width);
             let within = l.b.add(&start, &column);
             let linear = l.b.add(&area, &within);
             let inside = (!even).then(|| {
                 let (height, width) = (l.b.index_constant(plan.height as u64), l.b.index_constant(plan.width as u64));
                 let (above, before) = (l.b.lt(&row, &height), l.b.lt(&column, &width));
-                l.b.op(Row::And, &[&above, &before])
+                l.b.op(ScalarOp::And, &[&above, &before])
             });
             (linear, inside)
         };
         let pitch = side + 1; // so that columns of a tile are in different banks
-        let tiles: Vec<SharedId> = (plan.turned.iter().enumerate())
+        let tiles: Vec<SharedId> = (plan.transposed.iter().enumerate())
             .map(|(n, (base, _))| self.b.shared(format!("tile{n}"), base.0.dtype, (side * pitch) as u64))
             .collect();
         for turn in 0..side / rows {
-            let j = self.index_op(Row::Add, y, turn * rows);
+            let j = self.index_op(ScalarOp::Add, y, turn * rows);
             let (linear, inside) = element(self, x, j);
-            self.under(inside, &mut |l| {
-                for ((base, place), &tile) in plan.turned.iter().zip(&tiles) {
-                    let values = l.turned_values(base, place, linear, lanes);
-                    let start = l.index_op(Row::Mul, j, pitch);
+            self.when(inside, &mut |l| {
+                for ((base, layout), &tile) in plan.transposed.iter().zip(&tiles) {
+                    let values = l.transposed_values(base, layout, linear, lanes);
+                    let start = l.index_op(ScalarOp::Mul, j, pitch);
                     let at = l.b.add(&start, &x);
                     for (n, value) in values.into_iter().enumerate() {
-                        let at = l.beyond(at, n);
+                        let at = l.offset_by(at, n);
                         l.b.store(tile, at, value);
                     }
                 }
@@ -154,20 +162,20 @@ impl<'p, 'a> Lowering<&'p Tiles<'a>> {
         self.b.simple(Stmt::Barrier);
         self.lanes = lanes;
         for turn in 0..side / rows {
-            let i = self.index_op(Row::Add, y, turn * rows);
+            let i = self.index_op(ScalarOp::Add, y, turn * rows);
             let (linear, inside) = element(self, i, x);
-            let mut body = |l: &mut Lowering<&'p Tiles<'a>>| {
-                for ((base, place), &tile) in plan.turned.iter().zip(&tiles) {
-                    let start = l.index_op(Row::Mul, x, pitch);
+            let mut body = |l: &mut Lowering<&'p TransposeTiles<'a>>| {
+                for ((base, layout), &tile) in plan.transposed.iter().zip(&tiles) {
+                    let start = l.index_op(ScalarOp::Mul, x, pitch);
                     let at = l.b.add(&start, &i);
                     let values = (0..lanes)
                         .map(|n| {
-                            let at = l.beyond(at, n * pitch);
+                            let at = l.offset_by(at, n * pitch);
                             l.b.load(tile, at)
                         })
                         .collect();
-                    let found = l.find(base, place, &Coordinates::linear(linear, &place.shape));
-                    l.remember(found.id, found.index, values);
+                    let found = l.address_of(base, layout, &Coordinates::linear(linear, &layout.shape));
+                    l.cache_values(found.id, found.index, values);
                 }
                 let values: Vec<Vec<ExprId>> = (group.outputs.iter())
                     .map(|output| l.output_values(output, &Coordinates::linear(linear, &output.0.shape)))
@@ -177,19 +185,19 @@ impl<'p, 'a> Lowering<&'p Tiles<'a>> {
                 }
             };
             match inside {
-                Some(_) => self.under(inside, &mut body),
+                Some(_) => self.when(inside, &mut body),
                 None => self.scope(|l| body(l)),
             }
         }
     }
 
-    /// Elements of a turned input that lie side by side, from the place that an element of the results has on.
-    fn turned_values(&mut self, base: &Tensor, place: &Strided, linear: ExprId, lanes: usize) -> Vec<ExprId> {
-        let at = Coordinates::linear(linear, &place.shape);
+    /// Contiguous elements of a transposed input, from the index of an output element on.
+    fn transposed_values(&mut self, base: &Tensor, layout: &Strided, linear: ExprId, lanes: usize) -> Vec<ExprId> {
+        let at = Coordinates::linear(linear, &layout.shape);
         if lanes == 1 {
-            return self.load_values(base, place, &at);
+            return self.load_values(base, layout, &at);
         }
-        let found = self.find(base, place, &at);
+        let found = self.address_of(base, layout, &at);
         let view = self.view_of(base, found.id.part);
         let wide = self.b.load_wide(view, found.index, lanes as u8);
         (0..lanes).map(|n| self.b.extract(wide, n as u32)).collect()

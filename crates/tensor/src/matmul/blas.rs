@@ -1,4 +1,4 @@
-//! Products by cuBLASLt: from a product in the graph to a call of the library.
+//! Matrix products by cuBLASLt.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,108 +10,114 @@ use bornite_cuda::blas::{self, Call, Compute, Element, Epilogue, Matmul, Operand
 use bornite_support::profile;
 
 use super::MatmulMode;
-use super::epilogue::{Form, Graph};
-use super::product::{LibraryCall, Product, copies, locate, locate_rows};
+use super::epilogue::{FusedEpilogue, GraphReaders};
+use super::library::{LibraryCall, LibraryMatmul, describe_copies, locate, locate_left};
 use super::strided::{Matrix, Strided};
 use crate::graph::node::Node;
 use crate::runtime::buffer::Buffer;
-use crate::runtime::timing::About;
+use crate::runtime::timing::LaunchInfo;
 use crate::{DType, Device, Error, Result, Tensor};
 
-/// A product that the library computes, ready to run.
-pub(crate) struct BlasProduct {
-    /// None where there is no GPU to run it.
+/// A matrix product by cuBLASLt, ready to run.
+pub(crate) struct CublasMatmul {
+    /// `None` without a GPU to run it on.
     plan: Option<Arc<Plan>>,
-    arranged: Arranged,
+    config: MatmulConfig,
     name: String,
 }
 
-/// A product as the library would compute it.
+/// Configuration of a product for cuBLASLt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Arranged {
+struct MatmulConfig {
     matmul: Matmul,
-    /// Where A and B begin in their memory, in bytes.
+    /// Byte offsets of A and B.
     offsets: [usize; 2],
-    /// Which of A and B must be copied first.
+    /// True for A or B if it must be copied first.
     copied: [bool; 2],
-    /// Where the bias begins in its memory, in bytes.
+    /// Byte offset of the bias.
     bias_offset: usize,
 }
 
-impl Arranged {
-    /// What a call can compute besides this product.
-    fn forms(&self, graph: &Graph<'_>, product: &Tensor) -> Vec<Form> {
-        let fits = |form: &Form| !form.epilogue.has_aux() || self.matmul.n.is_multiple_of(8);
-        let mut forms = if self.matmul.batch == 1 { graph.forms(product) } else { vec![] };
-        forms.retain(fits);
-        forms
+impl MatmulConfig {
+    /// Epilogues that the call can compute with this product.
+    fn epilogues(&self, graph: &GraphReaders<'_>, product: &Tensor) -> Vec<FusedEpilogue> {
+        let fits = |fused: &FusedEpilogue| !fused.epilogue.has_aux() || self.matmul.n.is_multiple_of(8);
+        let mut epilogues = if self.matmul.batch == 1 { graph.epilogues(product) } else { vec![] };
+        epilogues.retain(fits);
+        epilogues
     }
 
-    /// The product in a form: what it computes, from what.
-    fn with(mut self, form: Form, matrices: &[Tensor; 2]) -> (Arranged, Vec<Tensor>, Vec<Tensor>) {
-        self.matmul.epilogue = form.epilogue;
+    /// The configuration with an epilogue, the outputs and the inputs of the call.
+    fn with_epilogue(
+        mut self,
+        fused: FusedEpilogue,
+        matrices: &[Tensor; 2],
+    ) -> (MatmulConfig, Vec<Tensor>, Vec<Tensor>) {
+        self.matmul.epilogue = fused.epilogue;
         let mut inputs = matrices.to_vec();
-        if let Some((bias, offset)) = form.bias {
+        if let Some((bias, offset)) = fused.bias {
             self.bias_offset = offset * self.matmul.output.bytes();
             inputs.push(bias);
         }
-        inputs.extend(form.aux);
-        (self, form.results, inputs)
+        inputs.extend(fused.aux);
+        (self, fused.outputs, inputs)
     }
 }
 
-/// Those of `wanted`, all on one device, that the library is to compute: what computes each, and which of its matrices are
-/// views that must be copied first. Where `graph` is given, a call takes on what epilogues can do. On a device that is no GPU
-/// they are what a library that has all of them would be given.
-pub(super) fn products(
+/// cuBLASLt calls for those of `matmuls`, all on one device, that the library supports; each with
+/// flags for the matrices that are views and must be copied first. With `graph`, calls absorb
+/// supported epilogues. On a device that is not a GPU, every configuration counts as supported.
+pub(super) fn cublas_calls(
     device: Device,
-    wanted: &[Tensor],
+    matmuls: &[Tensor],
     mode: MatmulMode,
-    graph: Option<Graph<'_>>,
+    graph: Option<GraphReaders<'_>>,
 ) -> Result<Vec<(LibraryCall, [bool; 2])>> {
-    // Looked for once: to ask the loader at every product would cost more than small products do.
+    // Loading is attempted once: asking the loader at every product would cost more than a small
+    // product.
     static MISSING: AtomicBool = AtomicBool::new(false);
     let mut found = vec![];
     if MISSING.load(Ordering::Relaxed) {
         return Ok(found);
     }
     let cuda = device.gpu()?;
-    for tensor in wanted {
-        let Some((arranged, inputs)) = arrange(&tensor.0, mode) else { continue };
-        let forms = graph.as_ref().map_or(vec![], |graph| arranged.forms(graph, tensor));
-        for form in forms.into_iter().map(Some).chain([None]) {
-            let (arranged, results, inputs) = match form {
-                Some(form) => arranged.with(form, &inputs),
-                None => (arranged, vec![tensor.clone()], inputs.to_vec()),
+    for tensor in matmuls {
+        let Some((config, inputs)) = configure(&tensor.0, mode) else { continue };
+        let epilogues = graph.as_ref().map_or(vec![], |graph| config.epilogues(graph, tensor));
+        for epilogue in epilogues.into_iter().map(Some).chain([None]) {
+            let (config, outputs, inputs) = match epilogue {
+                Some(epilogue) => config.with_epilogue(epilogue, &inputs),
+                None => (config, vec![tensor.clone()], inputs.to_vec()),
             };
-            let cached = |cuda| Plan::cached_with(cuda, &arranged.matmul, || device.lock());
+            let cached = |cuda| Plan::cached_with(cuda, &config.matmul, || device.lock());
             let plan = match cuda.as_ref().map(cached).transpose() {
                 Ok(plan) => plan,
                 Err(why @ (CudaError::MissingLibrary { .. } | CudaError::OldLibrary { .. })) => {
-                    bornite_support::log!(Warn, "matrix products on {} are slow: {why}", device);
+                    bornite_support::log!(Warn, "matrix products on {} use slow generated kernels: {why}", device);
                     MISSING.store(true, Ordering::Relaxed);
                     return Ok(found);
                 }
                 Err(why) if blas::unsupported(&why) => {
-                    bornite_support::log!(Debug, "the library has no {}: {why}", arranged);
+                    bornite_support::log!(Debug, "cuBLASLt does not support {}: {why}", config);
                     continue;
                 }
                 Err(why) => return Err(why.into()),
             };
-            let (copied, name) = (arranged.copied, format!("matmul_{}", tensor.0.dtype));
-            let product = Arc::new(Product::Cuda(BlasProduct { plan, arranged, name }));
-            found.push((LibraryCall { product, results, inputs }, copied));
+            let (copied, name) = (config.copied, format!("matmul_{}", tensor.0.dtype));
+            let matmul = Arc::new(LibraryMatmul::Cuda(CublasMatmul { plan, config, name }));
+            found.push((LibraryCall { matmul, outputs, inputs }, copied));
             break;
         }
     }
     Ok(found)
 }
 
-/// Not all of the library counts further.
-const LARGEST: usize = i32::MAX as usize;
+/// Largest dimension that all of the library supports.
+const MAX_DIMENSION: usize = i32::MAX as usize;
 
-/// How the library would compute a product, and from which tensors' memory. `None` where it should not.
-fn arrange(node: &Node, mode: MatmulMode) -> Option<(Arranged, [Tensor; 2])> {
+/// Configuration of a product, and the tensors it reads. `None` if the library should not compute
+/// it.
+fn configure(node: &Node, mode: MatmulMode) -> Option<(MatmulConfig, [Tensor; 2])> {
     let element = match node.dtype {
         DType::F16 => Element::F16,
         DType::BF16 => Element::Bf16,
@@ -123,16 +129,16 @@ fn arrange(node: &Node, mode: MatmulMode) -> Option<(Arranged, [Tensor; 2])> {
     if a.0.elements() == 0 || b.0.elements() == 0 {
         return None;
     }
-    let (shape, from_a, mut left, copied_a) = locate_rows(a, Strided::matrix)?;
+    let (shape, from_a, mut left, copied_a) = locate_left(a, Strided::matrix)?;
     let (&[ref lead @ .., m, k], &[.., n]) = (shape.as_slice(), b.0.shape.as_slice()) else { return None };
     let (mut m, mut batch) = (m, lead.iter().product::<usize>());
     let (from_b, right, copied_b) = locate(b, Strided::matrix)?;
-    // A batch whose second matrix is always the same is one product of a taller first matrix.
-    let repeated = right.batch_stride == 0 && !left.transposed && left.batch_stride == m * left.stride;
-    if repeated && m * batch <= LARGEST {
+    // A batch with a broadcast second matrix is one product with a taller first matrix.
+    let is_broadcast = right.batch_stride == 0 && !left.transposed && left.batch_stride == m * left.stride;
+    if is_broadcast && m * batch <= MAX_DIMENSION {
         (m, batch) = (m * batch, 1);
     }
-    if [batch, m, n, k].iter().any(|&length| length > LARGEST) {
+    if [batch, m, n, k].iter().any(|&length| length > MAX_DIMENSION) {
         return None;
     }
     if batch == 1 {
@@ -152,75 +158,76 @@ fn arrange(node: &Node, mode: MatmulMode) -> Option<(Arranged, [Tensor; 2])> {
         matmul.compute = Compute::Tf32;
     }
     let offsets = [left.offset * element.bytes(), right.offset * element.bytes()];
-    Some((Arranged { matmul, offsets, copied: [copied_a, copied_b], bias_offset: 0 }, [from_a, from_b]))
+    Some((MatmulConfig { matmul, offsets, copied: [copied_a, copied_b], bias_offset: 0 }, [from_a, from_b]))
 }
 
-/// What an address so many bytes into a buffer is a multiple of. Buffers begin at multiples of 128, which is what plans and
-/// arenas promise.
+/// Alignment of an address at this offset in a buffer. Plans and arenas align buffers to at least
+/// 128 bytes.
 fn alignment(offset: usize) -> u32 {
     1 << offset.trailing_zeros().min(7)
 }
 
-impl BlasProduct {
-    /// Computes into its results from its inputs, in this order of buffers and in the order of the device's work.
-    pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
-        let wrong = || {
-            let (kernel, what) = (self.name.clone(), "a product takes other buffers of the GPU".into());
+impl CublasMatmul {
+    /// Launches in stream order; `buffers` holds the outputs, then the inputs.
+    pub fn launch(&self, buffers: &[&Buffer], info: LaunchInfo) -> Result<()> {
+        let bad_launch = || {
+            let (kernel, what) =
+                (self.name.clone(), "its buffers do not match its operands, or are not on the GPU".into());
             Error::Cuda(CudaError::BadLaunch { kernel, what })
         };
-        let plan = self.plan.as_ref().ok_or_else(wrong)?;
-        let mut given = buffers.iter().map(|buffer| buffer.pointer().ok_or_else(wrong));
-        // The next buffer, from so many bytes on.
-        let mut next = |from: usize| {
-            let (memory, begins) = given.next().unwrap_or_else(|| Err(wrong()))?;
-            Ok::<_, Error>((memory, begins + from))
+        let plan = self.plan.as_ref().ok_or_else(bad_launch)?;
+        let mut pointers = buffers.iter().map(|buffer| buffer.pointer().ok_or_else(bad_launch));
+        // Pointer into the next buffer.
+        let mut next = |offset: usize| {
+            let (memory, begins) = pointers.next().unwrap_or_else(|| Err(bad_launch()))?;
+            Ok::<_, Error>((memory, begins + offset))
         };
-        let epilogue = self.arranged.matmul.epilogue;
+        let epilogue = self.config.matmul.epilogue;
         let d = next(0)?;
-        let stored = match epilogue {
+        let stored_aux = match epilogue {
             Epilogue::BiasGeluAux => Some(next(0)?),
             _ => None,
         };
-        let [at_a, at_b] = self.arranged.offsets;
+        let [at_a, at_b] = self.config.offsets;
         let mut call = Call::new(next(at_a)?, next(at_b)?, d);
         call.bias = match epilogue {
-            Epilogue::Bias | Epilogue::BiasGelu | Epilogue::BiasGeluAux => Some(next(self.arranged.bias_offset)?),
+            Epilogue::Bias | Epilogue::BiasGelu | Epilogue::BiasGeluAux => Some(next(self.config.bias_offset)?),
             _ => None,
         };
         call.aux = match epilogue {
             Epilogue::Dgelu => Some(next(0)?),
-            _ => stored,
+            _ => stored_aux,
         };
-        let matmul = &self.arranged.matmul;
+        let matmul = &self.config.matmul;
         let describe = || {
             let read = |operand: &Operand, rows: u64, columns: u64| {
                 rows * columns * if operand.batch_stride == 0 { 1 } else { matmul.batch }
             };
             let (a, b) = (read(&matmul.a, matmul.m, matmul.k), read(&matmul.b, matmul.k, matmul.n));
             let out = matmul.m * matmul.n * matmul.batch * if matmul.epilogue.has_aux() { 2 } else { 1 };
-            about.work(&self.name, (a + b + out) * matmul.input.bytes() as u64)
+            info.work(&self.name, (a + b + out) * matmul.input.bytes() as u64)
         };
         Ok(profile::timed(&DeviceClock(plan.device()), describe, || plan.run(&call))?)
     }
 }
 
-impl fmt::Display for BlasProduct {
+impl fmt::Display for CublasMatmul {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} by cuBLASLt: {}", self.name, self.arranged)
+        write!(f, "{} by cuBLASLt: {}", self.name, self.config)
     }
 }
 
-impl fmt::Display for Arranged {
+impl fmt::Display for MatmulConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let does = match self.matmul.epilogue {
+        let epilogue = match self.matmul.epilogue {
             Epilogue::None => "",
             Epilogue::Bias => ", bias",
             Epilogue::BiasGelu => ", bias, GELU",
             Epilogue::BiasGeluAux => ", bias, GELU with its input",
-            Epilogue::Dgelu => ", slope of GELU",
-            Epilogue::DgeluBiasGradient | Epilogue::BiasGradient => ", sums of columns",
+            Epilogue::Dgelu => ", GELU gradient",
+            Epilogue::DgeluBiasGradient | Epilogue::BiasGradient => ", bias gradient",
         };
-        write!(f, "{}{does}; {}", self.matmul, copies(self.copied))
+        write!(f, "{}{epilogue}; {}", self.matmul, describe_copies(self.copied))
     }
 }
 

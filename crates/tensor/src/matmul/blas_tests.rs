@@ -1,32 +1,32 @@
-//! Products on made-up graphs of a GPU that need not be there.
+//! cuBLASLt configurations of products on a GPU; no GPU is needed.
 
 use super::*;
-use crate::Place;
+use crate::SourceLocation;
 use crate::graph::node::Op;
 
-/// A tensor that a trace would be given.
+/// A placeholder.
 #[track_caller]
 fn input(shape: &[usize], dtype: DType) -> Tensor {
-    Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), Device::Cuda(0), vec![], Place::here())))
+    Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), Device::Cuda(0), vec![], SourceLocation::here())))
 }
 
 fn f32s(shape: &[usize]) -> Tensor {
     input(shape, DType::F32)
 }
 
-/// The product itself, where a batch was merged into one and is split again.
-fn whole(product: &Tensor) -> &Tensor {
+/// The product node, below the reshape that splits a merged batch.
+fn unmerged(product: &Tensor) -> &Tensor {
     if let Op::Reshape(_) = product.node().unwrap().op { &product.0.inputs[0] } else { product }
 }
 
 #[track_caller]
-fn arranged(product: &Tensor) -> (Arranged, [Tensor; 2]) {
-    arrange(&whole(product).0, MatmulMode::Library).unwrap()
+fn config(product: &Tensor) -> (MatmulConfig, [Tensor; 2]) {
+    configure(&unmerged(product).0, MatmulMode::Library).unwrap()
 }
 
 #[track_caller]
 fn text(product: &Tensor) -> String {
-    arranged(product).0.to_string()
+    config(product).0.to_string()
 }
 
 #[test]
@@ -35,8 +35,8 @@ fn plain_and_transposed_products_need_no_copy() {
     assert_eq!(text(&x.matmul(&w)), "37x19 by 19x53, strides 19, 53 and 53; no copies");
     let by_columns = x.transpose(0, 1).matmul(&f32s(&[53, 37]).transpose(0, 1));
     assert_eq!(text(&by_columns), "19x37 (by columns) by 37x53 (by columns), strides 19, 37 and 53; no copies");
-    let (_, inputs) = arranged(&by_columns);
-    assert_eq!(inputs[0].0.id, x.0.id, "the memory is the input's own");
+    let (_, inputs) = config(&by_columns);
+    assert_eq!(inputs[0].0.id, x.0.id, "the memory is the input's");
 }
 
 #[test]
@@ -46,9 +46,9 @@ fn batches_fold_where_the_weights_are_the_same() {
     assert_eq!(text(&f32s(&[4, 1, 24]).matmul(&w)), "4x24 by 24x10, strides 24, 10 and 10; no copies");
     let repeated = w.reshape(&[1, 24, 10]).expand(&[4, 24, 10]);
     assert_eq!(text(&x.matmul(&repeated)), "128x24 by 24x10, strides 24, 10 and 10; no copies");
-    let turned = x.transpose(-1, -2).matmul(&f32s(&[32, 10]));
+    let transposed = x.transpose(-1, -2).matmul(&f32s(&[32, 10]));
     assert_eq!(
-        text(&turned),
+        text(&transposed),
         "4 of 24x32 (by columns) by 32x10, strides 24, 10 and 10, of batches 768, 0 and 240; no copies"
     );
     let batched = x.matmul(&f32s(&[4, 24, 10]));
@@ -77,43 +77,43 @@ fn gradients_of_products_need_no_copy() {
 }
 
 #[test]
-fn what_is_no_matrix_is_copied_before_it_is_repeated() {
-    use crate::graph::node::Cut;
+fn views_that_are_not_matrices_are_copied_before_broadcasting() {
+    use crate::graph::node::AxisSlice;
     let every_other = |x: &Tensor| {
-        let cuts = x.0.shape.iter().map(|&len| Cut { start: 0, step: 2, len: len / 2 }).collect();
-        Tensor::build(Op::Slice(cuts), vec![x.clone()], Place::here())
+        let cuts = x.0.shape.iter().map(|&len| AxisSlice { start: 0, step: 2, len: len / 2 }).collect();
+        Tensor::build(Op::Slice(cuts), vec![x.clone()], SourceLocation::here())
     };
     let x = every_other(&f32s(&[16, 20]));
     let product = x.matmul(&f32s(&[10, 6]));
-    assert_eq!(text(&product), "8x10 by 10x6, strides 10, 6 and 6; the first is copied before");
-    let (_, inputs) = arranged(&product);
+    assert_eq!(text(&product), "8x10 by 10x6, strides 10, 6 and 6; first operand is copied");
+    let (_, inputs) = config(&product);
     assert_eq!(inputs[0].0.id, x.0.id, "the view is what is copied");
-    // Repeated over a batch: what is copied is what is repeated.
+    // Broadcast over a batch: only the input of the broadcast is copied.
     let product = f32s(&[3, 4, 8]).matmul(&x);
-    assert_eq!(text(&product), "12x8 by 8x10, strides 8, 10 and 10; the second is copied before");
-    assert_eq!(arranged(&product).1[1].0.elements(), 80);
+    assert_eq!(text(&product), "12x8 by 8x10, strides 8, 10 and 10; second operand is copied");
+    assert_eq!(config(&product).1[1].0.elements(), 80);
     // Batch axes of two strides, and a constant, which has no memory.
     let heads = f32s(&[2, 5, 24]).reshape(&[2, 5, 3, 8]).permute(&[0, 2, 1, 3]);
     let ones = Tensor::ones(&[], DType::F32, Device::Cuda(0)).expand(&[8, 4]);
-    let (copies, inputs) = arranged(&heads.matmul(&ones));
+    let (copies, inputs) = config(&heads.matmul(&ones));
     assert_eq!(copies.copied, [true, true]);
     assert_eq!(copies.matmul.batch, 1, "a copy has one stride, so the batch folds");
     assert_eq!(inputs[1].0.elements(), 32);
     let scores = heads.matmul(&heads.transpose(-1, -2));
-    assert_eq!(arranged(&scores).1.map(|t| t.0.id), [heads.0.id; 2], "one copy serves both");
+    assert_eq!(config(&scores).1.map(|t| t.0.id), [heads.0.id; 2], "one copy serves both");
     let full = Tensor::full(2.0, &[24, 4], DType::F32, Device::Cuda(0));
-    assert_eq!(arranged(&f32s(&[5, 24]).matmul(&full)).0.copied, [false, true]);
+    assert_eq!(config(&f32s(&[5, 24]).matmul(&full)).0.copied, [false, true]);
 }
 
 #[test]
 fn slices_are_offsets_and_lower_the_alignment() {
-    use crate::graph::node::Cut;
+    use crate::graph::node::AxisSlice;
     let qkv = input(&[64, 96], DType::BF16);
     let part = |start: usize| {
-        let cuts = vec![Cut::whole(64), Cut { start, step: 1, len: 32 }];
-        Tensor::build(Op::Slice(cuts), vec![qkv.clone()], Place::here())
+        let cuts = vec![AxisSlice::full(64), AxisSlice { start, step: 1, len: 32 }];
+        Tensor::build(Op::Slice(cuts), vec![qkv.clone()], SourceLocation::here())
     };
-    let (found, inputs) = arranged(&part(32).matmul(&part(3).transpose(0, 1)));
+    let (found, inputs) = config(&part(32).matmul(&part(3).transpose(0, 1)));
     assert_eq!((found.offsets, found.copied), ([64, 6], [false, false]));
     assert_eq!((found.matmul.a.alignment, found.matmul.b.alignment), (64, 2));
     assert!(found.matmul.b.transposed && found.matmul.b.stride == 96 && found.matmul.input == Element::Bf16);
@@ -123,24 +123,24 @@ fn slices_are_offsets_and_lower_the_alignment() {
 
 #[test]
 fn integers_and_empty_shapes_stay_with_generated_kernels() {
-    let none = |product: &Tensor| arrange(&whole(product).0, MatmulMode::Library).is_none();
+    let none = |product: &Tensor| configure(&unmerged(product).0, MatmulMode::Library).is_none();
     assert!(none(&input(&[2, 3], DType::I32).matmul(&input(&[3, 4], DType::I32))));
     for (m, k, n) in [(0, 3, 4), (2, 0, 4), (2, 3, 0)] {
         assert!(none(&f32s(&[m, k]).matmul(&f32s(&[k, n]))));
     }
     assert!(none(&f32s(&[0, 2, 3]).matmul(&f32s(&[3, 4]))));
-    // More than 31 bits count: no library where one product has them, a batch where folding would make them.
+    // Dimensions beyond 31 bits: no library call, and no folding of a batch that would exceed them.
     assert!(none(&f32s(&[1 << 31, 2]).matmul(&f32s(&[2, 2]))));
-    let many = arranged(&f32s(&[4, 1 << 29, 2]).matmul(&f32s(&[2, 2]))).0.matmul;
+    let many = config(&f32s(&[4, 1 << 29, 2]).matmul(&f32s(&[2, 2]))).0.matmul;
     assert_eq!((many.batch, many.m), (4, 1 << 29));
     assert!(!none(&f32s(&[1, 1]).matmul(&f32s(&[1, 1]))));
 }
 
 #[test]
-fn tf32_is_for_f32_only_and_only_when_asked() {
+fn tf32_applies_to_f32_only_and_only_if_requested() {
     let compute = |dtype, mode| {
         let product = input(&[2, 3], dtype).matmul(&input(&[3, 4], dtype));
-        arrange(product.node().unwrap(), mode).unwrap().0.matmul.compute
+        configure(product.node().unwrap(), mode).unwrap().0.matmul.compute
     };
     assert_eq!(compute(DType::F32, MatmulMode::Library), Compute::F32);
     assert_eq!(compute(DType::F32, MatmulMode::Tf32), Compute::Tf32);

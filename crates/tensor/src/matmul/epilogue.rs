@@ -1,86 +1,97 @@
-//! What cuBLASLt does to a product before it stores it: adds a bias, applies GELU or multiplies by its slope. It can sum
-//! columns as well, for a bias's gradient, but slower than a kernel of ours does (docs/performance.md).
+//! Epilogue fusion for cuBLASLt: adding a bias, applying GELU, or multiplying by GELU's derivative
+//! before the product is stored. The library can also sum columns for a bias gradient, but slower
+//! than a generated kernel (docs/performance.md).
 //!
-//! Which nodes of a graph say so is asked of those who make graphs: a pattern is what the op itself, or its gradient, makes
-//! of placeholders, and is compared node by node with what is there. So there is one definition of GELU, and a pattern
-//! cannot mean something else. 16-bit results are rounded once here, where op by op they are rounded at each step.
+//! Patterns are not written by hand: a pattern is the graph that the op itself, or its gradient,
+//! builds from placeholders, and it is matched node by node. So GELU has one definition, which
+//! patterns cannot contradict. A fused 16-bit result is rounded once instead of after every op.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bornite_cuda::blas::Epilogue;
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
-use super::product::locate;
+use super::library::locate;
 use super::strided::Strided;
 use crate::fused::FusedOp;
 use crate::fused::gelu::{Gelu, GeluOp};
-use crate::graph::grad::pull_back;
+use crate::graph::grad::vjp;
 use crate::graph::node::{Node, NodeId, Op};
-use crate::lower::{aligned, look_through, seen};
-use crate::{Place, Tensor};
+use crate::lower::{is_identity, look_through, strided_view};
+use crate::{SourceLocation, Tensor};
 
-/// Fewest elements of a result for which GELU is left to the library: its products with GELU are slower than plain ones by
-/// more than a kernel for it takes where that is short.
-const LARGE: usize = 8 << 20;
-/// Nodes that are looked at behind a product: GELU and its gradient have fewer.
-const REACH: usize = 96;
+/// Minimum number of output elements for which GELU is fused: for smaller outputs a separate kernel
+/// is faster than the library's GELU epilogue.
+const MIN_GELU_ELEMENTS: usize = 8 << 20;
+/// Maximum number of nodes searched after a product; GELU and its gradient have fewer.
+const MAX_SEARCHED_NODES: usize = 96;
 
-/// More than the product that one call can compute.
-pub(super) struct Form {
+/// An epilogue that a call can compute together with the product.
+pub(super) struct FusedEpilogue {
     pub epilogue: Epilogue,
-    /// What it computes: D, then the auxiliary matrix if it is stored.
-    pub results: Vec<Tensor>,
-    /// The bias that is added: the tensor in whose memory it is, and where, in elements.
+    /// Outputs: D, then the auxiliary matrix if it is stored.
+    pub outputs: Vec<Tensor>,
+    /// The bias: the tensor that holds it, and its offset in elements.
     pub bias: Option<(Tensor, usize)>,
-    /// The auxiliary matrix, where it is read.
+    /// The auxiliary matrix, if it is read.
     pub aux: Option<Tensor>,
 }
 
-/// A graph that is being planned.
-pub(super) struct Graph<'a> {
+/// Readers of the nodes of a graph that is being planned.
+pub(super) struct GraphReaders<'a> {
     roots: &'a HashSet<NodeId>,
-    /// For each node or tensor in memory, who reads it, perhaps through views.
+    /// For each node or tensor in memory, the nodes that read it, including through views.
     readers: HashMap<NodeId, Vec<&'a Tensor>>,
 }
 
-impl<'a> Graph<'a> {
-    pub fn new(nodes: &'a BTreeMap<NodeId, Tensor>, roots: &'a HashSet<NodeId>) -> Graph<'a> {
+impl<'a> GraphReaders<'a> {
+    pub fn new(nodes: &'a BTreeMap<NodeId, Tensor>, roots: &'a HashSet<NodeId>) -> GraphReaders<'a> {
         let mut readers: HashMap<NodeId, Vec<&Tensor>> = HashMap::new();
         for tensor in nodes.values().filter(|t| !t.0.has_value()) {
             let bases: BTreeSet<NodeId> = tensor.0.reads().iter().map(|input| look_through(input).0.0.id).collect();
             bases.into_iter().for_each(|base| readers.entry(base).or_default().push(tensor));
         }
-        Graph { roots, readers }
+        GraphReaders { roots, readers }
     }
 
-    /// The forms that a product can take, those that do most first.
-    pub fn forms(&self, product: &Tensor) -> Vec<Form> {
-        let mut forms = vec![];
-        if let Some((sum, bias)) = self.biased(product) {
+    /// Epilogues that can be fused with a product, the largest first.
+    pub fn epilogues(&self, product: &Tensor) -> Vec<FusedEpilogue> {
+        let mut epilogues = vec![];
+        if let Some((sum, bias)) = self.bias_add(product) {
             if let Some((gelu, inner)) = self.gelu(sum) {
-                let seen_elsewhere = |id: &NodeId| {
+                let is_used_elsewhere = |id: &NodeId| {
                     let outside = |t: &&Tensor| !inner.contains(&t.0.id) && t.0.id != gelu.0.id;
                     self.roots.contains(id) || self.readers(*id).iter().any(outside)
                 };
-                let kept = inner.iter().chain([&sum.0.id]).any(seen_elsewhere);
-                let mut results = vec![gelu.clone()];
-                results.extend(kept.then(|| sum.clone()));
-                let epilogue = if kept { Epilogue::BiasGeluAux } else { Epilogue::BiasGelu };
-                forms.push(Form { epilogue, results, bias: Some(bias.clone()), aux: None });
+                let needs_input = inner.iter().chain([&sum.0.id]).any(is_used_elsewhere);
+                let mut outputs = vec![gelu.clone()];
+                outputs.extend(needs_input.then(|| sum.clone()));
+                let epilogue = if needs_input { Epilogue::BiasGeluAux } else { Epilogue::BiasGelu };
+                epilogues.push(FusedEpilogue { epilogue, outputs, bias: Some(bias.clone()), aux: None });
             }
-            forms.push(Form { epilogue: Epilogue::Bias, results: vec![sum.clone()], bias: Some(bias), aux: None });
-        } else if let Some((slope, aux)) = self.gelu_slope(product) {
-            forms.push(Form { epilogue: Epilogue::Dgelu, results: vec![slope.clone()], bias: None, aux: Some(aux) });
+            epilogues.push(FusedEpilogue {
+                epilogue: Epilogue::Bias,
+                outputs: vec![sum.clone()],
+                bias: Some(bias),
+                aux: None,
+            });
+        } else if let Some((gradient, aux)) = self.gelu_gradient(product) {
+            epilogues.push(FusedEpilogue {
+                epilogue: Epilogue::Dgelu,
+                outputs: vec![gradient.clone()],
+                bias: None,
+                aux: Some(aux),
+            });
         }
-        forms
+        epilogues
     }
 
     fn readers(&self, id: NodeId) -> &[&'a Tensor] {
         self.readers.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// The one node that reads another, if nobody else wants that.
+    /// The only reader of a node that is not a root.
     fn only_reader(&self, tensor: &Tensor) -> Option<&'a Tensor> {
         match self.readers(tensor.0.id) {
             [reader] if !self.roots.contains(&tensor.0.id) => Some(reader),
@@ -88,90 +99,99 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The sum of a product and a bias a column, and that bias.
-    fn biased(&self, product: &Tensor) -> Option<(&'a Tensor, (Tensor, usize))> {
+    /// The sum of a product and a bias per column, and that bias.
+    fn bias_add(&self, product: &Tensor) -> Option<(&'a Tensor, (Tensor, usize))> {
         let sum = self.only_reader(product)?;
-        let (Op::Map(Row::Add), [a, b]) = (&sum.0.op, &sum.0.inputs[..]) else { return None };
+        let (Op::Map(ScalarOp::Add), [a, b]) = (&sum.0.op, &sum.0.inputs[..]) else { return None };
         let columns = *product.0.shape.last()?;
-        let bias = match (shows(a, product), shows(b, product)) {
+        let bias = match (is_reshape_of(a, product), is_reshape_of(b, product)) {
             (true, false) => b,
             (false, true) => a,
             _ => return None,
         };
-        let fits = |place: &Strided| {
-            let [lead @ .., last] = &place.strides[..] else { return None };
-            let repeated = place.shape.iter().zip(lead).all(|(&length, &stride)| length == 1 || stride == 0);
-            let one_a_column = place.shape.last() == Some(&columns) && (*last == 1 || columns == 1);
-            let offset = usize::try_from(place.offset).ok()?;
-            (repeated && one_a_column && (offset * product.0.dtype.bytes()).is_multiple_of(16)).then_some(offset)
+        let fits = |layout: &Strided| {
+            let [lead @ .., last] = &layout.strides[..] else { return None };
+            let is_broadcast = layout.shape.iter().zip(lead).all(|(&length, &stride)| length == 1 || stride == 0);
+            let one_per_column = layout.shape.last() == Some(&columns) && (*last == 1 || columns == 1);
+            let offset = usize::try_from(layout.offset).ok()?;
+            (is_broadcast && one_per_column && (offset * product.0.dtype.bytes()).is_multiple_of(16)).then_some(offset)
         };
         let (memory, offset, copied) = locate(bias, fits)?;
         (!copied).then_some((sum, (memory, offset)))
     }
 
-    /// GELU of a large tensor of 16-bit floats, and the nodes between. In f32 the library's is too coarse.
+    /// GELU of a large 16-bit tensor, and the nodes in between. The library's f32 GELU is not
+    /// accurate enough.
     fn gelu(&self, x: &Tensor) -> Option<(&'a Tensor, BTreeSet<NodeId>)> {
-        if x.0.dtype.bytes() != 2 || x.0.elements() < LARGE {
+        if x.0.dtype.bytes() != 2 || x.0.elements() < MIN_GELU_ELEMENTS {
             return None;
         }
-        self.find(x, |[hole, _]| GeluOp(Gelu::Tanh).decompose(std::slice::from_ref(hole)).pop(), |_, t| shows(t, x))
-            .map(|(found, matched)| (found, matched.inner(&HashSet::from([x.0.id]), found)))
+        self.find(
+            x,
+            |[placeholder, _]| GeluOp(Gelu::Tanh).decompose(std::slice::from_ref(placeholder)).pop(),
+            |_, t| is_reshape_of(t, x),
+        )
+        .map(|(found, matched)| (found, matched.inner(&HashSet::from([x.0.id]), found)))
     }
 
-    /// The gradient of GELU of which a product is the gradient by the result; and what GELU was of.
-    fn gelu_slope(&self, product: &Tensor) -> Option<(&'a Tensor, Tensor)> {
-        if product.0.dtype.bytes() != 2 || product.0.elements() < LARGE {
+    /// The gradient of GELU's input, if the product is the gradient of GELU's output; and GELU's
+    /// input.
+    fn gelu_gradient(&self, product: &Tensor) -> Option<(&'a Tensor, Tensor)> {
+        if product.0.dtype.bytes() != 2 || product.0.elements() < MIN_GELU_ELEMENTS {
             return None;
         }
-        let pattern = |[x, slope]: [&Tensor; 2]| {
+        let pattern = |[x, gradient]: [&Tensor; 2]| {
             let gelu = GeluOp(Gelu::Tanh).decompose(std::slice::from_ref(x)).pop()?;
-            pull_back(&gelu, slope.clone(), &[x], Place::here()).ok()?.pop()
+            vjp(&gelu, gradient.clone(), &[x], SourceLocation::here()).ok()?.pop()
         };
-        let fits = |hole: usize, t: &Tensor| hole == 0 || shows(t, product);
-        let (found, matched) = self.find(product, |[x, slope]| pattern([x, slope]), fits)?;
+        let fits = |placeholder: usize, t: &Tensor| placeholder == 0 || is_reshape_of(t, product);
+        let (found, matched) = self.find(product, |[x, gradient]| pattern([x, gradient]), fits)?;
         let x = matched.bound[0].clone()?;
-        // It is read row after row: it must be a tensor of its own, not a view.
+        // The library reads it as a contiguous matrix, so it must not be a view.
         let inner = matched.inner(&HashSet::from([product.0.id]), found);
-        let private = inner.iter().chain([&product.0.id]).all(|id| {
+        let is_private = inner.iter().chain([&product.0.id]).all(|id| {
             let outside = |t: &&Tensor| !inner.contains(&t.0.id) && t.0.id != found.0.id;
             !self.roots.contains(id) && !self.readers(*id).iter().any(outside)
         });
-        (private && !x.0.op.is_view() && !x.0.op.is_constant()).then_some((found, x))
+        (is_private && !x.0.op.is_view() && !x.0.op.is_constant()).then_some((found, x))
     }
 
-    /// A node behind `start` that is what a pattern makes of two placeholders, which have a shape in which `start` is read;
-    /// what they stand for must fit.
+    /// A node after `start` that matches the graph that `pattern` builds from two placeholders,
+    /// which have a shape in which `start` is read. `fits` checks the tensors that the placeholders
+    /// match.
     fn find(
         &self,
         start: &Tensor,
         pattern: impl Fn([&Tensor; 2]) -> Option<Tensor>,
         fits: impl Fn(usize, &Tensor) -> bool,
-    ) -> Option<(&'a Tensor, Matched)> {
+    ) -> Option<(&'a Tensor, PatternMatch)> {
         let read = self.readers(start.0.id).iter().flat_map(|reader| reader.0.reads());
-        let shapes: BTreeSet<&[usize]> = read.filter(|input| shows(input, start)).map(|t| &t.0.shape[..]).collect();
+        let shapes: BTreeSet<&[usize]> =
+            read.filter(|input| is_reshape_of(input, start)).map(|t| &t.0.shape[..]).collect();
         shapes.into_iter().find_map(|shape| {
-            let Node { dtype, device, place, .. } = *start.0;
-            let hole = || Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), device, vec![], place)));
-            let holes = [hole(), hole()];
-            self.behind(start, &pattern([&holes[0], &holes[1]])?, &holes, &fits)
+            let Node { dtype, device, location, .. } = *start.0;
+            let placeholder =
+                || Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), device, vec![], location)));
+            let placeholders = [placeholder(), placeholder()];
+            self.find_after(start, &pattern([&placeholders[0], &placeholders[1]])?, &placeholders, &fits)
         })
     }
 
-    /// A node behind `start` that a pattern is of.
-    fn behind(
+    /// A node after `start` that matches a pattern.
+    fn find_after(
         &self,
         start: &Tensor,
         pattern: &Tensor,
-        holes: &[Tensor],
+        placeholders: &[Tensor],
         fits: &dyn Fn(usize, &Tensor) -> bool,
-    ) -> Option<(&'a Tensor, Matched)> {
+    ) -> Option<(&'a Tensor, PatternMatch)> {
         let mut queue = VecDeque::from([start.0.id]);
         let mut reached = HashSet::new();
         while let Some(id) = queue.pop_front() {
             for reader in self.readers(id).iter().copied().filter(|t| t.0.dtype.is_float()) {
-                if reached.len() < REACH && reached.insert(reader.0.id) {
+                if reached.len() < MAX_SEARCHED_NODES && reached.insert(reader.0.id) {
                     queue.push_back(reader.0.id);
-                    if let Some(matched) = unify(pattern, reader, holes, fits) {
+                    if let Some(matched) = unify(pattern, reader, placeholders, fits) {
                         return Some((reader, matched));
                     }
                 }
@@ -181,23 +201,23 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Whether a tensor shows all of another, element by element.
-fn shows(tensor: &Tensor, base: &Tensor) -> bool {
+/// True if a tensor has the elements of another in the same order.
+fn is_reshape_of(tensor: &Tensor, base: &Tensor) -> bool {
     let (found, views) = look_through(tensor);
     let same = tensor.0.elements() == base.0.elements();
-    found.0.id == base.0.id && same && seen(found, &views).is_some_and(|place| aligned(&place))
+    found.0.id == base.0.id && same && strided_view(found, &views).is_some_and(|layout| is_identity(&layout))
 }
 
-/// What a pattern was found to stand for.
-struct Matched {
-    /// What the placeholders are.
+/// A match of a pattern.
+struct PatternMatch {
+    /// Tensors that the placeholders match.
     bound: Vec<Option<Tensor>>,
-    /// The nodes of the pattern, views among them, with what each reads behind views.
+    /// The matched nodes, including views, with the nodes that each reads, looking through views.
     nodes: BTreeMap<NodeId, Vec<NodeId>>,
 }
 
-impl Matched {
-    /// The nodes that depend on some others, without the last.
+impl PatternMatch {
+    /// The matched nodes that depend on `on`, except the last.
     fn inner(&self, on: &HashSet<NodeId>, last: &Tensor) -> BTreeSet<NodeId> {
         let mut inner = BTreeSet::new();
         for (id, reads) in &self.nodes {
@@ -209,9 +229,15 @@ impl Matched {
     }
 }
 
-/// Whether a pattern is the same graph as what was found, with placeholders for what `fits`.
-fn unify(pattern: &Tensor, found: &Tensor, holes: &[Tensor], fits: &dyn Fn(usize, &Tensor) -> bool) -> Option<Matched> {
-    let mut matched = Matched { bound: vec![None; holes.len()], nodes: BTreeMap::new() };
+/// Matches a pattern with a graph; placeholders match any tensor of their dtype and shape that
+/// `fits` accepts.
+fn unify(
+    pattern: &Tensor,
+    found: &Tensor,
+    placeholders: &[Tensor],
+    fits: &dyn Fn(usize, &Tensor) -> bool,
+) -> Option<PatternMatch> {
+    let mut matched = PatternMatch { bound: vec![None; placeholders.len()], nodes: BTreeMap::new() };
     let mut same: HashMap<NodeId, NodeId> = HashMap::new();
     let mut stack = vec![(pattern, found)];
     while let Some((pattern, found)) = stack.pop() {
@@ -221,11 +247,11 @@ fn unify(pattern: &Tensor, found: &Tensor, holes: &[Tensor], fits: &dyn Fn(usize
             }
             continue;
         }
-        if let Some(hole) = holes.iter().position(|hole| hole.0.id == pattern.0.id) {
-            if (pattern.0.dtype, &pattern.0.shape) != (found.0.dtype, &found.0.shape) || !fits(hole, found) {
+        if let Some(placeholder) = placeholders.iter().position(|placeholder| placeholder.0.id == pattern.0.id) {
+            if (pattern.0.dtype, &pattern.0.shape) != (found.0.dtype, &found.0.shape) || !fits(placeholder, found) {
                 return None;
             }
-            matched.bound[hole] = Some(found.clone());
+            matched.bound[placeholder] = Some(found.clone());
             continue;
         }
         let (a, b) = (&*pattern.0, &*found.0);
@@ -239,7 +265,7 @@ fn unify(pattern: &Tensor, found: &Tensor, holes: &[Tensor], fits: &dyn Fn(usize
     Some(matched)
 }
 
-/// Whether two ops that patterns are made of are one.
+/// True if two ops are equal. Only ops that occur in patterns are compared.
 fn same_op(a: &Op, b: &Op) -> bool {
     match (a, b) {
         (Op::Map(a), Op::Map(b)) => a == b,

@@ -1,22 +1,22 @@
-//! Epilogues on made-up graphs of a GPU that need not be there.
+//! Epilogues of products on a GPU; no GPU is needed.
 
 use super::*;
 use crate::schedule::nodes_to_compute;
 use crate::{DType, Device};
 
 fn input(shape: &[usize], dtype: DType) -> Tensor {
-    Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), Device::Cuda(0), vec![], Place::here())))
+    Tensor(Arc::new(Node::new(Op::Input, dtype, shape.to_vec(), Device::Cuda(0), vec![], SourceLocation::here())))
 }
 
-/// The epilogue that does most for each product of a graph, in order, and how many results it has.
+/// The largest epilogue of each product of a graph, in order, and its number of outputs.
 fn found(roots: &[Tensor]) -> Vec<(Epilogue, usize)> {
     let nodes = nodes_to_compute(roots).unwrap();
     let wanted = roots.iter().map(|root| look_through(root).0.0.id).collect();
-    let graph = Graph::new(&nodes, &wanted);
+    let graph = GraphReaders::new(&nodes, &wanted);
     let products = nodes.values().filter(|t| matches!(t.0.op, Op::Matmul));
     products
-        .map(|product| match graph.forms(product).first() {
-            Some(form) => (form.epilogue, form.results.len()),
+        .map(|product| match graph.epilogues(product).first() {
+            Some(fused) => (fused.epilogue, fused.outputs.len()),
             None => (Epilogue::None, 1),
         })
         .collect()
@@ -29,7 +29,7 @@ struct Mlp {
 }
 
 /// The rows of a hidden layer that is just large enough.
-const ROWS: usize = LARGE / 1024;
+const ROWS: usize = MIN_GELU_ELEMENTS / 1024;
 
 impl Mlp {
     fn new(dtype: DType, lead: &[usize]) -> Mlp {
@@ -47,18 +47,18 @@ impl Mlp {
 }
 
 #[test]
-fn a_forward_pass_keeps_nothing() {
+fn a_forward_pass_stores_no_auxiliary_matrix() {
     for lead in [&[ROWS][..], &[4, ROWS / 4], &[1, ROWS], &[2, 4, ROWS / 8]] {
         let mlp = Mlp::new(DType::BF16, lead);
         assert_eq!(found(&[mlp.output()]), [(Epilogue::BiasGelu, 1), (Epilogue::Bias, 1)], "{lead:?}");
-        // What GELU is given is wanted as well.
+        // GELU's input is requested as well.
         let hidden = mlp.hidden();
         assert_eq!(found(&[hidden.gelu(), hidden]), [(Epilogue::BiasGeluAux, 2)]);
     }
 }
 
 #[test]
-fn a_training_step_keeps_what_its_gradient_needs() {
+fn a_training_step_stores_the_gelu_input_for_its_gradient() {
     use Epilogue::{Bias, BiasGeluAux, Dgelu};
     for lead in [&[ROWS][..], &[4, ROWS / 4], &[1, ROWS]] {
         let mlp = Mlp::new(DType::BF16, lead);
@@ -66,15 +66,15 @@ fn a_training_step_keeps_what_its_gradient_needs() {
         let gradients = mlp.output().square().mean(..).grad(&parameters);
         let mut epilogues = found(&gradients);
         epilogues.sort_by_key(|(epilogue, _)| *epilogue as u8);
-        // Forward twice; the gradient by the hidden layer; those by both weights.
+        // Two forward products; the gradient of the hidden layer; those of both weights.
         let expected = [(Epilogue::None, 1), (Epilogue::None, 1), (Bias, 1), (BiasGeluAux, 2), (Dgelu, 1)];
         assert_eq!(epilogues, expected, "{lead:?}");
     }
 }
 
 #[test]
-fn what_does_not_fit_is_left_to_kernels() {
-    // In f32 GELU is a kernel's; the other GELU is not the library's.
+fn unsupported_epilogues_are_left_to_generated_kernels() {
+    // GELU is not fused in f32, and the erf variant never is.
     let mlp = Mlp::new(DType::F32, &[6, 8]);
     assert_eq!(found(&[mlp.output()]), [(Epilogue::Bias, 1), (Epilogue::Bias, 1)]);
     let half = Mlp::new(DType::F16, &[4, ROWS / 4]);
@@ -82,11 +82,12 @@ fn what_does_not_fit_is_left_to_kernels() {
     assert_eq!(found(&[small.hidden().gelu()]), [(Epilogue::Bias, 1)]);
     assert_eq!(found(&[half.hidden().gelu_erf()]), [(Epilogue::Bias, 1)]);
     assert_eq!(found(&[half.hidden().gelu()]), [(Epilogue::BiasGelu, 1)]);
-    // The product itself is wanted, or read twice.
+    // The product itself is a root, or is read twice.
     let product = half.x.linear(&half.wide[0], None);
     assert_eq!(found(&[&product + &half.wide[1], product.clone()]), [(Epilogue::None, 1)]);
     assert_eq!(found(&[(&product + &half.wide[1]) * &product]), [(Epilogue::None, 1)]);
-    // A bias a row, one of another shape, a view that is not 16-byte aligned; and the sum the other way round.
+    // A bias per row, one of another shape, a view that is not 16-byte aligned; and the sum with
+    // swapped operands.
     assert_eq!(found(&[&product + input(&[4, ROWS / 4, 1], DType::F16)]), [(Epilogue::None, 1)]);
     assert_eq!(found(&[&product + input(&[ROWS / 4, 1024], DType::F16)]), [(Epilogue::None, 1)]);
     let long = input(&[4096], DType::F16);

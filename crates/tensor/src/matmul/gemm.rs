@@ -1,9 +1,10 @@
-//! Products in memory of the host, by gemm: f32 and f64 from where they lie, 16-bit floats by panels of f32.
+//! Matrix products in host memory by the gemm crates: f32 and f64 in place, 16-bit floats through
+//! f32 panels.
 //!
-//! Results are cut into tiles, over rows, columns and the batch, never over the sum, and by the shape alone: so the bits are
-//! the same for any number of threads. Tiles of 128 to 512 cost nothing against a whole product (measured: within 3 % at
-//! 256 to 2048). Threads are those that run kernels, not gemm's own, which wait inside rayon's pool (see
-//! `bornite_codegen::cpu::pool`).
+//! The output is split into tiles over rows, columns and the batch, never over the sum, and
+//! depending on the shape alone, so the bits are the same for any number of threads. Tiles of 128
+//! to 512 are as fast as an untiled product (within 3 % at 256 to 2048). The kernels' thread pool
+//! is used instead of gemm's, which waits inside rayon's pool (see `bornite_codegen::cpu::pool`).
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -21,79 +22,82 @@ use super::strided::Strided;
 pub(super) struct Operand<'a, T> {
     pub data: &'a [T],
     /// Batch axes, rows, columns.
-    pub place: &'a Strided,
+    pub layout: &'a Strided,
 }
 
-/// One matrix: element (i, j) is `data[at + i · down + j · across]`.
+/// One matrix: element (i, j) is `data[offset + i · row_stride + j · column_stride]`.
 #[derive(Clone, Copy)]
-struct View<'a, T> {
+struct MatrixView<'a, T> {
     data: &'a [T],
-    at: isize,
-    down: isize,
-    across: isize,
+    offset: isize,
+    row_stride: isize,
+    column_stride: isize,
 }
 
 impl<'a, T> Operand<'a, T> {
     /// True if every element is within `data`.
     fn fits(&self) -> bool {
-        let Strided { offset, shape, strides } = self.place;
-        let (mut least, mut most) = (Some(*offset), Some(*offset));
+        let Strided { offset, shape, strides } = self.layout;
+        let (mut min, mut max) = (Some(*offset), Some(*offset));
         for (&length, &stride) in shape.iter().zip(strides) {
             let reach = isize::try_from(length).ok().and_then(|length| stride.checked_mul(length - 1));
-            let end = if stride < 0 { &mut least } else { &mut most };
+            let end = if stride < 0 { &mut min } else { &mut max };
             *end = end.zip(reach).and_then(|(end, reach)| end.checked_add(reach));
         }
         let within = |at: Option<isize>| at.is_some_and(|at| usize::try_from(at).is_ok_and(|at| at < self.data.len()));
-        !shape.contains(&0) && within(least) && within(most)
+        !shape.contains(&0) && within(min) && within(max)
     }
 
-    fn matrix(&self, batch: usize) -> View<'a, T> {
-        let Strided { offset, shape, strides } = self.place;
+    fn matrix(&self, batch: usize) -> MatrixView<'a, T> {
+        let Strided { offset, shape, strides } = self.layout;
         let lead = shape.len() - 2;
         let (mut at, mut rest) = (*offset, batch);
         for axis in (0..lead).rev() {
             at += (rest % shape[axis]) as isize * strides[axis];
             rest /= shape[axis];
         }
-        View { data: self.data, at, down: strides[lead], across: strides[lead + 1] }
+        MatrixView { data: self.data, offset: at, row_stride: strides[lead], column_stride: strides[lead + 1] }
     }
 }
 
-impl<T> View<'_, T> {
+impl<T> MatrixView<'_, T> {
     fn index(&self, row: usize, column: usize) -> usize {
-        (self.at + row as isize * self.down + column as isize * self.across) as usize
+        (self.offset + row as isize * self.row_stride + column as isize * self.column_stride) as usize
     }
 
+    /// The submatrix from this element on.
     fn from(self, row: usize, column: usize) -> Self {
-        View { at: self.index(row, column) as isize, ..self }
+        MatrixView { offset: self.index(row, column) as isize, ..self }
     }
 }
 
-impl<T: Copy> View<'_, T> {
-    /// A copy of a matrix whose rows or columns lie so far apart that they throw each other out of a cache before they are
-    /// packed; nothing where they do not. Each is then read once: 1024 × 1024 by a turned 1024 × 256 took 10.7 ms without
-    /// and takes 5.2; 1024 × 256 by 256 × 8192 took 82 ms and takes 55.
-    fn gathered(&self, rows: usize, columns: usize) -> Option<(Vec<T>, isize)> {
-        // A cache has few places for what is a multiple of some KB apart.
-        const TURNED: usize = 1 << 10;
-        const STRAIGHT: usize = 8 << 10;
-        let apart =
-            |stride: isize, least: usize| stride != 0 && (stride.unsigned_abs() * size_of::<T>()).is_multiple_of(least);
-        // More than the first cache has places for.
-        const MANY: usize = 16;
-        let (count, length, turned) = match () {
-            () if self.across == 1 && apart(self.down, STRAIGHT) => (rows, columns, false),
-            () if self.down == 1 && apart(self.across, TURNED) => (columns, rows, true),
+impl<T: Copy> MatrixView<'_, T> {
+    /// A copy of the matrix with a padded stride, if its stride makes rows or columns evict each
+    /// other from a set-associative cache while they are packed; else `None`. 1024 × 1024 by a
+    /// transposed 1024 × 256 took 10.7 ms without and takes 5.2; 1024 × 256 by 256 × 8192 took 82
+    /// ms and takes 55.
+    fn copy_if_conflicting(&self, rows: usize, columns: usize) -> Option<(Vec<T>, isize)> {
+        // Strides that are a multiple of these bytes map to few cache sets.
+        const TRANSPOSED_CONFLICT: usize = 1 << 10;
+        const ROW_CONFLICT: usize = 8 << 10;
+        let conflicts = |stride: isize, multiple: usize| {
+            stride != 0 && (stride.unsigned_abs() * size_of::<T>()).is_multiple_of(multiple)
+        };
+        // More than the associativity of the L1 cache.
+        const MIN_LENGTH: usize = 16;
+        let (count, length, transposed) = match () {
+            () if self.column_stride == 1 && conflicts(self.row_stride, ROW_CONFLICT) => (rows, columns, false),
+            () if self.row_stride == 1 && conflicts(self.column_stride, TRANSPOSED_CONFLICT) => (columns, rows, true),
             () => return None,
         };
-        if count < MANY || length < MANY {
+        if count < MIN_LENGTH || length < MIN_LENGTH {
             return None;
         }
-        // A cache line more: or the copy would be as bad.
+        // One more cache line, so that the copy has no conflicts.
         let stride = length + 64 / size_of::<T>();
         let mut copy = Vec::with_capacity(count * stride);
         for n in 0..count {
-            let from = if turned { self.index(0, n) } else { self.index(n, 0) };
+            let from = if transposed { self.index(0, n) } else { self.index(n, 0) };
             copy.extend_from_slice(&self.data[from..][..length]);
             copy.resize((n + 1) * stride, self.data[from]);
         }
@@ -101,18 +105,20 @@ impl<T: Copy> View<'_, T> {
     }
 }
 
-/// How a result is cut.
+/// Tiling of the output.
 struct Tiles {
     m: usize,
     n: usize,
     k: usize,
-    /// Lengths of a tile; the last of a row or column may be shorter.
+    /// Size of a tile; the last of a row or column may be smaller.
     height: usize,
     width: usize,
+    /// Number of tiles along the columns and rows of one matrix.
     down: usize,
     across: usize,
-    /// How many there are, over the whole batch, and how many make it worth to ask another thread.
+    /// Number of tiles of the whole batch.
     count: usize,
+    /// Number of tiles per unit of parallel work.
     group: usize,
 }
 
@@ -122,27 +128,27 @@ struct Tile {
     columns: Range<usize>,
 }
 
-/// Multiplications that take longer (about 20 µs) than it takes to wake a thread.
+/// Multiplications per unit of parallel work: about 20 µs, longer than it takes to wake a thread.
 const GRAIN: usize = 1 << 20;
 
-/// Fewer tiles than this might leave a core without work.
-const ENOUGH: usize = 16;
+/// Minimum number of tiles to keep all cores busy.
+const MIN_TILES: usize = 16;
 
 impl Tiles {
-    /// Cuts a product into tiles of at most `sides[0]`, but smaller ones where that leaves few. `None` if its matrices do
-    /// not fit each other, or their memory.
+    /// Tiles with the first of `sides` that gives enough tiles, else the last. `None` if the shapes
+    /// do not match or a matrix exceeds its memory.
     fn new<T>(out: usize, a: &Operand<'_, T>, b: &Operand<'_, T>, sides: &[usize]) -> Option<Tiles> {
-        let (&[ref batch @ .., m, k], &[ref other @ .., inner, n]) = (&a.place.shape[..], &b.place.shape[..]) else {
+        let (&[ref batch @ .., m, k], &[ref other @ .., inner, n]) = (&a.layout.shape[..], &b.layout.shape[..]) else {
             return None;
         };
         let batch_size: usize = batch.iter().product();
-        let wanted = batch_size.checked_mul(m)?.checked_mul(n)?;
-        if batch != other || k != inner || !a.fits() || !b.fits() || out < wanted {
+        let elements = batch_size.checked_mul(m)?.checked_mul(n)?;
+        if batch != other || k != inner || !a.fits() || !b.fits() || out < elements {
             return None;
         }
         let count = |side: &usize| batch_size * m.div_ceil(*side) * n.div_ceil(*side);
-        let side = *sides.iter().find(|side| count(side) >= ENOUGH).or(sides.last())?;
-        // Of equal lengths, as far as whole vectors allow: a sliver at the end would be a slow tile.
+        let side = *sides.iter().find(|side| count(side) >= MIN_TILES).or(sides.last())?;
+        // Tiles of equal size, rounded to whole vectors, since a narrow last tile would be slow.
         let length = |whole: usize| whole.div_ceil(whole.div_ceil(side)).next_multiple_of(16).min(whole);
         let (height, width) = (length(m), length(n));
         let (down, across) = (m.div_ceil(height), n.div_ceil(width));
@@ -160,12 +166,13 @@ impl Tiles {
         }
     }
 
-    /// Where a tile's row begins in the result.
-    fn place(&self, tile: &Tile, row: usize) -> usize {
+    /// Offset of a tile's row in the output.
+    fn row_offset(&self, tile: &Tile, row: usize) -> usize {
         (tile.batch * self.m + row) * self.n + tile.columns.start
     }
 
-    fn share(&self, threads: usize, work: &(dyn Fn(Tile) + Sync)) {
+    /// Runs `work` for all tiles on up to `threads` threads.
+    fn run(&self, threads: usize, work: &(dyn Fn(Tile) + Sync)) {
         pool::share(self.count.div_ceil(self.group), threads, &|part| {
             let last = ((part + 1) * self.group).min(self.count);
             (part * self.group..last).for_each(|index| work(self.tile(index)));
@@ -173,78 +180,94 @@ impl Tiles {
     }
 }
 
-/// `out = a · b`, for each matrix of the batch; `out` has no gaps. False if the matrices do not fit each other or their
-/// memory: then nothing is done.
-pub(super) fn multiply<T: Real>(out: &mut [T], a: Operand<'_, T>, b: Operand<'_, T>, threads: usize) -> bool {
+/// Computes `out = a · b` for each matrix of the batch; `out` is contiguous. Returns false without
+/// computing anything if the shapes do not match or a matrix exceeds its memory.
+pub(super) fn multiply<T: GemmFloat>(out: &mut [T], a: Operand<'_, T>, b: Operand<'_, T>, threads: usize) -> bool {
     let Some(tiles) = Tiles::new(out.len(), &a, &b, &[512, 256, 128]) else { return false };
     let out = AtomicPtr::new(out.as_mut_ptr());
-    tiles.share(threads, &|tile| {
+    tiles.run(threads, &|tile| {
         let (left, right) = (a.matrix(tile.batch), b.matrix(tile.batch));
         let (left, right) = (left.from(tile.rows.start, 0), right.from(0, tile.columns.start));
-        let to = out.load(Ordering::Relaxed).wrapping_add(tiles.place(&tile, tile.rows.start));
+        let to = out.load(Ordering::Relaxed).wrapping_add(tiles.row_offset(&tile, tile.rows.start));
         let size = [tile.rows.len(), tile.columns.len(), tiles.k];
-        let copy = right.gathered(tiles.k, tile.columns.len());
+        let copy = right.copy_if_conflicting(tiles.k, tile.columns.len());
         let right = match &copy {
             None => right,
-            Some((copy, stride)) if right.down == 1 => View { data: copy, at: 0, down: 1, across: *stride },
-            Some((copy, stride)) => View { data: copy, at: 0, down: *stride, across: 1 },
+            Some((copy, stride)) if right.row_stride == 1 => {
+                MatrixView { data: copy, offset: 0, row_stride: 1, column_stride: *stride }
+            }
+            Some((copy, stride)) => MatrixView { data: copy, offset: 0, row_stride: *stride, column_stride: 1 },
         };
-        // SAFETY: `Tiles::new` found all elements of A and B within their data, and `out` long enough for all tiles. No
-        // two tiles have an element in common, and `out` is borrowed mutably until all are done.
+        // SAFETY: `Tiles::new` checked that all elements of A and B are within their data and that
+        // `out` is long enough for all tiles. Tiles are disjoint, and `out` is borrowed mutably
+        // until all are done.
         #[allow(unsafe_code)]
         unsafe {
-            call(size, to, tiles.n, left, right, false)
+            call_gemm(size, to, tiles.n, left, right, false)
         };
     });
     true
 }
 
-/// A matrix without gaps, as it lies in memory or turned.
+/// A contiguous matrix, possibly transposed.
 #[derive(Clone, Copy)]
-pub(crate) struct Flat<'a> {
+pub(crate) struct FlatMatrix<'a> {
     data: &'a [f32],
-    down: usize,
-    across: usize,
+    row_stride: usize,
+    column_stride: usize,
 }
 
-impl<'a> Flat<'a> {
-    /// Rows of so many columns.
-    pub fn rows(data: &'a [f32], columns: usize) -> Flat<'a> {
-        Flat { data, down: columns, across: 1 }
+impl<'a> FlatMatrix<'a> {
+    /// A row-major matrix with this number of columns.
+    pub fn row_major(data: &'a [f32], columns: usize) -> FlatMatrix<'a> {
+        FlatMatrix { data, row_stride: columns, column_stride: 1 }
     }
 
-    /// Its columns as rows.
-    pub fn turned(self) -> Flat<'a> {
-        Flat { down: self.across, across: self.down, ..self }
+    /// The transposed matrix.
+    pub fn transposed(self) -> FlatMatrix<'a> {
+        FlatMatrix { row_stride: self.column_stride, column_stride: self.row_stride, ..self }
     }
 
-    fn view(self) -> View<'a, f32> {
-        View { data: self.data, at: 0, down: self.down as isize, across: self.across as isize }
+    fn view(self) -> MatrixView<'a, f32> {
+        MatrixView {
+            data: self.data,
+            offset: 0,
+            row_stride: self.row_stride as isize,
+            column_stride: self.column_stride as isize,
+        }
     }
 
     fn holds(&self, rows: usize, columns: usize) -> bool {
-        let (down, across) = ((rows - 1).checked_mul(self.down), (columns - 1).checked_mul(self.across));
+        let (down, across) = ((rows - 1).checked_mul(self.row_stride), (columns - 1).checked_mul(self.column_stride));
         down.zip(across).and_then(|(down, across)| down.checked_add(across)).is_some_and(|last| last < self.data.len())
     }
 }
 
-/// `out = a · b`, or with `add` that much more, of `[m, n, k]`, on this thread. False if the matrices are not that large or
-/// empty: then nothing is done.
-pub(crate) fn multiply_one(out: &mut [f32], [m, n, k]: [usize; 3], a: Flat<'_>, b: Flat<'_>, add: bool) -> bool {
+/// Computes `out = a · b`, or `out += a · b` with `add`, of size `[m, n, k]`, on this thread.
+/// Returns false without computing anything if a matrix is smaller than that or empty.
+pub(crate) fn multiply_single_threaded(
+    out: &mut [f32],
+    [m, n, k]: [usize; 3],
+    a: FlatMatrix<'_>,
+    b: FlatMatrix<'_>,
+    add: bool,
+) -> bool {
     let fits = m.checked_mul(n).is_some_and(|size| 0 < size && size <= out.len());
     if !fits || k == 0 || !a.holds(m, k) || !b.holds(k, n) {
         return false;
     }
-    // SAFETY: all elements of A and B were found within their data, and `out`, which is ours, is long enough.
+    // SAFETY: all elements of A and B were checked to be within their data, and `out`, borrowed
+    // mutably, is long enough.
     #[allow(unsafe_code)]
     unsafe {
-        call([m, n, k], out.as_mut_ptr(), n, a.view(), b.view(), add)
+        call_gemm([m, n, k], out.as_mut_ptr(), n, a.view(), b.view(), add)
     };
     true
 }
 
-/// As [`multiply`], for 16-bit floats: sums are f32, over panels of f32 in at most 1.3 MB a thread, and rounded once.
-pub(super) fn multiply_narrow<T: Narrow>(out: &mut [T], a: Operand<'_, T>, b: Operand<'_, T>, threads: usize) -> bool {
+/// As [`multiply`], for 16-bit floats: sums are f32, over f32 panels of at most 1.3 MB per thread,
+/// and rounded once.
+pub(super) fn multiply_half<T: HalfFloat>(out: &mut [T], a: Operand<'_, T>, b: Operand<'_, T>, threads: usize) -> bool {
     const SIDE: usize = 256;
     const DEPTH: usize = 512;
     thread_local! {
@@ -252,7 +275,7 @@ pub(super) fn multiply_narrow<T: Narrow>(out: &mut [T], a: Operand<'_, T>, b: Op
     }
     let Some(tiles) = Tiles::new(out.len(), &a, &b, &[SIDE, 128]) else { return false };
     let out = AtomicPtr::new(out.as_mut_ptr());
-    tiles.share(threads, &|tile| {
+    tiles.run(threads, &|tile| {
         let (left, right) = (a.matrix(tile.batch), b.matrix(tile.batch));
         let (rows, columns) = (tile.rows.len(), tile.columns.len());
         PANELS.with_borrow_mut(|panels| {
@@ -265,18 +288,18 @@ pub(super) fn multiply_narrow<T: Narrow>(out: &mut [T], a: Operand<'_, T>, b: Op
             for first in (0..tiles.k).step_by(DEPTH) {
                 let depth = DEPTH.min(tiles.k - first);
                 let (left_panel, right_panel) = panels.split_at_mut(rows * depth);
-                let left = widened(left.from(tile.rows.start, first), rows, depth, left_panel);
-                let right = widened(right.from(first, tile.columns.start), depth, columns, right_panel);
-                // SAFETY: the panels were just filled with matrices of this size, and `sums` has one element for each of
-                // the product's.
+                let left = widen_panel(left.from(tile.rows.start, first), rows, depth, left_panel);
+                let right = widen_panel(right.from(first, tile.columns.start), depth, columns, right_panel);
+                // SAFETY: the panels were just filled with matrices of this size, and `sums` has as
+                // many elements as the product.
                 #[allow(unsafe_code)]
                 unsafe {
-                    call([rows, columns, depth], sums.as_mut_ptr(), columns, left, right, first > 0)
+                    call_gemm([rows, columns, depth], sums.as_mut_ptr(), columns, left, right, first > 0)
                 };
             }
             for (row, sums) in tile.rows.clone().zip(sums.chunks(columns)) {
-                let to = out.load(Ordering::Relaxed).wrapping_add(tiles.place(&tile, row));
-                // SAFETY: as in `multiply`: these elements of `out` are this tile's, and nobody else's until all are done.
+                let to = out.load(Ordering::Relaxed).wrapping_add(tiles.row_offset(&tile, row));
+                // SAFETY: as in `multiply`: only this tile accesses these elements of `out`.
                 #[allow(unsafe_code)]
                 let to = unsafe { std::slice::from_raw_parts_mut(to, columns) };
                 T::round(sums, to);
@@ -286,16 +309,22 @@ pub(super) fn multiply_narrow<T: Narrow>(out: &mut [T], a: Operand<'_, T>, b: Op
     true
 }
 
-/// Writes a matrix as f32, without gaps, in whichever order it can be read in runs.
-fn widened<'a, T: Narrow>(from: View<'_, T>, rows: usize, columns: usize, to: &'a mut [f32]) -> View<'a, f32> {
-    let by_columns = from.across != 1 && from.down == 1;
+/// Copies a matrix to a contiguous f32 panel, by rows or by columns, whichever is contiguous in the
+/// source.
+fn widen_panel<'a, T: HalfFloat>(
+    from: MatrixView<'_, T>,
+    rows: usize,
+    columns: usize,
+    to: &'a mut [f32],
+) -> MatrixView<'a, f32> {
+    let by_columns = from.column_stride != 1 && from.row_stride == 1;
     if by_columns {
         for (column, to) in to.chunks_mut(rows).take(columns).enumerate() {
             T::widen(&from.data[from.index(0, column)..][..rows], to);
         }
     } else {
         for (row, to) in to.chunks_mut(columns).take(rows).enumerate() {
-            if from.across == 1 || columns == 1 {
+            if from.column_stride == 1 || columns == 1 {
                 T::widen(&from.data[from.index(row, 0)..][..columns], to);
             } else {
                 to.iter_mut().enumerate().for_each(|(column, to)| *to = from.data[from.index(row, column)].wide());
@@ -303,29 +332,39 @@ fn widened<'a, T: Narrow>(from: View<'_, T>, rows: usize, columns: usize, to: &'
         }
     }
     let (down, across) = if by_columns { (1, rows) } else { (columns, 1) };
-    View { data: to, at: 0, down: down as isize, across: across as isize }
+    MatrixView { data: to, offset: 0, row_stride: down as isize, column_stride: across as isize }
 }
 
-/// One product by the library: `out` has rows `stride` apart; where `add` is set the product is added to it.
+/// Calls gemm for one product. `out` has the row stride `stride`; with `add`, the product is added
+/// to it.
 ///
 /// # Safety
-/// The matrices `[m, k]` and `[k, n]` at `a` and `b` must lie within their data. `out` must be valid for reads and writes
-/// of `m` rows of `n` elements, which nothing else uses meanwhile.
+/// The matrices `[m, k]` and `[k, n]` at `a` and `b` must lie within their data. `out` must be
+/// valid for reads and writes of `m` rows of `n` elements, which nothing else uses meanwhile.
 #[allow(unsafe_code)]
-unsafe fn call<T: Real>([m, n, k]: [usize; 3], out: *mut T, stride: usize, a: View<T>, b: View<T>, add: bool) {
+unsafe fn call_gemm<T: GemmFloat>(
+    [m, n, k]: [usize; 3],
+    out: *mut T,
+    stride: usize,
+    a: MatrixView<T>,
+    b: MatrixView<T>,
+    add: bool,
+) {
     let (mut a, mut b) = (a, b);
-    // The library wants its first operand's terms in rising order.
-    if b.down < 0 {
-        (a.at, a.across) = (a.at + (k - 1) as isize * a.across, -a.across);
-        (b.at, b.down) = (b.at + (k - 1) as isize * b.down, -b.down);
+    // gemm does not support a negative stride along k in its first operand, so reverse the terms of
+    // both.
+    if b.row_stride < 0 {
+        (a.offset, a.column_stride) = (a.offset + (k - 1) as isize * a.column_stride, -a.column_stride);
+        (b.offset, b.row_stride) = (b.offset + (k - 1) as isize * b.row_stride, -b.row_stride);
     }
-    let (left, right) = (a.data.as_ptr().wrapping_offset(a.at), b.data.as_ptr().wrapping_offset(b.at));
-    let (keep, one) = (if add { T::ONE } else { T::ZERO }, T::ONE);
-    // Its results are written by columns, so it is asked for the transposed product, of B and A.
-    // SAFETY: it reads exactly the elements of the two matrices and writes exactly those of the result, which the caller
-    // promises to be there and to be ours. With `add` unset it does not read the result.
+    let (left, right) = (a.data.as_ptr().wrapping_offset(a.offset), b.data.as_ptr().wrapping_offset(b.offset));
+    let (beta, alpha) = (if add { T::ONE } else { T::ZERO }, T::ONE);
+    // gemm writes column-major results, so compute the transposed product Bᵀ · Aᵀ.
+    // SAFETY: gemm reads exactly the elements of the two matrices and writes exactly those of the
+    // output, for which the caller guarantees validity and exclusive access. Without `add` it does
+    // not read the output.
     unsafe {
-        T::library()(
+        T::gemm_fn()(
             n,
             m,
             k,
@@ -334,13 +373,13 @@ unsafe fn call<T: Real>([m, n, k]: [usize; 3], out: *mut T, stride: usize, a: Vi
             1,
             add,
             right,
-            b.down,
-            b.across,
+            b.row_stride,
+            b.column_stride,
             left,
-            a.down,
-            a.across,
-            keep,
-            one,
+            a.row_stride,
+            a.column_stride,
+            beta,
+            alpha,
             false,
             false,
             false,
@@ -349,9 +388,9 @@ unsafe fn call<T: Real>([m, n, k]: [usize; 3], out: *mut T, stride: usize, a: Vi
     }
 }
 
-/// `(m, n, k, out, its column and row strides, read it?, left, its strides, right, its strides, factor of what was in out,
-/// factor of the product, conjugations, threads)`
-type Library<T> = unsafe fn(
+/// `(m, n, k, out, its column and row strides, read out, left, its strides, right, its strides,
+/// beta, alpha, conjugations, parallelism)`
+type GemmFn<T> = unsafe fn(
     usize,
     usize,
     usize,
@@ -373,35 +412,35 @@ type Library<T> = unsafe fn(
     Parallelism,
 );
 
-/// A float that the library multiplies.
-pub(super) trait Real: Copy + Send + Sync {
+/// A float type that gemm supports.
+pub(super) trait GemmFloat: Copy + Send + Sync {
     const ZERO: Self;
     const ONE: Self;
 
-    /// The library's function for this machine.
-    fn library() -> Library<Self>;
+    /// The gemm function for this machine.
+    fn gemm_fn() -> GemmFn<Self>;
 }
 
-impl Real for f32 {
+impl GemmFloat for f32 {
     const ZERO: f32 = 0.0;
     const ONE: f32 = 1.0;
 
-    fn library() -> Library<f32> {
+    fn gemm_fn() -> GemmFn<f32> {
         gemm_f32::gemm::f32::get_gemm_fn()
     }
 }
 
-impl Real for f64 {
+impl GemmFloat for f64 {
     const ZERO: f64 = 0.0;
     const ONE: f64 = 1.0;
 
-    fn library() -> Library<f64> {
+    fn gemm_fn() -> GemmFn<f64> {
         gemm_f64::gemm::f64::get_gemm_fn()
     }
 }
 
-/// A float that is multiplied as f32.
-pub(super) trait Narrow: Copy + Send + Sync {
+/// A 16-bit float type that is multiplied as f32.
+pub(super) trait HalfFloat: Copy + Send + Sync {
     fn wide(self) -> f32;
     fn widen(from: &[Self], to: &mut [f32]);
     fn round(from: &[f32], to: &mut [Self]);
@@ -409,7 +448,7 @@ pub(super) trait Narrow: Copy + Send + Sync {
 
 macro_rules! narrow {
     ($float:ty) => {
-        impl Narrow for $float {
+        impl HalfFloat for $float {
             fn wide(self) -> f32 {
                 self.to_f32()
             }

@@ -1,4 +1,4 @@
-//! The switch between the library's products and those of generated kernels.
+//! Choice between library products and generated kernels.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -7,8 +7,8 @@ use bornite_support::settings::{MATMUL_VARIABLE, choose, read};
 
 use crate::Result;
 
-/// What computes matrix products of floats, on a GPU and on the CPU. Decided when work is planned: a [`crate::trace::Trace`] keeps for each
-/// signature what held at its first call.
+/// Implementation of float matrix products, on a GPU and on the CPU. It is chosen when work is
+/// planned; a [`crate::trace::Trace`] keeps the mode of the first call with each signature.
 ///
 /// ```
 /// use bornite::{Device, Tensor, settings::MatmulMode};
@@ -21,7 +21,8 @@ use crate::Result;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MatmulMode {
-    /// cuBLASLt on a GPU, where it is there, f32 in full f32; gemm on the CPU, the same bits for any number of threads.
+    /// cuBLASLt on a GPU, if available, with f32 products in full precision; gemm on the CPU, with
+    /// the same bits for any number of threads.
     Library = 1,
     /// As `Library`, but f32 inputs are rounded to TF32 on a GPU.
     Tf32 = 2,
@@ -29,11 +30,11 @@ pub enum MatmulMode {
     Exact = 3,
 }
 
-/// 0: the environment was not read yet.
+/// Mode of the process; 0 if the environment was not read yet.
 static PROCESS: AtomicU8 = AtomicU8::new(0);
 
 thread_local! {
-    /// What [`MatmulMode::within`] asks for on this thread.
+    /// Mode set by [`MatmulMode::within`] on this thread.
     static THREAD: Cell<Option<MatmulMode>> = const { Cell::new(None) };
 }
 
@@ -41,8 +42,8 @@ impl MatmulMode {
     const NAMES: [(&str, MatmulMode); 3] =
         [("library", MatmulMode::Library), ("tf32", MatmulMode::Tf32), ("exact", MatmulMode::Exact)];
 
-    /// What holds on this thread: the innermost [`MatmulMode::within`], else what was set for the process, else
-    /// `BORNITE_MATMUL`, else `Library`.
+    /// The mode of this thread: that of the innermost [`MatmulMode::within`], else of
+    /// [`MatmulMode::set_for_process`], else `BORNITE_MATMUL`, else `Library`.
     #[track_caller]
     pub fn current() -> Result<MatmulMode> {
         if let Some(mode) = THREAD.get() {
@@ -51,7 +52,7 @@ impl MatmulMode {
         match PROCESS.load(Ordering::Relaxed) {
             0 => {
                 let mode = read(MATMUL_VARIABLE, MatmulMode::Library, parse)?;
-                // What code set meanwhile wins.
+                // A mode set meanwhile wins.
                 let _ = PROCESS.compare_exchange(0, mode as u8, Ordering::Relaxed, Ordering::Relaxed);
                 Ok(mode)
             }
@@ -59,13 +60,13 @@ impl MatmulMode {
         }
     }
 
-    /// Makes this what holds for the process, whatever the environment says.
+    /// Sets the mode of the process; overrides the environment.
     pub fn set_for_process(self) {
         PROCESS.store(self as u8, Ordering::Relaxed);
     }
 
-    /// Runs `work` with this mode for what the thread plans meanwhile. Tensors are lazy: what counts is where a value is
-    /// asked for, not where the product was written.
+    /// Runs `work` with this mode on this thread. Tensors are lazy, so the mode applies to products
+    /// that are computed in `work`, not to those that are built in it.
     pub fn within<R>(self, work: impl FnOnce() -> R) -> R {
         // Restored also if `work` panics.
         struct Before(Option<MatmulMode>);
@@ -88,18 +89,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_parsed_and_others_refused() {
+    fn names_are_parsed_and_others_rejected() {
         assert_eq!(parse("library"), Ok(MatmulMode::Library));
         assert_eq!(parse("tf32"), Ok(MatmulMode::Tf32));
         assert_eq!(parse("exact"), Ok(MatmulMode::Exact));
         assert_eq!(parse("fast"), Err("use library, tf32 or exact".into()));
         for (n, (_, mode)) in MatmulMode::NAMES.iter().enumerate() {
-            assert_eq!(*mode as usize, n + 1, "current() looks a number up by its place");
+            assert_eq!(*mode as usize, n + 1, "current() uses the number as an index");
         }
     }
 
     #[test]
-    fn a_scope_is_this_threads_and_ends_also_by_a_panic() {
+    fn a_scope_affects_only_its_thread_and_ends_after_a_panic() {
         let before = MatmulMode::current().unwrap();
         let other = if before == MatmulMode::Exact { MatmulMode::Library } else { MatmulMode::Exact };
         other.within(|| {

@@ -1,30 +1,31 @@
-//! Views as strides: where the elements of a view lie in the memory of what it views, and whether that is a matrix.
+//! Strided layouts of views: offsets of a view's elements in the memory of its base, and whether
+//! they form a matrix.
 
 use crate::graph::node::Op;
 
-/// Element `[i, j, …]` lies at `offset + i · strides[0] + j · strides[1] + …`.
+/// A strided layout: element `[i, j, …]` is at `offset + i · strides[0] + j · strides[1] + …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Strided {
     pub offset: isize,
     pub shape: Vec<usize>,
-    /// Of axes of length 1, anything.
+    /// Arbitrary for axes of length 1.
     pub strides: Vec<isize>,
 }
 
-/// A batch of matrices in memory, as a library takes it.
+/// Layout of a batch of matrices, as libraries take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Matrix {
     pub offset: usize,
-    /// False: rows are contiguous. True: columns are.
+    /// If set, columns are contiguous, else rows.
     pub transposed: bool,
-    /// From one row (column) to the next.
+    /// Stride between rows (columns, if transposed).
     pub stride: usize,
-    /// From one matrix to the next; 0 where all are the same.
+    /// Stride between matrices; 0 if they are broadcast.
     pub batch_stride: usize,
 }
 
 impl Strided {
-    /// Row-major order without gaps.
+    /// The contiguous row-major layout.
     pub fn contiguous(shape: &[usize]) -> Strided {
         let mut strides = vec![0; shape.len()];
         let mut stride = 1;
@@ -35,8 +36,8 @@ impl Strided {
         Strided { offset: 0, shape: shape.to_vec(), strides }
     }
 
-    /// The view `op` of this. `None` where strides cannot say it.
-    pub fn through(&self, op: &Op) -> Option<Strided> {
+    /// Layout of the view `op` of a tensor with this layout. `None` if it is not strided.
+    pub fn apply_view(&self, op: &Op) -> Option<Strided> {
         let mut view = self.clone();
         match op {
             Op::Detach | Op::Checkpoint(_) => {}
@@ -63,14 +64,15 @@ impl Strided {
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => return None,
             Op::Map(_) | Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Pad(..) | Op::Concat(_) => return None,
             Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) | Op::ArgReduce(..) | Op::ArgSort { .. } => return None,
-            Op::Iota { .. } | Op::Random(_) | Op::Joint(_) | Op::Part(_) => return None,
+            Op::Iota { .. } | Op::Random(_) | Op::MultiOutput(_) | Op::GetOutput(_) => return None,
         }
         Some(view)
     }
 
-    /// Where what the view `op` shows lies, if the view lies here and shows all of it: `shape` is that of what it shows. `None`
-    /// where strides cannot say it.
-    pub fn behind(&self, op: &Op, shape: &[usize]) -> Option<Strided> {
+    /// Layout of the input, of shape `shape`, of a view `op` whose result has this layout: the
+    /// inverse of [`Strided::apply_view`]. `None` if the view does not show all of its input, or if
+    /// the layout is not strided.
+    pub fn invert_view(&self, op: &Op, shape: &[usize]) -> Option<Strided> {
         match op {
             Op::Detach | Op::Checkpoint(_) => Some(self.clone()),
             Op::Permute(axes) => {
@@ -83,17 +85,17 @@ impl Strided {
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => None,
             Op::Map(_) | Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Pad(..) | Op::Concat(_) => None,
             Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) | Op::ArgReduce(..) | Op::ArgSort { .. } => None,
-            Op::Iota { .. } | Op::Random(_) | Op::Joint(_) | Op::Part(_) => None,
+            Op::Iota { .. } | Op::Random(_) | Op::MultiOutput(_) | Op::GetOutput(_) => None,
         }
     }
 
-    /// Splits and joins axes where memory allows it without moving anything.
+    /// Layout after a reshape without a copy. `None` if that is not strided.
     pub fn reshape(&self, to: &[usize]) -> Option<Strided> {
         let mut view = Strided { offset: self.offset, shape: to.to_vec(), strides: vec![0; to.len()] };
         if to.contains(&0) {
             return Some(view);
         }
-        // Runs of axes that are one axis as far as memory goes: length and stride of its elements, outermost first.
+        // Coalesced axes: length and stride, outermost first.
         let mut runs: Vec<(usize, isize)> = vec![];
         for (&length, &stride) in self.shape.iter().zip(&self.strides).filter(|(length, _)| **length != 1) {
             match runs.last_mut() {
@@ -103,7 +105,7 @@ impl Strided {
                 _ => runs.push((length, stride)),
             }
         }
-        // Each new axis must divide the run that it falls into.
+        // Each new axis must divide the coalesced axis that it falls into.
         let mut rest = (1, 0);
         for (axis, &length) in to.iter().enumerate().rev().filter(|(_, length)| **length != 1) {
             if rest.0 == 1 {
@@ -118,15 +120,15 @@ impl Strided {
         Some(view)
     }
 
-    /// The same elements once more for each index of axes before the others.
-    pub fn repeated(self, lead: &[usize]) -> Strided {
+    /// Layout broadcast over additional leading axes.
+    pub fn broadcast(self, lead: &[usize]) -> Strided {
         let Strided { offset, shape, strides } = self;
         let strides = [&vec![0; lead.len()][..], &strides].concat();
         Strided { offset, shape: [lead, &shape].concat(), strides }
     }
 
-    /// The last two axes as a matrix, those before as a batch at one stride. `None` where memory has another form: then a
-    /// copy is needed. No axis may be empty.
+    /// The last two axes as a matrix, the others as a batch with one stride. `None` if the layout
+    /// has another form, so that a copy is needed. No axis may be empty.
     pub fn matrix(&self) -> Option<Matrix> {
         let (&[ref lead @ .., rows, columns], &[ref lead_strides @ .., down, across]) =
             (self.shape.as_slice(), self.strides.as_slice())
@@ -135,12 +137,12 @@ impl Strided {
         };
         let offset = usize::try_from(self.offset).ok()?;
         let batch_stride = usize::try_from(one_stride(lead, lead_strides)?).ok()?;
-        // Lines of `width` elements, `lines` of them; a single line may claim any stride, and claims the batch's, with
-        // which a batch of lines is one matrix.
+        // A single line may have any stride; it gets that of the batch, with which a batch of lines
+        // is one matrix.
         let stride = |lines: usize, apart: isize, width: usize, within: isize| {
-            let together = width == 1 || within == 1;
+            let is_contiguous = width == 1 || within == 1;
             let stride = if lines == 1 { batch_stride.max(width) } else { usize::try_from(apart).ok()? };
-            (together && stride >= width).then_some(stride)
+            (is_contiguous && stride >= width).then_some(stride)
         };
         let by_rows = stride(rows, down, columns, across).map(|stride| (false, stride));
         let (transposed, stride) =
@@ -149,7 +151,7 @@ impl Strided {
     }
 }
 
-/// The stride of all these axes taken as one, if they have one; 0 for a single element.
+/// Stride of these axes coalesced into one, if possible; 0 for a single element.
 fn one_stride(shape: &[usize], strides: &[isize]) -> Option<isize> {
     let mut run: Option<(isize, isize)> = None;
     for (&length, &stride) in shape.iter().zip(strides).rev().filter(|(length, _)| **length != 1) {
@@ -166,10 +168,10 @@ fn one_stride(shape: &[usize], strides: &[isize]) -> Option<isize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::node::Cut;
+    use crate::graph::node::AxisSlice;
 
     fn chain(shape: &[usize], ops: &[Op]) -> Option<Strided> {
-        ops.iter().try_fold(Strided::contiguous(shape), |view, op| view.through(op))
+        ops.iter().try_fold(Strided::contiguous(shape), |view, op| view.apply_view(op))
     }
 
     fn matrix(shape: &[usize], ops: &[Op]) -> Option<(usize, bool, usize, usize)> {
@@ -177,19 +179,20 @@ mod tests {
         Some((offset, transposed, stride, batch_stride))
     }
 
-    fn cut(start: usize, step: isize, len: usize) -> Cut {
-        Cut { start, step, len }
+    fn cut(start: usize, step: isize, len: usize) -> AxisSlice {
+        AxisSlice { start, step, len }
     }
 
     #[test]
-    fn chains_of_views_are_matrices_where_memory_is() {
+    fn chains_of_views_are_matrices_if_strided() {
         let swap = || Op::Permute(vec![0, 2, 1]);
-        let all = Cut::whole;
+        let all = AxisSlice::full;
         assert_eq!(matrix(&[3, 4], &[]), Some((0, false, 4, 0)));
         assert_eq!(matrix(&[3, 4], &[Op::Permute(vec![1, 0])]), Some((0, true, 4, 0)));
         assert_eq!(matrix(&[2, 3, 4], &[swap()]), Some((0, true, 4, 12)));
         assert_eq!(matrix(&[2, 3, 4], &[swap(), swap(), Op::Detach]), Some((0, false, 4, 12)));
-        // Heads of attention: [b, t, h · d] as [b, h, t, d]. Two batch axes of unrelated strides are no batch, one is.
+        // Attention heads: [b, t, h · d] as [b, h, t, d]. Two batch axes with unrelated strides are
+        // not a batch, one is.
         let heads = |b: usize| vec![Op::Reshape(vec![b, 5, 3, 8]), Op::Permute(vec![0, 2, 1, 3])];
         assert_eq!(matrix(&[1, 5, 24], &heads(1)), Some((0, false, 24, 8)));
         assert_eq!(matrix(&[2, 5, 24], &heads(2)), None);
@@ -197,27 +200,28 @@ mod tests {
         let spread = [Op::Reshape(vec![1, 4, 5]), Op::Expand(vec![7, 4, 5])];
         assert_eq!(matrix(&[4, 5], &spread), Some((0, false, 5, 0)));
         assert_eq!(matrix(&[4, 5], &[&spread[..], &[swap()]].concat()), Some((0, true, 5, 0)));
-        assert_eq!(matrix(&[3, 1, 4, 5], &[Op::Expand(vec![3, 2, 4, 5])]), None, "repeated within the batch");
+        assert_eq!(matrix(&[3, 1, 4, 5], &[Op::Expand(vec![3, 2, 4, 5])]), None, "broadcast within the batch");
         assert_eq!(matrix(&[1, 1, 4, 5], &[Op::Expand(vec![3, 2, 4, 5])]), Some((0, false, 5, 0)));
-        // Slices: an offset and a stride; every other row; every other column has gaps, backwards is no stride.
+        // Slices: an offset and a stride; every other row. Every other column, and negative
+        // strides, are not supported.
         assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![cut(1, 1, 4), cut(3, 1, 5)])]), Some((13, false, 10, 0)));
         assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![cut(1, 2, 3), all(10)])]), Some((10, false, 20, 0)));
         assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![all(6), cut(0, 2, 5)])]), None);
         assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![cut(5, -1, 6), all(10)])]), None);
         assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![cut(2, 1, 1), cut(0, 2, 5)])]), Some((20, true, 2, 0)), "one row");
         assert_eq!(matrix(&[6, 10], &[Op::Slice(vec![all(6), cut(4, 1, 1)])]), Some((4, false, 10, 0)));
-        // Rows or columns that are all the same have no stride.
+        // Broadcast rows or columns are not supported.
         assert_eq!(matrix(&[1, 4], &[Op::Expand(vec![3, 4])]), None);
         assert_eq!(matrix(&[3, 1], &[Op::Expand(vec![3, 4])]), None);
-        // A line is a matrix whichever way it lies; lines of a batch are rows.
+        // A single line is a matrix in either orientation; lines of a batch are rows.
         assert_eq!(matrix(&[1, 4], &[Op::Permute(vec![1, 0])]), Some((0, false, 1, 0)));
         assert_eq!(matrix(&[9, 1, 4], &[]), Some((0, false, 4, 4)));
         assert_eq!(matrix(&[9, 2, 4], &[Op::Slice(vec![all(9), cut(1, 1, 1), all(4)])]), Some((4, false, 8, 8)));
-        assert_eq!(matrix(&[4], &[]), None, "one axis is no matrix");
+        assert_eq!(matrix(&[4], &[]), None, "one axis is not a matrix");
     }
 
     #[test]
-    fn reshapes_split_and_join_where_memory_allows() {
+    fn reshapes_split_and_merge_axes_if_strided() {
         let strides = |shape: &[usize], ops: &[Op]| chain(shape, ops).map(|view| view.strides);
         assert_eq!(strides(&[4, 6], &[Op::Reshape(vec![2, 2, 3, 2])]), Some(vec![12, 6, 2, 1]));
         assert_eq!(strides(&[4, 6], &[Op::Reshape(vec![3, 8])]), Some(vec![8, 1]));
@@ -230,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_view_shows_lies_behind_it() {
+    fn invert_view_is_the_inverse_of_apply_view() {
         let shape = [2, 3, 4];
         let views = [
             vec![Op::Permute(vec![2, 0, 1])],
@@ -240,31 +244,32 @@ mod tests {
         for views in views {
             let mut shapes = vec![shape.to_vec()];
             for op in &views {
-                let next = Strided::contiguous(&shapes[shapes.len() - 1]).through(op).unwrap();
+                let next = Strided::contiguous(&shapes[shapes.len() - 1]).apply_view(op).unwrap();
                 shapes.push(next.shape);
             }
-            // The last view lies at odd places; through the views again, what is behind is that.
+            // The last view has an arbitrary layout; applying the views to the inverted layout
+            // gives it back.
             let last = shapes.pop().unwrap();
             let strides = [1000, 100, 10].into_iter().take(last.len()).collect();
-            let place = Strided { offset: 7, shape: last, strides };
-            let mut behind = views.iter().rev().zip(shapes.iter().rev());
-            let behind = behind.try_fold(place.clone(), |place, (op, shape)| place.behind(op, shape));
-            match behind {
-                Some(behind) => {
-                    assert_eq!(behind.shape, shape);
-                    assert_eq!(views.iter().try_fold(behind, |place, op| place.through(op)), Some(place));
+            let layout = Strided { offset: 7, shape: last, strides };
+            let mut inverse = views.iter().rev().zip(shapes.iter().rev());
+            let inverse = inverse.try_fold(layout.clone(), |layout, (op, shape)| layout.invert_view(op, shape));
+            match inverse {
+                Some(inverse) => {
+                    assert_eq!(inverse.shape, shape);
+                    assert_eq!(views.iter().try_fold(inverse, |layout, op| layout.apply_view(op)), Some(layout));
                 }
-                // An axis of three and one of eight cannot be told apart where their strides do not meet.
+                // A reshape of axes whose strides do not coalesce has no inverse.
                 None => assert!(views.iter().any(|op| matches!(op, Op::Reshape(_)))),
             }
         }
-        let cut = Op::Slice(vec![Cut { start: 1, step: 1, len: 2 }]);
-        assert_eq!(Strided::contiguous(&[2]).behind(&cut, &[3]), None, "the rest would be nowhere");
+        let cut = Op::Slice(vec![AxisSlice { start: 1, step: 1, len: 2 }]);
+        assert_eq!(Strided::contiguous(&[2]).invert_view(&cut, &[3]), None, "the slice does not show all of its input");
     }
 
-    /// Every element of random chains is where it is said to be.
+    /// Layouts of random chains of views give the offset of every element.
     #[test]
-    fn strides_find_every_element() {
+    fn layouts_give_the_offset_of_every_element() {
         let mut state = 7u64;
         let mut random = |below: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -300,7 +305,7 @@ mod tests {
                         from.iter().map(|&len| if len > 2 { cut(2, -1, 2) } else { cut(0, 1, len) }).collect(),
                     ),
                 };
-                let Some(next) = view.through(&op) else { break };
+                let Some(next) = view.apply_view(&op) else { break };
                 let places = (0..next.shape.iter().product()).map(|n| {
                     let to = index(n, &next.shape);
                     let source = match &op {
@@ -312,7 +317,8 @@ mod tests {
                         Op::Reshape(_) => index(n, &from),
                         Op::Expand(_) => to.iter().zip(&from).map(|(&i, &len)| if len == 1 { 0 } else { i }).collect(),
                         Op::Slice(cuts) => {
-                            let at = |(&i, cut): (&usize, &Cut)| (cut.start as isize + cut.step * i as isize) as usize;
+                            let at =
+                                |(&i, cut): (&usize, &AxisSlice)| (cut.start as isize + cut.step * i as isize) as usize;
                             to.iter().zip(cuts).map(at).collect()
                         }
                         _ => to,

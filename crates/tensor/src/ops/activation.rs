@@ -1,13 +1,13 @@
-//! Activations: functions of each element over the rows of the op table. Where a formula has a kink or an overflow on the
-//! way, the branches are chosen so that the gradient is right there as well.
+//! Activation functions over scalar ops. Where a formula has a kink or could overflow, it is
+//! arranged so that the gradient is correct as well.
 
-use bornite_ir::{Op as Row, formula};
+use bornite_ir::{Op as ScalarOp, formula};
 
-use crate::graph::grad::Graph;
+use crate::graph::grad::GraphEmitter;
 use crate::ops::pointwise::map;
-use crate::{Place, Tensor};
+use crate::{SourceLocation, Tensor};
 
-/// An activation by name, for layers that take one as a setting.
+/// An activation function, as a setting of layers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Activation {
     /// [`Tensor::relu`].
@@ -27,7 +27,7 @@ pub enum Activation {
 }
 
 impl Tensor {
-    /// The activation of that name.
+    /// Applies an activation function.
     #[track_caller]
     pub fn activation(&self, activation: Activation) -> Tensor {
         match activation {
@@ -41,85 +41,86 @@ impl Tensor {
         }
     }
 
-    /// A formula of the kernel IR.
-    pub(crate) fn formula(&self, name: &'static str, place: Place) -> Tensor {
-        if let Err(failed) = self.floats(name, place) {
+    /// Applies a formula of the kernel IR.
+    pub(crate) fn apply_formula(&self, name: &'static str, location: SourceLocation) -> Tensor {
+        if let Err(failed) = self.check_float(name, location) {
             return failed;
         }
-        // 16-bit floats are rounded once, not at every step.
-        let (x, narrow) = self.wide();
-        match formula(&mut Graph { place }, name, &x) {
-            Some(y) => y.narrowed(narrow),
-            None => Tensor::failed(name, "there is no such formula".into(), place),
+        // 16-bit floats are rounded once, at the end.
+        let (x, original_dtype) = self.widen();
+        match formula(&mut GraphEmitter { location }, name, &x) {
+            Some(y) => y.narrow_to(original_dtype),
+            None => Tensor::failed_at(name, "unknown formula".into(), location),
         }
     }
 
-    /// Nothing if this is a tensor of floats, else the failed tensor that says so.
-    pub(crate) fn floats(&self, name: &'static str, place: Place) -> Result<(), Tensor> {
+    /// `Err` with a failed tensor if the dtype is not a float.
+    pub(crate) fn check_float(&self, name: &'static str, location: SourceLocation) -> Result<(), Tensor> {
         match self.node() {
             Err(_) => Err(self.clone()),
             Ok(node) if node.dtype.is_float() => Ok(()),
-            Ok(node) => Err(Tensor::failed(name, format!("expects floats, found {}", node.dtype), place)),
+            Ok(node) => Err(Tensor::failed_at(name, format!("expects floats, found {}", node.dtype), location)),
         }
     }
 
-    /// The larger of each element and 0; its gradient at 0 is 0.
+    /// max(x, 0); the gradient at 0 is 0.
     #[track_caller]
     pub fn relu(&self) -> Tensor {
-        let place = Place::here();
-        map(Row::Max, &[self, &self.scalar_like(0.0, place)], place)
+        let location = SourceLocation::here();
+        map(ScalarOp::Max, &[self, &self.scalar_like(0.0, location)], location)
     }
 
-    /// Each element, but not below 0 and not above 6.
+    /// Clamps to [0, 6].
     #[track_caller]
     pub fn relu6(&self) -> Tensor {
-        let place = Place::here();
-        map(Row::Clamp, &[self, &self.scalar_like(0.0, place), &self.scalar_like(6.0, place)], place)
+        let location = SourceLocation::here();
+        map(ScalarOp::Clamp, &[self, &self.scalar_like(0.0, location), &self.scalar_like(6.0, location)], location)
     }
 
-    /// Elements above 0 as they are, others times `slope`.
+    /// x for x > 0, else `slope` · x.
     #[track_caller]
     pub fn leaky_relu(&self, slope: f64) -> Tensor {
         self.gt(0.0).select(self, self * slope)
     }
 
-    /// Elements above 0 as they are, others α (eˣ - 1).
+    /// x for x > 0, else α (eˣ - 1).
     #[track_caller]
     pub fn elu(&self, alpha: f64) -> Tensor {
-        let place = Place::here();
-        if let Err(failed) = self.floats("elu", place) {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.check_float("elu", location) {
             return failed;
         }
-        // The minimum keeps eˣ of large elements out of the gradient; its second argument has the gradient at 0.
-        let below = map(Row::Min, &[&self.scalar_like(0.0, place), self], place);
+        // The minimum avoids overflow of eˣ in the gradient; its second argument gets the gradient
+        // at 0.
+        let below = map(ScalarOp::Min, &[&self.scalar_like(0.0, location), self], location);
         self.gt(0.0).select(self, below.expm1() * alpha)
     }
 
-    /// λ elu(x) with the constants that keep mean 0 and variance 1.
+    /// Scaled ELU: λ elu(x) with the constants that preserve mean 0 and variance 1.
     #[track_caller]
     pub fn selu(&self) -> Tensor {
         self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
     }
 
-    /// 1 / (1 + e⁻ˣ), without overflow on the way there or back.
+    /// 1 / (1 + e⁻ˣ), without overflow in value or gradient.
     #[track_caller]
     pub fn sigmoid(&self) -> Tensor {
-        let place = Place::here();
-        if let Err(failed) = self.floats("sigmoid", place) {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.check_float("sigmoid", location) {
             return failed;
         }
-        let (x, narrow) = self.wide();
-        let power = x.decay().exp();
-        (x.lt(0.0).select(&power, 1.0) / (power + 1.0)).narrowed(narrow)
+        let (x, original_dtype) = self.widen();
+        let exp = x.negative_abs().exp();
+        (x.lt(0.0).select(&exp, 1.0) / (exp + 1.0)).narrow_to(original_dtype)
     }
 
-    /// -|x|, whose gradient at 0 is that of -x.
+    /// -|x|; the gradient at 0 is that of -x.
     #[track_caller]
-    fn decay(&self) -> Tensor {
+    fn negative_abs(&self) -> Tensor {
         self.minimum(-self)
     }
 
-    /// log(1 / (1 + e⁻ˣ)), accurate on both sides.
+    /// log(sigmoid(x)), accurate for large and small x.
     #[track_caller]
     pub fn log_sigmoid(&self) -> Tensor {
         -(-self).softplus()
@@ -128,27 +129,28 @@ impl Tensor {
     /// log(1 + eˣ), without overflow.
     #[track_caller]
     pub fn softplus(&self) -> Tensor {
-        let place = Place::here();
-        if let Err(failed) = self.floats("softplus", place) {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.check_float("softplus", location) {
             return failed;
         }
-        // At 0 both parts take the side of positive x: 1 from the maximum, -½ from the logarithm.
-        let (x, narrow) = self.wide();
-        let above = map(Row::Max, &[&x.scalar_like(0.0, place), &x], place);
-        (above + x.decay().exp().log1p()).narrowed(narrow)
+        // At 0 both terms use the derivative for positive x: 1 from the maximum, -½ from the
+        // logarithm.
+        let (x, original_dtype) = self.widen();
+        let above = map(ScalarOp::Max, &[&x.scalar_like(0.0, location), &x], location);
+        (above + x.negative_abs().exp().log1p()).narrow_to(original_dtype)
     }
 
     /// x · sigmoid(x).
     #[track_caller]
     pub fn silu(&self) -> Tensor {
-        if let Err(failed) = self.floats("silu", Place::here()) {
+        if let Err(failed) = self.check_float("silu", SourceLocation::here()) {
             return failed;
         }
-        let (x, narrow) = self.wide();
-        (&x * x.sigmoid()).narrowed(narrow)
+        let (x, original_dtype) = self.widen();
+        (&x * x.sigmoid()).narrow_to(original_dtype)
     }
 
-    /// Another name of [`Tensor::silu`].
+    /// Alias of [`Tensor::silu`].
     #[track_caller]
     pub fn swish(&self) -> Tensor {
         self.silu()
@@ -157,11 +159,11 @@ impl Tensor {
     /// x · tanh(softplus(x)).
     #[track_caller]
     pub fn mish(&self) -> Tensor {
-        if let Err(failed) = self.floats("mish", Place::here()) {
+        if let Err(failed) = self.check_float("mish", SourceLocation::here()) {
             return failed;
         }
-        let (x, narrow) = self.wide();
-        (&x * x.softplus().tanh()).narrowed(narrow)
+        let (x, original_dtype) = self.widen();
+        (&x * x.softplus().tanh()).narrow_to(original_dtype)
     }
 
     /// x / (1 + |x|).
@@ -170,13 +172,13 @@ impl Tensor {
         self / (self.abs() + 1.0)
     }
 
-    /// Each element, but not below -1 and not above 1.
+    /// Clamps to [-1, 1].
     #[track_caller]
     pub fn hardtanh(&self) -> Tensor {
         self.clamp(-1, 1)
     }
 
-    /// (x + 3) / 6, but not below 0 and not above 1.
+    /// (x + 3) / 6, clamped to [0, 1].
     #[track_caller]
     pub fn hardsigmoid(&self) -> Tensor {
         (self + 3.0).relu6() / 6.0
@@ -194,7 +196,7 @@ impl Tensor {
         self * self
     }
 
-    /// 1 / x; of integers, 0 where that is not ±1.
+    /// 1 / x; integer division for integers.
     #[track_caller]
     pub fn reciprocal(&self) -> Tensor {
         1 / self

@@ -1,133 +1,137 @@
-//! Convolution and pooling over images, by slices: a convolution is a product of matrices over the patches that its kernel
-//! meets. Images are `[n, channels, height, width]`.
+//! Convolution and pooling of images `[n, channels, height, width]`. A convolution is a matrix
+//! product over patches (im2col), which are slices of the image.
 
-use crate::{Place, Tensor};
+use crate::{SourceLocation, Tensor};
 
-/// How a kernel moves over an image. The default touches every place once and adds nothing at the edges.
+/// Options of a convolution: stride 1, no padding, no dilation and one group by default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sliding {
-    /// Steps down and to the right.
+pub struct Conv2dOptions {
+    /// Vertical and horizontal stride.
     pub stride: (usize, usize),
-    /// Zeros above and below, left and right.
+    /// Zero padding above and below, and left and right.
     pub padding: (usize, usize),
-    /// Distances between elements of the kernel.
+    /// Vertical and horizontal distance between elements of the kernel.
     pub dilation: (usize, usize),
-    /// Channels are split into so many groups that do not see each other.
+    /// Number of groups of channels that are convolved separately.
     pub groups: usize,
 }
 
-impl Default for Sliding {
-    fn default() -> Sliding {
-        Sliding { stride: (1, 1), padding: (0, 0), dilation: (1, 1), groups: 1 }
+impl Default for Conv2dOptions {
+    fn default() -> Conv2dOptions {
+        Conv2dOptions { stride: (1, 1), padding: (0, 0), dilation: (1, 1), groups: 1 }
     }
 }
 
-/// Where a window of this length lies along an axis: how often it fits, or what is wrong.
-fn fits(len: usize, window: usize, stride: usize, dilation: usize) -> Result<usize, String> {
+/// Number of positions of a window along an axis, or an error message.
+fn output_length(len: usize, window: usize, stride: usize, dilation: usize) -> Result<usize, String> {
     if window == 0 || stride == 0 || dilation == 0 {
-        return Err("kernels, strides and dilations are at least 1".into());
+        return Err("kernel sizes, strides and dilations must be at least 1".into());
     }
-    let reach = (window - 1).checked_mul(dilation).and_then(|n| n.checked_add(1));
-    match reach.and_then(|reach| len.checked_sub(reach)) {
+    let extent = (window - 1).checked_mul(dilation).and_then(|n| n.checked_add(1));
+    match extent.and_then(|extent| len.checked_sub(extent)) {
         Some(rest) => Ok(rest / stride + 1),
-        None => Err(format!("a kernel of {window} elements does not fit into {len}")),
+        None => Err(format!("a kernel of length {window} does not fit an axis of length {len}")),
     }
 }
 
 impl Tensor {
-    /// For each element of a kernel, the image elements that it meets: `[n, channels, rows, columns]`.
+    /// For each element of the kernel, the image elements that it is applied to:
+    /// `[n, channels, rows, columns]`.
     #[track_caller]
     fn patches(
         &self,
         name: &'static str,
         kernel: [usize; 2],
-        by: Sliding,
+        options: Conv2dOptions,
     ) -> Result<(Vec<Tensor>, [usize; 2]), Tensor> {
-        let place = Place::here();
-        self.floats(name, place)?;
+        let location = SourceLocation::here();
+        self.check_float(name, location)?;
         let [_, _, height, width] = self.0.shape[..] else {
-            let what = format!("an image is [n, channels, height, width], not {:?}", self.0.shape);
-            return Err(Tensor::failed(name, what, place));
+            let message = format!("expected an image [n, channels, height, width], found {:?}", self.0.shape);
+            return Err(Tensor::failed_at(name, message, location));
         };
-        let wrong = |what: String| Tensor::failed(name, what, place);
-        let rows = fits(height, kernel[0], by.stride.0, by.dilation.0).map_err(wrong)?;
-        let columns = fits(width, kernel[1], by.stride.1, by.dilation.1).map_err(wrong)?;
+        let fail = |message: String| Tensor::failed_at(name, message, location);
+        let rows = output_length(height, kernel[0], options.stride.0, options.dilation.0).map_err(fail)?;
+        let columns = output_length(width, kernel[1], options.stride.1, options.dilation.1).map_err(fail)?;
         let mut patches = vec![];
         for i in 0..kernel[0] {
             for j in 0..kernel[1] {
-                let (top, left) = (i * by.dilation.0, j * by.dilation.1);
-                let (bottom, right) = (top + (rows - 1) * by.stride.0 + 1, left + (columns - 1) * by.stride.1 + 1);
-                let part = self.slice_step(2, top as isize..bottom as isize, by.stride.0 as isize);
-                patches.push(part.slice_step(3, left as isize..right as isize, by.stride.1 as isize));
+                let (top, left) = (i * options.dilation.0, j * options.dilation.1);
+                let (bottom, right) =
+                    (top + (rows - 1) * options.stride.0 + 1, left + (columns - 1) * options.stride.1 + 1);
+                let part = self.slice_step(2, top as isize..bottom as isize, options.stride.0 as isize);
+                patches.push(part.slice_step(3, left as isize..right as isize, options.stride.1 as isize));
             }
         }
         Ok((patches, [rows, columns]))
     }
 
-    /// Convolution (as everywhere in this field, without flipping the kernel) with a weight
+    /// Convolution (cross-correlation: the kernel is not flipped) with a weight
     /// `[out, channels / groups, height, width]`.
     ///
     /// ```
-    /// use bornite::{DType, Device, Tensor, ops::Sliding};
+    /// use bornite::{DType, Device, Tensor, ops::Conv2dOptions};
     /// # fn main() -> bornite::Result<()> {
     /// let image = Tensor::ones(&[1, 1, 3, 3], DType::F32, Device::cpu());
     /// let weight = Tensor::ones(&[1, 1, 3, 3], DType::F32, Device::cpu());
-    /// let out = image.conv2d(&weight, None, Sliding { padding: (1, 1), ..Sliding::default() });
+    /// let out = image.conv2d(&weight, None, Conv2dOptions { padding: (1, 1), ..Conv2dOptions::default() });
     /// assert_eq!(out.to_vec::<f32>()?, [4., 6., 4., 6., 9., 6., 4., 6., 4.]);
     /// # Ok(())
     /// # }
     /// ```
     #[track_caller]
-    pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, by: Sliding) -> Tensor {
-        let place = Place::here();
+    pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, options: Conv2dOptions) -> Tensor {
+        let location = SourceLocation::here();
         for tensor in [self, weight] {
-            if let Err(failed) = tensor.floats("conv2d", place) {
+            if let Err(failed) = tensor.check_float("conv2d", location) {
                 return failed;
             }
         }
-        let (&[n, channels, ..], &[out, own, high, wide]) = (&self.0.shape[..], &weight.0.shape[..]) else {
-            let what =
-                format!("an image has four axes and a weight too, not {:?} and {:?}", self.0.shape, weight.0.shape);
-            return Tensor::failed("conv2d", what, place);
+        let (&[n, channels, ..], &[out, group_channels, kernel_height, kernel_width]) =
+            (&self.0.shape[..], &weight.0.shape[..])
+        else {
+            let message =
+                format!("expected image and weight with four axes, found {:?} and {:?}", self.0.shape, weight.0.shape);
+            return Tensor::failed_at("conv2d", message, location);
         };
-        let groups = by.groups.max(1);
-        if by.groups == 0 || own.checked_mul(groups) != Some(channels) || !out.is_multiple_of(groups) {
-            let what =
-                format!("a weight {:?} in {} groups does not fit {channels} channels", weight.0.shape, by.groups);
-            return Tensor::failed("conv2d", what, place);
+        let groups = options.groups.max(1);
+        if options.groups == 0 || group_channels.checked_mul(groups) != Some(channels) || !out.is_multiple_of(groups) {
+            let message =
+                format!("weight {:?} in {} groups does not match {channels} channels", weight.0.shape, options.groups);
+            return Tensor::failed_at("conv2d", message, location);
         }
-        let image = match (by.padding, self.0.shape.len()) {
+        let image = match (options.padding, self.0.shape.len()) {
             ((0, 0), _) => self.clone(),
             ((down, across), 4) => self.pad(&[(0, 0), (0, 0), (down, down), (across, across)], 0.0),
             _ => self.clone(),
         };
-        let (patches, [rows, columns]) = match image.patches("conv2d", [high, wide], by) {
+        let (patches, [rows, columns]) = match image.patches("conv2d", [kernel_height, kernel_width], options) {
             Ok(patches) => patches,
             Err(failed) => return failed,
         };
-        let meets = Tensor::stack(&patches.iter().collect::<Vec<_>>(), 2);
-        let meets = meets.reshape(&[n, groups, own * high * wide, rows * columns]);
-        let weight = weight.reshape(&[groups, out / groups, own * high * wide]);
-        let product = weight.matmul(&meets).reshape(&[n, out, rows, columns]);
+        let stacked = Tensor::stack(&patches.iter().collect::<Vec<_>>(), 2);
+        let patch_matrix = stacked.reshape(&[n, groups, group_channels * kernel_height * kernel_width, rows * columns]);
+        let weight = weight.reshape(&[groups, out / groups, group_channels * kernel_height * kernel_width]);
+        let product = weight.matmul(&patch_matrix).reshape(&[n, out, rows, columns]);
         match bias {
             Some(bias) => product + bias.unsqueeze(-1).unsqueeze(-1),
             None => product,
         }
     }
 
-    /// The largest element under a kernel that moves by `stride`.
+    /// Max pooling.
     #[track_caller]
     pub fn max_pool2d(&self, kernel: [usize; 2], stride: (usize, usize)) -> Tensor {
-        match self.patches("max_pool2d", kernel, Sliding { stride, ..Sliding::default() }) {
+        match self.patches("max_pool2d", kernel, Conv2dOptions { stride, ..Conv2dOptions::default() }) {
             Ok((patches, _)) => Tensor::stack(&patches.iter().collect::<Vec<_>>(), 0).max(0),
             Err(failed) => failed,
         }
     }
 
-    /// The mean under a kernel that moves by `stride`.
+    /// Average pooling.
     #[track_caller]
     pub fn avg_pool2d(&self, kernel: [usize; 2], stride: (usize, usize)) -> Tensor {
-        match self.patches("avg_pool2d", kernel, Sliding { stride, ..Sliding::default() }) {
+        match self.patches("avg_pool2d", kernel, Conv2dOptions { stride, ..Conv2dOptions::default() }) {
             Ok((patches, _)) => Tensor::stack(&patches.iter().collect::<Vec<_>>(), 0).mean(0),
             Err(failed) => failed,
         }

@@ -1,4 +1,5 @@
-//! Tensors as text, in NumPy's manner: `{}` is what `print` shows, `{:?}` has commas and says dtype, shape and device.
+//! Formatting of tensors like NumPy: `{}` is the output of `print`; `{:?}` has commas, dtype, shape
+//! and device.
 
 use std::fmt;
 
@@ -7,13 +8,13 @@ use bornite_ir::Value;
 use crate::graph::node::Op;
 use crate::{DType, Result, Tensor};
 
-/// More elements than this are shown by the first and last [`EDGE`] of each axis.
-const SHOWN: usize = 1000;
-const EDGE: isize = 3;
-const COLUMNS: usize = 75;
-const DIGITS: usize = 8;
+/// Tensors with more elements show only the first and last [`EDGE_ITEMS`] of each axis.
+const THRESHOLD: usize = 1000;
+const EDGE_ITEMS: isize = 3;
+const LINE_WIDTH: usize = 75;
+const PRECISION: usize = 8;
 
-/// The elements, whatever their dtype.
+/// The elements as values of any dtype.
 pub(crate) fn values(tensor: &Tensor) -> Result<Vec<Value>> {
     let node = tensor.node()?;
     let (words, size) = (tensor.words()?, node.dtype.bytes());
@@ -26,52 +27,53 @@ pub(crate) fn values(tensor: &Tensor) -> Result<Vec<Value>> {
     Ok(bytes.chunks_exact(size).take(node.elements()).map(value).collect())
 }
 
-/// The elements to show, with the shape that they have, and which axes are cut.
-fn shown(tensor: &Tensor) -> Result<(Vec<Value>, Vec<usize>, Vec<bool>)> {
+/// The elements to show, their shape, and for each axis if it is truncated.
+fn summarize(tensor: &Tensor) -> Result<(Vec<Value>, Vec<usize>, Vec<bool>)> {
     tensor.realize()?;
     let node = tensor.node()?;
     let mut part = tensor.detach();
-    let mut cut = vec![false; node.shape.len()];
-    if node.elements() > SHOWN {
+    let mut truncated = vec![false; node.shape.len()];
+    if node.elements() > THRESHOLD {
         for (axis, &len) in node.shape.iter().enumerate() {
-            if len > 2 * EDGE as usize {
-                let ends = [part.slice(axis as isize, ..EDGE), part.slice(axis as isize, -EDGE..)];
+            if len > 2 * EDGE_ITEMS as usize {
+                let ends = [part.slice(axis as isize, ..EDGE_ITEMS), part.slice(axis as isize, -EDGE_ITEMS..)];
                 part = Tensor::concat(&[&ends[0], &ends[1]], axis as isize);
-                cut[axis] = true;
+                truncated[axis] = true;
             }
         }
     }
-    Ok((values(&part)?, part.shape()?.to_vec(), cut))
+    Ok((values(&part)?, part.shape()?.to_vec(), truncated))
 }
 
-/// A float with so many digits behind the point.
-fn spell(number: f64, scientific: bool, digits: usize) -> String {
+/// A float with this number of decimal places.
+fn format_digits(number: f64, scientific: bool, digits: usize) -> String {
     if scientific { format!("{number:.digits$e}") } else { format!("{number:.digits$}") }
 }
 
-/// The fewest digits behind the point that mean this float and no other of its dtype, or the most that are shown.
+/// The fewest decimal places that identify this float among those of its dtype, up to
+/// [`PRECISION`].
 fn digits(value: Value, scientific: bool) -> usize {
     let number = value.as_f64();
     let same = |text: &str| text.parse::<f64>().is_ok_and(|n| Value::from_f64(value.scalar(), n) == value);
     if !number.is_finite() {
         return 0;
     }
-    (0..DIGITS).find(|&digits| same(&spell(number, scientific, digits))).unwrap_or_else(|| {
-        let text = spell(number, scientific, DIGITS);
+    (0..PRECISION).find(|&digits| same(&format_digits(number, scientific, digits))).unwrap_or_else(|| {
+        let text = format_digits(number, scientific, PRECISION);
         let mantissa = text.split('e').next().unwrap_or_default();
-        DIGITS - (mantissa.len() - mantissa.trim_end_matches('0').len())
+        PRECISION - (mantissa.len() - mantissa.trim_end_matches('0').len())
     })
 }
 
 /// One float as text.
-fn float(number: f64, scientific: bool, digits: usize) -> String {
+fn format_float(number: f64, scientific: bool, digits: usize) -> String {
     if number.is_nan() {
         return "nan".into();
     }
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.into();
     }
-    let text = spell(number, scientific, digits);
+    let text = format_digits(number, scientific, digits);
     if scientific {
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -81,30 +83,32 @@ fn float(number: f64, scientific: bool, digits: usize) -> String {
     if text.contains('.') { text.trim_end_matches('0').into() } else { text + "." }
 }
 
-fn truth(value: Value) -> &'static str {
+fn bool_text(value: Value) -> &'static str {
     if value.bits() != 0 { "True" } else { "False" }
 }
 
-/// A float that stands alone: as few digits as mean it, which may be more than among others.
-fn alone(value: Value) -> String {
+/// A scalar float: the shortest text that identifies it, which may have more digits than an element
+/// of an array.
+fn format_scalar(value: Value) -> String {
     let number = value.as_f64();
     let same = |text: &String| text.parse::<f64>().is_ok_and(|n| Value::from_f64(value.scalar(), n) == value);
-    let shortest = (0..17).map(|digits| (digits, spell(number, true, digits))).find(|(_, text)| same(text));
-    let limit = if value.scalar() == DType::F64 { 1e16 } else { widest(value.scalar()) };
+    let shortest = (0..17).map(|digits| (digits, format_digits(number, true, digits))).find(|(_, text)| same(text));
+    let limit = if value.scalar() == DType::F64 { 1e16 } else { scientific_limit(value.scalar()) };
     match shortest {
-        _ if !number.is_finite() => float(number, false, 0),
-        _ if number == 0.0 => spell(number, false, 1),
+        _ if !number.is_finite() => format_float(number, false, 0),
+        _ if number == 0.0 => format_digits(number, false, 1),
         Some((digits, text)) if (1e-4..limit).contains(&number.abs()) => {
             let exponent = text.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
-            spell(number, false, (digits as i32 - exponent.unwrap_or(0)).max(1) as usize)
+            format_digits(number, false, (digits as i32 - exponent.unwrap_or(0)).max(1) as usize)
         }
-        Some((digits, _)) => float(number, true, digits).replace(".e", "e"),
-        None => float(number, true, 16),
+        Some((digits, _)) => format_float(number, true, digits).replace(".e", "e"),
+        None => format_float(number, true, 16),
     }
 }
 
-/// From here on elements are written with exponents: beyond it a dtype has no digits for units.
-fn widest(dtype: DType) -> f64 {
+/// Magnitude from which elements are written in scientific notation: the dtype has no precision for
+/// units beyond it.
+fn scientific_limit(dtype: DType) -> f64 {
     match dtype {
         DType::BF16 => 1e2,
         DType::F16 => 1e3,
@@ -113,37 +117,37 @@ fn widest(dtype: DType) -> f64 {
     }
 }
 
-/// All elements as text of one width.
-fn texts(values: &[Value], dtype: DType) -> Vec<String> {
+/// All elements as texts of equal width.
+fn format_elements(values: &[Value], dtype: DType) -> Vec<String> {
     let mut texts: Vec<String> = if dtype.is_float() {
         let sizes = || values.iter().map(|v| v.as_f64().abs()).filter(|v| v.is_finite() && *v > 0.0);
         let (largest, smallest) = (sizes().fold(0.0, f64::max), sizes().fold(f64::INFINITY, f64::min));
-        let scientific = largest >= widest(dtype) || smallest < 1e-4 || largest / smallest > 1e3;
-        let own = values.iter().map(|&v| digits(v, scientific));
-        let most = own.clone().max().unwrap_or(0);
-        let digits = own.map(|own| if scientific { most } else { own });
+        let scientific = largest >= scientific_limit(dtype) || smallest < 1e-4 || largest / smallest > 1e3;
+        let needed = values.iter().map(|&v| digits(v, scientific));
+        let max = needed.clone().max().unwrap_or(0);
+        let digits = needed.map(|needed| if scientific { max } else { needed });
         let mut texts: Vec<String> =
-            values.iter().zip(digits).map(|(v, digits)| float(v.as_f64(), scientific, digits)).collect();
+            values.iter().zip(digits).map(|(v, digits)| format_float(v.as_f64(), scientific, digits)).collect();
         if scientific {
             let exponent = |text: &String| text.find('e').map(|at| (at + 2, text.len() - at - 2));
-            let most = texts.iter().filter_map(exponent).map(|(_, len)| len).max().unwrap_or(0);
+            let max = texts.iter().filter_map(exponent).map(|(_, len)| len).max().unwrap_or(0);
             for text in &mut texts {
                 if let Some((at, len)) = exponent(text) {
-                    text.insert_str(at, &"0".repeat(most - len));
+                    text.insert_str(at, &"0".repeat(max - len));
                 }
             }
         } else {
-            // The points below each other: NumPy fills with spaces behind.
+            // Aligns decimal points: NumPy pads with spaces on the right.
             let behind = |text: &String| text.find('.').map_or(0, |at| text.len() - at - 1);
-            let most = texts.iter().map(behind).max().unwrap_or(0);
+            let max = texts.iter().map(behind).max().unwrap_or(0);
             for text in texts.iter_mut().filter(|text| text.contains('.')) {
-                *text += &" ".repeat(most - behind(text));
+                *text += &" ".repeat(max - behind(text));
             }
         }
         texts
     } else {
         let text = |v: &Value| match dtype {
-            DType::Bool => format!("{:>5}", truth(*v)),
+            DType::Bool => format!("{:>5}", bool_text(*v)),
             DType::U64 => v.bits().to_string(),
             _ => v.as_i64().to_string(),
         };
@@ -160,7 +164,7 @@ fn texts(values: &[Value], dtype: DType) -> Vec<String> {
 struct Brackets<'a> {
     texts: &'a [String],
     shape: &'a [usize],
-    cut: &'a [bool],
+    truncated: &'a [bool],
     separator: &'a str,
     /// Spaces before every line but the first.
     indent: usize,
@@ -178,7 +182,7 @@ impl Brackets<'_> {
         out.push('[');
         for n in 0..len {
             let mut pieces = vec![];
-            if self.cut[axis] && n == EDGE as usize {
+            if self.truncated[axis] && n == EDGE_ITEMS as usize {
                 pieces.push("...".to_owned());
             }
             let mut piece = String::new();
@@ -187,11 +191,11 @@ impl Brackets<'_> {
             for (m, piece) in pieces.into_iter().enumerate() {
                 if n + m > 0 {
                     out.push_str(self.separator.trim_end());
-                    // Each axis ends with a bracket, which has to find room as well.
-                    let breaks = if last { column + piece.len() + self.shape.len() > COLUMNS } else { true };
+                    // Leaves room for the closing bracket of each axis.
+                    let breaks = if last { column + piece.len() + self.shape.len() > LINE_WIDTH } else { true };
                     if breaks {
                         out.truncate(out.trim_end_matches(' ').len());
-                        // One empty line more for each axis that ends here.
+                        // One more empty line for each axis that ends here.
                         let lines = if last { 1 } else { self.shape.len() - axis - 1 };
                         out.push_str(&"\n".repeat(lines));
                         out.push_str(&" ".repeat(indent));
@@ -209,20 +213,20 @@ impl Brackets<'_> {
 }
 
 fn brackets(tensor: &Tensor, separator: &str, indent: usize) -> Result<String> {
-    let (values, shape, cut) = shown(tensor)?;
+    let (values, shape, truncated) = summarize(tensor)?;
     match &values[..] {
         [] => return Ok("[]".into()),
-        [value] if shape.is_empty() && tensor.0.dtype.is_float() => return Ok(alone(*value)),
-        [value] if shape.is_empty() && tensor.0.dtype == DType::Bool => return Ok(truth(*value).into()),
+        [value] if shape.is_empty() && tensor.0.dtype.is_float() => return Ok(format_scalar(*value)),
+        [value] if shape.is_empty() && tensor.0.dtype == DType::Bool => return Ok(bool_text(*value).into()),
         _ => {}
     }
-    let texts = texts(&values, tensor.0.dtype);
+    let texts = format_elements(&values, tensor.0.dtype);
     let mut out = String::new();
-    Brackets { texts: &texts, shape: &shape, cut: &cut, separator, indent }.write(&mut out, 0, 0);
+    Brackets { texts: &texts, shape: &shape, truncated: &truncated, separator, indent }.write(&mut out, 0, 0);
     Ok(out)
 }
 
-/// The elements in brackets. They are computed for it if need be; a failed tensor shows its error.
+/// Prints the elements, which are computed if necessary; a failed tensor prints its error.
 ///
 /// ```
 /// use bornite::{Device, Tensor};
@@ -239,8 +243,8 @@ impl fmt::Display for Tensor {
     }
 }
 
-/// As [`Display`](fmt::Display), with dtype, shape and device. Where the value is not known, because a function is being
-/// traced or computing it fails, the operation stands for it.
+/// As [`Display`](fmt::Display), with dtype, shape and device. Prints the name of the op if there
+/// is no value, because a function is being traced or the computation fails.
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node = &self.0;

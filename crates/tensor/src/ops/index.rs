@@ -1,17 +1,18 @@
-//! Choosing elements: slices, padding, joining, indices, order. Each is a view, one node, or a function over such.
+//! Indexing: slices, padding, concatenation, gather and scatter, sorting, and index tensors.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use bornite_ir::{Op as Row, Value};
+use bornite_ir::{Op as ScalarOp, Value};
 
 use crate::graph::axes::resolve_axis;
-use crate::graph::node::{Cut, Node, Op, Reduce};
+use crate::graph::node::{AxisSlice, Node, Op, Reduce};
 use crate::ops::pointwise::map;
-use crate::{DType, Device, Place, Tensor};
+use crate::{DType, Device, SourceLocation, Tensor};
 
 impl Tensor {
-    /// Elements `range` of an axis; negative bounds count from the end, bounds beyond it are cut off.
+    /// Elements `range` of an axis; negative bounds count from the end; bounds are clamped to the
+    /// axis.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -24,26 +25,32 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn slice(&self, axis: isize, range: impl RangeBounds<isize>) -> Tensor {
-        self.slice_at(axis, (range.start_bound().cloned(), range.end_bound().cloned()), 1, Place::here())
+        self.slice_at(axis, (range.start_bound().cloned(), range.end_bound().cloned()), 1, SourceLocation::here())
     }
 
     /// Every `step`-th element of `range` of an axis; a negative step starts from the range's end.
     #[track_caller]
     pub fn slice_step(&self, axis: isize, range: impl RangeBounds<isize>, step: isize) -> Tensor {
-        self.slice_at(axis, (range.start_bound().cloned(), range.end_bound().cloned()), step, Place::here())
+        self.slice_at(axis, (range.start_bound().cloned(), range.end_bound().cloned()), step, SourceLocation::here())
     }
 
-    fn slice_at(&self, axis: isize, range: (Bound<isize>, Bound<isize>), step: isize, place: Place) -> Tensor {
+    fn slice_at(
+        &self,
+        axis: isize,
+        range: (Bound<isize>, Bound<isize>),
+        step: isize,
+        location: SourceLocation,
+    ) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let axis = match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => axis,
-            Err(what) => return Tensor::failed("slice", what, place),
+            Err(message) => return Tensor::failed_at("slice", message, location),
         };
         if step == 0 {
-            return Tensor::failed("slice", "a step of 0 goes nowhere".into(), place);
+            return Tensor::failed_at("slice", "the step must not be 0".into(), location);
         }
         let len = node.shape[axis] as isize;
-        // Cut off after the one is added, so that what lies before the first element stays there.
+        // Clamped after adding 1, so that a bound before the first element stays before it.
         let from_start = |n: isize, beyond: isize| {
             let n = if n < 0 { n.saturating_add(len) } else { n };
             n.saturating_add(beyond).clamp(0, len)
@@ -61,32 +68,34 @@ impl Tensor {
         let count = (end - start).max(0) as usize;
         let taken = count.div_ceil(step.unsigned_abs());
         let first = if step > 0 { start } else { end - 1 };
-        let mut cuts: Vec<Cut> = node.shape.iter().map(|&len| Cut::whole(len)).collect();
-        cuts[axis] = Cut { start: if taken == 0 { 0 } else { first as usize }, step, len: taken };
-        Tensor::build(Op::Slice(cuts), vec![self.clone()], place)
+        let mut slices: Vec<AxisSlice> = node.shape.iter().map(|&len| AxisSlice::full(len)).collect();
+        slices[axis] = AxisSlice { start: if taken == 0 { 0 } else { first as usize }, step, len: taken };
+        Tensor::build(Op::Slice(slices), vec![self.clone()], location)
     }
 
-    /// An axis in reverse.
+    /// Reverses an axis.
     #[track_caller]
     pub fn flip(&self, axis: isize) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let Ok(node) = self.node() else { return self.clone() };
         match resolve_axis(axis, node.shape.len()) {
-            Ok(axis) => self.flip_at(axis, place),
-            Err(what) => Tensor::failed("flip", what, place),
+            Ok(axis) => self.flip_at(axis, location),
+            Err(message) => Tensor::failed_at("flip", message, location),
         }
     }
 
-    /// So many elements of `value` before and after each axis.
+    /// Pads each axis with `value`: (before, after) counts per axis.
     #[track_caller]
     pub fn pad(&self, widths: &[(usize, usize)], value: f64) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let Ok(node) = self.node() else { return self.clone() };
         if widths.len() != node.shape.len() {
-            let what = format!("{} pairs of widths for {} axes", widths.len(), node.shape.len());
-            return Tensor::failed("pad", what, place);
+            let message =
+                format!("the number of width pairs is {}, expected {} (one per axis)", widths.len(), node.shape.len());
+            return Tensor::failed_at("pad", message, location);
         }
-        let cuts = widths.iter().zip(&node.shape).map(|(&(start, _), &len)| Cut { start, step: 1, len }).collect();
+        let slices =
+            widths.iter().zip(&node.shape).map(|(&(start, _), &len)| AxisSlice { start, step: 1, len }).collect();
         let sizes = widths
             .iter()
             .zip(&node.shape)
@@ -95,61 +104,61 @@ impl Tensor {
             Some(shape) => {
                 let fill = Value::from_f64(node.dtype, value);
                 if !node.dtype.is_float() && fill.as_f64() != value {
-                    let what = format!("{value} is not a value of {}; cast the tensor first", node.dtype);
-                    return Tensor::failed("pad", what, place);
+                    let message = format!("{value} is not representable in {}; cast the tensor first", node.dtype);
+                    return Tensor::failed_at("pad", message, location);
                 }
-                Tensor::build(Op::Pad(cuts, shape, fill), vec![self.clone()], place)
+                Tensor::build(Op::Pad(slices, shape, fill), vec![self.clone()], location)
             }
-            None => Tensor::failed("pad", "more elements than memory can hold".into(), place),
+            None => Tensor::failed_at("pad", "more elements than memory can hold".into(), location),
         }
     }
 
-    /// Tensors one after the other along an axis.
+    /// Concatenates tensors along an axis.
     #[track_caller]
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let Some(first) = tensors.first() else {
-            return Tensor::failed("concat", "there is nothing to join".into(), place);
+            return Tensor::failed_at("concat", "expected at least one tensor".into(), location);
         };
         let Ok(node) = first.node() else { return (*first).clone() };
         match resolve_axis(axis, node.shape.len()) {
-            Ok(axis) => Tensor::build(Op::Concat(axis), tensors.iter().map(|&t| t.clone()).collect(), place),
-            Err(what) => Tensor::failed("concat", what, place),
+            Ok(axis) => Tensor::build(Op::Concat(axis), tensors.iter().map(|&t| t.clone()).collect(), location),
+            Err(message) => Tensor::failed_at("concat", message, location),
         }
     }
 
-    /// Tensors of one shape side by side along a new axis.
+    /// Stacks tensors of one shape along a new axis.
     #[track_caller]
     pub fn stack(tensors: &[&Tensor], axis: isize) -> Tensor {
         let mut unsqueezed = vec![];
-        // Not a closure, in which the caller's line would be lost.
+        // Not a closure: `track_caller` does not work through one.
         for tensor in tensors {
             unsqueezed.push(tensor.unsqueeze(axis));
         }
         Tensor::concat(&unsqueezed.iter().collect::<Vec<_>>(), axis)
     }
 
-    /// Pieces of `size` along an axis; the last may be shorter.
+    /// Splits an axis into pieces of `size`; the last may be shorter.
     #[track_caller]
     pub fn split(&self, size: usize, axis: isize) -> Vec<Tensor> {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let Ok(node) = self.node() else { return vec![self.clone()] };
         let axis = match resolve_axis(axis, node.shape.len()) {
             Ok(axis) if size > 0 => axis,
-            Ok(_) => return vec![Tensor::failed("split", "pieces of 0 elements".into(), place)],
-            Err(what) => return vec![Tensor::failed("split", what, place)],
+            Ok(_) => return vec![Tensor::failed_at("split", "the size of a piece must not be 0".into(), location)],
+            Err(message) => return vec![Tensor::failed_at("split", message, location)],
         };
-        // A larger piece than there is has the whole.
+        // Clamped to the length of the axis.
         let size = size.min(node.shape[axis].max(1));
         let pieces = node.shape[axis].div_ceil(size).max(1);
         let piece = |n: usize| {
             let (start, end) = ((n * size) as isize, ((n + 1) * size) as isize);
-            self.slice_at(axis as isize, (Bound::Included(start), Bound::Excluded(end)), 1, place)
+            self.slice_at(axis as isize, (Bound::Included(start), Bound::Excluded(end)), 1, location)
         };
         (0..pieces).map(piece).collect()
     }
 
-    /// Pieces of these sizes along an axis, which together have its length.
+    /// Splits an axis into pieces of these sizes, which must add up to its length.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -162,48 +171,49 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn split_sizes(&self, sizes: &[usize], axis: isize) -> Vec<Tensor> {
-        let place = Place::here();
-        let failed = |what: String| vec![Tensor::failed("split_sizes", what, place); sizes.len().max(1)];
+        let location = SourceLocation::here();
+        let failed = |message: String| vec![Tensor::failed_at("split_sizes", message, location); sizes.len().max(1)];
         let Ok(node) = self.node() else { return vec![self.clone(); sizes.len().max(1)] };
         let axis = match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => axis,
-            Err(what) => return failed(what),
+            Err(message) => return failed(message),
         };
         let total = sizes.iter().try_fold(0usize, |sum, &size| sum.checked_add(size));
         if sizes.is_empty() || total != Some(node.shape[axis]) {
-            let what = format!("sizes {sizes:?} do not make up axis {axis} of {:?}", node.shape);
-            return failed(what);
+            let message = format!("sizes {sizes:?} do not add up to axis {axis} of {:?}", node.shape);
+            return failed(message);
         }
         let mut start = 0;
         let piece = |&size: &usize| {
             let range = (Bound::Included(start as isize), Bound::Excluded((start + size) as isize));
             start += size;
-            self.slice_at(axis as isize, range, 1, place)
+            self.slice_at(axis as isize, range, 1, location)
         };
         sizes.iter().map(piece).collect()
     }
 
-    /// `out[.., i, ..] = self[.., index[.., i, ..], ..]`: elements along an axis by an index tensor that has this one's
-    /// shape but for that axis. A bad index is an error of the read.
+    /// `out[.., i, ..] = self[.., index[.., i, ..], ..]`: selects elements along an axis by an
+    /// index tensor, whose shape may differ along that axis only. An index out of range is an error
+    /// of the read.
     #[track_caller]
     pub fn gather(&self, axis: isize, index: &Tensor) -> Tensor {
-        self.gather_at(axis, index, Place::here())
+        self.gather_at(axis, index, SourceLocation::here())
     }
 
-    fn gather_at(&self, axis: isize, index: &Tensor, place: Place) -> Tensor {
+    fn gather_at(&self, axis: isize, index: &Tensor, location: SourceLocation) -> Tensor {
         let (Ok(node), Ok(_)) = (self.node(), index.node()) else {
             return if self.node().is_err() { self.clone() } else { index.clone() };
         };
         match resolve_axis(axis, node.shape.len()) {
-            Ok(axis) => Tensor::build(Op::Gather(axis), vec![self.clone(), index.clone()], place),
-            Err(what) => Tensor::failed("gather", what, place),
+            Ok(axis) => Tensor::build(Op::Gather(axis), vec![self.clone(), index.clone()], location),
+            Err(message) => Tensor::failed_at("gather", message, location),
         }
     }
 
-    /// Whole slices along an axis, by a list of indices (a tensor of one axis).
+    /// Selects slices along an axis by a one-dimensional index tensor.
     #[track_caller]
     pub fn index_select(&self, axis: isize, index: &Tensor) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let (Ok(node), Ok(list)) = (self.node(), index.node()) else {
             return if self.node().is_err() { self.clone() } else { index.clone() };
         };
@@ -211,205 +221,220 @@ impl Tensor {
             (Ok(axis), [count]) => {
                 let mut shape = vec![1; node.shape.len()];
                 shape[axis] = *count;
-                let mut whole = node.shape.clone();
-                whole[axis] = *count;
-                let index = index.reshape_at(&shape, place).broadcast_to(&whole, place);
-                self.gather_at(axis as isize, &index, place)
+                let mut output = node.shape.clone();
+                output[axis] = *count;
+                let index = index.reshape_at(&shape, location).broadcast_to(&output, location);
+                self.gather_at(axis as isize, &index, location)
             }
-            (Err(what), _) => Tensor::failed("index_select", what, place),
-            (_, shape) => Tensor::failed("index_select", format!("indices have one axis, not shape {shape:?}"), place),
+            (Err(message), _) => Tensor::failed_at("index_select", message, location),
+            (_, shape) => Tensor::failed_at(
+                "index_select",
+                format!("expected indices with one axis, found shape {shape:?}"),
+                location,
+            ),
         }
     }
 
-    /// Rows of this table by index: `out[.., :] = self[index[..], :]`.
+    /// Looks up rows of this table by index: `out[.., :] = self[index[..], :]`.
     #[track_caller]
     pub fn embedding(&self, index: &Tensor) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let (Ok(table), Ok(list)) = (self.node(), index.node()) else {
             return if self.node().is_err() { self.clone() } else { index.clone() };
         };
         let [_, width] = table.shape[..] else {
-            let what = format!("a table has two axes, not shape {:?}", table.shape);
-            return Tensor::failed("embedding", what, place);
+            let message = format!("expected a table with two axes, found shape {:?}", table.shape);
+            return Tensor::failed_at("embedding", message, location);
         };
         let count: usize = list.shape.iter().product();
-        let flat = index.reshape_at(&[count, 1], place).broadcast_to(&[count, width], place);
+        let flat = index.reshape_at(&[count, 1], location).broadcast_to(&[count, width], location);
         let shape = [&list.shape[..], &[width]].concat();
-        self.gather_at(0, &flat, place).reshape_at(&shape, place)
+        self.gather_at(0, &flat, location).reshape_at(&shape, location)
     }
 
-    /// This tensor with each of `values` added where `index` names along an axis. What is added to one element is summed in
-    /// order, in parts of 64, and the parts in order: the bits are the same on every device.
+    /// This tensor with each of `values` added at its index along an axis. Values added to one
+    /// element are summed in order, in blocks of 64: the result is bitwise identical on every
+    /// device.
     #[track_caller]
     pub fn scatter_add(&self, axis: isize, index: &Tensor, values: &Tensor) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let Ok(node) = self.node() else { return self.clone() };
         match resolve_axis(axis, node.shape.len()) {
             Ok(axis) => {
                 let inputs = vec![self.clone(), index.clone(), values.clone()];
-                Tensor::build(Op::ScatterAdd(axis), inputs, place)
+                Tensor::build(Op::ScatterAdd(axis), inputs, location)
             }
-            Err(what) => Tensor::failed("scatter_add", what, place),
+            Err(message) => Tensor::failed_at("scatter_add", message, location),
         }
     }
 
-    /// `value` where `mask` (of bools, broadcast) is true.
+    /// Replaces elements by `value` where `mask` (bool, broadcast) is true.
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Tensor {
-        let place = Place::here();
-        map(Row::Select, &[mask, &self.scalar_like(value, place), self], place)
+        let location = SourceLocation::here();
+        map(ScalarOp::Select, &[mask, &self.scalar_like(value, location), self], location)
     }
 
-    /// Where along an axis the largest element is: the first of equal ones, or the first NaN. The axis vanishes.
+    /// Index of the largest element along an axis, which is removed: the first of equal ones, or
+    /// the first NaN.
     #[track_caller]
     pub fn argmax(&self, axis: isize) -> Tensor {
-        self.arg_reduce(Reduce::Max, axis, Place::here())
+        self.arg_reduce(Reduce::Max, axis, SourceLocation::here())
     }
 
-    /// Where along an axis the smallest element is: the first of equal ones, or the first NaN. The axis vanishes.
+    /// Index of the smallest element along an axis, which is removed: the first of equal ones, or
+    /// the first NaN.
     #[track_caller]
     pub fn argmin(&self, axis: isize) -> Tensor {
-        self.arg_reduce(Reduce::Min, axis, Place::here())
+        self.arg_reduce(Reduce::Min, axis, SourceLocation::here())
     }
 
-    fn arg_reduce(&self, reduce: Reduce, axis: isize, place: Place) -> Tensor {
+    fn arg_reduce(&self, reduce: Reduce, axis: isize, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         match resolve_axis(axis, node.shape.len()) {
-            Ok(axis) => Tensor::build(Op::ArgReduce(reduce, axis), vec![self.clone()], place),
-            Err(what) => Tensor::failed(Op::ArgReduce(reduce, 0).name(), what, place),
+            Ok(axis) => Tensor::build(Op::ArgReduce(reduce, axis), vec![self.clone()], location),
+            Err(message) => Tensor::failed_at(Op::ArgReduce(reduce, 0).name(), message, location),
         }
     }
 
-    /// Running sums along an axis.
+    /// Cumulative sum along an axis.
     #[track_caller]
     pub fn cumsum(&self, axis: isize) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let Ok(node) = self.node() else { return self.clone() };
         match resolve_axis(axis, node.shape.len()) {
-            Ok(axis) => Tensor::build(Op::Cumsum(axis), vec![self.clone()], place),
-            Err(what) => Tensor::failed("cumsum", what, place),
+            Ok(axis) => Tensor::build(Op::Cumsum(axis), vec![self.clone()], location),
+            Err(message) => Tensor::failed_at("cumsum", message, location),
         }
     }
 
-    /// The order that sorts an axis: places in it, as i64. Equal elements keep their order; NaN counts as largest.
+    /// Indices (i64) that sort an axis. The sort is stable; NaN counts as largest.
     #[track_caller]
     pub fn argsort(&self, axis: isize, descending: bool) -> Tensor {
-        self.argsort_at(axis, descending, Place::here())
+        self.argsort_at(axis, descending, SourceLocation::here())
     }
 
-    fn argsort_at(&self, axis: isize, descending: bool, place: Place) -> Tensor {
+    fn argsort_at(&self, axis: isize, descending: bool, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         match resolve_axis(axis, node.shape.len()) {
-            Ok(axis) => Tensor::build(Op::ArgSort { axis, descending }, vec![self.clone()], place),
-            Err(what) => Tensor::failed("argsort", what, place),
+            Ok(axis) => Tensor::build(Op::ArgSort { axis, descending }, vec![self.clone()], location),
+            Err(message) => Tensor::failed_at("argsort", message, location),
         }
     }
 
-    /// The sorted axis, and where its elements were.
+    /// Sorts an axis; returns the elements and their indices.
     #[track_caller]
     pub fn sort(&self, axis: isize, descending: bool) -> (Tensor, Tensor) {
-        let place = Place::here();
-        let order = self.argsort_at(axis, descending, place);
-        (self.gather_at(axis, &order, place), order)
+        let location = SourceLocation::here();
+        let order = self.argsort_at(axis, descending, location);
+        (self.gather_at(axis, &order, location), order)
     }
 
-    /// The `k` largest elements of an axis in falling order, and where they were.
+    /// The `k` largest elements of an axis in descending order, and their indices.
     #[track_caller]
     pub fn topk(&self, k: usize, axis: isize) -> (Tensor, Tensor) {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let Ok(node) = self.node() else { return (self.clone(), self.clone()) };
         let length = resolve_axis(axis, node.shape.len()).map(|axis| node.shape[axis]);
         if length.as_ref().is_ok_and(|&len| len < k) {
-            let failed = Tensor::failed("topk", format!("{k} of {} elements", length.unwrap_or(0)), place);
+            let failed = Tensor::failed_at(
+                "topk",
+                format!("k is {k} but the axis has length {}", length.unwrap_or(0)),
+                location,
+            );
             return (failed.clone(), failed);
         }
-        let order = self.argsort_at(axis, true, place);
-        let order = order.slice_at(axis, (Bound::Included(0), Bound::Excluded(k as isize)), 1, place);
-        (self.gather_at(axis, &order, place), order)
+        let order = self.argsort_at(axis, true, location);
+        let order = order.slice_at(axis, (Bound::Included(0), Bound::Excluded(k as isize)), 1, location);
+        (self.gather_at(axis, &order, location), order)
     }
 
-    /// 0, 1, 2, … below `n`, of a dtype.
+    /// The numbers 0, 1, …, `n` - 1.
     #[track_caller]
     pub fn arange(n: usize, dtype: DType, device: Device) -> Tensor {
-        Tensor::iota(&[n], 0, dtype, device, Place::here())
+        Tensor::iota(&[n], 0, dtype, device, SourceLocation::here())
     }
 
-    /// The place along an axis of a shape.
-    pub(crate) fn iota(shape: &[usize], axis: usize, dtype: DType, device: Device, place: Place) -> Tensor {
+    /// A tensor that holds the index along an axis.
+    pub(crate) fn iota(shape: &[usize], axis: usize, dtype: DType, device: Device, location: SourceLocation) -> Tensor {
         match crate::graph::tensor::elements_of(shape, dtype) {
             Ok(_) => {
                 let op = Op::Iota { axis };
-                Tensor(Arc::new(Node::new(op, dtype, shape.to_vec(), device, vec![], place)))
+                Tensor(Arc::new(Node::new(op, dtype, shape.to_vec(), device, vec![], location)))
             }
-            Err(what) => Tensor::failed("arange", what, place),
+            Err(message) => Tensor::failed_at("arange", message, location),
         }
     }
 
-    /// `n` numbers from `start` to `end`, both included.
+    /// `n` evenly spaced numbers from `start` to `end`, both included.
     #[track_caller]
     pub fn linspace(start: f64, end: f64, n: usize, dtype: DType, device: Device) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         if !dtype.is_float() {
-            return Tensor::failed("linspace", format!("expects a float dtype, found {dtype}"), place);
+            return Tensor::failed_at("linspace", format!("expects a float dtype, found {dtype}"), location);
         }
-        let steps = Tensor::iota(&[n], 0, DType::F64, device, place);
+        let steps = Tensor::iota(&[n], 0, DType::F64, device, location);
         let step = if n > 1 { (end - start) / (n - 1) as f64 } else { 0.0 };
         // The first half from the start, the second from the end: both ends are exact.
-        let number = |value: f64| steps.scalar_like(value, place);
-        let rest = map(Row::Sub, &[&number(n.saturating_sub(1) as f64), &steps], place);
-        let from_start = map(Row::Fma, &[&steps, &number(step), &number(start)], place);
-        let from_end = map(Row::Fma, &[&rest, &number(-step), &number(end)], place);
-        let early = map(Row::Le, &[&steps, &rest], place);
-        let all = map(Row::Select, &[&early, &from_start, &from_end], place);
-        Tensor::build(Op::Cast(dtype), vec![all], place)
+        let number = |value: f64| steps.scalar_like(value, location);
+        let rest = map(ScalarOp::Sub, &[&number(n.saturating_sub(1) as f64), &steps], location);
+        let from_start = map(ScalarOp::Fma, &[&steps, &number(step), &number(start)], location);
+        let from_end = map(ScalarOp::Fma, &[&rest, &number(-step), &number(end)], location);
+        let early = map(ScalarOp::Le, &[&steps, &rest], location);
+        let all = map(ScalarOp::Select, &[&early, &from_start, &from_end], location);
+        Tensor::build(Op::Cast(dtype), vec![all], location)
     }
 
-    /// The unit matrix of `n` rows.
+    /// The identity matrix of size `n`.
     #[track_caller]
     pub fn eye(n: usize, dtype: DType, device: Device) -> Tensor {
-        let place = Place::here();
-        let [rows, columns] = [0, 1].map(|axis| Tensor::iota(&[n, n], axis, DType::I64, device, place));
-        Tensor::build(Op::Cast(dtype), vec![map(Row::Eq, &[&rows, &columns], place)], place)
+        let location = SourceLocation::here();
+        let [rows, columns] = [0, 1].map(|axis| Tensor::iota(&[n, n], axis, DType::I64, device, location));
+        Tensor::build(Op::Cast(dtype), vec![map(ScalarOp::Eq, &[&rows, &columns], location)], location)
     }
 
-    /// A new last axis of length `classes` that is 1 at each index and 0 elsewhere.
+    /// One-hot encoding of indices along a new last axis of length `classes`.
     #[track_caller]
     pub fn one_hot(&self, classes: usize, dtype: DType) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let Ok(node) = self.node() else { return self.clone() };
         if !node.dtype.is_int() {
-            return Tensor::failed("one_hot", format!("indices are integers, found {}", node.dtype), place);
+            return Tensor::failed_at("one_hot", format!("indices must be integers, found {}", node.dtype), location);
         }
         let shape = [&node.shape[..], &[classes]].concat();
-        // As i64: there may be more classes than the indices' dtype has numbers.
-        let places = Tensor::iota(&shape, node.shape.len(), DType::I64, node.device, place);
-        let own = Tensor::build(Op::Cast(DType::I64), vec![self.clone()], place);
-        let own = own.reshape_at(&[&node.shape[..], &[1]].concat(), place).broadcast_to(&shape, place);
-        Tensor::build(Op::Cast(dtype), vec![map(Row::Eq, &[&places, &own], place)], place)
+        // As i64: there may be more classes than the dtype of the indices can represent.
+        let indices = Tensor::iota(&shape, node.shape.len(), DType::I64, node.device, location);
+        let values = Tensor::build(Op::Cast(DType::I64), vec![self.clone()], location);
+        let values = values.reshape_at(&[&node.shape[..], &[1]].concat(), location).broadcast_to(&shape, location);
+        Tensor::build(Op::Cast(dtype), vec![map(ScalarOp::Eq, &[&indices, &values], location)], location)
     }
 
-    /// The last two axes with 0 above the `k`-th diagonal.
+    /// Lower triangle of the last two axes: 0 above the `k`-th diagonal.
     #[track_caller]
     pub fn tril(&self, k: isize) -> Tensor {
-        self.triangle("tril", Row::Le, k, Place::here())
+        self.triangle("tril", ScalarOp::Le, k, SourceLocation::here())
     }
 
-    /// The last two axes with 0 below the `k`-th diagonal.
+    /// Upper triangle of the last two axes: 0 below the `k`-th diagonal.
     #[track_caller]
     pub fn triu(&self, k: isize) -> Tensor {
-        self.triangle("triu", Row::Ge, k, Place::here())
+        self.triangle("triu", ScalarOp::Ge, k, SourceLocation::here())
     }
 
-    fn triangle(&self, name: &'static str, keep: Row, k: isize, place: Place) -> Tensor {
+    fn triangle(&self, name: &'static str, keep: ScalarOp, k: isize, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let [.., rows, columns] = node.shape[..] else {
-            return Tensor::failed(name, format!("expects at least two axes, found shape {:?}", node.shape), place);
+            return Tensor::failed_at(
+                name,
+                format!("expects at least two axes, found shape {:?}", node.shape),
+                location,
+            );
         };
-        let [i, j] = [0, 1].map(|axis| Tensor::iota(&[rows, columns], axis, DType::I64, node.device, place));
-        // Beyond the corners nothing changes, and sums do not wrap.
+        let [i, j] = [0, 1].map(|axis| Tensor::iota(&[rows, columns], axis, DType::I64, node.device, location));
+        // Clamped to the corners, so that the sum does not overflow.
         let k = (k as i128).clamp(-(rows as i128), columns as i128);
-        let diagonal = map(Row::Add, &[&i, &i.scalar_like(k as f64, place)], place);
-        let kept = map(keep, &[&j, &diagonal], place);
-        map(Row::Select, &[&kept, self, &self.scalar_like(0.0, place)], place)
+        let diagonal = map(ScalarOp::Add, &[&i, &i.scalar_like(k as f64, location)], location);
+        let mask = map(keep, &[&j, &diagonal], location);
+        map(ScalarOp::Select, &[&mask, self, &self.scalar_like(0.0, location)], location)
     }
 }

@@ -1,55 +1,65 @@
-//! What layers are made of: softmax, norms, dropout, linear maps, attention. Functions over the operations: no kernels and
-//! no gradients of their own. Sums over 16-bit floats are made in f32.
+//! Building blocks of layers: norms, dropout, linear maps, attention. Functions over other ops,
+//! without kernels or gradients of their own. Sums over 16-bit floats are computed in f32.
 
 use std::sync::Arc;
 
-use crate::fused::attention::{Attention, heads_turned};
+use crate::fused::attention::{Attention, swap_heads_and_tokens};
 use crate::fused::fused_at;
-use crate::lower::plans_for_gpu;
-use crate::{Axes, DType, Generator, Operand, Place, Tensor};
+use crate::lower::plans_as_for_gpu;
+use crate::{Axes, DType, Generator, Operand, SourceLocation, Tensor};
 
 impl Tensor {
-    /// The last axes, as many as `weight` has, divided by the root of their mean square, then times `weight`.
+    /// RMS normalization over the trailing axes (as many as `weight` has): divides by the root mean
+    /// square and multiplies by `weight`.
     #[track_caller]
     pub fn rms_norm(&self, weight: &Tensor, eps: f64) -> Tensor {
-        let axes = match self.last_axes_of("rms_norm", weight, Place::here()) {
+        let axes = match self.normalized_axes("rms_norm", weight, SourceLocation::here()) {
             Ok(axes) => axes,
             Err(failed) => return failed,
         };
-        let (x, narrow) = self.wide();
-        let square = (&x * &x).mean_keep(axes);
-        ((x * (square + eps).rsqrt()) * weight).narrowed(narrow)
+        let (x, original_dtype) = self.widen();
+        let square = (&x * &x).mean_keepdim(axes);
+        ((x * (square + eps).rsqrt()) * weight).narrow_to(original_dtype)
     }
 
-    pub(crate) fn last_axes_of(&self, name: &'static str, weight: &Tensor, place: Place) -> Result<Axes, Tensor> {
-        self.floats(name, place)?;
-        weight.floats(name, place)?;
+    /// The trailing axes that a norm with this weight normalizes.
+    pub(crate) fn normalized_axes(
+        &self,
+        name: &'static str,
+        weight: &Tensor,
+        location: SourceLocation,
+    ) -> Result<Axes, Tensor> {
+        self.check_float(name, location)?;
+        weight.check_float(name, location)?;
         let (shape, last) = (&self.0.shape, &weight.0.shape);
         if last.is_empty() || !shape.ends_with(last) {
-            let what = format!("the weight has shape {last:?}, which is not the end of {shape:?}");
-            return Err(Tensor::failed(name, what, place));
+            let message = format!("weight has shape {last:?}, which does not match the last axes of {shape:?}");
+            return Err(Tensor::failed_at(name, message, location));
         }
-        Ok(Axes::These((1..=last.len() as isize).map(|n| -n).collect()))
+        Ok(Axes::List((1..=last.len() as isize).map(|n| -n).collect()))
     }
 
-    /// Batch normalisation as it is done after training: axis 1 by given `mean` and `variance`, then times `weight` plus
-    /// `bias`; all four have that axis's length.
+    /// Batch normalization for inference: normalizes axis 1 by `mean` and `variance`, multiplies by
+    /// `weight` and adds `bias`. All four have the length of that axis.
     #[track_caller]
     pub fn batch_norm(&self, weight: &Tensor, bias: &Tensor, mean: &Tensor, variance: &Tensor, eps: f64) -> Tensor {
-        let place = Place::here();
-        if let Err(failed) = self.floats("batch_norm", place) {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.check_float("batch_norm", location) {
             return failed;
         }
         let [_, channels, rest @ ..] = &self.0.shape[..] else {
-            let what = format!("expects at least two axes, found shape {:?}", self.0.shape);
-            return Tensor::failed("batch_norm", what, place);
+            let message = format!("expects at least two axes, found shape {:?}", self.0.shape);
+            return Tensor::failed_at("batch_norm", message, location);
         };
         for tensor in [weight, bias, mean, variance] {
             match tensor.node() {
                 Err(_) => return tensor.clone(),
                 Ok(node) if node.shape != [*channels] => {
-                    let what = format!("axis 1 of {:?} has no parameters of shape {:?}", self.0.shape, node.shape);
-                    return Tensor::failed("batch_norm", what, place);
+                    let message = format!(
+                        "expected parameters of shape [{channels}] for input {:?}, found {:?}",
+                        self.0.shape, node.shape
+                    );
+                    return Tensor::failed_at("batch_norm", message, location);
                 }
                 Ok(_) => {}
             }
@@ -59,13 +69,14 @@ impl Tensor {
         (self - mean.reshape(&shape)) * scale.reshape(&shape) + bias.reshape(&shape)
     }
 
-    /// In training, each element 0 with probability `p` and else divided by 1 - p, so that the mean stays; otherwise the
-    /// tensor as it is. A function under trace would repeat its choice at each call: use [`Tensor::dropout_from`] there.
+    /// Dropout: in training, sets each element to 0 with probability `p` and divides the others by
+    /// 1 - p; otherwise returns the tensor unchanged. A traced function would use the same mask at
+    /// each call: use [`Tensor::dropout_from`] there.
     #[track_caller]
     pub fn dropout(&self, p: f64, generator: &Generator, training: bool) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         if !training {
-            return match self.probability("dropout", p, place) {
+            return match self.check_probability("dropout", p, location) {
                 Ok(()) => self.clone(),
                 Err(failed) => failed,
             };
@@ -76,44 +87,48 @@ impl Tensor {
         }
     }
 
-    /// As [`Tensor::dropout`] in training, by a state as [`Tensor::random_bits`] takes.
+    /// As [`Tensor::dropout`] in training, with an explicit random state: see
+    /// [`Tensor::random_bits`].
     #[track_caller]
     pub fn dropout_from(&self, p: f64, state: &Tensor) -> Tensor {
-        let place = Place::here();
-        if let Err(failed) = self.probability("dropout", p, place) {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.check_probability("dropout", p, location) {
             return failed;
         }
         let words = Tensor::random_bits(state, &self.0.shape);
         let uniform = words.shr(8).cast(DType::F32) * 2f64.powi(-24);
-        // With p = 1 nothing is kept, and what 1 - p would divide is not needed.
-        let kept = if p < 1.0 { self / (1.0 - p) } else { self.clone() };
-        uniform.ge(p).select(&kept, 0.0)
+        // With p = 1 every element is dropped; this avoids a division by 0.
+        let scaled = if p < 1.0 { self / (1.0 - p) } else { self.clone() };
+        uniform.ge(p).select(&scaled, 0.0)
     }
 
-    fn probability(&self, name: &'static str, p: f64, place: Place) -> Result<(), Tensor> {
-        self.floats(name, place)?;
+    fn check_probability(&self, name: &'static str, p: f64, location: SourceLocation) -> Result<(), Tensor> {
+        self.check_float(name, location)?;
         if (0.0..=1.0).contains(&p) {
             return Ok(());
         }
-        Err(Tensor::failed(name, format!("a probability is from 0 to 1, found {p}"), place))
+        Err(Tensor::failed_at(name, format!("p must be from 0 to 1, found {p}"), location))
     }
 
-    /// The last axis times `weight` (`[out, in]`), plus `bias` (`[out]`).
+    /// Linear layer over the last axis: `x · weightᵀ + bias`, with a weight `[out, in]` and a bias
+    /// `[out]`.
     #[track_caller]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let (Ok(x), Ok(w)) = (self.node(), weight.node()) else {
             return if self.node().is_err() { self.clone() } else { weight.clone() };
         };
         let ([lead @ .., from], [out, into]) = (&x.shape[..], &w.shape[..]) else {
-            let what = format!("expects a weight of two axes, found shapes {:?} and {:?}", x.shape, w.shape);
-            return Tensor::failed("linear", what, place);
+            let message =
+                format!("expected a weight with two axes, found input {:?} and weight {:?}", x.shape, w.shape);
+            return Tensor::failed_at("linear", message, location);
         };
         if from != into {
-            let what = format!("the last axis of {:?} has not the length that the weight {:?} takes", x.shape, w.shape);
-            return Tensor::failed("linear", what, place);
+            let message =
+                format!("the last axis of input {:?} must have length {into}, as weight {:?} has", x.shape, w.shape);
+            return Tensor::failed_at("linear", message, location);
         }
-        // One matrix of all rows: a batch would repeat the weight.
+        // All rows in one matrix product: a batched one would repeat the weight.
         let product = self.reshape(&[lead.iter().product(), *from]).matmul(&weight.t());
         let product = product.reshape(&[lead, &[*out]].concat());
         match bias {
@@ -128,9 +143,10 @@ impl Tensor {
         self.linear(weight, Some(bias)).gelu()
     }
 
-    /// softmax(scale · q kᵀ) v over the last two axes; leading axes broadcast. Without `scale` it is 1/√d. With `causal`
-    /// a query sees the keys up to its own place, counted from the end, so that the last query sees all. A mask of bools
-    /// says which keys are seen, one of numbers is added to the scores; it is broadcast to them.
+    /// Scaled dot-product attention, softmax(scale · q kᵀ) v, over the last two axes; leading axes
+    /// broadcast. `scale` defaults to 1/√d. With `causal`, a query attends to the keys up to its
+    /// own position, aligned at the end, so that the last query attends to all. A bool mask is true
+    /// for keys to attend to, a float mask is added to the scores; both broadcast.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor};
@@ -150,29 +166,32 @@ impl Tensor {
         causal: bool,
         mask: Option<&Tensor>,
     ) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         for input in [q, k, v] {
-            if let Err(failed) = input.floats("attention", place) {
+            if let Err(failed) = input.check_float("attention", location) {
                 return failed;
             }
         }
         let ([.., queries, width], [.., keys, _], [.., values, _]) = (&q.0.shape[..], &k.0.shape[..], &v.0.shape[..])
         else {
-            let what = format!("expects at least two axes, found {:?}, {:?}, {:?}", q.0.shape, k.0.shape, v.0.shape);
-            return Tensor::failed("attention", what, place);
+            let message =
+                format!("expected at least two axes, found {:?}, {:?} and {:?}", q.0.shape, k.0.shape, v.0.shape);
+            return Tensor::failed_at("attention", message, location);
         };
         if keys != values || causal && queries > keys {
-            let what = format!("{queries} queries, {keys} keys and {values} values do not fit");
-            return Tensor::failed("attention", what, place);
+            let message = format!("{queries} queries, {keys} keys and {values} values do not match");
+            return Tensor::failed_at("attention", message, location);
         }
         let scale = scale.unwrap_or_else(|| 1.0 / (*width as f64).sqrt());
         let inputs = [q, k, v].into_iter().chain(mask).cloned().collect();
-        let turned = plans_for_gpu(q.0.device) && mask.is_none() && [q, k, v].iter().all(|x| x.0.shape.len() == 4);
-        let seen = fused_at(Arc::new(Attention { scale, causal, turned }), inputs, place).remove(0);
-        if turned && seen.node().is_ok() { heads_turned(&seen) } else { seen }
+        let tokens_first =
+            plans_as_for_gpu(q.0.device) && mask.is_none() && [q, k, v].iter().all(|x| x.0.shape.len() == 4);
+        let output = fused_at(Arc::new(Attention { scale, causal, tokens_first }), inputs, location).remove(0);
+        if tokens_first && output.node().is_ok() { swap_heads_and_tokens(&output) } else { output }
     }
 
-    /// `a` where `condition` is true, else `b`; numbers take the dtype of the other.
+    /// Elements of `a` where `condition` is true, else of `b`; a number takes the dtype of the
+    /// other operand.
     #[track_caller]
     pub fn where_(condition: &Tensor, a: impl Into<Operand>, b: impl Into<Operand>) -> Tensor {
         condition.select(a, b)

@@ -1,28 +1,29 @@
-//! `+ - * / %`, `& | ^`, `-` and `!` on tensors, references to them and numbers, and `+=` and its like.
+//! `+ - * / %`, `& | ^`, `-` and `!` on tensors, references to them and numbers, and `+=` and its
+//! like.
 //!
-//! On the right may stand whatever is an [`Operand`]: one impl for all, so that the compiler knows the result before it
-//! knows what kind of number `2.0` is. On the left a number has to be an f64 or an i64: with a second float type there,
-//! `2.0 * x` would be either.
+//! The right-hand side is any [`Operand`]: one generic impl, so that the compiler infers the result
+//! before the type of `2.0`. A number on the left-hand side must be f64 or i64: with a second float
+//! type, `2.0 * x` would be ambiguous.
 
 use std::ops::{Add, AddAssign, BitAnd, BitOr, BitXor, Div, DivAssign, Mul, MulAssign, Neg, Not, Rem, RemAssign, Sub};
 use std::ops::{BitAndAssign, BitOrAssign, BitXorAssign, SubAssign};
 
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
 use crate::ops::pointwise::map;
-use crate::{Operand, Place, Tensor};
+use crate::{Operand, SourceLocation, Tensor};
 
-/// The row of an operator beside these operands.
-type Choose = fn(&Tensor, &Tensor) -> Row;
+/// Selects the scalar op of an operator by its operands.
+type SelectOp = fn(&Tensor, &Tensor) -> ScalarOp;
 
 /// The remainder of integers or of floats.
-fn remainder(a: &Tensor, b: &Tensor) -> Row {
-    if a.0.dtype.is_float() || b.0.dtype.is_float() { Row::Fmod } else { Row::Rem }
+fn remainder(a: &Tensor, b: &Tensor) -> ScalarOp {
+    if a.0.dtype.is_float() || b.0.dtype.is_float() { ScalarOp::Fmod } else { ScalarOp::Rem }
 }
 
-fn right(row: Choose, a: &Tensor, b: Operand, place: Place) -> Tensor {
-    let b = b.beside(a, place);
-    map(row(a, &b), &[a, &b], place)
+fn apply(row: SelectOp, a: &Tensor, b: Operand, location: SourceLocation) -> Tensor {
+    let b = b.to_tensor(a, location);
+    map(row(a, &b), &[a, &b], location)
 }
 
 macro_rules! operator {
@@ -33,11 +34,11 @@ macro_rules! operator {
         operator!(@left $trait $method, f64, &Tensor, $row);
         operator!(@left $trait $method, i64, Tensor, $row);
         operator!(@left $trait $method, i64, &Tensor, $row);
-        /// Names the result by this handle. Other handles keep the value that they have.
+        /// Assigns the result to this handle. Other handles keep their value.
         impl<O: Into<Operand>> $assign<O> for Tensor {
             #[track_caller]
             fn $assign_method(&mut self, other: O) {
-                *self = right($row, self, other.into(), Place::here());
+                *self = apply($row, self, other.into(), SourceLocation::here());
             }
         }
     )+ };
@@ -46,7 +47,7 @@ macro_rules! operator {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, other: O) -> Tensor {
-                right($row, &self, other.into(), Place::here())
+                apply($row, &self, other.into(), SourceLocation::here())
             }
         }
     };
@@ -55,23 +56,23 @@ macro_rules! operator {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, other: $t) -> Tensor {
-                let (row, place): (Choose, _) = ($row, Place::here());
-                let number = Operand::from(self).beside(&other, place);
-                map(row(&number, &other), &[&number, &other], place)
+                let (row, location): (SelectOp, _) = ($row, SourceLocation::here());
+                let number = Operand::from(self).to_tensor(&other, location);
+                map(row(&number, &other), &[&number, &other], location)
             }
         }
     };
 }
 
 operator! {
-    Add add, AddAssign add_assign = |_, _| Row::Add;
-    Sub sub, SubAssign sub_assign = |_, _| Row::Sub;
-    Mul mul, MulAssign mul_assign = |_, _| Row::Mul;
-    Div div, DivAssign div_assign = |_, _| Row::Div;
+    Add add, AddAssign add_assign = |_, _| ScalarOp::Add;
+    Sub sub, SubAssign sub_assign = |_, _| ScalarOp::Sub;
+    Mul mul, MulAssign mul_assign = |_, _| ScalarOp::Mul;
+    Div div, DivAssign div_assign = |_, _| ScalarOp::Div;
     Rem rem, RemAssign rem_assign = remainder;
-    BitAnd bitand, BitAndAssign bitand_assign = |_, _| Row::And;
-    BitOr bitor, BitOrAssign bitor_assign = |_, _| Row::Or;
-    BitXor bitxor, BitXorAssign bitxor_assign = |_, _| Row::Xor;
+    BitAnd bitand, BitAndAssign bitand_assign = |_, _| ScalarOp::And;
+    BitOr bitor, BitOrAssign bitor_assign = |_, _| ScalarOp::Or;
+    BitXor bitxor, BitXorAssign bitxor_assign = |_, _| ScalarOp::Xor;
 }
 
 macro_rules! prefix {
@@ -80,7 +81,7 @@ macro_rules! prefix {
             type Output = Tensor;
             #[track_caller]
             fn $method(self) -> Tensor {
-                map(Row::$row, &[&self], Place::here())
+                map(ScalarOp::$row, &[&self], SourceLocation::here())
             }
         }
     )+ };

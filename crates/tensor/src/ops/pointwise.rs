@@ -1,64 +1,64 @@
-//! The rows of the op table as methods, and the product of matrices. Their operators are in `operators.rs`; what mixes
-//! dtypes is in `promote.rs`.
+//! Elementwise methods, one per scalar op, and the matrix product. Operators are in `operators.rs`,
+//! type promotion is in `graph/promote.rs`.
 
 use std::sync::Arc;
 
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
 use crate::graph::infer::broadcast;
 use crate::graph::node::{Node, Op};
-use crate::graph::promote::promoted;
-use crate::{DType, Operand, Place, Tensor};
+use crate::graph::promote::promote_inputs;
+use crate::{DType, Operand, SourceLocation, Tensor};
 
-/// Brings the inputs to one shape and one dtype and applies a row of the op table.
-pub(crate) fn map(row: Row, inputs: &[&Tensor], place: Place) -> Tensor {
+/// Applies a scalar op elementwise, after broadcasting and type promotion of the inputs.
+pub(crate) fn map(op: ScalarOp, inputs: &[&Tensor], location: SourceLocation) -> Tensor {
     let mut shape = vec![];
     for input in inputs {
         let Ok(node) = input.node() else { return (*input).clone() };
         shape = match broadcast(&shape, &node.shape) {
             Ok(shape) => shape,
-            Err(what) => return Tensor::failed(row.row().name, what, place),
+            Err(message) => return Tensor::failed_at(op.row().name, message, location),
         };
     }
-    let inputs = inputs.iter().map(|input| input.broadcast_to(&shape, place)).collect();
-    match promoted(row, inputs, place) {
-        Ok(inputs) => Tensor::build(Op::Map(row), inputs, place),
-        Err(what) => Tensor::failed(row.row().name, what, place),
+    let inputs = inputs.iter().map(|input| input.broadcast_to(&shape, location)).collect();
+    match promote_inputs(op, inputs, location) {
+        Ok(inputs) => Tensor::build(Op::Map(op), inputs, location),
+        Err(message) => Tensor::failed_at(op.row().name, message, location),
     }
 }
 
 macro_rules! unary {
-    ($($(#[$doc:meta])* $name:ident = $row:ident;)+) => { impl Tensor { $(
+    ($($(#[$doc:meta])* $name:ident = $op:ident;)+) => { impl Tensor { $(
         $(#[$doc])*
         #[track_caller]
         pub fn $name(&self) -> Tensor {
-            map(Row::$row, &[self], Place::here())
+            map(ScalarOp::$op, &[self], SourceLocation::here())
         }
     )+ } };
 }
 
 unary! {
-    /// Minus each element; integers wrap.
+    /// Negation; integers wrap.
     neg = Neg;
-    /// The size of each element.
+    /// Absolute value.
     abs = Abs;
-    /// 1 above 0, -1 below; 0, -0 and NaN are their own.
+    /// Sign: 1, -1, or the element itself if it is 0, -0 or NaN.
     sign = Sign;
-    /// The opposite of each bool; the complement of each integer's bits.
+    /// Logical negation of bools, bitwise complement of integers.
     not = Not;
     /// Number of one bits of each integer.
     popcount = Popcount;
-    /// Number of zero bits above the highest one bit of each integer.
+    /// Number of leading zero bits of each integer.
     leading_zeros = LeadingZeros;
-    /// The largest integer not above.
+    /// Rounds down.
     floor = Floor;
-    /// The smallest integer not below.
+    /// Rounds up.
     ceil = Ceil;
-    /// The integer part.
+    /// Rounds toward 0.
     trunc = Trunc;
-    /// The nearest integer, ties to even.
+    /// Rounds to the nearest integer, ties to even.
     rint = Rint;
-    /// The nearest integer, ties away from 0.
+    /// Rounds to the nearest integer, ties away from 0.
     round = Round;
     /// Square root.
     sqrt = Sqrt;
@@ -66,9 +66,9 @@ unary! {
     rsqrt = Rsqrt;
     /// Cube root.
     cbrt = Cbrt;
-    /// e to the power of each element.
+    /// Exponential function.
     exp = Exp;
-    /// 2 to the power of each element.
+    /// 2ˣ.
     exp2 = Exp2;
     /// exp(x) - 1, accurate near 0.
     expm1 = Expm1;
@@ -86,11 +86,11 @@ unary! {
     cos = Cos;
     /// Tangent.
     tan = Tan;
-    /// The angle in [-π/2, π/2] of that sine.
+    /// Inverse sine, in [-π/2, π/2].
     asin = Asin;
-    /// The angle in [0, π] of that cosine.
+    /// Inverse cosine, in [0, π].
     acos = Acos;
-    /// The angle in [-π/2, π/2] of that tangent.
+    /// Inverse tangent, in [-π/2, π/2].
     atan = Atan;
     /// Hyperbolic sine.
     sinh = Sinh;
@@ -106,17 +106,17 @@ unary! {
     atanh = Atanh;
     /// Error function.
     erf = Erf;
-    /// 1 - erf(x), accurate where that is small.
+    /// 1 - erf(x), accurate for large x.
     erfc = Erfc;
 }
 
 macro_rules! binary {
-    ($($(#[$doc:meta])* $name:ident = $row:ident;)+) => { impl Tensor { $(
+    ($($(#[$doc:meta])* $name:ident = $op:ident;)+) => { impl Tensor { $(
         $(#[$doc])*
         #[track_caller]
         pub fn $name(&self, other: impl Into<Operand>) -> Tensor {
-            let place = Place::here();
-            map(Row::$row, &[self, &other.into().beside(self, place)], place)
+            let location = SourceLocation::here();
+            map(ScalarOp::$op, &[self, &other.into().to_tensor(self, location)], location)
         }
     )+ } };
 }
@@ -130,43 +130,43 @@ binary! {
     mul = Mul;
     /// Quotient, as `/`; integers truncate, and n / 0 is 0.
     div = Div;
-    /// Remainder of integers, with the sign of the first; n % 0 is 0.
+    /// Remainder of integers, with the sign of the dividend; n % 0 is 0.
     rem = Rem;
-    /// Remainder of floats, exact, with the sign of the first.
+    /// Exact remainder of floats, with the sign of the dividend.
     fmod = Fmod;
-    /// The smaller of each pair; NaN where either is. Where equal, the gradient goes to `other`.
+    /// Elementwise minimum; NaN if either is NaN. The gradient of equal elements goes to `other`.
     minimum = Min;
-    /// The larger of each pair; NaN where either is. Where equal, the gradient goes to `other`.
+    /// Elementwise maximum; NaN if either is NaN. The gradient of equal elements goes to `other`.
     maximum = Max;
-    /// The smaller of each pair; the other where one is NaN.
+    /// Elementwise minimum; ignores NaN if the other is a number.
     fmin = Fmin;
-    /// The larger of each pair; the other where one is NaN.
+    /// Elementwise maximum; ignores NaN if the other is a number.
     fmax = Fmax;
-    /// This one's size with the sign of `other`.
+    /// The magnitude of this with the sign of `other`.
     copysign = Copysign;
-    /// True where both are; of integers, the bits that both have.
+    /// Logical and of bools, bitwise and of integers.
     and = And;
-    /// True where either is; of integers, the bits that either has.
+    /// Logical or of bools, bitwise or of integers.
     or = Or;
-    /// True where one is and the other is not; of integers, the bits that one has.
+    /// Logical xor of bools, bitwise xor of integers.
     xor = Xor;
-    /// Integers shifted left; counts are masked to the width.
+    /// Left shift of integers; the count is taken modulo the width.
     shl = Shl;
-    /// Integers shifted right, keeping the sign; counts are masked to the width.
+    /// Right shift of integers, arithmetic if signed; the count is taken modulo the width.
     shr = Shr;
     /// True where equal to `other`.
     equal = Eq;
-    /// True where not equal to `other`, or either is NaN.
+    /// True where not equal to `other`, or if either is NaN.
     not_equal = Ne;
-    /// True where smaller than `other`.
+    /// True where less than `other`.
     lt = Lt;
-    /// True where smaller than `other` or equal.
+    /// True where less than or equal to `other`.
     le = Le;
-    /// True where larger than `other`.
+    /// True where greater than `other`.
     gt = Gt;
-    /// True where larger than `other` or equal.
+    /// True where greater than or equal to `other`.
     ge = Ge;
-    /// √(x² + y²) without overflow on the way.
+    /// √(x² + y²) without intermediate overflow.
     hypot = Hypot;
     /// This to the power of `other`.
     pow = Pow;
@@ -175,7 +175,7 @@ binary! {
 }
 
 impl Tensor {
-    /// Any row of the op table, element by element over broadcast inputs.
+    /// Applies a scalar op of the IR elementwise over broadcast inputs.
     ///
     /// ```
     /// use bornite::{Device, Tensor, ir::Op};
@@ -187,34 +187,42 @@ impl Tensor {
     /// # }
     /// ```
     #[track_caller]
-    pub fn apply(op: Row, inputs: &[&Tensor]) -> Tensor {
-        map(op, inputs, Place::here())
+    pub fn apply(op: ScalarOp, inputs: &[&Tensor]) -> Tensor {
+        map(op, inputs, SourceLocation::here())
     }
 
     /// `a` where `self` (a bool tensor) is true, else `b`.
     #[track_caller]
     pub fn select(&self, a: impl Into<Operand>, b: impl Into<Operand>) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let (a, b) = match (a.into(), b.into()) {
-            (a, Operand::Tensor(b)) => (a.beside(&b, place), b),
-            (Operand::Tensor(a), b) => (a.clone(), b.beside(&a, place)),
-            (a, b) => (a.beside(self, place), b.beside(self, place)),
+            (a, Operand::Tensor(b)) => (a.to_tensor(&b, location), b),
+            (Operand::Tensor(a), b) => (a.clone(), b.to_tensor(&a, location)),
+            (a, b) => (a.to_tensor(self, location), b.to_tensor(self, location)),
         };
-        map(Row::Select, &[self, &a, &b], place)
+        map(ScalarOp::Select, &[self, &a, &b], location)
     }
 
-    /// Not below `low` and not above `high`.
+    /// Clamps each element to [`low`, `high`].
     #[track_caller]
     pub fn clamp(&self, low: impl Into<Operand>, high: impl Into<Operand>) -> Tensor {
-        let place = Place::here();
-        map(Row::Clamp, &[self, &low.into().beside(self, place), &high.into().beside(self, place)], place)
+        let location = SourceLocation::here();
+        map(
+            ScalarOp::Clamp,
+            &[self, &low.into().to_tensor(self, location), &high.into().to_tensor(self, location)],
+            location,
+        )
     }
 
     /// This times `factor` plus `addend`, rounded once.
     #[track_caller]
     pub fn fma(&self, factor: impl Into<Operand>, addend: impl Into<Operand>) -> Tensor {
-        let place = Place::here();
-        map(Row::Fma, &[self, &factor.into().beside(self, place), &addend.into().beside(self, place)], place)
+        let location = SourceLocation::here();
+        map(
+            ScalarOp::Fma,
+            &[self, &factor.into().to_tensor(self, location), &addend.into().to_tensor(self, location)],
+            location,
+        )
     }
 
     /// This to the power of a number.
@@ -230,57 +238,60 @@ impl Tensor {
     /// Converts each element; float to integer saturates.
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Tensor {
-        self.cast_at(dtype, Place::here())
+        self.cast_at(dtype, SourceLocation::here())
     }
 
-    pub(crate) fn cast_at(&self, dtype: DType, place: Place) -> Tensor {
+    pub(crate) fn cast_at(&self, dtype: DType, location: SourceLocation) -> Tensor {
         match self.node() {
             Ok(node) if node.dtype == dtype => self.clone(),
-            _ => Tensor::build(Op::Cast(dtype), vec![self.clone()], place),
+            _ => Tensor::build(Op::Cast(dtype), vec![self.clone()], location),
         }
     }
 
     /// Matrix product over the last two axes; leading axes broadcast.
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let (Ok(a), Ok(b)) = (self.node(), other.node()) else {
             return if self.node().is_err() { self.clone() } else { other.clone() };
         };
         let ([batch_a @ .., m, k], [batch_b @ .., k2, n]) = (a.shape.as_slice(), b.shape.as_slice()) else {
-            let what = format!("expects at least two axes, found shapes {:?} and {:?}", a.shape, b.shape);
-            return Tensor::failed("matmul", what, place);
+            let message = format!("expects at least two axes, found shapes {:?} and {:?}", a.shape, b.shape);
+            return Tensor::failed_at("matmul", message, location);
         };
-        // Rows of a batch times one matrix are one product, and so is the matrix's gradient. Not where the shapes are wrong,
-        // since the error should show them, nor where there are more rows than a library counts.
+        // A batch times a single matrix is one product over all rows, and so is the gradient of the
+        // matrix. Not if the shapes are invalid, since the error should show them, nor if there are
+        // more rows than a library call supports.
         let rows = batch_a.iter().try_fold(*m, |rows, &length| rows.checked_mul(length));
-        let one = k == k2 && a.dtype == b.dtype && batch_b.is_empty() && !batch_a.is_empty();
-        if let Some(rows) = rows.filter(|&rows| one && rows <= i32::MAX as usize) {
-            let merged = self.reshape_at(&[rows, *k], place);
-            let product = Tensor::build(Op::Matmul, vec![merged, other.clone()], place);
-            return product.reshape_at(&[batch_a, &[*m, *n]].concat(), place);
+        let merge = k == k2 && a.dtype == b.dtype && batch_b.is_empty() && !batch_a.is_empty();
+        if let Some(rows) = rows.filter(|&rows| merge && rows <= i32::MAX as usize) {
+            let merged = self.reshape_at(&[rows, *k], location);
+            let product = Tensor::build(Op::Matmul, vec![merged, other.clone()], location);
+            return product.reshape_at(&[batch_a, &[*m, *n]].concat(), location);
         }
         match broadcast(batch_a, batch_b) {
             Ok(batch) => {
-                let a = self.broadcast_to(&[&batch[..], &[*m, *k]].concat(), place);
-                let b = other.broadcast_to(&[&batch[..], &[*k2, *n]].concat(), place);
-                Tensor::build(Op::Matmul, vec![a, b], place)
+                let a = self.broadcast_to(&[&batch[..], &[*m, *k]].concat(), location);
+                let b = other.broadcast_to(&[&batch[..], &[*k2, *n]].concat(), location);
+                Tensor::build(Op::Matmul, vec![a, b], location)
             }
-            Err(what) => Tensor::failed("matmul", what, place),
+            Err(message) => Tensor::failed_at("matmul", message, location),
         }
     }
 
-    /// The same value without history: no gradient flows through it. Of a tensor that is computed already, it does not
-    /// keep what that was made of, so a long loop frees its past with `x.realize()?; x = x.detach();`.
+    /// The same value as a constant: no gradient flows through it. If the value is already
+    /// computed, the graph behind it is released, so a long loop frees memory with
+    /// `x.realize()?; x = x.detach();`.
     #[track_caller]
     pub fn detach(&self) -> Tensor {
-        let place = Place::here();
-        // Memory that somebody may write again has no history to let go.
-        let kept = |node: &Node| !node.inputs.is_empty() && !node.op.storage_may_move();
-        let source = match self.node().ok().filter(|node| kept(node)).and_then(|node| Some((node, node.value()?))) {
-            Some((node, value)) => Tensor(Arc::new(Node::leaf(Op::Data, node, place, value))),
+        let location = SourceLocation::here();
+        // Storage that may be overwritten later has no graph to release.
+        let releasable = |node: &Node| !node.inputs.is_empty() && !node.op.storage_may_move();
+        let source = match self.node().ok().filter(|node| releasable(node)).and_then(|node| Some((node, node.value()?)))
+        {
+            Some((node, value)) => Tensor(Arc::new(Node::leaf(Op::Data, node, location, value))),
             None => self.clone(),
         };
-        Tensor::build(Op::Detach, vec![source], place)
+        Tensor::build(Op::Detach, vec![source], location)
     }
 }

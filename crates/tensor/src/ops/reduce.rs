@@ -1,122 +1,126 @@
-//! Reductions over any axes. Each has a spelling whose axes vanish and one, `_keep`, whose axes stay with length 1. Those of
-//! several steps make them in f32 where elements are 16-bit floats: squares and sums of them would overflow.
+//! Reductions over any axes. Each has a variant `_keepdim` that keeps the reduced axes with length
+//! 1. Functions of several steps compute in f32 for 16-bit floats, whose squares and sums would
+//! overflow.
 
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
-use crate::graph::infer::{constant, extent};
+use crate::graph::infer::{constant, reduction_extents};
 use crate::graph::node::{Op, Reduce};
 use crate::ops::pointwise::map;
-use crate::{Axes, DType, Place, Tensor};
+use crate::{Axes, DType, SourceLocation, Tensor};
 
 impl Tensor {
-    /// Sum over axes, which vanish.
+    /// Sum over axes.
     #[track_caller]
     pub fn sum(&self, axes: impl Into<Axes>) -> Tensor {
-        self.reduce(Reduce::Sum, axes.into(), Place::here())
+        self.reduce(Reduce::Sum, axes.into(), SourceLocation::here())
     }
 
-    /// Product over axes, which vanish.
+    /// Product over axes.
     #[track_caller]
     pub fn prod(&self, axes: impl Into<Axes>) -> Tensor {
-        self.reduce(Reduce::Prod, axes.into(), Place::here())
+        self.reduce(Reduce::Prod, axes.into(), SourceLocation::here())
     }
 
-    /// Smallest element over axes, which vanish. Ties share the gradient.
+    /// Smallest element over axes. The gradient is divided evenly between ties.
     #[track_caller]
     pub fn min(&self, axes: impl Into<Axes>) -> Tensor {
-        self.reduce(Reduce::Min, axes.into(), Place::here())
+        self.reduce(Reduce::Min, axes.into(), SourceLocation::here())
     }
 
-    /// Largest element over axes, which vanish. Ties share the gradient.
+    /// Largest element over axes. The gradient is divided evenly between ties.
     #[track_caller]
     pub fn max(&self, axes: impl Into<Axes>) -> Tensor {
-        self.reduce(Reduce::Max, axes.into(), Place::here())
+        self.reduce(Reduce::Max, axes.into(), SourceLocation::here())
     }
 
-    pub(crate) fn reduce(&self, reduce: Reduce, axes: Axes, place: Place) -> Tensor {
+    pub(crate) fn reduce(&self, reduce: Reduce, axes: Axes, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         match axes.resolve(node.shape.len()) {
-            Ok(axes) => self.reduce_in_parts(reduce, axes, place),
-            Err(what) => Tensor::failed(Op::Reduce(reduce, vec![]).name(), what, place),
+            Ok(axes) => self.reduce_in_stages(reduce, axes, location),
+            Err(message) => Tensor::failed_at(Op::Reduce(reduce, vec![]).name(), message, location),
         }
     }
 
-    /// A reduction to few elements of many is one to more elements, then one of these: there is work for all processors, and
-    /// sums of many lose less. What is split how depends on the shape alone.
-    fn reduce_in_parts(&self, reduce: Reduce, axes: Vec<usize>, place: Place) -> Tensor {
-        let whole = Tensor::build(Op::Reduce(reduce, axes.clone()), vec![self.clone()], place);
-        let Some((outer, middle, inner)) = whole.node().ok().and_then(extent) else { return whole };
-        let Some(parts) = parts(outer, middle, inner) else { return whole };
-        // Parts of 16-bit floats are f32: rounded, they would lose what the sum is for.
+    /// Splits a large reduction to few elements into two stages, so that all processors have work
+    /// and long sums lose less precision. The split depends on the shape only.
+    fn reduce_in_stages(&self, reduce: Reduce, axes: Vec<usize>, location: SourceLocation) -> Tensor {
+        let single_stage = Tensor::build(Op::Reduce(reduce, axes.clone()), vec![self.clone()], location);
+        let Some((outer, middle, inner)) = single_stage.node().ok().and_then(reduction_extents) else {
+            return single_stage;
+        };
+        let Some(parts) = stage_parts(outer, middle, inner) else { return single_stage };
+        // Partial results of 16-bit floats are f32: rounding them would lose precision.
         let narrow = matches!(self.0.dtype, DType::F16 | DType::BF16);
-        let x = if narrow { Tensor::build(Op::Cast(DType::F32), vec![self.clone()], place) } else { self.clone() };
-        let x = x.reshape_at(&[outer, parts, middle / parts, inner], place);
-        let some = Tensor::build(Op::Reduce(reduce, vec![2]), vec![x], place);
-        let all = some.reduce(reduce, Axes::These(vec![1]), place).reshape_at(&whole.0.shape, place);
-        if narrow { Tensor::build(Op::Cast(self.0.dtype), vec![all], place) } else { all }
+        let x = if narrow { Tensor::build(Op::Cast(DType::F32), vec![self.clone()], location) } else { self.clone() };
+        let x = x.reshape_at(&[outer, parts, middle / parts, inner], location);
+        let partial = Tensor::build(Op::Reduce(reduce, vec![2]), vec![x], location);
+        let total = partial.reduce(reduce, Axes::List(vec![1]), location).reshape_at(&single_stage.0.shape, location);
+        if narrow { Tensor::build(Op::Cast(self.0.dtype), vec![total], location) } else { total }
     }
 
-    /// The sum along an axis of which only one element is not 0, which is what gradients of picked elements are: that
-    /// element. Whether the index is good was asked when the element was picked.
-    pub(crate) fn sum_of_scattered(&self, axes: &[usize], place: Place) -> Option<Tensor> {
+    /// The sum along an axis with only one nonzero element, as in the gradient of a gather: that
+    /// element. The gather has checked the index.
+    pub(crate) fn sum_of_scattered(&self, axes: &[usize], location: SourceLocation) -> Option<Tensor> {
         let node = &*self.0;
         match (&node.op, &node.inputs[..]) {
-            (Op::Map(Row::Neg), [x]) if node.dtype.is_float() => {
-                let sum = x.sum_of_scattered(axes, place)?;
-                Some(map(Row::Neg, &[&sum], place))
+            (Op::Map(ScalarOp::Neg), [x]) if node.dtype.is_float() => {
+                let sum = x.sum_of_scattered(axes, location)?;
+                Some(map(ScalarOp::Neg, &[&sum], location))
             }
             (Op::ScatterAdd(axis), [base, index, values]) => {
                 let zero = constant(base).is_some_and(|value| value.as_f64() == 0.0);
                 let one = axes == [*axis] && index.0.shape[*axis] == 1 && zero;
                 let mut shape = values.0.shape.clone();
                 shape.remove(*axis);
-                one.then(|| values.reshape_at(&shape, place))
+                one.then(|| values.reshape_at(&shape, location))
             }
             _ => None,
         }
     }
 
-    /// Mean over axes, which vanish. Integers and bools become f32.
+    /// Mean over axes. Integers and bools become f32.
     #[track_caller]
     pub fn mean(&self, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
-        let count = self.count(&axes);
-        let (x, narrow) = self.float().wide();
-        (x.sum(axes) / count).narrowed(narrow)
+        let count = self.reduced_count(&axes);
+        let (x, original_dtype) = self.to_float().widen();
+        (x.sum(axes) / count).narrow_to(original_dtype)
     }
 
-    /// Variance over axes, which vanish: the squared distances from the mean, summed and divided by their number less
-    /// `correction`. 1 is the estimate from a sample (as PyTorch has it), 0 that of a whole (as NumPy has it).
+    /// Variance over axes: the sum of the squared deviations from the mean, divided by their number
+    /// minus `correction`. 1 is the sample variance (PyTorch's default), 0 the population variance
+    /// (NumPy's default).
     #[track_caller]
     pub fn var(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
         let axes = axes.into();
-        let (x, narrow) = self.float().wide();
-        let distance = &x - x.mean_keep(axes.clone());
-        let freedom = (self.count(&axes) - correction as f64).max(0.0);
-        ((&distance * &distance).sum(axes) / freedom).narrowed(narrow)
+        let (x, original_dtype) = self.to_float().widen();
+        let deviation = &x - x.mean_keepdim(axes.clone());
+        let degrees_of_freedom = (self.reduced_count(&axes) - correction as f64).max(0.0);
+        ((&deviation * &deviation).sum(axes) / degrees_of_freedom).narrow_to(original_dtype)
     }
 
-    /// Standard deviation over axes, which vanish: the root of [`Tensor::var`].
+    /// Standard deviation over axes: the square root of [`Tensor::var`].
     #[track_caller]
     pub fn std(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
         self.var(axes, correction).sqrt()
     }
 
-    /// True where all elements over axes, which vanish, are true (or not 0).
+    /// True where all elements over axes are true (nonzero).
     #[track_caller]
     pub fn all(&self, axes: impl Into<Axes>) -> Tensor {
-        // A product rather than a minimum: over nothing it is true.
+        // A product and not a minimum: over an empty axis it is true.
         self.cast(DType::Bool).cast(DType::U8).prod(axes).cast(DType::Bool)
     }
 
-    /// True where any element over axes, which vanish, is true (or not 0).
+    /// True where any element over axes is true (nonzero).
     #[track_caller]
     pub fn any(&self, axes: impl Into<Axes>) -> Tensor {
         self.cast(DType::Bool).not().all(axes).not()
     }
 
-    /// The `p`-norm over axes, which vanish: (Σ |x|ᵖ)^(1/p); the largest size for infinity, the smallest for minus
-    /// infinity, the number of elements that are not 0 for 0. Where the 2-norm is 0, so is its gradient.
+    /// The `p`-norm over axes: (Σ |x|ᵖ)^(1/p); the largest magnitude for p = ∞, the smallest for
+    /// -∞, the number of nonzero elements for 0. Where the 2-norm is 0, its gradient is 0.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -129,7 +133,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn norm(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
-        let (axes, (x, narrow)) = (axes.into(), self.float().wide());
+        let (axes, (x, original_dtype)) = (axes.into(), self.to_float().widen());
         let norm = match p {
             f64::INFINITY => x.abs().max(axes),
             f64::NEG_INFINITY => x.abs().min(axes),
@@ -142,11 +146,11 @@ impl Tensor {
             }
             _ => x.abs().pow(p).sum(axes).pow(1.0 / p),
         };
-        norm.narrowed(narrow)
+        norm.narrow_to(original_dtype)
     }
 
-    /// The number below which the share `q` of an axis lies, which vanishes; between two elements, as far between as `q`
-    /// says. Where there is a NaN, NaN.
+    /// The `q`-quantile of an axis, which is removed, with linear interpolation between elements;
+    /// NaN if there is a NaN.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -158,139 +162,143 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn quantile(&self, q: f64, axis: isize) -> Tensor {
-        let place = Place::here();
-        let x = self.float();
+        let location = SourceLocation::here();
+        let x = self.to_float();
         let Ok(node) = x.node() else { return x };
-        let fail = |what: String| Tensor::failed("quantile", what, place);
+        let fail = |message: String| Tensor::failed_at("quantile", message, location);
         let axis = match crate::graph::axes::resolve_axis(axis, node.shape.len()) {
             Ok(axis) => axis,
-            Err(what) => return fail(what),
+            Err(message) => return fail(message),
         };
         if !(0.0..=1.0).contains(&q) {
-            return fail(format!("a share is from 0 to 1, found {q}"));
+            return fail(format!("q must be from 0 to 1, found {q}"));
         }
         let Some(last) = node.shape[axis].checked_sub(1) else {
-            return fail(format!("has no value over an axis of length 0, shape {:?}", node.shape));
+            return fail(format!("cannot reduce an axis of length 0, shape {:?}", node.shape));
         };
-        let (sorted, at) = (x.sort(axis as isize, false).0, q * last as f64);
-        let element = |n: f64| sorted.part(axis as isize, n as usize, 1, place).squeeze(axis as isize);
-        let (below, between) = (element(at.floor()), at.fract());
-        // Between equal infinities there is no number, so nothing is added where nothing is between.
-        let value = if between > 0.0 { &below + (element(at.ceil()) - &below) * between } else { below };
-        // NaN is sorted to the end.
+        let (sorted, position) = (x.sort(axis as isize, false).0, q * last as f64);
+        let element = |n: f64| sorted.narrow_at(axis as isize, n as usize, 1, location).squeeze(axis as isize);
+        let (below, fraction) = (element(position.floor()), position.fract());
+        // The difference of equal infinities is NaN, so it is not added where the fraction is 0.
+        let value = if fraction > 0.0 { &below + (element(position.ceil()) - &below) * fraction } else { below };
+        // NaN sorts to the end.
         let largest = element(last as f64);
         largest.equal(&largest).select(value, f64::NAN)
     }
 
-    /// log Σ exp(x) over axes, which vanish, computed without overflow; over nothing it is -∞.
+    /// log Σ exp(x) over axes, computed without overflow; -∞ for an empty axis.
     #[track_caller]
     pub fn logsumexp(&self, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
-        let (x, narrow) = self.wide();
-        if self.count(&axes) == 0.0 {
-            return x.exp().sum(axes).log().narrowed(narrow);
+        let (x, original_dtype) = self.widen();
+        if self.reduced_count(&axes) == 0.0 {
+            return x.exp().sum(axes).log().narrow_to(original_dtype);
         }
-        // The shift cancels, so it carries no gradient; by an infinity it would not, so there is none.
-        let largest = x.max_keep(axes.clone()).detach();
+        // The shift cancels, so it carries no gradient; an infinite shift would not cancel, so it
+        // is replaced by 0.
+        let largest = x.max_keepdim(axes.clone()).detach();
         let shift = largest.abs().equal(f64::INFINITY).select(0.0, &largest);
         let sum = (&x - &shift).exp().sum(axes).log();
         match sum.node() {
-            Ok(node) => (&sum + shift.reshape(&node.shape)).narrowed(narrow),
+            Ok(node) => (&sum + shift.reshape(&node.shape)).narrow_to(original_dtype),
             Err(_) => sum,
         }
     }
 
-    /// This as floats: integers and bools become f32.
+    /// Integers and bools cast to f32; floats unchanged.
     #[track_caller]
-    pub(crate) fn float(&self) -> Tensor {
+    pub(crate) fn to_float(&self) -> Tensor {
         match self.node() {
             Ok(node) if !node.dtype.is_float() => self.cast(DType::F32),
             _ => self.clone(),
         }
     }
 
-    /// This in a dtype to compute sums of many steps in: 16-bit floats become f32. With it, the dtype to go back to.
+    /// Casts 16-bit floats to f32 for computations of several steps; also returns the original
+    /// dtype, for [`Tensor::narrow_to`].
     #[track_caller]
-    pub(crate) fn wide(&self) -> (Tensor, DType) {
+    pub(crate) fn widen(&self) -> (Tensor, DType) {
         let dtype = self.0.dtype;
         if matches!(dtype, DType::F16 | DType::BF16) { (self.cast(DType::F32), dtype) } else { (self.clone(), dtype) }
     }
 
     /// Back from [`Tensor::wide`].
     #[track_caller]
-    pub(crate) fn narrowed(&self, dtype: DType) -> Tensor {
+    pub(crate) fn narrow_to(&self, dtype: DType) -> Tensor {
         if matches!(dtype, DType::F16 | DType::BF16) { self.cast(dtype) } else { self.clone() }
     }
 
-    /// How many elements are reduced to one. Bad axes are found by the reduction itself.
-    pub(crate) fn count(&self, axes: &Axes) -> f64 {
+    /// Number of elements that are reduced to one. Invalid axes are reported by the reduction
+    /// itself.
+    pub(crate) fn reduced_count(&self, axes: &Axes) -> f64 {
         let axes = axes.resolve(self.0.shape.len()).unwrap_or_default();
         axes.iter().map(|&a| self.0.shape[a] as f64).product()
     }
 
-    /// A reduction of `from` with its axes back.
+    /// A reduction of `from` with the reduced axes restored at length 1.
     #[track_caller]
-    fn with_axes(&self, from: &Tensor, axes: &Axes) -> Tensor {
-        match (self.node(), axes.kept(&from.0.shape)) {
+    fn restore_axes(&self, from: &Tensor, axes: &Axes) -> Tensor {
+        match (self.node(), axes.keepdim_shape(&from.0.shape)) {
             (Ok(_), Ok(shape)) => self.reshape(&shape),
             _ => self.clone(),
         }
     }
 
-    /// As [`Tensor::var`]; the axes stay with length 1.
+    /// As [`Tensor::var`]; the reduced axes keep length 1.
     #[track_caller]
-    pub fn var_keep(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
+    pub fn var_keepdim(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
         let axes = axes.into();
-        self.var(axes.clone(), correction).with_axes(self, &axes)
+        self.var(axes.clone(), correction).restore_axes(self, &axes)
     }
 
-    /// As [`Tensor::std`]; the axes stay with length 1.
+    /// As [`Tensor::std`]; the reduced axes keep length 1.
     #[track_caller]
-    pub fn std_keep(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
+    pub fn std_keepdim(&self, axes: impl Into<Axes>, correction: usize) -> Tensor {
         let axes = axes.into();
-        self.std(axes.clone(), correction).with_axes(self, &axes)
+        self.std(axes.clone(), correction).restore_axes(self, &axes)
     }
 
-    /// As [`Tensor::norm`]; the axes stay with length 1.
+    /// As [`Tensor::norm`]; the reduced axes keep length 1.
     #[track_caller]
-    pub fn norm_keep(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
+    pub fn norm_keepdim(&self, p: f64, axes: impl Into<Axes>) -> Tensor {
         let axes = axes.into();
-        self.norm(p, axes.clone()).with_axes(self, &axes)
+        self.norm(p, axes.clone()).restore_axes(self, &axes)
     }
 }
 
-macro_rules! keep {
-    ($($name:ident $keep:ident;)+) => { impl Tensor { $(
-        #[doc = concat!("As [`Tensor::", stringify!($name), "`]; the axes stay with length 1.")]
+macro_rules! keepdim {
+    ($($name:ident $keepdim:ident;)+) => { impl Tensor { $(
+        #[doc = concat!("As [`Tensor::", stringify!($name), "`]; the reduced axes keep length 1.")]
         #[track_caller]
-        pub fn $keep(&self, axes: impl Into<Axes>) -> Tensor {
+        pub fn $keepdim(&self, axes: impl Into<Axes>) -> Tensor {
             let axes = axes.into();
-            self.$name(axes.clone()).with_axes(self, &axes)
+            self.$name(axes.clone()).restore_axes(self, &axes)
         }
     )+ } };
 }
 
-keep! {
-    sum sum_keep;
-    prod prod_keep;
-    min min_keep;
-    max max_keep;
-    mean mean_keep;
-    all all_keep;
-    any any_keep;
-    logsumexp logsumexp_keep;
+keepdim! {
+    sum sum_keepdim;
+    prod prod_keepdim;
+    min min_keepdim;
+    max max_keepdim;
+    mean mean_keepdim;
+    all all_keepdim;
+    any any_keepdim;
+    logsumexp logsumexp_keepdim;
 }
 
-/// In how many parts to reduce `middle` elements to one, for each of `outer · inner`; `None` for one.
-fn parts(outer: usize, middle: usize, inner: usize) -> Option<usize> {
-    // Elements of a part: rows are read by many threads together, what lies apart by one thread each.
+/// Number of parts of the first stage of a reduction of `middle` elements to one, for each of
+/// `outer · inner`; `None` for a single stage.
+fn stage_parts(outer: usize, middle: usize, inner: usize) -> Option<usize> {
+    // Elements per part: a row is read by many threads, strided elements by one thread.
     let (busy, part) = if inner == 1 { (512, 8192) } else { (1 << 18, 64) };
     let results = outer * inner;
     if results == 0 || results >= busy || middle < 8 * part.min(4096) {
         return None;
     }
     let wanted = if inner == 1 { middle / part } else { (busy / results).min(middle / part) }.max(2);
-    // The nearest number that divides evenly, if one is near.
+    // The nearest divisor, if there is one within a factor of 4.
     (wanted / 4..=wanted.saturating_mul(4))
         .filter(|&n| n > 1 && middle.is_multiple_of(n))
         .min_by_key(|n| n.abs_diff(wanted))
@@ -298,11 +306,11 @@ fn parts(outer: usize, middle: usize, inner: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::parts;
+    use super::stage_parts;
 
     #[test]
-    fn few_results_of_many_elements_are_made_in_parts() {
-        for (extent, expected) in [
+    fn large_reductions_to_few_elements_are_split() {
+        for (reduction_extents, expected) in [
             ((1, 1 << 20, 1), Some(128)),
             ((1, 100_000_000, 1), Some(12_500)),
             ((4096, 4096, 1), None),
@@ -312,8 +320,8 @@ mod tests {
             ((1, 1_000_003, 1), None), // a prime
             ((0, 1 << 20, 1), None),
         ] {
-            let (outer, middle, inner) = extent;
-            assert_eq!(parts(outer, middle, inner), expected, "{extent:?}");
+            let (outer, middle, inner) = reduction_extents;
+            assert_eq!(stage_parts(outer, middle, inner), expected, "{reduction_extents:?}");
         }
     }
 }

@@ -1,109 +1,113 @@
-//! Views: the same elements under other shapes and orders. None of these copies anything but [`Tensor::repeat`].
+//! Views: changes of shape and axis order. None of them copies elements except [`Tensor::repeat`].
 
 use crate::graph::axes::resolve_axis;
-use crate::graph::node::{Cut, Op};
-use crate::{Axes, Place, Tensor};
+use crate::graph::node::{AxisSlice, Op};
+use crate::{Axes, SourceLocation, Tensor};
 
 impl Tensor {
-    /// The same elements under another shape.
+    /// The same elements in another shape.
     #[track_caller]
     pub fn reshape(&self, shape: &[usize]) -> Tensor {
-        self.reshape_at(shape, Place::here())
+        self.reshape_at(shape, SourceLocation::here())
     }
 
-    pub(crate) fn reshape_at(&self, shape: &[usize], place: Place) -> Tensor {
+    pub(crate) fn reshape_at(&self, shape: &[usize], location: SourceLocation) -> Tensor {
         match self.node() {
             Ok(node) if node.shape == shape => self.clone(),
-            _ => Tensor::build(Op::Reshape(shape.to_vec()), vec![self.clone()], place),
+            _ => Tensor::build(Op::Reshape(shape.to_vec()), vec![self.clone()], location),
         }
     }
 
-    /// The axes in another order: axis `n` of the result is axis `axes[n]` of this.
+    /// Permutes the axes: axis `n` of the result is axis `axes[n]` of this tensor.
     #[track_caller]
     pub fn permute(&self, axes: &[usize]) -> Tensor {
-        Tensor::build(Op::Permute(axes.to_vec()), vec![self.clone()], Place::here())
+        Tensor::build(Op::Permute(axes.to_vec()), vec![self.clone()], SourceLocation::here())
     }
 
-    /// The elements along one axis in reverse.
-    pub(crate) fn flip_at(&self, axis: usize, place: Place) -> Tensor {
+    /// Reverses one axis.
+    pub(crate) fn flip_at(&self, axis: usize, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
-        let mut cuts: Vec<Cut> = node.shape.iter().map(|&len| Cut::whole(len)).collect();
-        if let Some(cut) = cuts.get_mut(axis).filter(|cut| cut.len > 0) {
+        let mut slices: Vec<AxisSlice> = node.shape.iter().map(|&len| AxisSlice::full(len)).collect();
+        if let Some(cut) = slices.get_mut(axis).filter(|cut| cut.len > 0) {
             (cut.start, cut.step) = (cut.len - 1, -1);
         }
-        Tensor::build(Op::Slice(cuts), vec![self.clone()], place)
+        Tensor::build(Op::Slice(slices), vec![self.clone()], location)
     }
 
-    /// Two axes exchanged.
+    /// Swaps two axes.
     #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Tensor {
-        self.transpose_at(a, b, Place::here())
+        self.transpose_at(a, b, SourceLocation::here())
     }
 
-    pub(crate) fn transpose_at(&self, a: isize, b: isize, place: Place) -> Tensor {
+    pub(crate) fn transpose_at(&self, a: isize, b: isize, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let rank = node.shape.len();
         match (resolve_axis(a, rank), resolve_axis(b, rank)) {
             (Ok(a), Ok(b)) => {
                 let mut axes: Vec<usize> = (0..rank).collect();
                 axes.swap(a, b);
-                Tensor::build(Op::Permute(axes), vec![self.clone()], place)
+                Tensor::build(Op::Permute(axes), vec![self.clone()], location)
             }
-            (Err(what), _) | (_, Err(what)) => Tensor::failed("transpose", what, place),
+            (Err(message), _) | (_, Err(message)) => Tensor::failed_at("transpose", message, location),
         }
     }
 
-    /// Repeats axes of length 1 (and adds leading ones) to reach `shape`.
+    /// Broadcasts to `shape`: repeats axes of length 1 and adds leading axes.
     #[track_caller]
     pub fn expand(&self, shape: &[usize]) -> Tensor {
-        self.broadcast_to(shape, Place::here())
+        self.broadcast_to(shape, SourceLocation::here())
     }
 
-    pub(crate) fn broadcast_to(&self, shape: &[usize], place: Place) -> Tensor {
+    pub(crate) fn broadcast_to(&self, shape: &[usize], location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         if node.shape == shape {
             return self.clone();
         }
         let missing = shape.len().saturating_sub(node.shape.len());
         let padded = [&vec![1; missing][..], &node.shape].concat();
-        Tensor::build(Op::Expand(shape.to_vec()), vec![self.reshape_at(&padded, place)], place)
+        Tensor::build(Op::Expand(shape.to_vec()), vec![self.reshape_at(&padded, location)], location)
     }
 
-    /// A new axis of length 1, which will be axis `axis` of the result.
+    /// Inserts an axis of length 1 at position `axis` of the result.
     #[track_caller]
     pub fn unsqueeze(&self, axis: isize) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let rank = node.shape.len() as isize + 1;
-        let at = if axis < 0 { axis + rank } else { axis };
-        let place = Place::here();
-        if !(0..rank).contains(&at) {
-            return Tensor::failed("unsqueeze", format!("there is no place {axis} among {rank} axes"), place);
+        let position = if axis < 0 { axis + rank } else { axis };
+        let location = SourceLocation::here();
+        if !(0..rank).contains(&position) {
+            return Tensor::failed_at(
+                "unsqueeze",
+                format!("axis {axis} is out of range for a result of rank {rank}"),
+                location,
+            );
         }
         let mut shape = node.shape.clone();
-        shape.insert(at as usize, 1);
-        self.reshape_at(&shape, place)
+        shape.insert(position as usize, 1);
+        self.reshape_at(&shape, location)
     }
 
-    /// Without the named axes, which must have length 1; with `..`, without all axes that have.
+    /// Removes the given axes, which must have length 1; `..` removes all axes of length 1.
     #[track_caller]
     pub fn squeeze(&self, axes: impl Into<Axes>) -> Tensor {
-        let (place, axes) = (Place::here(), axes.into());
+        let (location, axes) = (SourceLocation::here(), axes.into());
         let Ok(node) = self.node() else { return self.clone() };
         let all = matches!(axes, Axes::All);
         let axes = match axes.resolve(node.shape.len()) {
             Ok(axes) => axes,
-            Err(what) => return Tensor::failed("squeeze", what, place),
+            Err(message) => return Tensor::failed_at("squeeze", message, location),
         };
         if let Some(axis) = axes.iter().find(|&&a| !all && node.shape[a] != 1) {
-            let what = format!("axis {axis} of {:?} has length {}, not 1", node.shape, node.shape[*axis]);
-            return Tensor::failed("squeeze", what, place);
+            let message = format!("axis {axis} of {:?} has length {}, not 1", node.shape, node.shape[*axis]);
+            return Tensor::failed_at("squeeze", message, location);
         }
         let kept = |a: &usize| !axes.contains(a) || node.shape[*a] != 1;
         let shape: Vec<usize> = (0..node.shape.len()).filter(kept).map(|a| node.shape[a]).collect();
-        self.reshape_at(&shape, place)
+        self.reshape_at(&shape, location)
     }
 
-    /// Axes `first` to `last`, both included, as one.
+    /// Merges axes `first` to `last`, both included, into one.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor};
@@ -115,32 +119,34 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn flatten(&self, first: isize, last: isize) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let Ok(node) = self.node() else { return self.clone() };
         if node.shape.is_empty() && matches!((first, last), (0 | -1, 0 | -1)) {
-            return self.reshape_at(&[1], place);
+            return self.reshape_at(&[1], location);
         }
         match (resolve_axis(first, node.shape.len()), resolve_axis(last, node.shape.len())) {
             (Ok(first), Ok(last)) if first <= last => {
-                let joined = node.shape[first..=last].iter().product();
-                let shape = [&node.shape[..first], &[joined], &node.shape[last + 1..]].concat();
-                self.reshape_at(&shape, place)
+                let merged = node.shape[first..=last].iter().product();
+                let shape = [&node.shape[..first], &[merged], &node.shape[last + 1..]].concat();
+                self.reshape_at(&shape, location)
             }
-            (Ok(first), Ok(last)) => Tensor::failed("flatten", format!("axis {last} is before axis {first}"), place),
-            (Err(what), _) | (_, Err(what)) => Tensor::failed("flatten", what, place),
+            (Ok(first), Ok(last)) => {
+                Tensor::failed_at("flatten", format!("axis {last} is before axis {first}"), location)
+            }
+            (Err(message), _) | (_, Err(message)) => Tensor::failed_at("flatten", message, location),
         }
     }
 
-    /// The last two axes exchanged.
+    /// Swaps the last two axes.
     #[track_caller]
     pub fn t(&self) -> Tensor {
-        self.transpose_at(-1, -2, Place::here())
+        self.transpose_at(-1, -2, SourceLocation::here())
     }
 
-    /// One axis moved to another place; the others keep their order.
+    /// Moves an axis to another position; the others keep their order.
     #[track_caller]
     pub fn movedim(&self, from: isize, to: isize) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let Ok(node) = self.node() else { return self.clone() };
         let rank = node.shape.len();
         match (resolve_axis(from, rank), resolve_axis(to, rank)) {
@@ -148,13 +154,14 @@ impl Tensor {
                 let mut axes: Vec<usize> = (0..rank).collect();
                 axes.remove(from);
                 axes.insert(to, from);
-                Tensor::build(Op::Permute(axes), vec![self.clone()], place)
+                Tensor::build(Op::Permute(axes), vec![self.clone()], location)
             }
-            (Err(what), _) | (_, Err(what)) => Tensor::failed("movedim", what, place),
+            (Err(message), _) | (_, Err(message)) => Tensor::failed_at("movedim", message, location),
         }
     }
 
-    /// The whole so many times along each axis; counts beyond the rank make leading axes.
+    /// Repeats the tensor `counts[n]` times along each axis; counts beyond the rank add leading
+    /// axes.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -166,19 +173,24 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn repeat(&self, counts: &[usize]) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let Ok(node) = self.node() else { return self.clone() };
         let Some(missing) = counts.len().checked_sub(node.shape.len()) else {
-            let what = format!("{} counts for the {} axes of {:?}", counts.len(), node.shape.len(), node.shape);
-            return Tensor::failed("repeat", what, place);
+            let message = format!(
+                "the number of counts is {}, but shape {:?} has rank {}",
+                counts.len(),
+                node.shape,
+                node.shape.len()
+            );
+            return Tensor::failed_at("repeat", message, location);
         };
-        let own = [&vec![1; missing][..], &node.shape].concat();
-        let Some(shape) = own.iter().zip(counts).map(|(&len, &n)| len.checked_mul(n)).collect::<Option<Vec<_>>>()
+        let padded = [&vec![1; missing][..], &node.shape].concat();
+        let Some(shape) = padded.iter().zip(counts).map(|(&len, &n)| len.checked_mul(n)).collect::<Option<Vec<_>>>()
         else {
-            return Tensor::failed("repeat", "more elements than memory can hold".into(), place);
+            return Tensor::failed_at("repeat", "more elements than memory can hold".into(), location);
         };
-        let apart: Vec<usize> = own.iter().flat_map(|&len| [1, len]).collect();
-        let many: Vec<usize> = own.iter().zip(counts).flat_map(|(&len, &n)| [n, len]).collect();
-        self.reshape_at(&apart, place).broadcast_to(&many, place).reshape_at(&shape, place)
+        let separated: Vec<usize> = padded.iter().flat_map(|&len| [1, len]).collect();
+        let repeated: Vec<usize> = padded.iter().zip(counts).flat_map(|(&len, &n)| [n, len]).collect();
+        self.reshape_at(&separated, location).broadcast_to(&repeated, location).reshape_at(&shape, location)
     }
 }

@@ -1,16 +1,16 @@
-//! Linear equations, by elimination over the operations: gradients of any order come with them. Each row of the matrix is a
-//! step of its own, so this is for matrices of tens of rows rather than thousands.
+//! Linear equations by Gauss-Jordan elimination over tensor ops, so gradients of any order exist.
+//! Each row of the matrix is a sequential step: for matrices of tens of rows, not thousands.
 
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
 use crate::graph::axes::Axes;
 use crate::graph::infer::broadcast;
 use crate::graph::node::{Op, Reduce};
 use crate::ops::pointwise::map;
-use crate::{DType, Place, Tensor};
+use crate::{DType, SourceLocation, Tensor};
 
 impl Tensor {
-    /// The inverse of the matrices in the last two axes. Of a matrix that has none, infinities and NaN.
+    /// Inverse of the matrices in the last two axes; infinities and NaN for a singular matrix.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -22,16 +22,16 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn inverse(&self) -> Tensor {
-        let place = Place::here();
+        let location = SourceLocation::here();
         let Ok(node) = self.node() else { return self.clone() };
         let rows = node.shape.iter().rev().nth(1).copied().unwrap_or(0);
-        let [i, j] = [0, 1].map(|axis| Tensor::iota(&[rows, rows], axis, DType::I64, node.device, place));
-        let unit = map(Row::Eq, &[&i, &j], place).cast_at(node.dtype, place);
-        self.eliminated("inverse", &unit, place)
+        let [i, j] = [0, 1].map(|axis| Tensor::iota(&[rows, rows], axis, DType::I64, node.device, location));
+        let unit = map(ScalarOp::Eq, &[&i, &j], location).cast_at(node.dtype, location);
+        self.gauss_jordan("inverse", &unit, location)
     }
 
-    /// The x of `self` · x = `right`: matrices in the last two axes, leading axes broadcast. Rows are exchanged so that
-    /// pivots are as large as can be. Where there is no solution, or there are many, infinities and NaN.
+    /// Solves `self` · x = `right` for x: matrices in the last two axes, leading axes broadcast.
+    /// Uses partial pivoting; the result is infinities and NaN if there is no unique solution.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -44,76 +44,89 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn solve(&self, right: &Tensor) -> Tensor {
-        self.eliminated("solve", right, Place::here())
+        self.gauss_jordan("solve", right, SourceLocation::here())
     }
 
-    fn eliminated(&self, name: &'static str, right: &Tensor, place: Place) -> Tensor {
+    fn gauss_jordan(&self, name: &'static str, right: &Tensor, location: SourceLocation) -> Tensor {
         for side in [self, right] {
-            if let Err(failed) = side.floats(name, place) {
+            if let Err(failed) = side.check_float(name, location) {
                 return failed;
             }
         }
         let ([lead @ .., n, columns], [more @ .., rows, count]) = (&self.0.shape[..], &right.0.shape[..]) else {
-            let what = format!("expects at least two axes, found shapes {:?} and {:?}", self.0.shape, right.0.shape);
-            return Tensor::failed(name, what, place);
+            let message = format!("expects at least two axes, found shapes {:?} and {:?}", self.0.shape, right.0.shape);
+            return Tensor::failed_at(name, message, location);
         };
         if n != columns || n != rows {
-            let what = match name {
-                "inverse" => format!("the matrices of {:?} are not square", self.0.shape),
-                _ => format!("{:?} is not square, or {:?} has not as many rows", self.0.shape, right.0.shape),
+            let message = match name {
+                "inverse" => format!("expected square matrices, found shape {:?}", self.0.shape),
+                _ => format!(
+                    "expected a square matrix and as many rows, found {:?} and {:?}",
+                    self.0.shape, right.0.shape
+                ),
             };
-            return Tensor::failed(name, what, place);
+            return Tensor::failed_at(name, message, location);
         }
         let lead = match broadcast(lead, more) {
             Ok(lead) => lead,
-            Err(what) => return Tensor::failed(name, what, place),
+            Err(message) => return Tensor::failed_at(name, message, location),
         };
-        let whole = |t: &Tensor, width: usize| t.broadcast_to(&[&lead[..], &[*n, width]].concat(), place);
-        let (left, dtype) = self.wide();
-        let right = right.cast_at(left.0.dtype, place);
-        let both = vec![whole(&left, *n), whole(&right, *count)];
-        let mut system = Tensor::build(Op::Concat(lead.len() + 1), both, place);
+        let expand = |t: &Tensor, width: usize| t.broadcast_to(&[&lead[..], &[*n, width]].concat(), location);
+        let (left, dtype) = self.widen();
+        let right = right.cast_at(left.0.dtype, location);
+        let both = vec![expand(&left, *n), expand(&right, *count)];
+        let mut system = Tensor::build(Op::Concat(lead.len() + 1), both, location);
         for step in 0..*n {
-            system = system.step(step, place);
+            system = system.eliminate_column(step, location);
         }
-        system.narrowed(dtype)
+        system.narrow_to(dtype)
     }
 
-    /// The first column eliminated from all rows but row `step`, and taken away.
-    fn step(&self, step: usize, place: Place) -> Tensor {
+    /// Eliminates the first column from all rows except row `step`, and removes it.
+    fn eliminate_column(&self, step: usize, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
         let [lead @ .., rows, columns] = &node.shape[..] else { return self.clone() };
         let tall = [lead, &[*rows, 1]].concat();
-        let places = Tensor::iota(&tall, lead.len(), DType::I64, node.device, place);
-        let number = |t: &Tensor, value: f64| t.scalar_like(value, place);
-        let here = number(&places, step as f64);
-        // The largest element from this row on: rows before it had their turn. A NaN counts as largest.
-        let size = map(Row::Abs, &[&self.part(-1, 0, 1, place)], place);
-        let taken = map(Row::Lt, &[&places, &here], place);
-        let size = map(Row::Select, &[&taken, &number(&size, -1.0), &size], place);
-        let pivot = Tensor::build(Op::ArgReduce(Reduce::Max, lead.len()), vec![size], place);
-        let pivot = pivot.reshape_at(&[lead, &[1, 1]].concat(), place);
-        let order = map(Row::Select, &[&map(Row::Eq, &[&places, &pivot], place), &here, &places], place);
-        let order = map(Row::Select, &[&map(Row::Eq, &[&places, &here], place), &pivot, &order], place);
-        let order = order.broadcast_to(&node.shape, place);
-        let system = Tensor::build(Op::Gather(lead.len()), vec![self.clone(), order], place);
-        // Its row becomes itself over the pivot; others lose as many of it as their first element says.
-        let row = system.part(-2, step, 1, place);
-        let first = system.part(-1, 0, 1, place);
-        let own = map(Row::Eq, &[&places, &here], place).cast_at(node.dtype, place);
-        let times = map(Row::Sub, &[&first, &own], place);
-        let row = map(Row::Div, &[&row.part(-1, 1, columns - 1, place), &row.part(-1, 0, 1, place)], place);
-        let rest = system.part(-1, 1, columns - 1, place);
-        map(Row::Sub, &[&rest, &map(Row::Mul, &[&times, &row], place)], place)
+        let row_index = Tensor::iota(&tall, lead.len(), DType::I64, node.device, location);
+        let number = |t: &Tensor, value: f64| t.scalar_like(value, location);
+        let current = number(&row_index, step as f64);
+        // The pivot is the largest element from this row on: earlier rows are done. A NaN counts as
+        // largest.
+        let size = map(ScalarOp::Abs, &[&self.narrow_at(-1, 0, 1, location)], location);
+        let done = map(ScalarOp::Lt, &[&row_index, &current], location);
+        let size = map(ScalarOp::Select, &[&done, &number(&size, -1.0), &size], location);
+        let pivot = Tensor::build(Op::ArgReduce(Reduce::Max, lead.len()), vec![size], location);
+        let pivot = pivot.reshape_at(&[lead, &[1, 1]].concat(), location);
+        let order = map(
+            ScalarOp::Select,
+            &[&map(ScalarOp::Eq, &[&row_index, &pivot], location), &current, &row_index],
+            location,
+        );
+        let order =
+            map(ScalarOp::Select, &[&map(ScalarOp::Eq, &[&row_index, &current], location), &pivot, &order], location);
+        let order = order.broadcast_to(&node.shape, location);
+        let system = Tensor::build(Op::Gather(lead.len()), vec![self.clone(), order], location);
+        // Divides the pivot row by the pivot, and subtracts multiples of it from the other rows.
+        let row = system.narrow_at(-2, step, 1, location);
+        let first = system.narrow_at(-1, 0, 1, location);
+        let is_pivot = map(ScalarOp::Eq, &[&row_index, &current], location).cast_at(node.dtype, location);
+        let factors = map(ScalarOp::Sub, &[&first, &is_pivot], location);
+        let row = map(
+            ScalarOp::Div,
+            &[&row.narrow_at(-1, 1, columns - 1, location), &row.narrow_at(-1, 0, 1, location)],
+            location,
+        );
+        let rest = system.narrow_at(-1, 1, columns - 1, location);
+        map(ScalarOp::Sub, &[&rest, &map(ScalarOp::Mul, &[&factors, &row], location)], location)
     }
 
-    /// `len` elements of an axis, counted from the end, from `start`.
-    pub(crate) fn part(&self, axis: isize, start: usize, len: usize, place: Place) -> Tensor {
+    /// `len` elements of an axis from `start`.
+    pub(crate) fn narrow_at(&self, axis: isize, start: usize, len: usize, location: SourceLocation) -> Tensor {
         let Ok(node) = self.node() else { return self.clone() };
-        let mut cuts: Vec<_> = node.shape.iter().map(|&len| crate::graph::node::Cut::whole(len)).collect();
-        if let Some(cut) = Axes::from(axis).resolve(cuts.len()).ok().and_then(|axes| cuts.get_mut(axes[0])) {
-            (cut.start, cut.len) = (if len == 0 { 0 } else { start }, len);
+        let mut slices: Vec<_> = node.shape.iter().map(|&len| crate::graph::node::AxisSlice::full(len)).collect();
+        if let Some(slice) = Axes::from(axis).resolve(slices.len()).ok().and_then(|axes| slices.get_mut(axes[0])) {
+            (slice.start, slice.len) = (if len == 0 { 0 } else { start }, len);
         }
-        Tensor::build(Op::Slice(cuts), vec![self.clone()], place)
+        Tensor::build(Op::Slice(slices), vec![self.clone()], location)
     }
 }

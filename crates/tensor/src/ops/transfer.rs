@@ -1,17 +1,17 @@
-//! Between dtypes and devices.
+//! Conversion of tensors between dtypes and devices.
 
 use std::sync::Arc;
 
 use crate::graph::node::{Node, Op};
 use crate::runtime::buffer::Buffer;
-use crate::{DType, Device, Place, Result, Tensor};
+use crate::{DType, Device, Result, SourceLocation, Tensor};
 
-/// Where or what a tensor should be.
+/// Target of [`Tensor::to`]: a device or a dtype.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// On this device.
+    /// A device.
     Device(Device),
-    /// Of this dtype.
+    /// A dtype.
     DType(DType),
 }
 
@@ -28,8 +28,9 @@ impl From<DType> for Target {
 }
 
 impl Tensor {
-    /// The tensor on a device or of a dtype. A copy to another device is made at once, through the host; gradients flow
-    /// back through it, and are copied at once as well. A function under trace cannot copy: its values are not there yet.
+    /// Copies the tensor to a device or casts it to a dtype. A copy to another device runs
+    /// immediately, through the host; gradients flow back through it and are copied immediately,
+    /// too. Not possible in a traced function, where tensors have no values.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor};
@@ -44,25 +45,25 @@ impl Tensor {
     #[track_caller]
     pub fn to(&self, target: impl Into<Target>) -> Tensor {
         match target.into() {
-            Target::Device(device) => self.copied_to(device, Place::here()),
+            Target::Device(device) => self.copied_to(device, SourceLocation::here()),
             Target::DType(dtype) => self.cast(dtype),
         }
     }
 
-    pub(crate) fn copied_to(&self, device: Device, place: Place) -> Tensor {
+    pub(crate) fn copied_to(&self, device: Device, location: SourceLocation) -> Tensor {
         let copy = || -> Result<Tensor> {
             let node = self.node()?;
             if node.device == device {
                 return Ok(self.clone());
             }
             let buffer = Buffer::from_words(device, self.words()?)?;
-            // The history is kept for gradients; where none can flow, the original may go.
-            let history = node.dtype.is_float() && !matches!(node.op, Op::Detach);
-            let inputs = if history { vec![self.clone()] } else { vec![] };
-            let copy = Node::new(Op::Data, node.dtype, node.shape.clone(), device, inputs, place);
+            // The input is retained for gradients; if none can flow, it may be freed.
+            let differentiable = node.dtype.is_float() && !matches!(node.op, Op::Detach);
+            let inputs = if differentiable { vec![self.clone()] } else { vec![] };
+            let copy = Node::new(Op::Data, node.dtype, node.shape.clone(), device, inputs, location);
             copy.set_value(buffer);
             Ok(Tensor(Arc::new(copy)))
         };
-        copy().unwrap_or_else(|error| Tensor::carry(error, place))
+        copy().unwrap_or_else(|error| Tensor::from_error(error, location))
     }
 }

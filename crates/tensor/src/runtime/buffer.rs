@@ -1,9 +1,9 @@
-//! Memory of a tensor, on whichever device: a range of an allocation, shared by handle.
+//! Memory of a tensor on any device: a byte range of a reference-counted allocation.
 //!
-//! Plans cut one allocation into many parts, so whoever uses memory of the host borrows it by `lend.rs`, which hands out
-//! the parts of one allocation side by side.
+//! Plans split one allocation into many buffers. Code that accesses host memory borrows several
+//! buffers at once through `host_slices.rs`.
 
-mod lend;
+mod host_slices;
 
 use std::any::Any;
 use std::ops::Range;
@@ -16,15 +16,16 @@ use crate::runtime::element::zero_words;
 use crate::runtime::timing::transfer;
 use crate::{Device, Error, Result};
 
-pub(crate) use lend::{Lent, lend};
+pub(crate) use host_slices::{HostSlice, with_host_slices};
 
-/// A handle on memory. Who may write it is decided by plans; a tensor's value is never written while it is visible.
+/// A handle to a byte range of an allocation. Plans decide which buffers are written; a tensor's
+/// value is never written while a tensor refers to it.
 #[derive(Clone)]
 pub(crate) struct Buffer {
     allocation: Allocation,
-    /// Where it begins, in bytes; a multiple of 8.
+    /// Offset in bytes; a multiple of 8.
     offset: usize,
-    /// A multiple of 8, too.
+    /// Size in bytes; a multiple of 8.
     bytes: usize,
 }
 
@@ -34,29 +35,29 @@ enum Allocation {
     Cuda(Arc<bornite_cuda::Buffer>),
 }
 
-/// Words of the host, counted as memory of a device while they are there.
+/// Host memory, counted in the statistics of its device.
 pub(crate) struct HostMemory {
     words: RwLock<Vec<u64>>,
     bytes: usize,
-    held: &'static AtomicUsize,
+    allocated: &'static AtomicUsize,
 }
 
 impl HostMemory {
     fn new(device: Device, words: Vec<u64>) -> HostMemory {
-        let (bytes, held) = (words.len() * 8, device.held());
-        held.fetch_add(bytes, Ordering::Relaxed);
-        HostMemory { words: RwLock::new(words), bytes, held }
+        let (bytes, allocated) = (words.len() * 8, device.host_allocated());
+        allocated.fetch_add(bytes, Ordering::Relaxed);
+        HostMemory { words: RwLock::new(words), bytes, allocated }
     }
 }
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.allocated.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 impl Buffer {
-    /// Memory for `bytes` bytes.
+    /// Allocates `bytes` bytes.
     pub fn new(device: Device, bytes: usize) -> Result<Buffer> {
         let words = bytes.div_ceil(8);
         match device.gpu()? {
@@ -68,7 +69,7 @@ impl Buffer {
         }
     }
 
-    /// Memory that holds `words`.
+    /// Allocates memory that holds `words`.
     pub fn from_words(device: Device, words: Vec<u64>) -> Result<Buffer> {
         if !device.is_cuda() {
             return Ok(Buffer::host(HostMemory::new(device, words)));
@@ -89,11 +90,12 @@ impl Buffer {
         Buffer { bytes: memory.bytes(), allocation: Allocation::Cuda(Arc::new(memory)), offset: 0 }
     }
 
-    /// The part of at least `bytes` bytes from `offset` on, which must be a multiple of 8. `None` if it is not within.
-    pub fn part(&self, offset: usize, bytes: usize) -> Option<Buffer> {
+    /// The range of `bytes` bytes, rounded up to a multiple of 8, at `offset`, which must be a
+    /// multiple of 8. `None` if it is out of bounds.
+    pub fn slice(&self, offset: usize, bytes: usize) -> Option<Buffer> {
         let bytes = bytes.checked_next_multiple_of(8)?;
-        let within = offset.is_multiple_of(8) && offset.checked_add(bytes)? <= self.bytes;
-        within.then(|| Buffer { allocation: self.allocation.clone(), offset: self.offset + offset, bytes })
+        let in_bounds = offset.is_multiple_of(8) && offset.checked_add(bytes)? <= self.bytes;
+        in_bounds.then(|| Buffer { allocation: self.allocation.clone(), offset: self.offset + offset, bytes })
     }
 
     /// Size in bytes.
@@ -101,7 +103,7 @@ impl Buffer {
         self.bytes
     }
 
-    /// The allocation on a GPU and where in it this begins.
+    /// GPU allocation and offset in bytes; `None` on the host.
     pub fn pointer(&self) -> Option<bornite_cuda::Pointer<'_>> {
         match &self.allocation {
             Allocation::Host(_) => None,
@@ -109,18 +111,18 @@ impl Buffer {
         }
     }
 
-    /// The same as an argument of a CUDA graph.
+    /// The buffer as an argument of a CUDA graph; `None` on the host.
     pub fn argument(&self) -> Option<bornite_cuda::Argument<'_>> {
         let (buffer, offset) = self.pointer()?;
         Some(bornite_cuda::Argument { buffer, offset, bytes: self.bytes })
     }
 
-    /// The words of the allocation that it covers.
+    /// Range of words of the allocation.
     fn words(&self) -> Range<usize> {
         self.offset / 8..(self.offset + self.bytes) / 8
     }
 
-    /// The contents, after all work on them.
+    /// Returns the contents, after all pending work of the device.
     pub fn to_words(&self) -> Result<Vec<u64>> {
         let mut words = zero_words(self.bytes / 8).ok_or(Error::OutOfMemory { bytes: self.bytes })?;
         match &self.allocation {
@@ -136,10 +138,10 @@ impl Buffer {
         Ok(words)
     }
 
-    /// Copies all of `source`, of the same size on the same device, in the order of the device's work. The two are the same
-    /// memory or do not overlap.
+    /// Copies `source`, of the same size on the same device, in stream order. The two must be the
+    /// same memory or not overlap.
     pub fn copy_from(&self, source: &Buffer) -> Result<()> {
-        if self.is(source) {
+        if self.is_same(source) {
             return Ok(());
         }
         match (&self.allocation, &source.allocation) {
@@ -161,15 +163,15 @@ impl Buffer {
         Ok(())
     }
 
-    /// A new buffer with the same contents.
+    /// Allocates a copy.
     pub fn duplicate(&self, device: Device) -> Result<Buffer> {
         let copy = Buffer::new(device, self.bytes)?;
         copy.copy_from(self)?;
         Ok(copy)
     }
 
-    /// A handle that keeps memory of a GPU alive: all of the allocation.
-    pub fn kept(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+    /// A handle that keeps the GPU allocation alive; `None` on the host.
+    pub fn keep_alive(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         match &self.allocation {
             Allocation::Host(_) => None,
             Allocation::Cuda(memory) => Some(memory.clone()),
@@ -184,12 +186,12 @@ impl Buffer {
         }
     }
 
-    /// True if both are handles on the same memory.
-    pub fn is(&self, other: &Buffer) -> bool {
+    /// True if both refer to the same byte range.
+    pub fn is_same(&self, other: &Buffer) -> bool {
         self.shares_allocation(other) && (self.offset, self.bytes) == (other.offset, other.bytes)
     }
 
-    /// True if a byte belongs to both.
+    /// True if the byte ranges intersect.
     pub fn overlaps(&self, other: &Buffer) -> bool {
         let (a, b) = (self.words(), other.words());
         self.shares_allocation(other) && a.start.max(b.start) < a.end.min(b.end)
@@ -205,31 +207,35 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_ranges_of_their_allocation() {
+    fn slices_are_ranges_of_their_allocation() {
         let all = counted(10);
-        let part = all.part(16, 20).unwrap();
-        assert_eq!((part.bytes(), part.to_words().unwrap()), (24, vec![2, 3, 4]));
-        let inner = part.part(8, 16).unwrap();
+        let slice = all.slice(16, 20).unwrap();
+        assert_eq!((slice.bytes(), slice.to_words().unwrap()), (24, vec![2, 3, 4]));
+        let inner = slice.slice(8, 16).unwrap();
         assert_eq!(inner.to_words().unwrap(), [3, 4]);
         for (offset, bytes) in [(4, 8), (80, 8), (0, 81), (8, usize::MAX), (usize::MAX - 7, 8)] {
-            assert!(all.part(offset, bytes).is_none(), "{bytes} from {offset}");
+            assert!(all.slice(offset, bytes).is_none(), "{bytes} from {offset}");
         }
-        assert!(all.part(80, 0).is_some());
-        assert!(inner.is(&all.part(24, 16).unwrap()) && !inner.is(&all.part(24, 8).unwrap()) && !part.is(&all));
-        assert!(part.overlaps(&inner) && part.overlaps(&all) && !inner.overlaps(&all.part(40, 8).unwrap()));
+        assert!(all.slice(80, 0).is_some());
+        assert!(
+            inner.is_same(&all.slice(24, 16).unwrap())
+                && !inner.is_same(&all.slice(24, 8).unwrap())
+                && !slice.is_same(&all)
+        );
+        assert!(slice.overlaps(&inner) && slice.overlaps(&all) && !inner.overlaps(&all.slice(40, 8).unwrap()));
         assert!(!inner.overlaps(&counted(10)));
     }
 
     #[test]
-    fn copies_of_parts_leave_the_rest_alone() {
+    fn copies_of_slices_leave_other_words_unchanged() {
         let (all, other) = (counted(8), counted(20));
-        all.part(8, 16).unwrap().copy_from(&other.part(80, 16).unwrap()).unwrap();
+        all.slice(8, 16).unwrap().copy_from(&other.slice(80, 16).unwrap()).unwrap();
         assert_eq!(all.to_words().unwrap(), [0, 10, 11, 3, 4, 5, 6, 7]);
         // Within one allocation, and onto itself.
-        all.part(40, 16).unwrap().copy_from(&all.part(8, 16).unwrap()).unwrap();
-        all.part(0, 8).unwrap().copy_from(&all.part(0, 8).unwrap()).unwrap();
+        all.slice(40, 16).unwrap().copy_from(&all.slice(8, 16).unwrap()).unwrap();
+        all.slice(0, 8).unwrap().copy_from(&all.slice(0, 8).unwrap()).unwrap();
         assert_eq!(all.to_words().unwrap(), [0, 10, 11, 3, 4, 10, 11, 7]);
-        let copy = all.part(8, 8).unwrap().duplicate(Device::cpu()).unwrap();
+        let copy = all.slice(8, 8).unwrap().duplicate(Device::cpu()).unwrap();
         assert_eq!((copy.bytes(), copy.to_words().unwrap()), (8, vec![10]));
         assert!(!copy.overlaps(&all));
     }

@@ -1,4 +1,4 @@
-//! Finding where a NaN or an infinity comes from: one operation at a time, each result looked at.
+//! NaN check: computes one operation at a time and checks each result for NaN and infinity.
 
 use bornite_support::settings::{CHECK_VARIABLE, Switch};
 
@@ -8,16 +8,17 @@ use crate::{Error, Result, Tensor};
 
 static MODE: Switch = Switch::new(CHECK_VARIABLE, [("off", false), ("nan", true)], false);
 
-/// Whether reads of tensors look for the first operation that made a NaN or an infinity out of numbers that were none, and
-/// fail with its name and line. As `BORNITE_CHECK=nan`, over which this wins. It is slow: every result is computed apart
-/// and read back. Traces and commits are not checked.
+/// If set, a read fails with the name and source location of the first operation that produces a
+/// NaN or an infinity from inputs without one. Same as `BORNITE_CHECK=nan`, which it overrides.
+/// This is slow: every operation is computed separately and read back. Traces and commits are not
+/// checked.
 ///
 /// ```
 /// use bornite::{Device, Tensor, settings::check_nan};
 /// check_nan(true);
 /// let x = Tensor::from_slice(&[1.0f32, 0.0], &[2], Device::cpu());
 /// let error = (x.log() * 2.0).sum(..).item().unwrap_err().to_string();
-/// assert!(error.starts_with("log: made -inf at [1]"), "{error}");
+/// assert!(error.starts_with("log: produced -inf at [1]"), "{error}");
 /// ```
 pub fn check_nan(on: bool) {
     MODE.set(on);
@@ -37,15 +38,15 @@ pub(crate) fn realize(tensors: &[Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// An error if the node made a NaN where no input had one, or an infinity where every input was finite.
+/// Fails if the node has a NaN and no input does, or an infinity and every input is finite.
 fn examine(tensor: &Tensor) -> Result<()> {
     let node = tensor.node()?;
-    // What a constant says was said on purpose; what a view shows was made below it.
+    // Constants are intended; the values of a view were checked at its input.
     if !node.dtype.is_float() || node.op.is_constant() || node.op.is_view() {
         return Ok(());
     }
     let found = values(tensor)?;
-    let worse = |bad: fn(f64) -> bool| -> Result<Option<usize>> {
+    let first_new = |bad: fn(f64) -> bool| -> Result<Option<usize>> {
         let Some(at) = found.iter().position(|v| bad(v.as_f64())) else { return Ok(None) };
         for input in node.reads().iter().filter(|input| input.0.dtype.is_float()) {
             realize_unchecked(std::slice::from_ref(input))?;
@@ -55,8 +56,8 @@ fn examine(tensor: &Tensor) -> Result<()> {
         }
         Ok(Some(at))
     };
-    let bad = match worse(f64::is_nan)? {
-        None => worse(|v| !v.is_finite())?,
+    let bad = match first_new(f64::is_nan)? {
+        None => first_new(|v| !v.is_finite())?,
         at => at,
     };
     let Some(mut at) = bad else { return Ok(()) };
@@ -65,6 +66,7 @@ fn examine(tensor: &Tensor) -> Result<()> {
     for axis in (0..index.len()).rev() {
         (index[axis], at) = (at % node.shape[axis], at / node.shape[axis]);
     }
-    let what = format!("made {value} at {index:?} of {}{:?} from numbers", node.dtype, node.shape);
-    Err(Error::Op { op: node.name(), what, at: node.place })
+    let what =
+        format!("produced {value} at {index:?} of {}{:?} from inputs without such values", node.dtype, node.shape);
+    Err(Error::Op { op: node.name(), message: what, location: node.location })
 }

@@ -1,4 +1,4 @@
-//! Where tensors live and run.
+//! Devices, their selection, and the lock that serializes plans on a device.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,19 +10,20 @@ use bornite_cuda::Pool;
 
 use crate::{Error, Result};
 
-/// The device to use where a program does not say: what [`Device`] parses.
+/// Environment variable with the default device, in the form that [`Device`] parses.
 pub const DEVICE_VARIABLE: &str = "BORNITE_DEVICE";
 
-/// A device. Parses from and prints as `cpu[:N] | cuda[:N] | interpreter` (and parses `auto`). `cuda` without a number
-/// is this thread's GPU, `cuda:0` unless [`Device::set_current`] said otherwise.
+/// A device. Parses from and prints as `cpu[:N] | cuda[:N] | interpreter` (and parses `auto`).
+/// `cuda` without a number is this thread's current GPU, `cuda:0` unless changed by
+/// [`Device::set_current`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Device {
-    /// Machine code on this machine's cores. All `cpu:N` run on the same cores; they are apart so that code for
-    /// several devices can be tried anywhere.
+    /// Compiled code on the host. All `cpu:N` use the same cores; they are distinct devices so that
+    /// multi-device code can be tested anywhere.
     Cpu(usize),
     /// An NVIDIA GPU.
     Cuda(usize),
-    /// The checking interpreter: slow, and the judge of the others.
+    /// The checking interpreter: slow, and the reference for the other devices.
     Interpreter,
 }
 
@@ -32,7 +33,8 @@ impl Device {
         Device::Cpu(0)
     }
 
-    /// A GPU that is known to work: the driver, NVRTC and the device are there. Otherwise the error says what is missing.
+    /// Returns a GPU after checking that the driver, NVRTC and the device are available; the error
+    /// names what is missing.
     #[track_caller]
     pub fn cuda(ordinal: usize) -> Result<Device> {
         bornite_cuda::Device::open(ordinal)?;
@@ -40,22 +42,22 @@ impl Device {
         Ok(Device::Cuda(ordinal))
     }
 
-    /// The best device here: the GPU with most memory and multiprocessors if it can be used, else the CPU.
+    /// The best available device: the GPU with the most memory and multiprocessors, else the CPU.
     pub fn auto() -> Device {
-        Device::auto_or_why().0
+        Device::auto_with_reason().0
     }
 
-    /// As [`Device::auto`], and if that is not a GPU, why.
-    pub fn auto_or_why() -> (Device, Option<Error>) {
+    /// As [`Device::auto`]; if it is not a GPU, also returns the reason.
+    pub fn auto_with_reason() -> (Device, Option<Error>) {
         let best = bornite_cuda::Device::best().map_err(Error::from);
         match best.and_then(|device| Device::cuda(device.info().ordinal)) {
             Ok(device) => (device, None),
-            Err(why) => (Device::cpu(), Some(why)),
+            Err(reason) => (Device::cpu(), Some(reason)),
         }
     }
 
-    /// The device a user chose: `flag` if given, else what `BORNITE_DEVICE` says, else [`Device::auto`]. A value that
-    /// cannot be used is an error, which names the variable if it came from there.
+    /// The device that the user chose: `flag`, else `BORNITE_DEVICE`, else [`Device::auto`]. An
+    /// invalid value is an error, which names the variable if the value came from there.
     #[track_caller]
     pub fn choose(flag: Option<&str>) -> Result<Device> {
         Device::choose_from(flag, std::env::var(DEVICE_VARIABLE).ok().as_deref())
@@ -75,20 +77,20 @@ impl Device {
         }
     }
 
-    /// Makes a GPU the one that `cuda` means on this thread.
+    /// Sets this thread's current GPU, the one that `cuda` means.
     #[track_caller]
     pub fn set_current(ordinal: usize) -> Result<Device> {
         bornite_cuda::Device::set_current(ordinal)?;
         Device::cuda(ordinal)
     }
 
-    /// The GPU that `cuda` means on this thread, if it can be used.
+    /// This thread's current GPU, if it is available.
     #[track_caller]
     pub fn current() -> Result<Device> {
         Device::cuda(bornite_cuda::Device::current_ordinal())
     }
 
-    /// Waits for all work given to the device.
+    /// Waits for all work submitted to the device.
     #[track_caller]
     pub fn synchronize(self) -> Result<()> {
         match self.gpu()? {
@@ -97,8 +99,8 @@ impl Device {
         }
     }
 
-    /// Bytes that tensors, variables and scratch memory hold on the device now; on a GPU, as the pool rounds them.
-    /// Dropping the last handle of a tensor gives its bytes back at once.
+    /// Bytes that tensors, variables and scratch memory currently hold on the device; on a GPU, as
+    /// rounded by the pool. Dropping the last handle of a tensor frees its bytes immediately.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -115,12 +117,12 @@ impl Device {
     pub fn allocated_bytes(self) -> Result<usize> {
         match self.gpu()? {
             Some(gpu) => Ok(gpu.pool().stats().allocated as usize),
-            None => Ok(self.held().load(Ordering::Relaxed)),
+            None => Ok(self.host_allocated().load(Ordering::Relaxed)),
         }
     }
 
-    /// The memory pool of a GPU: statistics, snapshots, limits, its cache, callbacks and debug mode. An error on other
-    /// devices, whose memory is the system's.
+    /// The memory pool of a GPU: statistics, snapshots, limits, its cache, callbacks and debug
+    /// mode. Other devices have no pool, which is an error.
     ///
     /// ```
     /// use bornite::{Device, runtime::parse_bytes};
@@ -143,7 +145,7 @@ impl Device {
         }
     }
 
-    /// True for an NVIDIA GPU.
+    /// True if it is an NVIDIA GPU.
     pub const fn is_cuda(self) -> bool {
         matches!(self, Device::Cuda(_))
     }
@@ -156,36 +158,37 @@ impl Device {
         }
     }
 
-    /// Bytes of the host's memory that count as this device's.
-    pub(crate) fn held(self) -> &'static AtomicUsize {
-        &self.shared().held
+    /// Bytes of host memory allocated for this device.
+    pub(crate) fn host_allocated(self) -> &'static AtomicUsize {
+        &self.shared().host_allocated
     }
 
-    /// Exclusive use of the device until the result is dropped. It protects
+    /// Locks the device until the guard is dropped. The lock protects
     ///
-    /// - the order of launches: the steps of one plan, then those of another, with the library's workspace between them;
-    /// - storage that is written again (variables, results of traces, scratch memory of traces): where it is, is looked up under the lock
-    ///   and used before the lock is released;
-    /// - the words that report bad indices, from the first launch to the check;
+    /// - the order of launches: plans do not interleave, and they share the library's workspace;
+    /// - storage that is overwritten (variables, results and scratch memory of traces): its address
+    ///   is looked up under the lock and used before the lock is released;
+    /// - the status words that report out-of-range indices, from the first launch to the check;
     /// - measurements, which other launches would disturb.
     ///
-    /// Planning, lowering and compiling need none of that and are done before: no plan is made under the lock, which debug builds
-    /// check. The order of locks, outermost first: the tuner's turn to measure, a trace (`Mutex<Compiled>`), devices in their own order,
-    /// a kernel that another thread compiles ([`single_flight`](crate::runtime::single_flight)), then all others, under which nothing is
+    /// Planning, lowering and compiling happen before, without the lock; debug builds check that no
+    /// plan is made under it. The lock order, outermost first: the tuner's measurement lock, a
+    /// trace (`Mutex<Compiled>`), devices in their own order, a kernel that another thread compiles
+    /// ([`single_flight`](crate::runtime::single_flight)), then all others, under which nothing is
     /// locked: caches, versions of a variable, the value of a node.
-    pub(crate) fn lock(self) -> Running {
-        held::add(self);
-        Running { device: self, _guard: self.shared().plans.lock().unwrap_or_else(PoisonError::into_inner) }
+    pub(crate) fn lock(self) -> DeviceGuard {
+        locked::add(self);
+        DeviceGuard { device: self, _guard: self.shared().plans.lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
     /// Panics in debug builds if this thread holds the lock of a device.
     pub(crate) fn assert_unlocked() {
-        held::assert_none();
+        locked::assert_none();
     }
 
     fn shared(self) -> &'static Shared {
-        // Asked for several times a launch.
-        static CPU: Shared = Shared { plans: Mutex::new(()), held: AtomicUsize::new(0) };
+        // Used several times per launch.
+        static CPU: Shared = Shared { plans: Mutex::new(()), host_allocated: AtomicUsize::new(0) };
         if self == Device::cpu() {
             return &CPU;
         }
@@ -195,49 +198,49 @@ impl Device {
     }
 }
 
-/// Exclusive use of a device: see [`Device::lock`].
+/// Guard of a device's lock: see [`Device::lock`].
 #[must_use = "the device is locked as long as this lives"]
-pub(crate) struct Running {
+pub(crate) struct DeviceGuard {
     device: Device,
     _guard: MutexGuard<'static, ()>,
 }
 
-impl Drop for Running {
+impl Drop for DeviceGuard {
     fn drop(&mut self) {
-        held::remove(self.device);
+        locked::remove(self.device);
     }
 }
 
 /// The devices that this thread has locked, in debug builds.
 #[cfg(debug_assertions)]
-mod held {
+mod locked {
     use std::cell::RefCell;
 
     use super::Device;
 
     thread_local! {
-        static HELD: RefCell<Vec<Device>> = const { RefCell::new(vec![]) };
+        static LOCKED: RefCell<Vec<Device>> = const { RefCell::new(vec![]) };
     }
 
     pub fn add(device: Device) {
-        HELD.with_borrow_mut(|held| {
-            let rises = held.iter().all(|before| *before < device);
-            assert!(rises, "{device} is locked after {held:?}; devices are locked once, in their order");
-            held.push(device);
+        LOCKED.with_borrow_mut(|locked| {
+            let in_order = locked.iter().all(|before| *before < device);
+            assert!(in_order, "{device} is locked after {locked:?}; devices must be locked once, in ascending order");
+            locked.push(device);
         });
     }
 
     pub fn remove(device: Device) {
-        HELD.with_borrow_mut(|held| held.retain(|other| *other != device));
+        LOCKED.with_borrow_mut(|locked| locked.retain(|other| *other != device));
     }
 
     pub fn assert_none() {
-        HELD.with_borrow(|held| assert!(held.is_empty(), "a plan is made while {held:?} is locked"));
+        LOCKED.with_borrow(|locked| assert!(locked.is_empty(), "a plan is made while {locked:?} is locked"));
     }
 }
 
 #[cfg(not(debug_assertions))]
-mod held {
+mod locked {
     use super::Device;
 
     pub fn add(_: Device) {}
@@ -245,11 +248,11 @@ mod held {
     pub fn assert_none() {}
 }
 
-/// What all users of a device share, for as long as the process runs.
+/// Process-wide state of a device.
 #[derive(Default)]
 struct Shared {
     plans: Mutex<()>,
-    held: AtomicUsize,
+    host_allocated: AtomicUsize,
 }
 
 impl FromStr for Device {
@@ -288,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flag_goes_before_the_variable_and_a_bad_variable_is_named() {
+    fn a_flag_overrides_the_variable_and_errors_name_an_invalid_variable() {
         let cpu = Device::cpu();
         assert_eq!(Device::choose_from(Some("interpreter"), Some("nonsense")).unwrap(), Device::Interpreter);
         assert_eq!(Device::choose_from(None, Some("cpu:3")).unwrap(), Device::Cpu(3));

@@ -2,13 +2,13 @@
 
 use crate::DType;
 
-/// A Rust type for an element type. Only the types here are.
+/// A Rust type that corresponds to a dtype. Sealed: the implementations are in this module.
 pub trait Element: Packed {
-    /// The element type.
+    /// The dtype.
     const DTYPE: DType;
 }
 
-/// Packing into the 64-bit words of buffers. `None`: out of memory.
+/// Conversion to and from the 64-bit words of buffers. `None` means out of memory.
 pub trait Packed: Copy + Send + Sync + 'static {
     /// Packs a slice into words.
     fn pack(data: &[Self]) -> Option<Vec<u64>>;
@@ -16,7 +16,7 @@ pub trait Packed: Copy + Send + Sync + 'static {
     fn unpack(words: &[u64], len: usize) -> Option<Vec<Self>>;
 }
 
-/// `len` zeros, or `None` where memory does not hold them.
+/// Allocates `len` zeros; `None` if out of memory.
 pub(crate) fn zero_words(len: usize) -> Option<Vec<u64>> {
     let mut words = Vec::new();
     words.try_reserve_exact(len).ok()?;
@@ -24,7 +24,7 @@ pub(crate) fn zero_words(len: usize) -> Option<Vec<u64>> {
     Some(words)
 }
 
-fn copied<T: Copy>(items: impl ExactSizeIterator<Item = T>) -> Option<Vec<T>> {
+fn try_collect<T: Copy>(items: impl ExactSizeIterator<Item = T>) -> Option<Vec<T>> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(items.len()).ok()?;
     copy.extend(items);
@@ -44,7 +44,7 @@ macro_rules! element {
                 Some(words)
             }
             fn unpack(words: &[u64], len: usize) -> Option<Vec<$t>> {
-                copied(bytemuck::cast_slice::<u64, $t>(words)[..len].iter().copied())
+                try_collect(bytemuck::cast_slice::<u64, $t>(words)[..len].iter().copied())
             }
         }
     )+ };
@@ -67,6 +67,6 @@ impl Packed for bool {
     }
 
     fn unpack(words: &[u64], len: usize) -> Option<Vec<bool>> {
-        copied(bytemuck::cast_slice::<u64, u8>(words)[..len].iter().map(|&byte| byte != 0))
+        try_collect(bytemuck::cast_slice::<u64, u8>(words)[..len].iter().map(|&byte| byte != 0))
     }
 }

@@ -1,4 +1,5 @@
-//! Kernels on devices: compiled once for each device, launched over buffers. The one `match` over kinds of device.
+//! Kernels on devices: compiled once per device, launched with buffers. The only place that matches
+//! on the kind of device to run generated code.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -12,18 +13,19 @@ use bornite_ir::{Arg, Kernel, Launch, Param, Scalar, Value, interp};
 use bornite_support::{log, profile};
 
 use crate::fused::{Memory, MemoryMut, Routine};
-use crate::runtime::buffer::{Buffer, Lent, lend};
+use crate::runtime::buffer::{Buffer, HostSlice, with_host_slices};
 use crate::runtime::single_flight::SingleFlight;
-use crate::runtime::timing::{About, Host};
+use crate::runtime::timing::{HostDeviceClock, LaunchInfo};
 use crate::{DType, Device, Error, Result};
 
-/// A kernel ready to run on one device.
+/// A kernel compiled for one device.
 pub(crate) struct Program {
     kernel: Kernel,
     device: Device,
     code: Code,
-    flavour: Flavour,
-    /// Statements of a block, or on the CPU of an instance, after which a run ends with a fault.
+    mode: CodegenMode,
+    /// Limit of executed statements per block, or per instance on the CPU, after which a run ends
+    /// with a fault.
     max_statements: Option<u64>,
 }
 
@@ -33,98 +35,100 @@ enum Code {
     Cuda(Arc<bornite_cuda::Device>, bornite_cuda::Function),
 }
 
-/// How a kernel is printed for CUDA. Elsewhere there is one way.
+/// Code generation mode for CUDA. Other devices have only `Exact`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Flavour {
-    /// With the interpreter's bits.
+pub(crate) enum CodegenMode {
+    /// Bitwise equal to the interpreter.
     Exact,
-    /// With CUDA's own functions where the op table names one.
+    /// With CUDA's math functions.
     Native,
-    /// Exact, with checks of all indices: it takes the device's status and a code after all else.
+    /// Exact, with bounds checks of all indices. Takes the status words and an error code as
+    /// additional arguments.
     Checked,
 }
 
-impl Flavour {
-    /// That of kernels that tensors are lowered to.
-    pub fn of_tensors() -> Result<Flavour> {
-        Ok(if crate::runtime::math::is_exact_math()? { Flavour::Exact } else { Flavour::Native })
+impl CodegenMode {
+    /// Mode of generated kernels.
+    pub fn for_tensors() -> Result<CodegenMode> {
+        Ok(if crate::runtime::math::is_exact_math()? { CodegenMode::Exact } else { CodegenMode::Native })
     }
 }
 
-/// Compiles a kernel for a device, or finds it compiled already. Threads that want the same kernel wait for the one that compiles it;
-/// different kernels are compiled side by side.
-pub(crate) fn program(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Arc<Program>> {
-    let flavour = if device.is_cuda() { flavour } else { Flavour::Exact };
-    static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
-    static COMPILING: SingleFlight<Arc<(Device, Flavour, Kernel)>> = SingleFlight::new();
+/// Compiles a kernel for a device, or returns it from the cache. If several threads need the same
+/// kernel, one compiles it and the others wait; different kernels are compiled concurrently.
+pub(crate) fn program(device: Device, kernel: &Kernel, mode: CodegenMode) -> Result<Arc<Program>> {
+    let mode = if device.is_cuda() { mode } else { CodegenMode::Exact };
+    static CACHE: Mutex<Option<ProgramCache>> = Mutex::new(None);
+    static COMPILING: SingleFlight<Arc<(Device, CodegenMode, Kernel)>> = SingleFlight::new();
     let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
-    let find = || cache().get_or_insert_default().find(device, kernel, flavour);
+    let find = || cache().get_or_insert_default().find(device, kernel, mode);
     if let Some(program) = find() {
         return Ok(program);
     }
-    COMPILING.make_or_wait(Arc::new((device, flavour, kernel.clone())), find, || {
-        let code = compile(device, kernel, flavour)?;
-        let program = Arc::new(Program { kernel: kernel.clone(), device, code, flavour, max_statements: None });
-        log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.engine());
+    COMPILING.compute_or_wait(Arc::new((device, mode, kernel.clone())), find, || {
+        let code = compile(device, kernel, mode)?;
+        let program = Arc::new(Program { kernel: kernel.clone(), device, code, mode, max_statements: None });
+        log!(Debug, "kernel '{}' is ready on {device} ({})", kernel.name, program.backend());
         cache().get_or_insert_default().insert(device, program.clone());
         Ok(program)
     })
 }
 
-/// A kernel that ends with a fault after so many statements of a block, or of an instance where the CPU runs it as machine
-/// code. Not cached; on a GPU there is no limit.
-pub(crate) fn limited(device: Device, kernel: &Kernel, max_statements: u64) -> Result<Program> {
+/// Compiles a kernel that ends with a fault after `max_statements` statements per block, or per
+/// instance if the CPU runs compiled code. Not cached. A GPU has no limit.
+pub(crate) fn program_with_limit(device: Device, kernel: &Kernel, max_statements: u64) -> Result<Program> {
     let max_statements = Some(max_statements);
     let code = match device {
         Device::Cpu(_) if !kernel.is_cooperative() => {
             let options = cpu::Options { max_statements, per_instance: true, ..cpu::Options::default() };
             Code::Cpu(Box::new(cpu::compile_with(kernel, options)?))
         }
-        _ => compile(device, kernel, Flavour::Exact)?,
+        _ => compile(device, kernel, CodegenMode::Exact)?,
     };
-    Ok(Program { kernel: kernel.clone(), device, code, flavour: Flavour::Exact, max_statements })
+    Ok(Program { kernel: kernel.clone(), device, code, mode: CodegenMode::Exact, max_statements })
 }
 
-/// Compiled kernels, the least used forgotten: eager code with ever new constants must not grow without end.
+/// Compiled kernels. The least recently used half is evicted when the cache is full, since eager
+/// code may produce new kernels forever.
 #[derive(Default)]
-struct Cache {
-    /// With each program, when it was last asked for.
-    programs: HashMap<(Device, Flavour), HashMap<Kernel, (Arc<Program>, u64)>>,
+struct ProgramCache {
+    /// Each program with the time of its last use.
+    programs: HashMap<(Device, CodegenMode), HashMap<Kernel, (Arc<Program>, u64)>>,
     now: u64,
 }
 
-impl Cache {
-    const KEPT: usize = 4096;
+impl ProgramCache {
+    const MAX_PROGRAMS: usize = 4096;
 
-    fn find(&mut self, device: Device, kernel: &Kernel, flavour: Flavour) -> Option<Arc<Program>> {
+    fn find(&mut self, device: Device, kernel: &Kernel, mode: CodegenMode) -> Option<Arc<Program>> {
         self.now += 1;
-        let (program, used) = self.programs.get_mut(&(device, flavour))?.get_mut(kernel)?;
+        let (program, used) = self.programs.get_mut(&(device, mode))?.get_mut(kernel)?;
         *used = self.now;
         Some(program.clone())
     }
 
     fn insert(&mut self, device: Device, program: Arc<Program>) {
-        let kernels = self.programs.entry((device, program.flavour)).or_default();
-        if kernels.len() >= Cache::KEPT {
+        let kernels = self.programs.entry((device, program.mode)).or_default();
+        if kernels.len() >= ProgramCache::MAX_PROGRAMS {
             let mut uses: Vec<u64> = kernels.values().map(|(_, used)| *used).collect();
-            let (_, &mut median, _) = uses.select_nth_unstable(Cache::KEPT / 2);
+            let (_, &mut median, _) = uses.select_nth_unstable(ProgramCache::MAX_PROGRAMS / 2);
             kernels.retain(|_, (_, used)| *used > median);
         }
         kernels.insert(program.kernel.clone(), (program, self.now));
     }
 }
 
-fn compile(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Code> {
+fn compile(device: Device, kernel: &Kernel, mode: CodegenMode) -> Result<Code> {
     match (device.gpu()?, device) {
         (None, Device::Interpreter) => Ok(Code::Interpreted),
-        // Threads that wait for each other run side by side on the interpreter only.
+        // Only the interpreter runs threads that synchronize with each other.
         (None, _) if kernel.is_cooperative() => {
-            static TOLD: Once = Once::new();
+            static WARNED: Once = Once::new();
             let name = &kernel.name;
-            TOLD.call_once(|| {
+            WARNED.call_once(|| {
                 log!(
                     Warn,
-                    "kernel '{name}' has barriers or shuffles: on a CPU it runs in the interpreter, which is slow; a GPU runs it compiled"
+                    "kernel '{name}' uses barriers or shuffles, so the CPU runs it in the interpreter, which is slow; use a GPU to run it compiled"
                 );
             });
             Ok(Code::Interpreted)
@@ -136,11 +140,11 @@ fn compile(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Code> {
             Ok(Code::Cpu(Box::new(code)))
         }
         (Some(device), _) => {
-            let checked = flavour == Flavour::Checked;
-            let source = match flavour {
-                Flavour::Exact => cuda::print(kernel),
-                Flavour::Native => cuda::print_as(kernel, cuda::Spelling::Native),
-                Flavour::Checked => cuda::print_checked(kernel),
+            let checked = mode == CodegenMode::Checked;
+            let source = match mode {
+                CodegenMode::Exact => cuda::print(kernel),
+                CodegenMode::Native => cuda::print_as(kernel, cuda::Spelling::Native),
+                CodegenMode::Checked => cuda::print_checked(kernel),
             };
             let cache = bornite_cuda::Cache::of_process()?;
             let arch = device.info().arch();
@@ -155,21 +159,22 @@ fn compile(device: Device, kernel: &Kernel, flavour: Flavour) -> Result<Code> {
 }
 
 impl Program {
-    /// Runs over one buffer a view and one list of components a value, in the order of the device's work. Written buffers
-    /// must be no others. A GPU runs so many threads a block, where the kernel does not say. `about` is for the profiler.
-    pub fn launch(&self, buffers: &[&Buffer], values: &[&[Value]], threads: u32, about: About) -> Result<()> {
-        let describe = || about.describe(&self.kernel, values);
+    /// Launches the kernel with one buffer per view parameter and one list of components per value
+    /// parameter, in stream order. Written buffers must not overlap others. `threads` is the block
+    /// size on a GPU, for kernels without one. `info` is for the profiler.
+    pub fn launch(&self, buffers: &[&Buffer], values: &[&[Value]], threads: u32, info: LaunchInfo) -> Result<()> {
+        let describe = || info.describe(&self.kernel, values);
         match &self.code {
-            Code::Interpreted | Code::Cpu(_) => {
-                profile::timed(&Host(self.device), describe, || self.launch_untimed(buffers, values, threads))
-            }
+            Code::Interpreted | Code::Cpu(_) => profile::timed(&HostDeviceClock(self.device), describe, || {
+                self.launch_untimed(buffers, values, threads)
+            }),
             Code::Cuda(device, _) => {
                 profile::timed(&DeviceClock(device), describe, || self.launch_untimed(buffers, values, threads))
             }
         }
     }
 
-    /// What it runs.
+    /// The kernel's IR.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
@@ -179,8 +184,8 @@ impl Program {
         &self.kernel.name
     }
 
-    /// What runs it, in words.
-    pub fn engine(&self) -> &'static str {
+    /// Name of the backend that runs it.
+    pub fn backend(&self) -> &'static str {
         match &self.code {
             Code::Interpreted => "interpreter",
             Code::Cpu(_) => "machine code",
@@ -188,8 +193,8 @@ impl Program {
         }
     }
 
-    /// How often the n-th argument passes through memory: what is read and written does so twice.
-    pub fn passes(&self, n: usize) -> u64 {
+    /// Number of memory passes over the n-th argument: 2 if it is read and written, else 1.
+    pub fn memory_passes(&self, n: usize) -> u64 {
         let access = self.kernel.params.get(n).map(|param| param.access);
         access.map_or(1, |access| access.reads() as u64 + access.writes() as u64)
     }
@@ -202,7 +207,8 @@ impl Program {
         }
         match &self.code {
             Code::Interpreted => {
-                // Kernels of tensors write each element once; to watch that would cost memory for every element.
+                // Generated kernels write each element once; race checking would need memory for
+                // every element.
                 let max_statements = self.max_statements;
                 let options = interp::Options { instances: false, max_statements, ..interp::Options::default() };
                 with_host_args(kernel, buffers, values, |args| interp::run_with(kernel, args, options))
@@ -211,7 +217,7 @@ impl Program {
             Code::Cuda(_, function) => {
                 let (grid, block) = match kernel.launch {
                     Launch::Blocks { grid, block } => (grid, block),
-                    // Covers every instance: the printed text may stride over the grid, but need not.
+                    // The grid covers every instance, so the kernel's grid-stride loop runs once.
                     Launch::ParallelFor { .. } => {
                         let blocks = kernel.launch.count(&firsts).div_ceil(threads as u64);
                         ([blocks.min(i32::MAX as u64) as u32, 1, 1], [threads, 1, 1])
@@ -223,18 +229,19 @@ impl Program {
                 let mut pointers = cuda_pointers(kernel, &buffers[..own], &firsts)?;
                 let mut packed: Vec<Vec<u8>> =
                     kernel.values.iter().zip(values).map(|(param, parts)| packed(kernel, param.ty, parts)).collect();
-                if let (Flavour::Checked, Some(status), Some([code])) =
-                    (self.flavour, buffers.last().and_then(|status| status.pointer()), values.last())
+                if let (CodegenMode::Checked, Some(status), Some([code])) =
+                    (self.mode, buffers.last().and_then(|status| status.pointer()), values.last())
                 {
                     pointers.push(status);
                     packed.push(code.bits().to_le_bytes().to_vec());
                 }
-                // SAFETY: the text was printed from `kernel`: it takes one pointer a view, here to memory as long as the
-                // view is, and values as C lays them out. Kernels of tensors index within their views by construction;
-                // others check each index before it is used, or were run in the interpreter over the same arguments
-                // (`PreparedLaunch`), which checks every index and, in block kernels, that threads do not race. What is
-                // left is such a kernel whose indices depend on the order of its atomics, and unchecked launches, whose
-                // callers vouch for them.
+                // SAFETY: the code was generated from `kernel`: it takes one pointer per view, here
+                // to memory as long as the view, and values in C layout. Generated kernels index
+                // within their views by construction; custom kernels check each index before use,
+                // or were run in the interpreter with the same arguments (`PreparedLaunch`), which
+                // checks every index and, in block kernels, that threads do not race. Not covered
+                // are such kernels whose indices depend on the order of atomics, and unchecked
+                // launches, whose callers guarantee safety.
                 #[allow(unsafe_code)]
                 let launched = unsafe { function.launch_as(&geometry, None, &pointers, &packed) };
                 Ok(launched?)
@@ -243,61 +250,62 @@ impl Program {
     }
 }
 
-/// A routine of the host as a step of a plan.
+/// A host routine as a step of a plan.
 pub(crate) struct RoutineCall {
     pub name: &'static str,
     pub run: Routine,
     pub device: Device,
-    /// Dtype and number of elements of each result, then of each input.
-    pub results: Vec<(DType, usize)>,
+    /// Dtype and number of elements of each output.
+    pub outputs: Vec<(DType, usize)>,
+    /// Dtype and number of elements of each input.
     pub inputs: Vec<(DType, usize)>,
 }
 
 impl RoutineCall {
-    /// Runs over one buffer a result, then one an input.
-    pub fn launch(&self, buffers: &[&Buffer], about: About) -> Result<()> {
+    /// Runs with one buffer per output, then one per input.
+    pub fn launch(&self, buffers: &[&Buffer], info: LaunchInfo) -> Result<()> {
         let bytes = |of: &[(DType, usize)]| of.iter().map(|(dtype, n)| (dtype.bytes() * n) as u64).sum::<u64>();
-        let describe = || about.work(self.name, bytes(&self.results) + bytes(&self.inputs));
-        profile::timed(&Host(self.device), describe, || self.launch_untimed(buffers))
+        let describe = || info.work(self.name, bytes(&self.outputs) + bytes(&self.inputs));
+        profile::timed(&HostDeviceClock(self.device), describe, || self.launch_untimed(buffers))
     }
 
     fn launch_untimed(&self, buffers: &[&Buffer]) -> Result<()> {
-        let wrong = |what: &str| {
+        let bad_call = |what: &str| {
             let kind = bornite_ir::FaultKind::BadCall(what.into());
             Error::Fault(bornite_ir::Fault { kernel: self.name.into(), kind, line: None })
         };
-        if buffers.len() != self.results.len() + self.inputs.len() {
-            return Err(wrong("buffers are missing"));
+        if buffers.len() != self.outputs.len() + self.inputs.len() {
+            return Err(bad_call("the number of buffers does not match its parameters"));
         }
-        let asked: Vec<(&Buffer, bool)> =
-            buffers.iter().enumerate().map(|(n, &buffer)| (buffer, n < self.results.len())).collect();
-        let run = |lent: Vec<Lent<'_>>| {
-            let (mut results, mut inputs) = (vec![], vec![]);
-            for (lent, &(dtype, elements)) in lent.into_iter().zip(self.results.iter().chain(&self.inputs)) {
-                match lent {
-                    Lent::Write(words) => results.push(MemoryMut { words, dtype, elements }),
-                    Lent::Read(words) => inputs.push(Memory { words, dtype, elements }),
+        let requests: Vec<(&Buffer, bool)> =
+            buffers.iter().enumerate().map(|(n, &buffer)| (buffer, n < self.outputs.len())).collect();
+        let run = |slices: Vec<HostSlice<'_>>| {
+            let (mut outputs, mut inputs) = (vec![], vec![]);
+            for (slices, &(dtype, elements)) in slices.into_iter().zip(self.outputs.iter().chain(&self.inputs)) {
+                match slices {
+                    HostSlice::Write(words) => outputs.push(MemoryMut { words, dtype, elements }),
+                    HostSlice::Read(words) => inputs.push(Memory { words, dtype, elements }),
                 }
             }
-            (self.run)(&inputs, &mut results)
+            (self.run)(&inputs, &mut outputs)
         };
-        lend(&asked, run).map_err(wrong)?
+        with_host_slices(&requests, run).map_err(bad_call)?
     }
 }
 
-/// The memory behind each view, which must be as long as the view is; the pointer goes to the element of index 0.
+/// Pointers to the element of index 0 of each view, after checking that its buffer is long enough.
 fn cuda_pointers<'a>(
     kernel: &Kernel,
     buffers: &[&'a Buffer],
     firsts: &[Value],
 ) -> Result<Vec<bornite_cuda::Pointer<'a>>> {
     if buffers.len() != kernel.params.len() {
-        return Err(bad_call(kernel, "buffers are missing"));
+        return Err(bad_call(kernel, "the number of buffers does not match its parameters"));
     }
     (kernel.params.iter().zip(buffers))
         .map(|(param, buffer)| {
             let Some((memory, at)) = buffer.pointer() else {
-                return Err(bad_call(kernel, "called with a buffer of the host"));
+                return Err(bad_call(kernel, "called with a host buffer"));
             };
             let origin = kernel.span(&param.dims, firsts).map_or(0, |span| span.origin as usize);
             match kernel.view_bytes(param, firsts) {
@@ -308,7 +316,7 @@ fn cuda_pointers<'a>(
         .collect()
 }
 
-/// A value as C lays it out.
+/// Bytes of a value in C layout.
 fn packed(kernel: &Kernel, ty: bornite_ir::Type, parts: &[Value]) -> Vec<u8> {
     let layout = ty.layout(&kernel.structs);
     let mut bytes = vec![0; layout.bytes];
@@ -322,7 +330,7 @@ pub(crate) fn bad_call(kernel: &Kernel, what: &str) -> Error {
     Error::Fault(bornite_ir::Fault::bad_call(kernel, what))
 }
 
-/// Lends host buffers to `run` as kernel arguments.
+/// Calls `run` with host buffers as kernel arguments.
 pub(crate) fn with_host_args(
     kernel: &Kernel,
     buffers: &[&Buffer],
@@ -330,22 +338,23 @@ pub(crate) fn with_host_args(
     run: impl FnOnce(&mut [Arg<'_>]) -> std::result::Result<(), bornite_ir::Fault>,
 ) -> Result<()> {
     if buffers.len() != kernel.params.len() {
-        return Err(bad_call(kernel, "buffers are missing"));
+        return Err(bad_call(kernel, "the number of buffers does not match its parameters"));
     }
-    let asked: Vec<(&Buffer, bool)> =
+    let requests: Vec<(&Buffer, bool)> =
         kernel.params.iter().zip(buffers).map(|(param, &buffer)| (buffer, param.access.writes())).collect();
-    let run = |lent: Vec<Lent<'_>>| {
-        let views = lent.into_iter().map(|lent| match lent {
-            Lent::Read(words) => Arg::Read(words),
-            Lent::Write(words) => Arg::Write(words),
+    let run = |slices: Vec<HostSlice<'_>>| {
+        let views = slices.into_iter().map(|slices| match slices {
+            HostSlice::Read(words) => Arg::Read(words),
+            HostSlice::Write(words) => Arg::Write(words),
         });
         let mut args: Vec<Arg<'_>> = views.chain(values.iter().map(|parts| Arg::Value(parts))).collect();
         run(&mut args)
     };
-    Ok(lend(&asked, run).map_err(|what| bad_call(kernel, what))??)
+    Ok(with_host_slices(&requests, run).map_err(|what| bad_call(kernel, what))??)
 }
 
-/// Dtype of the tensors that are passed as an array of a kernel in the IR: that of its components, or bytes if they differ.
+/// Dtype of the tensors that can be passed as an array parameter of a kernel: that of the
+/// components of its elements, or U8 if they differ.
 pub fn array_dtype(kernel: &Kernel, param: &Param) -> Scalar {
     let mut components = param.ty.components(&kernel.structs).into_iter();
     match components.next() {

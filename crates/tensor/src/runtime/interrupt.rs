@@ -5,10 +5,11 @@ use std::sync::atomic::AtomicBool;
 
 use bornite_codegen::cpu;
 
-/// Runs `work`; once `flag` is set, what this thread computes ends with [`Error::Interrupted`](crate::Error::Interrupted) and
-/// changes nothing: on a CPU within a kernel, on a GPU between the kernels that are compiled. A call of a
-/// [`Trace`](crate::trace::Trace) that has begun to overwrite variables is completed. Without a flag, `work` cannot be interrupted,
-/// whatever the caller's flag is.
+/// Runs `work`; once `flag` is set, computations of this thread fail with
+/// [`Error::Interrupted`](crate::Error::Interrupted) without side effects: on a CPU within a
+/// kernel, on a GPU between compilations of kernels. A call of a [`Trace`](crate::trace::Trace)
+/// that has begun to overwrite variables is completed. With `None`, `work` cannot be interrupted,
+/// even if the caller can.
 ///
 /// ```
 /// use std::sync::Arc;

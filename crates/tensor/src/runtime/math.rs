@@ -1,4 +1,4 @@
-//! Which functions kernels of tensors compute with on a GPU: CUDA's own, or those that give the CPU's bits.
+//! Math functions of generated kernels on a GPU: CUDA's, or those that match the CPU bit for bit.
 
 use bornite_support::settings::{MATH_VARIABLE, Switch};
 
@@ -6,16 +6,16 @@ use crate::Result;
 
 static EXACT: Switch = Switch::new(MATH_VARIABLE, [("native", false), ("exact", true)], false);
 
-/// Whether kernels of tensors compute exponentials, logarithms and the like on a GPU as the CPU does, to the bit. Off (the
-/// default), they use CUDA's functions, which are faster and within a few units in the last place too (`docs/ops.md` has
-/// the bounds). As `BORNITE_MATH=exact`, over which this wins. It is for what is computed after it; sums on a GPU are made in
-/// another order in any case.
+/// If set, generated kernels compute exp, log and similar functions on a GPU with the same bits as
+/// on the CPU. By default they use CUDA's functions, which are faster and accurate to a few ulp
+/// (bounds in `docs/ops.md`). Same as `BORNITE_MATH=exact`, which it overrides. Applies to later
+/// computations. The order of sums on a GPU differs from the CPU in any case.
 pub fn set_exact_math(on: bool) {
     EXACT.set(on);
 }
 
-/// Whether kernels of tensors compute these functions on a GPU as the CPU does; an error where `BORNITE_MATH` cannot be
-/// read.
+/// Returns true if exact math is set; see [`set_exact_math`]. An invalid `BORNITE_MATH` is an
+/// error.
 #[track_caller]
 pub fn is_exact_math() -> Result<bool> {
     Ok(EXACT.get()?)

@@ -1,9 +1,10 @@
-//! Observation of plans and values, for tests that compare two revisions of this crate (`scripts/fingerprints`).
+//! Observer of plans and values, for tests that compare two revisions of this crate
+//! (`scripts/fingerprints`).
 
 use std::cell::RefCell;
 
 use crate::Tensor;
-use crate::lower::{plans_for_gpu, with_gpu_plans};
+use crate::lower::{plans_as_for_gpu, with_gpu_plans};
 use crate::schedule::Plan;
 
 type Observer = Box<dyn FnMut(&str)>;
@@ -12,8 +13,9 @@ thread_local! {
     static OBSERVER: RefCell<Option<Observer>> = const { RefCell::new(None) };
 }
 
-/// Passes a text to `observer` for every plan that this thread makes while `work` runs (the steps as [`explain`](crate::explain)
-/// prints them and the IR of every kernel, for its device and as for a GPU) and for every value that it reads.
+/// Calls `observer` with a text for every plan that this thread makes while `work` runs (the output
+/// of [`explain`](crate::explain) and the IR of every kernel, for its device and as for a GPU) and
+/// for every value that it reads.
 #[doc(hidden)]
 pub fn observed<R>(observer: impl FnMut(&str) + 'static, work: impl FnOnce() -> R) -> R {
     // Ends the scope also if `work` panics.
@@ -39,24 +41,24 @@ fn is_observed() -> bool {
     OBSERVER.with_borrow(Option::is_some)
 }
 
-/// Reports a plan; `again` makes it once more.
-pub(crate) fn planned(plan: &Plan, again: impl FnOnce() -> crate::Result<Plan>) {
+/// Reports a plan; `again` makes the same plan again.
+pub(crate) fn observe_plan(plan: &Plan, again: impl FnOnce() -> crate::Result<Plan>) {
     if !is_observed() {
         return;
     }
     let kernels: Vec<String> = plan.kernel_sources().map(ToString::to_string).collect();
-    notify(&format!("{}{}", plan.explained(), kernels.concat()));
-    if !plans_for_gpu(plan.device)
+    notify(&format!("{}{}", plan.summary(), kernels.concat()));
+    if !plans_as_for_gpu(plan.device)
         && let Err(error) = with_gpu_plans(again)
     {
         notify(&format!("as for a GPU: {error}\n"));
     }
 }
 
-/// Reports the bits of a value.
-pub(crate) fn read(tensor: &Tensor, words: &[u64]) {
+/// Reports a hash of a value's bits.
+pub(crate) fn observe_read(tensor: &Tensor, words: &[u64]) {
     if is_observed() {
-        // FNV-1a, a word at a time.
+        // FNV-1a over 64-bit words.
         let hash = |hash: u64, word: &u64| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3);
         let hash = words.iter().fold(0xcbf2_9ce4_8422_2325, hash);
         notify(&format!("value {} {:?} {hash:016x}\n", tensor.0.dtype, tensor.0.shape));

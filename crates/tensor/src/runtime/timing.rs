@@ -1,16 +1,16 @@
-//! What the profiler is told of launches and copies of tensors.
+//! Profiler records of launches and copies.
 
 use bornite_cuda::DeviceClock;
 use bornite_ir::{Kernel, Value};
 use bornite_support::profile::{self, Clock, HostClock, Kind, Lap, MemorySample, Work};
 
 use crate::graph::node::{Node, Op};
-use crate::{Device, Place};
+use crate::{Device, SourceLocation};
 
-/// The clock of a device whose work is done when the call returns.
-pub(crate) struct Host(pub Device);
+/// Clock of a synchronous device.
+pub(crate) struct HostDeviceClock(pub Device);
 
-impl Clock for Host {
+impl Clock for HostDeviceClock {
     fn device(&self) -> String {
         self.0.to_string()
     }
@@ -24,42 +24,43 @@ impl Clock for Host {
     }
 }
 
-/// What is known of a launch beside its kernel.
+/// Profiler information of a launch, besides its kernel.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct About {
-    place: Option<Place>,
+pub(crate) struct LaunchInfo {
+    location: Option<SourceLocation>,
     flops: Option<u64>,
 }
 
-impl About {
-    /// A launch that a line of the user's program asks for.
-    pub fn at(place: Place) -> About {
-        About { place: Some(place), flops: None }
+impl LaunchInfo {
+    /// A launch from this source location.
+    pub fn at(location: SourceLocation) -> LaunchInfo {
+        LaunchInfo { location: Some(location), flops: None }
     }
 
     /// The launch that computes a node.
-    pub fn of(node: &Node) -> About {
+    pub fn of(node: &Node) -> LaunchInfo {
         let flops = match (&node.op, node.inputs.first().and_then(|a| a.0.shape.last())) {
             (Op::Matmul, Some(&inner)) => Some(2 * node.elements() as u64 * inner as u64),
             _ => None,
         };
-        About { place: Some(node.place), flops }
+        LaunchInfo { location: Some(node.location), flops }
     }
 
-    /// The line of the program.
-    pub fn place(&self) -> Option<Place> {
-        self.place
+    /// Source location of the operation.
+    pub fn location(&self) -> Option<SourceLocation> {
+        self.location
     }
 
-    /// A launch of that name which moves so many bytes.
+    /// Record of a launch that moves `bytes` bytes.
     pub fn work(&self, name: &str, bytes: u64) -> Work {
         let work = Work::new(Kind::Kernel, name).bytes(bytes);
-        Work { flops: self.flops, place: self.place.map(|place| place.to_string()), ..work }
+        Work { flops: self.flops, place: self.location.map(|location| location.to_string()), ..work }
     }
 
+    /// Record of a launch of a generated kernel.
     pub fn describe(&self, kernel: &Kernel, values: &[&[Value]]) -> Work {
         let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
-        // Each view once for reading and once for writing: what has to move at least.
+        // Each view once for reading and once for writing: the minimum traffic.
         let bytes = kernel.params.iter().map(|param| {
             let passes = param.access.reads() as u64 + param.access.writes() as u64;
             kernel.view_bytes(param, &firsts).unwrap_or(0) as u64 * passes
@@ -68,7 +69,7 @@ impl About {
     }
 }
 
-/// Runs a copy of some bytes of a GPU's memory, timed where somebody profiles.
+/// Runs a copy of GPU memory, recorded by the profiler if it is on.
 pub(crate) fn transfer<R>(kind: Kind, memory: &bornite_cuda::Buffer, bytes: usize, run: impl FnOnce() -> R) -> R {
     let passes = if kind == Kind::Copy { 2 } else { 1 };
     let describe = || Work::new(kind, "tensor").bytes(passes * bytes as u64);

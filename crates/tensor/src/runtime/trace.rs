@@ -1,41 +1,43 @@
-//! Traces: a function run once for each signature of its arguments, kept as a plan, replayed after that.
+//! Traces: a function traced once per signature of its arguments, cached as a plan and replayed.
 //!
-//! What arguments must be is in `signature.rs`, which traces are kept in `kept.rs`, what a call does in `compiled.rs`, where it reads
-//! arguments in `arguments.rs`, which CUDA graphs it keeps in `graphs.rs`.
+//! `signature.rs` describes arguments, `cache.rs` caches traces, `compiled.rs` replays one,
+//! `arguments.rs` binds its arguments, `graphs.rs` caches its CUDA graphs, `write_back.rs` copies
+//! new values into variables on the device.
 
 mod arguments;
+mod cache;
 mod compiled;
 mod graphs;
-mod homecoming;
-mod kept;
 mod signature;
+mod write_back;
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::graph::axes::resolve_axis;
-use crate::schedule::{Explained, realize};
-use crate::{DType, Device, Error, Place, Result, Tensor, Update, Var};
+use crate::schedule::{PlanSummary, realize};
+use crate::{DType, Device, Error, Result, SourceLocation, Tensor, Update, Var};
+use cache::TraceCache;
 use compiled::Compiled;
-use kept::Traces;
-use signature::Bounded;
-pub use signature::Spec;
+use signature::BoundedLength;
+pub use signature::TensorSpec;
 
 type Function<'f> = dyn Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Send + Sync + 'f;
 
 /// A function with its traces. See [`trace`].
 pub struct Trace<'f> {
     function: Box<Function<'f>>,
-    place: Place,
-    bounds: Vec<Bounded>,
-    traces: Mutex<Traces>,
-    made: AtomicUsize,
-    replayed: AtomicUsize,
+    location: SourceLocation,
+    bounds: Vec<BoundedLength>,
+    traces: Mutex<TraceCache>,
+    trace_count: AtomicUsize,
+    replay_count: AtomicUsize,
 }
 
-/// Compiles a step: `f` is called once for each combination of argument dtypes, shapes and devices, with placeholders,
-/// and returns results and updates. [`Trace::call`] then computes the results and commits the updates, all or none.
+/// Compiles a function. `f` is called with placeholders, once per combination of argument dtypes,
+/// shapes and devices, and returns results and updates. [`Trace::call`] then computes the results
+/// and commits the updates atomically.
 ///
 /// ```
 /// use bornite::{Device, Tensor, Var, trace};
@@ -53,23 +55,24 @@ pub struct Trace<'f> {
 /// ```
 #[track_caller]
 pub fn trace<'f>(f: impl Fn(&[Tensor]) -> Result<(Vec<Tensor>, Vec<Update>)> + Send + Sync + 'f) -> Trace<'f> {
-    let (traces, made, replayed) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
-    Trace { function: Box::new(f), place: Place::here(), bounds: vec![], traces, made, replayed }
+    let (traces, trace_count, replay_count) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+    Trace { function: Box::new(f), location: SourceLocation::here(), bounds: vec![], traces, trace_count, replay_count }
 }
 
 impl Trace<'_> {
-    /// Keeps so many traces (16 if nothing is said; at least one): those that were used last.
+    /// Sets the maximum number of cached traces (16 by default, at least 1). The least recently
+    /// used one is evicted.
     #[must_use]
-    pub fn keep(self, most: usize) -> Self {
-        self.kept().most = most.max(1);
+    pub fn cache_size(self, max: usize) -> Self {
+        self.cache().capacity = max.max(1);
         self
     }
 
-    /// Declares a length that differs from call to call and is at most `bound`: that of each of `arguments`, named by its
-    /// number and an axis. One trace serves all lengths. Its function is given these arguments with zeros up to the bound,
-    /// and after all arguments the length, an i64 without axes (one for each declaration, in order). What depends on how
-    /// many elements there are is up to the function: see [`Tensor::masked`], [`Tensor::masked_mean`], [`Tensor::valid`].
-    /// Of each of `results`, named in the same way, the caller gets the elements up to the length.
+    /// Declares a dynamic length of at most `bound`, shared by `arguments`, given as (index, axis).
+    /// One trace serves all lengths. The function receives these arguments padded with zeros to the
+    /// bound and, after all arguments, the length as an i64 scalar (one per declaration, in order).
+    /// It must mask the padding where that matters: see [`Tensor::masked`], [`Tensor::masked_mean`]
+    /// and [`Tensor::length_mask`]. `results`, given as (index, axis), are truncated to the length.
     ///
     /// ```
     /// use bornite::{Device, Tensor, trace};
@@ -91,131 +94,136 @@ impl Trace<'_> {
     /// ```
     #[must_use]
     pub fn bounded(mut self, bound: usize, arguments: &[(usize, isize)], results: &[(usize, isize)]) -> Self {
-        self.kept().clear();
-        self.bounds.push(Bounded { bound, arguments: arguments.to_vec(), results: results.to_vec() });
+        self.cache().clear();
+        self.bounds.push(BoundedLength { bound, arguments: arguments.to_vec(), results: results.to_vec() });
         self
     }
 
-    /// Computes the results for these arguments and commits the updates. After an error nothing has changed.
+    /// Computes the results for these arguments and commits the updates. After an error, nothing
+    /// has changed.
     ///
-    /// Arguments are read where they are, without a copy; they are not kept alive and never change. On a GPU, small ones are copied, and
-    /// a call is fastest with large ones that earlier calls had, also in turn with others: each set of them has a CUDA graph.
+    /// Arguments are read without a copy and are not modified. On a GPU, small arguments are
+    /// copied, and a call is fastest if large ones are tensors that earlier calls had: there is one
+    /// CUDA graph per set of addresses.
     #[track_caller]
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         realize(inputs)?;
-        let specs = inputs.iter().map(Spec::of).collect::<Result<Vec<_>>>()?;
+        let specs = inputs.iter().map(TensorSpec::of).collect::<Result<Vec<_>>>()?;
         let (compiled, lengths) = self.compiled(specs)?;
         let mut compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        self.replayed.fetch_add(1, Ordering::Relaxed);
-        compiled.replay(inputs, &lengths, self.place)
+        self.replay_count.fetch_add(1, Ordering::Relaxed);
+        compiled.replay(inputs, &lengths, self.location)
     }
 
-    /// What a call with such arguments runs. Nothing runs.
+    /// Describes the steps of a call with such arguments. Nothing runs.
     ///
     /// ```
-    /// use bornite::{DType, Device, Tensor, Var, trace, trace::Spec};
+    /// use bornite::{DType, Device, Tensor, Var, trace, trace::TensorSpec};
     /// # fn main() -> bornite::Result<()> {
     /// let w = Var::new(&Tensor::ones(&[64, 64], DType::F32, Device::cpu()))?;
     /// let step = trace(|x| Ok((vec![], vec![w.set(w.get() + x[0].t().matmul(&x[0]) * 0.1)])));
-    /// let plan = step.explain(&[Spec::new(DType::F32, &[32, 64], Device::cpu())])?;
+    /// let plan = step.explain(&[TensorSpec::new(DType::F32, &[32, 64], Device::cpu())])?;
     /// assert_eq!((plan.steps.len(), plan.peak.values[0].op), (2, "matmul"));
     /// # Ok(())
     /// # }
     /// ```
     #[track_caller]
-    pub fn explain(&self, specs: &[Spec]) -> Result<Explained> {
+    pub fn explain(&self, specs: &[TensorSpec]) -> Result<PlanSummary> {
         let (compiled, _) = self.compiled(specs.to_vec())?;
         let compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(compiled.explained())
+        Ok(compiled.summary())
     }
 
-    /// Makes the trace for such arguments ahead of the first call: its kernels, its memory and, on CUDA, its graph if all arguments
-    /// are small; large ones are read where they are, so that the graph is captured when the first of them come back. No variable
-    /// changes. An axis of bounded length may have any length up to the bound.
+    /// Traces and compiles for such arguments ahead of the first call: kernels, memory and, on
+    /// CUDA, the graph if all arguments are small. The graph for large arguments depends on their
+    /// addresses and is captured when these repeat. Variables do not change. A bounded axis may
+    /// have any length up to the bound.
     ///
     /// ```
-    /// use bornite::{DType, Device, Tensor, trace, trace::Spec};
+    /// use bornite::{DType, Device, Tensor, trace, trace::TensorSpec};
     /// # fn main() -> bornite::Result<()> {
     /// let step = trace(|x| Ok((vec![x[0].exp().sum(..)], vec![])));
-    /// step.compile(&[Spec::new(DType::F32, &[3], Device::cpu())])?;
+    /// step.compile(&[TensorSpec::new(DType::F32, &[3], Device::cpu())])?;
     /// assert_eq!(step.call(&[Tensor::zeros(&[3], DType::F32, Device::cpu())])?[0].item()?, 3.0);
     /// assert_eq!(step.traces(), 1);
     /// # Ok(())
     /// # }
     /// ```
     #[track_caller]
-    pub fn compile(&self, specs: &[Spec]) -> Result<()> {
+    pub fn compile(&self, specs: &[TensorSpec]) -> Result<()> {
         let (compiled, _) = self.compiled(specs.to_vec())?;
         compiled.lock().unwrap_or_else(PoisonError::into_inner).prepare()
     }
 
-    /// How often the function was traced so far. While it rises, calls are slow; `BORNITE_LOG=info` says which dimension,
-    /// dtype or device of which argument was new.
+    /// Number of times the function was traced so far. Calls that trace are slow;
+    /// `BORNITE_LOG=info` logs which dimension, dtype or device of which argument was new.
     pub fn traces(&self) -> usize {
-        self.made.load(Ordering::Relaxed)
+        self.trace_count.load(Ordering::Relaxed)
     }
 
-    /// How many calls there were so far.
+    /// Number of calls so far.
     pub fn replays(&self) -> usize {
-        self.replayed.load(Ordering::Relaxed)
+        self.replay_count.load(Ordering::Relaxed)
     }
 
-    /// The trace for such arguments, and the lengths that are known only now.
-    fn compiled(&self, mut specs: Vec<Spec>) -> Result<(Arc<Mutex<Compiled>>, Vec<usize>)> {
-        let lengths = self.bounds.iter().map(|bounded| bounded.take(&mut specs, self.place));
+    /// The trace for such arguments, compiled if necessary, and the dynamic lengths of this call.
+    fn compiled(&self, mut specs: Vec<TensorSpec>) -> Result<(Arc<Mutex<Compiled>>, Vec<usize>)> {
+        let lengths = self.bounds.iter().map(|bounded| bounded.resolve(&mut specs, self.location));
         let (lengths, devices): (Vec<usize>, Vec<Device>) = lengths.collect::<Result<Vec<_>>>()?.into_iter().unzip();
         {
-            let mut kept = self.kept();
-            if let Some(compiled) = kept.find(&specs) {
+            let mut cache = self.cache();
+            if let Some(compiled) = cache.find(&specs) {
                 return Ok((compiled, lengths));
             }
-            kept.tell(&specs, self.place);
+            cache.log_miss(&specs, self.location);
         }
-        self.made.fetch_add(1, Ordering::Relaxed);
-        let scalars = devices.into_iter().map(|device| Spec::new(DType::I64, &[], device));
-        let slots: Vec<Spec> = specs.iter().cloned().chain(scalars).collect();
-        let placeholder = |spec: &Spec| spec.placeholder(self.place).map(|node| Tensor(Arc::new(node)));
+        self.trace_count.fetch_add(1, Ordering::Relaxed);
+        let scalars = devices.into_iter().map(|device| TensorSpec::new(DType::I64, &[], device));
+        let slots: Vec<TensorSpec> = specs.iter().cloned().chain(scalars).collect();
+        let placeholder = |spec: &TensorSpec| spec.placeholder(self.location).map(|node| Tensor(Arc::new(node)));
         let placeholders = slots.iter().map(placeholder).collect::<Result<Vec<_>>>()?;
         let (returned, variables) = Var::while_tracing(|| (self.function)(&placeholders));
         let (outputs, updates) = returned?;
-        let cuts = self.cuts(&outputs)?;
-        let compiled = Compiled::new(&placeholders, slots, variables, &outputs, updates)?.with_cuts(cuts);
+        let truncations = self.truncations(&outputs)?;
+        let compiled = Compiled::new(&placeholders, slots, variables, &outputs, updates)?.with_truncations(truncations);
         if !self.bounds.is_empty() {
-            compiled.compile_moves()?;
+            compiled.compile_copies()?;
         }
-        Ok((self.kept().insert(specs, Arc::new(Mutex::new(compiled))), lengths))
+        Ok((self.cache().insert(specs, Arc::new(Mutex::new(compiled))), lengths))
     }
 
-    /// The axes along which results are cut, each with the number of its length.
-    fn cuts(&self, outputs: &[Tensor]) -> Result<Vec<Vec<(usize, usize)>>> {
-        let mut cuts = vec![vec![]; outputs.len()];
-        for (number, Bounded { bound, results, .. }) in self.bounds.iter().enumerate() {
+    /// For each result, the axes along which it is truncated, each with the index of its length.
+    fn truncations(&self, outputs: &[Tensor]) -> Result<Vec<Vec<(usize, usize)>>> {
+        let mut truncations = vec![vec![]; outputs.len()];
+        for (number, BoundedLength { bound, results, .. }) in self.bounds.iter().enumerate() {
             for &(result, axis) in results {
-                let fail = |what: String| Error::Op { op: "trace", what, at: self.place };
+                let fail = |what: String| Error::Op { op: "trace", message: what, location: self.location };
                 let output = outputs.get(result);
-                let output = output.ok_or_else(|| fail(format!("there is no result {result} to cut to a length")))?;
+                let output = output.ok_or_else(|| {
+                    fail(format!("result {result} is bounded, but the number of results is {}", outputs.len()))
+                })?;
                 let shape = output.shape()?;
                 let axis = resolve_axis(axis, shape.len()).map_err(|what| fail(format!("result {result}: {what}")))?;
                 if shape[axis] != *bound {
                     let what = format!(
-                        "result {result} is to be cut along axis {axis}, so that has the bound's length, {bound}; it has {}",
+                        "result {result} is bounded along axis {axis}, so its length there must be the bound, {bound}; found {}",
                         shape[axis]
                     );
                     return Err(fail(what));
                 }
-                cuts[result].push((axis, number));
+                truncations[result].push((axis, number));
             }
         }
-        Ok(cuts)
+        Ok(truncations)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Traces> {
+    fn cache(&self) -> MutexGuard<'_, TraceCache> {
         self.traces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Trace<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Trace(made at {})", self.place)
+        write!(f, "Trace({})", self.location)
     }
 }

@@ -1,4 +1,4 @@
-//! Variables: the only state there is. They change when updates are committed, all together or not at all.
+//! Variables, the only mutable state. Updates are committed atomically.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::graph::node::{Node, Op};
 use crate::runtime::buffer::Buffer;
 use crate::schedule::{realize, value_of};
-use crate::{Device, Error, Place, Result, Tensor};
+use crate::{Device, Error, Result, SourceLocation, Tensor};
 
 /// A variable. Cloning copies the handle.
 ///
@@ -26,20 +26,20 @@ use crate::{Device, Error, Place, Result, Tensor};
 #[derive(Clone)]
 pub struct Var(Arc<VarState>);
 
-/// What a variable is now.
+/// State of a variable.
 struct VarState {
     id: u64,
     versions: Mutex<Versions>,
 }
 
 struct Versions {
-    /// A leaf that holds the current value.
+    /// Leaf tensor with the current value.
     current: Tensor,
-    /// Memory at a fixed address, made for the first trace that uses the variable: captured launches refer to it.
-    /// With it, the last version that lived there.
-    home: Option<(Buffer, Weak<Node>)>,
-    /// Whether the current version is there.
-    is_home: bool,
+    /// Buffer with a fixed address, which captured launches refer to, and the last version that was
+    /// stored there. Allocated for the first trace that uses the variable.
+    persistent: Option<(Buffer, Weak<Node>)>,
+    /// If set, the current version is in the persistent buffer.
+    is_persistent: bool,
 }
 
 /// A new value for a variable, not committed yet.
@@ -47,26 +47,29 @@ struct Versions {
 pub struct Update {
     pub(crate) var: Var,
     pub(crate) value: Tensor,
-    place: Place,
+    location: SourceLocation,
 }
 
 impl Var {
-    /// A variable that starts with the value of `tensor`.
+    /// A variable with the value of `tensor`.
     #[track_caller]
     pub fn new(tensor: &Tensor) -> Result<Var> {
-        let place = Place::here();
+        let location = SourceLocation::here();
         tensor.realize()?;
         let node = tensor.node()?;
         let _running = node.device.lock();
-        let value = lasting_value(tensor)?;
+        let value = immutable_value(tensor)?;
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let current = Tensor(Arc::new(Node::leaf(Op::Var, node, place, value)));
-        Ok(Var(Arc::new(VarState { id, versions: Mutex::new(Versions { current, home: None, is_home: false }) })))
+        let current = Tensor(Arc::new(Node::leaf(Op::Var, node, location, value)));
+        Ok(Var(Arc::new(VarState {
+            id,
+            versions: Mutex::new(Versions { current, persistent: None, is_persistent: false }),
+        })))
     }
 
-    /// The current value: the same tensor until a commit, and unchanged by it. In a function under trace it stands for
-    /// the value that the variable will have at each call.
+    /// The current value: the same tensor until the next commit, which does not modify it. In a
+    /// traced function, a placeholder for the value at each call.
     pub fn get(&self) -> Tensor {
         TRACING.with_borrow_mut(|scopes| match scopes.last_mut() {
             None => {
@@ -85,7 +88,8 @@ impl Var {
         })
     }
 
-    /// Runs `f` as a function under trace; also returns the variables that it read, each with its placeholder.
+    /// Runs `f` as a traced function; also returns the variables that it read, each with its
+    /// placeholder.
     pub(crate) fn while_tracing<R>(f: impl FnOnce() -> R) -> (R, Vec<(Var, Tensor)>) {
         TRACING.with_borrow_mut(|scopes| scopes.push(vec![]));
         // Ends the scope also if `f` panics.
@@ -102,7 +106,7 @@ impl Var {
         (result, reads)
     }
 
-    /// True in a function under trace.
+    /// True inside a traced function.
     pub(crate) fn is_tracing() -> bool {
         TRACING.with_borrow(|scopes| !scopes.is_empty())
     }
@@ -114,7 +118,7 @@ impl Var {
     /// An update of this variable to `value`.
     #[track_caller]
     pub fn set(&self, value: Tensor) -> Update {
-        Update { var: self.clone(), value, place: Place::here() }
+        Update { var: self.clone(), value, location: SourceLocation::here() }
     }
 
     pub(crate) fn device(&self) -> Device {
@@ -125,55 +129,56 @@ impl Var {
         self.0.id
     }
 
-    /// Brings the value to the variable's fixed address. Whoever reads what was there, and would see it change now or
-    /// (`will_change`) when the step runs, gets a copy first. The device must be locked.
-    pub(crate) fn settle(&self, will_change: bool) -> Result<()> {
+    /// Moves the value to the variable's persistent buffer. Versions that are still referenced and
+    /// would change now, or when the step runs (`will_change`), are copied first. The device must
+    /// be locked.
+    pub(crate) fn move_to_persistent_buffer(&self, will_change: bool) -> Result<()> {
         let mut versions = self.versions();
-        if versions.is_home && (!will_change || Arc::strong_count(&versions.current.0) == 1) {
+        if versions.is_persistent && (!will_change || Arc::strong_count(&versions.current.0) == 1) {
             return Ok(());
         }
         let device = versions.current.0.device;
         let value = value_of(&versions.current)?;
-        let is_home = versions.home.as_ref().is_some_and(|(home, _)| value.is(home));
-        if let Some((home, tenant)) = &versions.home
-            && (will_change || !is_home)
-            && let Some(tenant) = tenant.upgrade()
+        let is_persistent = versions.persistent.as_ref().is_some_and(|(buffer, _)| value.is_same(buffer));
+        if let Some((buffer, stored)) = &versions.persistent
+            && (will_change || !is_persistent)
+            && let Some(stored) = stored.upgrade()
         {
-            // Handles of our own: `tenant`, and `current` where it is the same version.
-            let ours = if is_home { 2 } else { 1 };
-            if Arc::strong_count(&tenant) > ours {
-                tenant.set_value(home.duplicate(device)?);
-                if is_home {
-                    let home = home.clone();
-                    versions.replace(home);
+            // Our own handles: `stored`, and `current` if it is the same version.
+            let own_handles = if is_persistent { 2 } else { 1 };
+            if Arc::strong_count(&stored) > own_handles {
+                stored.set_value(buffer.duplicate(device)?);
+                if is_persistent {
+                    let buffer = buffer.clone();
+                    versions.replace(buffer);
                 }
             }
         }
-        let home = match &versions.home {
-            Some((home, _)) => {
-                if !is_home {
-                    home.copy_from(&value)?;
+        let buffer = match &versions.persistent {
+            Some((buffer, _)) => {
+                if !is_persistent {
+                    buffer.copy_from(&value)?;
                 }
-                home.clone()
+                buffer.clone()
             }
             None => value.duplicate(device)?,
         };
-        if !is_home {
+        if !is_persistent {
             if will_change && Arc::strong_count(&versions.current.0) > 1 {
-                versions.replace(home.clone()); // readers keep the memory they have
+                versions.replace(buffer.clone()); // readers keep their memory
             } else {
-                versions.current.0.set_value(home.clone());
+                versions.current.0.set_value(buffer.clone());
             }
         }
-        versions.home = Some((home, Arc::downgrade(&versions.current.0)));
-        versions.is_home = true;
+        versions.persistent = Some((buffer, Arc::downgrade(&versions.current.0)));
+        versions.is_persistent = true;
         Ok(())
     }
 
-    /// The variable's fixed address, which it has once it has settled.
-    pub(crate) fn home(&self) -> Result<Buffer> {
+    /// The variable's persistent buffer; its current memory if it has none yet.
+    pub(crate) fn persistent_buffer(&self) -> Result<Buffer> {
         let versions = self.versions();
-        versions.home.as_ref().map_or_else(|| value_of(&versions.current), |(home, _)| Ok(home.clone()))
+        versions.persistent.as_ref().map_or_else(|| value_of(&versions.current), |(buffer, _)| Ok(buffer.clone()))
     }
 
     fn versions(&self) -> MutexGuard<'_, Versions> {
@@ -182,19 +187,21 @@ impl Var {
 }
 
 impl Versions {
-    /// Makes a new current version; readers of the old one keep it.
+    /// Sets a new current version; readers of the old one keep it.
     fn replace(&mut self, value: Buffer) {
-        let place = self.current.0.place;
-        self.is_home = false;
-        self.current = Tensor(Arc::new(Node::leaf(Op::Var, &self.current.0, place, value)));
+        let location = self.current.0.location;
+        self.is_persistent = false;
+        self.current = Tensor(Arc::new(Node::leaf(Op::Var, &self.current.0, location, value)));
     }
 }
 
-/// How often a variable was committed or read outside of traces. While it stays, variables that have settled are at home,
-/// and those that a step writes have no readers: replays need not look at each.
+/// Number of commits and of reads outside of traces, over all variables. While it does not change,
+/// variables stay in their persistent buffers and have no other readers, so replays need not check
+/// each.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// Called after the change or the read: who sees the new number sees that as well.
+/// Counts a commit or a read. Called after it, so that a thread that sees the new count also sees
+/// the change.
 fn note_change() {
     CHANGES.fetch_add(1, Ordering::Release);
 }
@@ -203,42 +210,43 @@ pub(crate) fn changes() -> u64 {
     CHANGES.load(Ordering::Acquire)
 }
 
-/// A tensor's memory if nobody will ever write it, else a copy. The device must be locked.
-fn lasting_value(tensor: &Tensor) -> Result<Buffer> {
+/// A tensor's memory if it is never written again, else a copy. The device must be locked.
+fn immutable_value(tensor: &Tensor) -> Result<Buffer> {
     let value = value_of(tensor)?;
     if tensor.0.op.storage_may_move() { value.duplicate(tensor.0.device) } else { Ok(value) }
 }
 
-/// Checks that updates fit their variables and that no variable is written twice.
+/// Checks that updates match their variables and that no variable is written twice.
 pub(crate) fn check_updates(updates: &[Update]) -> Result<()> {
     let mut seen = HashSet::new();
-    for Update { var, value, place } in updates {
-        let fail = |what: String| Err(Error::Op { op: "set", what, at: *place });
+    for Update { var, value, location } in updates {
+        let fail = |what: String| Err(Error::Op { op: "set", message: what, location: *location });
         let (current, new) = (var.current(), value.node()?);
         let current = &current.0;
         if (current.dtype, current.device, &current.shape) != (new.dtype, new.device, &new.shape) {
             return fail(format!(
-                "the variable is {}{:?} on {}, the new value is {}{:?} on {}",
+                "the variable is {}{:?} on {}, but the new value is {}{:?} on {}",
                 current.dtype, current.shape, current.device, new.dtype, new.shape, new.device
             ));
         }
         if !seen.insert(var.id()) {
-            return fail("the variable is written twice in one step".into());
+            return fail("the variable is updated twice in one commit".into());
         }
     }
     Ok(())
 }
 
-/// Computes `outputs` and all new values, then makes the updates visible together. After an error nothing has changed.
+/// Computes `outputs` and all new values, then applies the updates atomically. After an error,
+/// nothing has changed.
 #[track_caller]
 pub fn commit(outputs: &[Tensor], updates: Vec<Update>) -> Result<()> {
     check_updates(&updates)?;
     let all: Vec<Tensor> = outputs.iter().chain(updates.iter().map(|u| &u.value)).cloned().collect();
     realize(&all)?;
-    // Steps on any of these devices see all of the updates or none.
+    // Plans on any of these devices see all of the updates or none.
     let devices: BTreeSet<Device> = updates.iter().map(|u| u.value.0.device).collect();
     let _running: Vec<_> = devices.into_iter().map(Device::lock).collect();
-    let values = updates.iter().map(|u| lasting_value(&u.value)).collect::<Result<Vec<_>>>()?;
+    let values = updates.iter().map(|u| immutable_value(&u.value)).collect::<Result<Vec<_>>>()?;
     for (update, value) in updates.iter().zip(values) {
         update.var.versions().replace(value);
     }
@@ -247,6 +255,6 @@ pub fn commit(outputs: &[Tensor], updates: Vec<Update>) -> Result<()> {
 }
 
 thread_local! {
-    /// For each function under trace on this thread, innermost last: the variables read so far.
+    /// Variables read so far, for each traced function on this thread, innermost last.
     static TRACING: RefCell<Vec<Vec<(Var, Tensor)>>> = const { RefCell::new(vec![]) };
 }

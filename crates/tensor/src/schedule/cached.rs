@@ -1,79 +1,83 @@
-//! Plans of small graphs that were computed before: code that computes op by op asks for the same few again and again, and
-//! for those planning would take longer than running.
+//! Cache of plans of small graphs. Eager code computes the same few graphs repeatedly, and planning
+//! them would take longer than running.
 //!
-//! A plan fits another graph if that has the same ops, dtypes, shapes and lines of the program in the same places, reads
-//! tensors of the same kind, and holds the same constants. What runs is then the same, on other memory.
+//! A plan can be reused for another graph with the same structure: the same ops, dtypes, shapes,
+//! constants and source locations, and inputs of the same dtypes and shapes. Only the memory
+//! differs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Plan, Present, is_source, plan, value_of};
-use crate::graph::node::{Cut, Node, Op, with_snapshot};
+use super::{ExistingRoots, Plan, is_source, plan, value_of};
+use crate::graph::node::{AxisSlice, Node, Op, with_snapshot};
 use crate::runtime::buffer::Buffer;
 use crate::{Device, Result, Tensor};
 
-/// Most nodes of a graph, tensors in memory included.
-const MOST_NODES: usize = 16;
+/// Maximum number of nodes of a graph, including tensors in memory.
+const MAX_NODES: usize = 16;
 
-/// Plans that are kept; if there are more, all are forgotten.
-const KEPT: usize = 1024;
+/// Maximum number of cached plans; the cache is cleared when it is full.
+const MAX_PLANS: usize = 1024;
 
-/// A plan without its tensors.
-struct Recent {
+/// A plan detached from the graph it was made for.
+struct CachedPlan {
     plan: Plan,
-    /// For each source, which of the graph's it is.
+    /// For each source of the plan, its index among the graph's sources.
     sources: Vec<usize>,
 }
 
-static RECENT: Mutex<Option<HashMap<Vec<u64>, Arc<Recent>>>> = Mutex::new(None);
+static CACHE: Mutex<Option<HashMap<Vec<u64>, Arc<CachedPlan>>>> = Mutex::new(None);
 
-/// Computes a tensor by the plan of a graph like its own, which is made if there is none; `false` if the graph is of another kind.
+/// Computes a tensor by a cached plan, which is made if there is none; false if the graph cannot be
+/// cached.
 pub(super) fn compute(root: &Tensor) -> Result<bool> {
-    let mut made: Option<(Vec<u64>, Arc<Recent>)> = None;
+    let mut new: Option<(Vec<u64>, Arc<CachedPlan>)> = None;
     loop {
-        // Under the lock what is in memory does not change, so a plan that fits now fits when it runs.
+        // Under the lock the values in memory do not change, so a plan that matches now still
+        // matches when it runs.
         let running = root.0.device.lock();
         if root.0.has_value_now() {
             return Ok(true); // by another thread
         }
-        let Some(Graph { key, sources }) = Graph::of(root)? else { return Ok(false) };
-        let found = match &made {
-            Some((made_for, recent)) if *made_for == key => Some(recent.clone()),
-            _ => kept().get_or_insert_default().get(&key).cloned(),
+        let Some(GraphKey { key, sources }) = GraphKey::of(root)? else { return Ok(false) };
+        let found = match &new {
+            Some((new_key, plan)) if *new_key == key => Some(plan.clone()),
+            _ => cache().get_or_insert_default().get(&key).cloned(),
         };
-        if let Some(recent) = found {
-            recent.run(root, &sources)?;
+        if let Some(plan) = found {
+            plan.run(root, &sources)?;
             return Ok(true);
         }
         drop(running);
-        made = with_snapshot(|| Recent::make(root))?;
-        if made.is_none() {
+        new = with_snapshot(|| CachedPlan::insert(root))?;
+        if new.is_none() {
             return Ok(false);
         }
     }
 }
 
-fn kept() -> MutexGuard<'static, Option<HashMap<Vec<u64>, Arc<Recent>>>> {
-    RECENT.lock().unwrap_or_else(PoisonError::into_inner)
+fn cache() -> MutexGuard<'static, Option<HashMap<Vec<u64>, Arc<CachedPlan>>>> {
+    CACHE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Recent {
-    /// Plans the graph of a tensor and caches the plan, by all that it depends on; `None` if it is not only steps over memory. All of it
-    /// sees one snapshot of what is in memory.
-    fn make(root: &Tensor) -> Result<Option<(Vec<u64>, Arc<Recent>)>> {
-        let Some(Graph { key, sources }) = Graph::of(root)? else { return Ok(None) };
-        let Some(recent) = Recent::new(root, &sources)? else { return Ok(None) };
-        let recent = Arc::new(recent);
-        let mut kept = kept();
-        let plans = kept.get_or_insert_default();
-        if plans.len() >= KEPT {
+impl CachedPlan {
+    /// Plans the graph of a tensor and caches the plan; `None` if it cannot be cached. Key and plan
+    /// see one snapshot of the values in memory.
+    fn insert(root: &Tensor) -> Result<Option<(Vec<u64>, Arc<CachedPlan>)>> {
+        let Some(GraphKey { key, sources }) = GraphKey::of(root)? else { return Ok(None) };
+        let Some(plan) = CachedPlan::new(root, &sources)? else { return Ok(None) };
+        let plan = Arc::new(plan);
+        let mut cache = cache();
+        let plans = cache.get_or_insert_default();
+        if plans.len() >= MAX_PLANS {
             plans.clear();
         }
-        plans.insert(key.clone(), recent.clone());
-        Ok(Some((key, recent)))
+        plans.insert(key.clone(), plan.clone());
+        Ok(Some((key, plan)))
     }
 
-    /// Computes the root of a graph that it fits from the tensors that the graph reads. The device's lock is held.
+    /// Computes the root of a graph that it matches from the graph's sources. The device must be
+    /// locked.
     fn run(&self, root: &Tensor, sources: &[&Tensor]) -> Result<()> {
         let buffers = self.sources.iter().map(|&n| value_of(sources[n])).collect::<Result<Vec<_>>>()?;
         let (result, scratch) = (Buffer::new(root.0.device, root.0.bytes())?, self.plan.allocate_scratch()?);
@@ -82,54 +86,57 @@ impl Recent {
         Ok(())
     }
 
-    /// The plan for a graph; `None` if it is not only steps over memory.
-    fn new(root: &Tensor, sources: &[&Tensor]) -> Result<Option<Recent>> {
-        let mut plan = plan(std::slice::from_ref(root), Present::Skip, &[])?;
+    /// Plans a graph; `None` if the plan can report errors, writes in place or reads other tensors
+    /// than the graph's sources.
+    fn new(root: &Tensor, sources: &[&Tensor]) -> Result<Option<CachedPlan>> {
+        let mut plan = plan(std::slice::from_ref(root), ExistingRoots::Skip, &[])?;
         let number = |source: &Tensor| sources.iter().position(|other| other.0.id == source.0.id);
         let numbers: Option<Vec<usize>> = plan.sources.iter().map(number).collect();
-        let Some(sources) = numbers.filter(|_| !plan.reports() && plan.in_place.is_empty() && plan.roots.len() == 1)
+        let Some(sources) =
+            numbers.filter(|_| !plan.reports_bad_index() && plan.in_place.is_empty() && plan.roots.len() == 1)
         else {
             return Ok(None);
         };
         plan.drop_graph();
-        Ok(Some(Recent { plan, sources }))
+        Ok(Some(CachedPlan { plan, sources }))
     }
 }
 
-/// Lists that a node's op holds.
+/// List attribute of an op.
 enum Lists<'a> {
     None,
     Axes(&'a [usize]),
-    Cuts(&'a [Cut]),
+    Cuts(&'a [AxisSlice]),
 }
 
-/// A small graph: what its plan depends on, and the tensors in memory that it reads.
-struct Graph<'t> {
+/// Structure of a small graph: everything that its plan depends on, and the tensors in memory that
+/// it reads.
+struct GraphKey<'t> {
     key: Vec<u64>,
     sources: Vec<&'t Tensor>,
 }
 
-impl<'t> Graph<'t> {
-    /// `None` if the graph is large, or of ops whose steps differ from call to call.
-    fn of(root: &'t Tensor) -> Result<Option<Graph<'t>>> {
+impl<'t> GraphKey<'t> {
+    /// `None` if the graph is large or has ops that are not cached.
+    fn of(root: &'t Tensor) -> Result<Option<GraphKey<'t>>> {
         let device = root.0.device;
         let (kind, ordinal) = match device {
             Device::Cpu(n) => (0, n),
             Device::Cuda(n) => (1, n),
             Device::Interpreter => (2, 0),
         };
-        let pretended = [crate::lower::for_gpu(device), crate::lower::plans_for_gpu(device)];
-        let modes = [&[crate::fused::enabled()?, !crate::runtime::math::is_exact_math()?][..], &pretended].concat();
+        let emulation = [crate::lower::targets_gpu(device), crate::lower::plans_as_for_gpu(device)];
+        let modes = [&[crate::fused::enabled()?, !crate::runtime::math::is_exact_math()?][..], &emulation].concat();
         let modes = modes.iter().fold(kind, |all, &on| 2 * all + u64::from(on));
-        let mut graph = Graph { key: Vec::with_capacity(64), sources: vec![] };
+        let mut graph = GraphKey { key: Vec::with_capacity(64), sources: vec![] };
         graph.key.extend([modes, ordinal as u64]);
-        // Each node once, numbered as it is first seen.
+        // Each node once, numbered in order of first visit.
         let mut nodes: Vec<&'t Tensor> = vec![root];
         let mut next = 0;
         while let Some(&tensor) = nodes.get(next) {
             next += 1;
             let node = &*tensor.0;
-            graph.kind(node);
+            graph.push_type(node);
             if is_source(tensor) {
                 if matches!(node.op, Op::Input) {
                     return Ok(None);
@@ -138,7 +145,7 @@ impl<'t> Graph<'t> {
                 graph.sources.push(tensor);
                 continue;
             }
-            if !graph.op(node) {
+            if !graph.push_op(node) {
                 return Ok(None);
             }
             for input in &node.inputs {
@@ -148,24 +155,24 @@ impl<'t> Graph<'t> {
                 });
                 graph.key.push(number as u64);
             }
-            if nodes.len() > MOST_NODES {
+            if nodes.len() > MAX_NODES {
                 return Ok(None);
             }
         }
         Ok(Some(graph))
     }
 
-    /// Notes what elements a node has.
-    fn kind(&mut self, node: &Node) {
+    /// Appends dtype and shape.
+    fn push_type(&mut self, node: &Node) {
         self.key.extend([node.dtype as u64, node.shape.len() as u64]);
         self.key.extend(node.shape.iter().map(|&length| length as u64));
     }
 
-    /// Notes how a node is computed; `false` if that is not noted here.
-    fn op(&mut self, node: &Node) -> bool {
+    /// Appends the op and its attributes; false if such ops are not cached.
+    fn push_op(&mut self, node: &Node) -> bool {
         let (tag, detail, lists) = match &node.op {
             Op::Map(row) => (0, *row as u64, Lists::None),
-            // The shape or dtype that these lead to is noted already.
+            // Attributes of these follow from the node's dtype and shape.
             Op::Cast(_) => (1, 0, Lists::None),
             Op::Reshape(_) => (2, 0, Lists::None),
             Op::Expand(_) => (3, 0, Lists::None),
@@ -178,13 +185,16 @@ impl<'t> Graph<'t> {
             Op::Iota { axis } => (10, *axis as u64, Lists::None),
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Checkpoint(_) => return false,
             Op::Matmul | Op::Pad(..) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) => return false,
-            Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) | Op::Joint(_) | Op::Part(_) => return false,
+            Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) | Op::MultiOutput(_) | Op::GetOutput(_) => {
+                return false;
+            }
         };
-        // The address of a line is its own: profiles and errors name it.
-        self.key.extend([tag, detail, std::ptr::from_ref(node.place.0) as u64]);
+        // The source location is part of the key, since profiles and errors name it; its address
+        // identifies it.
+        self.key.extend([tag, detail, std::ptr::from_ref(node.location.0) as u64]);
         match lists {
             Lists::None => {}
-            Lists::Axes(axes) => self.numbers(axes),
+            Lists::Axes(axes) => self.push_list(axes),
             Lists::Cuts(cuts) => {
                 cuts.iter().for_each(|cut| self.key.extend([cut.start as u64, cut.step as u64, cut.len as u64]));
             }
@@ -192,8 +202,8 @@ impl<'t> Graph<'t> {
         true
     }
 
-    fn numbers(&mut self, numbers: &[usize]) {
-        self.key.push(numbers.len() as u64);
-        self.key.extend(numbers.iter().map(|&n| n as u64));
+    fn push_list(&mut self, list: &[usize]) {
+        self.key.push(list.len() as u64);
+        self.key.extend(list.iter().map(|&n| n as u64));
     }
 }

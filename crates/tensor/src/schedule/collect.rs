@@ -1,112 +1,121 @@
 //! Pass 1, collect: the nodes to compute.
 //!
-//! Reads the tensors that are asked for; adds roots and nodes. Afterwards `nodes` holds, in order of id, every root and everything
-//! below that is neither in memory, a view nor a constant, and the views and constants that multi-output ops read from memory.
+//! Reads the requested tensors; adds `roots` and `nodes`. Afterwards `nodes` holds, in order of id,
+//! every root and every node below one that is neither in memory, a view nor a constant, plus the
+//! views and constants that multi-output ops read from memory.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::by_hand::{in_memory, is_shown};
-use super::{Present, Schedule, is_output, is_source};
-use crate::graph::joint::{self, How, Joint};
+use super::handwritten::{locate_input, must_materialize};
+use super::{ExistingRoots, Schedule, is_output, is_source};
+use crate::graph::multi_output::{self, ImplementationKind, MultiOutput};
 use crate::graph::node::NodeId;
-use crate::lower::{Overwrite, aligned, look_through, seen};
+use crate::lower::{Overwrite, is_identity, look_through, strided_view};
 use crate::{Device, Error, Result, Tensor};
 
-/// Finds roots and nodes.
+/// Finds the roots and the nodes to compute.
 pub(super) fn collect(schedule: &mut Schedule) -> Result<()> {
     let roots = roots(&schedule.requested);
-    // A new value is that of its root.
-    for new in &mut schedule.persistent {
+    // A variable's new value is computed by its root.
+    for new in &mut schedule.variable_updates {
         if let Some(n) = schedule.requested.iter().position(|tensor| tensor.0.id == new.value) {
             new.value = roots[n].0.id;
         }
     }
-    schedule.wanted = roots.iter().map(|root| root.0.id).collect();
+    schedule.root_ids = roots.iter().map(|root| root.0.id).collect();
     let requested = schedule.requested.iter().filter(|tensor| !is_source(tensor)).cloned();
     (schedule.nodes, schedule.pending) = walk(&roots, requested.collect())?;
     schedule.roots = roots;
-    schedule.add_inputs_of_outputs();
+    schedule.add_multi_output_inputs();
     debug_assert!(schedule.roots.iter().all(|root| schedule.nodes.contains_key(&root.0.id)));
     Ok(())
 }
 
 impl Schedule {
-    /// A schedule that is to compute `tensors`, which must share a device, before any pass. New values may overwrite the persistent
-    /// tensors that are named with them.
-    pub(super) fn new(tensors: &[Tensor], present: Present, persistent: &[(Tensor, Tensor)]) -> Result<Schedule> {
+    /// A schedule for `tensors`, which must share a device, before any pass. `variable_updates` are
+    /// (new value, old value) pairs.
+    pub(super) fn new(
+        tensors: &[Tensor],
+        existing: ExistingRoots,
+        variable_updates: &[(Tensor, Tensor)],
+    ) -> Result<Schedule> {
         let mut requested: Vec<Tensor> = vec![];
         for tensor in tensors {
             let node = tensor.node()?;
-            let wanted = present == Present::Copy || !is_source(tensor);
-            if wanted && !requested.iter().any(|t| t.0.id == node.id) {
+            let is_requested = existing == ExistingRoots::Copy || !is_source(tensor);
+            if is_requested && !requested.iter().any(|t| t.0.id == node.id) {
                 requested.push(tensor.clone());
             }
         }
         let device = requested.first().map_or(Device::cpu(), |tensor| tensor.0.device);
         if let Some(other) = requested.iter().find(|t| t.0.device != device) {
-            let what = format!("tensors of one step are on {device} and {}; make them on one device", other.0.device);
-            return Err(Error::Op { op: other.0.op.name(), what, at: other.0.place });
+            let what =
+                format!("tensors computed together are on {device} and {}; move them to one device", other.0.device);
+            return Err(Error::Op { op: other.0.op.name(), message: what, location: other.0.location });
         }
-        let wanted = |(new, _): &&(Tensor, Tensor)| requested.iter().any(|tensor| tensor.0.id == new.0.id);
+        let is_root = |(new, _): &&(Tensor, Tensor)| requested.iter().any(|tensor| tensor.0.id == new.0.id);
         let overwrite = |(new, old): &(Tensor, Tensor)| Overwrite { value: new.0.id, old: old.clone() };
-        let persistent = persistent.iter().filter(wanted).map(overwrite).collect();
-        let fuses = crate::fused::enabled()?;
+        let variable_updates = variable_updates.iter().filter(is_root).map(overwrite).collect();
+        let fusion_enabled = crate::fused::enabled()?;
         Ok(Schedule {
             device,
-            fuses,
+            fusion_enabled,
             requested,
-            persistent,
+            variable_updates,
             roots: vec![],
-            wanted: HashSet::new(),
+            root_ids: HashSet::new(),
             nodes: BTreeMap::new(),
             pending: vec![],
             calls: HashMap::new(),
-            concats: Default::default(),
-            withdrawn: HashSet::new(),
+            direct_writes: Default::default(),
+            rejected_updates: HashSet::new(),
             units: vec![],
             steps: vec![],
             groups: vec![],
-            updates: vec![],
+            partial_updates: vec![],
             overwrites: vec![],
-            replaces: HashMap::new(),
+            reused_inputs: HashMap::new(),
             memory: Default::default(),
         })
     }
 
     /// Adds the views and constants that multi-output ops read from memory.
-    fn add_inputs_of_outputs(&mut self) {
+    fn add_multi_output_inputs(&mut self) {
         let outputs: Vec<Tensor> = self.nodes.values().filter(|tensor| is_output(tensor)).cloned().collect();
         for output in &outputs {
-            let handwritten = match joint::of(&output.0.inputs[0].0) {
-                Some((Joint { how: How::Source(source), .. }, _)) => Some(source),
+            let handwritten = match multi_output::as_multi_output(&output.0.inputs[0].0) {
+                Some((MultiOutput { implementation: ImplementationKind::Source(source), .. }, _)) => Some(source),
                 _ => None,
             };
-            let there = |input: &Tensor| handwritten.is_some_and(|source| in_memory(source, input).is_some());
-            for input in output.0.reads().iter().filter(|input| is_shown(input) && !there(input)) {
+            let is_readable = |input: &Tensor| handwritten.is_some_and(|source| locate_input(source, input).is_some());
+            for input in output.0.reads().iter().filter(|input| must_materialize(input) && !is_readable(input)) {
                 self.nodes.insert(input.0.id, input.clone());
             }
         }
     }
 }
 
-/// For each tensor the node that is computed into its memory: itself, or what it shows in another shape, to save a copy.
+/// For each tensor, the node that is computed into its memory: the tensor, or the node it is a
+/// reshape of, which saves a copy.
 fn roots(tensors: &[Tensor]) -> Vec<Tensor> {
     let mut taken: HashSet<NodeId> = tensors.iter().map(|tensor| tensor.0.id).collect();
-    let mut shown = |tensor: &Tensor| {
+    let mut reshaped = |tensor: &Tensor| {
         let (base, views) = look_through(tensor);
-        let same = base.0.elements() == tensor.0.elements() && seen(base, &views).is_some_and(|place| aligned(&place));
+        let same = base.0.elements() == tensor.0.elements()
+            && strided_view(base, &views).is_some_and(|layout| is_identity(&layout));
         let computed = !is_source(base) && !base.0.op.is_constant();
         (same && computed && taken.insert(base.0.id)).then(|| base.clone())
     };
-    tensors.iter().map(|tensor| shown(tensor).unwrap_or_else(|| tensor.clone())).collect()
+    tensors.iter().map(|tensor| reshaped(tensor).unwrap_or_else(|| tensor.clone())).collect()
 }
 
-/// The nodes that get a kernel, in order of id: the roots, and below them all that is neither source, view nor constant.
+/// Nodes to compute, in order of id: the roots, and every node below them that is neither source,
+/// view nor constant.
 pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<NodeId, Tensor>> {
     Ok(walk(roots, vec![])?.0)
 }
 
-/// The nodes that get a kernel, and `pending` with all nodes that have no value but constants.
+/// Nodes to compute, and `pending` extended by all nodes without a value that are not constants.
 fn walk(roots: &[Tensor], mut pending: Vec<Tensor>) -> Result<(BTreeMap<NodeId, Tensor>, Vec<Tensor>)> {
     let mut kernels: BTreeMap<NodeId, Tensor> = roots.iter().map(|t| (t.0.id, t.clone())).collect();
     let mut seen = HashSet::new();

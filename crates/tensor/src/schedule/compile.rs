@@ -1,7 +1,7 @@
-//! Pass 10, compile: code for every kernel.
+//! Pass 10, compile: machine code of every kernel.
 //!
-//! Reads steps and memory; returns the plan. Afterwards every argument of every launch has its memory and every kernel its code, so
-//! that nothing but a launch is left to fail.
+//! Reads `steps` and `memory`; returns the plan. Afterwards every argument has its memory and every
+//! kernel its code, so that only a launch can still fail.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,21 +12,22 @@ use bornite_codegen::cuda::BLOCK;
 use bornite_ir::Kernel;
 
 use super::ids::BufferId;
-use super::plan::{Memory, Plan, Slot, Step};
-use super::steps::{Call, Operand, Planned, Work};
+use super::plan::{MemoryRegion, Plan, Slot, Step};
+use super::steps::{Call, Operand, PlannedCall, PlannedStep};
 use super::{Schedule, is_source};
 use crate::graph::node::NodeId;
-use crate::runtime::execute::{Flavour, Program, program};
+use crate::runtime::execute::{CodegenMode, Program, program};
 use crate::{Device, Error, Result, Tensor};
 
 pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
     let Schedule { device, requested, roots, pending, steps, overwrites, memory, .. } = schedule;
-    let reports = steps.iter().any(|step| step.operands.iter().any(|operand| matches!(operand, Operand::Status)));
-    let status = if reports { Some(crate::runtime::status::buffer(device)?) } else { None };
+    let reports_bad_index =
+        steps.iter().any(|step| step.operands.iter().any(|operand| matches!(operand, Operand::Status)));
+    let status = if reports_bad_index { Some(crate::runtime::status::buffer(device)?) } else { None };
     let mut programs = programs(device, &steps)?.into_iter();
     let overwritten: HashSet<NodeId> = overwrites.iter().map(|o| o.value).collect();
     let in_place = (0..roots.len()).filter(|&n| overwritten.contains(&roots[n].0.id)).collect();
-    // Tensors that are overwritten come first: memory has numbered them so.
+    // Overwritten tensors come first, as the memory pass numbered them.
     let sources: Vec<Tensor> = overwrites.into_iter().map(|o| o.old).collect();
     let mut numbers: HashMap<NodeId, usize> = sources.iter().enumerate().map(|(n, old)| (old.0.id, n)).collect();
     let mut plan = Plan {
@@ -36,84 +37,88 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
         sources,
         pending,
         scratch_bytes: memory.scratch_bytes,
-        lives: memory.lives,
+        live_ranges: memory.live_ranges,
         in_place,
         status,
     };
-    for Work { call, operands, values, about, cost } in steps {
+    for PlannedStep { call, operands, values, info, cost } in steps {
         let mut threads = BLOCK;
         let call = match call {
             // `programs` has one for each, in order.
-            Planned::Kernel(kernel, flavour, spread) => {
-                threads = spread;
-                Call::Kernel(programs.next().map_or_else(|| program(device, &kernel, flavour), Ok)?)
+            PlannedCall::Kernel(kernel, mode, block) => {
+                threads = block;
+                Call::Kernel(programs.next().map_or_else(|| program(device, &kernel, mode), Ok)?)
             }
-            Planned::Product(product) => Call::Product(product),
-            Planned::Routine(routine, _) => Call::Routine(routine),
-            Planned::Source(source) => Call::Source(source),
-            Planned::Group(_) => return Err(Error::Source("a group was not lowered: a bug worth reporting".into())),
+            PlannedCall::Matmul(product) => Call::Matmul(product),
+            PlannedCall::Routine(routine, _) => Call::Routine(routine),
+            PlannedCall::Handwritten(source) => Call::Handwritten(source),
+            PlannedCall::Group(_) => {
+                return Err(Error::Source("internal error: a group was not lowered; please report this bug".into()));
+            }
         };
-        let outs = operands.iter().take_while(|operand| matches!(operand, Operand::Out(_))).count();
-        let mut complete = |input: Tensor| match memory.slots.get(&BufferId::of(&input)) {
+        let output_count = operands.iter().take_while(|operand| matches!(operand, Operand::Out(_))).count();
+        let mut input_slot = |input: Tensor| match memory.slots.get(&BufferId::of(&input)) {
             Some(slot) if !is_source(&input) => *slot,
             _ => {
                 let number = *numbers.entry(input.0.id).or_insert_with(|| {
                     plan.sources.push(input.clone());
                     plan.sources.len() - 1
                 });
-                Slot { memory: Memory::Source(number), offset: 0, bytes: input.0.bytes() }
+                Slot { region: MemoryRegion::Source(number), offset: 0, bytes: input.0.bytes() }
             }
         };
-        let (mut args, mut overwrites) = (vec![], false);
+        let (mut args, mut overwrites_source) = (vec![], false);
         for operand in operands {
             args.push(match operand {
                 Operand::Out(output) => {
                     let slot = memory.slots[&output.buffer];
-                    overwrites |= matches!(slot.memory, Memory::Source(_));
+                    overwrites_source |= matches!(slot.region, MemoryRegion::Source(_));
                     slot
                 }
                 Operand::Status | Operand::Guard => {
-                    Slot { memory: Memory::Status, offset: 0, bytes: crate::runtime::status::WORDS as usize * 8 }
+                    Slot { region: MemoryRegion::Status, offset: 0, bytes: crate::runtime::status::WORDS as usize * 8 }
                 }
-                Operand::In(input) => complete(input),
-                Operand::Part(input, start, bytes) => {
-                    let slot = complete(input);
+                Operand::In(input) => input_slot(input),
+                Operand::InSlice(input, start, bytes) => {
+                    let slot = input_slot(input);
                     Slot { offset: slot.offset + start, bytes, ..slot }
                 }
             });
         }
-        plan.steps.push(Step { call, args, outs, overwrites, values, threads, about, cost });
+        plan.steps.push(Step { call, args, output_count, overwrites_source, values, threads, info, cost });
     }
     Ok(plan)
 }
 
-/// The code of all kernels, in order. On a GPU compiling takes tens of milliseconds each, so it is done side by side.
-fn programs(device: Device, work: &[Work]) -> Result<Vec<Arc<Program>>> {
-    let kernels: Vec<(&Kernel, Flavour)> = (work.iter())
-        .filter_map(|work| {
-            if let Planned::Kernel(kernel, flavour, _) = &work.call { Some((&**kernel, *flavour)) } else { None }
-        })
-        .collect();
+/// Compiles all kernels; returns them in order. For a GPU, compiling a kernel takes tens of
+/// milliseconds, so threads share the work.
+fn programs(device: Device, steps: &[PlannedStep]) -> Result<Vec<Arc<Program>>> {
+    let kernels: Vec<(&Kernel, CodegenMode)> =
+        (steps.iter())
+            .filter_map(|step| {
+                if let PlannedCall::Kernel(kernel, mode, _) = &step.call { Some((&**kernel, *mode)) } else { None }
+            })
+            .collect();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if device.is_cuda() { cores().min(16) } else { 1 };
-    let distinct: Vec<(&Kernel, Flavour)> = kernels.iter().copied().collect::<HashSet<_>>().into_iter().collect();
+    let distinct: Vec<(&Kernel, CodegenMode)> = kernels.iter().copied().collect::<HashSet<_>>().into_iter().collect();
     if threads > 1 && distinct.len() > 1 {
         let (next, interrupt) = (AtomicUsize::new(0), Interrupt::current());
         let run = || {
-            // Errors and interrupts are found again below, in order.
+            // Errors and interrupts are reported below, in order.
             while !interrupt.as_ref().is_some_and(Interrupt::is_requested)
-                && let Some((kernel, flavour)) = distinct.get(next.fetch_add(1, Ordering::Relaxed))
+                && let Some((kernel, mode)) = distinct.get(next.fetch_add(1, Ordering::Relaxed))
             {
-                let _ = program(device, kernel, *flavour);
+                let _ = program(device, kernel, *mode);
             }
         };
         std::thread::scope(|scope| {
             for _ in 1..threads.min(distinct.len()) {
-                // Where no thread can be started, those that run compile everything.
+                // If a thread cannot be started, the others compile everything.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, run);
             }
             run();
         });
     }
-    kernels.into_iter().map(|(kernel, flavour)| program(device, kernel, flavour)).collect()
+    kernels.into_iter().map(|(kernel, mode)| program(device, kernel, mode)).collect()
 }

@@ -1,132 +1,140 @@
-//! Pass 3, concat: what is written directly into a larger value: parts of a concatenation by whatever computes them, and a new
-//! piece of a variable where the rest of the variable stays as it is.
+//! Pass 3, concat: values written directly into a slice of a larger buffer, without a copy.
 //!
-//! Reads nodes, calls and persistent tensors; adds `concats`. Afterwards a value is a part of at most one other, and no part is a
-//! root.
+//! Reads `nodes`, `calls` and `variable_updates`; adds `direct_writes`. Afterwards a value is a
+//! slice of at most one other, and no slice is a root. There are three kinds:
 //!
-//! A concatenation whose parts lie one after the other in memory, and are computed by kernels of their own anyway, costs
-//! nothing: that is what makes gradients of many parameters one flat tensor. And a variable that becomes its own slices
-//! around a new piece, or itself but for the row that a number names (a cache of keys and values), has only that written.
-//!
-//! Parts that do not lie one after the other, since axes before that of the concatenation go round them all, are written at
-//! strides by kernels written by hand, if those can (`by_hand.rs`).
+//! - Inputs of a concatenation that are contiguous in it and need kernels of their own anyway are
+//!   computed in place. Gradients of many parameters become one flat tensor this way.
+//! - Inputs that are interleaved in the concatenation, since it is along an inner axis, are written
+//!   at strides by handwritten kernels that support it (`handwritten.rs`).
+//! - A variable whose new value is its old value except for a slice, or for one row at a dynamic
+//!   position (a KV cache), has only that written.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use bornite_ir::Op as Row;
+use bornite_ir::Op as ScalarOp;
 
-use super::by_hand::{Written, within};
-use super::ids::{BufferId, Output, Within};
+use super::handwritten::{OutputLayout, output_in_concat};
+use super::ids::{BufferId, BufferSlice, Output};
 use super::pack::ALIGNMENT;
 use super::{Schedule, is_source};
 use crate::graph::node::{Node, NodeId, Op};
-use crate::lower::{Overwrite, aligned, look_through, seen};
+use crate::lower::{Overwrite, is_identity, look_through, strided_view};
 use crate::matmul::strided::Strided;
 use crate::{Result, Tensor};
 
-/// What the widest loads and stores of kernels want.
-const KERNELS: usize = 16;
-/// Parts that are worth a launch of their own, where elementwise ops compute them: their average bytes, and how many there are
-/// at least.
-const LARGE: usize = 256 << 10;
-const MANY: usize = 4;
+/// Alignment in bytes that the widest loads and stores of generated kernels need.
+const KERNEL_ALIGNMENT: usize = 16;
+/// Elementwise inputs of a concatenation get launches of their own if there are more than
+/// `MIN_INPUTS` and they have at least `MIN_AVERAGE_BYTES` on average.
+const MIN_AVERAGE_BYTES: usize = 256 << 10;
+const MIN_INPUTS: usize = 4;
 
-/// How a node gets its value.
-pub(super) enum Into {
-    /// These inputs of the concatenation are written; the rest of it is there already, or written by what computes it.
-    Pieces { axis: usize, inputs: Vec<usize> },
-    /// Everything is there already but the row at a position along an axis.
+/// Part of a node's value that a kernel writes.
+pub(super) enum DirectWriteKind {
+    /// These inputs of the concatenation. The others are in place already, or are written by the
+    /// kernels that compute them.
+    ConcatInputs { axis: usize, inputs: Vec<usize> },
+    /// The row at `position` along an axis. The rest is in place already.
     Row { axis: usize, position: Tensor, value: Tensor },
 }
 
-/// A node that is written into place.
-pub(super) struct InPlace {
-    pub into: Into,
-    /// What must be in memory for it.
+/// A node whose value is written slice by slice.
+pub(super) struct DirectWrite {
+    pub kind: DirectWriteKind,
+    /// Tensors that must be in memory before it.
     pub reads: Vec<Tensor>,
-    /// What it is an update of: then it must be written there, or not at all in this way.
+    /// The variable's old value, if this is a partial update of it. It is only valid in place of
+    /// the old value.
     pub old: Option<Tensor>,
 }
 
-/// All that is written into place.
+/// Direct writes of a schedule.
 #[derive(Default)]
-pub(super) struct Concats {
-    pub of: HashMap<NodeId, InPlace>,
-    /// Values that are parts of another.
-    pub within: HashMap<BufferId, Within>,
-    /// Results of kernels written by hand that are parts of another value, at strides. Nothing else reads them.
-    pub woven: HashMap<BufferId, Written>,
-    /// Values that others are parts of; inner ones first, as one may be made of others.
-    pub wholes: Vec<Output>,
+pub(super) struct DirectWrites {
+    pub writes: HashMap<NodeId, DirectWrite>,
+    /// Buffers that are contiguous slices of another.
+    pub slices: HashMap<BufferId, BufferSlice>,
+    /// Outputs of handwritten kernels that are strided slices of another buffer. Nothing else reads
+    /// them.
+    pub interleaved: HashMap<BufferId, OutputLayout>,
+    /// Buffers that others are slices of; inner ones first, since they nest.
+    pub containers: Vec<Output>,
 }
 
-/// What calls of a library compute and read.
-struct ByCalls {
+/// Nodes that library calls compute and read.
+struct LibraryNodes {
     results: HashSet<NodeId>,
     inputs: HashSet<NodeId>,
 }
 
-/// Finds what can be written into place.
-pub(super) fn write_parts(schedule: &mut Schedule) -> Result<()> {
-    schedule.concats = if schedule.fuses { concats(schedule) } else { Concats::default() };
+/// Finds the values that can be written directly.
+pub(super) fn plan_direct_writes(schedule: &mut Schedule) -> Result<()> {
+    schedule.direct_writes =
+        if schedule.fusion_enabled { find_direct_writes(schedule) } else { DirectWrites::default() };
     debug_assert!(
-        schedule.concats.within.keys().all(|part| !schedule.wanted.contains(&part.node())),
-        "a root is a part"
+        schedule.direct_writes.slices.keys().all(|part| !schedule.root_ids.contains(&part.node())),
+        "a root is a slice"
     );
     Ok(())
 }
 
-fn concats(schedule: &Schedule) -> Concats {
-    let Schedule { device, nodes, wanted, persistent, withdrawn, calls, .. } = schedule;
-    let by_calls = &ByCalls {
+fn find_direct_writes(schedule: &Schedule) -> DirectWrites {
+    let Schedule { device, nodes, root_ids, variable_updates, rejected_updates, calls, .. } = schedule;
+    let library = &LibraryNodes {
         results: calls.keys().copied().collect(),
         inputs: calls.values().flat_map(|call| &call.inputs).map(|input| input.0.id).collect(),
     };
-    let mut places = Concats::default();
-    for Overwrite { value: id, old } in persistent.iter().filter(|o| !withdrawn.contains(&o.value)) {
-        if let Some(update) = nodes.get(id).filter(|t| !is_source(t)).and_then(|tensor| update_of(&tensor.0, old)) {
-            places.of.insert(*id, update);
+    let mut found = DirectWrites::default();
+    for Overwrite { value: id, old } in variable_updates.iter().filter(|o| !rejected_updates.contains(&o.value)) {
+        if let Some(update) = nodes.get(id).filter(|t| !is_source(t)).and_then(|tensor| partial_update(&tensor.0, old))
+        {
+            found.writes.insert(*id, update);
         }
     }
-    let readers = readers(nodes);
-    // Outermost first: a part of a part is where its whole is.
+    let readers = count_readers(nodes);
+    // Outermost first, since slices nest.
     for tensor in nodes.values().rev() {
         let Op::Concat(axis) = tensor.0.op else { continue };
-        if is_source(tensor) || places.of.contains_key(&tensor.0.id) {
+        if is_source(tensor) || found.writes.contains_key(&tensor.0.id) {
             continue;
         }
         let free = |base: &Tensor, at: usize| {
             let id = base.0.id;
-            // A GPU's library was told what its matrices are aligned to.
-            let called = by_calls.results.contains(&id) || by_calls.inputs.contains(&id);
-            let alignment = if called && device.is_cuda() { ALIGNMENT } else { KERNELS };
-            let place =
-                at.is_multiple_of(alignment) && !wanted.contains(&id) && !places.within.contains_key(&id.into());
-            place && nodes.contains_key(&id)
+            // cuBLASLt was configured for this alignment of its matrices.
+            let called = library.results.contains(&id) || library.inputs.contains(&id);
+            let alignment = if called && device.is_cuda() { ALIGNMENT } else { KERNEL_ALIGNMENT };
+            let is_free =
+                at.is_multiple_of(alignment) && !root_ids.contains(&id) && !found.slices.contains_key(&id.into());
+            is_free && nodes.contains_key(&id)
         };
-        let rest = if let Some((parts, rest)) = parts_of(&tensor.0, axis, by_calls, free) {
-            places
-                .within
-                .extend(parts.into_iter().map(|(part, offset)| (part, Within { whole: BufferId::of(tensor), offset })));
+        let rest = if let Some((parts, rest)) = contiguous_parts(&tensor.0, axis, library, free) {
+            found.slices.extend(
+                parts.into_iter().map(|(part, offset)| (part, BufferSlice { parent: BufferId::of(tensor), offset })),
+            );
             rest
         } else {
-            // What a library's call took over is no node any more, and reads all the same.
-            let only = |base: &Tensor| readers.get(&base.0.id) == Some(&1) && !by_calls.inputs.contains(&base.0.id);
-            let Some((parts, rest)) = woven_of(tensor, axis, |base| only(base) && free(base, 0)) else { continue };
-            places.woven.extend(parts);
+            // Nodes that a library call absorbed into its epilogue are gone from `nodes`, but the
+            // call still reads their inputs.
+            let only = |base: &Tensor| readers.get(&base.0.id) == Some(&1) && !library.inputs.contains(&base.0.id);
+            let Some((parts, rest)) = interleaved_parts(tensor, axis, |base| only(base) && free(base, 0)) else {
+                continue;
+            };
+            found.interleaved.extend(parts);
             rest
         };
-        let (into, reads) = (Into::Pieces { axis, inputs: rest }, tensor.0.inputs.clone());
-        places.of.insert(tensor.0.id, InPlace { into, reads, old: None });
+        let (kind, reads) = (DirectWriteKind::ConcatInputs { axis, inputs: rest }, tensor.0.inputs.clone());
+        found.writes.insert(tensor.0.id, DirectWrite { kind, reads, old: None });
     }
-    let whole = |(id, placed): (&NodeId, &InPlace)| Some(Output::of(nodes.get(id).filter(|_| placed.old.is_none())?));
-    places.wholes = places.of.iter().filter_map(whole).collect();
-    places.wholes.sort_unstable();
-    places
+    let container =
+        |(id, write): (&NodeId, &DirectWrite)| Some(Output::of(nodes.get(id).filter(|_| write.old.is_none())?));
+    found.containers = found.writes.iter().filter_map(container).collect();
+    found.containers.sort_unstable();
+    found
 }
 
-/// How often each value is read, perhaps through views.
-fn readers(nodes: &BTreeMap<NodeId, Tensor>) -> HashMap<NodeId, usize> {
+/// Number of reads of each value, including those through views.
+fn count_readers(nodes: &BTreeMap<NodeId, Tensor>) -> HashMap<NodeId, usize> {
     let mut readers = HashMap::new();
     for tensor in nodes.values().filter(|tensor| !is_source(tensor)) {
         for input in tensor.0.reads() {
@@ -136,16 +144,16 @@ fn readers(nodes: &BTreeMap<NodeId, Tensor>) -> HashMap<NodeId, usize> {
     readers
 }
 
-/// The parts of a concatenation that kernels written by hand write at strides, and the inputs that are not such. `None` if that is
-/// less than half of it.
-fn woven_of(
+/// Inputs of a concatenation that handwritten kernels write at strides, with their layouts, and the
+/// indices of the other inputs. `None` if that is less than half of its bytes.
+fn interleaved_parts(
     concat: &Tensor,
     axis: usize,
     free: impl Fn(&Tensor) -> bool,
-) -> Option<(Vec<(BufferId, Written)>, Vec<usize>)> {
+) -> Option<(Vec<(BufferId, OutputLayout)>, Vec<usize>)> {
     let (mut parts, mut rest, mut bytes) = (vec![], vec![], 0);
     for n in (0..concat.0.inputs.len()).filter(|&n| concat.0.inputs[n].0.elements() > 0) {
-        match within(concat, axis, n).filter(|(base, _)| free(base)) {
+        match output_in_concat(concat, axis, n).filter(|(base, _)| free(base)) {
             Some((base, written)) => {
                 bytes += base.0.bytes();
                 parts.push((BufferId::of(base), written));
@@ -156,12 +164,12 @@ fn woven_of(
     (bytes > 0 && 2 * bytes >= concat.0.bytes()).then_some((parts, rest))
 }
 
-/// The parts of a concatenation that are written by what computes them, with the byte at which each begins; and the inputs that
-/// are not. `None` if that is not worth it.
-fn parts_of(
+/// Inputs of a concatenation that are computed in place, with their byte offsets, and the indices
+/// of the other inputs. `None` if that does not pay.
+fn contiguous_parts(
     node: &Node,
     axis: usize,
-    by_calls: &ByCalls,
+    library: &LibraryNodes,
     free: impl Fn(&Tensor, usize) -> bool,
 ) -> Option<(Vec<(BufferId, usize)>, Vec<usize>)> {
     if node.shape[..axis].iter().any(|&length| length != 1) || node.elements() == 0 {
@@ -171,70 +179,74 @@ fn parts_of(
     let inputs = || node.inputs.iter().enumerate().filter(|(_, input)| input.0.elements() > 0);
     for (n, input) in inputs() {
         let (base, views) = look_through(input);
-        let whole = base.0.elements() == input.0.elements() && seen(base, &views).is_some_and(|p| aligned(&p));
+        let whole =
+            base.0.elements() == input.0.elements() && strided_view(base, &views).is_some_and(|p| is_identity(&p));
         let fits = whole && !is_source(base) && !base.0.op.is_constant() && free(base, at);
         if fits && parts.iter().all(|(part, ..)| part.0.id != base.0.id) {
             parts.push((base, at, n));
         }
         at += input.0.bytes();
     }
-    // What remains is written by a kernel that has all of the result: it cannot read parts of it.
+    // The kernel that writes the other inputs has the concatenation as its output, so it cannot
+    // read slices of it.
     let is_part = |parts: &[(&Tensor, usize, usize)], n: usize| parts.iter().any(|(.., part)| *part == n);
     let others = inputs().filter(|(n, _)| !is_part(&parts, *n));
     let read: HashSet<NodeId> = others.map(|(_, input)| look_through(input).0.0.id).collect();
     parts.retain(|(base, ..)| !read.contains(&base.0.id));
     let rest = inputs().map(|(n, _)| n).filter(|&n| !is_part(&parts, n)).collect();
     let computed: usize = parts.iter().map(|(base, ..)| base.0.bytes()).sum();
-    let by_itself = |base: &Tensor| by_calls.results.contains(&base.0.id) || !by_element(&base.0);
-    let heavy: usize = parts.iter().filter(|(base, ..)| by_itself(base)).map(|(base, ..)| base.0.bytes()).sum();
-    let many = parts.len() > MANY && computed >= LARGE * parts.len();
-    // Else one kernel that computes all parts reads and writes less.
+    let has_own_kernel = |base: &Tensor| library.results.contains(&base.0.id) || !is_inlined(&base.0);
+    let heavy: usize = parts.iter().filter(|(base, ..)| has_own_kernel(base)).map(|(base, ..)| base.0.bytes()).sum();
+    let many = parts.len() > MIN_INPUTS && computed >= MIN_AVERAGE_BYTES * parts.len();
+    // Otherwise one kernel that computes all inputs moves fewer bytes.
     let worth = 2 * heavy >= node.bytes() || many && 2 * computed >= node.bytes();
     (worth && !parts.is_empty()).then(|| (parts.iter().map(|(base, at, _)| (BufferId::of(base), *at)).collect(), rest))
 }
 
-/// True if a node can be computed where it is read.
-fn by_element(node: &Node) -> bool {
+/// True if a node can be computed in the kernel that reads it.
+fn is_inlined(node: &Node) -> bool {
     node.op.facts().inlined
 }
 
-/// A node as an update of the tensor whose place it takes, if most of it is that tensor.
-fn update_of(node: &Node, old: &Tensor) -> Option<InPlace> {
+/// A node as a partial update of `old`, the variable's value that it replaces, if the rest of it is
+/// `old`.
+fn partial_update(node: &Node, old: &Tensor) -> Option<DirectWrite> {
     if node.elements() != old.0.elements() || node.elements() == 0 {
         return None;
     }
-    let (into, reads) = if let Op::Concat(axis) = &node.op {
-        let inputs = new_pieces(node, *axis, old)?;
+    let (kind, reads) = if let Op::Concat(axis) = &node.op {
+        let inputs = changed_inputs(node, *axis, old)?;
         let reads = inputs.iter().map(|&n| node.inputs[n].clone()).collect();
-        (Into::Pieces { axis: *axis, inputs }, reads)
-    } else if let (Op::Map(Row::Select), [condition, value, kept]) = (&node.op, &node.inputs[..]) {
-        let (base, views) = look_through(kept);
-        if base.0.id != old.0.id || !aligned(&seen(base, &views)?) {
+        (DirectWriteKind::ConcatInputs { axis: *axis, inputs }, reads)
+    } else if let (Op::Map(ScalarOp::Select), [condition, value, otherwise]) = (&node.op, &node.inputs[..]) {
+        let (base, views) = look_through(otherwise);
+        if base.0.id != old.0.id || !is_identity(&strided_view(base, &views)?) {
             return None;
         }
-        let (axis, position) = one_position(condition)?;
-        (Into::Row { axis, position: position.clone(), value: value.clone() }, vec![position, value.clone()])
+        let (axis, position) = single_position(condition)?;
+        (DirectWriteKind::Row { axis, position: position.clone(), value: value.clone() }, vec![position, value.clone()])
     } else {
         return None;
     };
-    // What is written must not be read from the same memory.
+    // The written values must not be read from the memory that is overwritten.
     let reads_old = |input: &Tensor| look_through(input).0.0.id == old.0.id;
-    (!reads.iter().any(reads_old)).then(|| InPlace { into, reads, old: Some(old.clone()) })
+    (!reads.iter().any(reads_old)).then(|| DirectWrite { kind, reads, old: Some(old.clone()) })
 }
 
-/// The inputs of a concatenation that are not parts of `old` at the place that they have there. `None` if all are.
-fn new_pieces(node: &Node, axis: usize, old: &Tensor) -> Option<Vec<usize>> {
+/// Inputs of a concatenation that are not the slices of `old` at the same position. `None` if all
+/// inputs are new.
+fn changed_inputs(node: &Node, axis: usize, old: &Tensor) -> Option<Vec<usize>> {
     let whole = Strided::contiguous(&node.shape);
     let (mut start, mut new) = (0isize, vec![]);
     for (n, input) in node.inputs.iter().enumerate().filter(|(_, input)| input.0.elements() > 0) {
         let (base, views) = look_through(input);
-        let there = base.0.id == old.0.id
-            && seen(base, &views).is_some_and(|place| {
-                let strides = place.strides.iter().zip(&whole.strides).zip(&place.shape);
+        let is_unchanged = base.0.id == old.0.id
+            && strided_view(base, &views).is_some_and(|layout| {
+                let strides = layout.strides.iter().zip(&whole.strides).zip(&layout.shape);
                 let same = |((a, b), length): ((&isize, &isize), &usize)| *length == 1 || a == b;
-                place.offset == start * whole.strides[axis] && strides.into_iter().all(same)
+                layout.offset == start * whole.strides[axis] && strides.into_iter().all(same)
             });
-        if !there {
+        if !is_unchanged {
             new.push(n);
         }
         start += input.0.shape[axis] as isize;
@@ -242,21 +254,21 @@ fn new_pieces(node: &Node, axis: usize, old: &Tensor) -> Option<Vec<usize>> {
     (new.len() < node.inputs.len()).then_some(new)
 }
 
-/// The axis and the number, if a condition holds exactly where the place along the axis is that number.
-fn one_position(condition: &Tensor) -> Option<(usize, Tensor)> {
+/// The axis and the scalar, if a condition is `index along axis == scalar`.
+fn single_position(condition: &Tensor) -> Option<(usize, Tensor)> {
     let (base, views) = look_through(condition);
-    let Op::Map(Row::Eq) = base.0.op else { return None };
+    let Op::Map(ScalarOp::Eq) = base.0.op else { return None };
     let [a, b] = &base.0.inputs[..] else { return None };
-    let shown = seen(base, &views)?;
-    [(a, b), (b, a)].into_iter().find_map(|(places, number)| {
-        let (iota, through) = look_through(places);
+    let condition_layout = strided_view(base, &views)?;
+    [(a, b), (b, a)].into_iter().find_map(|(indices, number)| {
+        let (iota, through) = look_through(indices);
         let Op::Iota { axis: counted } = iota.0.op else { return None };
-        let counts = compose(&shown, &base.0.shape, &seen(iota, &through)?)?;
+        let counts = compose(&condition_layout, &base.0.shape, &strided_view(iota, &through)?)?;
         let (stride, length) = (Strided::contiguous(&iota.0.shape).strides[counted], iota.0.shape[counted]);
         let real = |axis: &usize| counts.shape[*axis] != 1;
         let along = |axis: &usize| counts.shape[*axis] == length && counts.strides[*axis] == stride;
         let axis = (0..counts.shape.len()).filter(real).find(along)?;
-        // All other axes together stay within one place of the axis that is counted, or pass all of it.
+        // The other axes must not change the index along the counted axis.
         let mut below = 0;
         for other in (0..counts.shape.len()).filter(real).filter(|&other| other != axis) {
             let (far, steps) = (counts.strides[other], counts.shape[other] as isize - 1);
@@ -265,17 +277,17 @@ fn one_position(condition: &Tensor) -> Option<(usize, Tensor)> {
             }
             below += if far < stride { far * steps } else { 0 };
         }
-        let counted_whole = iota.0.dtype.is_int() && length as i128 - 1 <= iota.0.dtype.int_range().1;
+        let counts_exactly = iota.0.dtype.is_int() && length as i128 - 1 <= iota.0.dtype.int_range().1;
         let (only, through) = look_through(number);
-        let repeated = seen(only, &through)?;
+        let repeated = strided_view(only, &through)?;
         let one = repeated.shape.iter().zip(&repeated.strides).all(|(length, stride)| *length == 1 || *stride == 0);
-        let fits = counts.offset == 0 && below < stride && counted_whole && one;
+        let fits = counts.offset == 0 && below < stride && counts_exactly && one;
         fits.then(|| (axis, number.clone()))
     })
 }
 
-/// A view of a view: `outer` shows a tensor of `shape`, of which `inner` says where its elements lie. `None` where that is
-/// not axis by axis.
+/// Layout of a view of a view: `outer` is a view of a tensor of `shape`, whose elements have the
+/// layout `inner`. `None` if the two do not compose axis by axis.
 fn compose(outer: &Strided, shape: &[usize], inner: &Strided) -> Option<Strided> {
     let contiguous = Strided::contiguous(shape);
     let mut strides = vec![0; outer.shape.len()];

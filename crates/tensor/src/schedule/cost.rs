@@ -1,23 +1,23 @@
-//! What steps cost: operations on elements, from what they compute.
+//! Cost of steps: flops, from the nodes that they compute.
 
 use std::collections::{HashSet, VecDeque};
 
 use super::is_source;
 use crate::Tensor;
-use crate::graph::joint;
+use crate::graph::multi_output;
 use crate::graph::node::{Flops, Node, NodeId, Op};
 
-/// What a step costs, beside the bytes of its arguments.
+/// Cost of a step.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Cost {
     pub flops: u64,
-    /// Where it is less than all bytes of all arguments.
+    /// Bytes read and written, if not all of every argument.
     pub bytes: Option<u64>,
-    /// Whether it is a product of 16-bit floats.
-    pub narrow_product: bool,
+    /// If set, it is a matrix product of 16-bit floats, which runs on tensor cores.
+    pub half_precision_matmul: bool,
 }
 
-/// Operations on elements that a node takes.
+/// Flops of a node.
 pub(super) fn flops(node: &Node) -> u64 {
     let elements = match node.op.facts().flops {
         Flops::None => 0,
@@ -28,11 +28,11 @@ pub(super) fn flops(node: &Node) -> u64 {
     elements as u64
 }
 
-/// Operations on elements of the product behind what a call of a library computes.
+/// Flops of the matrix product that a library call computes, found among the inputs of its output.
 pub(super) fn product_flops(tensor: &Tensor) -> u64 {
-    const MOST: usize = 96;
+    const MAX_NODES: usize = 96;
     let mut queue = VecDeque::from([tensor]);
-    for _ in 0..MOST {
+    for _ in 0..MAX_NODES {
         match queue.pop_front() {
             Some(tensor) if matches!(tensor.0.op, Op::Matmul) => return flops(&tensor.0),
             Some(tensor) => queue.extend(tensor.0.reads()),
@@ -42,11 +42,12 @@ pub(super) fn product_flops(tensor: &Tensor) -> u64 {
     0
 }
 
-/// Operations on elements of the plain ops that a joint stands for, if it stands for some.
-pub(super) fn meaning_flops(joint: &Tensor) -> u64 {
-    let Some((of, inputs)) = joint::of(&joint.0) else { return 0 };
+/// Flops of the decomposition of a multi-output op; 0 if it has none.
+pub(super) fn decomposition_flops(multi_output: &Tensor) -> u64 {
+    let Some((of, inputs)) = multi_output::as_multi_output(&multi_output.0) else { return 0 };
     let mut seen: HashSet<NodeId> = inputs.iter().map(|input| input.0.id).collect();
-    let (mut stack, mut sum): (Vec<&Tensor>, u64) = (joint.0.inputs[..of.meanings()].iter().collect(), 0);
+    let (mut stack, mut sum): (Vec<&Tensor>, u64) =
+        (multi_output.0.inputs[..of.decomposition_len()].iter().collect(), 0);
     while let Some(tensor) = stack.pop() {
         if seen.insert(tensor.0.id) && !is_source(tensor) {
             sum += flops(&tensor.0);

@@ -1,22 +1,23 @@
-//! The state of a schedule as text, after any pass.
+//! Text form of a schedule after any pass.
 
 use std::cell::RefCell;
 use std::fmt;
 
 use super::fuse::Unit;
-use super::ids::Within;
-use super::steps::{Operand, Planned, Work};
-use super::{PASSES, Present, Schedule, plan};
+use super::ids::BufferSlice;
+use super::steps::{Operand, PlannedCall, PlannedStep};
+use super::{ExistingRoots, PASSES, Schedule, plan};
 use crate::lower::{Overwrite, look_through};
-use crate::{Error, Place, Result, Tensor};
+use crate::{Error, Result, SourceLocation, Tensor};
 
 thread_local! {
-    /// The pass that is asked for, and the text once it has run.
-    static ASKED: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
+    /// The requested pass, and the text after it has run.
+    static REQUEST: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
 }
 
-/// The state of scheduling after a pass, as text: nodes, library calls, groups, steps, in-place results and memory, as far as they are
-/// known by then. The passes are `collect`, `select`, `concat`, `fuse`, `shape`, `steps`, `in_place`, `kernels` and `memory`. Nothing runs.
+/// Returns the scheduler's state after a pass as text: nodes, library calls, groups, steps,
+/// in-place outputs and memory, as far as they are known. The passes are `collect`, `select`,
+/// `concat`, `fuse`, `shape`, `steps`, `in_place`, `kernels` and `memory`. Nothing runs.
 ///
 /// ```
 /// use bornite::{Device, Tensor, plan::explain_pass};
@@ -31,26 +32,26 @@ thread_local! {
 pub fn explain_pass(tensors: &[Tensor], pass: &str) -> Result<String> {
     if !PASSES.contains(&pass) {
         let what = format!("'{pass}' is not a pass; the passes are {}", PASSES.join(", "));
-        return Err(Error::Op { op: "explain_pass", what, at: Place::here() });
+        return Err(Error::Op { op: "explain_pass", message: what, location: SourceLocation::here() });
     }
     if tensors.is_empty() {
         return Ok(String::new());
     }
-    ASKED.set(Some((pass.into(), String::new())));
-    let planned = plan(tensors, Present::Skip, &[]);
-    let text = ASKED.take().map_or(String::new(), |(_, text)| text);
+    REQUEST.set(Some((pass.into(), String::new())));
+    let planned = plan(tensors, ExistingRoots::Skip, &[]);
+    let text = REQUEST.take().map_or(String::new(), |(_, text)| text);
     planned.map(|_| text)
 }
 
-/// Called after a pass.
-pub(super) fn passed(pass: &str, schedule: &Schedule) {
-    ASKED.with_borrow_mut(|asked| match asked {
-        Some((wanted, text)) if wanted == pass => *text = schedule.to_string(),
+/// Records the state after a pass, if it was requested.
+pub(super) fn record_pass(pass: &str, schedule: &Schedule) {
+    REQUEST.with_borrow_mut(|request| match request {
+        Some((requested, text)) if requested == pass => *text = schedule.to_string(),
         _ => {}
     });
 }
 
-/// A tensor with its id, and what it shows if it is a view.
+/// Id of a tensor, and of its base if it is a view.
 fn named(tensor: &Tensor) -> String {
     let (base, views) = look_through(tensor);
     match views.is_empty() {
@@ -68,22 +69,22 @@ impl fmt::Display for Schedule {
         writeln!(f, "on {}, computes {}", self.device, list(&self.roots))?;
         for tensor in self.nodes.values() {
             let node = &*tensor.0;
-            let call = self.calls.get(&node.id).map_or(String::new(), |call| format!("  by {}", call.product));
+            let call = self.calls.get(&node.id).map_or(String::new(), |call| format!("  by {}", call.matmul));
             let (name, reads) = (node.name(), list(node.reads()));
             writeln!(f, "%{} = {name} ({reads})  {}{:?}{call}", node.id, node.dtype, node.shape)?;
         }
-        let mut within: Vec<_> = self.concats.within.iter().collect();
-        within.sort_unstable();
-        for (part, Within { whole, offset }) in within {
-            writeln!(f, "%{part} is written into %{whole} at byte {offset}")?;
+        let mut slices: Vec<_> = self.direct_writes.slices.iter().collect();
+        slices.sort_unstable();
+        for (slice, BufferSlice { parent, offset }) in slices {
+            writeln!(f, "%{slice} is written into %{parent} at byte {offset}")?;
         }
         for unit in &self.units {
             match unit {
                 Unit::Group(group) => {
-                    let (order, outputs) = (list(&group.order), list(group.outputs.iter().chain(&group.sums)));
-                    writeln!(f, "group {:?} computes {order}; stores {outputs}", group.form)?;
+                    let (order, outputs) = (list(&group.order), list(group.outputs.iter().chain(&group.column_sums)));
+                    writeln!(f, "group {:?} computes {order}; stores {outputs}", group.space)?;
                 }
-                Unit::Alone(tensor) => writeln!(f, "single {}", named(tensor))?,
+                Unit::Single(tensor) => writeln!(f, "single {}", named(tensor))?,
             }
         }
         for (n, step) in self.steps.iter().enumerate() {
@@ -92,9 +93,9 @@ impl fmt::Display for Schedule {
         for Overwrite { value, old } in &self.overwrites {
             writeln!(f, "%{value} overwrites the variable %{}", old.0.id)?;
         }
-        let mut replaces: Vec<_> = self.replaces.iter().collect();
-        replaces.sort_unstable();
-        for (id, replaced) in replaces {
+        let mut reused_inputs: Vec<_> = self.reused_inputs.iter().collect();
+        reused_inputs.sort_unstable();
+        for (id, replaced) in reused_inputs {
             writeln!(f, "%{id} overwrites %{replaced}")?;
         }
         let mut slots: Vec<_> = self.memory.slots.iter().collect();
@@ -106,21 +107,21 @@ impl fmt::Display for Schedule {
     }
 }
 
-impl fmt::Display for Work {
+impl fmt::Display for PlannedStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.call {
-            Planned::Kernel(kernel, ..) => write!(f, "{}", kernel.name)?,
-            Planned::Product(product) => write!(f, "{product}")?,
-            Planned::Routine(routine, _) => write!(f, "{}", routine.name)?,
-            Planned::Source(source) => write!(f, "{}", source.name())?,
-            Planned::Group(_) => write!(f, "a group")?,
+            PlannedCall::Kernel(kernel, ..) => write!(f, "{}", kernel.name)?,
+            PlannedCall::Matmul(product) => write!(f, "{product}")?,
+            PlannedCall::Routine(routine, _) => write!(f, "{}", routine.name)?,
+            PlannedCall::Handwritten(source) => write!(f, "{}", source.name())?,
+            PlannedCall::Group(_) => write!(f, "a group")?,
         }
         let operand = |operand: &Operand| match operand {
             Operand::Out(output) => format!("%{}", output.buffer),
             Operand::Status => "status".into(),
             Operand::Guard => "status (read)".into(),
             Operand::In(tensor) => named(tensor),
-            Operand::Part(tensor, start, bytes) => format!("{} from byte {start}, {bytes} B", named(tensor)),
+            Operand::InSlice(tensor, start, bytes) => format!("{} from byte {start}, {bytes} B", named(tensor)),
         };
         let (outs, rest): (Vec<&Operand>, Vec<&Operand>) =
             self.operands.iter().partition(|operand| matches!(operand, Operand::Out(_)));

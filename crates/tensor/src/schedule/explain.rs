@@ -1,4 +1,4 @@
-//! What a plan does and what that costs at least, in numbers and in words.
+//! Summary of a plan: its steps, their costs and memory, as data and as text.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -7,84 +7,86 @@ use bornite_codegen::cpu::pool;
 use bornite_ir::Kernel;
 use bornite_support::profile::Roof;
 
-use super::memory::Life;
-use super::plan::{Memory, Plan, Slot, Step};
+use super::memory::LiveRange;
+use super::plan::{MemoryRegion, Plan, Slot, Step};
 use super::steps::Call;
-use super::{Present, plan};
-use crate::{Device, Place, Result, Tensor};
+use super::{ExistingRoots, plan};
+use crate::{Device, Result, SourceLocation, Tensor};
 
-/// What will run to compute some tensors, and what it costs at least: see [`explain`]. Its `Display` is a line a step, then the
-/// sums and what is in memory when most is.
+/// The steps that compute some tensors, with their costs: see [`explain`]. Its `Display` prints one
+/// line per step, then the totals and the values in scratch memory at its peak.
 ///
 /// ```
-/// use bornite::{Device, Tensor, plan::explained};
+/// use bornite::{Device, Tensor, plan::summarize};
 /// # fn main() -> bornite::Result<()> {
 /// let x = Tensor::from_slice(&[1.0f32; 1000], &[10, 100], Device::cpu());
-/// let plan = explained(&[x.exp().sum(-1)])?;
+/// let plan = summarize(&[x.exp().sum(-1)])?;
 /// assert_eq!((plan.steps.len(), plan.bytes()), (1, 4 * 1000 + 4 * 10));
 /// println!("{plan}");
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
-    /// Where it runs.
+pub struct PlanSummary {
+    /// The device that it runs on.
     pub device: Device,
     /// The launches, in order.
-    pub steps: Vec<ExplainedStep>,
-    /// The names of the different generated kernels among them, sorted. Kernels for other shapes may have the same name.
+    pub steps: Vec<StepSummary>,
+    /// Names of the distinct generated kernels, sorted. Kernels for other shapes may have the same
+    /// name.
     pub kernels: Vec<String>,
-    /// Memory that steps use between them, beside that of inputs and results.
+    /// Size of the memory for intermediate values.
     pub scratch_bytes: usize,
-    /// The step at which most of the scratch memory is in use.
-    pub peak: Peak,
-    /// What the device can do at best, where that is known.
+    /// The step at which scratch memory use peaks.
+    pub peak: PeakMemory,
+    /// Peak throughput of the device, if known.
     pub roof: Option<Roof>,
 }
 
 /// One launch of a plan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ExplainedStep {
-    /// What runs: a kernel's name, or a product or routine in words.
-    pub what: String,
-    /// Where it writes and what it reads, in words: `result 0`, `input 1`, `scratch 256` (the byte at which that begins).
+pub struct StepSummary {
+    /// Name of the kernel, or description of the library call or host routine.
+    pub description: String,
+    /// Memory written, as text: `result 0`, `input 1`, `scratch 256` (the byte offset).
     pub writes: Vec<String>,
-    /// What it reads.
+    /// Memory read, as text.
     pub reads: Vec<String>,
-    /// Bytes that it reads and writes, each once.
+    /// Bytes read and written.
     pub bytes: u64,
-    /// Operations on elements: one for each row of the op table and each term of a sum, two for each term of a product.
+    /// Floating-point operations: one per scalar op and per term of a sum, two per term of a matrix
+    /// product.
     pub flops: u64,
-    /// The time that these take at the roof.
-    pub least_us: Option<f64>,
-    /// The line of the program that asked for it.
-    pub place: Option<Place>,
+    /// Minimum time at the device's peak throughput.
+    pub min_us: Option<f64>,
+    /// Source location of the operation.
+    pub location: Option<SourceLocation>,
 }
 
-/// When most scratch memory is in use.
+/// Peak of scratch memory use.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Peak {
-    /// The number of the step.
+pub struct PeakMemory {
+    /// Index of the step.
     pub step: usize,
-    /// Bytes in use then.
+    /// Bytes in use at that step.
     pub bytes: usize,
-    /// What they hold, the largest first.
+    /// Live values, largest first.
     pub values: Vec<LiveValue>,
 }
 
-/// A value that is kept in scratch memory.
+/// A live value in scratch memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveValue {
-    /// The operation that it is the result of.
+    /// The operation that computed it.
     pub op: &'static str,
-    /// The line of the program that asked for it.
-    pub place: Option<Place>,
-    /// Its size.
+    /// Source location of the operation.
+    pub location: Option<SourceLocation>,
+    /// Size in bytes.
     pub bytes: usize,
 }
 
-/// Operations on elements that products of 16-bit floats have for each one that others have, on GPUs.
-fn tensor_cores(compute_capability: (u32, u32)) -> f64 {
+/// Throughput of 16-bit matrix products on tensor cores relative to other operations.
+fn tensor_core_speedup(compute_capability: (u32, u32)) -> f64 {
     match compute_capability {
         (8, 0) | (9.., _) => 16.0,
         (7, _) => 8.0,
@@ -92,56 +94,56 @@ fn tensor_cores(compute_capability: (u32, u32)) -> f64 {
     }
 }
 
-/// What a device can do, and how many times that in products of 16-bit floats.
+/// Peak throughput of a device, and its speedup for 16-bit matrix products.
 fn roof(device: Device) -> Option<(Roof, f64)> {
     if let Some(gpu) = device.gpu().ok()? {
         let sheet = bornite_cuda::roof(gpu.info());
-        // Of what the data sheet says, copies reach nine tenths (measured on an H200).
+        // Copies reach 90% of the data sheet's bandwidth (measured on an H200).
         let roof = Roof { bytes_per_second: 0.9 * sheet.bytes_per_second, ..sheet };
-        return Some((roof, tensor_cores(gpu.info().compute_capability)));
+        return Some((roof, tensor_core_speedup(gpu.info().compute_capability)));
     }
-    // Stated, not measured: what a thread of a server of these years has.
+    // An assumption, not a measurement: a thread of a current server.
     let threads = pool::threads() as f64;
     let roof = Roof { bytes_per_second: 10e9 * threads, flops_per_second: 30e9 * threads };
     (device != Device::Interpreter).then_some((roof, 1.0))
 }
 
 impl Step {
-    /// The generated kernel that runs, if it is one.
+    /// The generated kernel, if the step runs one.
     pub(super) fn kernel(&self) -> Option<&Kernel> {
         if let Call::Kernel(program) = &self.call { Some(program.kernel()) } else { None }
     }
 
-    fn explained(&self, roof: Option<(Roof, f64)>) -> ExplainedStep {
-        let what = match &self.call {
+    fn summary(&self, roof: Option<(Roof, f64)>) -> StepSummary {
+        let description = match &self.call {
             Call::Kernel(program) => program.name().to_owned(),
-            Call::Product(product) => product.to_string(),
-            Call::Routine(routine) => format!("{} by a routine of the host", routine.name),
-            Call::Source(source) => format!("{} by hand", source.name()),
+            Call::Matmul(product) => product.to_string(),
+            Call::Routine(routine) => format!("{} (host routine)", routine.name),
+            Call::Handwritten(source) => format!("{} (handwritten)", source.name()),
         };
         let passes = |n: usize| match &self.call {
-            Call::Kernel(program) => program.passes(n),
+            Call::Kernel(program) => program.memory_passes(n),
             _ => 1,
         };
         let moved = self.args.iter().enumerate().map(|(n, slot)| slot.bytes as u64 * passes(n)).sum();
         let (bytes, flops) = (self.cost.bytes.unwrap_or(moved), self.cost.flops);
-        let least_us = roof.map(|(roof, cores)| {
-            let peak = roof.flops_per_second * if self.cost.narrow_product { cores } else { 1.0 };
+        let min_us = roof.map(|(roof, speedup)| {
+            let peak = roof.flops_per_second * if self.cost.half_precision_matmul { speedup } else { 1.0 };
             1e6 * (bytes as f64 / roof.bytes_per_second).max(flops as f64 / peak)
         });
         let words = |slots: &[Slot]| slots.iter().map(Slot::to_string).collect();
-        let (writes, reads) = (words(&self.args[..self.outs]), words(&self.args[self.outs..]));
-        ExplainedStep { what, writes, reads, bytes, flops, least_us, place: self.about.place() }
+        let (writes, reads) = (words(&self.args[..self.output_count]), words(&self.args[self.output_count..]));
+        StepSummary { description, writes, reads, bytes, flops, min_us, location: self.info.location() }
     }
 }
 
 impl Plan {
-    /// What will run.
-    pub fn explained(&self) -> Explained {
+    /// Summary of the plan.
+    pub fn summary(&self) -> PlanSummary {
         let roof = roof(self.device);
-        Explained {
+        PlanSummary {
             device: self.device,
-            steps: self.steps.iter().map(|step| step.explained(roof)).collect(),
+            steps: self.steps.iter().map(|step| step.summary(roof)).collect(),
             kernels: self.kernels(),
             scratch_bytes: self.scratch_bytes,
             peak: self.peak(),
@@ -156,12 +158,13 @@ impl Plan {
         names
     }
 
-    /// When most scratch memory is in use, and by what. What is a part of something larger, or replaced by something else at that
-    /// step, counts once.
-    fn peak(&self) -> Peak {
-        let scratch: Vec<&Life> = self.lives.iter().filter(|life| life.slot.memory == Memory::Scratch).collect();
-        let alive = |step: usize| {
-            let mut values: Vec<&Life> =
+    /// Peak of scratch memory use. Values that share memory at that step, as a slice or by reuse,
+    /// count once.
+    fn peak(&self) -> PeakMemory {
+        let scratch: Vec<&LiveRange> =
+            self.live_ranges.iter().filter(|life| life.slot.region == MemoryRegion::Scratch).collect();
+        let live_at = |step: usize| {
+            let mut values: Vec<&LiveRange> =
                 scratch.iter().copied().filter(|life| life.steps.contains(&step) && life.slot.bytes > 0).collect();
             values.sort_by_key(|life| (life.slot.offset, std::cmp::Reverse(life.slot.bytes)));
             let mut end = 0;
@@ -172,46 +175,47 @@ impl Plan {
             });
             values
         };
-        // Sums by step first: to list what lives at each would take long for a large plan.
+        // Sums by step first, since listing the live values of every step would be slow for a large
+        // plan.
         let mut changes: BTreeMap<usize, isize> = BTreeMap::new();
         for life in &scratch {
             *changes.entry(*life.steps.start()).or_default() += life.slot.bytes as isize;
             *changes.entry(life.steps.end() + 1).or_default() -= life.slot.bytes as isize;
         }
-        let (mut sum, mut most) = (0, (0, 0));
+        let (mut sum, mut peak) = (0, (0, 0));
         for (step, change) in changes {
             sum += change;
-            most = if sum > most.1 { (step, sum) } else { most };
+            peak = if sum > peak.1 { (step, sum) } else { peak };
         }
-        let mut values: Vec<LiveValue> = (alive(most.0).into_iter())
-            .map(|life| LiveValue { op: life.op, place: life.place, bytes: life.slot.bytes })
+        let mut values: Vec<LiveValue> = (live_at(peak.0).into_iter())
+            .map(|life| LiveValue { op: life.op, location: life.location, bytes: life.slot.bytes })
             .collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.bytes));
-        Peak { step: most.0, bytes: values.iter().map(|value| value.bytes).sum(), values }
+        PeakMemory { step: peak.0, bytes: values.iter().map(|value| value.bytes).sum(), values }
     }
 }
 
-impl Explained {
-    /// Bytes that all steps read and write.
+impl PlanSummary {
+    /// Bytes read and written by all steps.
     pub fn bytes(&self) -> u64 {
         self.steps.iter().map(|step| step.bytes).sum()
     }
 
-    /// Operations on elements of all steps.
+    /// Floating-point operations of all steps.
     pub fn flops(&self) -> u64 {
         self.steps.iter().map(|step| step.flops).sum()
     }
 
-    /// The time that all steps take at the roof, one after the other.
-    pub fn least_us(&self) -> Option<f64> {
-        self.steps.iter().map(|step| step.least_us).sum()
+    /// Minimum time of all steps, one after the other, at the device's peak throughput.
+    pub fn min_us(&self) -> Option<f64> {
+        self.steps.iter().map(|step| step.min_us).sum()
     }
 }
 
-/// A number with a prefix that leaves it short.
-struct Short(f64);
+/// Displays a number with an SI prefix.
+struct SiPrefix(f64);
 
-impl fmt::Display for Short {
+impl fmt::Display for SiPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
         match steps.iter().find(|(scale, _)| self.0 >= *scale) {
@@ -221,44 +225,45 @@ impl fmt::Display for Short {
     }
 }
 
-impl fmt::Display for ExplainedStep {
+impl fmt::Display for StepSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {} ({})", self.writes.join(", "), self.what, self.reads.join(", "))?;
-        write!(f, "  {}B, {}flop", Short(self.bytes as f64), Short(self.flops as f64))?;
-        if let Some(least) = self.least_us {
-            write!(f, ", {least:.3} us")?;
+        write!(f, "{} = {} ({})", self.writes.join(", "), self.description, self.reads.join(", "))?;
+        write!(f, "  {}B, {}flop", SiPrefix(self.bytes as f64), SiPrefix(self.flops as f64))?;
+        if let Some(min_us) = self.min_us {
+            write!(f, ", {min_us:.3} us")?;
         }
-        self.place.map_or(Ok(()), |place| write!(f, "  at {place}"))
+        self.location.map_or(Ok(()), |location| write!(f, "  at {location}"))
     }
 }
 
-impl fmt::Display for Explained {
+impl fmt::Display for PlanSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Explained { device, scratch_bytes, .. } = self;
+        let PlanSummary { device, scratch_bytes, .. } = self;
         let (steps, kernels) = (self.steps.len(), self.kernels.len());
-        writeln!(f, "{steps} steps on {device} by {kernels} kernels, {scratch_bytes} bytes of scratch memory")?;
+        let (s, k) = (if steps == 1 { "" } else { "s" }, if kernels == 1 { "" } else { "s" });
+        writeln!(f, "{steps} step{s} on {device}, {kernels} kernel{k}, {scratch_bytes} bytes of scratch memory")?;
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))?;
-        write!(f, "in all {}B, {}flop", Short(self.bytes() as f64), Short(self.flops() as f64))?;
-        if let (Some(least), Some(roof)) = (self.least_us(), self.roof) {
-            let (bytes, flops) = (Short(roof.bytes_per_second), Short(roof.flops_per_second));
-            write!(f, ", {least:.3} us at {bytes}B/s and {flops}flop/s")?;
+        write!(f, "total {}B, {}flop", SiPrefix(self.bytes() as f64), SiPrefix(self.flops() as f64))?;
+        if let (Some(min_us), Some(roof)) = (self.min_us(), self.roof) {
+            let (bytes, flops) = (SiPrefix(roof.bytes_per_second), SiPrefix(roof.flops_per_second));
+            write!(f, ", {min_us:.3} us at {bytes}B/s and {flops}flop/s")?;
         }
         writeln!(f)?;
         if self.peak.bytes > 0 {
-            writeln!(f, "most scratch memory at step {}: {}B", self.peak.step, Short(self.peak.bytes as f64))?;
+            writeln!(f, "peak scratch memory at step {}: {}B", self.peak.step, SiPrefix(self.peak.bytes as f64))?;
         }
-        for LiveValue { op, place, bytes } in &self.peak.values {
-            let place = place.map_or(String::new(), |place| format!("  at {place}"));
-            writeln!(f, "  {}B {op}{place}", Short(*bytes as f64))?;
+        for LiveValue { op, location, bytes } in &self.peak.values {
+            let location = location.map_or(String::new(), |location| format!("  at {location}"));
+            writeln!(f, "  {}B {op}{location}", SiPrefix(*bytes as f64))?;
         }
         Ok(())
     }
 }
 
 impl Tensor {
-    /// What would run to compute this tensor: a line a step, with the matrix products that go through a library and the copies
-    /// that they need, bytes and operations of each and the time that they take at least; then what is in memory when most is.
-    /// Kernels are compiled for it; nothing runs. [`explained`] gives the numbers.
+    /// Describes the steps that would compute this tensor: one line per step with its kernel or
+    /// library call, bytes, flops and minimum time; then the values in scratch memory at its peak.
+    /// Kernels are compiled; nothing runs. [`summarize`] returns the same as data.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -274,14 +279,14 @@ impl Tensor {
     }
 }
 
-/// What would run to compute tensors of one device together: see [`Tensor::explain`].
+/// Describes the steps that would compute tensors of one device: see [`Tensor::explain`].
 #[track_caller]
 pub fn explain(tensors: &[Tensor]) -> Result<String> {
-    if tensors.is_empty() { Ok(String::new()) } else { Ok(explained(tensors)?.to_string()) }
+    if tensors.is_empty() { Ok(String::new()) } else { Ok(summarize(tensors)?.to_string()) }
 }
 
-/// What would run to compute tensors of one device together, in numbers.
+/// Returns the steps that would compute tensors of one device, with their costs.
 #[track_caller]
-pub fn explained(tensors: &[Tensor]) -> Result<Explained> {
-    Ok(plan(tensors, Present::Skip, &[])?.explained())
+pub fn summarize(tensors: &[Tensor]) -> Result<PlanSummary> {
+    Ok(plan(tensors, ExistingRoots::Skip, &[])?.summary())
 }

@@ -1,30 +1,30 @@
-//! Names of the parts of a schedule.
+//! Ids of groups and buffers of a schedule.
 
 use std::fmt;
 
 use crate::Tensor;
 use crate::graph::node::NodeId;
 
-/// Number of a group of a schedule.
+/// Index of a group of a schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct GroupId(pub usize);
 
-/// Memory that steps write: the value of a node, or memory between launches that is no node's value.
+/// A buffer that steps write: the value of a node, or a temporary between launches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct BufferId(NodeId);
 
 impl BufferId {
-    /// The value of a tensor.
+    /// The buffer of a tensor's value.
     pub fn of(tensor: &Tensor) -> BufferId {
         BufferId(tensor.0.id)
     }
 
-    /// Memory that is no node's value.
-    pub fn unnamed() -> BufferId {
+    /// A new temporary.
+    pub fn temporary() -> BufferId {
         BufferId(NodeId::new())
     }
 
-    /// The node whose value it is, if it is one.
+    /// Id of the node whose value it holds; of no node if it is a temporary.
     pub fn node(self) -> NodeId {
         self.0
     }
@@ -50,16 +50,16 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// The value of a tensor.
+    /// The buffer of a tensor's value.
     pub fn of(tensor: &Tensor) -> Output {
         Output { buffer: BufferId::of(tensor), bytes: tensor.0.bytes() }
     }
 }
 
-/// Part of another buffer.
+/// Position of a buffer within another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Within {
-    pub whole: BufferId,
-    /// First byte in it.
+pub(super) struct BufferSlice {
+    pub parent: BufferId,
+    /// First byte within the parent.
     pub offset: usize,
 }

@@ -1,11 +1,12 @@
 //! Pass 8, kernels: the IR of every group.
 //!
-//! Reads groups and their in-place results; completes their steps. Afterwards no step is a group. Each group is lowered once, and reads
-//! what the analysis before it said (`lower/reads.rs`).
+//! Reads groups and their in-place outputs; completes their steps. Afterwards no step is a group.
+//! Each group is lowered once, and its kernel reads the inputs that the analysis found
+//! (`lower/group_inputs.rs`).
 
 use std::collections::HashSet;
 
-use super::steps::{Planned, Work, group_kernel};
+use super::steps::{PlannedCall, PlannedStep, group_step};
 use super::{GroupStep, Schedule};
 use crate::graph::node::NodeId;
 use crate::lower::{Lowered, lower_group};
@@ -13,26 +14,35 @@ use crate::{Error, Result, Tensor};
 
 pub(super) fn lower_groups(schedule: &mut Schedule) -> Result<()> {
     for step in &mut schedule.steps {
-        if let Planned::Group(id) = step.call {
-            let GroupStep { group, in_step, in_place } = &schedule.groups[id.0];
+        if let PlannedCall::Group(id) = step.call {
+            let GroupStep { group, own_index_inputs, in_place } = &schedule.groups[id.0];
             let lowered = lower_group(group, schedule.device, in_place)?;
-            debug_assert!(agree(step, in_step, &lowered), "the analysis of {} is wrong", lowered.kernel.name);
-            // In release builds too: an error is better than a result made of what was just overwritten.
-            let overwritten = in_place.replaced.iter().any(|o| lowered.out_of_step.contains(&o.old.0.id));
+            debug_assert!(
+                matches_analysis(step, own_index_inputs, &lowered),
+                "the analysis of {} is wrong",
+                lowered.kernel.name
+            );
+            // Also in release builds: an error is better than a result computed from overwritten
+            // inputs.
+            let overwritten = in_place.overwrites.iter().any(|o| lowered.other_index_inputs.contains(&o.old.0.id));
             let planned = |tensor: &Tensor| step.inputs().any(|input| input.0.id == tensor.0.id);
             if overwritten || !lowered.inputs.iter().all(|input| planned(&input.tensor)) {
-                let what = format!("kernel '{}' reads otherwise than was planned", lowered.kernel.name);
-                return Err(Error::Source(what + ": a bug worth reporting"));
+                let what = format!(
+                    "internal error: kernel '{}' does not read the inputs that were planned",
+                    lowered.kernel.name
+                );
+                return Err(Error::Source(what + "; please report this bug"));
             }
-            *step = group_kernel(lowered, group)?;
+            *step = group_step(lowered, group)?;
         }
     }
     Ok(())
 }
 
-/// Whether a kernel reads what it was planned to read, and in step what may be overwritten.
-fn agree(step: &Work, in_step: &HashSet<NodeId>, lowered: &Lowered) -> bool {
+/// True if a kernel reads the planned inputs, and those of `own_index_inputs` only at the output's
+/// own index.
+fn matches_analysis(step: &PlannedStep, own_index_inputs: &HashSet<NodeId>, lowered: &Lowered) -> bool {
     let planned: HashSet<NodeId> = step.inputs().map(|input| input.0.id).collect();
     let read: HashSet<NodeId> = lowered.inputs.iter().map(|input| input.tensor.0.id).collect();
-    planned == read && in_step.is_disjoint(&lowered.out_of_step)
+    planned == read && own_index_inputs.is_disjoint(&lowered.other_index_inputs)
 }

@@ -1,69 +1,75 @@
-//! Pass 9, memory: the memory of every value: that of a result, or a part of one block of scratch memory that is used again and again.
+//! Pass 9, memory: buffer assignment. Every value gets a slot in a result's buffer or in scratch
+//! memory, which values with disjoint live ranges share.
 //!
-//! Reads steps, `concats` and in-place results; adds `memory`. Afterwards every value that a step writes has a slot, and values that are
-//! live at the same step overlap only where one is a part of the other or replaces it.
+//! Reads `steps`, `direct_writes` and in-place outputs; adds `memory`. Afterwards every value that
+//! a step writes has a slot, and values that are live at the same step overlap only if one is a
+//! slice of the other or reuses its buffer.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
-use super::ids::{BufferId, Output, Within};
+use super::ids::{BufferId, BufferSlice, Output};
 use super::pack::{Block, Packed, pack};
-use super::plan::{Memory, Slot};
-use super::steps::Work;
-use super::{Schedule, concat::Concats};
-use crate::{Place, Result};
+use super::plan::{MemoryRegion, Slot};
+use super::steps::PlannedStep;
+use super::{Schedule, concat::DirectWrites};
+use crate::{Result, SourceLocation};
 
-/// Where values are, and for how long.
+/// Slots and live ranges of values.
 #[derive(Default)]
-pub(super) struct Assigned {
+pub(super) struct BufferAssignment {
     pub slots: HashMap<BufferId, Slot>,
     pub scratch_bytes: usize,
-    pub lives: Vec<Life>,
+    pub live_ranges: Vec<LiveRange>,
 }
 
-/// A value from the step that writes it first to the one that reads it last.
+/// Live range of a value: the steps from its first write to its last read.
 #[derive(Clone, Debug)]
-pub(super) struct Life {
+pub(super) struct LiveRange {
     pub op: &'static str,
-    pub place: Option<Place>,
+    pub location: Option<SourceLocation>,
     pub slot: Slot,
     pub steps: RangeInclusive<usize>,
 }
 
-/// Gives every value that a step computes its memory.
+/// Assigns a slot to every value that a step computes.
 pub(super) fn assign_memory(schedule: &mut Schedule) -> Result<()> {
-    schedule.memory = assigned(schedule);
+    schedule.memory = assign_buffers(schedule);
     debug_assert!(
-        schedule.steps.iter().flat_map(Work::outputs).all(|output| schedule.memory.slots.contains_key(&output.buffer)),
+        schedule
+            .steps
+            .iter()
+            .flat_map(PlannedStep::outputs)
+            .all(|output| schedule.memory.slots.contains_key(&output.buffer)),
         "a value has no memory"
     );
     Ok(())
 }
 
-/// Steps in which a buffer is in use.
+/// Size of a buffer, and its first and last use.
 struct Use {
     bytes: usize,
     first: usize,
     last: usize,
 }
 
-/// The buffer in whose memory another lies, and from which byte on.
-fn owner(schedule: &Schedule, buffer: BufferId) -> Within {
-    let mut owner = Within { whole: buffer, offset: 0 };
+/// The buffer that owns the memory of another, and the offset in it.
+fn owner(schedule: &Schedule, buffer: BufferId) -> BufferSlice {
+    let mut owner = BufferSlice { parent: buffer, offset: 0 };
     loop {
-        if let Some(within) = schedule.concats.within.get(&owner.whole) {
-            owner = Within { whole: within.whole, offset: owner.offset + within.offset };
-        } else if let Some(&replaced) = schedule.replaces.get(&owner.whole) {
-            owner.whole = replaced;
+        if let Some(slice) = schedule.direct_writes.slices.get(&owner.parent) {
+            owner = BufferSlice { parent: slice.parent, offset: owner.offset + slice.offset };
+        } else if let Some(&replaced) = schedule.reused_inputs.get(&owner.parent) {
+            owner.parent = replaced;
         } else {
             return owner;
         }
     }
 }
 
-/// All buffers that steps write, in order of ids, so that equal plans get equal memory.
+/// All buffers that steps write, in order of id, so that equal plans get equal memory.
 fn uses(schedule: &Schedule) -> BTreeMap<BufferId, Use> {
-    let Schedule { steps, concats: Concats { within, wholes, .. }, replaces, .. } = schedule;
+    let Schedule { steps, direct_writes: DirectWrites { slices, containers, .. }, reused_inputs, .. } = schedule;
     let mut uses: BTreeMap<BufferId, Use> = BTreeMap::new();
     for (n, step) in steps.iter().enumerate() {
         for Output { buffer, bytes } in step.outputs() {
@@ -75,16 +81,16 @@ fn uses(schedule: &Schedule) -> BTreeMap<BufferId, Use> {
             }
         }
     }
-    // A concatenation that its parts are written into may have no step.
-    for &Output { buffer: whole, bytes } in wholes {
-        let parts = within.iter().filter(|(_, part)| part.whole == whole).filter_map(|(part, _)| uses.get(part));
+    // A concatenation whose inputs are all written directly has no step of its own.
+    for &Output { buffer: parent, bytes } in containers {
+        let parts = slices.iter().filter(|(_, part)| part.parent == parent).filter_map(|(part, _)| uses.get(part));
         let Some(first) = parts.map(|part| part.first).min() else { continue };
-        let read = steps.iter().rposition(|step| step.inputs().any(|input| BufferId::of(input) == whole));
-        let used = uses.entry(whole).or_insert(Use { bytes, first, last: first });
+        let read = steps.iter().rposition(|step| step.inputs().any(|input| BufferId::of(input) == parent));
+        let used = uses.entry(parent).or_insert(Use { bytes, first, last: first });
         (used.first, used.last) = (used.first.min(first), used.last.max(read.unwrap_or(first)));
     }
-    // A replaced value is in use until then.
-    for (buffer, replaced) in replaces {
+    // A buffer that is reused stays in use until then.
+    for (buffer, replaced) in reused_inputs {
         let until = uses.get(buffer).map_or(0, |used| used.first.saturating_sub(1));
         if let Some(used) = uses.get_mut(replaced) {
             used.last = until.max(used.last);
@@ -93,51 +99,51 @@ fn uses(schedule: &Schedule) -> BTreeMap<BufferId, Use> {
     uses
 }
 
-fn assigned(schedule: &Schedule) -> Assigned {
+fn assign_buffers(schedule: &Schedule) -> BufferAssignment {
     let Schedule { roots, nodes, overwrites, .. } = schedule;
     let uses = uses(schedule);
-    let own: HashMap<BufferId, Memory> = (roots.iter().enumerate())
-        .map(|(n, root)| (BufferId::of(root), Memory::Root(n)))
-        .chain(overwrites.iter().enumerate().map(|(n, new)| (new.value.into(), Memory::Source(n))))
+    let own: HashMap<BufferId, MemoryRegion> = (roots.iter().enumerate())
+        .map(|(n, root)| (BufferId::of(root), MemoryRegion::Root(n)))
+        .chain(overwrites.iter().enumerate().map(|(n, new)| (new.value.into(), MemoryRegion::Source(n))))
         .collect();
     // One block for all buffers that share memory.
     let (mut blocks, mut number): (Vec<Block>, HashMap<BufferId, usize>) = (vec![], HashMap::new());
     for (&buffer, &Use { bytes, first, last }) in &uses {
-        let Within { whole, offset } = owner(schedule, buffer);
-        if own.contains_key(&whole) {
+        let BufferSlice { parent, offset } = owner(schedule, buffer);
+        if own.contains_key(&parent) {
             continue;
         }
-        let block = *number.entry(whole).or_insert_with(|| {
+        let block = *number.entry(parent).or_insert_with(|| {
             blocks.push(Block { bytes: 0, steps: first..=last });
             blocks.len() - 1
         });
-        let Block { bytes: most, steps } = &mut blocks[block];
-        *most = (*most).max(offset + bytes);
+        let Block { bytes: block_bytes, steps } = &mut blocks[block];
+        *block_bytes = (*block_bytes).max(offset + bytes);
         *steps = first.min(*steps.start())..=last.max(*steps.end());
     }
     let Packed { offsets, bytes: scratch_bytes } = pack(&blocks);
-    let mut assigned = Assigned { slots: HashMap::new(), scratch_bytes, lives: vec![] };
+    let mut assignment = BufferAssignment { slots: HashMap::new(), scratch_bytes, live_ranges: vec![] };
     for (&buffer, &Use { bytes, first, last }) in &uses {
-        let Within { whole, offset } = owner(schedule, buffer);
-        let slot = match own.get(&whole) {
-            Some(&memory) => Slot { memory, offset, bytes },
-            None => Slot { memory: Memory::Scratch, offset: offsets[number[&whole]] + offset, bytes },
+        let BufferSlice { parent, offset } = owner(schedule, buffer);
+        let slot = match own.get(&parent) {
+            Some(&memory) => Slot { region: memory, offset, bytes },
+            None => Slot { region: MemoryRegion::Scratch, offset: offsets[number[&parent]] + offset, bytes },
         };
-        assigned.slots.insert(buffer, slot);
-        // An output that nothing reads has no node.
-        let (op, place) = nodes.get(&buffer.node()).map_or(("unused", None), |t| (t.0.name(), Some(t.0.place)));
-        assigned.lives.push(Life { op, place, slot, steps: first..=last });
+        assignment.slots.insert(buffer, slot);
+        // An output that is never read has no node.
+        let (op, location) = nodes.get(&buffer.node()).map_or(("unused", None), |t| (t.0.name(), Some(t.0.location)));
+        assignment.live_ranges.push(LiveRange { op, location, slot, steps: first..=last });
     }
     // A root that no step computes.
     for root in roots {
-        let slot = Slot { memory: own[&BufferId::of(root)], offset: 0, bytes: root.0.bytes() };
-        assigned.slots.entry(BufferId::of(root)).or_insert(slot);
+        let slot = Slot { region: own[&BufferId::of(root)], offset: 0, bytes: root.0.bytes() };
+        assignment.slots.entry(BufferId::of(root)).or_insert(slot);
     }
-    assigned
+    assignment
 }
 
-/// The step at which each buffer is used last.
-pub(super) fn last_uses(steps: &[Work]) -> HashMap<BufferId, usize> {
+/// The last step that uses each buffer.
+pub(super) fn last_uses(steps: &[PlannedStep]) -> HashMap<BufferId, usize> {
     let mut last = HashMap::new();
     for (n, step) in steps.iter().enumerate() {
         let used = step.outputs().map(|output| output.buffer).chain(step.inputs().map(BufferId::of));
@@ -147,6 +153,6 @@ pub(super) fn last_uses(steps: &[Work]) -> HashMap<BufferId, usize> {
 }
 
 /// Buffers that these steps write.
-pub(super) fn written(steps: &[Work]) -> HashSet<BufferId> {
-    steps.iter().flat_map(Work::outputs).map(|output| output.buffer).collect()
+pub(super) fn written(steps: &[PlannedStep]) -> HashSet<BufferId> {
+    steps.iter().flat_map(PlannedStep::outputs).map(|output| output.buffer).collect()
 }

@@ -1,15 +1,17 @@
-//! Where in one block of memory things lie of which it is known when they live.
+//! Packs blocks with known live ranges into one allocation.
 //!
-//! All lifetimes are known before anything runs, so this is packing of rectangles, time by bytes. Each order in which things
-//! are placed, lowest free place first, gives a packing; a few orders are tried, then what reached highest goes first. That
-//! comes within a few per cent of the largest sum of live bytes, below which nothing can be (the tests measure it).
+//! All live ranges are known in advance, so this is two-dimensional packing, steps by bytes
+//! (dynamic storage allocation). Placing blocks greedily, each in the smallest gap that fits, gives
+//! one packing per order of blocks. A few orders are tried; then the blocks that reach the top are
+//! moved to the front. The result is within a few percent of the lower bound, the peak of live
+//! bytes (the tests measure it).
 
 use std::ops::RangeInclusive;
 
-/// Where things begin, as far as that is ours to choose: what the widest loads of kernels and libraries want.
+/// Alignment of buffers in bytes, enough for the widest loads of kernels and libraries.
 pub(crate) const ALIGNMENT: usize = 256;
 
-/// Something that takes up bytes from one step to another.
+/// Memory needed from one step to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub bytes: usize,
@@ -17,28 +19,28 @@ pub(super) struct Block {
 }
 
 impl Block {
-    fn room(&self) -> usize {
+    fn aligned_bytes(&self) -> usize {
         self.bytes.next_multiple_of(ALIGNMENT)
     }
 
-    fn meets(&self, other: &Block) -> bool {
+    fn is_live_with(&self, other: &Block) -> bool {
         self.steps.start() <= other.steps.end() && other.steps.start() <= self.steps.end()
     }
 
     fn area(&self) -> u128 {
-        self.room() as u128 * (self.steps.end() - self.steps.start() + 1) as u128
+        self.aligned_bytes() as u128 * (self.steps.end() - self.steps.start() + 1) as u128
     }
 }
 
-/// The offset of each block, and how many bytes all take.
+/// Offset of each block, and the size of the allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packed {
     pub offsets: Vec<usize>,
     pub bytes: usize,
 }
 
-/// How much lives at each step.
-fn alive(blocks: &[Block], bytes: impl Fn(&Block) -> usize) -> Vec<usize> {
+/// Live bytes at each step.
+fn live_bytes(blocks: &[Block], bytes: impl Fn(&Block) -> usize) -> Vec<usize> {
     let steps = blocks.iter().map(|block| block.steps.end() + 1).max().unwrap_or(0);
     let mut change = vec![0isize; steps + 1];
     for block in blocks {
@@ -52,56 +54,56 @@ fn alive(blocks: &[Block], bytes: impl Fn(&Block) -> usize) -> Vec<usize> {
     sums.collect()
 }
 
-fn largest(sums: &[usize]) -> (usize, usize) {
-    let most = sums.iter().copied().enumerate().max_by_key(|&(step, bytes)| (bytes, usize::MAX - step));
-    most.unwrap_or((0, 0))
+fn peak(live: &[usize]) -> (usize, usize) {
+    let peak = live.iter().copied().enumerate().max_by_key(|&(step, bytes)| (bytes, usize::MAX - step));
+    peak.unwrap_or((0, 0))
 }
 
 /// Packs blocks so that none that live at the same time overlap.
 pub(super) fn pack(blocks: &[Block]) -> Packed {
-    // Packing takes time that grows with the square of the number of blocks; a large plan is tried less often.
+    // Packing takes time quadratic in the number of blocks, so large plans get fewer attempts.
     const PAIRS: usize = 40_000_000;
     let tries = (PAIRS / (blocks.len() * blocks.len()).max(1)).clamp(6, 64);
-    let sums = alive(blocks, Block::room);
-    let least = largest(&sums).1;
+    let live = live_bytes(blocks, Block::aligned_bytes);
+    let lower_bound = peak(&live).1;
     let mut best: Option<(Packed, Vec<usize>)> = None;
     let mut attempt = |order: Vec<usize>| {
-        let packed = place(blocks, &order);
+        let packed = place_in_order(blocks, &order);
         if best.as_ref().is_none_or(|(best, _)| packed.bytes < best.bytes) {
             best = Some((packed, order));
         }
-        best.as_ref().is_some_and(|(best, _)| best.bytes <= least)
+        best.as_ref().is_some_and(|(best, _)| best.bytes <= lower_bound)
     };
     let mut done = false;
-    let orders = orders(blocks, &sums);
-    let firsts = orders.len();
+    let orders = orders(blocks, &live);
+    let tried = orders.len();
     for order in orders {
         done = done || attempt(order);
     }
-    // What reaches highest had too little choice: it goes first.
+    // Move the blocks that reach the top to the front.
     let (mut packed, mut order) = best.clone().unwrap_or_default();
-    for _ in firsts..tries {
+    for _ in tried..tries {
         if done {
             break;
         }
-        let top = |n: &usize| packed.offsets[*n] + blocks[*n].room() == packed.bytes;
+        let top = |n: &usize| packed.offsets[*n] + blocks[*n].aligned_bytes() == packed.bytes;
         let (high, low): (Vec<usize>, Vec<usize>) = order.iter().partition(|n| top(n));
         let next = [high, low].concat();
         if next == order {
             break;
         }
         order = next;
-        packed = place(blocks, &order);
+        packed = place_in_order(blocks, &order);
         if best.as_ref().is_none_or(|(best, _)| packed.bytes < best.bytes) {
-            done = packed.bytes <= least;
+            done = packed.bytes <= lower_bound;
             best = Some((packed.clone(), order.clone()));
         }
     }
     best.map(|(packed, _)| packed).unwrap_or_default()
 }
 
-/// Orders that are worth trying.
-fn orders(blocks: &[Block], sums: &[usize]) -> Vec<Vec<usize>> {
+/// Initial orders to try.
+fn orders(blocks: &[Block], live: &[usize]) -> Vec<Vec<usize>> {
     let sorted = |key: &dyn Fn(&Block) -> (u128, u128)| {
         let mut order: Vec<usize> = (0..blocks.len()).collect();
         order.sort_by_key(|&n| std::cmp::Reverse(key(&blocks[n])));
@@ -109,32 +111,33 @@ fn orders(blocks: &[Block], sums: &[usize]) -> Vec<Vec<usize>> {
     };
     let length = |block: &Block| (block.steps.end() - block.steps.start()) as u128;
     let early = |block: &Block| u128::MAX - *block.steps.start() as u128;
-    // What lives when most does, then what lives when most of the rest does, and so on.
-    let crowd = |block: &Block| block.steps.clone().map(|step| sums[step]).max().unwrap_or(0) as u128;
+    // Peak of live bytes during the block's live range.
+    let pressure = |block: &Block| block.steps.clone().map(|step| live[step]).max().unwrap_or(0) as u128;
     vec![
-        sorted(&|block| (crowd(block), block.room() as u128)),
-        sorted(&|block| (block.room() as u128, length(block))),
+        sorted(&|block| (pressure(block), block.aligned_bytes() as u128)),
+        sorted(&|block| (block.aligned_bytes() as u128, length(block))),
         sorted(&|block| (block.area(), early(block))),
-        sorted(&|block| (crowd(block), length(block))),
-        sorted(&|block| (length(block), block.room() as u128)),
-        sorted(&|block| (early(block), block.room() as u128)),
+        sorted(&|block| (pressure(block), length(block))),
+        sorted(&|block| (length(block), block.aligned_bytes() as u128)),
+        sorted(&|block| (early(block), block.aligned_bytes() as u128)),
     ]
 }
 
-/// Gives each block, in this order, the smallest gap that holds it between those placed before which live when it does.
-fn place(blocks: &[Block], order: &[usize]) -> Packed {
+/// Places each block, in this order, in the smallest gap that fits it between the blocks that are
+/// live with it.
+fn place_in_order(blocks: &[Block], order: &[usize]) -> Packed {
     let mut packed = Packed { offsets: vec![0; blocks.len()], bytes: 0 };
     // By offset.
     let mut placed: Vec<usize> = Vec::with_capacity(blocks.len());
     for &n in order {
-        let (block, room) = (&blocks[n], blocks[n].room());
+        let (block, room) = (&blocks[n], blocks[n].aligned_bytes());
         let (mut end, mut found) = (0, None);
-        for &other in placed.iter().filter(|&&other| blocks[other].meets(block)) {
+        for &other in placed.iter().filter(|&&other| blocks[other].is_live_with(block)) {
             let begins = packed.offsets[other];
             if begins >= end + room && found.is_none_or(|(gap, _)| begins - end < gap) {
                 found = Some((begins - end, end));
             }
-            end = end.max(begins + blocks[other].room());
+            end = end.max(begins + blocks[other].aligned_bytes());
         }
         let offset = found.map_or(end, |(_, offset)| offset);
         packed.offsets[n] = offset;
@@ -153,14 +156,14 @@ mod tests {
         Block { bytes, steps }
     }
 
-    /// Panics if two blocks that live at once overlap, or one is beyond the end.
+    /// Panics if two blocks that are live at once overlap, or one exceeds the allocation.
     fn check(blocks: &[Block], packed: &Packed) {
         for (n, a) in blocks.iter().enumerate() {
             let end = packed.offsets[n] + a.bytes;
             assert!(packed.offsets[n].is_multiple_of(ALIGNMENT) && end <= packed.bytes, "{a:?}");
             for (m, b) in blocks.iter().enumerate().skip(n + 1) {
                 let apart = end <= packed.offsets[m] || packed.offsets[m] + b.bytes <= packed.offsets[n];
-                assert!(apart || !a.meets(b), "{a:?} at {}, {b:?} at {}", packed.offsets[n], packed.offsets[m]);
+                assert!(apart || !a.is_live_with(b), "{a:?} at {}, {b:?} at {}", packed.offsets[n], packed.offsets[m]);
             }
         }
     }
@@ -172,18 +175,18 @@ mod tests {
         let packed = pack(&chain);
         assert_eq!(packed.bytes, 2048);
         check(&chain, &packed);
-        // First come, first served would leave holes that the last cannot use.
+        // First fit in order of steps would leave holes that the last block cannot use.
         let holes = [block(256, 0..=1), block(256, 0..=9), block(256, 0..=1), block(512, 2..=9)];
         assert_eq!(pack(&holes).bytes, 768);
-        // Empty ones are anywhere.
+        // Empty blocks take no memory.
         let packed = pack(&[block(0, 0..=5), block(0, 0..=5)]);
         assert_eq!(packed.bytes, 0);
     }
 
-    /// Numbers of a test, the same for the same seed.
-    struct Numbers(u64);
+    /// Linear congruential generator.
+    struct Lcg(u64);
 
-    impl Numbers {
+    impl Lcg {
         fn below(&mut self, end: usize) -> usize {
             self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             ((self.0 >> 33) as usize) % end.max(1)
@@ -195,14 +198,14 @@ mod tests {
         let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64));
         println!("BORNITE_TEST_SEED={seed}");
-        let mut numbers = Numbers(seed);
+        let mut numbers = Lcg(seed);
         let mut ratios = vec![];
         for plan in 0..4000 {
             let (count, steps) = (1 + numbers.below(60), 1 + numbers.below(50));
             let blocks: Vec<Block> = (0..count)
                 .map(|_| {
                     let first = numbers.below(steps);
-                    // Most values die young; some are kept for the backward pass.
+                    // Most values are short-lived; some are saved for the backward pass.
                     let longest = if plan % 2 == 0 { 4 } else { steps };
                     let last = (first + numbers.below(longest)).min(steps - 1);
                     let scale = 8 + numbers.below(12);
@@ -211,17 +214,17 @@ mod tests {
                 .collect();
             let packed = pack(&blocks);
             check(&blocks, &packed);
-            ratios.push(packed.bytes as f64 / largest(&alive(&blocks, Block::room)).1 as f64);
+            ratios.push(packed.bytes as f64 / peak(&live_bytes(&blocks, Block::aligned_bytes)).1 as f64);
         }
         ratios.sort_by(f64::total_cmp);
         let at = |share: f64| ratios[(share * (ratios.len() - 1) as f64) as usize];
         println!(
-            "bytes packed to most alive at once: median {:.3}, 90% {:.3}, 99% {:.3}, largest {:.3}",
+            "packed bytes relative to peak live bytes: median {:.3}, 90% {:.3}, 99% {:.3}, largest {:.3}",
             at(0.5),
             at(0.9),
             at(0.99),
             at(1.0)
         );
-        assert!(at(0.5) <= 1.0001 && at(0.99) <= 1.1, "a packing that is this far from the bound is no packing");
+        assert!(at(0.5) <= 1.0001 && at(0.99) <= 1.1, "packing is too far from the lower bound");
     }
 }

@@ -1,4 +1,4 @@
-//! A plan: launches in order, with memory for all of their arguments; and how it runs.
+//! A plan: launches in order with the memory of their arguments, and its execution.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -9,98 +9,99 @@ use bornite_codegen::cpu::discardable;
 use bornite_ir::{Kernel, Value};
 
 use super::cost::Cost;
-use super::memory::Life;
+use super::memory::LiveRange;
 use super::steps::Call;
 use crate::runtime::buffer::Buffer;
-use crate::runtime::timing::About;
+use crate::runtime::timing::LaunchInfo;
 use crate::{Device, Error, Result, Tensor};
 
-/// Where a kernel's argument is: some bytes of a memory.
+/// Memory of a kernel argument: a byte range of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
-    pub(super) memory: Memory,
+    pub(super) region: MemoryRegion,
     pub(super) offset: usize,
     pub(super) bytes: usize,
 }
 
-/// What a plan runs in.
+/// Memory that a plan's launches access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Memory {
-    /// The n-th result asked for.
+pub(super) enum MemoryRegion {
+    /// Buffer of the n-th requested tensor.
     Root(usize),
-    /// Scratch memory, which all steps share.
+    /// Scratch memory, shared by all steps.
     Scratch,
-    /// A tensor that is there before the plan runs.
+    /// A tensor that has a value before the plan runs.
     Source(usize),
-    /// The device's words for bad indices.
+    /// The device's status words, which report out-of-range indices.
     Status,
 }
 
 /// One launch.
 pub(crate) struct Step {
     pub(super) call: Call,
-    /// What it writes comes first, if it is one of our kernels.
+    /// Arguments, outputs first.
     pub(super) args: Vec<Slot>,
-    pub(super) outs: usize,
-    /// Whether it writes to a source.
-    pub(super) overwrites: bool,
+    pub(super) output_count: usize,
+    /// If set, it writes to a source.
+    pub(super) overwrites_source: bool,
     pub(super) values: Vec<Vec<Value>>,
-    /// Threads a block on a GPU, where the kernel does not say.
+    /// Threads per block on a GPU, for kernels without a block size.
     pub(super) threads: u32,
-    pub(super) about: About,
+    pub(super) info: LaunchInfo,
     pub(super) cost: Cost,
 }
 
-/// Everything needed to compute some tensors but the memory.
+/// Everything needed to compute some tensors, except memory.
 pub(crate) struct Plan {
     pub device: Device,
     pub steps: Vec<Step>,
     /// Distinct tensors to compute.
     pub roots: Vec<Tensor>,
-    /// Tensors read.
+    /// Tensors that it reads.
     pub sources: Vec<Tensor>,
-    /// Tensors without a value when the plan was made, which it computes or looks through.
+    /// Tensors that had no value when the plan was made: those it computes, and views.
     pub(super) pending: Vec<Tensor>,
     /// Size of the scratch memory.
     pub scratch_bytes: usize,
-    /// When each value lives, and where.
-    pub(super) lives: Vec<Life>,
-    /// Roots that take the place of a source.
+    /// Live range and slot of each value.
+    pub(super) live_ranges: Vec<LiveRange>,
+    /// Roots that are written in place of a source.
     pub in_place: HashSet<usize>,
-    /// The device's words for bad indices, if a step reports them.
+    /// The device's status words, if a step can report an out-of-range index.
     pub(super) status: Option<Buffer>,
 }
 
 impl Plan {
-    /// Memory for the roots that have some of their own.
+    /// Allocates buffers for the roots; in-place roots get empty ones.
     pub fn allocate_roots(&self) -> Result<Vec<Buffer>> {
         let bytes = |(n, root): (usize, &Tensor)| if self.in_place.contains(&n) { 0 } else { root.0.bytes() };
         self.roots.iter().enumerate().map(bytes).map(|bytes| Buffer::new(self.device, bytes)).collect()
     }
 
-    /// Scratch memory, if a step uses it.
+    /// Allocates scratch memory, if a step uses it.
     pub fn allocate_scratch(&self) -> Result<Option<Buffer>> {
-        let used = self.steps.iter().any(|step| step.args.iter().any(|slot| slot.memory == Memory::Scratch));
+        let used = self.steps.iter().any(|step| step.args.iter().any(|slot| slot.region == MemoryRegion::Scratch));
         used.then(|| Buffer::new(self.device, self.scratch_bytes)).transpose()
     }
 
-    /// True while no other thread has computed any of this. The device's lock is held.
+    /// True if no other thread has computed a node of the plan since it was made. The device must
+    /// be locked.
     pub fn is_current(&self) -> bool {
         !self.pending.iter().any(|tensor| tensor.0.has_value_now())
     }
 
-    /// Lets go of the graph: it would keep memory, and old versions of variables, alive.
+    /// Drops the graph's tensors, which would keep memory and old values of variables alive.
     pub fn drop_graph(&mut self) {
         (self.roots, self.sources, self.pending) = (vec![], vec![], vec![]);
     }
 
     /// Handles that keep the code of all steps alive.
-    pub fn programs(&self) -> impl Iterator<Item = Arc<dyn Any + Send + Sync>> + '_ {
+    pub fn keep_alive(&self) -> impl Iterator<Item = Arc<dyn Any + Send + Sync>> + '_ {
         self.steps.iter().map(|step| match &step.call {
             Call::Kernel(program) => program.clone() as Arc<dyn Any + Send + Sync>,
-            Call::Product(product) => product.clone() as Arc<dyn Any + Send + Sync>,
+            Call::Matmul(product) => product.clone() as Arc<dyn Any + Send + Sync>,
             Call::Routine(routine) => routine.clone() as Arc<dyn Any + Send + Sync>,
-            Call::Source(source) => source.clone() as Arc<dyn Any + Send + Sync>,
+            Call::Handwritten(source) => source.clone() as Arc<dyn Any + Send + Sync>,
         })
     }
 
@@ -109,43 +110,46 @@ impl Plan {
         self.steps.iter().filter_map(Step::kernel)
     }
 
-    /// True if a step can meet a bad index.
-    pub fn reports(&self) -> bool {
+    /// True if a step can report an out-of-range index.
+    pub fn reports_bad_index(&self) -> bool {
         self.status.is_some()
     }
 
-    /// The words in which it is reported then.
+    /// The status words, if a step can report an out-of-range index.
     pub fn status(&self) -> Option<&Buffer> {
         self.status.as_ref()
     }
 
-    /// Waits for the steps, if one can meet a bad index, and says whether one did. The device's lock is held.
+    /// If a step can report an out-of-range index, waits for the steps and returns the error, if
+    /// any. The device must be locked.
     pub fn check(&self) -> Result<()> {
         self.status.as_ref().map_or(Ok(()), |status| crate::runtime::status::check(self.device, status))
     }
 
-    /// Launches every step. On the host it can be interrupted until a step overwrites a source.
+    /// Launches every step. On the host, the run can be interrupted until the first step that
+    /// overwrites a source.
     pub fn run(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
         let launch = |step: &Step| self.launch(step, roots, scratch, sources);
         if self.device.is_cuda() {
             return self.steps.iter().try_for_each(launch);
         }
-        let kept = self.steps.iter().position(|step| step.overwrites).unwrap_or(self.steps.len());
-        let (before, after) = self.steps.split_at(kept);
-        // The host is the device: it is busy for as long as others would wait.
+        let first_overwrite = self.steps.iter().position(|step| step.overwrites_source).unwrap_or(self.steps.len());
+        let (before, after) = self.steps.split_at(first_overwrite);
+        // The host is the device, so running counts as waiting for it.
         bornite_support::waiting(|| {
             before.iter().try_for_each(|step| discardable(|| launch(step)).unwrap_or(Err(Error::Interrupted)))?;
             after.iter().try_for_each(launch)
         })
     }
 
-    /// Runs the library's calls, whose first run may load code: not possible in a capture. Results are of no use.
-    /// Variables stay as they are.
-    pub fn warm(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
-        let calls = || self.steps.iter().filter(|step| matches!(step.call, Call::Product(_)));
+    /// Runs the library calls once, since the first run may load code, which a graph capture does
+    /// not allow. The results are garbage; sources are not written.
+    pub fn warm_up(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
+        let calls = || self.steps.iter().filter(|step| matches!(step.call, Call::Matmul(_)));
         let mut sources = sources.to_vec();
-        let outputs = calls().flat_map(|step| &step.args[..step.outs]);
-        let overwritten = outputs.filter_map(|slot| if let Memory::Source(n) = slot.memory { Some(n) } else { None });
+        let outputs = calls().flat_map(|step| &step.args[..step.output_count]);
+        let overwritten =
+            outputs.filter_map(|slot| if let MemoryRegion::Source(n) = slot.region { Some(n) } else { None });
         for n in overwritten.collect::<HashSet<usize>>() {
             sources[n] = Buffer::new(self.device, sources[n].bytes())?;
         }
@@ -153,40 +157,42 @@ impl Plan {
     }
 
     fn launch(&self, step: &Step, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
-        let mut parts = Vec::with_capacity(step.args.len());
-        for Slot { memory, offset, bytes } in &step.args {
-            let whole = match *memory {
-                Memory::Root(n) => roots.get(n),
-                Memory::Scratch => scratch,
-                Memory::Source(n) => sources.get(n),
-                Memory::Status => self.status.as_ref(),
+        let mut args = Vec::with_capacity(step.args.len());
+        for Slot { region, offset, bytes } in &step.args {
+            let buffer = match *region {
+                MemoryRegion::Root(n) => roots.get(n),
+                MemoryRegion::Scratch => scratch,
+                MemoryRegion::Source(n) => sources.get(n),
+                MemoryRegion::Status => self.status.as_ref(),
             };
-            let part = whole.and_then(|whole| whole.part(*offset, *bytes));
-            parts.push(part.ok_or(Error::OutOfMemory { bytes: offset + bytes })?);
+            let arg = buffer.and_then(|buffer| buffer.slice(*offset, *bytes));
+            args.push(arg.ok_or(Error::OutOfMemory { bytes: offset + bytes })?);
         }
-        let buffers: Vec<&Buffer> = parts.iter().collect();
+        let buffers: Vec<&Buffer> = args.iter().collect();
         match &step.call {
             Call::Kernel(program) => {
                 let values: Vec<&[Value]> = step.values.iter().map(Vec::as_slice).collect();
-                program.launch(&buffers, &values, step.threads, step.about)?;
-                // The host is done by now; later steps may write over variables.
-                let reports = step.args.iter().any(|slot| slot.memory == Memory::Status) && !self.device.is_cuda();
+                program.launch(&buffers, &values, step.threads, step.info)?;
+                // On the host the kernel has finished. Check now, since later steps may overwrite
+                // variables.
+                let reports =
+                    step.args.iter().any(|slot| slot.region == MemoryRegion::Status) && !self.device.is_cuda();
                 if reports { self.check() } else { Ok(()) }
             }
-            Call::Product(product) => product.launch(&buffers, step.about),
-            Call::Routine(routine) => routine.launch(&buffers, step.about),
-            Call::Source(source) => source.launch(&buffers, step.about),
+            Call::Matmul(product) => product.launch(&buffers, step.info),
+            Call::Routine(routine) => routine.launch(&buffers, step.info),
+            Call::Handwritten(source) => source.launch(&buffers, step.info),
         }
     }
 }
 
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.memory {
-            Memory::Root(n) => write!(f, "result {n}")?,
-            Memory::Scratch => return write!(f, "scratch {}", self.offset),
-            Memory::Source(n) => write!(f, "input {n}")?,
-            Memory::Status => write!(f, "status")?,
+        match self.region {
+            MemoryRegion::Root(n) => write!(f, "result {n}")?,
+            MemoryRegion::Scratch => return write!(f, "scratch {}", self.offset),
+            MemoryRegion::Source(n) => write!(f, "input {n}")?,
+            MemoryRegion::Status => write!(f, "status")?,
         }
         if self.offset == 0 { Ok(()) } else { write!(f, " from byte {}", self.offset) }
     }

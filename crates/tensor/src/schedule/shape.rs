@@ -1,8 +1,9 @@
-//! Pass 5, shape: how the work of a generated kernel is spread over threads, by measurement: elements per thread, threads per block,
-//! rows per block.
+//! Pass 5, shape: autotuned launch shapes of generated kernels: elements per thread, threads per
+//! block, rows per block.
 //!
-//! Reads units; adds the spread of groups where it is not the usual one. None of it changes a bit of what is computed, which is checked
-//! before anything is timed; the order of sums is not among it. Without measurements (`BORNITE_TUNE`) the usual way is taken.
+//! Reads `units`; sets `launch_shape` of groups for which the default is not the fastest. A launch
+//! shape does not change results, which is checked before anything is timed; summation order is not
+//! tuned. Without measurements (`BORNITE_TUNE`) the default is used.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -17,22 +18,25 @@ use bornite_support::tune::{Choice, Exclusive, Fallible, Key, Mode, Request, Tun
 
 use super::Schedule;
 use super::fuse::Unit;
-use super::steps::flavour_of;
+use super::steps::codegen_mode_of;
 use crate::graph::node::{NodeId, Op};
 use crate::lower::{
-    Form, Group, InPlaceOf, Lowered, Spread, kernel_name, look_through, lower_group, reports, seen, spreads,
+    Group, InPlaceOutputs, IterationSpace, LaunchShape, Lowered, kernel_name, launch_shapes, look_through, lower_group,
+    reports_bad_index, strided_view,
 };
 use crate::runtime::buffer::Buffer;
 use crate::runtime::execute::{Program, program};
-use crate::runtime::timing::About;
+use crate::runtime::timing::LaunchInfo;
 use crate::{DType, Device, Error, Result, Tensor};
 
-/// Runs in one graph, each with memory of its own: together more than a cache holds, if that is not too many.
+/// Launches in one captured graph.
 const RUNS: usize = 64;
+/// Total bytes of the sets of arguments that launches rotate through, so that they do not stay in a
+/// cache.
 const ROUND_BYTES: usize = 256 << 20;
 
-/// Kernels of more bytes are not worth the memory: they run at the roof however they are spread.
-const MOST_BYTES: usize = 1 << 30;
+/// Kernels that access more bytes are not tuned: they are bandwidth-bound with any launch shape.
+const MAX_BYTES: usize = 1 << 30;
 
 pub(super) fn choose_launch_shapes(schedule: &mut Schedule) -> Result<()> {
     let Some(on) = schedule.device.gpu()? else { return Ok(()) };
@@ -45,46 +49,52 @@ pub(super) fn choose_launch_shapes(schedule: &mut Schedule) -> Result<()> {
             return Err(Error::Interrupted);
         }
         if let Unit::Group(group) = unit
-            && !group.order.iter().any(|tensor| reports(&tensor.0))
+            && !group.order.iter().any(|tensor| reports_bad_index(&tensor.0))
         {
-            group.spread = known(tuner, &on, group, schedule.device)?;
+            group.launch_shape = cached_choice(tuner, &on, group, schedule.device)?;
         }
     }
     Ok(())
 }
 
-/// Device and structure of a group.
-type Asked = (usize, String);
+/// Device ordinal and structure of a group.
+type CacheKey = (usize, String);
 
-/// The choice for a group, if it is not the usual one. Layers ask again and again, so answers are kept.
-fn known(tuner: &Tuner, on: &Arc<bornite_cuda::Device>, group: &Group, device: Device) -> Result<Option<Spread>> {
-    /// Answers that are kept.
-    const KEPT: usize = 4096;
-    static KNOWN: Mutex<Option<HashMap<Asked, (Mode, Option<Spread>)>>> = Mutex::new(None);
-    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let asked = (on.info().ordinal, structure(group));
-    // What was asked while nothing might be measured is asked again when something may.
-    let found = lock().get_or_insert_default().get(&asked).filter(|(mode, _)| *mode == tuner.mode()).copied();
-    if let Some((_, spread)) = found {
-        return Ok(spread);
+/// The launch shape chosen for a group, if it is not the default. Choices are cached, since layers
+/// repeat the same groups.
+fn cached_choice(
+    tuner: &Tuner,
+    on: &Arc<bornite_cuda::Device>,
+    group: &Group,
+    device: Device,
+) -> Result<Option<LaunchShape>> {
+    const MAX_ENTRIES: usize = 4096;
+    static CACHE: Mutex<Option<HashMap<CacheKey, (Mode, Option<LaunchShape>)>>> = Mutex::new(None);
+    let lock = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (on.info().ordinal, structure(group));
+    // A choice made in another mode, which may not have allowed measurements, does not count.
+    let found = lock().get_or_insert_default().get(&key).filter(|(mode, _)| *mode == tuner.mode()).copied();
+    if let Some((_, launch_shape)) = found {
+        return Ok(launch_shape);
     }
-    let (spread, again) = choose(tuner, on, group, &asked.1, device)?;
-    if again {
-        return Ok(spread);
+    let (launch_shape, is_provisional) = choose(tuner, on, group, &key.1, device)?;
+    if is_provisional {
+        return Ok(launch_shape);
     }
-    let mut known = lock();
-    let known = known.get_or_insert_default();
-    if known.len() >= KEPT {
-        known.clear();
+    let mut cache = lock();
+    let cache = cache.get_or_insert_default();
+    if cache.len() >= MAX_ENTRIES {
+        cache.clear();
     }
-    known.insert(asked, (tuner.mode(), spread));
-    Ok(spread)
+    cache.insert(key, (tuner.mode(), launch_shape));
+    Ok(launch_shape)
 }
 
-/// Everything that a group's kernel depends on, whichever nodes it is made of: ops, dtypes, shapes and how inputs are read.
+/// Text of everything that a group's kernel depends on except node ids: ops, dtypes, shapes and
+/// layouts of inputs.
 fn structure(group: &Group) -> String {
     let mut numbers: HashMap<NodeId, usize> = HashMap::new();
-    let mut text = format!("{:?}", group.form);
+    let mut text = format!("{:?}", group.space);
     let mut node = |tensor: &Tensor, text: &mut String| {
         let next = numbers.len();
         let number = *numbers.entry(tensor.0.id).or_insert(next);
@@ -92,15 +102,15 @@ fn structure(group: &Group) -> String {
     };
     let input = |tensor: &Tensor, text: &mut String, node: &mut dyn FnMut(&Tensor, &mut String)| {
         let (base, views) = look_through(tensor);
-        match (&base.0.op, seen(base, &views)) {
-            // Numbers but 0 and 1 are arguments of the kernel.
+        match (&base.0.op, strided_view(base, &views)) {
+            // Float constants other than 0 and 1 are arguments of the kernel.
             (Op::Full(value), _) if !base.0.has_value() => {
                 let plain = !value.scalar().is_float() || [0.0, 1.0].contains(&value.as_f64());
                 let _ = if plain { write!(text, " {value:?}") } else { write!(text, " {}", value.scalar()) };
             }
-            (_, Some(place)) => {
+            (_, Some(layout)) => {
                 node(base, text);
-                let _ = write!(text, "@{place:?}");
+                let _ = write!(text, "@{layout:?}");
             }
             (_, None) => {
                 node(base, text);
@@ -113,7 +123,7 @@ fn structure(group: &Group) -> String {
         node(tensor, &mut text);
         tensor.0.reads().iter().for_each(|read| input(read, &mut text, &mut node));
     }
-    for output in group.outputs.iter().chain(&group.sums) {
+    for output in group.outputs.iter().chain(&group.column_sums) {
         text.push('>');
         node(output, &mut text);
         input(output, &mut text, &mut node);
@@ -121,23 +131,24 @@ fn structure(group: &Group) -> String {
     text
 }
 
-/// The choice for a group of a structure, if it is not the usual one; and whether to ask again another time.
+/// The launch shape chosen for a group, if it is not the default, and whether the choice is
+/// provisional.
 fn choose(
     tuner: &Tuner,
     on: &Arc<bornite_cuda::Device>,
     group: &Group,
     structure: &str,
     device: Device,
-) -> Result<(Option<Spread>, bool)> {
-    let ways = spreads(group, device);
-    if ways.len() < 2 {
+) -> Result<(Option<LaunchShape>, bool)> {
+    let shapes = launch_shapes(group, device);
+    if shapes.len() < 2 {
         return Ok((None, false));
     }
-    let candidates: Vec<Choice> = ways.iter().map(choice).collect();
-    let shape = match group.form {
-        Form::Elements(elements) => vec![elements],
-        Form::Rows { rows, columns } => vec![rows, columns],
-        Form::Middle { outer, middle, inner } => vec![outer, middle, inner],
+    let candidates: Vec<Choice> = shapes.iter().map(choice).collect();
+    let shape = match group.space {
+        IterationSpace::Elements(elements) => vec![elements],
+        IterationSpace::Rows { rows, columns } => vec![rows, columns],
+        IterationSpace::Middle { outer, middle, inner } => vec![outer, middle, inner],
     };
     let key = Key {
         operation: format!("{} {}", kernel_name(group), digest(structure)),
@@ -145,13 +156,13 @@ fn choose(
         dtype: group.outputs.first().map_or(DType::F32, |output| output.0.dtype).to_string(),
         platform: bornite_cuda::platform(on)?,
     };
-    let flavour = flavour_of(group)?;
+    let flavour = codegen_mode_of(group)?;
     let mut memory: Vec<Vec<Buffer>> = vec![];
     let mut expected: Option<Vec<Vec<u64>>> = None;
     let prepare = |choice: &Choice| -> Fallible<Graph> {
-        let at = candidates.iter().position(|candidate| candidate == choice).ok_or("an unknown way")?;
-        let group = Group { spread: Some(ways[at]), ..group.clone() };
-        let lowered = lower_group(&group, device, &InPlaceOf::default())?;
+        let at = candidates.iter().position(|candidate| candidate == choice).ok_or("unknown launch shape")?;
+        let group = Group { launch_shape: Some(shapes[at]), ..group.clone() };
+        let lowered = lower_group(&group, device, &InPlaceOutputs::default())?;
         let program = program(device, &lowered.kernel, flavour)?;
         let values: Vec<[Value; 1]> = lowered.values.iter().map(|value| [*value]).collect();
         if memory.is_empty() {
@@ -159,7 +170,8 @@ fn choose(
         }
         let _exclusive = device.lock();
         let run = |n: usize| launch(&program, &memory[n % memory.len()], &values, lowered.threads);
-        // What a way leaves out must not look like what the one before it wrote.
+        // Clear the outputs, so that elements left out by this candidate do not keep the values of
+        // the previous one.
         for out in &memory[0][..group.outputs.len()] {
             out.copy_from(&Buffer::from_words(device, vec![0xa5a5_a5a5_a5a5_a5a5; out.bytes() / 8])?)?;
         }
@@ -167,47 +179,48 @@ fn choose(
         let outs = memory[0][..group.outputs.len()].iter();
         let results = outs.map(|out| out.to_words()).collect::<Result<Vec<_>>>()?;
         if *expected.get_or_insert_with(|| results.clone()) != results {
-            return Err("its results differ from those of the usual way".into());
+            return Err("its results differ from those of the default launch shape".into());
         }
-        let kept = memory.iter().flatten().filter_map(Buffer::kept);
-        let kept = kept.chain([program.clone() as Arc<dyn Any + Send + Sync>]).collect();
+        let keep_alive = memory.iter().flatten().filter_map(Buffer::keep_alive);
+        let keep_alive = keep_alive.chain([program.clone() as Arc<dyn Any + Send + Sync>]).collect();
         // SAFETY: these are the program and all of the buffers that the launches use.
         #[allow(unsafe_code)]
-        let graph = unsafe { Graph::capture::<Error>(on, kept, || (0..RUNS).try_for_each(run))? };
+        let graph = unsafe { Graph::capture::<Error>(on, keep_alive, || (0..RUNS).try_for_each(run))? };
         Ok(graph)
     };
-    // Plans are made before anything is captured. Candidates are compiled while others use the device, and timed while they do not.
+    // No capture is in progress during planning. Candidates are compiled while other threads use
+    // the device, and timed under its lock.
     let request = Request { key: &key, candidates: &candidates, busy: false, waits: true };
     let mut timer = Exclusive::new(DeviceTimer::of_runs(on, RUNS), || device.lock());
     let choose = || tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
-    // To the end once it has begun: candidates that an interrupt left out would count as failed in a record that is kept.
+    // Not interruptible: candidates skipped by an interrupt would be recorded as failed.
     let found = crate::interruptible(None, choose);
     let at = candidates.iter().position(|candidate| *candidate == found.choice).unwrap_or(0);
-    Ok(((at > 0).then(|| ways[at]), found.again))
+    Ok(((at > 0).then(|| shapes[at]), found.again))
 }
 
-fn choice(spread: &Spread) -> Choice {
-    Choice::new().with("lanes", spread.lanes as i64).with("threads", i64::from(spread.threads))
+fn choice(launch_shape: &LaunchShape) -> Choice {
+    Choice::new().with("lanes", launch_shape.lanes as i64).with("threads", i64::from(launch_shape.threads))
 }
 
 fn launch(program: &Program, buffers: &[Buffer], values: &[[Value; 1]], threads: u32) -> Result<()> {
     let values: Vec<&[Value]> = values.iter().map(|value| &value[..]).collect();
     let buffers: Vec<&Buffer> = buffers.iter().collect();
-    program.launch(&buffers, &values, threads, About::default())
+    program.launch(&buffers, &values, threads, LaunchInfo::default())
 }
 
-/// Sets of memory for a kernel's arguments, with numbers between 1 and 2 in what it reads.
+/// Sets of buffers for a kernel's arguments; inputs hold values between 1 and 2.
 fn arguments(device: Device, lowered: &Lowered) -> Fallible<Vec<Vec<Buffer>>> {
     let bytes: Vec<usize> = (lowered.kernel.params.iter())
         .map(|param| lowered.kernel.view_bytes(param, &lowered.values).unwrap_or(usize::MAX))
         .collect();
     let all = bytes.iter().fold(0usize, |sum, bytes| sum.saturating_add(*bytes));
-    if all > MOST_BYTES {
-        return Err("it is too large to be worth it".into());
+    if all > MAX_BYTES {
+        return Err("the kernel accesses too much memory to be tuned".into());
     }
     let make = |(param, bytes): (&bornite_ir::Param, usize)| match param.access.reads() {
         true => {
-            Buffer::from_words(device, numbers(crate::runtime::execute::array_dtype(&lowered.kernel, param), bytes))
+            Buffer::from_words(device, test_values(crate::runtime::execute::array_dtype(&lowered.kernel, param), bytes))
         }
         false => Buffer::new(device, bytes),
     };
@@ -216,8 +229,8 @@ fn arguments(device: Device, lowered: &Lowered) -> Fallible<Vec<Vec<Buffer>>> {
     Ok((0..sets).map(|_| set()).collect::<Result<Vec<_>>>()?)
 }
 
-/// Numbers between 1 and 2 in a type, or 1 where it has none between; bools of both kinds.
-fn numbers(dtype: DType, bytes: usize) -> Vec<u64> {
+/// Packed values between 1 and 2, or 1 for integers; bools of both kinds.
+fn test_values(dtype: DType, bytes: usize) -> Vec<u64> {
     let (width, mut state) = (dtype.bytes(), 1u64);
     let mut word = || {
         (0..8 / width).fold(0u64, |word, n| {

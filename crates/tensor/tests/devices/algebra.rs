@@ -1,4 +1,4 @@
-//! Every row of vectors and matrices, every type it takes, and debug prints: bit-equal to the interpreter.
+//! Every vector and matrix op on every type, and debug prints: bitwise equal to the interpreter.
 
 use bornite::ir::{Access, Algebra, Builder, Kernel, Scalar, Type, VerifyError};
 use bornite::{Device, Tensor};
@@ -8,7 +8,7 @@ use crate::ir_kernels::run_kernel;
 use crate::random::Random;
 use crate::rows::{bits, samples, tensor};
 
-/// Operand types of a row at several sizes, and the component or field it takes.
+/// Operand types of an op at several sizes, and its component or field.
 pub fn signatures(row: Algebra, s: Scalar) -> Vec<(u32, Type, Vec<Type>)> {
     use Type::{Matrix, Vector};
     let of = |types: Vec<Vec<Type>>| types.into_iter().map(|types| (0, types[0], types)).collect::<Vec<_>>();

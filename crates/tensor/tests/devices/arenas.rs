@@ -1,4 +1,5 @@
-//! Arenas: parameters in one flat variable. An optimiser over all of them is one kernel and gives what one for each gives.
+//! Arenas: parameters in one flat variable. An optimizer over all of them is one kernel and equals
+//! one kernel per parameter.
 
 use bornite::{
     DType, Device, Tensor, Var,
@@ -10,7 +11,7 @@ use bornite::{
 use crate::Outcome;
 use crate::random::Random;
 
-/// Sizes of a small transformer; some parameters are not a multiple of what segments are aligned to.
+/// Sizes of a small transformer; some parameters are not a multiple of the segment alignment.
 const LAYERS: usize = 2;
 const WIDTH: usize = 12;
 const HEADS: usize = 3;
@@ -46,7 +47,7 @@ fn shapes() -> Vec<(String, Vec<usize>)> {
     shapes
 }
 
-/// The mean loss of a transformer over tokens, which are to be predicted from those before.
+/// Mean loss of a transformer that predicts the next token.
 fn loss(p: &[Tensor], tokens: &Tensor, next: &Tensor) -> bornite::Result<Tensor> {
     let [batch, length] = tokens.dims()?;
     let mut x = p[0].embedding(tokens) + &p[1];
@@ -64,12 +65,13 @@ fn loss(p: &[Tensor], tokens: &Tensor, next: &Tensor) -> bornite::Result<Tensor>
     Ok(logits.reshape(&[batch * length, WORDS]).cross_entropy(&next.reshape(&[batch * length])))
 }
 
-/// What AdamW's moments are divided by in a step; `time` counts steps.
+/// Bias corrections of AdamW's moments; `time` counts steps.
 fn corrections(time: &Tensor) -> [Tensor; 2] {
     [BETA1, BETA2].map(|beta| 1.0 - (time * beta.ln()).exp())
 }
 
-/// What AdamW makes of a parameter and its moments in a step: `decay` is a number or one an element.
+/// A step of AdamW on a parameter and its moments; `decay` is a scalar or has one element per
+/// parameter.
 fn adamw(p: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, by: &[Tensor; 2], decay: &Tensor) -> [Tensor; 3] {
     let m = m * BETA1 + g * (1.0 - BETA1);
     let v = v * BETA2 + g * g * (1.0 - BETA2);
@@ -77,7 +79,7 @@ fn adamw(p: &Tensor, g: &Tensor, m: &Tensor, v: &Tensor, by: &[Tensor; 2], decay
     [p * (1.0 - decay * RATE) - moved * RATE, m, v]
 }
 
-/// What gradients of this norm are multiplied by.
+/// Clipping factor of gradients with this squared norm.
 fn clip(square: &Tensor) -> Tensor {
     (0.25 / (square.sqrt() + 1e-6)).minimum(1.0)
 }
@@ -100,7 +102,7 @@ fn data(random: &mut Random, device: Device) -> Data {
     Data { parameters, tokens: (0..4).map(|_| [words(), words()]).collect() }
 }
 
-/// Decay of matrices only.
+/// Weight decay: only for matrices.
 fn decay(shape: &[usize]) -> f64 {
     if shape.len() == 2 { 0.1 } else { 0.0 }
 }
@@ -109,7 +111,7 @@ fn bits(tensor: &Tensor) -> bornite::Result<Vec<u32>> {
     Ok(tensor.to_vec::<f32>()?.iter().map(|x| x.to_bits()).collect())
 }
 
-/// Losses and parameters after some steps over an arena.
+/// Losses and parameters after some steps with an arena.
 fn by_arena(data: &Data, clipped: bool, device: Device) -> bornite::Result<(Vec<f64>, Arena)> {
     let named: Vec<(&str, &Tensor)> = data.parameters.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
     let parameters = Arena::grouped(&named, |_, shape| usize::from(shape.len() != 2))?;
@@ -124,15 +126,21 @@ fn by_arena(data: &Data, clipped: bool, device: Device) -> bornite::Result<(Vec<
         if clipped {
             gradient = &gradient * clip(&gradient.square().sum(..));
         }
-        let [p, m, v] =
-            adamw(&parameters.get(), &gradient, &first.get(), &second.get(), &by, &parameters.spread(&decays));
+        let [p, m, v] = adamw(
+            &parameters.get(),
+            &gradient,
+            &first.get(),
+            &second.get(),
+            &by,
+            &parameters.expand_segment_values(&decays),
+        );
         Ok((vec![loss], vec![parameters.set(p), first.set(m), second.set(v), time.set(now)]))
     });
     let losses = data.tokens.iter().map(|tokens| step.call(tokens)?[0].item()).collect::<bornite::Result<_>>()?;
     Ok((losses, parameters.clone()))
 }
 
-/// The same over a variable for each parameter.
+/// The same with one variable per parameter.
 fn by_variables(data: &Data, clipped: bool, device: Device) -> bornite::Result<(Vec<f64>, Vec<Tensor>)> {
     let vars = |f: &dyn Fn(&Tensor) -> bornite::Result<Var>| {
         data.parameters.iter().map(|(_, tensor)| f(tensor)).collect::<bornite::Result<Vec<Var>>>()
@@ -163,7 +171,8 @@ fn by_variables(data: &Data, clipped: bool, device: Device) -> bornite::Result<(
     Ok((losses, parameters.iter().map(Var::get).collect()))
 }
 
-/// With an arena, to the bit what variables give; where the norm is summed in another order, to rounding. Twice, the same.
+/// An arena gives bitwise the results of separate variables, or equal up to rounding if the norm is
+/// summed in another order.
 pub fn equal_separate_variables(device: Device) -> Outcome {
     let data = data(&mut Random::fresh(), device);
     for clipped in [false, true] {
@@ -182,8 +191,9 @@ pub fn equal_separate_variables(device: Device) -> Outcome {
             if !clipped {
                 assert_eq!(bits(found)?, bits(expected)?, "{name}");
             }
-            // A step of AdamW is as long as the rate whatever the gradient: where that is nearly 0, rounding decides its sign. A bias of
-            // keys changes no weight of attention: its gradient is rounding alone.
+            // The length of AdamW's step does not depend on the gradient: if that is nearly 0,
+            // rounding decides its sign. A bias of keys does not change attention weights, so its
+            // gradient is only rounding error.
             let bound = if name.ends_with("qkv.bias") { 2.0 * RATE * data.tokens.len() as f64 } else { 1e-3 };
             let far = (found - expected).abs().max(..).item()?;
             assert!(far < bound, "{name} is off by {far}");
@@ -194,26 +204,31 @@ pub fn equal_separate_variables(device: Device) -> Outcome {
     Ok(())
 }
 
-/// How many steps compute some tensors, and what they are.
+/// Number and description of the steps that compute some tensors.
 fn steps(tensors: &[Tensor]) -> bornite::Result<(usize, String)> {
     let text = bornite::plan::explain(tensors)?;
     Ok((text.lines().filter(|line| line.contains(" = ")).count(), text))
 }
 
-/// What a clipped step makes of all parameters, from a flat gradient and from what is in memory.
-fn optimise(parameters: &Arena, moments: &[Arena; 2], gradient: &Tensor) -> bornite::Result<(Tensor, [Tensor; 3])> {
+/// A clipped optimizer step over all parameters, from a flat gradient.
+fn optimizer_step(
+    parameters: &Arena,
+    moments: &[Arena; 2],
+    gradient: &Tensor,
+) -> bornite::Result<(Tensor, [Tensor; 3])> {
     let decays: Vec<f64> = parameters.segments().map(|(_, shape)| decay(shape)).collect();
-    // Two numbers, which are not counted here: whether they have kernels of their own is the schedule's choice.
+    // Two scalars, which are not counted: the scheduler decides if they have separate kernels.
     let by = corrections(&Tensor::from_slice(&[1.0f32], &[], gradient.device()?));
     commit(&by, vec![])?;
     let square = gradient.square().sum(..);
     let [m, v] = [moments[0].get(), moments[1].get()];
     let clipped = gradient * clip(&square);
-    Ok((square, adamw(&parameters.get(), &clipped, &m, &v, &by, &parameters.spread(&decays))))
+    Ok((square, adamw(&parameters.get(), &clipped, &m, &v, &by, &parameters.expand_segment_values(&decays))))
 }
 
-/// The optimiser over all parameters is one kernel, and the norm the kernels of one sum: one if they are few, else two.
-pub fn one_kernel(device: Device) -> Outcome {
+/// The optimizer over all parameters is one kernel, and the norm is one sum: one kernel for few
+/// elements, else two.
+pub fn optimizer_is_one_kernel(device: Device) -> Outcome {
     one_kernel_of(device)?;
     if device == Device::Interpreter { with_gpu_kernels(|| one_kernel_of(device)) } else { Ok(()) }
 }
@@ -226,12 +241,12 @@ fn one_kernel_of(device: Device) -> Outcome {
     let row = Tensor::full(0.1, &[507], DType::F32, device);
     let data = data(&mut Random::fresh(), device);
     let named: Vec<(&str, &Tensor)> = data.parameters.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
-    // Of the latter, no number of elements near to that of equal parts divides theirs: 128 times a prime.
+    // The latter cannot be split evenly: 128 times a prime.
     for (tensors, few) in [(named.clone(), true), (vec![("weight", &large), ("bias", &row)], false)] {
         let parameters = Arena::grouped(&tensors, |_, shape| usize::from(shape.len() != 2))?;
         let gradient = parameters.get() * 0.5;
         gradient.realize()?;
-        let (square, new) = optimise(&parameters, &moments(&parameters)?, &gradient)?;
+        let (square, new) = optimizer_step(&parameters, &moments(&parameters)?, &gradient)?;
         let (norm, text) = steps(&[square])?;
         assert_eq!(norm, if few { 1 } else { 2 }, "{text}");
         let (all, text) = steps(&new)?;
@@ -239,29 +254,29 @@ fn one_kernel_of(device: Device) -> Outcome {
         let writes = text.lines().filter(|line| line.split(" = ").next().is_some_and(|to| to.contains("result")));
         assert_eq!(writes.count(), 1, "one kernel writes parameters and moments: {text}");
     }
-    // 16-bit weights with masters: four results of one kernel.
+    // 16-bit weights with f32 master copies: four outputs of one kernel.
     let weight = Tensor::full(0.1, &[33, 20], DType::BF16, device);
     let weights = Arena::new(&[("weight", &weight), ("bias", &weight.slice(0, 0..1))])?;
     let masters = weights.like(DType::F32, 0.0)?;
     commit(&[], vec![masters.set(weights.get().cast(DType::F32))])?;
     let gradient = (weights.get() * 0.5).cast(DType::F32);
     gradient.realize()?;
-    let (_, [p, m, v]) = optimise(&masters, &moments(&masters)?, &gradient)?;
+    let (_, [p, m, v]) = optimizer_step(&masters, &moments(&masters)?, &gradient)?;
     let (all, text) = steps(&[p.cast(DType::BF16), p, m, v])?;
     assert!(all <= 2 && text.contains("result 3"), "{text}");
-    // In a whole step: no more beyond what loss and gradients take.
+    // In a complete step: no kernels besides those of loss and gradients.
     let parameters = Arena::grouped(&named, |_, shape| usize::from(shape.len() != 2))?;
     let loss = loss(&parameters.tensors(), &data.tokens[0][0], &data.tokens[0][1])?;
     let gradient = parameters.gradient(&loss);
     let (before, _) = steps(&[loss.clone(), gradient.clone()])?;
-    let (_, new) = optimise(&parameters, &moments(&parameters)?, &gradient)?;
+    let (_, new) = optimizer_step(&parameters, &moments(&parameters)?, &gradient)?;
     let (whole, text) = steps(&[vec![loss], new.to_vec()].concat())?;
     println!("{device}: {before} steps for loss and gradients of {} parameters, {whole} with AdamW", named.len());
     assert!(whole <= before + 3, "{before} steps for gradients, {whole} in all\n{text}");
     Ok(())
 }
 
-pub fn tables(device: Device) -> Outcome {
+pub fn segment_tables(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for dtype in [DType::F32, DType::BF16, DType::F64] {
         let shapes: [&[usize]; 5] = [&[5, 7], &[], &[64], &[0, 3], &[3, 1, 2]];
@@ -273,7 +288,7 @@ pub fn tables(device: Device) -> Outcome {
             .collect();
         let names = ["a", "b", "c", "d", "e"];
         let named: Vec<(&str, &Tensor)> = names.into_iter().zip(&made).collect();
-        // Lying as c, e, a, b, d.
+        // In memory order c, e, a, b, d.
         let arena = Arena::grouped(&named, |name, _| usize::from(name != "c" && name != "e"))?;
         let wide = |t: &Tensor| t.cast(DType::F64).to_vec::<f64>();
         for ((name, tensor), (found, shape)) in named.iter().zip(arena.segments()) {
@@ -282,7 +297,7 @@ pub fn tables(device: Device) -> Outcome {
         }
         let flat = arena.get();
         assert_eq!((flat.shape()?, flat.dtype()?), (&[128 + 128 + 128 + 128][..], dtype));
-        // What lies between segments is zero: in no norm.
+        // Padding between segments is zero and does not change a norm.
         let sum: f64 = made.iter().map(wide).collect::<bornite::Result<Vec<_>>>()?.concat().iter().map(|x| x * x).sum();
         assert!((wide(&flat)?.iter().map(|x| x * x).sum::<f64>() - sum).abs() < 1e-9 * sum);
         assert_eq!(wide(&arena.flatten(&made))?, wide(&flat)?, "flat is as it is stored");
@@ -293,18 +308,18 @@ pub fn tables(device: Device) -> Outcome {
         let elements: usize = shapes.iter().map(|shape| shape.iter().product::<usize>()).sum();
         assert_eq!(ones.get().sum(..).item()?, elements as f64);
         let numbers = [1.0, 2.0, 3.0, 4.0, 3.0];
-        let spread = arena.spread(&numbers).to_vec::<f32>()?;
+        let spread = arena.expand_segment_values(&numbers).to_vec::<f32>()?;
         let lying = [2usize, 4, 0, 1, 3];
         let expected: Vec<f32> =
             lying.iter().flat_map(|&n| vec![numbers[n] as f32; shapes[n].iter().product()]).collect();
         let inside = ones.get().to_vec::<f32>()?.into_iter().zip(spread).filter(|(one, _)| *one != 0.0);
         assert_eq!(inside.map(|(_, number)| number).collect::<Vec<_>>(), expected);
-        // Loading: all or none.
+        // Loading is atomic.
         let (new, old) = (&made[0] * 2.0, wide(&flat)?);
         let wrong = Tensor::zeros(&[3], dtype, device);
         for (pairs, expected) in [
             (vec![("a", &new), ("b", &wrong)], "'b' is"),
-            (vec![("a", &new), ("x", &wrong)], "there is no 'x' among 5 tensors"),
+            (vec![("a", &new), ("x", &wrong)], "no tensor named 'x' among 5"),
         ] {
             let error = arena.load(&pairs).unwrap_err().to_string();
             assert!(error.contains(expected) && error.contains(file!()), "{error}");
@@ -324,15 +339,15 @@ pub fn tables(device: Device) -> Outcome {
     let failed = |result: bornite::Result<Arena>| result.map(drop).unwrap_err().to_string();
     let flat = |t: Tensor| t.to_vec::<f32>().map(drop).unwrap_err().to_string();
     for (error, expected) in [
-        (failed(Arena::new(&[])), "arena: there is nothing to store"),
+        (failed(Arena::new(&[])), "arena: no tensors; pass at least one"),
         (failed(Arena::new(&[("x", &x), ("y", &y)])), "'y' is f64 on"),
-        (failed(Arena::new(&[("x", &x), ("x", &x)])), "tensors 0 and 1 are both called 'x'"),
+        (failed(Arena::new(&[("x", &x), ("x", &x)])), "tensors 0 and 1 have the same name, 'x'"),
         (failed(Arena::new(&[("x", &x.reshape(&[3]))])), "reshape"),
-        (failed(arena.like(DType::U8, 0.0)), "16 bits or more, found u8"),
-        (flat(arena.flatten(std::slice::from_ref(&x))), "1 tensors for 2 segments"),
-        (flat(arena.flatten(&[x.clone(), x.reshape(&[2, 1])])), "'z' has shape [2], not [2, 1]"),
-        (flat(arena.unflatten(&x).remove(0)), "an arena of 256 elements, found [2]"),
-        (flat(arena.spread(&[1.0])), "1 values for 2 segments"),
+        (failed(arena.like(DType::U8, 0.0)), "dtype u8 is not supported"),
+        (flat(arena.flatten(std::slice::from_ref(&x))), "number of tensors is 1; expected 2, one per segment"),
+        (flat(arena.flatten(&[x.clone(), x.reshape(&[2, 1])])), "segment 'z' has shape [2], found [2, 1]"),
+        (flat(arena.unflatten(&x).remove(0)), "shape is [2]; expected [256], the size of the arena"),
+        (flat(arena.expand_segment_values(&[1.0])), "number of values is 1; expected 2, one per segment"),
     ] {
         assert!(error.contains(expected) && error.contains(file!()), "{expected}: {error}");
     }

@@ -1,13 +1,14 @@
-//! Arguments of traces, which are read where they are: replays give what eager computation gives, whatever memory the arguments
-//! share with each other, with results and with variables; and no argument changes or is kept.
+//! Arguments of traces, which are read without a copy: replays equal eager computation for any
+//! memory that arguments share with each other, with outputs and with variables; arguments are
+//! neither changed nor retained.
 
-use bornite::{DType, Device, Tensor, Var, profile, settings::DEVICE_VARIABLE, trace, trace::Spec, var::commit};
+use bornite::{DType, Device, Tensor, Var, profile, settings::DEVICE_VARIABLE, trace, trace::TensorSpec, var::commit};
 
 use crate::Outcome;
 use crate::random::Random;
 use crate::runtime::child;
 
-/// Columns of arguments with ten rows. On a GPU small ones are copied: these are large.
+/// Columns of arguments with ten rows: large, since small arguments are copied on a GPU.
 fn columns(device: Device) -> usize {
     match device {
         Device::Interpreter => 3,
@@ -24,7 +25,7 @@ fn tensor(random: &mut Random, shape: &[usize], device: Device) -> Tensor {
     Tensor::from_slice(&values(random, shape.iter().product()), shape, device)
 }
 
-/// A tensor of shape [10, columns], made in one of several ways.
+/// A tensor of shape [10, columns], created in one of several ways.
 fn of_a_kind(kind: u64, random: &mut Random, columns: usize, device: Device) -> Tensor {
     match kind % 8 {
         0 => tensor(random, &[10, columns], device),
@@ -48,7 +49,7 @@ fn read(tensors: &[Tensor]) -> bornite::Result<Vec<Vec<f32>>> {
 }
 
 /// Views, constants, lazy values and the same tensor several times.
-pub fn of_every_kind(device: Device) -> Outcome {
+pub fn views_constants_and_repeated_tensors(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     let step = trace(|x| Ok((function(x), vec![])));
     let mut earlier: Vec<(Vec<Tensor>, Vec<Vec<f32>>)> = vec![];
@@ -61,7 +62,7 @@ pub fn of_every_kind(device: Device) -> Outcome {
             2 => [b.t().t(), b, a],
             _ => [a, made(round + 1), b],
         };
-        // Not from the arguments themselves: those should come to the trace as they are.
+        // From copies: the arguments should reach the trace uncomputed.
         let copy = |t: &Tensor| Ok(Tensor::from_slice(&(t * 1.0).to_vec::<f32>()?, &[10, columns], device));
         let copies = arguments.iter().map(copy).collect::<bornite::Result<Vec<_>>>()?;
         let expected = read(&function(&copies))?;
@@ -80,7 +81,7 @@ pub fn of_every_kind(device: Device) -> Outcome {
         assert_eq!(read(&results)?, expected, "results of earlier calls");
     }
     assert_eq!(step.traces(), 1);
-    // Of none and of one element.
+    // Empty and one-element arguments.
     for shape in [&[0, 4][..], &[], &[1]] {
         let step = trace(|x| Ok((vec![&x[0] + &x[1], x[0].sum(..)], vec![])));
         for n in 0..3 {
@@ -94,8 +95,9 @@ pub fn of_every_kind(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Several sets in turn, in random order, and new ones that are dropped at once; a variable counts the calls.
-pub fn sets_in_turn(device: Device) -> Outcome {
+/// Several argument sets in random order, and new ones that are dropped immediately; a variable
+/// counts the calls.
+pub fn alternating_sets(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     for count in [1, 2, 4, 6] {
         let calls = Var::new(&Tensor::zeros(&[], DType::F32, device))?;
@@ -114,14 +116,14 @@ pub fn sets_in_turn(device: Device) -> Outcome {
                 let expected = read(&function(&new))?;
                 let results = step.call(&new)?;
                 drop(new);
-                // What is made now gets the memory of what was dropped.
+                // New tensors reuse the memory of dropped ones.
                 let other = tensor(&mut random, &[10, columns], device);
                 assert_eq!(read(&results)?, expected, "new arguments beside {count} sets, call {n}");
                 drop(other);
                 total += 1;
             }
             if n == 30 {
-                // Nothing of a call depends on whether it is profiled.
+                // Profiling does not change a call.
                 let scope = profile::scope();
                 let results = step.call(&sets[chosen])?;
                 scope.finish();
@@ -137,8 +139,8 @@ pub fn sets_in_turn(device: Device) -> Outcome {
     Ok(())
 }
 
-/// So many sets that graphs are captured, launched, and updated to other addresses. On a GPU the arguments are so large that a launch
-/// at a new address always costs less than a copy.
+/// Enough argument sets for graphs to be captured, launched and updated to other addresses. On a
+/// GPU the arguments are large enough that a launch at a new address always costs less than a copy.
 pub fn many_sets(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let count: usize = if let Device::Cuda(_) = device { 4 << 20 } else { 500 };
@@ -147,7 +149,7 @@ pub fn many_sets(device: Device) -> Outcome {
     let sets: Vec<[f32; 3]> = (0..10).map(|_| [(); 3].map(|()| (random.bits() % 100) as f32)).collect();
     let full = |&value: &f32| Tensor::full(f64::from(value), &[count], DType::F32, device);
     let tensors: Vec<Vec<Tensor>> = sets.iter().map(|set| set.iter().map(full).collect()).collect();
-    // Two sets, more than there are graphs, others until those are idle, then any.
+    // Two sets, then more sets than graphs, then others until those are idle, then random ones.
     let mut order: Vec<usize> = (0..10).map(|n| n % 2).chain((0..30).map(|n| n % 6)).collect();
     order.extend((0..60).map(|n| 6 + n % 4));
     order.extend((0..40).map(|_| random.bits() as usize % 10));
@@ -167,9 +169,9 @@ pub fn many_sets(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Results of two traces, values of a variable that they update and other tensors as arguments, in random order, held or dropped.
-/// Every tensor keeps the value of a model.
-pub fn fed_back(device: Device) -> Outcome {
+/// Arguments are outputs of two traces, values of a variable that they update, and other tensors,
+/// in random order, held or dropped. Every tensor keeps the value of a reference model.
+pub fn outputs_as_arguments(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     let shape = [10, columns];
     let host = |a: &[f32], b: &[f32]| -> Vec<f32> { a.iter().zip(b).map(|(a, b)| a * 0.5 + b).collect() };
@@ -180,7 +182,7 @@ pub fn fed_back(device: Device) -> Outcome {
         let blend = trace(|x| Ok((vec![&x[0] * 0.5 + &x[1], &x[1] * 0.5 + &x[0]], vec![])));
         // Updates the variable in place; reads it also after an argument.
         let update = trace(|x| Ok((vec![&x[0] * 0.5 + w.get()], vec![w.set(w.get() * 0.5 + &x[1])])));
-        // The variable is read backwards for its new value, which is therefore computed elsewhere.
+        // The new value reads the variable in reverse, so it cannot be computed in place.
         let reverse = trace(|x| Ok((vec![w.get() * 1.0], vec![w.set(w.get().flip(0) * 0.5 + &x[0])])));
         let mut held: Vec<(Tensor, Vec<f32>)> = vec![];
         for action in 0..70 {
@@ -203,7 +205,7 @@ pub fn fed_back(device: Device) -> Outcome {
                     }
                 }
                 6 if !held.is_empty() => {
-                    // Half of the time, one argument is the variable's own value.
+                    // Half of the time, one argument is the value of the variable.
                     let own = random.bits() % 2 == 0;
                     let x = if own { (w.get(), model.clone()) } else { (held[a].0.clone(), held[a].1.clone()) };
                     let out = update.call(&[x.0.clone(), held[b].0.clone()])?.remove(0);
@@ -236,8 +238,8 @@ pub fn fed_back(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A state that goes round through the arguments of two traces, its old values dropped or kept.
-pub fn states_go_round(device: Device) -> Outcome {
+/// A state passed through the arguments of two traces, with old values dropped or held.
+pub fn state_passed_through_arguments(device: Device) -> Outcome {
     let columns = columns(device);
     let ping = trace(|x| Ok((vec![&x[0] + 1.0], vec![])));
     let pong = trace(|x| Ok((vec![&x[0] * 2.0], vec![])));
@@ -245,7 +247,7 @@ pub fn states_go_round(device: Device) -> Outcome {
         let mut state = Tensor::zeros(&[10, columns], DType::F32, device);
         let (mut kept, mut expected) = (vec![], 0.0f32);
         for n in 0..12 {
-            // One after the other, then the same one twice.
+            // Alternating, then the same one twice.
             let (step, next) = if n % 3 == 0 { (&pong, expected * 2.0) } else { (&ping, expected + 1.0) };
             let new = step.call(std::slice::from_ref(&state))?.remove(0);
             let old = std::mem::replace(&mut state, new);
@@ -262,8 +264,8 @@ pub fn states_go_round(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Arguments of a bounded length, of the bound itself among them.
-pub fn of_bounded_length(device: Device) -> Outcome {
+/// Arguments of a bounded length, including the bound itself.
+pub fn bounded_length(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     let step = trace(|t| {
         let [x, y, length] = t else { return Ok((vec![], vec![])) };
@@ -284,8 +286,8 @@ pub fn of_bounded_length(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A bad index leaves variables and arguments as they are, and the next call is right.
-pub fn after_a_mistake(device: Device) -> Outcome {
+/// An index out of range changes neither variables nor arguments, and the next call is correct.
+pub fn after_an_index_error(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     let w = Var::new(&Tensor::zeros(&[4, columns], DType::F32, device))?;
     let step = trace(|x| {
@@ -317,8 +319,8 @@ pub fn after_a_mistake(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Products, whose library asks for aligned memory.
-pub fn of_products(device: Device) -> Outcome {
+/// Matrix products, whose library requires aligned memory.
+pub fn matrix_products(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     let step = trace(|x| Ok((vec![x[0].matmul(&x[1].t()), x[0].t().matmul(&x[1]).sum(0)], vec![])));
     for round in 0..6u64 {
@@ -334,8 +336,8 @@ pub fn of_products(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Products that are written directly into a variable: preparing the trace leaves the variable as it is, and a first call reads its old
-/// value.
+/// Matrix products written directly into a variable: preparing the trace does not change the
+/// variable, and the first call reads its old value.
 pub fn products_into_a_variable(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let n = 64;
@@ -346,7 +348,7 @@ pub fn products_into_a_variable(device: Device) -> Outcome {
         let new = Tensor::concat(&[&x[0].matmul(&x[1]), &x[1].matmul(&x[0])], 0);
         Ok((vec![var.get().sum(..)], vec![var.set(new)]))
     });
-    step.compile(&[Spec::new(DType::F32, &[n, n], device), Spec::new(DType::F32, &[n, n], device)])?;
+    step.compile(&[TensorSpec::new(DType::F32, &[n, n], device), TensorSpec::new(DType::F32, &[n, n], device)])?;
     assert_eq!(var.get().to_vec::<f32>()?, start.to_vec::<f32>()?);
     for _ in 0..3 {
         let before = var.get().sum(..).to_vec::<f32>()?;
@@ -358,7 +360,7 @@ pub fn products_into_a_variable(device: Device) -> Outcome {
 }
 
 /// Threads that call two traces over the same arguments.
-pub fn of_threads(device: Device) -> Outcome {
+pub fn concurrent_calls(device: Device) -> Outcome {
     let (mut random, columns) = (Random::fresh(), columns(device));
     let steps = [trace(|x| Ok((function(x), vec![]))), trace(|x| Ok((function(x), vec![])))];
     let sets: Vec<Vec<Tensor>> =
@@ -381,18 +383,19 @@ pub fn of_threads(device: Device) -> Outcome {
     })
 }
 
-/// In a process of its own, where nobody else's memory is counted.
-pub fn are_not_kept(device: Device) -> Outcome {
+/// In a separate process, so that only this test's memory is counted.
+pub fn are_not_retained(device: Device) -> Outcome {
     let variables = [(DEVICE_VARIABLE, &*device.to_string()), ("BORNITE_LOG", "info")];
-    let (well, text) = child("arguments", &variables)?;
-    assert!(well, "{text}");
+    let (passed, text) = child("arguments", &variables)?;
+    assert!(passed, "{text}");
     let copied = text.lines().filter(|line| line.contains("is copied from now on")).count();
     assert_eq!(copied, usize::from(matches!(device, Device::Cuda(_))), "{text}");
     Ok(())
 }
 
-/// A trace neither copies nor keeps a large argument, as long as launches at new addresses cost less than copies.
-pub fn memory_of_arguments(device: Device) -> Outcome {
+/// A trace neither copies nor retains a large argument while launches at new addresses cost less
+/// than copies.
+pub fn memory_does_not_grow(device: Device) -> Outcome {
     let count = if device == Device::Interpreter { 1000 } else { 25_000_000 };
     let made = |value: f64| -> bornite::Result<Tensor> {
         let tensor = Tensor::full(value, &[count], DType::F32, device);
@@ -410,7 +413,8 @@ pub fn memory_of_arguments(device: Device) -> Outcome {
         drop(x);
         assert_eq!(device.allocated_bytes()?, before, "an argument is kept, call {n}");
     }
-    // On a GPU a copy of 1 MB costs less than a launch at a new address: from some call on it is made.
+    // On a GPU a copy of 1 MB costs less than a launch at a new address, so it is copied after some
+    // calls.
     let step = trace(|x| Ok((vec![x[0].sum(..)], vec![])));
     let mut held = vec![];
     for n in 0..30 {

@@ -1,16 +1,16 @@
-//! Attention in 16-bit floats, forward and backward, over heads that are parts of one product: against f64 op by op. On a
-//! GPU this is by tiles on tensor cores.
+//! Attention in 16-bit floats, forward and backward, over heads that are slices of one product:
+//! against plain ops in f64. On a GPU it runs on tensor cores.
 
 use bornite::{
     DType, Device, Tensor,
     fused::with_fusion,
-    plan::{explained, with_gpu_plans},
+    plan::{summarize, with_gpu_plans},
 };
 
 use crate::Outcome;
 use crate::random::Random;
 
-/// Numbers as a dtype holds them.
+/// Random numbers rounded to a dtype.
 fn numbers(random: &mut Random, shape: &[usize], dtype: DType, device: Device) -> bornite::Result<(Tensor, Tensor)> {
     let data = random.vec(shape.iter().product(), -1.5, 1.5);
     let narrow = Tensor::from_slice(&data, shape, device).cast(dtype);
@@ -18,7 +18,7 @@ fn numbers(random: &mut Random, shape: &[usize], dtype: DType, device: Device) -
     Ok((narrow, wide))
 }
 
-/// Heads of `[batch, tokens, 3 · heads · width]`, and what comes of them as rows again.
+/// Attention over the heads of `[batch, tokens, 3 · heads · width]`, with the output as rows.
 fn attend(qkv: &Tensor, heads: usize, queries: usize, causal: bool) -> bornite::Result<Tensor> {
     let [batch, tokens, columns] = qkv.dims()?;
     let width = columns / heads / 3;
@@ -29,7 +29,7 @@ fn attend(qkv: &Tensor, heads: usize, queries: usize, causal: bool) -> bornite::
     Ok(seen.permute(&[0, 2, 1, 3]).reshape(&[batch, queries, heads * width]))
 }
 
-pub fn in_tiles(device: Device) -> Outcome {
+pub fn sixteen_bit_floats_agree_with_f64(device: Device) -> Outcome {
     let mut random = Random::fresh();
     // Batch, heads, queries, keys, width.
     let mut cases = vec![[2, 3, 70, 70, 16], [1, 2, 5, 33, 32], [1, 1, 1, 1, 64]];
@@ -40,22 +40,22 @@ pub fn in_tiles(device: Device) -> Outcome {
         for (dtype, causal) in [(DType::BF16, true), (DType::F16, false), (DType::F16, true)] {
             let what = format!("{dtype} {batch}x{heads}x{queries}x{keys}x{width}, causal {causal}");
             let (qkv, wide) = numbers(&mut random, &[batch, keys, 3 * heads * width], dtype, device)?;
-            let (slope, wide_slope) = numbers(&mut random, &[batch, queries, heads * width], dtype, device)?;
-            let results = |qkv: &Tensor, slope: &Tensor| -> bornite::Result<Vec<Vec<f64>>> {
+            let (gradient, wide_gradient) = numbers(&mut random, &[batch, queries, heads * width], dtype, device)?;
+            let results = |qkv: &Tensor, gradient: &Tensor| -> bornite::Result<Vec<Vec<f64>>> {
                 let seen = attend(qkv, heads, queries, causal)?;
-                let by = (&seen * slope).sum(..).grad(&[qkv]).remove(0);
+                let by = (&seen * gradient).sum(..).grad(&[qkv]).remove(0);
                 [seen, by].iter().map(|t| t.cast(DType::F64).to_vec::<f64>()).collect()
             };
-            let found = results(&qkv, &slope)?;
-            assert_eq!(found, results(&qkv, &slope)?, "{what}: the same bits again");
-            let truth = with_fusion(false, || results(&wide, &wide_slope))?;
+            let found = results(&qkv, &gradient)?;
+            assert_eq!(found, results(&qkv, &gradient)?, "{what}: the same bits again");
+            let truth = with_fusion(false, || results(&wide, &wide_gradient))?;
             let epsilon = if dtype == DType::F16 { 2f64.powi(-10) } else { 2f64.powi(-7) };
             for (found, truth) in found.iter().zip(&truth) {
                 let size = truth.iter().fold(0.0, |size: f64, x| size.max(x.abs()));
                 let off = found.iter().zip(truth).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
                 assert!(off <= 4.0 * epsilon * size, "{what}: off by {off:e} of {size:e}");
             }
-            // Rows of equal values come out as they are.
+            // Rows of equal values are exact.
             let (q, _) = numbers(&mut random, &[batch, heads, keys, width], dtype, device)?;
             let ones = Tensor::ones(&[batch, heads, keys, width], dtype, device);
             let same = Tensor::attention(&q, &q, &ones, None, causal, None).cast(DType::F64).to_vec::<f64>()?;
@@ -65,15 +65,17 @@ pub fn in_tiles(device: Device) -> Outcome {
     if let Device::Cuda(_) = device {
         let (qkv, _) = numbers(&mut random, &[1, 64, 3 * 2 * 64], DType::BF16, device)?;
         let text = attend(&qkv, 2, 64, true)?.explain()?;
-        assert!(text.contains("attention_forward by hand"), "{text}");
+        assert!(text.contains("attention_forward (handwritten)"), "{text}");
     }
     Ok(())
 }
 
-/// What is made of queries, keys and values, each `[batch, heads, tokens, width]`: how its gradient is asked for.
+/// A function of queries, keys and values, each `[batch, heads, tokens, width]`, whose gradient is
+/// requested.
 type Use = fn(&[Tensor; 3]) -> Tensor;
 
-/// Queries, keys and values as parts of one tensor: `heads` of queries, and `shared` of keys and values.
+/// Queries, keys and values as slices of one tensor, with `heads` of queries and `shared` of keys
+/// and values.
 fn parts_of(all: &Tensor, heads: usize, shared: usize) -> bornite::Result<[Tensor; 3]> {
     let [batch, tokens, columns] = all.dims()?;
     let width = columns / (heads + 2 * shared);
@@ -81,7 +83,7 @@ fn parts_of(all: &Tensor, heads: usize, shared: usize) -> bornite::Result<[Tenso
     Ok([0, 1, 2].map(|n| split[n].permute(&[0, 2, 1, 3])))
 }
 
-/// Heads of keys or values as often as heads of queries share them.
+/// Repeats heads of keys or values for the query heads that share them.
 fn repeated(x: &Tensor, heads: usize) -> Tensor {
     let Ok(&[batch, shared, tokens, width]) = x.shape() else { return x.clone() };
     let each = x.reshape(&[batch, shared, 1, tokens, width]).expand(&[batch, shared, heads / shared, tokens, width]);
@@ -93,8 +95,9 @@ fn attended(q: &Tensor, k: &Tensor, v: &Tensor, causal: bool) -> Tensor {
     Tensor::attention(q, &repeated(k, heads), &repeated(v, heads), None, causal, None).square().sum(..)
 }
 
-/// The gradient by a tensor of which queries, keys and values are parts is that of three tensors, put together.
-pub fn parts_of_one_tensor(device: Device) -> Outcome {
+/// The gradient of a packed tensor of queries, keys and values is the concatenation of their
+/// gradients.
+pub fn packed_query_key_value(device: Device) -> Outcome {
     let uses: [(&str, Use); 9] = [
         ("all", |[q, k, v]| attended(q, k, v, true)),
         ("of all keys", |[q, k, v]| attended(q, k, v, false)),
@@ -119,23 +122,24 @@ pub fn parts_of_one_tensor(device: Device) -> Outcome {
         cases.extend([[2, 4, 4, 200, 64], [1, 6, 2, 129, 128], [3, 12, 12, 65, 64], [2, 1, 1, 64, 80]]);
     }
     for (n, [batch, heads, shared, tokens, width]) in cases.into_iter().enumerate() {
-        // Every shape has kernels of its own, which take a GPU's compiler a second: all uses of two shapes, two of each other.
+        // Compiling the kernels of a shape takes a second on a GPU: all uses of two shapes, two of
+        // each other shape.
         let all_uses = !matches!(device, Device::Cuda(_)) || [0, 5].contains(&n);
         for (_, (name, make)) in uses.into_iter().enumerate().filter(|(m, _)| all_uses || [0, 1 + n % 8].contains(m)) {
             let what = format!("{name}: {batch}x{heads}/{shared}x{tokens}x{width}");
             let (all, _) = numbers(&mut random, &[batch, tokens, (heads + 2 * shared) * width], DType::BF16, device)?;
             all.realize()?;
             let found = make(&parts_of(&all, heads, shared)?).grad(&[&all]).remove(0);
-            // Memory of their own for each of the three, and for their gradients.
+            // Separate memory for each of the three and their gradients.
             let own = parts_of(&all, heads, shared)?.map(|part| (part.cast(DType::F32).cast(DType::BF16)).detach());
             bornite::var::commit(&own, vec![])?;
             let by = make(&own).grad(&own.each_ref());
             bornite::var::commit(&by, vec![])?;
-            let rows: Vec<Tensor> = by.iter().map(|slope| slope.permute(&[0, 2, 1, 3])).collect();
+            let rows: Vec<Tensor> = by.iter().map(|gradient| gradient.permute(&[0, 2, 1, 3])).collect();
             let expected = Tensor::concat(&rows.iter().collect::<Vec<_>>(), 2);
             let [found, expected] = [found, expected].map(|t| t.cast(DType::F64).to_vec::<f64>());
             let (found, expected) = (found?, expected?);
-            // By products of a library, sums may be in another order where matrices lie otherwise.
+            // Library products may sum in another order for other layouts.
             let by_hand = matches!(device, Device::Cuda(_)) && name != "with a mask" && width % 16 == 0;
             if by_hand || device == Device::Interpreter {
                 assert_eq!(found, expected, "{what}");
@@ -145,7 +149,7 @@ pub fn parts_of_one_tensor(device: Device) -> Outcome {
             assert!(found.len() == expected.len() && off <= 2f64.powi(-5) * size, "{what}: off by {off:e} of {size:e}");
         }
     }
-    // What a GPU launches for it moves nothing but what attention reads and writes.
+    // The GPU launches move only data that attention reads and writes.
     let mut plan = || -> bornite::Result<_> {
         let (all, _) = numbers(&mut random, &[2, 40, 3 * 2 * 64], DType::BF16, device)?;
         all.realize()?;
@@ -154,11 +158,11 @@ pub fn parts_of_one_tensor(device: Device) -> Outcome {
         let (weight, _) = numbers(&mut random, &[128, 128], DType::BF16, device)?;
         weight.realize()?;
         let seen = rows.matmul(&weight);
-        explained(&[seen.square().sum(..).grad(&[&all]).remove(0), seen])
+        summarize(&[seen.square().sum(..).grad(&[&all]).remove(0), seen])
     };
     let plan = if let Device::Cuda(_) = device { plan() } else { with_gpu_plans(plan) }?;
     let moves = |what: &str| ["copy", "pad", "concat"].iter().any(|word| what.contains(word));
-    assert!(plan.steps.iter().all(|step| !moves(&step.what)), "{plan}");
-    assert_eq!(plan.steps.iter().filter(|step| step.what.ends_with("by hand")).count(), 4, "{plan}");
+    assert!(plan.steps.iter().all(|step| !moves(&step.description)), "{plan}");
+    assert_eq!(plan.steps.iter().filter(|step| step.description.ends_with("(handwritten)")).count(), 4, "{plan}");
     Ok(())
 }

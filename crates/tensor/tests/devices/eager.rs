@@ -1,5 +1,5 @@
-//! Small graphs computed at once, whose plans are kept: the same lines over other shapes, views, constants and tensors give
-//! what a trace of them gives, which plans anew.
+//! Small eager graphs, whose plans are cached: the same lines over other shapes, views, constants
+//! and tensors equal a trace of them, which is planned separately.
 
 use bornite::{DType, Device, Tensor, trace};
 
@@ -7,7 +7,7 @@ use crate::Outcome;
 use crate::fusion::compare;
 use crate::random::Random;
 
-/// One line for many graphs, so that only what is in them tells them apart.
+/// Many graphs from one source line, so that only their contents distinguish them.
 fn graph(word: u64, x: &Tensor, y: &Tensor) -> bornite::Result<Tensor> {
     let number = [0.5, 2.0, -1.0, 0.0][(word / 64 % 4) as usize];
     let axis = -1 - (word / 256 % 2) as isize;
@@ -22,7 +22,7 @@ fn graph(word: u64, x: &Tensor, y: &Tensor) -> bornite::Result<Tensor> {
     Ok(match word / 8 % 8 {
         0 => z + number,
         1 => z.sum(axis),
-        2 => z.sum_keep(axis) * number,
+        2 => z.sum_keepdim(axis) * number,
         3 => z.max(axis),
         4 => x + y,
         5 => x + x,
@@ -31,7 +31,7 @@ fn graph(word: u64, x: &Tensor, y: &Tensor) -> bornite::Result<Tensor> {
     })
 }
 
-pub fn plans_are_kept(device: Device) -> Outcome {
+pub fn plans_are_cached(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for turn in 0..400 {
         let shape = [[2, 3], [3, 2], [6, 1], [4, 4], [2, 17]][(random.bits() % 5) as usize];
@@ -46,7 +46,7 @@ pub fn plans_are_kept(device: Device) -> Outcome {
             let step = trace(|inputs| Ok((vec![graph(word, &inputs[0], &inputs[1])?], vec![])));
             compare(&format!("word {word}, turn {turn}"), &[now], &step.call(&[x, y])?)?;
         } else {
-            // Twice, so that a kept plan runs on other memory.
+            // Twice, so that a cached plan runs on other memory.
             let again = graph(word, &x.detach(), &y)?;
             compare(&format!("word {word} again"), &[again], &[now])?;
         }

@@ -1,4 +1,4 @@
-//! Sums of products by named axes against their definition, on equations of every kind and on random ones.
+//! Einsum against its definition, on equations of every kind and on random ones.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use bornite::{DType, Device, Tensor};
 use crate::Outcome;
 use crate::random::Random;
 
-/// What the equation means: shape and elements, by a loop over all values of all letters.
+/// Shape and elements of the result, by a loop over all values of all letters.
 fn reference(equation: &str, shapes: &[Vec<usize>], data: &[Vec<f64>]) -> (Vec<usize>, Vec<f64>) {
     let plain: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
     let (left, right) = plain.split_once("->").map_or((&plain[..], None), |(left, right)| (left, Some(right)));
-    // Dots become digits, 9 for the last axis that they stand for, 8 for the one before.
+    // The axes of an ellipsis become digits: 9 for the last one, 8 for the one before.
     let spelled = |term: &str, rest: usize| -> Vec<char> {
         let digits: String = (0..rest).rev().filter_map(|n| char::from_digit(9 - n as u32, 10)).collect();
         term.replace("...", &digits).chars().collect()
@@ -62,8 +62,8 @@ fn check(random: &mut Random, equation: &str, shapes: &[Vec<usize>], device: Dev
     assert_eq!(found.shape().map_err(|e| format!("{equation} of {shapes:?}: {e}"))?, shape, "{equation} of {shapes:?}");
     let scale = expected.iter().fold(1.0f64, |m, x| m.max(x.abs()));
     for (n, (found, expected)) in found.to_vec::<f64>()?.iter().zip(&expected).enumerate() {
-        let well = (found - expected).abs() <= 1e-13 * scale;
-        assert!(well, "{equation} of {shapes:?}: element {n} is {found}, expected {expected}");
+        let passed = (found - expected).abs() <= 1e-13 * scale;
+        assert!(passed, "{equation} of {shapes:?}: element {n} is {found}, expected {expected}");
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ pub fn equations(device: Device) -> Outcome {
         ("iij,jkk->ik", &[&[2, 2, 3], &[3, 4, 4]]),
         ("ii->i", &[&[0, 0]]),
         ("ii->i", &[&[1, 1]]),
-        // Axes without names.
+        // Ellipses.
         ("...ij,...jk->...ik", &[&[2, 5, 3, 4], &[2, 5, 4, 2]]),
         ("...ij,...jk->...ik", &[&[3, 4], &[4, 2]]),
         ("...ij,...jk->...ik", &[&[2, 1, 3, 4], &[5, 4, 2]]),
@@ -111,7 +111,7 @@ pub fn equations(device: Device) -> Outcome {
         ("...ii->...i", &[&[2, 3, 3]]),
         ("i->...i", &[&[3]]),
         ("...i,...->i...", &[&[0, 2], &[1]]),
-        // More operands than two, the cheapest pair first.
+        // More than two operands; the cheapest pair is contracted first.
         ("a,ab,bc,cd->d", &[&[2], &[2, 3], &[3, 4], &[4, 2]]),
         ("ij,kl,jk->il", &[&[2, 3], &[4, 2], &[3, 4]]),
         ("bi,bj,bk->bijk", &[&[2, 2], &[2, 3], &[2, 2]]),
@@ -128,7 +128,7 @@ pub fn equations(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Equations of random letters, dots and results, of operands of random shapes.
+/// Equations of random letters, ellipses and outputs, on operands of random shapes.
 pub fn random_equations(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let count = if device == Device::cpu() { 150 } else { 30 };

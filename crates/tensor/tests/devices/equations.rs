@@ -12,13 +12,13 @@ fn near(name: &str, found: &Tensor, expected: &[f64], bound: f64) {
     assert_eq!(found.len(), expected.len(), "{name}: number of elements");
     let scale = expected.iter().fold(1.0f64, |m, x| m.max(x.abs()));
     for (n, (found, expected)) in found.iter().zip(expected).enumerate() {
-        let well =
+        let passed =
             (found - expected).abs() <= bound * scale || found == expected || found.is_nan() && expected.is_nan();
-        assert!(well, "{name}: element {n} is {found}, expected {expected}");
+        assert!(passed, "{name}: element {n} is {found}, expected {expected}");
     }
 }
 
-/// What is found is put in: A · A⁻¹ is the unit matrix, A · x is b.
+/// Checks by substitution: A · A⁻¹ is the identity, A · x is b.
 pub fn solutions_and_inverses(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let sizes: &[usize] = if device == Device::cpu() { &[0, 1, 2, 3, 5, 8, 24] } else { &[1, 2, 5] };
@@ -29,7 +29,8 @@ pub fn solutions_and_inverses(device: Device) -> Outcome {
                 let data = random.vec(shape.iter().product(), -1.0, 1.0);
                 Tensor::from_slice(&data, shape, device).cast(dtype)
             };
-            // A first column of almost nothing but in the last row: without exchanged rows, all digits would be lost.
+            // A first column that is tiny except in the last row: without pivoting, all precision
+            // would be lost.
             let tiny = Tensor::arange(n, DType::I64, device).gt(0).cast(dtype) * (1.0 - 1e-12) + 1e-12;
             let a = make(&mut random, &[2, n, n]) * &tiny + Tensor::eye(n, dtype, device).flip(0) * (2 * n);
             let (b, unit) = (make(&mut random, &[3, 1, n, 2]), Tensor::eye(n, DType::F64, device));
@@ -55,7 +56,7 @@ pub fn solutions_and_inverses(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Lengths that are products of small factors, primes, 1 and 0, along any axis.
+/// Fourier transforms of lengths with small factors, primes, 1 and 0, along any axis.
 pub fn transforms(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let lengths: &[usize] =

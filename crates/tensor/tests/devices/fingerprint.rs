@@ -1,5 +1,5 @@
-//! Fingerprints of tests: everything that they plan and read, in a file per test, for `scripts/fingerprints` to compare between
-//! revisions.
+//! Fingerprints of tests: all plans and values that they read, in a file per test, for
+//! `scripts/fingerprints` to compare between revisions.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use super::Outcome;
 
-/// Runs a test; where `BORNITE_TEST_FINGERPRINTS` names a folder, records its plans and values there. Those of profiler and tuner
-/// count what is compiled, which recording adds to.
+/// Runs a test; if `BORNITE_TEST_FINGERPRINTS` is a folder, records its plans and values there.
+/// Tests of the profiler and the tuner count compilations, to which recording adds.
 pub fn recorded(name: &str, body: impl FnOnce() -> Outcome) -> Outcome {
     let folder = std::env::var_os("BORNITE_TEST_FINGERPRINTS").filter(|_| !name.contains("tooling::"));
     let Some(folder) = folder.map(PathBuf::from) else { return body() };

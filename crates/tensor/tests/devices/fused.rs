@@ -1,11 +1,11 @@
-//! Custom kernels and fused ops in graphs: values, gradients, traces, mistakes.
+//! Custom kernels and fused ops in graphs: values, gradients, traces, errors.
 
 use std::sync::Arc;
 
-use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op as Row, Scalar, Value, templates};
+use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op as ScalarOp, Scalar, Value, templates};
 use bornite::{
     DType, Device, Tensor, Var,
-    fused::{AdamWStep, FusedOp, Given, Spelling, adamw, fused, set_fusion, with_fusion},
+    fused::{AdamWStep, FusedOp, Implementation, InputInfo, adamw, fused, set_fusion, with_fusion},
     kernel::{CustomKernel, KernelArg, Launch},
     ops::Operand,
     trace,
@@ -16,7 +16,7 @@ use crate::Outcome;
 use crate::ir_kernels::arguments;
 use crate::random::Random;
 
-/// out[i] = x[i] · scale, and counts[0] += 1 an instance.
+/// out[i] = x[i] · scale, and counts[0] += 1 per thread.
 fn scale_and_count(n: u64) -> Result<Kernel, bornite::Error> {
     let mut b = Builder::new("scale_and_count", n, Scalar::I32);
     let x = b.param("x", Scalar::F32, n, Access::Read);
@@ -32,7 +32,7 @@ fn scale_and_count(n: u64) -> Result<Kernel, bornite::Error> {
     Ok(b.finish()?)
 }
 
-/// out[index[i]] = x[i]: right only where the indices are.
+/// out[index[i]] = x[i], for indices in range.
 fn scatter(n: u64, into: u64) -> Result<Kernel, bornite::Error> {
     let mut b = Builder::new("scatter", n, Scalar::I32);
     let x = b.param("x", Scalar::F32, n, Access::Read);
@@ -61,7 +61,7 @@ pub fn kernels_in_graphs(device: Device) -> Outcome {
         assert_eq!(counted.to_vec::<i32>()?, [7 + (n * n) as i32, 1, 2, 3]);
         assert_eq!(counts.to_vec::<i32>()?, [7, 1, 2, 3], "an input stays as it is");
     }
-    // Elements that a kernel does not write keep their values, also where scratch memory was something else before.
+    // Elements that a kernel does not write keep their values, also in reused scratch memory.
     let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3], device);
     let op = CustomKernel::from_ir(scatter(3, 5)?)?;
     let index = Tensor::from_slice(&[4i32, 0, 2], &[3], device);
@@ -72,7 +72,7 @@ pub fn kernels_in_graphs(device: Device) -> Outcome {
         let out = op.launch(Launch::default(), &args).remove(0) + noise.sum(..) * 0.0;
         assert_eq!(out.to_vec::<f32>()?, [2.0, 7.0, 3.0, 9.0, 1.0]);
     }
-    // Threads that share memory.
+    // Shared memory.
     let kernel = templates::block_sum(Scalar::F32, 1000, 64)?;
     let args = arguments(&kernel, &[&Tensor::ones(&[1000], DType::F32, device)], &[], device);
     let sums = CustomKernel::from_ir(kernel)?;
@@ -105,7 +105,7 @@ pub fn kernels_in_traces(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn kernels_with_mistakes(device: Device) -> Outcome {
+pub fn kernel_errors(device: Device) -> Outcome {
     let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3], device);
     let op = CustomKernel::from_ir(scatter(3, 5)?)?;
     let out = Tensor::zeros(&[5], DType::F32, device);
@@ -117,13 +117,13 @@ pub fn kernels_with_mistakes(device: Device) -> Outcome {
     let error = call(&op, &[&x, &index, &out]).sum(..).item().err().map(|e| e.to_string()).unwrap_or_default();
     assert!(error.contains('5') && error.contains("outside") && error.contains("out"), "{error}");
     assert_eq!((&x + 1.0).to_vec::<f32>()?, [2.0, 3.0, 4.0], "the device goes on");
-    // No gradient, and none of the right shape.
+    // No gradient, and a gradient of the wrong shape.
     let good = Tensor::from_slice(&[1i32, 4, 0], &[3], device);
     let error = call(&op, &[&x, &good, &out]).sum(..).grad(&[&x])[0].to_vec::<f32>().unwrap_err().to_string();
-    assert!(error.contains("this kernel has no gradient"), "{error}");
-    let wrong = op.clone().gradient(|_, _, slopes| vec![Some(slopes[0].clone()), None, None]);
+    assert!(error.contains("is not differentiable; set a gradient with CustomKernel::gradient"), "{error}");
+    let wrong = op.clone().gradient(|_, _, gradients| vec![Some(gradients[0].clone()), None, None]);
     let error = call(&wrong, &[&x, &good, &out]).sum(..).grad(&[&x])[0].to_vec::<f32>().unwrap_err().to_string();
-    assert!(error.contains("its gradient gives other"), "{error}");
+    assert!(error.contains("returned shape [5] for input 0 of shape [3]"), "{error}");
     for (inputs, expected) in [
         (vec![&x], "takes 3 arguments (x, index, out) but got 1"),
         (vec![&x, &good, &out, &x], "takes 3 arguments (x, index, out) but got 4"),
@@ -142,7 +142,7 @@ pub fn kernels_with_mistakes(device: Device) -> Outcome {
     Ok(())
 }
 
-/// exp(x) · weight, with exp(x) kept for the gradient.
+/// exp(x) · weight, with exp(x) saved for the gradient.
 struct ScaledExp;
 
 fn by_kernel(
@@ -151,7 +151,7 @@ fn by_kernel(
     reads: u32,
     writes: u32,
     f: impl Fn(&mut Builder, &[bornite::ir::ExprId]) -> Vec<bornite::ir::ExprId>,
-) -> Option<Spelling> {
+) -> Option<Implementation> {
     let mut b = Builder::new(name, n, Scalar::I32);
     let views: Vec<_> = (0..reads).map(|k| b.param(format!("in{k}"), Scalar::F32, n, Access::Read)).collect();
     let outs: Vec<_> = (0..writes).map(|k| b.param(format!("out{k}"), Scalar::F32, n, Access::Write)).collect();
@@ -160,7 +160,7 @@ fn by_kernel(
     for (out, value) in outs.into_iter().zip(f(&mut b, &loaded)) {
         b.store(out, i, value);
     }
-    Spelling::kernel(b.finish().ok()?).ok()
+    Implementation::kernel(b.finish().ok()?).ok()
 }
 
 impl FusedOp for ScaledExp {
@@ -173,19 +173,19 @@ impl FusedOp for ScaledExp {
         vec![&power * &inputs[1], power]
     }
 
-    fn spelling(&self, _: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn implementation(&self, _: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let n = inputs[0].shape.iter().product::<usize>() as u64;
-        let all = |given: &Given<'_>| given.dtype == DType::F32 && given.shape == inputs[0].shape;
+        let all = |given: &InputInfo<'_>| given.dtype == DType::F32 && given.shape == inputs[0].shape;
         inputs.iter().all(all).then(|| {
             by_kernel("scaled_exp", n, 2, 2, |b, x| {
-                let power = b.op(Row::Exp, &[&x[0]]);
+                let power = b.op(ScalarOp::Exp, &[&x[0]]);
                 vec![b.mul(&power, &x[1]), power]
             })
         })?
     }
 
-    /// x, weight, result, power, slope → slope · result, slope · power.
-    fn backward_spelling(&self, _: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    /// x, weight, output, exp, gradient → gradient · output, gradient · exp.
+    fn backward_implementation(&self, _: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let n = inputs[0].shape.iter().product::<usize>() as u64;
         by_kernel("scaled_exp_backward", n, 5, 2, |b, x| vec![b.mul(&x[4], &x[2]), b.mul(&x[4], &x[3])])
     }
@@ -210,10 +210,10 @@ pub fn fused_ops(device: Device) -> Outcome {
             let second = (&first[0] * &first[1]).sum(..).grad(&[&both[0], &both[1]]);
             [vec![y], first, second].concat()
         };
-        // f64 has no spelling: it is the meaning.
+        // f64 has no implementation: it uses the decomposition.
         for (narrow, wide) in on(DType::F32).iter().zip(on(DType::F64)) {
             let (narrow, wide) = (narrow.cast(DType::F64).to_vec::<f64>()?, wide.to_vec::<f64>()?);
-            // Second derivatives are differences of larger numbers.
+            // Second derivatives are differences of larger numbers, with larger errors.
             let largest = wide.iter().fold(1.0f64, |most, b| most.max(b.abs()));
             let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 2e-5 * largest;
             assert!(narrow.len() == n && narrow.iter().zip(&wide).all(near), "{narrow:?} {wide:?}");
@@ -221,13 +221,13 @@ pub fn fused_ops(device: Device) -> Outcome {
     }
     let [x, w] = [1.0, 2.0].map(|v| Tensor::full(v, &[4], DType::F32, device) * 1.0);
     let y = run(&x, &w);
-    let slopes = y.sum(..).grad(&[&x, &w]);
-    let text = (&slopes[0] + &slopes[1]).explain()?;
+    let gradients = y.sum(..).grad(&[&x, &w]);
+    let text = (&gradients[0] + &gradients[1]).explain()?;
     assert!(text.contains("scaled_exp_backward") && text.matches(" = scaled_exp ").count() == 1, "{text}");
     Ok(())
 }
 
-/// Adds 1 by a routine of the host, on the CPU only.
+/// Adds 1 by a host routine, on the CPU only.
 struct Increment;
 
 impl FusedOp for Increment {
@@ -239,10 +239,10 @@ impl FusedOp for Increment {
         vec![&inputs[0] + 1.0]
     }
 
-    fn spelling(&self, device: Device, inputs: &[Given<'_>]) -> Option<Spelling> {
+    fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let takes = matches!(device, Device::Cpu(_)) && inputs[0].dtype != DType::F64;
         takes.then(|| {
-            Spelling::routine(|inputs, results| {
+            Implementation::routine(|inputs, results| {
                 let x = inputs[0].slice::<f32>()?;
                 results[0].slice_mut::<f32>()?.iter_mut().zip(x).for_each(|(y, x)| *y = x + 1.0);
                 Ok(())
@@ -258,10 +258,10 @@ pub fn routines(device: Device) -> Outcome {
     assert_eq!((run(&x) * &x).sum(..).grad(&[&x])[0].to_vec::<f32>()?, [3.0, 5.0, 7.0]);
     let by_routine = matches!(device, Device::Cpu(_));
     assert_eq!(run(&x).explain()?.contains("increment by a routine"), by_routine);
-    // Its mistakes are errors of the read.
+    // Errors of the routine are errors of the read.
     let wrong = run(&x.cast(DType::F16)).to_vec::<bornite::ops::f16>();
     match by_routine {
-        true => assert!(wrong.unwrap_err().to_string().contains("the memory is f16, not f32")),
+        true => assert!(wrong.unwrap_err().to_string().contains("elements are f16, not f32")),
         false => assert_eq!(wrong?, [2.0, 3.0, 4.0].map(bornite::ops::f16::from_f32)),
     }
     Ok(())
@@ -335,8 +335,8 @@ pub fn adamw_steps(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A step with a factor of the gradients and a weight decay per segment, against plain ops in f64; with gradients that are
-/// not finite, nothing changes.
+/// A step with a factor of the gradients and a weight decay per segment, against plain ops in f64;
+/// with gradients that are not finite, nothing changes.
 pub fn adamw_options(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for lengths in [[1, 1, 1], [300, 7, 130], [4097, 1, 70_000]] {
@@ -367,8 +367,8 @@ pub fn adamw_options(device: Device) -> Outcome {
             let g = g * 0.25;
             let (m, v) = (m * 0.9 + &g * 0.1, v * 0.999 + &g * &g * 0.001);
             let [c1, c2] = [0.9f64, 0.999].map(|beta| 1.0 - beta.powi(3));
-            let p =
-                p * (1.0 - arena.spread(&decays).cast(DType::F64) * 1e-2) - &m / c1 / ((&v / c2).sqrt() + 1e-8) * 1e-2;
+            let p = p * (1.0 - arena.expand_segment_values(&decays).cast(DType::F64) * 1e-2)
+                - &m / c1 / ((&v / c2).sqrt() + 1e-8) * 1e-2;
             for (found, expected) in new.iter().zip([p, m, v]) {
                 let apart = (found.cast(DType::F64) - &expected).abs() / (expected.abs() + 1.0);
                 let apart = apart.max(..).item()?;
@@ -388,8 +388,9 @@ pub fn adamw_options(device: Device) -> Outcome {
 
 type Function = fn(&[Tensor]) -> Vec<Tensor>;
 
-/// Every spelling that this crate has, against its decomposition in f64: values and gradients by all inputs.
-pub fn spellings(device: Device) -> Outcome {
+/// Every implementation of this crate against its decomposition in f64: values and gradients of all
+/// inputs.
+pub fn implementations(device: Device) -> Outcome {
     let functions: [(&str, Function); 10] = [
         ("softmax", |x| vec![x[0].softmax(-1)]),
         ("log_softmax", |x| vec![x[0].log_softmax(-1)]),
@@ -411,7 +412,7 @@ pub fn spellings(device: Device) -> Outcome {
         // Not so sure of one key that the gradient is a difference of equal numbers.
         ("attention", |x| vec![Tensor::attention(&(&x[0] * 0.1), &x[1], &x[2], None, true, None)]),
         ("attention of all keys", |x| vec![Tensor::attention(&(&x[0] * 0.1), &x[1], &x[2], Some(0.3), false, None)]),
-        // Two heads, fewer queries than keys, and values of a width of their own.
+        // Two heads, fewer queries than keys, and values of a different width.
         ("attention of heads", |x| {
             let [rows, columns] = x[0].dims().unwrap_or_default();
             let heads = |t: &Tensor| Tensor::stack(&[t, &t.flip(0)], 0).reshape(&[1, 2, rows, columns]);
@@ -428,7 +429,8 @@ pub fn spellings(device: Device) -> Outcome {
             let inputs: Vec<Tensor> =
                 data.iter().zip(shapes).map(|(d, s)| Tensor::from_slice(d, s, device).cast(dtype)).collect();
             let values = f(&inputs);
-            // Linear in the results: what is amplified here would be the test's error, not the spelling's.
+            // Linear in the outputs, so that the test does not amplify errors of the
+            // implementation.
             let mut loss = Tensor::zeros(&[], dtype, device);
             for y in &values {
                 let shape = y.shape()?;

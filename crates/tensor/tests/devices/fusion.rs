@@ -1,4 +1,5 @@
-//! Fusion cannot lie: random graphs give the same bits fused and op by op, eager and traced, and on every device.
+//! Fusion does not change results: random graphs are bitwise equal fused and unfused, eager and
+//! traced, and on every device.
 
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use crate::rows::bits;
 struct Graph {
     inputs: Vec<Tensor>,
     steps: Vec<(u64, u64, u64, u64)>,
-    /// Only what is exact in small integers, so that sums have the same bits in whichever order they are made.
+    /// Only ops that are exact on small integers, so that sums do not depend on their order.
     exact: bool,
 }
 
@@ -35,11 +36,11 @@ impl Graph {
         Ok(Graph { inputs, steps, exact })
     }
 
-    /// Builds the graph over inputs like its own; the last tensors are its results.
+    /// Builds the graph over inputs; the last tensors are the outputs.
     fn build(&self, inputs: &[Tensor]) -> bornite::Result<Vec<Tensor>> {
         let mut all = inputs.to_vec();
         for &(choice, a, b, c) in &self.steps {
-            // Later ones more often, so that chains get long.
+            // Prefers later ones, for long chains.
             let take = |word: u64| {
                 let back = (word % 5).min(word / 8 % all.len() as u64) as usize;
                 &all[if word & 4 == 0 {
@@ -61,7 +62,7 @@ impl Graph {
         let rank = x.shape()?.len() as isize;
         let axis = (word % rank.max(1) as u64) as isize;
         let same = |y: &Tensor| -> bornite::Result<Tensor> {
-            // Shapes that do not broadcast are brought to one number.
+            // Shapes that do not broadcast are reduced to a scalar.
             let (a, b) = (x.shape()?, y.shape()?);
             let fits = a.iter().rev().zip(b.iter().rev()).all(|(a, b)| a == b || *a == 1 || *b == 1);
             Ok(if fits { y.clone() } else { y.max(..) })
@@ -74,8 +75,8 @@ impl Graph {
             3 => x.maximum(same(y)?),
             4 => x.minimum(same(y)?).abs(),
             5 => x.gt(same(y)?).select(x, -x),
-            6 if rank > 0 => small(x.sum_keep(axis)),
-            7 if rank > 0 => x.max_keep(axis),
+            6 if rank > 0 => small(x.sum_keepdim(axis)),
+            7 if rank > 0 => x.max_keepdim(axis),
             8 if rank > 0 => small(x.sum(axis)),
             9 if rank > 1 => x.transpose(0, 1),
             10 if rank > 0 => x.slice_step(axis, .., if word & 8 == 0 { 1 } else { -2 }),
@@ -92,16 +93,16 @@ impl Graph {
             }
             17 if rank > 0 => {
                 let dtype = [DType::I32, DType::U8, DType::I64][(word / 16 % 3) as usize];
-                small(x.abs().minimum(3.0).cast(dtype).sum_keep(axis).cast(DType::F32))
+                small(x.abs().minimum(3.0).cast(dtype).sum_keepdim(axis).cast(DType::F32))
             }
-            // Softmax and layer norm op by op: the CPU has spellings of its own for them.
+            // Softmax and layer norm by plain ops: the CPU has separate implementations.
             18 if !self.exact && rank > 0 => {
-                let powers = (x - x.max_keep(-1)).exp();
-                &powers / powers.sum_keep(-1)
+                let exps = (x - x.max_keepdim(-1)).exp();
+                &exps / exps.sum_keepdim(-1)
             }
             19 if !self.exact && rank > 0 => {
-                let centred = x - x.mean_keep(-1);
-                let variance = (&centred * &centred).mean_keep(-1);
+                let centred = x - x.mean_keepdim(-1);
+                let variance = (&centred * &centred).mean_keepdim(-1);
                 centred * (variance + 1e-3).rsqrt() * 0.5
             }
             20 if !self.exact => x.tanh() * same(y)?.sigmoid(),
@@ -116,7 +117,7 @@ impl Graph {
     }
 }
 
-/// What differs between two lists of results.
+/// The differences between two lists of outputs.
 pub fn compare(what: &str, found: &[Tensor], expected: &[Tensor]) -> Outcome {
     for (n, (found, expected)) in found.iter().zip(expected).enumerate() {
         let dtype = expected.dtype()?;
@@ -132,7 +133,8 @@ pub fn compare(what: &str, found: &[Tensor], expected: &[Tensor]) -> Outcome {
     Ok(())
 }
 
-/// As on its device, and on the interpreter also as kernels of a GPU, whose races and bad indices it would find.
+/// On the device, and on the interpreter also with GPU kernels, whose races and index errors it
+/// would find.
 pub fn random_graphs(device: Device) -> Outcome {
     random_graphs_of(device)?;
     if device == Device::Interpreter { with_gpu_kernels(|| random_graphs_of(device)) } else { Ok(()) }
@@ -141,7 +143,7 @@ pub fn random_graphs(device: Device) -> Outcome {
 fn random_graphs_of(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
-    // A number of graphs, not a time: a busy machine takes longer and checks as many.
+    // A fixed number of graphs instead of a time limit: a busy machine checks as many.
     let wanted: usize = match (device, full) {
         (Device::Cuda(_), true) => 2_000,
         (_, true) => 20_000,
@@ -184,16 +186,16 @@ fn random_graphs_of(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Functions that are one kernel, or as many as said. (On the CPU some are routines instead.)
+/// Functions with their expected number of kernels. (On the CPU some are routines instead.)
 pub fn kernels(device: Device) -> Outcome {
     if let Device::Cpu(_) = device {
         let x = Tensor::from_slice(&[0.5f32; 6 * 40], &[6, 40], device);
         for y in
             [x.softmax(-1), x.gelu(), x.layer_norm(&x.slice(0, 0..1).squeeze(0), &x.slice(0, 1..2).squeeze(0), 0.1)]
         {
-            let slope = (&y * &x).sum(..).grad(&[&x]).remove(0);
-            let text = bornite::plan::explain(&[y, slope])?;
-            assert_eq!(text.matches("by a routine of the host").count(), 2, "{text}");
+            let gradient = (&y * &x).sum(..).grad(&[&x]).remove(0);
+            let text = bornite::plan::explain(&[y, gradient])?;
+            assert_eq!(text.matches("(host routine)").count(), 2, "{text}");
         }
         return Ok(());
     }
@@ -202,7 +204,7 @@ pub fn kernels(device: Device) -> Outcome {
     let w = Tensor::from_slice(&[1.5f32; 40], &[40], device);
     let b = Tensor::from_slice(&[0.5f32; 40], &[40], device);
     let classes = Tensor::from_slice(&[1i64, 2, 3, 4, 5, 39], &[6], device);
-    let slope = |y: &Tensor| (y * &x).sum(..).grad(&[&x]).remove(0);
+    let gradient = |y: &Tensor| (y * &x).sum(..).grad(&[&x]).remove(0);
     let gelu = x.gelu();
     let softmax = x.softmax(-1);
     let norm = x.layer_norm(&w, &b, 1e-5);
@@ -210,11 +212,11 @@ pub fn kernels(device: Device) -> Outcome {
     for (what, tensors, expected) in [
         ("a chain", vec![((&x * 2.0 + &w).tanh() - &b).abs().sqrt()], 1),
         ("gelu", vec![gelu.clone()], 1),
-        ("gelu and its gradient", vec![gelu.clone(), slope(&gelu)], 1),
+        ("gelu and its gradient", vec![gelu.clone(), gradient(&gelu)], 1),
         ("softmax", vec![softmax.clone()], 1),
-        ("softmax and its gradient", vec![softmax.clone(), slope(&softmax)], 1),
+        ("softmax and its gradient", vec![softmax.clone(), gradient(&softmax)], 1),
         ("layer norm", vec![norm.clone()], 1),
-        ("layer norm and its gradient", vec![norm.clone(), slope(&norm)], 1),
+        ("layer norm and its gradient", vec![norm.clone(), gradient(&norm)], 1),
         (
             "layer norm and all its gradients",
             [vec![norm.clone()], (&norm * &x).sum(..).grad(&[&x, &w, &b])].concat(),

@@ -1,4 +1,4 @@
-//! Random kernels on a device against the interpreter, to the bit.
+//! Random kernels on a device, bitwise equal to the interpreter.
 
 use bornite::ir::{Access, Layout, Scalar, Value, peek, poke};
 use bornite::{Device, Tensor};
@@ -8,7 +8,7 @@ use crate::generate::{Case, Random, case};
 use crate::ir_kernels::run_kernel;
 use crate::rows::{bits, tensor};
 
-/// The components of elements, all NaNs made one.
+/// The components of elements, with all NaNs replaced by one.
 fn results(tensor: &Tensor, layout: &Layout) -> bornite::Result<Vec<u64>> {
     let first = layout.offsets[0].1;
     if layout.offsets.iter().all(|(_, scalar)| *scalar == first) {
@@ -52,7 +52,7 @@ pub fn random_kernels(device: Device) -> Outcome {
             let read = kernel.params.iter().filter(|p| p.access != Access::Write);
             let inputs: Vec<Tensor> = (read)
                 .map(|p| {
-                    // Components one after the other, or bytes where a struct's differ.
+                    // Components in order, or bytes for structs of several types.
                     let layout = p.ty.layout(&kernel.structs);
                     let elements = kernel.span(&p.dims, &firsts).map_or(0, |span| span.elements as usize);
                     let mut words = vec![0; (elements * layout.bytes).div_ceil(8)];

@@ -8,23 +8,23 @@ use crate::random::Random;
 pub fn known_answers(device: Device) -> Outcome {
     let x = Tensor::from_slice(&[-2.0f32, -1.0, 0.0, 1.0, 2.0], &[5], device);
     assert_eq!(x.relu().sum(..).grad(&[&x])[0].to_vec::<f32>()?, [0.0, 0.0, 0.0, 1.0, 1.0]);
-    // Ties share the gradient of a maximum.
+    // The gradient of a maximum is divided between ties.
     let ties = Tensor::from_slice(&[3.0f32, 1.0, 3.0], &[3], device);
     assert_eq!(ties.max(..).grad(&[&ties])[0].to_vec::<f32>()?, [0.5, 0.0, 0.5]);
-    // A power that does not change has a gradient of 0, of the first order and the second.
+    // x to the power 0 has first and second derivatives of 0.
     let base = Tensor::from_slice(&[0.0f64, 0.0, -0.0, 0.0, 2.0], &[5], device);
     let power = Tensor::from_slice(&[0.0f64, 2.5, 1.0, 3.0, 0.0], &[5], device);
-    let slopes = base.pow(&power).sum(..).grad(&[&base, &power]);
-    assert_eq!(slopes[0].to_vec::<f64>()?, [0.0, 0.0, 1.0, 0.0, 0.0]);
-    assert_eq!(slopes[1].to_vec::<f64>()?, [0.0, 0.0, 0.0, 0.0, 2f64.ln()]);
+    let gradients = base.pow(&power).sum(..).grad(&[&base, &power]);
+    assert_eq!(gradients[0].to_vec::<f64>()?, [0.0, 0.0, 1.0, 0.0, 0.0]);
+    assert_eq!(gradients[1].to_vec::<f64>()?, [0.0, 0.0, 0.0, 0.0, 2f64.ln()]);
     let zeroth = base.pow(0.0).sum(..).grad(&[&base]).remove(0);
     assert_eq!(zeroth.sum(..).grad(&[&base])[0].to_vec::<f64>()?, [0.0; 5]);
-    // No path, no gradient: exactly zero. Detached: likewise.
+    // Without a path, or detached, the gradient is exactly zero.
     let other = Tensor::ones(&[2, 2], DType::F32, device);
     assert_eq!(x.sum(..).grad(&[&other])[0].to_vec::<f32>()?, [0.0; 4]);
     let product = (&x * x.detach()).sum(..);
     assert_eq!(product.grad(&[&x])[0].to_vec::<f32>()?, x.to_vec::<f32>()?);
-    // Through a conversion, and of the loss by itself.
+    // Through a cast, and of the loss with respect to itself.
     let wide = x.cast(DType::F64);
     assert_eq!((&wide * 2.0).sum(..).grad(&[&x])[0].to_vec::<f32>()?, [2.0; 5]);
     let loss = x.sum(..);
@@ -48,7 +48,8 @@ pub fn second_order(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A checkpoint changes neither values nor gradients of any order, and keeps nothing of what it computes on the way.
+/// A checkpoint changes neither values nor gradients of any order, and saves no intermediate
+/// values.
 pub fn checkpoints(device: Device) -> Outcome {
     let data: Vec<f64> = (0..12).map(|n| 0.1 * n as f64 - 0.5).collect();
     let x = Tensor::from_slice(&data, &[3, 4], device);
@@ -67,12 +68,13 @@ pub fn checkpoints(device: Device) -> Outcome {
             assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-12 * (1.0 + a.abs())), "{name}: {a:?}, {b:?}");
         }
     }
-    // What is captured would lose its gradient.
+    // A captured tensor would get no gradient.
     let captured = w.clone();
     let error =
         checkpoint(&[&x], move |t| &t[0] * &captured).to_vec::<f64>().expect_err("w is not an input").to_string();
-    assert!(error.contains("checkpoint: the function uses f64[4], which is not among its inputs"), "{error}");
-    // Scratch memory of a deep chain and its gradient: a layer keeps one value instead of several.
+    assert!(error.contains("checkpoint: the function captures a tensor f64[4]"), "{error}");
+    // Scratch memory of a deep chain and its gradient: each layer saves one value instead of
+    // several.
     let scratch = |kept: bool| -> bornite::Result<usize> {
         let start = Tensor::zeros(&[4096], DType::F32, device) + 1.0;
         start.realize()?;
@@ -90,11 +92,11 @@ pub fn checkpoints(device: Device) -> Outcome {
     Ok(())
 }
 
-/// The gradient through slices of one tensor: neighbours are put side by side, others added, with the numbers that zeros around
-/// each and a sum give.
-pub fn of_neighbouring_slices(device: Device) -> Outcome {
+/// The gradient through slices of one tensor: adjacent ones are concatenated, others added; equal
+/// to adding zero-padded tensors.
+pub fn adjacent_slices(device: Device) -> Outcome {
     let mut random = Random::fresh();
-    // Slices along an axis, in the order in which they are made.
+    // Slices along an axis, in order of creation.
     let cuts: [(&str, &[(isize, isize)]); 8] = [
         ("in order", &[(0, 2), (2, 5), (5, 9)]),
         ("in another", &[(5, 9), (0, 2), (2, 5)]),
@@ -132,7 +134,7 @@ pub fn of_neighbouring_slices(device: Device) -> Outcome {
                         loss += (&x * &whole).cast(DType::F32).sum(..);
                     }
                     let found = loss.grad(&[&x]).remove(0);
-                    // In f64 no sum of a few such numbers is rounded.
+                    // In f64 sums of a few such numbers are exact.
                     let padded = cuts.iter().zip(&weights).map(|((from, to), w)| {
                         let mut amounts = [(0, 0); 3];
                         amounts[axis] = (*from as usize, shape[axis] - *to as usize);
@@ -142,7 +144,7 @@ pub fn of_neighbouring_slices(device: Device) -> Outcome {
                     let expected = padded.fold(first, |sum, part| sum + part);
                     let what = format!("{name} along {axis}, {dtype}, used again {second}");
                     let [found, expected] = [found.cast(DType::F64), expected].map(|t| t.to_vec::<f64>());
-                    // Where slices lie over each other, or x is used again, sums round.
+                    // Sums are rounded if slices overlap or x is used again.
                     let close = if dtype == DType::F32 { 1e-6 } else { 2e-2 };
                     let exact = !second && !["over each other", "one twice"].contains(&name);
                     for (a, b) in found?.iter().zip(expected?) {

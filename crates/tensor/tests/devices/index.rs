@@ -1,4 +1,5 @@
-//! Choosing elements: slices, padding, joining, indices, order, random words, against plain loops.
+//! Indexing: slices, padding, concatenation, gather and scatter, sorting, random words, against
+//! plain loops.
 
 use bornite::{DType, Device, Generator, Tensor};
 
@@ -9,7 +10,7 @@ fn numbers(n: usize) -> Vec<f32> {
     (0..n).map(|n| n as f32).collect()
 }
 
-pub fn slices_and_joins(device: Device) -> Outcome {
+pub fn slices_and_concatenations(device: Device) -> Outcome {
     let x = Tensor::from_slice(&numbers(24), &[2, 3, 4], device);
     assert_eq!(
         x.slice(1, 1..).slice(2, ..-1).to_vec::<f32>()?,
@@ -19,7 +20,7 @@ pub fn slices_and_joins(device: Device) -> Outcome {
     assert_eq!(x.slice_step(2, .., -3).slice(1, 0..1).to_vec::<f32>()?, [3., 0., 15., 12.]);
     assert_eq!(x.flip(0).slice(0, 0..1).to_vec::<f32>()?, (12..24).map(|n| n as f32).collect::<Vec<_>>());
     assert_eq!(x.slice(0, 5..).shape()?, [0, 3, 4]);
-    // Bounds before the first element stay before it, whether they are included or not.
+    // Bounds before the first element stay before it, inclusive or not.
     assert_eq!(x.slice(2, ..=-10).shape()?, [2, 3, 0]);
     let all = (std::ops::Bound::Excluded(-10), std::ops::Bound::Included(-1));
     assert_eq!(x.slice(2, all).to_vec::<f32>()?, numbers(24));
@@ -55,15 +56,16 @@ pub fn indices(device: Device) -> Outcome {
     let bad = Tensor::from_slice(&[2i64, 4, 1], &[3, 1], device);
     let error = x.gather(1, &bad).to_vec::<f32>().expect_err("4 is outside").to_string();
     assert!(error.contains("gather: index 4 is outside axis 1 of length 4") && error.contains("index.rs:"), "{error}");
-    // And the device goes on.
+    // The device still works.
     assert_eq!(x.gather(1, &index).to_vec::<f32>()?[0], 2.0);
     let error = zeros.scatter_add(1, &bad.slice(0, ..), &ones.slice(1, 0..1)).to_vec::<f32>().expect_err("bad");
     assert!(error.to_string().contains("scatter_add: index 4"), "{error}");
     Ok(())
 }
 
-/// Values added by index, with the bits of the interpreter: lines along each axis, repeated and turned inputs, bad indices.
-pub fn scattered(device: Device) -> Outcome {
+/// Scatter-add is bitwise equal to the interpreter: along each axis, with expanded and transposed
+/// inputs and invalid indices.
+pub fn scatter_add(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for (axis, shape, count) in [
         (0, vec![7, 5], 40),
@@ -90,18 +92,18 @@ pub fn scattered(device: Device) -> Outcome {
             let values = if dtype.is_int() { values * 100.0 } else { values }.cast(dtype);
             let index = Tensor::from_slice(&index, &list, device).cast(narrow);
             let zeros = Tensor::zeros(&shape, dtype, device);
-            // One index for all of a slice, as of an embedding.
+            // One index for a complete slice, as in an embedding.
             let first = (0..list.len()).filter(|a| *a != axis).fold(index.clone(), |t, a| t.slice(a as isize, 0..1));
             let whole = first.expand(&list);
             let last = list.len() as isize - 1;
-            let turned = values.transpose(0, last).realize().map(|()| values.transpose(0, last))?;
+            let transposed = values.transpose(0, last).realize().map(|()| values.transpose(0, last))?;
             let all = [
                 base.scatter_add(axis as isize, &index, &values),
                 zeros.scatter_add(axis as isize, &whole, &values),
-                base.transpose(0, last).scatter_add(last - axis as isize, &index.transpose(0, last), &turned),
+                base.transpose(0, last).scatter_add(last - axis as isize, &index.transpose(0, last), &transposed),
                 zeros.scatter_add(axis as isize, &index, &(&values + 1)),
             ];
-            // Axes in the middle change places with themselves alone.
+            // A middle axis is swapped with itself.
             let all = if axis == 1 && list.len() == 3 { &all[..2] } else { &all[..] };
             let wrong = index.equal(index.max(..)).select(bad, &index);
             let error = base.scatter_add(axis as isize, &wrong, &values).realize().expect_err("a bad index");
@@ -129,7 +131,7 @@ pub fn scattered(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn order(device: Device) -> Outcome {
+pub fn sorting(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for n in [1usize, 2, 3, 7, 64, 100] {
         let mut data: Vec<f32> = random.vec(n * 3, -5.0, 5.0).iter().map(|x| x.round() as f32).collect();

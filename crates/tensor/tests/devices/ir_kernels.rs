@@ -1,10 +1,11 @@
-//! Kernels in the IR over tensors, for the tests.
+//! Launches of IR kernels over tensors, for the tests.
 
 use bornite::ir::{Access, Kernel, Param, Value};
 use bornite::kernel::{CustomKernel, KernelArg, Launch, array_dtype};
 use bornite::{Device, Tensor};
 
-/// Arguments of a kernel: `inputs` for the arrays that it reads, zeros for those that it only writes.
+/// Arguments of a kernel: `inputs` for the arrays that it reads, zeros for those that it only
+/// writes.
 pub fn arguments(kernel: &Kernel, inputs: &[&Tensor], values: &[&[Value]], device: Device) -> Vec<KernelArg> {
     let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
     let zeros = |param: &Param| {

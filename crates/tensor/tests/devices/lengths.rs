@@ -1,6 +1,7 @@
-//! Lengths known only when a trace is called: one trace serves them all, with the numbers of unpadded data.
+//! Lengths known only when a trace is called: one trace serves all, with the results of unpadded
+//! data.
 
-use bornite::{DType, Device, Tensor, Var, trace, trace::Spec};
+use bornite::{DType, Device, Tensor, Var, trace, trace::TensorSpec};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -10,7 +11,7 @@ fn tensor(random: &mut Random, shape: &[usize], device: Device) -> Tensor {
     Tensor::from_slice(&values, shape, device)
 }
 
-/// That two tensors have one shape and agree to rounding.
+/// Asserts that two tensors have the same shape and agree up to rounding.
 fn near(what: &str, found: &Tensor, expected: &Tensor) -> Outcome {
     assert_eq!(found.shape()?, expected.shape()?, "{what}");
     let (a, b) = (found.to_vec::<f32>()?, expected.to_vec::<f32>()?);
@@ -34,9 +35,9 @@ pub fn masks(device: Device) -> Outcome {
                 if length > 0 {
                     let mean = x.masked_mean(axis as isize - shape.len() as isize, &count);
                     near("a mean", &mean, &kept.mean(axis as isize))?;
-                    let slope = mean.square().sum(..).grad(&[&x]).remove(0);
+                    let gradient = mean.square().sum(..).grad(&[&x]).remove(0);
                     let plain = kept.mean(axis as isize).square().sum(..).grad(&[&x]).remove(0);
-                    near("its gradient", &slope, &plain)?;
+                    near("its gradient", &gradient, &plain)?;
                 }
             }
             // A length for each element of the axes before.
@@ -54,13 +55,13 @@ pub fn masks(device: Device) -> Outcome {
     }
     let x = Tensor::ones(&[2, 3], DType::F32, device);
     for (found, expected) in [
-        (x.masked(0, &Tensor::ones(&[], DType::F32, device), 0.0), "masked: a length is an integer, found f32"),
-        (x.masked(2, &Tensor::ones(&[], DType::I64, device), 0.0), "masked: there is no axis 2 among 2"),
+        (x.masked(0, &Tensor::ones(&[], DType::F32, device), 0.0), "masked: a length must be an integer, found f32"),
+        (x.masked(2, &Tensor::ones(&[], DType::I64, device), 0.0), "masked: axis 2 is out of range for rank 2"),
         (
             x.masked_mean(1, &Tensor::ones(&[3], DType::I64, device)),
-            "axis 1 of [2, 3] has one length or [2] of them, not [3]",
+            "expected one length or lengths [2] for axis 1 of [2, 3], found [3]",
         ),
-        (Tensor::valid(3, &x), "valid: a length is an integer"),
+        (Tensor::length_mask(3, &x), "length_mask: a length must be an integer"),
     ] {
         let error = found.to_vec::<f32>().unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains(file!()), "{error}");
@@ -68,7 +69,7 @@ pub fn masks(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A small classifier: the loss over a batch, the scores, and the gradients by the parameters.
+/// A small classifier: the loss over a batch, the scores, and the gradients of the parameters.
 fn classify(parameters: &[Tensor], x: &Tensor, classes: &Tensor, length: Option<&Tensor>) -> Vec<Tensor> {
     let [norm, shift, first, second, bias] = parameters else { return vec![] };
     let hidden = x.layer_norm(norm, shift, 1e-5).matmul(first).gelu();
@@ -81,7 +82,7 @@ fn classify(parameters: &[Tensor], x: &Tensor, classes: &Tensor, length: Option<
     [vec![loss.clone(), logits], loss.grad(&parameters.iter().collect::<Vec<_>>())].concat()
 }
 
-pub fn last_batches(device: Device) -> Outcome {
+pub fn shorter_last_batch(device: Device) -> Outcome {
     const BOUND: usize = 9;
     let mut random = Random::fresh();
     let shapes: [&[usize]; 5] = [&[6], &[6], &[6, 8], &[8, 5], &[5]];
@@ -93,7 +94,7 @@ pub fn last_batches(device: Device) -> Outcome {
         Ok((classify(&parameters, x, classes, Some(length)), vec![]))
     });
     let step = step.bounded(BOUND, &[(0, 0), (1, -1)], &[(1, 0)]);
-    step.compile(&[Spec::new(DType::F32, &[4, 6], device), Spec::new(DType::I32, &[4], device)])?;
+    step.compile(&[TensorSpec::new(DType::F32, &[4, 6], device), TensorSpec::new(DType::I32, &[4], device)])?;
     for rows in (1..=BOUND).chain([BOUND, 2, BOUND]) {
         let x = tensor(&mut random, &[rows, 6], device);
         let classes: Vec<i32> = (0..rows).map(|_| (random.bits() % 5) as i32).collect();
@@ -106,14 +107,15 @@ pub fn last_batches(device: Device) -> Outcome {
         }
     }
     assert_eq!(step.traces(), 1, "one trace serves all lengths");
-    // A batch of none is a mean of none.
+    // An empty batch has the mean of no elements.
     let none = [Tensor::zeros(&[0, 6], DType::F32, device), Tensor::zeros(&[0], DType::I32, device)];
     let found = step.call(&none)?;
     assert!(found[0].item()?.is_nan() && found[1].shape()? == [0, 5] && found[1].to_vec::<f32>()?.is_empty());
     Ok(())
 }
 
-/// Decoding: a cache that grows by a key and a value a step, in variables with a position, and as arguments.
+/// Decoding: a cache that grows by a key and a value per step, in variables with a position, and as
+/// arguments.
 pub fn growing_cache(device: Device) -> Outcome {
     const BOUND: usize = 7;
     let (heads, width) = (2, 4);
@@ -123,13 +125,13 @@ pub fn growing_cache(device: Device) -> Outcome {
         let [q, k, v, position] = t else { return Ok((vec![], vec![])) };
         let here = Tensor::arange(BOUND, DType::I64, device).equal(position).reshape(&[BOUND, 1]);
         let (k, v) = (here.select(k, keys.get()), here.select(v, values.get()));
-        let seen = Tensor::valid(BOUND, &(position + 1));
+        let seen = Tensor::length_mask(BOUND, &(position + 1));
         let out = Tensor::attention(q, &k, &v, None, false, Some(&seen));
         Ok((vec![out], vec![keys.set(k), values.set(v)]))
     });
     let attend = trace(|t| {
         let [q, k, v, length] = t else { return Ok((vec![], vec![])) };
-        Ok((vec![Tensor::attention(q, k, v, None, false, Some(&Tensor::valid(BOUND, length)))], vec![]))
+        Ok((vec![Tensor::attention(q, k, v, None, false, Some(&Tensor::length_mask(BOUND, length)))], vec![]))
     });
     let attend = attend.bounded(BOUND, &[(1, 1), (2, 1)], &[]);
     let mut random = Random::fresh();
@@ -148,7 +150,8 @@ pub fn growing_cache(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Two axes of one argument, each with a length of its own; results that are cut along both, or not at all.
+/// Two axes of one argument, each with its own length; outputs that are sliced along both or
+/// neither.
 pub fn two_lengths(device: Device) -> Outcome {
     let step = trace(|t| {
         let [x, _, rows, columns] = t else { return Ok((vec![], vec![])) };
@@ -176,31 +179,31 @@ pub fn two_lengths(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn mistakes(device: Device) -> Outcome {
+pub fn invalid_lengths(device: Device) -> Outcome {
     let pass = || trace(|t| Ok((vec![t[0].clone()], vec![])));
     let x = |shape: &[usize]| Tensor::ones(shape, DType::F32, device);
     let step = pass().bounded(4, &[(0, 0), (1, 1)], &[(0, 0)]);
     for (arguments, expected) in [
-        (vec![x(&[5]), x(&[1, 5])], "argument 0 has length 5 along axis 0, which is bounded by 4; split it"),
-        (vec![x(&[3]), x(&[1, 2])], "arguments 0 and 1 share a length, but have 3 and 2"),
-        (vec![x(&[3])], "a length is that of argument 1, the call has 1 arguments"),
-        (vec![x(&[3]), x(&[3])], "a length is that of argument 1: there is no axis 1 among 1"),
+        (vec![x(&[5]), x(&[1, 5])], "argument 0 has length 5 along axis 0, which exceeds the bound 4; split it"),
+        (vec![x(&[3]), x(&[1, 2])], "arguments 0 and 1 share a bounded length, but have 3 and 2"),
+        (vec![x(&[3])], "argument 1 is bounded, but the number of arguments is 1"),
+        (vec![x(&[3]), x(&[3])], "bounded axis of argument 1: axis 1 is out of range for rank 1"),
     ] {
         let error = step.call(&arguments).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains(file!()), "{error}");
     }
     let cases: [(&[_], &[_], &str); 4] = [
-        (&[], &[], "a length bounded by 4 is that of no argument"),
-        (&[(0, 0)], &[(1, 0)], "there is no result 1 to cut"),
-        (&[(0, 0)], &[(0, 2)], "result 0: there is no axis 2 among 2"),
-        (&[(0, 0)], &[(0, 1)], "result 0 is to be cut along axis 1, so that has the bound's length, 4; it has 3"),
+        (&[], &[], "the length bounded by 4 has no argument"),
+        (&[(0, 0)], &[(1, 0)], "result 1 is bounded, but the number of results is 1"),
+        (&[(0, 0)], &[(0, 2)], "result 0: axis 2 is out of range for rank 2"),
+        (&[(0, 0)], &[(0, 1)], "result 0 is bounded along axis 1, so its length there must be the bound, 4; found 3"),
     ];
     for (arguments, results, expected) in cases {
         let error = pass().bounded(4, arguments, results).call(&[x(&[2, 3])]).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains(file!()), "{error}");
     }
     assert_eq!(step.call(&[x(&[2]), x(&[1, 2])])?[0].to_vec::<f32>()?, [1.0; 2]);
-    // Declared late: what was traced without the length is not used with it.
+    // Declared later: a trace without the length is not reused.
     let step = pass();
     assert_eq!(step.call(&[x(&[4])])?[0].shape()?, [4]);
     let step = step.bounded(4, &[(0, 0)], &[(0, 0)]);

@@ -1,4 +1,4 @@
-//! Rows too long for registers: kept in the memory of a block between passes, they give the bits of op by op.
+//! Rows too long for registers, kept in shared memory between passes: bitwise equal to plain ops.
 
 use bornite::{
     DType, Device, Tensor, Var,
@@ -11,7 +11,7 @@ use crate::Outcome;
 use crate::fusion::compare;
 use crate::random::Random;
 
-/// On the interpreter as kernels of a GPU; a GPU has them anyway.
+/// With GPU kernels, also on the interpreter.
 pub fn equal_op_by_op(device: Device) -> Outcome {
     match device {
         Device::Cpu(_) => Ok(()), // has kernels of another shape
@@ -20,7 +20,7 @@ pub fn equal_op_by_op(device: Device) -> Outcome {
     }
 }
 
-/// Rows that are written where they were read, by kernels of every kind.
+/// Rows updated in place by kernels of every kind.
 pub fn updated_in_place(device: Device) -> Outcome {
     in_place(device)?;
     if device == Device::Interpreter { with_gpu_kernels(|| in_place(device)) } else { Ok(()) }
@@ -32,10 +32,10 @@ fn in_place(device: Device) -> Outcome {
         let values: Vec<f32> = (0..3 * columns).map(|_| random.between(-2.0, 2.0) as f32).collect();
         let x = Tensor::from_slice(&values, &[3, columns], device);
         let after = |x: &Tensor| {
-            let powers = (x - x.max_keep(-1)).exp();
-            let shares = &powers / powers.sum_keep(-1);
-            // Two results, of which the first is where the second still reads.
-            (&shares + x * 0.5, x - x.mean_keep(-1))
+            let exps = (x - x.max_keepdim(-1)).exp();
+            let shares = &exps / exps.sum_keepdim(-1);
+            // Two outputs; the first overwrites an input that the second still reads.
+            (&shares + x * 0.5, x - x.mean_keepdim(-1))
         };
         let (first, second) = (Var::new(&x)?, Var::new(&x)?);
         let step = trace(|_| {
@@ -56,11 +56,12 @@ fn in_place(device: Device) -> Outcome {
 
 fn every_length(device: Device) -> Outcome {
     let mut random = Random::fresh();
-    // Around what a block takes at once, with and without a rest; the last f32 and f64 rows have no room in a block.
+    // Lengths around the block size, with and without a remainder; the last f32 and f64 rows do not
+    // fit in shared memory.
     let lengths = [4097, 4100, 5120, 8192, 9212, 16386, 20_481, 36_864, 50_304, 65_540];
     let mut staged = 0;
     for dtype in [DType::BF16, DType::F16, DType::F32, DType::F64] {
-        // Four of them a run: all took long, and every run has others.
+        // Four per run, since all take long; each run uses others.
         for _ in 0..4 {
             let columns = lengths[(random.bits() % lengths.len() as u64) as usize];
             let rows = 1 + (random.bits() % 2) as usize;
@@ -72,11 +73,11 @@ fn every_length(device: Device) -> Outcome {
             bornite::var::commit(&[x.clone(), y.clone()], vec![])?;
             let all = || -> Vec<Tensor> {
                 let loss = x.cross_entropy(&classes);
-                let slope = loss.grad(&[&x]).remove(0);
+                let gradient = loss.grad(&[&x]).remove(0);
                 let (wide_x, wide_y) = (x.cast(DType::F32), y.cast(DType::F32));
-                let centred = &wide_x - wide_x.mean_keep(-1);
-                let deviation = (&centred * &centred).mean_keep(-1) * (&centred * &wide_y).sum_keep(-1);
-                vec![loss, slope, (centred * (deviation.abs() + 1e-3).rsqrt()).cast(dtype)]
+                let centred = &wide_x - wide_x.mean_keepdim(-1);
+                let deviation = (&centred * &centred).mean_keepdim(-1) * (&centred * &wide_y).sum_keepdim(-1);
+                vec![loss, gradient, (centred * (deviation.abs() + 1e-3).rsqrt()).cast(dtype)]
             };
             let [fused, plain] = [true, false].map(|on| {
                 with_fusion(on, || -> bornite::Result<Vec<Tensor>> {

@@ -1,10 +1,13 @@
-//! One suite for all devices: each body runs on the interpreter, the CPU and, where there is one, a GPU.
+//! One suite for all devices: each test runs on the interpreter, the CPU and, if there is one, a
+//! GPU.
 
 mod algebra;
 mod arenas;
 mod arguments;
 mod attention;
 mod blas;
+mod column_sums;
+mod direct_writes;
 mod eager;
 mod einsum;
 mod equations;
@@ -17,7 +20,6 @@ mod generate;
 mod grad;
 mod gradcheck;
 mod index;
-mod into_place;
 mod ir_kernels;
 mod lengths;
 mod long_rows;
@@ -28,9 +30,8 @@ mod native;
 mod nvrtc;
 mod ops;
 mod random;
-mod reported;
+mod reported_bugs;
 mod retraces;
-mod riders;
 mod rows;
 mod runtime;
 #[path = "../../../ir/tests/samples/mod.rs"]
@@ -46,7 +47,7 @@ mod traces;
 use bornite::{Device, Error};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// What a test body returns.
+/// Result of a test.
 pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
@@ -59,61 +60,64 @@ const SUITE: [(&str, Body); 124] = [
     ("rows::bad_index_is_an_error", rows::bad_index_is_an_error),
     ("fuzz::random_kernels", fuzz::random_kernels),
     ("modules::launches", modules::launches),
-    ("modules::at_once_or_later", modules::at_once_or_later),
+    ("modules::immediate_and_deferred_launches_agree", modules::immediate_and_deferred_launches_agree),
     ("modules::traced_and_recorded", modules::traced_and_recorded),
-    ("modules::a_bad_index_changes_nothing", modules::a_bad_index_changes_nothing),
-    ("modules::what_does_not_fit_is_an_error", modules::what_does_not_fit_is_an_error),
+    ("modules::index_error_changes_no_variable", modules::index_error_changes_no_variable),
+    ("modules::mismatched_arguments_are_errors", modules::mismatched_arguments_are_errors),
     ("templates::elementwise", templates::elementwise),
     ("templates::reductions", templates::reductions),
     ("templates::tiles", templates::tiles),
     ("templates::rows", templates::rows),
     ("ops::elementwise", ops::elementwise),
-    ("ops::turned_integers", ops::turned_integers),
+    ("ops::negated_integers", ops::negated_integers),
     ("ops::broadcast", ops::broadcast),
     ("ops::reductions", ops::reductions),
     ("ops::products", ops::products),
     ("ops::views", ops::views),
     ("ops::empty_and_scalar", ops::empty_and_scalar),
-    ("ops::softmax_at_extremes", ops::softmax_at_extremes),
-    ("index::slices_and_joins", index::slices_and_joins),
+    ("ops::softmax_of_special_values", ops::softmax_of_special_values),
+    ("index::slices_and_concatenations", index::slices_and_concatenations),
     ("index::indices", index::indices),
-    ("index::scattered", index::scattered),
-    ("index::order", index::order),
+    ("index::scatter_add", index::scatter_add),
+    ("index::sorting", index::sorting),
     ("index::random_words", index::random_words),
     ("sweep::every_op", sweep::every_op),
     ("gradcheck::every_op", gradcheck::every_op),
-    ("gradcheck::every_row", gradcheck::every_row),
+    ("gradcheck::every_scalar_op", gradcheck::every_scalar_op),
     ("gradcheck::narrower_floats", gradcheck::narrower_floats),
     ("grad::known_answers", grad::known_answers),
-    ("grad::of_neighbouring_slices", grad::of_neighbouring_slices),
+    ("grad::adjacent_slices", grad::adjacent_slices),
     ("grad::checkpoints", grad::checkpoints),
     ("grad::second_order", grad::second_order),
     ("fused::kernels_in_graphs", fused::kernels_in_graphs),
     ("fused::kernels_in_traces", fused::kernels_in_traces),
-    ("fused::kernels_with_mistakes", fused::kernels_with_mistakes),
+    ("fused::kernel_errors", fused::kernel_errors),
     ("fused::fused_ops", fused::fused_ops),
     ("fused::routines", fused::routines),
-    ("fused::spellings", fused::spellings),
+    ("fused::implementations", fused::implementations),
     ("fused::adamw_steps", fused::adamw_steps),
     ("fused::adamw_options", fused::adamw_options),
-    ("attention::in_tiles", attention::in_tiles),
-    ("attention::parts_of_one_tensor", attention::parts_of_one_tensor),
+    ("attention::sixteen_bit_floats_agree_with_f64", attention::sixteen_bit_floats_agree_with_f64),
+    ("attention::packed_query_key_value", attention::packed_query_key_value),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
-    ("riders::sums_of_columns", riders::sums_of_columns),
-    ("into_place::gradients_are_written_where_they_belong", into_place::gradients_are_written_where_they_belong),
-    ("into_place::parts_with_other_readers", into_place::parts_with_other_readers),
-    ("into_place::random_pieces", into_place::random_pieces),
-    ("into_place::a_piece_of_a_variable", into_place::a_piece_of_a_variable),
-    ("into_place::a_row_of_a_variable", into_place::a_row_of_a_variable),
-    ("reported::graphs", reported::graphs),
-    ("reported::steps", reported::steps),
+    ("column_sums::attached_to_row_kernels", column_sums::attached_to_row_kernels),
+    (
+        "direct_writes::gradients_are_written_into_the_concatenation",
+        direct_writes::gradients_are_written_into_the_concatenation,
+    ),
+    ("direct_writes::parts_with_other_readers", direct_writes::parts_with_other_readers),
+    ("direct_writes::random_pieces", direct_writes::random_pieces),
+    ("direct_writes::slice_of_a_variable", direct_writes::slice_of_a_variable),
+    ("direct_writes::row_of_a_variable", direct_writes::row_of_a_variable),
+    ("reported_bugs::graphs", reported_bugs::graphs),
+    ("reported_bugs::traced_steps", reported_bugs::traced_steps),
     ("scatter::sums_by_index", scatter::sums_by_index),
     ("tiles::transposed", tiles::transposed),
-    ("eager::plans_are_kept", eager::plans_are_kept),
+    ("eager::plans_are_cached", eager::plans_are_cached),
     ("long_rows::equal_op_by_op", long_rows::equal_op_by_op),
     ("long_rows::updated_in_place", long_rows::updated_in_place),
-    ("methods::every_row_is_a_method", methods::every_row_is_a_method),
+    ("methods::every_scalar_op_is_a_method", methods::every_scalar_op_is_a_method),
     ("methods::promotion", methods::promotion),
     ("methods::reductions", methods::reductions),
     ("methods::shapes", methods::shapes),
@@ -128,63 +132,63 @@ const SUITE: [(&str, Body); 124] = [
     ("methods::images", methods::images),
     ("methods::attention", methods::attention),
     ("methods::losses", methods::losses),
-    ("methods::gradient_of_no_distance", methods::gradient_of_no_distance),
-    ("methods::copies_and_text", methods::copies_and_text),
-    ("state::commit_is_whole_or_nothing", state::commit_is_whole_or_nothing),
+    ("methods::gradient_of_zero_distance", methods::gradient_of_zero_distance),
+    ("methods::copies_and_display", methods::copies_and_display),
+    ("state::commit_is_atomic", state::commit_is_atomic),
     ("state::versions_never_change", state::versions_never_change),
     ("state::bytes_round_trip", state::bytes_round_trip),
     ("state::swap", state::swap),
-    ("state::drop_frees_at_once", state::drop_frees_at_once),
-    ("state::commits_are_seen_whole", state::commits_are_seen_whole),
+    ("state::drop_frees_memory", state::drop_frees_memory),
+    ("state::commits_are_atomic_for_other_threads", state::commits_are_atomic_for_other_threads),
     ("traces::repeat_and_retrace", traces::repeat_and_retrace),
     ("traces::results_outlive_the_next_call", traces::results_outlive_the_next_call),
-    ("traces::versions_outlive_the_step", traces::versions_outlive_the_step),
+    ("traces::old_values_outlive_the_step", traces::old_values_outlive_the_step),
     ("traces::eager_and_traced_mix", traces::eager_and_traced_mix),
     ("traces::captured_values", traces::captured_values),
     ("traces::scratch_is_shared", traces::scratch_is_shared),
     ("traces::updates_in_place", traces::updates_in_place),
     ("traces::random_order", traces::random_order),
     ("traces::errors_change_nothing", traces::errors_change_nothing),
-    ("arguments::of_every_kind", arguments::of_every_kind),
-    ("arguments::sets_in_turn", arguments::sets_in_turn),
+    ("arguments::views_constants_and_repeated_tensors", arguments::views_constants_and_repeated_tensors),
+    ("arguments::alternating_sets", arguments::alternating_sets),
     ("arguments::many_sets", arguments::many_sets),
-    ("arguments::fed_back", arguments::fed_back),
-    ("arguments::states_go_round", arguments::states_go_round),
-    ("arguments::of_bounded_length", arguments::of_bounded_length),
-    ("arguments::after_a_mistake", arguments::after_a_mistake),
-    ("arguments::of_products", arguments::of_products),
+    ("arguments::outputs_as_arguments", arguments::outputs_as_arguments),
+    ("arguments::state_passed_through_arguments", arguments::state_passed_through_arguments),
+    ("arguments::bounded_length", arguments::bounded_length),
+    ("arguments::after_an_index_error", arguments::after_an_index_error),
+    ("arguments::matrix_products", arguments::matrix_products),
     ("arguments::products_into_a_variable", arguments::products_into_a_variable),
-    ("arguments::of_threads", arguments::of_threads),
-    ("arguments::are_not_kept", arguments::are_not_kept),
-    ("retraces::used_last_is_kept", retraces::used_last_is_kept),
-    ("retraces::say_what_changed", retraces::say_what_changed),
+    ("arguments::concurrent_calls", arguments::concurrent_calls),
+    ("arguments::are_not_retained", arguments::are_not_retained),
+    ("retraces::recently_used_traces_stay_cached", retraces::recently_used_traces_stay_cached),
+    ("retraces::log_names_what_changed", retraces::log_names_what_changed),
     ("retraces::compiled_ahead", retraces::compiled_ahead),
     ("retraces::accumulate_and_apply", retraces::accumulate_and_apply),
-    ("retraces::memory_stays_flat", retraces::memory_stays_flat),
-    ("arenas::tables", arenas::tables),
+    ("retraces::memory_is_constant", retraces::memory_is_constant),
+    ("arenas::segment_tables", arenas::segment_tables),
     ("arenas::equal_separate_variables", arenas::equal_separate_variables),
-    ("arenas::one_kernel", arenas::one_kernel),
+    ("arenas::optimizer_is_one_kernel", arenas::optimizer_is_one_kernel),
     ("lengths::masks", lengths::masks),
-    ("lengths::last_batches", lengths::last_batches),
+    ("lengths::shorter_last_batch", lengths::shorter_last_batch),
     ("lengths::growing_cache", lengths::growing_cache),
     ("lengths::two_lengths", lengths::two_lengths),
-    ("lengths::mistakes", lengths::mistakes),
+    ("lengths::invalid_lengths", lengths::invalid_lengths),
     ("mlp::xor", mlp::xor),
     ("mlp::spiral", mlp::spiral),
-    ("tooling::profiles_tell_kernels_and_copies", tooling::profiles_tell_kernels_and_copies),
-    ("tooling::profiles_tell_compilations", tooling::profiles_tell_compilations),
-    ("tooling::profiled_times_are_the_wall_clocks", tooling::profiled_times_are_the_wall_clocks),
-    ("tooling::prepared_launches_give_the_interpreters_bits", tooling::prepared_launches_give_the_interpreters_bits),
+    ("tooling::profiles_list_kernels_and_copies", tooling::profiles_list_kernels_and_copies),
+    ("tooling::profiles_list_compilations", tooling::profiles_list_compilations),
+    ("tooling::profiled_times_match_the_wall_clock", tooling::profiled_times_match_the_wall_clock),
+    ("tooling::prepared_launches_equal_the_interpreter", tooling::prepared_launches_equal_the_interpreter),
     ("tooling::kernels_are_tuned", tooling::kernels_are_tuned),
 ];
 
 fn main() {
-    // Some tests run this program again, for what would spoil the process.
-    if let Some(well) = runtime::run_child() {
-        std::process::exit(if well { 0 } else { 1 });
+    // Some tests run this program again in a child process.
+    if let Some(passed) = runtime::run_child() {
+        std::process::exit(if passed { 0 } else { 1 });
     }
     let mut arguments = Arguments::from_args();
-    // The bodies are parallel inside, and a GPU has one stream.
+    // Tests are parallel internally, and a GPU has one stream.
     arguments.test_threads.get_or_insert(2);
     let cuda = Device::cuda(0);
     let mut trials = nvrtc::trials();
@@ -205,10 +209,10 @@ fn main() {
         });
     }
     let huge = cuda.as_ref().ok().copied();
-    let body = move || huge.map_or(Ok(Completion::ignored()), sweep::huge::more_than_32_bits_count);
-    trials.push(Trial::ignorable_test("cuda::sweep::more_than_32_bits_count", body).with_ignored_flag(cuda.is_err()));
+    let body = move || huge.map_or(Ok(Completion::ignored()), sweep::huge::indices_beyond_32_bits);
+    trials.push(Trial::ignorable_test("cuda::sweep::indices_beyond_32_bits", body).with_ignored_flag(cuda.is_err()));
     if let Err(why) = &cuda {
-        println!("skipped: everything on cuda, since {}", brief(why));
+        println!("skipped: all tests on cuda, since {}", brief(why));
     }
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -1,9 +1,9 @@
-//! The breadth of tensor methods: every row, promotion, reductions, shapes, layers and losses, against plain Rust.
+//! Tensor methods against plain Rust: scalar ops, promotion, reductions, shapes, layers and losses.
 
 use bornite::ir::Op;
 use bornite::{
     DType, Device, Generator, Tensor,
-    ops::{Activation, Element, Sliding, promote},
+    ops::{Activation, Conv2dOptions, Element, promote},
     settings::MatmulMode,
 };
 
@@ -17,8 +17,8 @@ fn near(name: &str, found: &Tensor, expected: &[f64], bound: f64) {
     assert_eq!(found.len(), expected.len(), "{name}: number of elements");
     let scale = expected.iter().fold(1.0f64, |m, x| m.max(x.abs()));
     for (n, (found, expected)) in found.iter().zip(expected).enumerate() {
-        let well = (found - expected).abs() <= bound * scale || found == expected;
-        assert!(well, "{name}: element {n} is {found}, expected {expected}");
+        let passed = (found - expected).abs() <= bound * scale || found == expected;
+        assert!(passed, "{name}: element {n} is {found}, expected {expected}");
     }
 }
 
@@ -26,8 +26,8 @@ fn floats(data: &[f64], shape: &[usize], device: Device) -> Tensor {
     Tensor::from_slice(data, shape, device)
 }
 
-/// Each row has a method (or two), which does what the row does.
-pub fn every_row_is_a_method(device: Device) -> Outcome {
+/// Each scalar op has a method (or two) that applies it.
+pub fn every_scalar_op_is_a_method(device: Device) -> Outcome {
     type Unary = fn(&Tensor) -> Tensor;
     type Binary = fn(&Tensor, &Tensor) -> Tensor;
     use Op::*;
@@ -136,7 +136,7 @@ pub fn every_row_is_a_method(device: Device) -> Outcome {
 
 pub fn promotion(device: Device) -> Outcome {
     use DType::*;
-    // As in the table of `promote`, which this checks in full.
+    // The complete table of `promote`.
     let order = [Bool, U8, I32, I64, F16, BF16, F32, F64];
     let table = [
         [Bool, U8, I32, I64, F16, BF16, F32, F64],
@@ -168,7 +168,7 @@ pub fn promotion(device: Device) -> Outcome {
         }
     }
     assert_eq!([promote(U8, I8), promote(U32, I32), promote(U16, U32)], [Some(I16), Some(I64), Some(U32)]);
-    // Numbers are weak.
+    // Numbers are weakly typed.
     let half = Tensor::ones(&[2], BF16, device);
     let int = Tensor::from_slice(&[7i32, -7], &[2], device);
     assert_eq!((&half * 0.5).dtype()?, BF16);
@@ -182,14 +182,14 @@ pub fn promotion(device: Device) -> Outcome {
     assert_eq!((int.gt(0).select(1.5, 0.0)).to_vec::<f32>()?, [1.5, 0.0]);
     let large = Tensor::from_slice(&[1i64 << 60], &[1], device);
     assert_eq!((large + 1).to_vec::<i64>()?, [(1 << 60) + 1], "through no float");
-    // Gradients come back in the dtype of each.
+    // Gradients have the dtype of each input.
     let (x, y) = (Tensor::from_slice(&[2f32, 3.], &[2], device), Tensor::from_slice(&[4f64, 5.], &[2], device));
     let grads = (&x * &y).sum(..).grad(&[&x, &y]);
     assert_eq!((grads[0].to_vec::<f32>()?, grads[1].to_vec::<f64>()?), (vec![4., 5.], vec![2., 3.]));
     Ok(())
 }
 
-/// Every operator between tensors, references and numbers of every type; and `+=` and its like.
+/// Every operator between tensors, references and numbers of every type, and compound assignments.
 pub fn operators(device: Device) -> Outcome {
     let (a, b) = (floats(&[7.5, -3.0], &[2], device), floats(&[2.0, 0.5], &[2], device));
     macro_rules! every_way {
@@ -228,11 +228,11 @@ pub fn operators(device: Device) -> Outcome {
     mask |= &ints.lt(0);
     mask &= !ints.equal(12u8);
     assert_eq!((!&mask).to_vec::<bool>()?, [true, false]);
-    // Through no float, and no further than the tensor's dtype holds.
+    // Exact integers, limited to the range of the tensor's dtype.
     let large = Tensor::from_slice(&[1u64, u64::MAX - 1], &[2], device);
     assert_eq!((large.minimum(u64::MAX) + 1u64).to_vec::<u64>()?, [2, u64::MAX]);
     assert!((&ints + u32::MAX).to_vec::<i32>().is_err());
-    // Sums over a loop, whose gradient is that of all their parts.
+    // Accumulation in a loop, with the gradient of all terms.
     let mut total = Tensor::zeros(&[], DType::F64, device);
     for n in 0..4 {
         total += (&a * n).sum(..);
@@ -254,23 +254,23 @@ pub fn reductions(device: Device) -> Outcome {
         x.iter().map(|v| (v - mean(x)).powi(2)).sum()
     }
     let cases: &[Case] = &[
-        ("sum", |x| x.sum_keep(1), |x| x.iter().sum()),
-        ("prod", |x| x.prod_keep(1), |x| x.iter().product()),
-        ("min", |x| x.min_keep(1), |x| x.iter().copied().fold(f64::MAX, f64::min)),
-        ("max", |x| x.max_keep(1), |x| x.iter().copied().fold(f64::MIN, f64::max)),
-        ("mean", |x| x.mean_keep(-2), mean),
-        ("var", |x| x.var_keep(1, 1), |x| squares(x) / 2.0),
-        ("var of all", |x| x.var_keep(1, 0), |x| squares(x) / 3.0),
-        ("std", |x| x.std_keep(1, 1), |x| (squares(x) / 2.0).sqrt()),
-        ("norm 1", |x| x.norm_keep(1.0, 1), |x| x.iter().map(|v| v.abs()).sum()),
-        ("norm 2", |x| x.norm_keep(2.0, 1), |x| x.iter().map(|v| v * v).sum::<f64>().sqrt()),
-        ("norm 3", |x| x.norm_keep(3.0, 1), |x| x.iter().map(|v| v.abs().powi(3)).sum::<f64>().cbrt()),
-        ("norm ∞", |x| x.norm_keep(f64::INFINITY, 1), |x| x.iter().fold(0.0, |m, v| v.abs().max(m))),
-        ("norm -∞", |x| x.norm_keep(f64::NEG_INFINITY, 1), |x| x.iter().fold(9.0, |m, v| v.abs().min(m))),
-        ("norm 0", |x| x.norm_keep(0.0, 1), |x| x.len() as f64),
-        ("logsumexp", |x| x.logsumexp_keep(1), |x| x.iter().map(|v| v.exp()).sum::<f64>().ln()),
-        ("all", |x| x.gt(0.0).all_keep(1), |x| x.iter().all(|v| *v > 0.0) as u8 as f64),
-        ("any", |x| x.gt(0.0).any_keep(1), |x| x.iter().any(|v| *v > 0.0) as u8 as f64),
+        ("sum", |x| x.sum_keepdim(1), |x| x.iter().sum()),
+        ("prod", |x| x.prod_keepdim(1), |x| x.iter().product()),
+        ("min", |x| x.min_keepdim(1), |x| x.iter().copied().fold(f64::MAX, f64::min)),
+        ("max", |x| x.max_keepdim(1), |x| x.iter().copied().fold(f64::MIN, f64::max)),
+        ("mean", |x| x.mean_keepdim(-2), mean),
+        ("var", |x| x.var_keepdim(1, 1), |x| squares(x) / 2.0),
+        ("var of all", |x| x.var_keepdim(1, 0), |x| squares(x) / 3.0),
+        ("std", |x| x.std_keepdim(1, 1), |x| (squares(x) / 2.0).sqrt()),
+        ("norm 1", |x| x.norm_keepdim(1.0, 1), |x| x.iter().map(|v| v.abs()).sum()),
+        ("norm 2", |x| x.norm_keepdim(2.0, 1), |x| x.iter().map(|v| v * v).sum::<f64>().sqrt()),
+        ("norm 3", |x| x.norm_keepdim(3.0, 1), |x| x.iter().map(|v| v.abs().powi(3)).sum::<f64>().cbrt()),
+        ("norm ∞", |x| x.norm_keepdim(f64::INFINITY, 1), |x| x.iter().fold(0.0, |m, v| v.abs().max(m))),
+        ("norm -∞", |x| x.norm_keepdim(f64::NEG_INFINITY, 1), |x| x.iter().fold(9.0, |m, v| v.abs().min(m))),
+        ("norm 0", |x| x.norm_keepdim(0.0, 1), |x| x.len() as f64),
+        ("logsumexp", |x| x.logsumexp_keepdim(1), |x| x.iter().map(|v| v.exp()).sum::<f64>().ln()),
+        ("all", |x| x.gt(0.0).all_keepdim(1), |x| x.iter().all(|v| *v > 0.0) as u8 as f64),
+        ("any", |x| x.gt(0.0).any_keepdim(1), |x| x.iter().any(|v| *v > 0.0) as u8 as f64),
     ];
     for (name, tensor, plain) in cases {
         let expected: Vec<f64> =
@@ -288,7 +288,7 @@ pub fn reductions(device: Device) -> Outcome {
     assert_eq!(empty.any(1).to_vec::<bool>()?, [false, false]);
     assert!(empty.mean(1).to_vec::<f32>()?.iter().all(|x| x.is_nan()));
     assert!(floats(&[3.0], &[1], device).var(0, 1).item()?.is_nan());
-    // Sums, squares and powers that f16 does not hold are made in f32.
+    // Sums, squares and powers beyond the range of f16 are computed in f32.
     let large =
         Tensor::full(300.0, &[4, 256], DType::F16, device) * Tensor::linspace(-1.0, 1.0, 256, DType::F16, device);
     let half = |x: Tensor| x.cast(DType::F64).to_vec::<f64>();
@@ -371,21 +371,21 @@ pub fn activations(device: Device) -> Outcome {
         let x = floats(&data, &[data.len()], device);
         near(name, &tensor(&x), &expected, 1e-14);
         near(name, &tensor(&x.cast(DType::F32)), &expected, 1e-5);
-        // Far out and at 0 the gradient is that of a difference too.
+        // The gradient is correct for large inputs and at 0, too.
         let far = floats(&[-200.0, -90.0, 90.0, 200.0], &[4], device);
-        let slope = tensor(&far).sum(..).grad(&[&far])[0].to_vec::<f64>()?;
-        for (x, slope) in [-200.0, -90.0, 90.0, 200.0].into_iter().zip(slope) {
+        let gradient = tensor(&far).sum(..).grad(&[&far])[0].to_vec::<f64>()?;
+        for (x, gradient) in [-200.0, -90.0, 90.0, 200.0].into_iter().zip(gradient) {
             let expected = (plain(x + 1e-3) - plain(x - 1e-3)) / 2e-3;
-            assert!((slope - expected).abs() <= 1e-5 * (1.0 + expected.abs()), "{name}: slope {slope} at {x}");
+            assert!((gradient - expected).abs() <= 1e-5 * (1.0 + expected.abs()), "{name}: gradient {gradient} at {x}");
         }
         if !["relu", "relu6", "leaky_relu", "selu"].contains(name) {
             let zero = floats(&[0.0], &[1], device);
-            let slope = tensor(&zero).sum(..).grad(&[&zero])[0].item()?;
+            let gradient = tensor(&zero).sum(..).grad(&[&zero])[0].item()?;
             let expected = (plain(1e-6) - plain(-1e-6)) / 2e-6;
-            assert!((slope - expected).abs() < 1e-5, "{name}: slope {slope} at 0, expected {expected}");
+            assert!((gradient - expected).abs() < 1e-5, "{name}: gradient {gradient} at 0, expected {expected}");
         }
     }
-    // Known answers: GELU on (100, 512) within 1e-5 of its formula; by erf, Φ at a few places.
+    // Known answers: GELU on (100, 512) within 1e-5 of its formula; exact GELU at a few points.
     let data: Vec<f64> = Random::fresh().vec(100 * 512, -5.0, 5.0).iter().map(|&x| x as f32 as f64).collect();
     let expected: Vec<f64> = data.iter().map(|&x| gelu(x)).collect();
     let x = floats(&data, &[100, 512], device).cast(DType::F32);
@@ -436,7 +436,8 @@ pub fn layers(device: Device) -> Outcome {
         .collect();
     near("batch_norm", &image.batch_norm(&gamma, &beta, &mean, &variance, 1e-5), &expected, 1e-13);
 
-    // Known answer: a fused linear map and GELU, 128 × 512 → 768, is its two parts. (Smaller on the interpreter.)
+    // Known answer: a fused linear layer and GELU, 128 × 512 → 768, equals the separate ops.
+    // (Smaller on the interpreter.)
     let (rows, from, out) = if device == Device::Interpreter { (8, 32, 48) } else { (128, 512, 768) };
     let [x, w, b] = [(rows, from), (out, from), (1, out)]
         .map(|(m, n)| floats(&random.vec(m * n, -0.1, 0.1), &[m, n], device).cast(DType::F32));
@@ -464,10 +465,10 @@ pub fn layers(device: Device) -> Outcome {
 pub fn images(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let cases = [
-        ((2, 4, 6, 5), (6, 3, 3), Sliding { groups: 2, padding: (1, 2), ..Sliding::default() }),
-        ((1, 3, 7, 7), (2, 3, 2), Sliding { stride: (2, 3), ..Sliding::default() }),
-        ((1, 2, 8, 6), (4, 3, 2), Sliding { dilation: (2, 3), stride: (1, 2), padding: (2, 0), groups: 1 }),
-        ((2, 3, 2, 2), (3, 1, 1), Sliding { groups: 3, ..Sliding::default() }),
+        ((2, 4, 6, 5), (6, 3, 3), Conv2dOptions { groups: 2, padding: (1, 2), ..Conv2dOptions::default() }),
+        ((1, 3, 7, 7), (2, 3, 2), Conv2dOptions { stride: (2, 3), ..Conv2dOptions::default() }),
+        ((1, 2, 8, 6), (4, 3, 2), Conv2dOptions { dilation: (2, 3), stride: (1, 2), padding: (2, 0), groups: 1 }),
+        ((2, 3, 2, 2), (3, 1, 1), Conv2dOptions { groups: 3, ..Conv2dOptions::default() }),
     ];
     for ((n, channels, height, width), (out, high, wide), by) in cases {
         let own = channels / by.groups;
@@ -507,7 +508,7 @@ pub fn images(device: Device) -> Outcome {
     for bad in [
         x.max_pool2d([5, 1], (1, 1)),
         x.avg_pool2d([2, 2], (0, 1)),
-        x.conv2d(&x, None, Sliding { groups: 2, ..Sliding::default() }),
+        x.conv2d(&x, None, Conv2dOptions { groups: 2, ..Conv2dOptions::default() }),
     ] {
         assert!(bad.shape().is_err());
     }
@@ -528,9 +529,9 @@ pub fn attention(device: Device) -> Outcome {
                 let at = |n: usize, row: usize, d: usize, len: usize| data[n][(batch * len + row) * width + d];
                 let score =
                     |j: usize| (0..width).map(|d| at(0, i, d, queries) * at(1, j, d, keys)).sum::<f64>() * scale;
-                let powers: Vec<f64> = (0..keys).map(|j| if seen(i, j) { score(j).exp() } else { 0.0 }).collect();
-                let total: f64 = powers.iter().sum();
-                out.extend((0..width).map(|d| (0..keys).map(|j| powers[j] * at(2, j, d, keys)).sum::<f64>() / total));
+                let exps: Vec<f64> = (0..keys).map(|j| if seen(i, j) { score(j).exp() } else { 0.0 }).collect();
+                let total: f64 = exps.iter().sum();
+                out.extend((0..width).map(|d| (0..keys).map(|j| exps[j] * at(2, j, d, keys)).sum::<f64>() / total));
             }
         }
         out
@@ -541,7 +542,8 @@ pub fn attention(device: Device) -> Outcome {
     near("mask", &Tensor::attention(&q, &k, &v, None, false, Some(&mask)), &masked, 1e-13);
     let added = mask.select(0.0, f64::NEG_INFINITY);
     near("added mask", &Tensor::attention(&q, &k, &v, None, false, Some(&added)), &masked, 1e-13);
-    // Known answer: with V = 1 the result is exactly 1, at (4, 8, 512, 64) where that is quick enough.
+    // Known answer: with V = 1 the result is exactly 1, at (4, 8, 512, 64) where that is quick
+    // enough.
     let shape = match device {
         Device::Cuda(_) => [4, 8, 512, 64],
         Device::Cpu(_) => [1, 2, 128, 64],
@@ -554,7 +556,7 @@ pub fn attention(device: Device) -> Outcome {
         let run = || Tensor::attention(&q, &k, &ones, None, causal, None).to_vec::<f32>();
         let exact = MatmulMode::Exact.within(run)?;
         assert!(exact.iter().all(|x| *x == 1.0), "causal {causal}");
-        // A library adds up the two products in orders of its own.
+        // A library may sum the two products in different orders.
         let furthest = run()?.iter().map(|x| (x - 1.0).abs()).fold(0.0, f32::max);
         assert!(furthest < 2e-6, "causal {causal}: {furthest}");
     }
@@ -594,7 +596,7 @@ pub fn losses(device: Device) -> Outcome {
     near("probabilities", &tx.cross_entropy(&ty), &[probable], 1e-14);
     let divergence = log.iter().zip(&y).map(|(l, y)| y * (y.ln() - l)).sum::<f64>() / 3.0;
     near("kl_div", &tx.log_softmax(-1).kl_div(&ty), &[divergence], 1e-14);
-    // At the edges: no NaN from 0 log 0, no overflow, a class that there is not.
+    // Edge cases: no NaN from 0 log 0, no overflow, a class out of range.
     let sure = floats(&[0.0, 1.0], &[2], device);
     assert_eq!(sure.bce(&sure).item()?, 0.0);
     assert_eq!(sure.bce(&(1.0 - &sure)).item()?, 100.0);
@@ -603,7 +605,7 @@ pub fn losses(device: Device) -> Outcome {
     let bad = Tensor::from_slice(&[0i64, 4, 1], &[3], device);
     let error = tx.cross_entropy(&bad).item().expect_err("class 4 of 4").to_string();
     assert!(error.contains("index 4 is outside axis 1 of length 4") && error.contains("methods.rs:"), "{error}");
-    // Enough rows for the CPU's own spelling.
+    // Enough rows for the CPU implementation.
     let many = Tensor::zeros(&[40, 4], DType::F32, device) + 1.0;
     let classes: Vec<i64> = (0..40).map(|n| if n == 33 { -1 } else { n % 4 }).collect();
     let bad = Tensor::from_slice(&classes, &[40], device);
@@ -615,14 +617,14 @@ pub fn losses(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Where a distance is 0, its gradient is. (All other gradients: see `gradcheck`.)
-pub fn gradient_of_no_distance(device: Device) -> Outcome {
+/// The gradient of a zero distance is 0. (All other gradients: see `gradcheck`.)
+pub fn gradient_of_zero_distance(device: Device) -> Outcome {
     let zero = floats(&[0.0, 0.0], &[2], device);
     assert_eq!(zero.norm(2.0, ..).grad(&[&zero])[0].to_vec::<f64>()?, [0.0, 0.0]);
     Ok(())
 }
 
-pub fn copies_and_text(device: Device) -> Outcome {
+pub fn copies_and_display(device: Device) -> Outcome {
     fn round<T: Element + PartialEq + std::fmt::Debug>(data: &[T], device: Device) -> Outcome {
         let x = Tensor::from_slice(data, &[data.len()], device);
         let far = x.to(Device::Cpu(7));
@@ -635,7 +637,7 @@ pub fn copies_and_text(device: Device) -> Outcome {
     round(&[1u8, 2, 255], device)?;
     round(&[1.5f32, -0.0, 3.0], device)?;
     round(&[i64::MIN, 5], device)?;
-    // Gradients go back to where a tensor came from.
+    // Gradients are copied back to the original device.
     let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3], device);
     let loss = ((&x * 2.0).to(Device::Cpu(7)).square().sum(..)).to(device) * 0.5;
     let gradient = loss.grad(&[&x]).remove(0);

@@ -1,5 +1,5 @@
-//! A 3-layer perceptron trains, with losses that are bit-equal on every device (products by generated kernels) and whether
-//! traced or not.
+//! Training of a 3-layer perceptron: losses are bitwise equal on every device (with generated
+//! matrix products), traced or not.
 
 use bornite::{
     Device, Tensor, Var,
@@ -19,7 +19,7 @@ struct Task {
     rate: f64,
 }
 
-/// Weights and biases, the same numbers on every device.
+/// Weights and biases, identical on every device.
 fn parameters(widths: &[usize], device: Device) -> bornite::Result<Vec<Var>> {
     let mut random = Random::seeded(7);
     let mut vars = vec![];
@@ -77,10 +77,11 @@ fn traced(task: &Task, widths: &[usize], steps: usize, device: Device) -> bornit
     Ok((losses, vars))
 }
 
-/// Trains on `device` both ways and on the interpreter, and compares every loss and every final weight.
+/// Trains on `device` both ways and on the interpreter, and compares every loss and every final
+/// weight.
 fn compare(make: fn(Device) -> Task, widths: &[usize], steps: usize, device: Device) -> bornite::Result<Vec<f64>> {
     MatmulMode::Exact.within(|| {
-        // Op by op the CPU gives the interpreter's bits; some of its own spellings do not.
+        // Plain ops on the CPU equal the interpreter bitwise; some CPU implementations do not.
         if let Device::Cpu(_) = device {
             with_fusion(false, || compare_exactly(make, widths, steps, device, true))?;
         }
@@ -105,7 +106,7 @@ fn compare_exactly(
     assert_eq!(weights(&vars)?, weights(&eager_vars)?, "traced and eager weights");
     let (reference, reference_vars) = traced(&make(Device::Interpreter), widths, steps, Device::Interpreter)?;
     if !to_the_bit {
-        // Its sums may have another order and its functions other last bits, which training makes larger.
+        // Sums may have another order and functions other last bits, which training amplifies.
         let near = |(a, b): (&u64, &u64)| (f64::from_bits(*a) / f64::from_bits(*b) - 1.0).abs() < 1e-3;
         assert!(losses.iter().zip(&reference).take(10).all(near), "{losses:?}");
     } else {
@@ -160,7 +161,7 @@ pub fn spiral(device: Device) -> Outcome {
     if device == Device::Interpreter {
         return Ok(());
     }
-    // Long enough to solve it, where that is quick.
+    // Long enough to solve it on fast devices.
     let task = spiral_task(device);
     let (losses, vars) = traced(&task, &WIDTHS, 3000, device)?;
     let params: Vec<Tensor> = vars.iter().map(Var::get).collect();

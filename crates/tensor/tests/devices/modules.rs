@@ -1,5 +1,5 @@
-//! Kernels of files launched over tensors: in both languages, lazily, under trace and recorded; what does not fit is an
-//! error that says what would.
+//! Kernels of source files launched over tensors: in both languages, lazily, traced and prepared;
+//! arguments that do not match are errors with the expected types.
 
 use bornite::{
     DType, Device, Tensor, Var,
@@ -69,7 +69,7 @@ pub fn launches(device: Device) -> Outcome {
         let z = saxpy.launch(n, &[2.5.into(), (&x).into(), (&y).into()]).remove(0);
         assert_eq!((&z + 0.0).to_vec::<f32>()?, (&x * 2.5 + &y).to_vec::<f32>()?, "{n}");
     }
-    // Instances beyond those launched leave their elements alone, and so does a launch of none.
+    // Elements of threads that are not launched stay unchanged, also in an empty launch.
     let x = floats(8, device);
     for n in [0, 3] {
         let y = saxpy.launch(n, &[1.into(), (&x).into(), (&x).into()]).remove(0).to_vec::<f32>()?;
@@ -81,7 +81,7 @@ pub fn launches(device: Device) -> Outcome {
     assert_eq!(outer.dims()?, [5, 7]);
     let expected = (x.reshape(&[5, 1]) * 2.0) * y.reshape(&[1, 7]);
     assert_eq!(outer.to_vec::<f32>()?, expected.to_vec::<f32>()?);
-    // An array of vectors is a tensor with one axis more; a view of another tensor is brought into shape.
+    // An array of vectors is a tensor with one more axis; a view is made contiguous.
     let (v, out) = (floats(12, device).reshape(&[3, 4]).t(), Tensor::zeros(&[4], DType::F32, device));
     let args = [(&v).into(), [1.0, -2.0, 0.5].into(), (&out).into()];
     let lengths = module.kernel("lengths")?.launch(4, &args).remove(0);
@@ -104,15 +104,16 @@ pub fn launches(device: Device) -> Outcome {
     Ok(())
 }
 
-/// On the CPU a launch over what is there runs at once, elsewhere when it is asked for: nothing else tells them apart.
-pub fn at_once_or_later(device: Device) -> Outcome {
+/// On the CPU a launch over computed arrays runs immediately, elsewhere when it is read; results
+/// are the same.
+pub fn immediate_and_deferred_launches_agree(device: Device) -> Outcome {
     let saxpy = Module::parse("kernels.py", PYTHON)?.kernel("saxpy")?;
     let launch = |a: f64, x: &Tensor, y: &Tensor| {
         let n = x.elements().unwrap_or(0);
         saxpy.launch(n, &[a.into(), x.into(), y.into()]).remove(0)
     };
-    // Sizes in turn, so that the last launch is not always like the one before; values that are computed later, all
-    // equal, and results of other launches.
+    // Alternating sizes, so that the last launch often differs from the one before; arrays that are
+    // computed later, all equal, and outputs of other launches.
     for n in [5, 5, 8, 5, 8, 8] {
         let (x, scale) = (floats(n, device), n as f64);
         let later = &x * 2.0;
@@ -121,17 +122,17 @@ pub fn at_once_or_later(device: Device) -> Outcome {
         let ones = launch(1.0, &again, &Tensor::ones(&[n], DType::F32, device));
         let expected: Vec<f32> = x.to_vec::<f32>()?.iter().map(|x| x * 2.0 * scale as f32 + x + 1.0).collect();
         assert_eq!(ones.to_vec::<f32>()?, expected);
-        // No gradient is silently none.
-        let slope = ones.sum(..).grad(&[&x])[0].to_vec::<f32>();
-        assert!(slope.err().is_some_and(|error| error.to_string().contains("kernel")), "a gradient");
+        // A missing gradient is an error.
+        let gradient = ones.sum(..).grad(&[&x])[0].to_vec::<f32>();
+        assert!(gradient.err().is_some_and(|error| error.to_string().contains("kernel")), "a gradient");
     }
-    // In another shape, and without history.
+    // Reshaped and detached.
     let mut state = floats(6, device).reshape(&[2, 3]);
     for _ in 0..3 {
         state = launch(1.0, &state.reshape(&[6]), &state.detach().reshape(&[6])).detach().reshape(&[3, 2]);
     }
     assert_eq!(state.to_vec::<f32>()?, (floats(6, device) * 8.0).to_vec::<f32>()?);
-    // What a variable was at the launch stays in the result.
+    // The output keeps the variable's value at the time of the launch.
     let x = floats(4, device);
     let v = Var::new(&x)?;
     let doubled = launch(1.0, &v.get(), &v.get());
@@ -140,7 +141,7 @@ pub fn at_once_or_later(device: Device) -> Outcome {
     step.call(std::slice::from_ref(&x))?;
     assert_eq!(doubled.to_vec::<f32>()?, (&x * 2.0).to_vec::<f32>()?);
     assert_eq!(launch(1.0, &v.get(), &v.get()).to_vec::<f32>()?, (&x * 6.0).to_vec::<f32>()?);
-    // In a function under trace nothing runs, not even over what is there.
+    // In a traced function nothing runs, even over computed arrays.
     let traced = trace(|given| Ok((vec![launch(2.0, &x, &x) + &given[0]], vec![])));
     for _ in 0..2 {
         assert_eq!(traced.call(std::slice::from_ref(&x))?[0].to_vec::<f32>()?, (&x * 4.0).to_vec::<f32>()?);
@@ -169,12 +170,13 @@ pub fn traced_and_recorded(device: Device) -> Outcome {
     assert_eq!(recorded.array("y")?.to_vec::<f32>()?, (&x * 2.0).to_vec::<f32>()?);
     assert_eq!(y.to_vec::<f32>()?, [0.0; 6]);
     let wrong = recorded.array("z").err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(wrong.contains("there is no array 'z'; there are x, y"), "{wrong}");
+    assert!(wrong.contains("unknown array 'z'; the kernel has x, y"), "{wrong}");
     Ok(())
 }
 
-/// A kernel that stops changes no variable, wherever its launch stands among the updates; and a recorded one stays failed.
-pub fn a_bad_index_changes_nothing(device: Device) -> Outcome {
+/// A failing kernel changes no variable, independent of its position among the updates; a prepared
+/// launch stays failed.
+pub fn index_error_changes_no_variable(device: Device) -> Outcome {
     let module = Module::parse("kernels.py", PYTHON)?;
     let (saxpy, x) = (module.kernel("saxpy")?, floats(6, device));
     let (v, w) = (Var::new(&floats(6, device))?, Var::new(&floats(6, device))?);
@@ -192,14 +194,14 @@ pub fn a_bad_index_changes_nothing(device: Device) -> Outcome {
     let recorded = saxpy.prepare(7, &[2.0.into(), (&x).into(), (&x).into()])?;
     let run = recorded.run();
     assert!(run.is_err() || matches!(device, Device::Cuda(_)));
-    // Others do not hear of it.
+    // Other computations are not affected.
     let rows = Tensor::from_slice(&[1i64, 0], &[2], device);
     assert_eq!(x.index_select(0, &rows).to_vec::<f32>()?, [-2.0, -3.0]);
     assert!(recorded.array("y").is_err() && recorded.array("x").is_err());
     Ok(())
 }
 
-pub fn what_does_not_fit_is_an_error(device: Device) -> Outcome {
+pub fn mismatched_arguments_are_errors(device: Device) -> Outcome {
     let module = Module::parse("kernels.py", PYTHON)?;
     let (x, two) = (floats(6, device), floats(6, device).reshape(&[2, 3]));
     let whole = Tensor::zeros(&[6], DType::I32, device);
@@ -212,7 +214,7 @@ pub fn what_does_not_fit_is_an_error(device: Device) -> Outcome {
         (6.into(), vec![1.0.into(), array(&two), array(&x)], "takes f32 with 1 axes, not f32[2, 3], as 'x'"),
         (6.into(), vec![1.0.into(), array(&whole), array(&x)], "takes f32 with 1 axes, not i32[6], as 'x'"),
         (6.into(), vec![[1.0, 2.0].into(), array(&x), array(&x)], "takes [F32] as 'a' but got [1.0, 2.0]"),
-        ([1, 1, 1, 1, 1].into(), vec![1.0.into(), array(&x), array(&x)], "one to four numbers of threads"),
+        ([1, 1, 1, 1, 1].into(), vec![1.0.into(), array(&x), array(&x)], "one to four thread counts"),
     ];
     for (dims, args, part) in cases {
         let found = saxpy.launch(dims, &args).remove(0).to_vec::<f32>().err().map(|error| error.to_string());
@@ -222,7 +224,7 @@ pub fn what_does_not_fit_is_an_error(device: Device) -> Outcome {
     let found = saxpy.launch(7, &[1.0.into(), array(&x), array(&x)]).remove(0).to_vec::<f32>();
     let found = found.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(found.contains('6') && found.contains("x"), "{found}");
-    // Sizes decide branches, but not how many results a launch has.
+    // The number of outputs does not depend on the launch size.
     let sized = Module::parse(
         "sized.py",
         "import warp as wp\n@wp.kernel\ndef k(x: wp.array[float], y: wp.array[float], z: wp.array[float]):\n    i = wp.tid()\n    \
@@ -234,8 +236,8 @@ pub fn what_does_not_fit_is_an_error(device: Device) -> Outcome {
     let silent = Module::parse("silent.cu", "__global__ void silent(const float* x) {}")?.kernel("silent")?;
     let silent = silent.launch(1, &[array(&x)]).remove(0).to_vec::<f32>().err().map(|error| error.to_string());
     assert!(silent.as_ref().is_some_and(|text| text.contains("writes no array")), "{silent:?}");
-    // An array that could not be made carries its own error.
-    let lost = saxpy.launch(6, &[1.0.into(), array(&Tensor::mistake("lookup", "there is no row 'b'")), array(&x)]);
+    // A failed tensor as an array carries its own error.
+    let lost = saxpy.launch(6, &[1.0.into(), array(&Tensor::failed("lookup", "there is no row 'b'")), array(&x)]);
     let lost = lost[0].to_vec::<f32>().err().map(|error| error.to_string()).unwrap_or_default();
     assert!(lost.starts_with("lookup: there is no row 'b'"), "{lost}");
     let unknown = module.kernel("sxpy").err().map(|error| error.to_string()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! CUDA's own functions against the interpreter: within the bounds that the op table states for them.
+//! CUDA's math functions against the interpreter: within the error bounds of the op table.
 
 use bornite::Device;
 use bornite::ir::{Arg, Emit, Op, Scalar, interp};
@@ -8,7 +8,7 @@ use crate::Outcome;
 use crate::random::Random;
 use crate::rows::{count, kernel_of, samples};
 
-/// Values packed into words, f32 two a word.
+/// Values packed into 64-bit words, two f32 per word.
 fn packed(scalar: Scalar, bits: &[u64]) -> Vec<u64> {
     if scalar == Scalar::F64 {
         return bits.to_vec();
@@ -23,7 +23,7 @@ fn numbers(scalar: Scalar, words: &[u64]) -> Vec<f64> {
     }
 }
 
-/// Distance in units of the last place of the given type.
+/// Distance in ulps of a type.
 fn ulps(scalar: Scalar, found: f64, exact: f64) -> f64 {
     if found == exact || found.is_nan() && exact.is_nan() {
         return 0.0;
@@ -82,7 +82,7 @@ pub fn within_bounds(device: Device) -> Outcome {
             }
             let found = numbers(scalar, &out);
 
-            // The reference is f64 throughout: exact to a few units of its own last place.
+            // The reference is f64, exact to a few ulps.
             let args: Vec<Vec<f64>> = words.iter().map(|c| numbers(scalar, c)).collect();
             let wide: Vec<Vec<u64>> =
                 args.iter().map(|c| c.iter().take(count()).map(|x| x.to_bits()).collect()).collect();

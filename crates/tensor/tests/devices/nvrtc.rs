@@ -1,4 +1,5 @@
-//! What NVRTC makes of printed kernels, with no GPU: machine code for every architecture, and errors people can read.
+//! Generated kernels compiled by NVRTC, without a GPU: machine code for every architecture, and
+//! readable errors.
 
 use bornite::ir::{Access, Algebra, Builder, Emit, Op, Scalar};
 use bornite::{DType, Device, Tensor};
@@ -7,7 +8,7 @@ use libtest_mimic::Trial;
 
 use crate::Outcome;
 
-/// Oldest supported, and what is common.
+/// The oldest supported architecture and common ones.
 const ARCHITECTURES: [&str; 4] = ["sm_75", "sm_80", "sm_90a", "sm_100"];
 
 pub fn trials() -> Vec<Trial> {
@@ -31,7 +32,7 @@ fn every_row_compiles() -> Outcome {
     for index in [Scalar::I32, Scalar::I64] {
         for &op in Op::ALL {
             for scalar in Scalar::ALL {
-                // The index type is the kernel's affair, not the row's: one row tells.
+                // The index type does not depend on the op: one op is enough.
                 if index == Scalar::I64 && op != Op::Add {
                     continue;
                 }
@@ -51,7 +52,7 @@ fn every_row_compiles() -> Outcome {
                     .collect();
                 let value = b.op(op, &args.iter().collect::<Vec<_>>());
                 b.store(out, i, value);
-                // One program for all, each kernel with its helpers in a namespace of its own.
+                // One program for all, with each kernel and its helpers in its own namespace.
                 let kernel = b.finish()?;
                 program += &format!("namespace n{count} {{\n{}}}\n", cuda::print(&kernel));
                 if op.row().native.is_some() {
@@ -81,8 +82,8 @@ fn every_row_compiles() -> Outcome {
     Ok(())
 }
 
-/// Kernels that between them have everything a kernel can have: prints, structs, functions, shared memory, shuffles; with and
-/// without checks of their indices.
+/// Kernels that cover all features: prints, structs, functions, shared memory, shuffles; with and
+/// without index checks.
 fn every_kind_of_kernel_compiles() -> Outcome {
     let kernels = crate::samples::kernels();
     let program: String = (kernels.iter().enumerate())
@@ -100,7 +101,8 @@ fn every_kind_of_kernel_compiles() -> Outcome {
     Ok(())
 }
 
-/// Kernels that need more of a GPU than samples do: rows in shared memory, sorted sums, large tiles. None of them runs.
+/// Kernels with higher GPU requirements: rows in shared memory, sorted sums, large tiles. None of
+/// them runs.
 fn kernels_of_tensors_compile() -> Outcome {
     let device = Device::Interpreter;
     let matrix = |rows: usize, columns: usize, dtype: DType| {
@@ -134,7 +136,7 @@ fn errors_show_the_source() -> Outcome {
     }
     let text = bornite_cuda::compile("k", "", "sm_1").expect_err("no such architecture").to_string();
     assert!(text.contains("sm_1"), "{text}");
-    // What leaves NVRTC without machine code must not reach the driver.
+    // Output of NVRTC without machine code must not reach the driver.
     let kernel = "extern \"C\" __global__ void k() {}";
     for (arch, options) in [("compute_90", &[][..]), ("sm_90", &["-dlto"])] {
         let text = bornite_cuda::compile_with("k", kernel, arch, options).expect_err("no machine code").to_string();

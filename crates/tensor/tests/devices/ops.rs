@@ -5,13 +5,13 @@ use bornite::{DType, Device, Tensor, ops::Element, settings::MatmulMode};
 use crate::Outcome;
 use crate::random::Random;
 
-/// Makes a tensor of one dtype from f64 data.
+/// Creates a tensor of one dtype from f64 data.
 type Make<'a> = &'a dyn Fn(&[f64], &[usize]) -> Tensor;
 /// Compares a tensor with the f64 reference.
 type Check<'a> = &'a dyn Fn(&Tensor, &[f64]) -> Outcome;
 
-/// Runs `body` for f32 and f64. An element that `terms` roundings went into may be off by as many, and 16, epsilons of
-/// the largest value (at least 1).
+/// Runs `body` for f32 and f64. An element computed with `terms` roundings may differ by `terms` +
+/// 16 epsilons of the largest value (at least 1).
 fn both(device: Device, terms: usize, body: impl Fn(Make<'_>, Check<'_>) -> Outcome) -> Outcome {
     fn make<T: Element>(convert: impl Fn(f64) -> T, device: Device) -> impl Fn(&[f64], &[usize]) -> Tensor {
         move |data, shape| Tensor::from_slice(&data.iter().map(|&x| convert(x)).collect::<Vec<T>>(), shape, device)
@@ -33,7 +33,7 @@ fn both(device: Device, terms: usize, body: impl Fn(Make<'_>, Check<'_>) -> Outc
     body(&make(|x| x, device), &|t, expected| close(t.to_vec::<f64>()?, expected, f64::EPSILON))
 }
 
-/// As f32 would hold them, so that both dtypes start from the same numbers.
+/// Rounded to f32, so that both dtypes start from the same numbers.
 fn inputs(random: &mut Random, len: usize, low: f64, high: f64) -> Vec<f64> {
     random.vec(len, low, high).into_iter().map(|x| x as f32 as f64).collect()
 }
@@ -79,9 +79,9 @@ pub fn elementwise(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Kernels whose largest of three integers has a sign turned, and 16 bits that are negated and widened: some of NVIDIA's assemblers
-/// get them wrong.
-pub fn turned_integers(device: Device) -> Outcome {
+/// A maximum of three integers with a negated operand, and 16-bit values that are negated and
+/// widened: some versions of NVIDIA's assembler miscompile them.
+pub fn negated_integers(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let [x, y, z] = std::array::from_fn(|_| random.vec(999, -1e3, 1e3).iter().map(|x| *x as i32).collect::<Vec<_>>());
     let [a, b, c] = [&x, &y, &z].map(|data| Tensor::from_slice(data, &[999], device));
@@ -180,7 +180,7 @@ pub fn reductions(device: Device) -> Outcome {
             .map_err(|e| format!("{shape:?} over {axes:?}: {}", e.message().unwrap_or_default()))?;
         }
     }
-    // NaN wins a maximum wherever it stands.
+    // A maximum is NaN if any element is.
     for n in 0..3 {
         let mut x = [1.0f32; 3];
         x[n] = f32::NAN;
@@ -189,7 +189,7 @@ pub fn reductions(device: Device) -> Outcome {
     Ok(())
 }
 
-/// By the library where the device has one, and by generated kernels.
+/// By the library if the device has one, and by generated kernels.
 pub fn products(device: Device) -> Outcome {
     MatmulMode::Library.within(|| products_as_they_are(device))?;
     MatmulMode::Exact.within(|| products_as_they_are(device))
@@ -245,7 +245,7 @@ fn products_as_they_are(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Random chains of views, read both as they are and through an operation and a reduction.
+/// Random chains of views, read directly and through an operation and a reduction.
 pub fn views(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let rounds = if device == Device::Interpreter { 12 } else { 40 };
@@ -329,7 +329,7 @@ pub fn empty_and_scalar(device: Device) -> Outcome {
         assert_eq!(empty.log_softmax(axis).shape()?, [0, 5]);
     }
     assert_eq!(empty.logsumexp(0).to_vec::<f32>()?, [f32::NEG_INFINITY; 5]);
-    assert_eq!(empty.logsumexp_keep(1).shape()?, [0, 1]);
+    assert_eq!(empty.logsumexp_keepdim(1).shape()?, [0, 1]);
     let deep = Tensor::from_slice::<f32>(&[], &[0, 1 << 20, 1 << 20], device);
     assert_eq!(deep.sum(0).sum([0, 1]).shape()?, [0usize; 0]);
     assert_eq!(deep.sum([1, 2]).to_vec::<f32>()?, [0f32; 0]);
@@ -343,7 +343,7 @@ pub fn empty_and_scalar(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn softmax_at_extremes(device: Device) -> Outcome {
+pub fn softmax_of_special_values(device: Device) -> Outcome {
     let x = Tensor::from_slice(&[f32::INFINITY, f32::NEG_INFINITY, -5.0, 2.0, f32::NAN, -0.0], &[6], device);
     let relu = x.relu().to_vec::<f32>()?;
     assert_eq!(relu[..4], [f32::INFINITY, 0.0, 0.0, 2.0]);

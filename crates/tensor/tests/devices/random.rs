@@ -1,4 +1,4 @@
-//! Random inputs: fresh for every run, repeatable with `BORNITE_TEST_SEED`.
+//! Random inputs: different in every run, reproducible with `BORNITE_TEST_SEED`.
 
 use std::sync::OnceLock;
 
@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that differs between runs; the seed is printed so that a failure can be repeated.
+    /// A generator that differs between runs; the seed is printed so that a failure can be
+    /// repeated.
     pub fn fresh() -> Random {
         static SEED: OnceLock<u64> = OnceLock::new();
         let seed = *SEED.get_or_init(|| {

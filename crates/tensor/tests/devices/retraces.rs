@@ -1,33 +1,34 @@
-//! Which traces are kept, what a retrace says, traces made ahead, gradients accumulated by one trace and applied by another.
+//! Cache of traces, log messages of retraces, traces compiled in advance, gradients accumulated by
+//! one trace and applied by another.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bornite::{DType, Device, Tensor, Var, profile, settings::DEVICE_VARIABLE, trace, trace::Spec};
+use bornite::{DType, Device, Tensor, Var, profile, settings::DEVICE_VARIABLE, trace, trace::TensorSpec};
 
 use crate::Outcome;
 use crate::random::Random;
 use crate::runtime::child;
 
-pub fn used_last_is_kept(device: Device) -> Outcome {
+pub fn recently_used_traces_stay_cached(device: Device) -> Outcome {
     let calls = AtomicUsize::new(0);
     let step = trace(|x| {
         calls.fetch_add(1, Ordering::Relaxed);
         Ok((vec![x[0].sum(..)], vec![]))
     });
-    let step = step.keep(2);
-    // Lengths called, and how many traces there were after each: 1 is used again, so that 2 goes when 3 comes.
+    let step = step.cache_size(2);
+    // Lengths called, and the number of traces after each: 1 is used again, so that 3 evicts 2.
     for (length, traces) in [(1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (3, 3), (2, 4), (3, 4), (1, 5)] {
         let out = step.call(&[Tensor::ones(&[length], DType::F32, device)])?;
         assert_eq!(out[0].item()?, length as f64);
         assert_eq!((step.traces(), calls.load(Ordering::Relaxed)), (traces, traces), "length {length}");
     }
-    let specs = [Spec::new(DType::F32, &[1], device)];
+    let specs = [TensorSpec::new(DType::F32, &[1], device)];
     step.compile(&specs)?;
     assert_eq!((step.traces(), specs[0].to_string()), (5, format!("f32[1] on {device}")));
-    // None kept would be none to run.
-    let one = trace(|x| Ok((vec![&x[0] + 1.0], vec![]))).keep(0);
+    // At least one trace stays cached.
+    let one = trace(|x| Ok((vec![&x[0] + 1.0], vec![]))).cache_size(0);
     assert_eq!(one.call(&[Tensor::zeros(&[], DType::F32, device)])?[0].item()?, 1.0);
-    // Threads that come at once find one trace in the end.
+    // Concurrent threads share one trace in the end.
     std::thread::scope(|scope| {
         let call = || step.call(&[Tensor::ones(&[9], DType::F32, device)]).and_then(|out| out[0].item());
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(call)).collect();
@@ -38,39 +39,39 @@ pub fn used_last_is_kept(device: Device) -> Outcome {
     })
 }
 
-/// In processes of their own, whose words are read.
-pub fn say_what_changed(device: Device) -> Outcome {
+/// In child processes, whose output is checked.
+pub fn log_names_what_changed(device: Device) -> Outcome {
     let told = |level: &str| -> Result<String, std::io::Error> {
-        let (well, text) = child("retrace", &[(DEVICE_VARIABLE, &device.to_string()), ("BORNITE_LOG", level)])?;
-        assert!(well, "{text}");
+        let (passed, text) = child("retrace", &[(DEVICE_VARIABLE, &device.to_string()), ("BORNITE_LOG", level)])?;
+        assert!(passed, "{text}");
         Ok(text)
     };
     let text = told("info")?;
-    let again: Vec<&str> = text.lines().filter(|line| line.contains("is made again")).collect();
+    let again: Vec<&str> = text.lines().filter(|line| line.contains("is traced again")).collect();
     let place = |line: &&str| line.contains("retraces.rs:");
     assert!(again.iter().all(place), "{text}");
     for (line, expected) in again.iter().zip([
-        "bornite info: the trace of ",
-        "is made again: argument 1 has length 7 along axis 1, had 5",
-        "is made again: argument 0 is f64, was f32; argument 1 has length 8 along axis 1, had 7",
-        "is made again: argument 1 has shape [5], had [2, 8]",
-        "is made again: 1 arguments, were 2",
+        "bornite info: the function traced at ",
+        "is traced again: argument 1 has length 7 along axis 1, had 5",
+        "is traced again: argument 0 is f64, was f32; argument 1 has length 8 along axis 1, had 7",
+        "is traced again: argument 1 has shape [5], had [2, 8]",
+        "is traced again: number of arguments is 1, was 2",
     ]) {
         assert!(line.contains(expected), "{expected}: {line}");
     }
     let warned = told("warn")?;
     let lines: Vec<&str> = warned.lines().collect();
     assert!(
-        lines.len() == 1 && lines[0].starts_with("bornite warn: the trace of "),
+        lines.len() == 1 && lines[0].starts_with("bornite warn: the function traced at "),
         "once, and nothing else: {warned}"
     );
-    for part in ["5 calls in a row had new arguments", "4 are kept", "Trace::bounded", "Trace::keep"] {
+    for part in ["5 consecutive calls had new signatures", "capacity 4", "Trace::bounded", "Trace::cache_size"] {
         assert!(lines[0].contains(part), "{part}: {warned}");
     }
     Ok(())
 }
 
-/// What [`say_what_changed`] reads the words of.
+/// Child process of [`log_names_what_changed`].
 pub fn retrace(device: Device) -> Outcome {
     let ones = |dtype: DType, shape: &[usize]| Tensor::ones(shape, dtype, device);
     let sums = || trace(|x| Ok((x.iter().map(|x| x.sum(..)).collect(), vec![])));
@@ -84,7 +85,7 @@ pub fn retrace(device: Device) -> Outcome {
     step.call(&[ones(DType::F64, &[3]), ones(f32, &[2, 8])])?;
     step.call(&[ones(DType::F64, &[3]), ones(f32, &[5])])?;
     step.call(&[ones(DType::F64, &[3])])?;
-    let thrashes = sums().keep(4);
+    let thrashes = sums().cache_size(4);
     for length in (1..7).chain(1..7) {
         thrashes.call(&[ones(f32, &[length])])?;
     }
@@ -96,11 +97,11 @@ pub fn compiled_ahead(device: Device) -> Outcome {
     let read = w.get();
     let step = trace(|x| {
         let loss = x[0].matmul(&w.get()).atan().cosh().tan().sum(..);
-        let slope = loss.grad(&[&w.get()]).remove(0);
-        Ok((vec![loss], vec![w.set(w.get() - slope * 0.1)]))
+        let gradient = loss.grad(&[&w.get()]).remove(0);
+        Ok((vec![loss], vec![w.set(w.get() - gradient * 0.1)]))
     });
-    step.compile(&[Spec::new(DType::F32, &[37, 3], device)])?;
-    step.compile(&[Spec::new(DType::F32, &[38, 3], device)])?;
+    step.compile(&[TensorSpec::new(DType::F32, &[37, 3], device)])?;
+    step.compile(&[TensorSpec::new(DType::F32, &[38, 3], device)])?;
     assert_eq!(step.traces(), 2);
     assert_eq!(w.get().to_vec::<f32>()?, [0.5, 2.0, -1.0], "nothing ran");
     let mut random = Random::fresh();
@@ -114,16 +115,16 @@ pub fn compiled_ahead(device: Device) -> Outcome {
         let out = step.call(&[x])?;
         let report = scope.finish();
         assert_eq!((out[0].to_vec::<f32>()?, w.get().to_vec::<f32>()?), expected);
-        // Other tests compile beside this one, but nobody else has this chain.
+        // Other tests compile at the same time, but only this one has this chain.
         let compiled: Vec<_> = report.compilations.iter().filter(|c| c.kernel.contains("cosh_tan")).collect();
         assert!(compiled.is_empty(), "{compiled:?}");
     }
     assert_eq!(step.traces(), 2);
     assert_eq!(read.to_vec::<f32>()?, [0.5, 2.0, -1.0], "a reader keeps what it read");
-    // Mistakes of the function and of the specs are found here.
-    let error = step.compile(&[Spec::new(DType::F32, &[4, 2], device)]).unwrap_err().to_string();
-    assert!(error.contains("matmul: shapes [4, 2] and [3, 1] do not fit"), "{error}");
-    let error = step.compile(&[Spec::new(DType::F32, &[usize::MAX, 2], device)]).unwrap_err().to_string();
+    // Errors of the function and of the specs are reported here.
+    let error = step.compile(&[TensorSpec::new(DType::F32, &[4, 2], device)]).unwrap_err().to_string();
+    assert!(error.contains("matmul: shapes [4, 2] and [3, 1] do not match"), "{error}");
+    let error = step.compile(&[TensorSpec::new(DType::F32, &[usize::MAX, 2], device)]).unwrap_err().to_string();
     assert!(error.contains("more elements than memory can hold") && error.contains(file!()), "{error}");
     Ok(())
 }
@@ -131,16 +132,16 @@ pub fn compiled_ahead(device: Device) -> Outcome {
 /// Two steps of gradient descent, each over `parts` batches: parameters after them.
 fn descend(parts: usize, x: &Tensor, y: &Tensor, device: Device) -> bornite::Result<Vec<u32>> {
     let w = Var::new(&Tensor::linspace(-1.0, 1.0, 12, DType::F32, device).reshape(&[4, 3]))?;
-    let slope = Var::new(&Tensor::zeros(&[4, 3], DType::F32, device))?;
+    let gradient = Var::new(&Tensor::zeros(&[4, 3], DType::F32, device))?;
     let accumulate = trace(|t| {
         let at = w.get();
         let loss = (t[0].matmul(&at).tanh() - &t[1]).square().sum(..);
-        Ok((vec![loss.clone()], vec![slope.set(slope.get() + loss.grad(&[&at]).remove(0))]))
+        Ok((vec![loss.clone()], vec![gradient.set(gradient.get() + loss.grad(&[&at]).remove(0))]))
     });
-    // What was accumulated belongs to so many rows: an argument, so that the step serves any number.
+    // The number of accumulated rows is an argument, so that the step serves any number.
     let apply = trace(|t| {
-        let moved = w.get() - slope.get() * (0.5 / &t[0]);
-        Ok((vec![], vec![w.set(moved), slope.set(slope.get() * 0.0)]))
+        let moved = w.get() - gradient.get() * (0.5 / &t[0]);
+        Ok((vec![], vec![w.set(moved), gradient.set(gradient.get() * 0.0)]))
     });
     let rows = x.shape()?[0];
     for _ in 0..2 {
@@ -150,7 +151,7 @@ fn descend(parts: usize, x: &Tensor, y: &Tensor, device: Device) -> bornite::Res
         apply.call(&[Tensor::full(rows as f64, &[], DType::F32, device)])?;
     }
     assert_eq!((accumulate.traces(), apply.traces()), (1, 1));
-    assert_eq!(slope.get().to_vec::<f32>()?, [0.0; 12]);
+    assert_eq!(gradient.get().to_vec::<f32>()?, [0.0; 12]);
     Ok(w.get().to_vec::<f32>()?.iter().map(|w| w.to_bits()).collect())
 }
 
@@ -172,15 +173,16 @@ pub fn accumulate_and_apply(device: Device) -> Outcome {
     Ok(())
 }
 
-/// In a process of its own, where nobody else's memory is counted.
-pub fn memory_stays_flat(device: Device) -> Outcome {
-    let (well, text) = child("flat", &[(DEVICE_VARIABLE, &device.to_string())])?;
-    assert!(well, "{text}");
+/// In a separate process, so that only this test's memory is counted.
+pub fn memory_is_constant(device: Device) -> Outcome {
+    let (passed, text) = child("flat", &[(DEVICE_VARIABLE, &device.to_string())])?;
+    assert!(passed, "{text}");
     Ok(())
 }
 
-/// 10,000 steps of training: what the device holds is the same to the byte, what the process holds within a mebibyte.
-pub fn stays_flat(device: Device) -> Outcome {
+/// 10,000 steps of training: device memory is constant to the byte, process memory within a
+/// mebibyte.
+pub fn training_memory_is_constant(device: Device) -> Outcome {
     // The interpreter checks every access: it is slow.
     let steps = if device == Device::Interpreter { 500 } else { 10_000 };
     let w = Var::new(&Tensor::linspace(-0.5, 0.5, 8 * 4, DType::F32, device).reshape(&[8, 4]))?;
@@ -202,7 +204,7 @@ pub fn stays_flat(device: Device) -> Outcome {
             let classes: Vec<i64> = (0..rows).map(|k| ((k + n) % 4) as i64).collect();
             let x = Tensor::from_slice(&x, &[rows, 8], device);
             let out = step.call(&[x, Tensor::from_slice(&classes, &[rows], device)])?;
-            // Results held over a step, values of variables read between steps.
+            // Outputs held over a step, values of variables read between steps.
             if n % 100 == 0 {
                 (last, _) = (out[0].item()?, w.get().to_vec::<f32>()?);
             }
@@ -219,7 +221,7 @@ pub fn stays_flat(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Memory of this process that is in use, by what Linux says.
+/// Resident memory of this process, from Linux.
 fn resident_bytes() -> Result<usize, std::io::Error> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

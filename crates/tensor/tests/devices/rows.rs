@@ -1,4 +1,5 @@
-//! Every row of the op table, every type it takes: bit-equal to the interpreter on specials and random bits.
+//! Every scalar op on every type: bitwise equal to the interpreter on special values and random
+//! bits.
 
 use bornite::ir::{Access, Builder, Emit, EmitBits, Kernel, Op, Scalar, Value, interp};
 use bornite::{
@@ -10,12 +11,13 @@ use crate::Outcome;
 use crate::ir_kernels::run_kernel;
 use crate::random::Random;
 
-/// Inputs a row.
+/// Inputs per op.
 pub fn count() -> usize {
     if std::env::var_os("BORNITE_TEST_FULL").is_some() { 1_000_000 } else { 20_000 }
 }
 
-/// Bit patterns of a type: zeros, ones, denormals, infinities, NaN, extremes, then random ones, half of them small.
+/// Bit patterns of a type: zeros, ones, denormals, infinities, NaN, extremes, then random ones,
+/// half of them small.
 pub fn samples(scalar: Scalar, random: &mut Random) -> Vec<Value> {
     let specials: &[f64] = &[
         0.0,
@@ -76,7 +78,7 @@ macro_rules! with_element {
     };
 }
 
-/// A value's bits, and back.
+/// Conversion of a value to bits and back.
 trait Bits: Element {
     fn of(bits: u64) -> Self;
     fn bits(self) -> u64;
@@ -101,7 +103,7 @@ bits! {
     u16: x => x as u16, x as u64;
     u32: x => x as u32, x as u64;
     u64: x => x, x;
-    // All NaNs count as one.
+    // All NaNs are equal.
     f16: x => f16::from_bits(x as u16), if x.is_nan() { u64::MAX } else { x.to_bits() as u64 };
     bf16: x => bf16::from_bits(x as u16), if x.is_nan() { u64::MAX } else { x.to_bits() as u64 };
     f32: x => f32::from_bits(x as u32), if x.is_nan() { u64::MAX } else { x.to_bits() as u64 };
@@ -120,15 +122,16 @@ pub fn bits(tensor: &Tensor) -> bornite::Result<Vec<u64>> {
     Ok(with_element!(tensor.dtype()?, T, tensor.to_vec::<T>()?.into_iter().map(Bits::bits).collect()))
 }
 
-/// The share of long sweeps that this process has: each n-th from the i-th where BORNITE_TEST_PART is `i/n`, else all.
+/// The part of long sweeps that this process runs: every n-th from the i-th if BORNITE_TEST_PART is
+/// `i/n`, else all.
 pub fn part() -> (usize, usize) {
     let part = std::env::var("BORNITE_TEST_PART").ok();
     let part = part.as_deref().and_then(|part| part.split_once('/'));
     part.map_or((0, 1), |(i, n)| (i.parse().unwrap_or(0), n.parse().unwrap_or(1).max(1)))
 }
 
-/// The rows that this process looks at.
-fn mine() -> Vec<Op> {
+/// The ops that this process checks.
+fn ops_of_this_process() -> Vec<Op> {
     let (first, step) = part();
     Op::ALL.iter().copied().skip(first).step_by(step).collect()
 }
@@ -150,7 +153,7 @@ fn compare(kernel: &Kernel, inputs: &[Vec<Value>], device: Device) -> Outcome {
     Ok(())
 }
 
-/// The argument types that a row takes.
+/// The argument types of an op.
 fn signatures(op: Op) -> Vec<Vec<Scalar>> {
     let uniform = Scalar::ALL.iter().map(|&s| vec![s; op.arity()]);
     let select = Scalar::ALL.iter().map(|&s| vec![Scalar::Bool, s, s]);
@@ -181,7 +184,7 @@ pub fn kernel_of(
 pub fn equal_the_interpreter(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let mut differing = String::new();
-    for op in mine() {
+    for op in ops_of_this_process() {
         let signatures = signatures(op);
         assert!(!signatures.is_empty(), "{op:?} takes no type");
         for types in signatures {
@@ -189,7 +192,7 @@ pub fn equal_the_interpreter(device: Device) -> Outcome {
             let name = format!("{}_{}", op.row().name, types[types.len() - 1]);
             let kernel = kernel_of(name, &types, result, |b, args| b.op(op, &args.iter().collect::<Vec<_>>()))?;
             let mut inputs: Vec<Vec<Value>> = types.iter().map(|&s| samples(s, &mut random)).collect();
-            // Specials meet each other: shift later arguments so that every pair of the first values occurs.
+            // Shifts later arguments so that every pair of special values occurs.
             for (n, values) in inputs.iter_mut().enumerate().skip(1) {
                 let specials = values[..36].to_vec();
                 for (i, value) in values.iter_mut().enumerate().take(36 * 36) {
@@ -205,7 +208,7 @@ pub fn equal_the_interpreter(device: Device) -> Outcome {
             if let Err(difference) = compare(&kernel, &inputs, device) {
                 differing += &format!("{}\n", difference.message().unwrap_or_default());
             }
-            // The interpreter over a tensor is the interpreter over single values.
+            // The interpreter over a tensor equals the interpreter over single values.
             if device == Device::Interpreter {
                 let args: Vec<Value> = inputs.iter().map(|values| values[0]).collect();
                 let tensors: Vec<Tensor> = inputs.iter().map(|values| tensor(values, device)).collect();
@@ -248,7 +251,7 @@ pub fn bad_index_is_an_error(device: Device) -> Outcome {
         let expected = if offset > 0 { "index 100 is outside 'x' of 100 elements" } else { "index -1 is outside 'x'" };
         assert!(error.contains(expected), "{error}");
     }
-    // And the device goes on.
+    // The device still works.
     assert_eq!((Tensor::ones(&[3], Scalar::F32, device) + 1.0).to_vec::<f32>()?, [2.0; 3]);
     Ok(())
 }

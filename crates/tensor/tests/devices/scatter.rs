@@ -1,4 +1,5 @@
-//! Rows added by index: the order of every sum is written down, so all devices give the bits of a loop on the host.
+//! Rows added by index: the order of sums is specified, so all devices equal a loop on the host
+//! bitwise.
 
 use bornite::{DType, Device, Tensor, plan::with_gpu_kernels};
 
@@ -6,7 +7,7 @@ use crate::Outcome;
 use crate::fusion::compare;
 use crate::random::Random;
 
-/// As on its device, and on the interpreter also as kernels of a GPU.
+/// On the device, and on the interpreter also with GPU kernels.
 pub fn sums_by_index(device: Device) -> Outcome {
     random_tables(device)?;
     bad_indices(device)?;
@@ -17,7 +18,7 @@ pub fn sums_by_index(device: Device) -> Outcome {
     Ok(())
 }
 
-/// The definition: values in the order of their positions, in parts of 64, the parts in order.
+/// The definition: values are summed in order, in blocks of 64, and the blocks in order.
 fn expected(base: &[f64], index: &[i64], values: &[f64], width: usize, round: fn(f64) -> f64) -> Vec<f64> {
     let mut out = base.to_vec();
     for (n, element) in out.iter_mut().enumerate() {
@@ -62,17 +63,17 @@ fn random_tables(device: Device) -> Outcome {
         let [base, values] = [&table, &added].map(|t| t.cast(DType::F64).to_vec::<f64>());
         let sums = expected(&base?, &index, &values?, width.max(1), if whole { |x| x } else { round });
         let sums = Tensor::from_slice(&sums, &[rows, width], device);
-        // By way of what the sums are made in, as the ops round.
+        // Rounded to the dtype of the sums, as the ops do.
         let sums = if whole || dtype == DType::F64 { sums } else { sums.cast(DType::F32) }.cast(dtype);
         let what = format!("{dtype}: {count} values of {width} to {rows} rows, kind {kind}, turn {turn}");
         compare(&what, std::slice::from_ref(&found), &[sums])?;
         if width > 0 && count > 0 && dtype.is_float() {
-            // As the gradient of an embedding, of which the base is 0.
+            // As in the gradient of an embedding, with a base of 0.
             let picked = table.embedding(&index_tensor.reshape(&[count]));
-            let slope = (&picked * &added).sum(..).grad(&[&table]).remove(0);
+            let gradient = (&picked * &added).sum(..).grad(&[&table]).remove(0);
             let zeros = Tensor::zeros(&[rows, width], dtype, device);
             let same = zeros.scatter_add(0, &index_tensor.expand(&[count, width]), &added);
-            compare(&format!("gradient, {what}"), &[slope], &[same])?;
+            compare(&format!("gradient, {what}"), &[gradient], &[same])?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Variables: commits are whole or nothing, and what was read never changes.
+//! Variables: commits are atomic, and values that were read never change.
 
 use bornite::{DType, Device, Tensor, Var, settings::DEVICE_VARIABLE, var::commit};
 
@@ -9,7 +9,7 @@ fn var(values: &[f32], device: Device) -> bornite::Result<Var> {
     Var::new(&Tensor::from_slice(values, &[values.len()], device))
 }
 
-pub fn commit_is_whole_or_nothing(device: Device) -> Outcome {
+pub fn commit_is_atomic(device: Device) -> Outcome {
     let (a, b) = (var(&[1.0, 2.0], device)?, var(&[3.0], device)?);
     let wrong_shape = commit(&[], vec![a.set(a.get() * 2.0), b.set(a.get())]).unwrap_err().to_string();
     assert!(
@@ -19,7 +19,7 @@ pub fn commit_is_whole_or_nothing(device: Device) -> Outcome {
     let failed = a.get().matmul(&b.get());
     assert!(commit(&[], vec![a.set(a.get() * 2.0), b.set(failed)]).is_err());
     let twice = commit(&[], vec![a.set(a.get() * 2.0), a.set(a.get() * 3.0)]).unwrap_err().to_string();
-    assert!(twice.contains("written twice") && twice.contains(file!()), "{twice}");
+    assert!(twice.contains("updated twice") && twice.contains(file!()), "{twice}");
     let bad_output = Tensor::zeros(&[3], DType::F32, device).reshape(&[4]);
     assert!(commit(&[bad_output], vec![a.set(a.get() * 2.0)]).is_err());
     assert_eq!(a.get().to_vec::<f32>()?, [1.0, 2.0]);
@@ -48,7 +48,7 @@ pub fn versions_never_change(device: Device) -> Outcome {
 }
 
 /// Steps of another thread see all updates of a commit or none.
-pub fn commits_are_seen_whole(device: Device) -> Outcome {
+pub fn commits_are_atomic_for_other_threads(device: Device) -> Outcome {
     let (a, b) = (var(&[0.0], device)?, var(&[0.0], device)?);
     let difference = bornite::trace(|_| Ok((vec![a.get() - b.get()], vec![])));
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -68,7 +68,7 @@ pub fn commits_are_seen_whole(device: Device) -> Outcome {
     })
 }
 
-/// Bytes of every dtype come back as they were; a wrong count and a byte that is no boolean are errors.
+/// Bytes of every dtype round-trip; a wrong count or an invalid boolean is an error.
 pub fn bytes_round_trip(device: Device) -> Outcome {
     for dtype in DType::ALL {
         for elements in [0usize, 1, 3, 8, 1001] {
@@ -76,7 +76,7 @@ pub fn bytes_round_trip(device: Device) -> Outcome {
             let bytes: Vec<u8> = (0..elements * dtype.bytes()).map(byte).collect();
             let tensor = Tensor::from_bytes(&bytes, &[elements], dtype, device);
             assert_eq!((tensor.to_bytes()?, tensor.dtype()?), (bytes.clone(), dtype));
-            // Of a view: row-major order.
+            // A view, in row-major order.
             let flipped = tensor.reshape(&[elements, 1]).t().reshape(&[elements]).to_bytes()?;
             assert_eq!(flipped, bytes);
         }
@@ -100,19 +100,19 @@ pub fn swap(device: Device) -> Outcome {
     Ok(())
 }
 
-/// In a process of its own, where nobody else's memory is counted.
-pub fn drop_frees_at_once(device: Device) -> Outcome {
-    let (well, text) = child("drop", &[(DEVICE_VARIABLE, &device.to_string())])?;
-    assert!(well, "{text}");
+/// In a separate process, so that only this test's memory is counted.
+pub fn drop_frees_memory(device: Device) -> Outcome {
+    let (passed, text) = child("drop", &[(DEVICE_VARIABLE, &device.to_string())])?;
+    assert!(passed, "{text}");
     Ok(())
 }
 
-/// Bytes go up when a value is computed and come back when its last handle goes; what is not computed takes none.
-pub fn memory_comes_back(device: Device) -> Outcome {
+/// A computed value takes memory until its last handle is dropped; an uncomputed one takes none.
+pub fn dropping_handles_frees_memory(device: Device) -> Outcome {
     const BYTES: usize = 1 << 20;
     let one = vec![1.0f32; BYTES / 4];
     let make = || Tensor::from_slice(&one, &[512, 512], device);
-    // What stays for as long as the process runs: status words, scratch memory.
+    // Memory that stays for the lifetime of the process: status words, scratch memory.
     make().gather(0, &Tensor::zeros(&[1, 512], DType::I64, device)).sum(..).realize()?;
     let before = device.allocated_bytes()?;
     let held = || -> bornite::Result<usize> { Ok((device.allocated_bytes()? - before) / BYTES) };
@@ -130,14 +130,14 @@ pub fn memory_comes_back(device: Device) -> Outcome {
     assert_eq!(view.to_vec::<f32>()?[0], 3.0);
     drop(view);
     assert_eq!(held()?, 1, "the last handle is gone");
-    // A value keeps what it was made of, for its gradient.
+    // A value retains its inputs for the gradient.
     let root = x.sqrt();
     root.realize()?;
     drop(x);
     assert_eq!(held()?, 2);
     drop(root);
     assert_eq!(held()?, 0);
-    // Detached once it is computed, it does not.
+    // Detached after it is computed, it does not.
     let mut state = make();
     for _ in 0..5 {
         state = &state * 0.5;
@@ -148,7 +148,7 @@ pub fn memory_comes_back(device: Device) -> Outcome {
     assert_eq!(state.slice(0, ..1).to_vec::<f32>()?[0], 0.5f32.powi(5));
     drop(state);
     assert_eq!(held()?, 0);
-    // A variable's old version lives as long as somebody reads it.
+    // The old value of a variable lives as long as it has a handle.
     let var = Var::new(&make())?;
     let old = var.get();
     commit(&[], vec![var.set(&old + 1.0)])?;

@@ -1,4 +1,5 @@
-//! The templates of `bornite-ir` on every device: right against plain loops, bit-equal to the interpreter in both orders.
+//! The templates of `bornite-ir` on every device: against plain loops, and bitwise equal to the
+//! interpreter in both thread orders.
 
 use bornite::ir::interp::{Options, Order, run_with};
 use bornite::ir::{Access, Arg, Kernel, Scalar, Value, templates};
@@ -8,7 +9,8 @@ use crate::Outcome;
 use crate::ir_kernels::run_kernel;
 use crate::random::Random;
 
-/// Runs a kernel on the device and on the interpreter in both orders; all three must agree to the bit.
+/// Runs a kernel on the device and on the interpreter in both orders; all three must be bitwise
+/// equal.
 fn everywhere<T: Element + PartialEq>(
     kernel: &Kernel,
     inputs: &[Vec<T>],

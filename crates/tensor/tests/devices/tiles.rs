@@ -1,4 +1,4 @@
-//! Large tiles: what is read along the other axis, several elements at once.
+//! Large tiles: transposed reads, several elements at a time.
 
 use bornite::{
     DType, Device, Tensor,
@@ -8,7 +8,7 @@ use bornite::{
 use crate::Outcome;
 use crate::random::Random;
 
-/// On the interpreter as kernels of a GPU; a GPU has them anyway.
+/// With GPU kernels, also on the interpreter.
 pub fn transposed(device: Device) -> Outcome {
     match device {
         Device::Cpu(_) => Ok(()), // has no tiles
@@ -19,12 +19,13 @@ pub fn transposed(device: Device) -> Outcome {
 
 fn every_shape(device: Device) -> Outcome {
     let mut random = Random::fresh();
-    // Batches, rows and columns: whole tiles, a rest of a tile, and what cannot be read by four.
+    // Batches, rows and columns: complete tiles, partial tiles, and lengths that are not multiples
+    // of four.
     let shapes = [(1, 1024, 1024), (1, 1028, 1092), (3, 516, 708), (1, 1026, 1024), (2, 1024, 513)];
     let (batch, rows, columns) = shapes[(random.bits() % shapes.len() as u64) as usize];
     let all = batch * rows * columns;
     for dtype in [DType::F32, DType::BF16] {
-        // Small integers are exact in every dtype, as are their sums.
+        // Small integers and their sums are exact in every dtype.
         let numbers = |random: &mut Random| -> Vec<f32> { (0..all).map(|_| (random.bits() % 100) as f32).collect() };
         let (a, b) = (numbers(&mut random), numbers(&mut random));
         let x = Tensor::from_slice(&a, &[batch, rows, columns], device).cast(dtype);

@@ -1,4 +1,5 @@
-//! The profiler, runners and the tuner on every device. Other tests run beside these: products are told by their size.
+//! The profiler, prepared launches and the tuner on every device. Other tests run at the same time,
+//! so products are identified by their size.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,13 @@ use bornite::{
 
 use crate::Outcome;
 
-/// The products of so many operations on a device.
+/// The products with this number of operations on a device.
 fn products(report: &profile::Report, device: Device, flops: usize) -> Vec<profile::TimedSpan> {
     let spans = report.spans.iter().filter(|span| span.flops == Some(flops as u64));
     spans.filter(|span| span.device == device.to_string()).cloned().collect()
 }
 
-pub fn profiles_tell_kernels_and_copies(device: Device) -> Outcome {
+pub fn profiles_list_kernels_and_copies(device: Device) -> Outcome {
     let x = vec![0.5f32; 61 * 67];
     let step = trace(|t| Ok((vec![t[0].matmul(&t[1])], vec![])));
     let scope = profile::scope();
@@ -48,8 +49,8 @@ pub fn profiles_tell_kernels_and_copies(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn profiles_tell_compilations(device: Device) -> Outcome {
-    // Nobody else has tensors of this size: the kernel is compiled here, and once.
+pub fn profiles_list_compilations(device: Device) -> Outcome {
+    // No other test has tensors of this size: the kernel is compiled here, once.
     let x = Tensor::from_slice(&vec![0.5f32; 61 * 71], &[61 * 71], device);
     let scope = profile::scope();
     for _ in 0..3 {
@@ -69,8 +70,8 @@ pub fn profiles_tell_compilations(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn profiled_times_are_the_wall_clocks(device: Device) -> Outcome {
-    // Long enough on each device that what is around a launch does not count.
+pub fn profiled_times_match_the_wall_clock(device: Device) -> Outcome {
+    // Long enough on each device to hide launch overhead.
     let n = match device {
         Device::Cuda(_) => 4096,
         Device::Cpu(_) => 1024,
@@ -81,7 +82,7 @@ pub fn profiled_times_are_the_wall_clocks(device: Device) -> Outcome {
     product()?;
     device.synchronize()?;
     let mut seen = vec![];
-    // Other tests use the machine too, and the device: one undisturbed time is enough, whenever it comes.
+    // Other tests use the machine and the device, too: one undisturbed measurement is enough.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(120) {
         let scope = profile::scope();
@@ -115,7 +116,7 @@ fn arguments(kernel: &Kernel, set: usize, device: Device) -> Vec<KernelArg> {
     kernel.params.iter().map(array).collect()
 }
 
-pub fn prepared_launches_give_the_interpreters_bits(device: Device) -> Outcome {
+pub fn prepared_launches_equal_the_interpreter(device: Device) -> Outcome {
     let f32 = Scalar::F32;
     let kernels = [
         templates::axpy(f32, 1000, 2.0)?,
@@ -123,7 +124,7 @@ pub fn prepared_launches_give_the_interpreters_bits(device: Device) -> Outcome {
         templates::transpose(f32, 45, 70)?,
         templates::matmul(f32, 19, 37, 23, 8)?,
         templates::softmax(f32, 4, 100, 64)?,
-        // Its counts are read and written: every checked run starts with those that were given.
+        // Its counts are read and written: every checked run starts from the original ones.
         templates::histogram(1000, 37, 64)?,
     ];
     for kernel in &kernels {

@@ -1,4 +1,4 @@
-//! Traces: replays give what eager computation gives, and nothing a user holds changes under them.
+//! Traces: replays equal eager computation, and values that the user holds do not change.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -40,7 +40,7 @@ pub fn results_outlive_the_next_call(device: Device) -> Outcome {
         assert_eq!(tensor.to_vec::<f32>()?, [n as f32 + 1.0; 3]);
     }
     assert_eq!(lazy.to_vec::<f32>()?, [10.0; 3]);
-    // A variable made from a result is its own.
+    // A variable created from an output has its own memory.
     let result = step.call(&[Tensor::full(5.0, &[3], DType::F32, device)])?.remove(0);
     let var = Var::new(&result)?;
     step.call(&[Tensor::full(6.0, &[3], DType::F32, device)])?;
@@ -48,7 +48,7 @@ pub fn results_outlive_the_next_call(device: Device) -> Outcome {
     Ok(())
 }
 
-pub fn versions_outlive_the_step(device: Device) -> Outcome {
+pub fn old_values_outlive_the_step(device: Device) -> Outcome {
     let w = Var::new(&Tensor::from_slice(&[1.0f32, 2.0], &[2], device))?;
     let step = trace(|_| Ok((vec![w.get().sum(..)], vec![w.set(w.get() * 2.0)])));
     let mut held = vec![];
@@ -101,7 +101,8 @@ pub fn captured_values(device: Device) -> Outcome {
     let constant = Tensor::from_slice(&[10.0f32, 20.0], &[2], device);
     let lazy = &constant + 1.0;
     let first = trace(|x| Ok((vec![&x[0] * 1.0], vec![])));
-    // A result of another trace, and an old version of a variable: both live in memory that is written again.
+    // An output of another trace, and an old value of a variable: both are in memory that is
+    // overwritten later.
     let result = first.call(&[Tensor::from_slice(&[100.0f32, 200.0], &[2], device)])?.remove(0);
     let w = Var::new(&constant)?;
     trace(|_| Ok((vec![], vec![w.set(w.get() * 1.0)]))).call(&[])?;
@@ -116,7 +117,7 @@ pub fn captured_values(device: Device) -> Outcome {
         first.call(&[Tensor::from_slice(&[-1.0f32, -1.0], &[2], device)])?;
         commit(&[], vec![w.set(w.get() + 1.0)])?;
     }
-    // A trace that only reads a variable leaves its current version what it was: gradients find it.
+    // A trace that only reads a variable does not replace its current value, so gradients find it.
     let held = w.get();
     trace(|_| Ok((vec![w.get() * 2.0], vec![]))).call(&[])?;
     let gradient = (w.get() * w.get()).sum(..).grad(&[&held]).remove(0);
@@ -144,7 +145,7 @@ pub fn errors_change_nothing(device: Device) -> Outcome {
     let reads = trace(|_| Ok((vec![Tensor::full(w.get().sum(..).item()?, &[1], DType::F32, device)], vec![])));
     assert!(reads.call(&[]).unwrap_err().to_string().contains("being traced"));
     let twice = trace(|_| Ok((vec![], vec![w.set(w.get()), w.set(w.get())])));
-    assert!(twice.call(&[]).unwrap_err().to_string().contains("written twice"));
+    assert!(twice.call(&[]).unwrap_err().to_string().contains("updated twice"));
     assert!(trace(|_| Ok((vec![], vec![]))).call(&[])?.is_empty());
     assert_eq!(w.get().to_vec::<f32>()?, [1.0, 2.0]);
     step.call(&[Tensor::ones(&[2], DType::F32, device)])?;
@@ -152,7 +153,7 @@ pub fn errors_change_nothing(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Traces share their scratch memory; one that makes it grow leaves the others right.
+/// Traces share scratch memory; one that makes it grow does not affect the others.
 pub fn scratch_is_shared(device: Device) -> Outcome {
     let make = || trace(|t: &[Tensor]| Ok((vec![((&t[0] * 2.0 + 1.0).exp() - 1.0).sum(..)], vec![])));
     let steps = [make(), make(), make()];
@@ -168,7 +169,7 @@ pub fn scratch_is_shared(device: Device) -> Outcome {
     Ok(())
 }
 
-/// New values written where the old ones are: nothing reads an element after it has changed, readers keep what they had.
+/// In-place updates: no element is read after it has changed, and values that were read are kept.
 pub fn updates_in_place(device: Device) -> Outcome {
     let var = |values: &[f32]| Var::new(&Tensor::from_slice(values, &[values.len()], device));
     let ramp: Vec<f32> = (0..1000).map(|n| n as f32).collect();
@@ -176,7 +177,7 @@ pub fn updates_in_place(device: Device) -> Outcome {
     let step = trace(|_| {
         let (x, y, z) = (a.get(), b.get(), c.get());
         let sum = (&x + &y * 2.0).tanh() + &z;
-        // a and b read each other; c reads a backwards, as it was.
+        // a and b read each other; c reads the old a in reverse.
         let new = [&sum - &y, &sum + &x, x.flip(0) * &z + &sum];
         Ok((vec![x.sum(..)], vec![a.set(new[0].clone()), b.set(new[1].clone()), c.set(new[2].clone())]))
     });
@@ -203,8 +204,8 @@ pub fn updates_in_place(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Reads that are held or dropped, commits and three traces over the same variables in random order: each variable has the
-/// value of a model, and whoever read one keeps what it read.
+/// Reads that are held or dropped, commits and three traces over the same variables in random
+/// order: each variable has the value of a reference model, and values that were read never change.
 pub fn random_order(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for round in 0..6 {

@@ -1,5 +1,5 @@
-//! Agreement with PyTorch on the samples of its op test database: the few in `goldens/torch_samples.jsonl`, and all that
-//! can be expressed where `scripts/torch_samples.py` has written them.
+//! Agreement with PyTorch on samples of its op database: those in `goldens/torch_samples.jsonl`,
+//! and all supported ones if `scripts/torch_samples.py` has written them.
 
 mod ops;
 mod sample;
@@ -18,18 +18,18 @@ use sample::{Expected, Input, Outcome, input};
 
 const KEPT: &str = include_str!("../goldens/torch_samples.jsonl");
 
-/// Of so many ops at least there are samples in either file.
+/// Minimum number of ops with samples in each file.
 const OPS: usize = 200;
 
-/// Names another file than the one that the script writes.
+/// Overrides the path of the file that the script writes.
 const FILE: &str = "BORNITE_TEST_TORCH_SAMPLES";
 
-/// What became of an op's samples.
+/// Results of the samples of an op.
 #[derive(Default)]
 struct Row {
     passed: u64,
     failed: u64,
-    /// How many for which reason.
+    /// Counts by reason.
     inexpressible: BTreeMap<String, u64>,
 }
 
@@ -39,13 +39,13 @@ impl Row {
     }
 }
 
-/// Nothing if values and gradients are PyTorch's.
+/// Checks values and gradients of a sample.
 fn check(line: &Value, device: Device) -> Outcome<()> {
     let inputs: Vec<Input> = line["in"].as_array().unwrap().iter().map(|value| input(value, device)).collect();
     let call = Call { op: line["op"].as_str().unwrap(), inputs: &inputs, args: &line["args"], device };
     let mut outs = call.run();
     let expected: Vec<Expected> = line["out"].as_array().unwrap().iter().map(Expected::new).collect();
-    // Places among equal elements are not in the file: PyTorch leaves their order open.
+    // Indices of equal elements are not in the file: PyTorch does not specify their order.
     if matches!(call.op, "sort" | "topk") {
         outs.truncate(expected.len());
     }
@@ -71,13 +71,13 @@ fn check(line: &Value, device: Device) -> Outcome<()> {
     Ok(())
 }
 
-/// What a panic said.
+/// Message of a panic.
 fn message(panic: Box<dyn std::any::Any + Send>) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     format!("panics: {}", text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into())).unwrap_or_default())
 }
 
-/// Runs every line of a file and says what became of them, of each op where `each` is set.
+/// Runs every line of a file and prints the results, per op if `each` is set.
 fn run(text: &str, device: Device, each: bool) -> Result<(), Failed> {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let mut failures = vec![];
@@ -118,7 +118,7 @@ fn run(text: &str, device: Device, each: bool) -> Result<(), Failed> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
-/// One line an op.
+/// One line per op.
 fn table(rows: &BTreeMap<String, Row>) -> String {
     let mut text = format!("{:48} {:>8} {:>8} {:>8} {:>8}  why not\n", "op", "samples", "passed", "failed", "not");
     for (name, row) in rows {

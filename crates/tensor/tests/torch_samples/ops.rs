@@ -1,16 +1,16 @@
-//! Our operations by name, with arguments as `scripts/torch_ops/` writes them.
+//! Bornite's operations by name, with arguments in the format of `scripts/torch_ops/`.
 
 use std::ops::Bound;
 
 use bornite::{
     DType, Device, Tensor,
-    ops::{Axes, Operand, Sliding},
+    ops::{Axes, Conv2dOptions, Operand},
 };
 use serde_json::Value;
 
 use crate::sample::{Input, dtype, number};
 
-/// What an operation takes.
+/// Arguments of an operation.
 pub struct Call<'a> {
     pub op: &'a str,
     pub inputs: &'a [Input],
@@ -27,7 +27,7 @@ impl Call<'_> {
         self.inputs.iter().map(Input::tensor).collect()
     }
 
-    fn given(&self, name: &str) -> bool {
+    fn has(&self, name: &str) -> bool {
         !self.args[name].is_null()
     }
 
@@ -61,16 +61,16 @@ impl Call<'_> {
     }
 
     fn axes(&self) -> Axes {
-        if self.given("axes") { self.list("axes")[..].into() } else { (..).into() }
+        if self.has("axes") { self.list("axes")[..].into() } else { (..).into() }
     }
 
     fn dtype(&self) -> DType {
         dtype(self.args["dtype"].as_str().unwrap())
     }
 
-    /// The first input, in the dtype to compute in where one is named.
+    /// The first input, cast to the requested dtype if there is one.
     fn cast(&self) -> Tensor {
-        if self.given("dtype") { self.tensor(0).cast(self.dtype()) } else { self.tensor(0).clone() }
+        if self.has("dtype") { self.tensor(0).cast(self.dtype()) } else { self.tensor(0).clone() }
     }
 
     /// The results.
@@ -80,7 +80,7 @@ impl Call<'_> {
         found.unwrap_or_else(|| panic!("there is no operation {} here", self.op))
     }
 
-    /// An operation of two; a number may be the first.
+    /// A binary operation; the first operand may be a number.
     fn pair(&self, apply: impl Fn(&Tensor, Operand) -> Tensor) -> Tensor {
         let first = match &self.inputs[0] {
             Input::Tensor(tensor) => tensor.clone(),
@@ -117,7 +117,7 @@ impl Call<'_> {
     }
 
     fn reduction(&self) -> Option<Vec<Tensor>> {
-        macro_rules! kept {
+        macro_rules! keepdim {
             ($method:ident $keep:ident $($argument:expr)?) => {{
                 let (x, axes) = (self.cast(), self.axes());
                 if self.flag("keep") { x.$keep($($argument,)? axes) } else { x.$method($($argument,)? axes) }
@@ -128,29 +128,29 @@ impl Call<'_> {
             spread(self.tensor(0), self.axes(), self.count("correction"))
         };
         Some(vec![match self.op {
-            "sum" => kept!(sum sum_keep),
-            "prod" => kept!(prod prod_keep),
-            "mean" => kept!(mean mean_keep),
-            "max" => kept!(max max_keep),
-            "min" => kept!(min min_keep),
-            "all" => kept!(all all_keep),
-            "any" => kept!(any any_keep),
-            "logsumexp" => kept!(logsumexp logsumexp_keep),
-            "norm" => kept!(norm norm_keep self.number("p")),
-            "var" => spread(Tensor::var, Tensor::var_keep),
-            "std" => spread(Tensor::std, Tensor::std_keep),
-            "argmax" => self.place(Tensor::argmax),
-            "argmin" => self.place(Tensor::argmin),
-            "max_and_place" => return Some(vec![kept_along(self, Tensor::max), self.place(Tensor::argmax)]),
-            "min_and_place" => return Some(vec![kept_along(self, Tensor::min), self.place(Tensor::argmin)]),
+            "sum" => keepdim!(sum sum_keepdim),
+            "prod" => keepdim!(prod prod_keepdim),
+            "mean" => keepdim!(mean mean_keepdim),
+            "max" => keepdim!(max max_keepdim),
+            "min" => keepdim!(min min_keepdim),
+            "all" => keepdim!(all all_keepdim),
+            "any" => keepdim!(any any_keepdim),
+            "logsumexp" => keepdim!(logsumexp logsumexp_keepdim),
+            "norm" => keepdim!(norm norm_keepdim self.number("p")),
+            "var" => spread(Tensor::var, Tensor::var_keepdim),
+            "std" => spread(Tensor::std, Tensor::std_keepdim),
+            "argmax" => self.index(Tensor::argmax),
+            "argmin" => self.index(Tensor::argmin),
+            "max_and_place" => return Some(vec![reduced_values(self, Tensor::max), self.index(Tensor::argmax)]),
+            "min_and_place" => return Some(vec![reduced_values(self, Tensor::min), self.index(Tensor::argmin)]),
             _ => return None,
         }])
     }
 
-    /// A place along one axis, or among all elements.
-    fn place(&self, find: fn(&Tensor, isize) -> Tensor) -> Tensor {
+    /// An index along one axis, or into the flattened tensor.
+    fn index(&self, find: fn(&Tensor, isize) -> Tensor) -> Tensor {
         let x = self.tensor(0);
-        match (self.given("axis"), self.flag("keep")) {
+        match (self.has("axis"), self.flag("keep")) {
             (false, _) => find(&x.flatten(0, -1), 0),
             (true, false) => find(x, self.integer("axis")),
             (true, true) => find(x, self.integer("axis")).unsqueeze(self.integer("axis")),
@@ -236,7 +236,7 @@ impl Call<'_> {
 
     fn layer(&self) -> Option<Vec<Tensor>> {
         let x = || self.tensor(0);
-        // PyTorch has classes along the second axis.
+        // PyTorch expects classes along the second axis.
         let rows = || if x().shape().is_ok_and(|shape| shape.len() > 2) { x().movedim(1, -1) } else { x().clone() };
         let optional = |n: usize| self.inputs.get(n).map(Input::tensor);
         let two = |name: &str| {
@@ -256,12 +256,12 @@ impl Call<'_> {
                 x().batch_norm(weight, bias, mean, variance, self.number("eps"))
             }
             "attention" => {
-                let scale = self.given("scale").then(|| self.number("scale"));
+                let scale = self.has("scale").then(|| self.number("scale"));
                 Tensor::attention(x(), self.tensor(1), self.tensor(2), scale, self.flag("causal"), optional(3))
             }
             "conv2d" => {
                 let (stride, padding, dilation) = (two("stride"), two("padding"), two("dilation"));
-                let by = Sliding { stride, padding, dilation, groups: self.count("groups") };
+                let by = Conv2dOptions { stride, padding, dilation, groups: self.count("groups") };
                 x().conv2d(self.tensor(1), optional(2), by)
             }
             "max_pool2d" => x().max_pool2d(self.counts("kernel"), two("stride")),
@@ -271,7 +271,7 @@ impl Call<'_> {
                 let probabilities = classes.dtype().is_ok_and(DType::is_float);
                 let moved = probabilities && classes.shape().is_ok_and(|shape| shape.len() > 2);
                 let loss = rows().cross_entropy(&if moved { classes.movedim(1, -1) } else { classes.clone() });
-                // Ours of 16-bit floats is an f32.
+                // Bornite's result for 16-bit floats is f32.
                 loss.cast(x().dtype().unwrap())
             }
             "nll" => rows().nll(self.tensor(1)),
@@ -286,8 +286,8 @@ impl Call<'_> {
     }
 }
 
-/// The values beside which [`Call::place`] says where they are.
-fn kept_along(call: &Call, reduce: fn(&Tensor, isize) -> Tensor) -> Tensor {
+/// The values at the indices that [`Call::index`] returns.
+fn reduced_values(call: &Call, reduce: fn(&Tensor, isize) -> Tensor) -> Tensor {
     let reduced = reduce(call.tensor(0), call.integer("axis"));
     if call.flag("keep") { reduced.unsqueeze(call.integer("axis")) } else { reduced }
 }

@@ -1,5 +1,5 @@
-//! A sample as a line of the file has it: reading it, laying its inputs out as PyTorch had them, comparing results. What a
-//! line holds is said in `scripts/torch_samples.py`.
+//! A sample, one line of the file: parsing, inputs with PyTorch's strides, comparison of results.
+//! The format is documented in `scripts/torch_samples.py`.
 
 use bornite::{
     DType, Device, Tensor,
@@ -7,16 +7,16 @@ use bornite::{
 };
 use serde_json::Value;
 
-/// What can be wrong with a sample.
+/// Result of a sample; the error is a reason.
 pub type Outcome<T> = Result<T, String>;
 
-/// Elements, widened.
+/// Elements in the widest type.
 enum Elements {
     Floats(Vec<f64>),
     Integers(Vec<i64>),
 }
 
-/// A tensor as PyTorch has it.
+/// A tensor computed by PyTorch.
 pub struct Expected {
     dtype: DType,
     shape: Vec<usize>,
@@ -32,7 +32,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// The tensor that this must be.
+    /// The tensor; panics if this is a number.
     pub fn tensor(&self) -> &Tensor {
         match self {
             Input::Tensor(tensor) => tensor,
@@ -51,7 +51,7 @@ impl From<&Input> for Operand {
     }
 }
 
-/// `dtype[shape](strides) elements`, taken apart.
+/// The parsed parts of `dtype[shape](strides) elements`.
 struct Text<'a> {
     dtype: DType,
     shape: Vec<usize>,
@@ -77,7 +77,7 @@ impl<'a> Text<'a> {
         Text { dtype: dtype(name), shape: lengths(shape), strides, elements }
     }
 
-    /// Each element by its hexadecimal digits.
+    /// Elements from hexadecimal digits.
     fn hex<T>(&self, digits: usize, from_bits: impl Fn(u64) -> T) -> Vec<T> {
         let bits = |at: usize| u64::from_str_radix(&self.elements[at..at + digits], 16).unwrap();
         (0..self.elements.len()).step_by(digits).map(|at| from_bits(bits(at))).collect()
@@ -107,11 +107,11 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The tensor, as a view of its storage where it has strides.
+    /// The tensor, as a view of its storage if it has strides.
     fn tensor(&self, device: Device) -> Tensor {
         let flat = self.flat(device);
         let Some(strides) = &self.strides else { return flat.reshape(&self.shape) };
-        // Storage as a tensor whose axes have these strides and reach from one to the next; of each, the beginning.
+        // Reshapes the storage to axes with these strides, and takes the first elements of each.
         let mut order: Vec<usize> = (0..strides.len()).filter(|&a| strides[a] > 0 && self.shape[a] > 1).collect();
         order.sort_by_key(|&a| std::cmp::Reverse(strides[a]));
         let mut whole: Vec<usize> = vec![order.first().map_or(1, |&a| self.shape[a])];
@@ -141,12 +141,12 @@ pub fn input(value: &Value, device: Device) -> Input {
     }
 }
 
-/// A number of the file; what JSON has no number for is text.
+/// A number of the file; values that JSON cannot represent are strings.
 pub fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.get("number")?.as_str()?.parse().ok())
 }
 
-/// The elements of a tensor, widened.
+/// The elements of a tensor in the widest type.
 fn widened(tensor: &Tensor) -> bornite::Result<Elements> {
     Ok(if tensor.dtype()?.is_float() {
         Elements::Floats(tensor.cast(DType::F64).to_vec()?)
@@ -166,8 +166,8 @@ impl Expected {
         &self.shape
     }
 
-    /// Nothing if a tensor is this one: in dtype and shape, in its integers, infinities and NaNs, and in its other numbers
-    /// up to a part of their norm.
+    /// Compares a tensor: dtype, shape, integers, infinities and NaNs must be equal, other numbers
+    /// agree relative to their norm.
     pub fn compare(&self, tensor: &Tensor) -> Outcome<()> {
         let (dtype, shape) = (tensor.dtype().map_err(|e| e.to_string())?, tensor.shape().map_err(|e| e.to_string())?);
         if (dtype, shape) != (self.dtype, &self.shape) {
@@ -183,7 +183,7 @@ impl Expected {
 }
 
 fn near(own: &[f64], theirs: &[f64], tolerance: f64) -> Outcome<()> {
-    // In units of the largest, so that squares do not overflow.
+    // Scaled by the largest, so that squares do not overflow.
     let largest = theirs.iter().filter(|x| x.is_finite()).fold(NOTHING, |most, x| most.max(x.abs()));
     let (mut away, mut norm) = (0.0, 0.0);
     for (n, (own, theirs)) in own.iter().zip(theirs).enumerate() {
@@ -201,10 +201,10 @@ fn near(own: &[f64], theirs: &[f64], tolerance: f64) -> Outcome<()> {
     Err(format!("is away by {error:.1e} of the norm: {own:?}, PyTorch has {theirs:?}"))
 }
 
-/// A norm so small that what cancels may be left of it.
+/// Norm below which only rounding errors remain.
 const NOTHING: f64 = 1e-4;
 
-/// How far results may be from PyTorch's, as a part of their norm.
+/// Maximum difference from PyTorch's results, relative to their norm.
 fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-10,

@@ -1,10 +1,10 @@
-//! One step of AdamW over flat parameters.
+//! CPU routine of one AdamW step over flat parameters.
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::fused::simd::{PART, each, load_tail, store_tail};
+use crate::fused::simd::{CHUNK, load_tail, parallel_for_each, store_tail};
 
-/// Numbers of one step.
+/// Factors of one step.
 #[derive(Clone, Debug)]
 pub(super) struct StepFactors {
     /// In f64: 1 - β₂ of a β₂ in f32 would be wrong in its fifth digit.
@@ -17,7 +17,8 @@ pub(super) struct StepFactors {
     pub direction: f32,
     /// Factor of the root of the second moment: 1 / √(1 - β₂ᵗ).
     pub root: f32,
-    /// Factors of the parameters, 1 - learning rate · weight decay, each from its first element on; the first is from 0.
+    /// (first element, factor) pairs of the parameters' factors 1 - learning rate · weight decay;
+    /// the first starts at 0.
     pub retained: Vec<(usize, f32)>,
 }
 
@@ -42,8 +43,8 @@ fn update_on(
     mut second: &mut [f32],
     threads: usize,
 ) {
-    // Parts of one weight decay each, so that the loop over elements does not ask for it.
-    let mut parts = vec![];
+    // Each chunk has a single weight decay, so that the inner loop does not look it up.
+    let mut chunks = vec![];
     let ends = factors.retained.iter().skip(1).map(|(start, _)| *start).chain([gradients.len()]);
     for (&(start, retained), end) in factors.retained.iter().zip(ends) {
         let count = end.saturating_sub(start).min(gradients.len());
@@ -53,15 +54,15 @@ fn update_on(
         (v, second) = second.split_at_mut(count);
         let (g, rest) = gradients.split_at(count);
         gradients = rest;
-        let moments = m.chunks_mut(PART).zip(v.chunks_mut(PART));
-        for ((p, g), (m, v)) in p.chunks_mut(PART).zip(g.chunks(PART)).zip(moments) {
-            parts.push(Part { factors, retained, parameters: p, gradients: g, first: m, second: v });
+        let moments = m.chunks_mut(CHUNK).zip(v.chunks_mut(CHUNK));
+        for ((p, g), (m, v)) in p.chunks_mut(CHUNK).zip(g.chunks(CHUNK)).zip(moments) {
+            chunks.push(Chunk { factors, retained, parameters: p, gradients: g, first: m, second: v });
         }
     }
-    each(parts.into_iter(), threads, |part| arch.dispatch(part));
+    parallel_for_each(chunks.into_iter(), threads, |chunk| arch.dispatch(chunk));
 }
 
-struct Part<'a> {
+struct Chunk<'a> {
     factors: &'a StepFactors,
     retained: f32,
     parameters: &'a mut [f32],
@@ -70,12 +71,12 @@ struct Part<'a> {
     second: &'a mut [f32],
 }
 
-impl WithSimd for Part<'_> {
+impl WithSimd for Chunk<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Part { factors, retained, parameters, gradients, first, second } = self;
+        let Chunk { factors, retained, parameters, gradients, first, second } = self;
         let splat = |value| simd.splat_f32s(value);
         let (beta1, rest1) = (splat(factors.beta1 as f32), splat((1.0 - factors.beta1) as f32));
         let (beta2, rest2) = (splat(factors.beta2 as f32), splat((1.0 - factors.beta2) as f32));
@@ -109,12 +110,12 @@ impl WithSimd for Part<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fused::simd::{random, results};
+    use crate::fused::simd::{random_f32, results_on_every_arch};
 
     const RATE: f64 = 1e-2;
     const BETAS: [f64; 2] = [0.9, 0.999];
 
-    /// Factors of step `t`, with a weight decay from each of the elements on.
+    /// Factors of step `t`, with (first element, weight decay) pairs.
     fn factors(t: i32, decays: &[(usize, f64)], gradient: f32) -> StepFactors {
         let [first, second] = BETAS.map(|beta| 1.0 - beta.powi(t));
         let retained = decays.iter().map(|(start, decay)| (*start, (1.0 - RATE * decay) as f32)).collect();
@@ -124,15 +125,15 @@ mod tests {
 
     #[test]
     fn steps_agree_with_f64() {
-        for count in [0, 1, 15, 16, 17, 768, 4097, 2 * PART + 3] {
+        for count in [0, 1, 15, 16, 17, 768, 4097, 2 * CHUNK + 3] {
             for (decays, factor) in [
                 (vec![(0, 0.0)], 1.0),
                 (vec![(0, 0.1)], 0.25),
                 (vec![(0, 0.1), (count / 3, 0.0), (count / 3 + 5, 0.3), (2 * count, 1.0)], 0.5),
             ] {
-                let (p, m) = (random(count, -1.0, 1.0), random(count, -0.1, 0.1));
-                let v = random(count, 0.0, 0.01);
-                let gradients = [random(count, -1.0, 1.0), random(count, -1e-3, 1e-3), vec![0.0; count]];
+                let (p, m) = (random_f32(count, -1.0, 1.0), random_f32(count, -0.1, 0.1));
+                let v = random_f32(count, 0.0, 0.01);
+                let gradients = [random_f32(count, -1.0, 1.0), random_f32(count, -1e-3, 1e-3), vec![0.0; count]];
                 let run = |arch, threads| {
                     let (mut p, mut m, mut v) = (p.clone(), m.clone(), v.clone());
                     for (t, g) in gradients.iter().enumerate() {
@@ -141,7 +142,7 @@ mod tests {
                     }
                     [p, m, v].concat()
                 };
-                for found in results(run) {
+                for found in results_on_every_arch(run) {
                     for n in 0..count {
                         let decay = decays.iter().rev().find(|(start, _)| *start <= n).map_or(0.0, |(_, decay)| *decay);
                         let (mut p, mut m, mut v) = (f64::from(p[n]), f64::from(m[n]), f64::from(v[n]));
@@ -168,14 +169,15 @@ mod tests {
     }
 
     #[test]
-    fn extremes_are_those_of_the_plain_operations() {
-        for found in results(|arch, threads| {
+    fn special_values_agree_with_plain_ops() {
+        for found in results_on_every_arch(|arch, threads| {
             let (mut p, g) = ([1.0; 4], [f32::NAN, f32::INFINITY, 1e25, 0.0]);
             let (mut m, mut v) = ([0.0; 4], [0.0; 4]);
             update_on(arch, &factors(1, &[(0, 0.0)], 1.0), &mut p, &g, &mut m, &mut v, threads);
             p.to_vec()
         }) {
-            // The square of 1e25 is infinite, so its step is 0; without any gradient nothing moves.
+            // The square of 1e25 is infinite, so its step is 0; a zero gradient leaves the
+            // parameter unchanged.
             assert!(found[0].is_nan() && found[1].is_nan() && found[2..] == [1.0, 1.0], "{found:?}");
         }
     }

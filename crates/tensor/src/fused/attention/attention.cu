@@ -1,18 +1,18 @@
-// Attention in tiles: softmax(scale · q kᵀ) v without the matrix of scores ever being in memory, and its gradient.
+// Tiled attention: softmax(scale · q kᵀ) v without storing the score matrix in memory, and its gradient.
 //
 // Compiled with D (features of a head, a multiple of 16, at most 128), CAUSAL (0 or 1) and HALF (1: f16, 0: bf16) defined
-// in front. Rows of q, k, v and the results lie at strides that the caller gives, in elements; features are neighbours.
+// first. Rows of q, k, v and the outputs have strides that the caller passes, in elements; features are contiguous.
 // Products go through the tensor cores as 16 x 8 x 16 tiles: in an accumulator, lane l holds elements
-// (l / 4, 2 (l % 4) + {0, 1}) and (l / 4 + 8, the same). That is also the layout of half an A operand, so that what was a
-// result is the next product's input without leaving registers.
-// The gradient is two kernels, one over queries and one over keys, each of which computes the weights anew: nothing is
-// added up by atomics, so every run gives the same bits.
+// (l / 4, 2 (l % 4) + {0, 1}) and (l / 4 + 8, the same). That is also the layout of half an A operand, so that a
+// product is an operand of the next one without leaving registers.
+// The gradient is two kernels, one over queries and one over keys, each of which recomputes the weights: there are
+// no atomic additions, so results are bitwise reproducible.
 
 typedef unsigned int u32;
 typedef unsigned short u16;
 typedef long long i64;
 
-// Bytes from one row of a tile in shared memory to the next: 16 more than a row, so that eight rows are in different banks.
+// Row stride of a tile in shared memory, in bytes: 16 more than a row, so that eight rows are in different banks.
 #define PITCH (D * 2 + 16)
 #define STEPS (D / 16)
 #define LOG2E 1.4426950408889634f
@@ -23,7 +23,7 @@ struct Strides {
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
-// 16 bytes from memory to shared memory, in the background; zeros where `inside` is false.
+// Asynchronous copy of 16 bytes from global to shared memory; zeros if `inside` is false.
 __device__ __forceinline__ void copy16(u32 to, const void* from, bool inside) {
     int bytes = inside ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
@@ -61,7 +61,7 @@ __device__ __forceinline__ void multiply(float (&c)[4], const u32 (&a)[4], u32 b
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two floats as 16-bit ones, the first in the lower half.
+// Packs two floats as 16-bit floats, the first in the lower half.
 __device__ __forceinline__ u32 pack(float low, float high) {
     u32 r;
 #if HALF
@@ -98,7 +98,7 @@ __device__ __forceinline__ float power_of_two(float x) {
     return r;
 }
 
-// Rows of a matrix in memory into a tile of ROWS rows; zeros behind the last.
+// Loads rows of a matrix into a tile of ROWS rows; zeros after the last.
 template <int ROWS, int THREADS>
 __device__ __forceinline__ void fetch(u32 tile, const u16* from, i64 stride, int first, int rows) {
     constexpr int CHUNKS = D / 8;
@@ -140,7 +140,7 @@ __device__ __forceinline__ float sum_of_four(float x) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Forward: a block has 128 queries, each of its warps 32; keys and values come in tiles of 64.
+// Forward: a block processes 128 queries, each warp 32; keys and values are loaded in tiles of 64.
 
 #define QUERIES 128
 #define KEYS 64
@@ -152,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_forward(
     extern __shared__ __align__(16) unsigned char memory[];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const int head = blockIdx.y, batch = blockIdx.z;
-    // The last queries have the most keys: they begin first.
+    // The last queries have the most keys, so they start first.
     const int first = (int)(gridDim.x - 1 - blockIdx.x) * QUERIES;
     q += batch * sq.batch + head * sq.head;
     k += batch * sk.batch + head / group * sk.head;
@@ -241,7 +241,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_forward(
                 for (int n = 0; n < KEYS / 8; n++) {
                     float a = power_of_two(fmaf(scores[m][n][2 * h], factor, -shift));
                     float b = power_of_two(fmaf(scores[m][n][2 * h + 1], factor, -shift));
-                    // The sum is of what the product below sees: rows of equal values come out as they are.
+                    // Sums the rounded weights that the product below uses, so that rows of equal values are exact.
                     u32 pair = pack(a, b);
                     weights[m][n][h] = pair;
                     more += low_of(pair) + high_of(pair);
@@ -295,15 +295,15 @@ extern "C" __global__ void __launch_bounds__(128) attention_forward(
 // Backward. With p = exp(s - lse) and delta = Σ o · do: ds = p (do · v - delta), dq = scale ds k, dk = scale dsᵀ q,
 // dv = pᵀ do.
 
-// delta: eight lanes a row, four rows a warp, 16 bytes a load. Sums are in the order in which a warp with two features a lane
-// would add them: lanes 16, 8 and 4 apart are neighbours here, those 2 and 1 apart are of one thread.
+// delta: eight lanes per row, four rows per warp, 16 bytes per load. The order of sums is that of a warp with two features per
+// lane: lanes 16, 8 and 4 apart are adjacent here, those 2 and 1 apart are in one thread.
 extern "C" __global__ void __launch_bounds__(256) attention_delta(
     float* __restrict__ delta, const u16* __restrict__ o, const u16* __restrict__ slope, Strides so, Strides sd,
     int queries) {
     const int lane = threadIdx.x & 7, query = blockIdx.x * 32 + (threadIdx.x >> 3);
     const int head = blockIdx.y, batch = blockIdx.z;
     float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    // Lanes without a row go on: all of a warp take part in its sums.
+    // Lanes without a row continue: warp sums need all lanes.
     if (query < queries) {
         o += batch * so.batch + head * so.head + query * so.token;
         slope += batch * sd.batch + head * sd.head + query * sd.token;
@@ -323,14 +323,14 @@ extern "C" __global__ void __launch_bounds__(256) attention_delta(
     if (lane == 0 && query < queries) delta[((i64)batch * gridDim.y + head) * queries + query] = total;
 }
 
-// A block has 16 rows a warp; the other side comes in tiles of 64.
+// A block processes 16 rows per warp; the other operand is loaded in tiles of 64.
 #ifndef WARPS
 #define WARPS 4
 #endif
 #define OWN (WARPS * 16)
 #define OTHER 64
 
-// dq: a block has queries, keys and values come in tiles.
+// dq: a block processes queries; keys and values are loaded in tiles.
 extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_queries(
     u16* __restrict__ dq, const u16* __restrict__ q, const u16* __restrict__ k, const u16* __restrict__ v,
     const u16* __restrict__ slope, const float* __restrict__ lse, const float* __restrict__ delta, Strides so,
@@ -380,7 +380,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_queries(
             fetch<OTHER, WARPS * 32>(next + OTHER * PITCH, v, sv.token, (t + 1) * OTHER, keys);
             copies_begun();
         }
-        // All of the warp's queries come before this tile.
+        // All queries of the warp precede this tile.
         if (CAUSAL && t * OTHER > lowest + 15 + past) continue;
         float scores[OTHER / 8][4], slopes[OTHER / 8][4];
 #pragma unroll
@@ -447,8 +447,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_queries(
     }
 }
 
-// dk and dv: a block has keys and values of one of their heads, queries and slopes of all heads of its group come in
-// tiles. Scores are computed turned, keys down and queries across, so that they are A operands as they come.
+// dk and dv: a block processes keys and values of one head; queries and output gradients of all heads of its group are
+// loaded in tiles. Scores are computed transposed (keys are rows), so that they are A operands without a conversion.
 extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_keys(
     u16* __restrict__ dk, u16* __restrict__ dv, const u16* __restrict__ q, const u16* __restrict__ k,
     const u16* __restrict__ v, const u16* __restrict__ slope, const float* __restrict__ lse,
@@ -461,12 +461,12 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_keys(
     const u32 tile_k = shared_address(memory), tile_v = tile_k + OWN * PITCH, tiles = tile_v + OWN * PITCH;
     float* lines = (float*)(memory + 2 * OWN * PITCH + 4 * OTHER * PITCH);
     const int past = keys - queries;
-    // The first query that sees a key of this block.
+    // The first query that attends to a key of this block.
     const int begin = CAUSAL ? max(0, first - past) / OTHER : 0;
     const int tiles_a_head = (queries + OTHER - 1) / OTHER - begin;
     const int count = max(tiles_a_head, 0) * group;
 
-    // A tile of queries and slopes, with their lse and delta, into one of the two places for them.
+    // Loads a tile of queries and output gradients, with their lse and delta, into one of the two buffers.
     auto next_tile = [&](int t) {
         const int head = blockIdx.y * group + t / tiles_a_head, row = (begin + t % tiles_a_head) * OTHER;
         const u32 place = tiles + (t & 1) * 2 * OTHER * PITCH;
@@ -498,7 +498,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_keys(
         __syncthreads();
         if (t + 1 < count) next_tile(t + 1);
         const int row = (begin + t % tiles_a_head) * OTHER;
-        // All of the tile's queries come before the warp's keys.
+        // All queries of the tile precede the keys of the warp.
         if (CAUSAL && row + OTHER - 1 + past < lowest) continue;
         float scores[OTHER / 8][4], slopes[OTHER / 8][4];
 #pragma unroll

@@ -1,5 +1,5 @@
-//! Inputs and outputs of attention and of its backward op, by name. The order in which the ops list them is defined here
-//! and nowhere else.
+//! Named inputs and outputs of attention and of its backward op. Their order in the lists of the
+//! ops is defined only here.
 
 use crate::Result;
 use crate::fused::{Memory, MemoryMut, unpack_inputs, unpack_outputs};
@@ -28,7 +28,7 @@ impl<'a> ForwardInputs<&'a [f32]> {
 /// Outputs of attention.
 pub(super) struct ForwardOutputs<T> {
     pub output: T,
-    /// Logarithm of each row's Σ exp, for the backward op.
+    /// Log-sum-exp of each row, for the backward op.
     pub log_sum_exp: T,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct BackwardInputs<T> {
     pub value: T,
     pub output: T,
     pub log_sum_exp: T,
-    /// Gradient of the loss by `output`.
+    /// Gradient of `output`.
     pub output_gradient: T,
 }
 
@@ -64,7 +64,7 @@ impl BackwardInputs<usize> {
 }
 
 impl<'a, T> BackwardInputs<&'a T> {
-    /// The inputs of a list, unless it has another length: with a mask there is one more.
+    /// Names the inputs of a list; `None` if its length differs, as with a mask.
     pub fn from_list(inputs: &'a [T]) -> Option<Self> {
         let [query, key, value, output, log_sum_exp, output_gradient] = inputs else { return None };
         Some(BackwardInputs { query, key, value, output, log_sum_exp, output_gradient })
@@ -86,7 +86,7 @@ impl<'a> BackwardInputs<&'a [f32]> {
     }
 }
 
-/// Outputs of the backward op: the gradients of the loss by the inputs of attention.
+/// Outputs of the backward op: the gradients of the inputs of attention.
 pub(super) struct BackwardOutputs<T> {
     pub query: T,
     pub key: T,
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_are_those_of_the_lists() {
+    fn positions_match_the_lists() {
         let BackwardInputs { query, key, value, output, log_sum_exp, output_gradient } = BackwardInputs::POSITIONS;
         let list = [0, 1, 2, 3, 4, 5];
         assert_eq!([query, key, value, output, log_sum_exp, output_gradient], list);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_number_of_inputs_is_an_error() {
+    fn wrong_number_of_inputs_is_an_error() {
         let message = ForwardInputs::slices(&[]).map(|_| ()).unwrap_err().to_string();
         let expected = "attention: the number of inputs passed to the routine is 0; expected 3";
         assert!(message.starts_with(expected), "{message}");

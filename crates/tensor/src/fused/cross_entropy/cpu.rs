@@ -1,32 +1,33 @@
-//! Cross-entropy of logits and classes over rows, with its gradient in the same pass.
+//! CPU routine of cross-entropy over rows, with its gradient in the same pass.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::fused::simd::{each, largest, load_tail, rows_of_part, store_tail};
-use crate::fused::softmax::{powers, sum_of_powers};
+use crate::fused::simd::{load_tail, parallel_for_each, row_max, rows_per_chunk, store_tail};
+use crate::fused::softmax::{exp_and_sum, exp_sum};
 
-/// A number that names a class.
+/// Integer type of class indices.
 pub(crate) trait Class: Copy + Sync {
-    /// Which of so many classes; `None` if it is none of them.
-    fn of(self, classes: usize) -> Option<usize>;
+    /// The index, if it is below `classes`.
+    fn index(self, classes: usize) -> Option<usize>;
 }
 
 impl Class for i32 {
-    fn of(self, classes: usize) -> Option<usize> {
+    fn index(self, classes: usize) -> Option<usize> {
         usize::try_from(self).ok().filter(|&class| class < classes)
     }
 }
 
 impl Class for i64 {
-    fn of(self, classes: usize) -> Option<usize> {
+    fn index(self, classes: usize) -> Option<usize> {
         usize::try_from(self).ok().filter(|&class| class < classes)
     }
 }
 
-/// For each row of `logits`, minus the log-probability of its class to `losses`; and `scale` times the gradient of their
-/// sum to `gradient`, if that is wanted. `Err` with a row whose class is none of the columns: then the results mean nothing.
+/// Writes the negative log-probability of each row's class to `losses` and, if requested, `scale`
+/// times the gradient of their sum to `gradient`. Returns `Err` with the first row whose class is
+/// out of range; the outputs are then unspecified.
 pub(crate) fn cross_entropy<T: Class>(
     logits: &[f32],
     classes: &[T],
@@ -53,30 +54,31 @@ fn cross_entropy_on<T: Class>(
     if columns == 0 {
         return if classes.is_empty() { Ok(()) } else { Err(0) };
     }
-    let rows = rows_of_part(columns);
-    let wrong = AtomicUsize::new(usize::MAX);
-    let check = |outcome: Option<usize>, part: usize| {
+    let rows = rows_per_chunk(columns);
+    let first_invalid = AtomicUsize::new(usize::MAX);
+    let check = |outcome: Option<usize>, chunk: usize| {
         if let Some(row) = outcome {
-            // The first one, whichever thread meets its own first.
-            wrong.fetch_min(part * rows + row, Ordering::Relaxed);
+            // The first invalid row, independent of the order of threads.
+            first_invalid.fetch_min(chunk * rows + row, Ordering::Relaxed);
         }
     };
-    let given = logits.chunks(rows * columns).zip(classes.chunks(rows)).zip(losses.chunks_mut(rows)).enumerate();
+    let rows_of_chunks =
+        logits.chunks(rows * columns).zip(classes.chunks(rows)).zip(losses.chunks_mut(rows)).enumerate();
     match gradient {
         Some(gradient) => {
-            each(
-                given.zip(gradient.chunks_mut(rows * columns)),
+            parallel_for_each(
+                rows_of_chunks.zip(gradient.chunks_mut(rows * columns)),
                 threads,
-                |((part, ((x, classes), losses)), gradient)| {
-                    check(arch.dispatch(Rows { x, classes, columns, losses, gradient: Some(gradient), scale }), part);
+                |((chunk, ((x, classes), losses)), gradient)| {
+                    check(arch.dispatch(Rows { x, classes, columns, losses, gradient: Some(gradient), scale }), chunk);
                 },
             );
         }
-        None => each(given, threads, |(part, ((x, classes), losses))| {
-            check(arch.dispatch(Rows { x, classes, columns, losses, gradient: None, scale }), part);
+        None => parallel_for_each(rows_of_chunks, threads, |(chunk, ((x, classes), losses))| {
+            check(arch.dispatch(Rows { x, classes, columns, losses, gradient: None, scale }), chunk);
         }),
     }
-    match wrong.into_inner() {
+    match first_invalid.into_inner() {
         usize::MAX => Ok(()),
         row => Err(row),
     }
@@ -94,26 +96,26 @@ struct Rows<'a, T> {
 impl<T: Class> WithSimd for Rows<'_, T> {
     type Output = Option<usize>;
 
-    /// Returns a row with a bad class.
+    /// Returns the first row whose class is out of range.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Option<usize> {
         let Rows { x, classes, columns, losses, mut gradient, scale } = self;
         for (row, ((x, &class), loss)) in x.chunks_exact(columns).zip(classes).zip(losses).enumerate() {
-            let Some(class) = class.of(columns) else { return Some(row) };
+            let Some(class) = class.index(columns) else { return Some(row) };
             let (max, sum) = match &mut gradient {
                 Some(gradient) => {
                     let gradient = &mut gradient[row * columns..][..columns];
-                    let (max, sum) = powers(simd, x, gradient);
+                    let (max, sum) = exp_and_sum(simd, x, gradient);
                     multiply(simd, gradient, scale / sum);
                     gradient[class] -= scale;
                     (max, sum)
                 }
                 None => {
-                    let max = largest(simd, x);
-                    (max, sum_of_powers(simd, x, max))
+                    let max = row_max(simd, x);
+                    (max, exp_sum(simd, x, max))
                 }
             };
-            // In this order: added up first, a large maximum would swallow the logarithm.
+            // In this order, since max + log would lose the logarithm for a large maximum.
             *loss = sum.ln() - (x[class] - max);
         }
         None
@@ -136,13 +138,13 @@ fn multiply<S: Simd>(simd: S, row: &mut [f32], factor: f32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fused::simd::{random, results};
+    use crate::fused::simd::{random_f32, results_on_every_arch};
 
     #[test]
     fn losses_and_gradients_agree_with_f64() {
         for (rows, columns) in [(0, 5), (4, 1), (7, 2), (5, 15), (5, 16), (40, 17), (50, 1000), (3, 4097), (2, 40_000)]
         {
-            let x = random(rows * columns, -20.0, 20.0);
+            let x = random_f32(rows * columns, -20.0, 20.0);
             let classes: Vec<i64> = (0..rows).map(|row| (row * 7919 % columns) as i64).collect();
             let narrow: Vec<i32> = classes.iter().map(|&class| class as i32).collect();
             let scale = 1.0 / rows.max(1) as f32;
@@ -154,7 +156,7 @@ mod tests {
                 cross_entropy_on(arch, &x, &narrow, columns, &mut alone, None, scale, threads).unwrap();
                 [losses, alone, gradient].concat()
             };
-            for found in results(run) {
+            for found in results_on_every_arch(run) {
                 let (losses, gradient) = found.split_at(2 * rows);
                 for row in 0..rows {
                     let x: Vec<f64> = x[row * columns..][..columns].iter().map(|&x| f64::from(x)).collect();
@@ -182,8 +184,8 @@ mod tests {
     }
 
     #[test]
-    fn classes_that_there_are_not_are_found() {
-        let x = random(70 * 1000, -1.0, 1.0);
+    fn classes_out_of_range_are_reported() {
+        let x = random_f32(70 * 1000, -1.0, 1.0);
         let mut losses = vec![0.0; 70];
         let mut try_classes = |bad: &[(usize, i64)], columns: usize| {
             let mut classes = vec![0i64; 70];
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_are_those_of_the_plain_operations() {
+    fn special_values_agree_with_plain_ops() {
         const INF: f32 = f32::INFINITY;
         let cases: [([f32; 3], f32); 6] = [
             ([1e30, -1e30, 0.0], 0.0),
@@ -213,7 +215,7 @@ mod tests {
             ([0.0, f32::NAN, 0.0], f32::NAN),
         ];
         for (x, expected) in cases {
-            for found in results(|arch, threads| {
+            for found in results_on_every_arch(|arch, threads| {
                 let (mut loss, mut gradient) = ([7.0], [7.0; 3]);
                 cross_entropy_on(arch, &x, &[0i64], 3, &mut loss, Some(&mut gradient), 1.0, threads).unwrap();
                 assert!(gradient.iter().all(|x| x.is_nan() == expected.is_nan()), "{x:?}: {gradient:?}");

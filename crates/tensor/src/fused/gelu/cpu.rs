@@ -1,40 +1,42 @@
-//! GELU by tanh and by the error function, and its gradient.
+//! CPU routines of GELU and its gradient.
 
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::fused::simd::exp::{exp, normal};
-use crate::fused::simd::{PART, each, load_tail, store_tail};
+use crate::fused::simd::{CHUNK, load_tail, parallel_for_each, store_tail};
 
-/// Which of the two.
+/// Approximate or exact GELU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Gelu {
-    /// ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))), as GPT-2 has it.
+    /// ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))), as in GPT-2.
     Tanh,
     /// x Φ(x).
     Erf,
 }
 
-/// Each element of `x` to `out`.
+/// Computes GELU elementwise.
 pub(crate) fn gelu(kind: Gelu, x: &[f32], out: &mut [f32], threads: usize) {
     gelu_on(Arch::new(), kind, x, out, threads);
 }
 
-/// The gradient by x, from x and the gradient by the result, `dy`.
+/// The gradient of the input from the input and the gradient `dy` of the output.
 pub(crate) fn gelu_backward(kind: Gelu, x: &[f32], dy: &[f32], dx: &mut [f32], threads: usize) {
     gelu_backward_on(Arch::new(), kind, x, dy, dx, threads);
 }
 
 fn gelu_on(arch: Arch, kind: Gelu, x: &[f32], out: &mut [f32], threads: usize) {
-    each(x.chunks(PART).zip(out.chunks_mut(PART)), threads, |(x, out)| match kind {
+    parallel_for_each(x.chunks(CHUNK).zip(out.chunks_mut(CHUNK)), threads, |(x, out)| match kind {
         Gelu::Tanh => arch.dispatch(Forward::<TANH> { x, out }),
         Gelu::Erf => arch.dispatch(Forward::<ERF> { x, out }),
     });
 }
 
 fn gelu_backward_on(arch: Arch, kind: Gelu, x: &[f32], dy: &[f32], dx: &mut [f32], threads: usize) {
-    each(x.chunks(PART).zip(dy.chunks(PART)).zip(dx.chunks_mut(PART)), threads, |((x, dy), dx)| match kind {
-        Gelu::Tanh => arch.dispatch(Backward::<TANH> { x, dy, dx }),
-        Gelu::Erf => arch.dispatch(Backward::<ERF> { x, dy, dx }),
+    parallel_for_each(x.chunks(CHUNK).zip(dy.chunks(CHUNK)).zip(dx.chunks_mut(CHUNK)), threads, |((x, dy), dx)| {
+        match kind {
+            Gelu::Tanh => arch.dispatch(Backward::<TANH> { x, dy, dx }),
+            Gelu::Erf => arch.dispatch(Backward::<ERF> { x, dy, dx }),
+        }
     });
 }
 
@@ -93,34 +95,36 @@ impl<const KIND: bool> WithSimd for Backward<'_, KIND> {
 /// dy (f + x f'), where x f is the value.
 #[inline(always)]
 fn gradient<S: Simd, const KIND: bool>(simd: S, x: S::f32s, dy: S::f32s) -> S::f32s {
-    let (factor, slope) = if KIND == TANH { logistic(simd, x) } else { normal(simd, x) };
-    simd.mul_f32s(dy, simd.mul_add_e_f32s(x, slope, factor))
+    let (factor, derivative) = if KIND == TANH { logistic(simd, x) } else { normal(simd, x) };
+    simd.mul_f32s(dy, simd.mul_add_e_f32s(x, derivative, factor))
 }
 
-/// s = ½ (1 + tanh(u / 2)) = 1 / (1 + e⁻ᵘ) for u = 2 √(2/π) (x + 0.044715 x³), which has no cancellation, and ds/dx.
+/// s = ½ (1 + tanh(u / 2)) = 1 / (1 + e⁻ᵘ) for u = 2 √(2/π) (x + 0.044715 x³), a form without
+/// cancellation; and ds/dx.
 #[inline(always)]
 fn logistic<S: Simd>(simd: S, x: S::f32s) -> (S::f32s, S::f32s) {
     const TWICE_ROOT: f32 = 1.595_769;
     let splat = |value| simd.splat_f32s(value);
-    // Beyond 16 the function is 0 or 1, and cubes would overflow.
-    let near = simd.max_f32s(splat(-16.0), simd.min_f32s(splat(16.0), x));
-    let square = simd.mul_f32s(near, near);
-    let minus_u = simd.mul_f32s(near, simd.mul_add_e_f32s(square, splat(-TWICE_ROOT * 0.044715), splat(-TWICE_ROOT)));
-    let power = exp(simd, minus_u);
-    let s = simd.div_f32s(splat(1.0), simd.add_f32s(splat(1.0), power));
-    // s (1 - s) du/dx, where 1 - s is e⁻ᵘ s: a difference would lose what is left of it. An infinite power is made finite,
-    // since s is 0 there.
-    let other = simd.mul_f32s(simd.min_f32s(power, splat(1e38)), s);
-    let slope = simd.mul_add_e_f32s(square, splat(TWICE_ROOT * 3.0 * 0.044715), splat(TWICE_ROOT));
-    (s, simd.mul_f32s(simd.mul_f32s(s, other), slope))
+    // Clamped at 16, beyond which the function is 0 or 1 and cubes would overflow.
+    let clamped = simd.max_f32s(splat(-16.0), simd.min_f32s(splat(16.0), x));
+    let square = simd.mul_f32s(clamped, clamped);
+    let minus_u =
+        simd.mul_f32s(clamped, simd.mul_add_e_f32s(square, splat(-TWICE_ROOT * 0.044715), splat(-TWICE_ROOT)));
+    let exp_minus_u = exp(simd, minus_u);
+    let s = simd.div_f32s(splat(1.0), simd.add_f32s(splat(1.0), exp_minus_u));
+    // s (1 - s) du/dx, with 1 - s = e⁻ᵘ s to avoid cancellation. An infinite exponential is made
+    // finite, since s is 0 there.
+    let other = simd.mul_f32s(simd.min_f32s(exp_minus_u, splat(1e38)), s);
+    let derivative = simd.mul_add_e_f32s(square, splat(TWICE_ROOT * 3.0 * 0.044715), splat(TWICE_ROOT));
+    (s, simd.mul_f32s(simd.mul_f32s(s, other), derivative))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fused::simd::{random, results};
+    use crate::fused::simd::{random_f32, results_on_every_arch};
 
-    /// GELU and its slope in f64.
+    /// GELU and its derivative in f64.
     fn reference(kind: Gelu, x: f64) -> (f64, f64) {
         match kind {
             Gelu::Tanh => {
@@ -145,23 +149,24 @@ mod tests {
     fn values_and_gradients_agree_with_f64() {
         for kind in [Gelu::Tanh, Gelu::Erf] {
             for count in [0, 1, 15, 16, 17, 768, 4097] {
-                let (x, dy) = (random(count, -7.0, 7.0), random(count, -2.0, 2.0));
+                let (x, dy) = (random_f32(count, -7.0, 7.0), random_f32(count, -2.0, 2.0));
                 let run = |arch, threads| {
                     let (mut out, mut dx) = (vec![7.0; count], vec![7.0; count]);
                     gelu_on(arch, kind, &x, &mut out, threads);
                     gelu_backward_on(arch, kind, &x, &dy, &mut dx, threads);
                     [out, dx].concat()
                 };
-                for found in results(run) {
+                for found in results_on_every_arch(run) {
                     for n in 0..count {
                         let (x, dy) = (f64::from(x[n]), f64::from(dy[n]));
-                        let (value, slope) = reference(kind, x);
-                        // The exponent is rounded; where the value is tiny that is more than the value's own rounding.
+                        let (value, derivative) = reference(kind, x);
+                        // The exponent is rounded; where the value is tiny that is more than the
+                        // value's own rounding.
                         let bound = (6e-7 + 1e-7 * x * x) * value.abs() + 1e-12;
                         let off = (f64::from(found[n]) - value).abs();
                         assert!(off <= bound, "{kind:?}({x}) is {}, not {value}", found[n]);
-                        let off = (f64::from(found[count + n]) - dy * slope).abs();
-                        assert!(off <= 6e-7 * (dy * slope).abs() + 4e-7, "{kind:?}'({x}) is {}", found[count + n]);
+                        let off = (f64::from(found[count + n]) - dy * derivative).abs();
+                        assert!(off <= 6e-7 * (dy * derivative).abs() + 4e-7, "{kind:?}'({x}) is {}", found[count + n]);
                     }
                 }
             }
@@ -169,9 +174,9 @@ mod tests {
     }
 
     #[test]
-    fn parts_meet_without_a_gap() {
-        let x = random(3 * PART + 5, -3.0, 3.0);
-        for found in results(|arch, threads| {
+    fn chunks_cover_all_elements() {
+        let x = random_f32(3 * CHUNK + 5, -3.0, 3.0);
+        for found in results_on_every_arch(|arch, threads| {
             let mut out = vec![7.0; x.len()];
             gelu_on(arch, Gelu::Tanh, &x, &mut out, threads);
             out
@@ -182,9 +187,9 @@ mod tests {
     }
 
     #[test]
-    fn extremes_are_those_of_the_plain_operations() {
+    fn special_values_agree_with_plain_ops() {
         let (inf, nan) = (f32::INFINITY, f32::NAN);
-        // (x, value, slope): -∞ times 0 is no number, there as here.
+        // (x, value, derivative): -∞ times 0 is NaN, as in the plain ops.
         let cases = [
             (0.0, 0.0, 0.5),
             (inf, inf, nan),
@@ -197,8 +202,8 @@ mod tests {
             (-40.0, -0.0, 0.0),
         ];
         for kind in [Gelu::Tanh, Gelu::Erf] {
-            for (x, value, slope) in cases {
-                for found in results(|arch, threads| {
+            for (x, value, derivative) in cases {
+                for found in results_on_every_arch(|arch, threads| {
                     let (mut out, mut dx) = ([7.0], [7.0]);
                     gelu_on(arch, kind, &[x], &mut out, threads);
                     gelu_backward_on(arch, kind, &[x], &[1.0], &mut dx, threads);
@@ -207,8 +212,9 @@ mod tests {
                     let same = |found: f32, expected: f32| {
                         (found - expected).abs() < 1e-15 || found == expected || (found.is_nan() && expected.is_nan())
                     };
-                    let slope_fits = same(found[1], slope) || (x == inf && kind == Gelu::Erf && found[1].is_infinite());
-                    assert!(same(found[0], value) && slope_fits, "{kind:?} at {x}: {found:?}");
+                    let derivative_matches =
+                        same(found[1], derivative) || (x == inf && kind == Gelu::Erf && found[1].is_infinite());
+                    assert!(same(found[0], value) && derivative_matches, "{kind:?} at {x}: {found:?}");
                 }
             }
         }

@@ -1,12 +1,13 @@
-//! Layer norm over rows, and its gradient.
+//! CPU routines of layer norm over rows and its gradient.
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::fused::simd::{each, fold, load_tail, rows_of_part, store_tail};
+use crate::fused::simd::{fold, load_tail, parallel_for_each, rows_per_chunk, store_tail};
 
-/// Each row of `x` brought to mean 0 and variance 1, times `gamma` plus `beta`. A row is as long as `gamma`; its mean and
-/// 1 / √(variance + eps) are left in `mean` and `rstd`.
-#[allow(clippy::too_many_arguments)] // what the operation reads and writes
+/// Normalizes each row of `x` to mean 0 and variance 1, multiplies by `gamma` and adds `beta`. A
+/// row has the length of `gamma`; its mean and 1 / √(variance + eps) are written to `mean` and
+/// `rstd`.
+#[allow(clippy::too_many_arguments)] // inputs and outputs of the op
 pub(crate) fn layer_norm(
     x: &[f32],
     gamma: &[f32],
@@ -20,7 +21,8 @@ pub(crate) fn layer_norm(
     layer_norm_on(Arch::new(), x, gamma, beta, eps, out, mean, rstd, threads);
 }
 
-/// The gradients by x, `gamma` and `beta`, from what [`layer_norm`] left and the gradient by its result, `dy`.
+/// The gradients of x, `gamma` and `beta`, from the statistics that [`layer_norm`] saved and the
+/// output gradient `dy`.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn layer_norm_backward(
     x: &[f32],
@@ -54,10 +56,10 @@ fn layer_norm_on(
         rstd.fill(f32::NAN);
         return;
     }
-    let rows = rows_of_part(columns);
+    let rows = rows_per_chunk(columns);
     let moments = mean.chunks_mut(rows).zip(rstd.chunks_mut(rows));
     let parts = x.chunks(rows * columns).zip(out.chunks_mut(rows * columns)).zip(moments);
-    each(parts, threads, |((x, out), (mean, rstd))| {
+    parallel_for_each(parts, threads, |((x, out), (mean, rstd))| {
         arch.dispatch(Forward { x, gamma, beta, eps, out, mean, rstd });
     });
 }
@@ -81,21 +83,22 @@ fn layer_norm_backward_on(
     if columns == 0 {
         return;
     }
-    // Each block of rows has sums of its own, which are added in order: at most 64 of them, however many threads there are.
+    // Each block of rows has its own sums, which are added in order: at most 64 blocks, independent
+    // of the number of threads.
     const BLOCKS: usize = 64;
-    let block = rows.div_ceil(BLOCKS).max(rows_of_part(columns));
+    let block = rows.div_ceil(BLOCKS).max(rows_per_chunk(columns));
     let mut sums = vec![0.0; rows.div_ceil(block) * 2 * columns];
     let moments = mean.chunks(block).zip(rstd.chunks(block));
-    let given = x.chunks(block * columns).zip(dy.chunks(block * columns)).zip(moments);
-    let parts = given.zip(dx.chunks_mut(block * columns)).zip(sums.chunks_mut(2 * columns));
-    each(parts, threads, |((((x, dy), (mean, rstd)), dx), sums)| {
+    let inputs = x.chunks(block * columns).zip(dy.chunks(block * columns)).zip(moments);
+    let parts = inputs.zip(dx.chunks_mut(block * columns)).zip(sums.chunks_mut(2 * columns));
+    parallel_for_each(parts, threads, |((((x, dy), (mean, rstd)), dx), sums)| {
         let (dgamma, dbeta) = sums.split_at_mut(columns);
         arch.dispatch(Backward { x, gamma, mean, rstd, dy, dx, dgamma, dbeta });
     });
     for sums in sums.chunks(2 * columns) {
-        let (of_gamma, of_beta) = sums.split_at(columns);
-        dgamma.iter_mut().zip(of_gamma).for_each(|(total, sum)| *total += sum);
-        dbeta.iter_mut().zip(of_beta).for_each(|(total, sum)| *total += sum);
+        let (gamma_sums, beta_sums) = sums.split_at(columns);
+        dgamma.iter_mut().zip(gamma_sums).for_each(|(total, sum)| *total += sum);
+        dbeta.iter_mut().zip(beta_sums).for_each(|(total, sum)| *total += sum);
     }
 }
 
@@ -116,24 +119,24 @@ impl WithSimd for Forward<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Forward { x, gamma, beta, eps, out, mean, rstd } = self;
         let columns = gamma.len();
-        let share = 1.0 / columns as f32;
+        let inverse_columns = 1.0 / columns as f32;
         let ((gammas, gamma_tail), (betas, beta_tail)) = (S::as_simd_f32s(gamma), S::as_simd_f32s(beta));
         let rows = x.chunks_exact(columns).zip(out.chunks_exact_mut(columns));
         for ((x, out), (mean, rstd)) in rows.zip(mean.iter_mut().zip(rstd)) {
             let (body, tail) = S::as_simd_f32s(x);
             let zero = simd.splat_f32s(0.0);
             let add = |a, b| simd.add_f32s(a, b);
-            *mean = simd.reduce_sum_f32s(fold::<S>(body, load_tail(simd, tail, 0.0), zero, add, add)) * share;
-            let centre = simd.splat_f32s(*mean);
+            *mean = simd.reduce_sum_f32s(fold::<S>(body, load_tail(simd, tail, 0.0), zero, add, add)) * inverse_columns;
+            let center = simd.splat_f32s(*mean);
             let square = |sum, x| {
-                let off = simd.sub_f32s(x, centre);
+                let off = simd.sub_f32s(x, center);
                 simd.mul_add_e_f32s(off, off, sum)
             };
             let squares = fold::<S>(body, load_tail(simd, tail, *mean), zero, square, add);
-            *rstd = 1.0 / (simd.reduce_sum_f32s(squares) * share + eps).sqrt();
+            *rstd = 1.0 / (simd.reduce_sum_f32s(squares) * inverse_columns + eps).sqrt();
             let scale = simd.splat_f32s(*rstd);
             let norm =
-                |x, gamma, beta| simd.mul_add_e_f32s(simd.mul_f32s(simd.sub_f32s(x, centre), scale), gamma, beta);
+                |x, gamma, beta| simd.mul_add_e_f32s(simd.mul_f32s(simd.sub_f32s(x, center), scale), gamma, beta);
             let (out, out_tail) = S::as_mut_simd_f32s(out);
             for (((out, &x), &gamma), &beta) in out.iter_mut().zip(body).zip(gammas).zip(betas) {
                 *out = norm(x, gamma, beta);
@@ -164,7 +167,7 @@ impl WithSimd for Backward<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Backward { x, gamma, mean, rstd, dy, dx, dgamma, dbeta } = self;
         let columns = gamma.len();
-        let share = 1.0 / columns as f32;
+        let inverse_columns = 1.0 / columns as f32;
         let (gammas, gamma_tail) = S::as_simd_f32s(gamma);
         let (dgammas, dgamma_tail) = S::as_mut_simd_f32s(dgamma);
         let (dbetas, dbeta_tail) = S::as_mut_simd_f32s(dbeta);
@@ -172,32 +175,32 @@ impl WithSimd for Backward<'_> {
         let rows = x.chunks_exact(columns).zip(dy.chunks_exact(columns)).zip(dx.chunks_exact_mut(columns));
         for (((x, dy), dx), (&mean, &rstd)) in rows.zip(mean.iter().zip(rstd)) {
             let ((xs, x_tail), (dys, dy_tail)) = (S::as_simd_f32s(x), S::as_simd_f32s(dy));
-            let (centre, scale) = (simd.splat_f32s(mean), simd.splat_f32s(rstd));
-            let normed = |x| simd.mul_f32s(simd.sub_f32s(x, centre), scale);
-            // Σ g and Σ g n, where n is the normed x and g the gradient by it.
-            let (mut of_g, mut of_gn) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
+            let (center, scale) = (simd.splat_f32s(mean), simd.splat_f32s(rstd));
+            let normalize = |x| simd.mul_f32s(simd.sub_f32s(x, center), scale);
+            // Σ g and Σ g n, where n is the normalized x and g its gradient.
+            let (mut sum_g, mut sum_gn) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
             let rows = xs.iter().zip(dys).zip(gammas).zip(dgammas.iter_mut().zip(dbetas.iter_mut()));
             for (((&x, &dy), &gamma), (dgamma, dbeta)) in rows {
-                let (n, g) = (normed(x), simd.mul_f32s(dy, gamma));
-                of_g = simd.add_f32s(of_g, g);
-                of_gn = simd.mul_add_e_f32s(g, n, of_gn);
+                let (n, g) = (normalize(x), simd.mul_f32s(dy, gamma));
+                sum_g = simd.add_f32s(sum_g, g);
+                sum_gn = simd.mul_add_e_f32s(g, n, sum_gn);
                 *dgamma = simd.mul_add_e_f32s(dy, n, *dgamma);
                 *dbeta = simd.add_f32s(*dbeta, dy);
             }
             if !x_tail.is_empty() {
-                let (dy, n) = (tail(dy_tail), normed(tail(x_tail)));
+                let (dy, n) = (tail(dy_tail), normalize(tail(x_tail)));
                 let g = simd.mul_f32s(dy, tail(gamma_tail));
-                of_g = simd.add_f32s(of_g, g);
-                of_gn = simd.mul_add_e_f32s(g, n, of_gn);
+                sum_g = simd.add_f32s(sum_g, g);
+                sum_gn = simd.mul_add_e_f32s(g, n, sum_gn);
                 let sums = (simd.mul_add_e_f32s(dy, n, tail(dgamma_tail)), simd.add_f32s(tail(dbeta_tail), dy));
                 store_tail(simd, dgamma_tail, sums.0);
                 store_tail(simd, dbeta_tail, sums.1);
             }
-            let of_g = simd.splat_f32s(simd.reduce_sum_f32s(of_g) * share);
-            let of_gn = simd.splat_f32s(simd.reduce_sum_f32s(of_gn) * share);
+            let sum_g = simd.splat_f32s(simd.reduce_sum_f32s(sum_g) * inverse_columns);
+            let sum_gn = simd.splat_f32s(simd.reduce_sum_f32s(sum_gn) * inverse_columns);
             // (g - mean of g - n · mean of g n) · rstd
             let gradient = |x, dy, gamma| {
-                let rest = simd.mul_add_e_f32s(normed(x), of_gn, of_g);
+                let rest = simd.mul_add_e_f32s(normalize(x), sum_gn, sum_g);
                 simd.mul_f32s(simd.sub_f32s(simd.mul_f32s(dy, gamma), rest), scale)
             };
             let (dxs, dx_tail) = S::as_mut_simd_f32s(dx);
@@ -214,7 +217,7 @@ impl WithSimd for Backward<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fused::simd::{random, results};
+    use crate::fused::simd::{random_f32, results_on_every_arch};
 
     const SHAPES: [(usize, usize); 10] =
         [(0, 5), (3, 0), (4, 1), (7, 2), (5, 15), (5, 16), (5, 17), (300, 33), (90, 768), (3, 4097)];
@@ -231,37 +234,41 @@ mod tests {
     }
 
     #[track_caller]
-    fn near(what: &str, found: f32, expected: f64, bound: f64) {
+    fn near(message: &str, found: f32, expected: f64, bound: f64) {
         let off = (f64::from(found) - expected).abs();
-        assert!(off <= bound || (found.is_nan() && expected.is_nan()), "{what}: {found}, not {expected} ± {bound:e}");
+        assert!(
+            off <= bound || (found.is_nan() && expected.is_nan()),
+            "{message}: {found}, not {expected} ± {bound:e}"
+        );
     }
 
     #[test]
     fn rows_agree_with_f64() {
         for (rows, columns) in SHAPES {
-            // An offset of 100 would spoil a variance that is a difference of squares.
-            let x: Vec<f32> = random(rows * columns, 97.0, 103.0);
-            let (gamma, beta) = (random(columns, -2.0, 2.0), random(columns, -1.0, 1.0));
+            // An offset of 100 would break a variance computed as a difference of squares.
+            let x: Vec<f32> = random_f32(rows * columns, 97.0, 103.0);
+            let (gamma, beta) = (random_f32(columns, -2.0, 2.0), random_f32(columns, -1.0, 1.0));
             let run = |arch, threads| {
                 let mut out = vec![7.0; rows * columns];
                 let (mut mean, mut rstd) = (vec![7.0; rows], vec![7.0; rows]);
                 layer_norm_on(arch, &x, &gamma, &beta, EPS, &mut out, &mut mean, &mut rstd, threads);
                 [out, mean, rstd].concat()
             };
-            for found in results(run) {
+            for found in results_on_every_arch(run) {
                 let (out, saved) = found.split_at(rows * columns);
                 let (means, rstds) = saved.split_at(rows);
                 for row in 0..rows {
                     let x = wide(&x[row * columns..][..columns]);
                     let (mean, rstd) = moments(&x);
-                    let what = format!("{rows}x{columns}, row {row}");
-                    near(&what, means[row], mean, 1e-4);
-                    near(&what, rstds[row], rstd, 2e-5 * rstd);
+                    let message = format!("{rows}x{columns}, row {row}");
+                    near(&message, means[row], mean, 1e-4);
+                    near(&message, rstds[row], rstd, 2e-5 * rstd);
                     for n in 0..columns {
                         let (gamma, beta) = (f64::from(gamma[n]), f64::from(beta[n]));
-                        // The mean is off by roundings of 100, which is what single columns show most.
+                        // The mean has rounding errors relative to 100, most visible with a single
+                        // column.
                         let bound = 5e-5 * (1.0 + rstd) * gamma.abs() + 1e-6;
-                        near(&what, out[row * columns + n], (x[n] - mean) * rstd * gamma + beta, bound);
+                        near(&message, out[row * columns + n], (x[n] - mean) * rstd * gamma + beta, bound);
                     }
                 }
             }
@@ -271,8 +278,8 @@ mod tests {
     #[test]
     fn gradients_agree_with_f64() {
         for (rows, columns) in SHAPES {
-            let (x, dy) = (random(rows * columns, -2.0, 3.0), random(rows * columns, -1.0, 1.0));
-            let gamma = random(columns, -2.0, 2.0);
+            let (x, dy) = (random_f32(rows * columns, -2.0, 3.0), random_f32(rows * columns, -1.0, 1.0));
+            let gamma = random_f32(columns, -2.0, 2.0);
             let saved: Vec<(f64, f64)> = (0..rows).map(|row| moments(&wide(&x[row * columns..][..columns]))).collect();
             let mean: Vec<f32> = saved.iter().map(|(mean, _)| *mean as f32).collect();
             let rstd: Vec<f32> = saved.iter().map(|(_, rstd)| *rstd as f32).collect();
@@ -282,19 +289,20 @@ mod tests {
                 layer_norm_backward_on(arch, &x, &gamma, &mean, &rstd, &dy, &mut dx, &mut dgamma, &mut dbeta, threads);
                 [dx, dgamma, dbeta].concat()
             };
-            for found in results(run) {
+            for found in results_on_every_arch(run) {
                 let (mut dgamma, mut dbeta) = (vec![0.0; columns], vec![0.0; columns]);
                 for row in 0..rows {
                     let span = row * columns..(row + 1) * columns;
                     let (x, dy) = (wide(&x[span.clone()]), wide(&dy[span.clone()]));
-                    // By what was saved, as f32: with one column 1 / √eps enlarges its rounding.
+                    // From the saved f32 statistics: with one column, 1 / √eps amplifies their
+                    // rounding.
                     let (mean, rstd) = (f64::from(mean[row]), f64::from(rstd[row]));
                     let n: Vec<f64> = x.iter().map(|x| (x - mean) * rstd).collect();
                     let g: Vec<f64> = dy.iter().zip(&gamma).map(|(dy, &gamma)| dy * f64::from(gamma)).collect();
-                    let of_g = g.iter().sum::<f64>() / columns as f64;
-                    let of_gn = g.iter().zip(&n).map(|(g, n)| g * n).sum::<f64>() / columns as f64;
+                    let sum_g = g.iter().sum::<f64>() / columns as f64;
+                    let sum_gn = g.iter().zip(&n).map(|(g, n)| g * n).sum::<f64>() / columns as f64;
                     for j in 0..columns {
-                        let expected = (g[j] - of_g - n[j] * of_gn) * rstd;
+                        let expected = (g[j] - sum_g - n[j] * sum_gn) * rstd;
                         near(
                             &format!("dx of {rows}x{columns}, {row}, {j}"),
                             found[span.start + j],
@@ -316,11 +324,11 @@ mod tests {
     }
 
     #[test]
-    fn extremes_are_those_of_the_plain_operations() {
+    fn special_values_agree_with_plain_ops() {
         for columns in [3, 18] {
             let (gamma, beta) = (vec![1.0; columns], vec![0.5; columns]);
             let norm = |x: Vec<f32>| {
-                results(|arch, threads| {
+                results_on_every_arch(|arch, threads| {
                     let (mut out, mut mean, mut rstd) = (vec![7.0; columns], [7.0], [7.0]);
                     layer_norm_on(arch, &x, &gamma, &beta, EPS, &mut out, &mut mean, &mut rstd, threads);
                     out

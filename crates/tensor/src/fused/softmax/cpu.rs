@@ -1,11 +1,11 @@
-//! Softmax and its logarithm over rows, and their gradients.
+//! CPU routines of softmax and log-softmax over rows, and their gradients.
 
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::fused::simd::exp::exp;
-use crate::fused::simd::{RUN, each, fold, largest, load_tail, rows_of_part, store_tail};
+use crate::fused::simd::{VECTORS_PER_RUN, fold, load_tail, parallel_for_each, row_max, rows_per_chunk, store_tail};
 
-/// Which of the two.
+/// Softmax or log-softmax.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Softmax {
     /// exp(x) / Σ exp(x).
@@ -14,20 +14,20 @@ pub(crate) enum Softmax {
     Log,
 }
 
-/// Each row of `x` to `out`; a row with a NaN or +∞, or of nothing but -∞, is NaN.
+/// Computes each row; a row with a NaN or +∞, or with only -∞, becomes NaN.
 pub(crate) fn softmax(kind: Softmax, x: &[f32], columns: usize, out: &mut [f32], threads: usize) {
     softmax_on(Arch::new(), kind, x, columns, out, threads);
 }
 
-/// The gradient by x, from what was computed, `y`, and the gradient by it, `dy`.
+/// The gradient of the input from the output `y` and its gradient `dy`.
 pub(crate) fn softmax_backward(kind: Softmax, y: &[f32], dy: &[f32], columns: usize, dx: &mut [f32], threads: usize) {
     softmax_backward_on(Arch::new(), kind, y, dy, columns, dx, threads);
 }
 
 fn softmax_on(arch: Arch, kind: Softmax, x: &[f32], columns: usize, out: &mut [f32], threads: usize) {
     let columns = columns.max(1);
-    let part = columns * rows_of_part(columns);
-    each(x.chunks(part).zip(out.chunks_mut(part)), threads, |(x, out)| {
+    let part = columns * rows_per_chunk(columns);
+    parallel_for_each(x.chunks(part).zip(out.chunks_mut(part)), threads, |(x, out)| {
         arch.dispatch(Forward { kind, x, columns, out });
     });
 }
@@ -42,8 +42,8 @@ fn softmax_backward_on(
     threads: usize,
 ) {
     let columns = columns.max(1);
-    let part = columns * rows_of_part(columns);
-    each(y.chunks(part).zip(dy.chunks(part)).zip(dx.chunks_mut(part)), threads, |((y, dy), dx)| {
+    let part = columns * rows_per_chunk(columns);
+    parallel_for_each(y.chunks(part).zip(dy.chunks(part)).zip(dx.chunks_mut(part)), threads, |((y, dy), dx)| {
         arch.dispatch(Backward { kind, y, dy, columns, dx });
     });
 }
@@ -63,12 +63,12 @@ impl WithSimd for Forward<'_> {
         for (x, out) in self.x.chunks(self.columns).zip(self.out.chunks_mut(self.columns)) {
             match self.kind {
                 Softmax::Plain => {
-                    let (_, sum) = powers(simd, x, out);
+                    let (_, sum) = exp_and_sum(simd, x, out);
                     scale(simd, out, sum);
                 }
                 Softmax::Log => {
-                    let max = largest(simd, x);
-                    let sum = sum_of_powers(simd, x, max);
+                    let max = row_max(simd, x);
+                    let sum = exp_sum(simd, x, max);
                     shift(simd, x, max, sum.ln(), out);
                 }
             }
@@ -76,39 +76,39 @@ impl WithSimd for Forward<'_> {
     }
 }
 
-/// Writes exp(x - largest) and returns the largest and the sum.
+/// Writes exp(x - max(x)); returns the maximum and the sum.
 #[inline(always)]
-pub(in crate::fused) fn powers<S: Simd>(simd: S, x: &[f32], out: &mut [f32]) -> (f32, f32) {
-    let max = largest(simd, x);
+pub(in crate::fused) fn exp_and_sum<S: Simd>(simd: S, x: &[f32], out: &mut [f32]) -> (f32, f32) {
+    let max = row_max(simd, x);
     let shift = simd.splat_f32s(max);
     let (body, tail) = S::as_simd_f32s(x);
     let (out, out_tail) = S::as_mut_simd_f32s(out);
     let mut sum = simd.splat_f32s(0.0);
-    for (out, x) in out.chunks_mut(RUN).zip(body.chunks(RUN)) {
+    for (out, x) in out.chunks_mut(VECTORS_PER_RUN).zip(body.chunks(VECTORS_PER_RUN)) {
         let mut run = simd.splat_f32s(0.0);
         for (out, &x) in out.iter_mut().zip(x) {
-            let power = exp(simd, simd.sub_f32s(x, shift));
-            *out = power;
-            run = simd.add_f32s(run, power);
+            let e = exp(simd, simd.sub_f32s(x, shift));
+            *out = e;
+            run = simd.add_f32s(run, e);
         }
         sum = simd.add_f32s(sum, run);
     }
     if !tail.is_empty() {
-        let power = exp(simd, simd.sub_f32s(load_tail(simd, tail, f32::NEG_INFINITY), shift));
-        store_tail(simd, out_tail, power);
-        sum = simd.add_f32s(sum, power);
+        let e = exp(simd, simd.sub_f32s(load_tail(simd, tail, f32::NEG_INFINITY), shift));
+        store_tail(simd, out_tail, e);
+        sum = simd.add_f32s(sum, e);
     }
     (max, simd.reduce_sum_f32s(sum))
 }
 
 /// Σ exp(x - max).
 #[inline(always)]
-pub(in crate::fused) fn sum_of_powers<S: Simd>(simd: S, x: &[f32], max: f32) -> f32 {
+pub(in crate::fused) fn exp_sum<S: Simd>(simd: S, x: &[f32], max: f32) -> f32 {
     let shift = simd.splat_f32s(max);
     let (body, tail) = S::as_simd_f32s(x);
-    // -∞ adds nothing.
+    // Lanes filled with -∞ add 0.
     let mut total = exp(simd, simd.sub_f32s(load_tail(simd, tail, f32::NEG_INFINITY), shift));
-    for run in body.chunks(RUN) {
+    for run in body.chunks(VECTORS_PER_RUN) {
         let mut sum = simd.splat_f32s(0.0);
         for &x in run {
             sum = simd.add_f32s(sum, exp(simd, simd.sub_f32s(x, shift)));
@@ -118,7 +118,7 @@ pub(in crate::fused) fn sum_of_powers<S: Simd>(simd: S, x: &[f32], max: f32) -> 
     simd.reduce_sum_f32s(total)
 }
 
-/// Divides a row. By a product with 1 / sum, which is within one more rounding.
+/// Divides a row by `sum`, as a product with 1 / sum, which adds one rounding error.
 #[inline(always)]
 fn scale<S: Simd>(simd: S, row: &mut [f32], sum: f32) {
     let factor = simd.splat_f32s(1.0 / sum);
@@ -132,7 +132,7 @@ fn scale<S: Simd>(simd: S, row: &mut [f32], sum: f32) {
     }
 }
 
-/// (x - max) - log. In this order: added up first, a large maximum would swallow the logarithm.
+/// (x - max) - log. In this order, since max + log would lose the logarithm for a large maximum.
 #[inline(always)]
 fn shift<S: Simd>(simd: S, x: &[f32], max: f32, log: f32, out: &mut [f32]) {
     let (max, log) = (simd.splat_f32s(max), simd.splat_f32s(log));
@@ -179,7 +179,7 @@ impl WithSimd for Backward<'_> {
 pub(in crate::fused) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     let ((a, a_tail), (b, b_tail)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
     let mut total = simd.mul_f32s(load_tail(simd, a_tail, 0.0), load_tail(simd, b_tail, 0.0));
-    for (a, b) in a.chunks(RUN).zip(b.chunks(RUN)) {
+    for (a, b) in a.chunks(VECTORS_PER_RUN).zip(b.chunks(VECTORS_PER_RUN)) {
         let mut sums = [simd.splat_f32s(0.0); 4];
         let ((fours, rest), (other_fours, other_rest)) = (a.as_chunks::<4>(), b.as_chunks::<4>());
         for (a, b) in fours.iter().zip(other_fours) {
@@ -195,7 +195,7 @@ pub(in crate::fused) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     simd.reduce_sum_f32s(total)
 }
 
-/// y (dy - Σ y dy), or for the logarithm dy - exp(y) Σ dy.
+/// y (dy - Σ y dy), or for log-softmax dy - exp(y) Σ dy.
 #[inline(always)]
 fn combine<S: Simd, const LOG: bool>(simd: S, y: &[f32], dy: &[f32], sum: f32, dx: &mut [f32]) {
     let sum = simd.splat_f32s(sum);
@@ -221,7 +221,7 @@ fn gradient<S: Simd, const LOG: bool>(simd: S, y: S::f32s, dy: S::f32s, sum: S::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fused::simd::{random, results};
+    use crate::fused::simd::{random_f32, results_on_every_arch};
 
     const SHAPES: [(usize, usize); 11] =
         [(0, 5), (3, 0), (4, 1), (7, 2), (5, 15), (5, 16), (5, 17), (3, 33), (90, 768), (2, 4097), (1, 40_000)];
@@ -240,16 +240,17 @@ mod tests {
     fn rows_agree_with_f64() {
         for kind in [Softmax::Plain, Softmax::Log] {
             for (rows, columns) in SHAPES {
-                let x = random(rows * columns, -30.0, 30.0);
+                let x = random_f32(rows * columns, -30.0, 30.0);
                 let expected: Vec<f64> = x.chunks(columns.max(1)).flat_map(|row| reference(kind, row)).collect();
                 let run = |arch, threads| {
                     let mut out = vec![f32::NAN; rows * columns];
                     softmax_on(arch, kind, &x, columns, &mut out, threads);
                     out
                 };
-                for found in results(run) {
+                for found in results_on_every_arch(run) {
                     for (n, (&found, &expected)) in found.iter().zip(&expected).enumerate() {
-                        // The rounding of x - max, up to 60, is carried into exp; the sum of many adds its own.
+                        // The rounding of x - max, up to 60, is carried into exp; the sum of many
+                        // adds its own.
                         let bound = match kind {
                             Softmax::Plain => 5e-6 * expected + 1e-44,
                             Softmax::Log => 1e-6 * expected.abs() + 2e-6,
@@ -266,7 +267,7 @@ mod tests {
     fn gradients_agree_with_f64() {
         for kind in [Softmax::Plain, Softmax::Log] {
             for (rows, columns) in SHAPES {
-                let (x, dy) = (random(rows * columns, -8.0, 8.0), random(rows * columns, -1.0, 1.0));
+                let (x, dy) = (random_f32(rows * columns, -8.0, 8.0), random_f32(rows * columns, -1.0, 1.0));
                 let y: Vec<f32> =
                     x.chunks(columns.max(1)).flat_map(|row| reference(kind, row)).map(|y| y as f32).collect();
                 let run = |arch, threads| {
@@ -274,7 +275,7 @@ mod tests {
                     softmax_backward_on(arch, kind, &y, &dy, columns, &mut dx, threads);
                     dx
                 };
-                for found in results(run) {
+                for found in results_on_every_arch(run) {
                     for row in 0..rows {
                         let span = row * columns..(row + 1) * columns;
                         let (y, dy, found) = (&y[span.clone()], &dy[span.clone()], &found[span]);
@@ -303,12 +304,12 @@ mod tests {
     }
 
     #[test]
-    fn extremes_are_those_of_the_plain_operations() {
+    fn special_values_agree_with_plain_ops() {
         const INF: f32 = f32::INFINITY;
         let nan = f32::NAN;
         for columns in [3, 16, 19] {
             let row = |values: [f32; 3]| {
-                // The rest of a longer row counts for nothing.
+                // -∞ elements do not change the result.
                 let rest = vec![-INF; columns - 3];
                 [&values[..], &rest].concat()
             };
@@ -330,10 +331,10 @@ mod tests {
                         softmax_on(arch, kind, &x, columns, &mut out, threads);
                         out
                     };
-                    for found in results(run) {
+                    for found in results_on_every_arch(run) {
                         for (n, expected) in expected.iter().enumerate() {
                             let expected = if kind == Softmax::Log { expected.ln() } else { *expected };
-                            // A logarithm keeps what exp loses: -1e30 rather than -∞.
+                            // Log-softmax is finite (-1e30) where the logarithm of softmax is -∞.
                             let far = expected == -INF && found[n] <= -190.0;
                             let same = far || (found[n] - expected).abs() <= 1e-6 || found[n] == expected;
                             let same = same || (found[n].is_nan() && expected.is_nan());

@@ -1,57 +1,59 @@
-//! Facts about ops that the scheduler goes by. A new op answers here, in one exhaustive match, and the passes follow.
+//! Properties of ops that the scheduler uses, in one exhaustive match: a new op adds its row here.
 
 use bornite_ir::Kind;
 
 use super::Op;
 
-/// The way in which an op gets its value.
+/// The way in which an op is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// It is in memory, or an error.
+    /// Already in memory, or an error.
     Source,
-    /// One value everywhere: a number in the kernels that read it.
+    /// One value for all elements: an immediate in the kernels that read it.
     Constant,
-    /// The elements of its first input under other positions: folded into the loads of its readers.
+    /// A view of its first input: folded into the loads of its readers.
     View,
-    /// Each element from the elements of the inputs at the same position.
+    /// Each element from the elements of the inputs at the same index.
     Pointwise,
-    /// Each element from elements anywhere, computed where it is read.
+    /// Each element from elements at any index; computed where it is read.
     Indexed,
-    /// Values added at positions that an index tensor names.
+    /// Values added at positions given by an index tensor.
     Scatter,
-    /// Elements along axes become one.
+    /// A reduction over axes.
     Reduction,
-    /// By a kernel or a library call that no other op shares.
+    /// Computed by its own kernel or library call, never fused.
     Single,
-    /// Several results at once, which are outputs; no value.
+    /// An op with several outputs; has no value itself.
     MultiOutput,
-    /// A result of a multi-output op.
+    /// An output of a multi-output op.
     Output,
 }
 
-/// Operations on elements that an op takes: one for each element of something.
+/// Cost of an op in floating-point operations: one per element of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flops {
     None,
-    /// Of the result.
+    /// Per element of the output.
     Result,
-    /// Of an input.
+    /// Per element of an input.
     Input(usize),
-    /// A product and a sum for each element of the result and of the last axis of the first input.
+    /// A multiplication and an addition per element of the output and of the last axis of the first
+    /// input.
     Product,
 }
 
-/// Properties of an op that the scheduler goes by.
+/// Properties of an op that the scheduler uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub role: Role,
     pub flops: Flops,
-    /// Whether it can meet a bad index.
+    /// The op can find an index out of range and report it.
     pub reports: bool,
-    /// Whether it may be computed again in another kernel rather than stored; and whether that takes more than an instruction.
+    /// The op may be recomputed in another kernel instead of stored.
     pub recomputable: bool,
+    /// The op takes more than one instruction.
     pub heavy: bool,
-    /// Whether a kernel for it alone is worth less than computing it where it is read.
+    /// Computing the op where it is read is cheaper than a separate kernel.
     pub inlined: bool,
 }
 
@@ -79,22 +81,22 @@ impl Op {
             Op::Cumsum(_) | Op::ArgReduce(..) => facts(Role::Single, Flops::Input(0)),
             Op::ArgSort { .. } => facts(Role::Single, Flops::None),
             Op::Iota { .. } | Op::Random(_) => Facts { recomputable: true, ..facts(Role::Indexed, Flops::None) },
-            Op::Joint(_) => facts(Role::MultiOutput, Flops::None),
-            Op::Part(_) => facts(Role::Output, Flops::None),
+            Op::MultiOutput(_) => facts(Role::MultiOutput, Flops::None),
+            Op::GetOutput(_) => facts(Role::Output, Flops::None),
         }
     }
 
-    /// True if the op only renames elements of its first input.
+    /// True if the op is a view of its first input.
     pub fn is_view(&self) -> bool {
         self.facts().role == Role::View
     }
 
-    /// True if the op has one value everywhere.
+    /// True if all elements have one constant value.
     pub fn is_constant(&self) -> bool {
         self.facts().role == Role::Constant
     }
 
-    /// True if the op computes each element from those of its inputs at the same position.
+    /// True if the op computes each element from those of its inputs at the same index.
     pub fn is_pointwise(&self) -> bool {
         self.facts().role == Role::Pointwise
     }

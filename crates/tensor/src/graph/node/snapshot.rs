@@ -1,8 +1,8 @@
-//! Snapshot of which nodes have a value, for the time in which a plan is made.
+//! Snapshot of the nodes that have a value, for the duration of planning.
 //!
-//! Plans are made without the device's lock, so other threads may compute values meanwhile, and every pass must see the same ones: the
-//! first answer for a node holds until the plan is complete. A value never goes away, so what was there at the first look is there when
-//! the plan runs.
+//! Planning runs without the device's lock, so other threads may compute values meanwhile, and
+//! every pass must see the same ones: the first answer for a node holds until the plan is complete.
+//! Values are never removed, so a value seen while planning still exists when the plan runs.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,13 +11,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use super::{Node, NodeId};
 
 thread_local! {
-    /// The answers so far, while this thread makes a plan.
+    /// The answers so far, while this thread is planning.
     static ANSWERS: RefCell<Option<Answers>> = const { RefCell::new(None) };
 }
 
 type Answers = HashMap<NodeId, bool, BuildHasherDefault<IdHasher>>;
 
-/// Fibonacci hashing of a node's number: passes ask for every node several times.
+/// Fibonacci hashing of a node's id: passes look up every node several times.
 #[derive(Default)]
 struct IdHasher(u64);
 
@@ -35,7 +35,8 @@ impl Hasher for IdHasher {
     }
 }
 
-/// Runs `work`, in which [`Node::has_value`] keeps its first answer for each node. A snapshot within another is the same one.
+/// Runs `work`, during which [`Node::has_value`] repeats its first answer for each node. A nested
+/// snapshot is the outer one.
 pub(crate) fn with_snapshot<R>(work: impl FnOnce() -> R) -> R {
     // Ends the snapshot also if `work` panics.
     struct Scope;
@@ -53,7 +54,7 @@ pub(crate) fn with_snapshot<R>(work: impl FnOnce() -> R) -> R {
 }
 
 impl Node {
-    /// True if the node has a value: now, or while a plan is made, when the plan first asked.
+    /// True if the node has a value: now or, inside a snapshot, when it was first asked.
     pub fn has_value(&self) -> bool {
         ANSWERS.with_borrow_mut(|answers| match answers {
             Some(answers) => *answers.entry(self.id).or_insert_with(|| self.has_value_now()),
@@ -69,7 +70,7 @@ mod tests {
     use crate::{Device, Tensor};
 
     #[test]
-    fn the_first_answer_holds_until_the_end() {
+    fn first_answer_holds_until_the_snapshot_ends() {
         let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
         let [y, z] = [x.exp(), x.sin()];
         let value = || Buffer::new(Device::cpu(), 8).unwrap();

@@ -1,23 +1,24 @@
-//! CUDA graphs of a trace, one for each set of addresses of its arguments.
+//! Cache of a trace's CUDA graphs, one per set of argument addresses.
 //!
-//! A graph launches kernels with the addresses that it was captured with. Arguments that come back at the same addresses, also
-//! those of several sets in turn, find their graph; others run step by step, and a graph is captured only when they come a second time:
-//! a capture costs more than the launches themselves.
+//! A graph launches kernels with the addresses that it was captured with. Calls with the same
+//! addresses, also several sets in rotation, find their graph. Other calls run step by step; a
+//! graph is captured only when addresses repeat, since a capture costs more than the launches
+//! themselves.
 
 use std::collections::VecDeque;
 
-/// Graphs per trace. Double buffering needs two; each takes memory of the driver for its nodes.
-const CAPTURED: usize = 4;
-/// Sets of addresses that are remembered without a graph.
-const SEEN: usize = 8;
-/// Calls after which an unused graph may be updated to other addresses. Without it, more sets in turn than there are graphs would capture
-/// at each call.
+/// Maximum number of graphs per trace. Double buffering needs two; each takes driver memory.
+const MAX_GRAPHS: usize = 4;
+/// Maximum number of remembered address sets without a graph.
+const MAX_SEEN: usize = 8;
+/// Number of calls after which an unused graph may be updated to other addresses. Without it,
+/// rotating through more sets than there are graphs would capture at every call.
 const IDLE_CALLS: u64 = 16;
 
 /// Graphs of type `G`, with the addresses for which each was captured.
 pub(super) struct Graphs<G> {
     captured: Vec<Captured<G>>,
-    /// Latest last.
+    /// Recent address sets without a graph, latest last.
     seen: VecDeque<Vec<u64>>,
     calls: u64,
 }
@@ -25,7 +26,7 @@ pub(super) struct Graphs<G> {
 struct Captured<G> {
     addresses: Vec<u64>,
     graph: G,
-    /// Number of the call that launched it last.
+    /// Call that launched it last.
     last_call: u64,
 }
 
@@ -55,23 +56,25 @@ impl<G> Graphs<G> {
         Some(found)
     }
 
-    /// For each argument, whether its address is new: no graph was captured for it, and no remembered call had it.
+    /// For each argument, true if its address is new: no graph has it, and no remembered call had
+    /// it.
     pub fn novel(&self, addresses: &[u64]) -> Vec<bool> {
         let known = || self.captured.iter().map(|captured| &captured.addresses).chain(&self.seen);
         let novel = |(n, address): (usize, &u64)| !known().any(|known| known.get(n) == Some(address));
         addresses.iter().enumerate().map(novel).collect()
     }
 
-    /// Chooses how a call without a graph runs. `fixed` addresses stay for all further calls.
+    /// Chooses how a call without a graph runs. `fixed` addresses are the same for all further
+    /// calls.
     pub fn miss(&mut self, addresses: &[u64], fixed: bool) -> Miss {
         if !fixed && !self.seen.iter().any(|seen| seen == addresses) {
-            if self.seen.len() >= SEEN {
+            if self.seen.len() >= MAX_SEEN {
                 self.seen.pop_front();
             }
             self.seen.push_back(addresses.to_vec());
             return Miss::Steps;
         }
-        if self.captured.len() < CAPTURED {
+        if self.captured.len() < MAX_GRAPHS {
             return Miss::Capture;
         }
         let oldest = (0..self.captured.len()).min_by_key(|&n| self.captured[n].last_call);
@@ -86,7 +89,7 @@ impl<G> Graphs<G> {
         self.captured.len() - 1
     }
 
-    /// Notes that a graph was updated to these addresses.
+    /// Records that a graph was updated to these addresses.
     pub fn updated(&mut self, index: usize, addresses: Vec<u64>) {
         self.seen.retain(|seen| *seen != addresses);
         (self.captured[index].addresses, self.captured[index].last_call) = (addresses, self.calls);
@@ -97,7 +100,7 @@ impl<G> Graphs<G> {
         &mut self.captured[index].graph
     }
 
-    /// Drops all graphs: other memory than their arguments has moved.
+    /// Drops all graphs, because memory other than their arguments has moved.
     pub fn clear(&mut self) {
         self.captured.clear();
     }
@@ -107,7 +110,8 @@ impl<G> Graphs<G> {
 mod tests {
     use super::*;
 
-    /// Runs calls with these addresses; returns `L` for a launch, `S` for steps, `C` for a capture, `U` for an update.
+    /// Runs calls with these addresses; returns `L` for a launch, `S` for steps, `C` for a capture,
+    /// `U` for an update.
     fn calls(graphs: &mut Graphs<()>, addresses: impl IntoIterator<Item = u64>) -> String {
         let call = |address: u64| {
             let addresses = vec![address, 7];
@@ -130,36 +134,36 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_come_back_are_captured_once() {
+    fn repeated_addresses_are_captured_once() {
         assert_eq!(calls(&mut Graphs::default(), [1; 5]), "SCLLL");
         assert_eq!(calls(&mut Graphs::default(), [1, 2, 1, 2, 1, 2, 1]), "SSCCLLL");
-        // Ever new ones never are, and those remembered are few.
+        // Addresses that do not repeat are never captured, and few are remembered.
         let mut graphs = Graphs::default();
         assert_eq!(calls(&mut graphs, 0..100), "S".repeat(100));
-        assert_eq!(graphs.seen.len(), SEEN);
+        assert_eq!(graphs.seen.len(), MAX_SEEN);
         assert_eq!(calls(&mut graphs, [99, 0, 0]), "CSC");
     }
 
     #[test]
-    fn more_sets_in_turn_than_graphs_do_not_capture_again_and_again() {
+    fn rotating_through_more_sets_than_graphs_does_not_recapture() {
         let mut graphs = Graphs::default();
         assert_eq!(calls(&mut graphs, (0..6).cycle().take(24)), "SSSSSSCCCCSSLLLLSSLLLLSS");
-        // Those that stop coming make room.
+        // Graphs that are no longer used are replaced.
         assert_eq!(calls(&mut graphs, [10; 20]), format!("{}U{}", "S".repeat(11), "L".repeat(8)));
-        assert_eq!(graphs.captured.len(), CAPTURED);
+        assert_eq!(graphs.captured.len(), MAX_GRAPHS);
     }
 
     #[test]
-    fn fixed_addresses_are_captured_at_once() {
+    fn fixed_addresses_are_captured_immediately() {
         let mut graphs = Graphs::default();
         assert_eq!(graphs.find(&[3]), None);
         assert_eq!(graphs.miss(&[3], true), Miss::Capture);
-        for n in 0..CAPTURED as u64 {
+        for n in 0..MAX_GRAPHS as u64 {
             graphs.find(&[n]);
             graphs.insert(vec![n], n);
         }
         graphs.find(&[0]);
-        assert_eq!(graphs.miss(&[9], true), Miss::Update(1), "the one that was launched longest ago");
+        assert_eq!(graphs.miss(&[9], true), Miss::Update(1), "the least recently launched one");
         graphs.updated(1, vec![9]);
         let found = graphs.find(&[9]).unwrap();
         assert_eq!((found, *graphs.get(found), graphs.find(&[1])), (1, 1, None));
@@ -168,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn new_addresses_are_known_by_argument() {
+    fn new_addresses_are_reported_per_argument() {
         let mut graphs = Graphs::default();
         assert_eq!(graphs.novel(&[1, 2]), [true, true]);
         graphs.miss(&[1, 2], false);

@@ -1,43 +1,43 @@
-//! What arguments must be for a trace to be used again, and in what way others differ.
+//! Signatures of arguments: dtypes, shapes and devices, and how two signatures differ.
 
 use std::fmt;
 
 use crate::graph::axes::resolve_axis;
 use crate::graph::node::{Node, Op};
 use crate::graph::tensor::elements_of;
-use crate::{DType, Device, Error, Place, Result, Tensor};
+use crate::{DType, Device, Error, Result, SourceLocation, Tensor};
 
-/// What a tensor is but for its elements.
+/// Dtype, shape and device of a tensor.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Spec {
-    /// Type of the elements.
+pub struct TensorSpec {
+    /// Dtype of the elements.
     pub dtype: DType,
-    /// Lengths of the axes.
+    /// Shape.
     pub shape: Vec<usize>,
-    /// Where the elements are.
+    /// Device.
     pub device: Device,
 }
 
-impl Spec {
+impl TensorSpec {
     /// A tensor of this dtype and shape on a device.
-    pub fn new(dtype: DType, shape: &[usize], device: Device) -> Spec {
-        Spec { dtype, shape: shape.to_vec(), device }
+    pub fn new(dtype: DType, shape: &[usize], device: Device) -> TensorSpec {
+        TensorSpec { dtype, shape: shape.to_vec(), device }
     }
 
-    /// What a tensor is, or the error that made it.
+    /// The specification of a tensor; an error if the tensor is a failed one.
     #[track_caller]
-    pub fn of(tensor: &Tensor) -> Result<Spec> {
-        tensor.node().map(|node| Spec { dtype: node.dtype, shape: node.shape.clone(), device: node.device })
+    pub fn of(tensor: &Tensor) -> Result<TensorSpec> {
+        tensor.node().map(|node| TensorSpec { dtype: node.dtype, shape: node.shape.clone(), device: node.device })
     }
 
-    /// A node that stands for such a tensor in a function under trace.
-    pub(super) fn placeholder(&self, at: Place) -> Result<Node> {
-        elements_of(&self.shape, self.dtype).map_err(|what| Error::Op { op: "trace", what, at })?;
+    /// A placeholder node for such a tensor in a traced function.
+    pub(super) fn placeholder(&self, at: SourceLocation) -> Result<Node> {
+        elements_of(&self.shape, self.dtype).map_err(|what| Error::Op { op: "trace", message: what, location: at })?;
         Ok(Node::new(Op::Input, self.dtype, self.shape.clone(), self.device, vec![], at))
     }
 
-    /// In what way this differs from what was there before.
-    fn differences(&self, before: &Spec) -> Vec<String> {
+    /// Differences from an earlier specification, as text.
+    fn differences(&self, before: &TensorSpec) -> Vec<String> {
         let mut found = vec![];
         if self.dtype != before.dtype {
             found.push(format!("is {}, was {}", self.dtype, before.dtype));
@@ -56,60 +56,61 @@ impl Spec {
     }
 }
 
-impl fmt::Display for Spec {
+impl fmt::Display for TensorSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{:?} on {}", self.dtype, self.shape, self.device)
     }
 }
 
-/// In what way arguments differ from those of the trace that is nearest to them, in words.
-pub(super) fn difference<'a>(specs: &[Spec], kept: impl Iterator<Item = &'a [Spec]>) -> String {
-    let differences = |before: &[Spec]| -> Vec<String> {
+/// Differences of arguments from the most similar cached signature, as text.
+pub(super) fn difference<'a>(specs: &[TensorSpec], cached: impl Iterator<Item = &'a [TensorSpec]>) -> String {
+    let differences = |before: &[TensorSpec]| -> Vec<String> {
         let each = specs.iter().zip(before).enumerate().flat_map(|(n, (now, then))| {
             now.differences(then).into_iter().map(move |what| format!("argument {n} {what}"))
         });
-        let number = (specs.len() != before.len()).then(|| format!("{} arguments, were {}", specs.len(), before.len()));
+        let number = (specs.len() != before.len())
+            .then(|| format!("number of arguments is {}, was {}", specs.len(), before.len()));
         number.into_iter().chain(each).collect()
     };
-    kept.map(differences).min_by_key(Vec::len).unwrap_or_default().join("; ")
+    cached.map(differences).min_by_key(Vec::len).unwrap_or_default().join("; ")
 }
 
-/// A length that is known at each call only, and is at most a bound.
-pub(super) struct Bounded {
+/// A dynamic length of at most a bound.
+pub(super) struct BoundedLength {
     pub bound: usize,
-    /// Where it is found: arguments, each with an axis.
+    /// (argument, axis) pairs that have this length.
     pub arguments: Vec<(usize, isize)>,
-    /// Results that are cut to it, each with an axis.
+    /// (result, axis) pairs that are truncated to it.
     pub results: Vec<(usize, isize)>,
 }
 
-impl Bounded {
-    /// The length in a call with these arguments, which become those that the trace is made for: as long as the bound.
-    /// Also returns the device that it is for.
-    pub fn take(&self, specs: &mut [Spec], at: Place) -> Result<(usize, Device)> {
-        let Bounded { bound, arguments, .. } = self;
-        let fail = |what: String| Err(Error::Op { op: "trace", what, at });
+impl BoundedLength {
+    /// Returns the length in a call with these arguments, and the device of the argument. Sets the
+    /// length in `specs` to the bound.
+    pub fn resolve(&self, specs: &mut [TensorSpec], at: SourceLocation) -> Result<(usize, Device)> {
+        let BoundedLength { bound, arguments, .. } = self;
+        let fail = |what: String| Err(Error::Op { op: "trace", message: what, location: at });
         let mut found: Option<(usize, Device, usize)> = None;
-        let given = specs.len();
+        let count = specs.len();
         for &(argument, axis) in arguments {
             let Some(spec) = specs.get_mut(argument) else {
-                return fail(format!("a length is that of argument {argument}, the call has {given} arguments"));
+                return fail(format!("argument {argument} is bounded, but the number of arguments is {count}"));
             };
             let axis = match resolve_axis(axis, spec.shape.len()) {
                 Ok(axis) => axis,
-                Err(what) => return fail(format!("a length is that of argument {argument}: {what}")),
+                Err(what) => return fail(format!("bounded axis of argument {argument}: {what}")),
             };
             let length = std::mem::replace(&mut spec.shape[axis], *bound);
             if length > *bound {
                 return fail(format!(
-                    "argument {argument} has length {length} along axis {axis}, which is bounded by {bound}; split it, \
+                    "argument {argument} has length {length} along axis {axis}, which exceeds the bound {bound}; split it, \
                      or raise the bound"
                 ));
             }
             match found {
                 Some((other, _, first)) if other != length => {
                     return fail(format!(
-                        "arguments {first} and {argument} share a length, but have {other} and {length} (axis {axis})"
+                        "arguments {first} and {argument} share a bounded length, but have {other} and {length} (axis {axis})"
                     ));
                 }
                 _ => found = Some((length, spec.device, argument)),
@@ -117,7 +118,7 @@ impl Bounded {
         }
         match found {
             Some((length, device, _)) => Ok((length, device)),
-            None => fail(format!("a length bounded by {bound} is that of no argument; name one")),
+            None => fail(format!("the length bounded by {bound} has no argument; specify at least one")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The layer over cuBLASLt itself: factors, algorithms, captures, epilogues, refusals.
+//! The cuBLASLt bindings: scaling factors, algorithms, captures, epilogues, errors.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use bornite_cuda::{Buffer, Graph};
 
 use crate::Outcome;
 
-/// Memory of the layer's own tests.
+/// Uploads data for these tests.
 fn upload(device: &Arc<bornite_cuda::Device>, data: &[f32]) -> bornite_cuda::Result<Buffer> {
     let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
     let buffer = Buffer::new(device, bytes.len())?;
@@ -22,7 +22,7 @@ fn download(buffer: &Buffer) -> bornite_cuda::Result<Vec<f32>> {
     Ok(bytes.chunks(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect())
 }
 
-/// Small integers: every order of summation gives the same.
+/// Small integers, whose sums are exact in any order.
 fn whole_numbers(count: usize, salt: usize) -> Vec<f32> {
     (0..count).map(|n| ((n * 7 + salt) % 11) as f32 - 5.0).collect()
 }
@@ -53,15 +53,15 @@ pub fn factors_and_algorithms(_: Device) -> Outcome {
             let expected = product.iter().zip(&c).map(|(p, c)| alpha as f32 * p + beta as f32 * c);
             assert_eq!(download(&d)?, expected.collect::<Vec<_>>(), "alpha {alpha}, beta {beta}, {algorithm:?}");
         }
-        // Added to what is there.
+        // Accumulates into the output.
         let d = upload(&device, &c)?;
         plan.run(&Call { beta: 1.0, ..Call::new((&at, 0), (&bt, 0), (&d, 0)) })?;
         assert_eq!(download(&d)?, product.iter().zip(&c).map(|(p, c)| p + c).collect::<Vec<_>>());
     }
-    // One for aligned operands must not run over others, which the library does not check.
+    // An algorithm for aligned operands must not run on others, which the library does not check.
     let unaligned = Matmul { a: Operand { alignment: 4, ..matmul.a }, ..matmul };
-    let refused = Plan::with_algorithm(&device, &unaligned, &first.algorithm()).err().ok_or("a plan")?;
-    assert!(refused.to_string().contains("bytes, found [4, 256, 256]"), "{refused}");
+    let rejected = Plan::with_algorithm(&device, &unaligned, &first.algorithm()).err().ok_or("a plan")?;
+    assert!(rejected.to_string().contains("bytes, found [4, 256, 256]"), "{rejected}");
     let same = (Plan::cached(&device, &matmul)?, Plan::cached(&device, &matmul)?);
     assert!(Arc::ptr_eq(&same.0, &same.1), "equal products share a plan");
     Ok(())
@@ -84,7 +84,7 @@ pub fn captured_products(_: Device) -> Outcome {
     d.upload(&vec![0; m * n * 4])?;
     graph.launch()?;
     assert_eq!(download(&d)?, naive(&a, &b, m, n, k));
-    // SAFETY: nothing is used: planning is refused.
+    // SAFETY: nothing runs, since planning fails.
     let planned = unsafe {
         let other = Matmul::new(3, 3, 3, Element::F32);
         Graph::capture::<bornite_cuda::Error>(&device, vec![], || Plan::new(&device, &other).map(drop))
@@ -93,7 +93,7 @@ pub fn captured_products(_: Device) -> Outcome {
     Ok(())
 }
 
-/// GELU by tanh, and its slope.
+/// GELU (tanh approximation) and its derivative.
 fn gelu(x: f64) -> (f64, f64) {
     let (root, cubic) = ((2.0 / std::f64::consts::PI).sqrt(), 0.044715);
     let t = (root * (x + cubic * x * x * x)).tanh();
@@ -103,34 +103,34 @@ fn gelu(x: f64) -> (f64, f64) {
 pub fn epilogues(_: Device) -> Outcome {
     epilogues_of(Element::Bf16, 2e-2)?;
     match epilogues_of(Element::F32, 1e-4) {
-        Err(Refused::Library(why)) if unsupported(&why) => println!("not all epilogues are there in f32: {why}"),
+        Err(TestError::Library(why)) if unsupported(&why) => println!("not all epilogues are there in f32: {why}"),
         other => other?,
     }
     Ok(())
 }
 
-/// Why a test cannot go on.
-enum Refused {
+/// Error of a test.
+enum TestError {
     Library(bornite_cuda::Error),
     Wrong(String),
 }
 
-impl From<bornite_cuda::Error> for Refused {
-    fn from(error: bornite_cuda::Error) -> Refused {
-        Refused::Library(error)
+impl From<bornite_cuda::Error> for TestError {
+    fn from(error: bornite_cuda::Error) -> TestError {
+        TestError::Library(error)
     }
 }
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for TestError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Refused::Library(error) => write!(f, "{error}"),
-            Refused::Wrong(what) => write!(f, "{what}"),
+            TestError::Library(error) => write!(f, "{error}"),
+            TestError::Wrong(what) => write!(f, "{what}"),
         }
     }
 }
 
-fn epilogues_of(element: Element, tolerance: f64) -> Result<(), Refused> {
+fn epilogues_of(element: Element, tolerance: f64) -> Result<(), TestError> {
     let device = bornite_cuda::Device::open(0)?;
     let (m, n, k) = (24, 32, 16);
     let small = |count, salt| whole_numbers(count, salt).iter().map(|x| x / 8.0).collect::<Vec<f32>>();
@@ -142,7 +142,7 @@ fn epilogues_of(element: Element, tolerance: f64) -> Result<(), Refused> {
             buffer.upload(&bytes).map(|()| buffer)
         }
     };
-    let near = |what: &str, found: &Buffer, expected: &[f64]| -> Result<(), Refused> {
+    let near = |what: &str, found: &Buffer, expected: &[f64]| -> Result<(), TestError> {
         let found = match element {
             Element::F32 => download(found)?,
             _ => {
@@ -154,7 +154,7 @@ fn epilogues_of(element: Element, tolerance: f64) -> Result<(), Refused> {
         for (n, (found, expected)) in found.iter().zip(expected).enumerate() {
             let off = (f64::from(*found) - expected).abs();
             if off.is_nan() || off > tolerance * (1.0 + expected.abs()) {
-                return Err(Refused::Wrong(format!("{what}: element {n} is {found}, expected {expected}")));
+                return Err(TestError::Wrong(format!("{what}: element {n} is {found}, expected {expected}")));
             }
         }
         Ok(())
@@ -175,38 +175,38 @@ fn epilogues_of(element: Element, tolerance: f64) -> Result<(), Refused> {
     near("gelu", &d, &gelus)?;
     let with_aux = plan(Epilogue::BiasGeluAux)?;
     with_aux.run(&Call { bias: Some((&bias, 0)), aux: Some((&aux, 0)), ..call })?;
-    near("gelu beside what it was given", &d, &gelus)?;
-    near("what gelu was given", &aux, &before)?;
+    near("gelu with saved input", &d, &gelus)?;
+    near("input of gelu", &aux, &before)?;
     if !with_aux.run(&call).is_err_and(|e| e.to_string().contains("needs a bias or an auxiliary matrix")) {
-        return Err(Refused::Wrong("an epilogue ran without its bias".into()));
+        return Err(TestError::Wrong("an epilogue ran without its bias".into()));
     }
     plan(Epilogue::Dgelu)?.run(&Call { aux: Some((&aux, 0)), ..call })?;
-    let slopes: Vec<f64> = before.iter().zip(&product).map(|(&x, &p)| gelu(x).1 * p).collect();
-    near("slope of gelu", &d, &slopes)?;
+    let gradients: Vec<f64> = before.iter().zip(&product).map(|(&x, &p)| gelu(x).1 * p).collect();
+    near("gradient of gelu", &d, &gradients)?;
     plan(Epilogue::DgeluBiasGradient)?.run(&Call { aux: Some((&aux, 0)), bias: Some((&sums, 0)), ..call })?;
     let columns = |x: &[f64], rows: usize| (0..n).map(|j| (0..rows).map(|i| x[i * n + j]).sum()).collect::<Vec<f64>>();
-    near("its bias gradient", &sums, &columns(&slopes, m))?;
+    near("its bias gradient", &sums, &columns(&gradients, m))?;
     plan(Epilogue::BiasGradient)?.run(&Call { bias: Some((&sums, 0)), ..call })?;
     let wide: Vec<f64> = b.iter().map(|&x| f64::from(x)).collect();
     near("the bias gradient", &sums, &columns(&wide, k))?;
     near("the product beside it", &d, &product)
 }
 
-pub fn wrong_calls_are_refused(_: Device) -> Outcome {
+pub fn invalid_calls_are_errors(_: Device) -> Outcome {
     let device = bornite_cuda::Device::open(0)?;
     let plan = Plan::new(&device, &Matmul::new(4, 4, 4, Element::F32))?;
     let [full, short] = [16, 15].map(|count| upload(&device, &vec![1.0; count]));
     let (full, short, d) = (full?, short?, upload(&device, &[0.0; 16])?);
-    let refused = |call: &Call<'_>, words: &str| {
+    let rejected = |call: &Call<'_>, words: &str| {
         let text = plan.run(call).map_or_else(|e| e.to_string(), |()| "it ran".into());
         assert!(text.contains(words) && text.contains("CUBLAS_STATUS_INVALID_VALUE"), "{words}: {text}");
     };
-    refused(&Call::new((&short, 0), (&full, 0), (&d, 0)), "A needs 64 bytes, but its buffer has 60");
-    refused(&Call::new((&full, 0), (&full, 4), (&d, 0)), "B needs 64 bytes, but its buffer has 60");
-    refused(&Call::new((&full, 0), (&full, 0), (&short, 0)), "C takes 64");
-    refused(&Call::new((&full, usize::MAX), (&full, 0), (&d, 0)), "A takes");
+    rejected(&Call::new((&short, 0), (&full, 0), (&d, 0)), "A needs 64 bytes, but its buffer has 60");
+    rejected(&Call::new((&full, 0), (&full, 4), (&d, 0)), "B needs 64 bytes, but its buffer has 60");
+    rejected(&Call::new((&full, 0), (&full, 0), (&short, 0)), "C takes 64");
+    rejected(&Call::new((&full, usize::MAX), (&full, 0), (&d, 0)), "A takes");
     let large = upload(&device, &[1.0; 32])?;
-    refused(&Call::new((&large, 4), (&full, 0), (&d, 0)), "A is not aligned to 256 bytes");
+    rejected(&Call::new((&large, 4), (&full, 0), (&d, 0)), "A is not aligned to 256 bytes");
     plan.run(&Call::new((&full, 0), (&full, 0), (&d, 0)))?;
     assert_eq!(download(&d)?, [4.0; 16]);
     let wrong = Matmul { a: Operand::rows(3), ..Matmul::new(4, 4, 4, Element::F32) };

@@ -1,6 +1,6 @@
-//! Matrix products by a library, cuBLASLt on a GPU and gemm on the CPU: against f64 within the bound of their summation, on
-//! many shapes, layouts and dtypes; in gradients and traces; the same bits at every run. `layer.rs` tries the layer of
-//! cuBLASLt below tensors.
+//! Library matrix products, cuBLASLt on a GPU and gemm on the CPU: against f64 within their error
+//! bound, on many shapes, layouts and dtypes; in gradients and traces; bitwise reproducible.
+//! `layer.rs` tests the cuBLASLt bindings.
 
 mod layer;
 
@@ -18,26 +18,26 @@ use crate::random::Random;
 
 type Body = fn(Device) -> Outcome;
 
-/// On a GPU and on the CPU.
+/// Tests on a GPU and on the CPU.
 const SUITE: [(&str, Body); 7] = [
     ("products_are_within_their_bound", products_are_within_their_bound),
     ("views_are_absorbed_or_copied", views_are_absorbed_or_copied),
     ("gradients", gradients),
     ("traces_replay_the_same_bits", traces_replay_the_same_bits),
-    ("runs_repeat_to_the_bit", runs_repeat_to_the_bit),
+    ("runs_are_bitwise_reproducible", runs_are_bitwise_reproducible),
     ("layers_with_epilogues", layers_with_epilogues),
     ("exact_mode_gives_the_interpreters_bits", exact_mode_gives_the_interpreters_bits),
 ];
 
-/// On a GPU.
+/// Tests on a GPU.
 const LAYER: [(&str, Body); 4] = [
     ("factors_and_algorithms", layer::factors_and_algorithms),
     ("captured_products", layer::captured_products),
     ("epilogues", layer::epilogues),
-    ("wrong_calls_are_refused", layer::wrong_calls_are_refused),
+    ("invalid_calls_are_errors", layer::invalid_calls_are_errors),
 ];
 
-/// One trial a test and device; those on a GPU ignored without one, or without the library.
+/// One trial per test and device; those on a GPU are ignored without a GPU or without the library.
 pub fn trials(cuda: bool) -> Vec<Trial> {
     let library = Library::CublasLt.find();
     if let (true, Err(why)) = (cuda, &library) {
@@ -51,12 +51,12 @@ pub fn trials(cuda: bool) -> Vec<Trial> {
     SUITE.iter().chain(&LAYER).map(trial).chain(SUITE.iter().map(here)).collect()
 }
 
-/// How a plan says that the library computes a product.
+/// Name of the library in a plan.
 fn library(device: Device) -> &'static str {
     if let Device::Cuda(_) = device { "by cuBLASLt" } else { "by gemm" }
 }
 
-/// An array in f64, as a dtype would hold it.
+/// An array in f64, rounded to a dtype.
 struct Array {
     data: Vec<f64>,
     shape: Vec<usize>,
@@ -102,7 +102,7 @@ impl Array {
         }
     }
 
-    /// The last two axes exchanged.
+    /// Swaps the last two axes.
     fn transposed(&self) -> Array {
         let rank = self.shape.len();
         let (rows, columns) = (self.shape[rank - 2], self.shape[rank - 1]);
@@ -118,7 +118,7 @@ fn values(tensor: &Tensor) -> bornite::Result<Vec<f64>> {
     tensor.cast(DType::F64).to_vec::<f64>()
 }
 
-/// The product in f64 with broadcast batches, and beside each element Σ|a||b|.
+/// The product in f64 with broadcast batches, and Σ|a||b| for each element.
 fn reference(a: &Array, b: &Array) -> (Vec<f64>, Vec<f64>) {
     let (lead_a, lead_b) = (&a.shape[..a.shape.len() - 2], &b.shape[..b.shape.len() - 2]);
     let (m, k, n) = (a.shape[lead_a.len()], a.shape[lead_a.len() + 1], b.shape[lead_b.len() + 1]);
@@ -153,11 +153,11 @@ fn reference(a: &Array, b: &Array) -> (Vec<f64>, Vec<f64>) {
     (sums, sizes)
 }
 
-/// Each element within k roundings of its terms in the arithmetic, and one of the result's dtype.
+/// Checks that each element is within k rounding errors of its terms and one of the result's dtype.
 fn close(found: &[f64], a: &Array, b: &Array, dtype: DType, arithmetic: f64) -> Outcome {
     let (expected, sizes) = reference(a, b);
     let k = a.shape[a.shape.len() - 1] as f64;
-    // Where numbers get so small that they lose digits.
+    // Denormals lose precision.
     let tiny = if dtype == DType::F16 { 2f64.powi(-24) } else { f64::from(f32::MIN_POSITIVE) };
     assert_eq!(found.len(), expected.len(), "number of elements");
     for (n, ((found, expected), size)) in found.iter().zip(&expected).zip(&sizes).enumerate() {
@@ -179,7 +179,7 @@ fn arithmetic(dtype: DType) -> f64 {
 
 const DTYPES: [DType; 4] = [DType::F16, DType::BF16, DType::F32, DType::F64];
 
-/// Runs in the mode that is the default, whatever the environment of the tests says.
+/// Runs in the default mode, independent of the environment.
 fn by_library<R>(work: impl FnOnce() -> R) -> R {
     MatmulMode::Library.within(work)
 }
@@ -217,7 +217,7 @@ fn products_are_within_their_bound(device: Device) -> Outcome {
         for dtype in DTYPES {
             let (a, b) = (Array::random(&mut random, sa, dtype), Array::random(&mut random, sb, dtype));
             let (x, y) = (a.tensor(dtype, device), b.tensor(dtype, device));
-            // As it is, and with either side or both stored by columns.
+            // Row-major, and with either operand or both column-major.
             let (xt, yt) = (a.transposed().tensor(dtype, device), b.transposed().tensor(dtype, device));
             for left in [x.clone(), xt.transpose(-1, -2)] {
                 for right in [y.clone(), yt.transpose(-1, -2)] {
@@ -228,13 +228,13 @@ fn products_are_within_their_bound(device: Device) -> Outcome {
                 }
             }
         }
-        // f32 rounded to TF32 only when asked: then it is off by more than f32 would be, but not much.
+        // TF32 only if requested: the error is then larger than that of f32, but bounded.
         let (a, b) = (Array::random(&mut random, sa, DType::F32), Array::random(&mut random, sb, DType::F32));
         let product = a.tensor(DType::F32, device).matmul(&b.tensor(DType::F32, device));
         MatmulMode::Tf32.within(|| product.realize())?;
         close(&values(&product)?, &a, &b, DType::F32, arithmetic(DType::F32) + 2f64.powi(-10))?;
     }
-    // Integers and empty shapes keep their kernels.
+    // Integers and empty shapes use generated kernels.
     let ints = Tensor::from_slice(&[1i32, 2, 3, 4], &[2, 2], device);
     assert_eq!(ints.matmul(&ints).to_vec::<i32>()?, [7, 10, 15, 22]);
     let empty = Tensor::from_slice::<f32>(&[], &[3, 0], device);
@@ -242,7 +242,7 @@ fn products_are_within_their_bound(device: Device) -> Outcome {
     Ok(())
 }
 
-/// What a plan says of copies, where a GPU makes these. The CPU reads any strides.
+/// Text of a copy in a plan, which only a GPU needs: the CPU reads any strides.
 fn words(device: Device, copied: &'static str) -> &'static str {
     if let Device::Cuda(_) = device { copied } else { "no copies" }
 }
@@ -260,7 +260,12 @@ fn views_are_absorbed_or_copied(device: Device) -> Outcome {
         let cases = [
             ("columns 7 to 37", x.slice(1, 7..37), part(&|r| r, &|c| c + 7, 40, 30), "no copies"),
             ("columns 8 to 38", x.slice(1, 8..38), part(&|r| r, &|c| c + 8, 40, 30), "no copies"),
-            ("every other column", x.slice_step(1, 0..60, 2), part(&|r| r, &|c| 2 * c, 40, 30), "the first is copied"),
+            (
+                "every other column",
+                x.slice_step(1, 0..60, 2),
+                part(&|r| r, &|c| 2 * c, 40, 30),
+                "first operand is copied",
+            ),
             (
                 "every other row, columns 1 to 31",
                 x.slice_step(0, 1..40, 2).slice(1, 1..31),
@@ -277,8 +282,9 @@ fn views_are_absorbed_or_copied(device: Device) -> Outcome {
             close(&values(&product)?, &array, &other, dtype, arithmetic(dtype))
                 .map_err(|e| format!("{name}: {}", e.message().unwrap_or_default()))?;
         }
-        // Heads of attention: scores of [b, t, h · d], split and turned. With one batch they are strides, with two a copy.
-        for (batch, copied) in [(1, "no copies"), (2, "both are copied before")] {
+        // Attention heads of [b, t, h · d], split and transposed: strides for one batch, a copy for
+        // two.
+        for (batch, copied) in [(1, "no copies"), (2, "both operands are copied")] {
             let flat = Array::random(&mut random, &[batch, 6, 32], dtype);
             let heads = |t: &Tensor| t.reshape(&[batch, 6, 4, 8]).permute(&[0, 2, 1, 3]);
             let split = (0..batch * 4 * 6 * 8).map(|i| {
@@ -293,7 +299,7 @@ fn views_are_absorbed_or_copied(device: Device) -> Outcome {
             by_library(|| scores.realize())?;
             close(&values(&scores)?, &split, &split.transposed(), dtype, arithmetic(dtype))?;
         }
-        // A constant has no memory; it is given some.
+        // A constant has no memory, so some is allocated.
         let sums = by_library(|| values(&x.matmul(&Tensor::ones(&[60, 1], dtype, device))))?;
         let ones = Array { data: vec![1.0; 60], shape: vec![60, 1] };
         close(&sums, &whole, &ones, dtype, arithmetic(dtype))?;
@@ -330,7 +336,7 @@ fn traces_replay_the_same_bits(device: Device) -> Outcome {
         let step = trace(|t| {
             let hidden = t[0].matmul(&var.get()).tanh();
             let back = hidden.transpose(0, 1).matmul(&t[0]);
-            // Every other column is no matrix: a copy within the trace.
+            // Every other column is not a library matrix: a copy within the trace.
             let thin = t[0].slice_step(1, 0..96, 2).matmul(&var.get().slice(0, 0..48));
             Ok((vec![hidden, back, thin], vec![]))
         });
@@ -344,16 +350,16 @@ fn traces_replay_the_same_bits(device: Device) -> Outcome {
             for (found, expected) in found.iter().zip(&expected) {
                 assert_eq!(&found.to_vec::<f32>()?, expected.as_ref().map_err(|e| e.to_string())?, "call {call}");
             }
-            // Work of other shapes between calls shares the workspace.
+            // Products of other shapes between calls share the workspace.
             x.transpose(0, 1).matmul(&x).realize()?;
         }
         Ok(())
     })
 }
 
-fn runs_repeat_to_the_bit(device: Device) -> Outcome {
+fn runs_are_bitwise_reproducible(device: Device) -> Outcome {
     let mut random = Random::fresh();
-    // Few results of long sums: where k is split.
+    // Few outputs with long sums, for split-k.
     for (m, k, n) in [(64, 20_000, 64), (1, 4096, 768), (300, 300, 300)] {
         for dtype in DTYPES {
             let (a, b) = (Array::random(&mut random, &[m, k], dtype), Array::random(&mut random, &[k, n], dtype));
@@ -380,11 +386,13 @@ fn exact_mode_gives_the_interpreters_bits(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A layer with bias and GELU, forward and backward, as the schedule dresses its products up; op by op; and in f64.
+/// A layer with bias and GELU, forward and backward: with library epilogues, by plain ops, and in
+/// f64.
 fn layers_with_epilogues(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let mut cases = vec![(vec![5, 9], 16, 24), (vec![64], 64, 256), (vec![33], 7, 13), (vec![3, 1, 700], 40, 72)];
-    // The library computes GELU too where the hidden layer has at least 8 Mi elements; a CPU would take minutes.
+    // The library computes GELU too where the hidden layer has at least 8 Mi elements; a CPU would
+    // take minutes.
     const LARGE: usize = 8 << 20;
     if let Device::Cuda(_) = device {
         cases.push((vec![LARGE / 2048], 32, 2048));
@@ -411,7 +419,7 @@ fn layers_with_epilogues(device: Device) -> Outcome {
                 let text = by_library(|| bornite::plan::explain(&step(device, dtype)))?;
                 let by_library = dtype.bytes() == 2 && rows * wide >= LARGE;
                 assert!(text.contains(", bias;"), "{dtype}: {text}");
-                for words in [", bias, GELU with its input;", ", slope of GELU;"] {
+                for words in [", bias, GELU with its input;", ", GELU gradient;"] {
                     assert_eq!(text.contains(words), by_library, "{dtype}, {rows} rows: {words} {text}");
                 }
             }

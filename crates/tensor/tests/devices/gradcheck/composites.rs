@@ -2,12 +2,12 @@
 
 use bornite::{
     DType, Device, Generator, Tensor,
-    ops::{Activation, Sliding},
+    ops::{Activation, Conv2dOptions},
 };
 
 use super::{ANY, Case, list};
 
-/// Inside what logarithms, roots and probabilities take.
+/// A range inside the domain of logarithms, roots and probabilities.
 const UNIT: (f64, f64) = (0.1, 0.9);
 
 fn device(x: &[Tensor]) -> Device {
@@ -37,21 +37,21 @@ pub const COMPOSITES: &[Case] = &[
     }),
     // Reductions.
     ("var", &[&[2, 5]], ANY, |x| x[0].var(1, 1)),
-    ("var_keep", &[&[2, 5]], ANY, |x| x[0].var_keep(.., 0).exp()),
+    ("var_keepdim", &[&[2, 5]], ANY, |x| x[0].var_keepdim(.., 0).exp()),
     ("std", &[&[2, 5]], ANY, |x| x[0].std(1, 1)),
-    ("std_keep", &[&[2, 5]], ANY, |x| x[0].std_keep(0, 0)),
+    ("std_keepdim", &[&[2, 5]], ANY, |x| x[0].std_keepdim(0, 0)),
     ("norm", &[&[2, 5]], ANY, |x| x[0].norm(2.0, 1)),
     ("norm 3", &[&[2, 5]], UNIT, |x| x[0].norm(3.0, ..)),
     ("norm 1", &[&[5]], ANY, |x| x[0].norm(1.0, ..).exp()),
     ("norm ∞", &[&[5]], ANY, |x| x[0].norm(f64::INFINITY, ..).exp()),
-    ("norm_keep", &[&[5]], ANY, |x| x[0].norm_keep(f64::NEG_INFINITY, ..).exp()),
+    ("norm_keepdim", &[&[5]], ANY, |x| x[0].norm_keepdim(f64::NEG_INFINITY, ..).exp()),
     ("logsumexp", &[&[2, 5]], ANY, |x| x[0].logsumexp([0, 1])),
-    ("logsumexp_keep", &[&[2, 5]], ANY, |x| x[0].logsumexp_keep(0)),
-    ("sum_keep", &[&[2, 5]], ANY, |x| x[0].sum_keep(0) * &x[0]),
-    ("prod_keep", &[&[2, 5]], ANY, |x| x[0].prod_keep(1) * &x[0]),
-    ("min_keep", &[&[2, 5]], ANY, |x| x[0].min_keep(0) * &x[0]),
-    ("max_keep", &[&[2, 5]], ANY, |x| x[0].max_keep(1) * &x[0]),
-    ("mean_keep", &[&[2, 5]], ANY, |x| x[0].mean_keep(..) * &x[0]),
+    ("logsumexp_keepdim", &[&[2, 5]], ANY, |x| x[0].logsumexp_keepdim(0)),
+    ("sum_keepdim", &[&[2, 5]], ANY, |x| x[0].sum_keepdim(0) * &x[0]),
+    ("prod_keepdim", &[&[2, 5]], ANY, |x| x[0].prod_keepdim(1) * &x[0]),
+    ("min_keepdim", &[&[2, 5]], ANY, |x| x[0].min_keepdim(0) * &x[0]),
+    ("max_keepdim", &[&[2, 5]], ANY, |x| x[0].max_keepdim(1) * &x[0]),
+    ("mean_keepdim", &[&[2, 5]], ANY, |x| x[0].mean_keepdim(..) * &x[0]),
     // Shapes.
     ("movedim", &[&[2, 3, 2]], ANY, |x| x[0].movedim(0, 2).flatten(0, 1).exp()),
     ("repeat", &[&[2, 3]], ANY, |x| x[0].repeat(&[2, 1, 2]).exp()),
@@ -102,7 +102,7 @@ pub const COMPOSITES: &[Case] = &[
     ("linear", &[&[2, 2, 3], &[2, 3], &[2]], ANY, |x| x[0].linear(&x[1], Some(&x[2])).tanh()),
     ("fused_linear_gelu", &[&[2, 2, 3], &[2, 3], &[2]], ANY, |x| x[0].fused_linear_gelu(&x[1], &x[2])),
     ("conv2d", &[&[1, 2, 4, 3], &[2, 2, 2, 2], &[2]], ANY, |x| {
-        x[0].conv2d(&x[1], Some(&x[2]), Sliding { padding: (1, 0), stride: (2, 1), ..Sliding::default() })
+        x[0].conv2d(&x[1], Some(&x[2]), Conv2dOptions { padding: (1, 0), stride: (2, 1), ..Conv2dOptions::default() })
     }),
     ("max_pool2d", &[&[1, 2, 4, 4]], ANY, |x| x[0].max_pool2d([2, 2], (1, 2)).exp()),
     ("avg_pool2d", &[&[1, 2, 4, 4]], ANY, |x| x[0].avg_pool2d([2, 2], (2, 1)).exp()),

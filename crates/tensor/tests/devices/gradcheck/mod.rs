@@ -1,5 +1,6 @@
-//! Gradients of every differentiable op and function against central differences in f64: on odd shapes, of inputs that
-//! lie in several ways, and of the second order. `tests/complete.rs` sees to it that every method is among them.
+//! Gradients of every differentiable op and function against central differences in f64: on odd
+//! shapes, several input layouts, and of the second order. `tests/complete.rs` checks that every
+//! method is covered.
 
 mod composites;
 
@@ -13,7 +14,7 @@ use crate::sweep::layouts::{Layout, lay_out};
 
 type Function<'a> = &'a dyn Fn(&[Tensor]) -> Tensor;
 
-/// A function of some inputs, and where to look at it.
+/// A function of some inputs, and the range of the inputs.
 struct Check<'a> {
     name: &'a str,
     shapes: &'a [&'a [usize]],
@@ -23,8 +24,8 @@ struct Check<'a> {
     f: Function<'a>,
 }
 
-/// Numbers of a range, in random order, no two of them (nor one and the range's middle) close to each other: kinks and ties
-/// are a good way off.
+/// Numbers of a range, in random order, none of them close to another or to the middle of the
+/// range: far from kinks and ties.
 fn spaced(random: &mut Random, shapes: &[&[usize]], (low, high): (f64, f64)) -> Vec<Vec<f64>> {
     let total: usize = shapes.iter().map(|shape| shape.iter().product::<usize>()).sum();
     let count = total.next_multiple_of(2).max(1);
@@ -37,7 +38,7 @@ fn spaced(random: &mut Random, shapes: &[&[usize]], (low, high): (f64, f64)) -> 
     shapes.iter().map(|shape| all.by_ref().take(shape.iter().product()).collect()).collect()
 }
 
-/// Sum of all elements, each with its own weight, so that no gradient is hidden by symmetry.
+/// Weighted sum of all elements, so that no gradient is hidden by symmetry.
 fn weighted(tensors: &[Tensor], device: Device) -> bornite::Result<Tensor> {
     let mut total = Tensor::zeros(&[], DType::F64, device);
     for (n, tensor) in tensors.iter().enumerate() {
@@ -49,8 +50,8 @@ fn weighted(tensors: &[Tensor], device: Device) -> bornite::Result<Tensor> {
     Ok(total)
 }
 
-/// A gradient's function: of the same inputs, all gradients in one weighted sum.
-fn slope(f: Function<'_>, inputs: &[Tensor], device: Device) -> bornite::Result<Tensor> {
+/// The gradient as a function: a weighted sum of the gradients of all inputs.
+fn gradient(f: Function<'_>, inputs: &[Tensor], device: Device) -> bornite::Result<Tensor> {
     let gradients = weighted(&[f(inputs)], device)?.grad(&inputs.iter().collect::<Vec<_>>());
     weighted(&gradients, device)
 }
@@ -71,7 +72,7 @@ fn check(device: Device, check: &Check<'_>) -> Outcome {
             };
             let loss = |inputs: &[Tensor]| match order {
                 0 => weighted(&[f(inputs)], device),
-                _ => slope(f, inputs, device),
+                _ => gradient(f, inputs, device),
             };
             let inputs = tensors(&data);
             let gradients = loss(&inputs)?.grad(&inputs.iter().collect::<Vec<_>>());
@@ -95,7 +96,7 @@ fn check(device: Device, check: &Check<'_>) -> Outcome {
                         );
                         return Err(what.into());
                     }
-                    // The second element says as much as the hundredth; other layouts say it of the views only.
+                    // A few elements are enough; other layouts check only the views.
                     if layout != Layout::Plain && i >= 2 {
                         break;
                     }
@@ -185,8 +186,8 @@ pub fn every_op(device: Device) -> Outcome {
         .try_for_each(|(name, shapes, range, f)| check(device, &Check { name, shapes, range: *range, orders: 2, f }))
 }
 
-/// Every row of the op table that has a derivative: once and twice, at positive and negative arguments.
-pub fn every_row(device: Device) -> Outcome {
+/// Every scalar op with a derivative: first and second order, at positive and negative arguments.
+pub fn every_scalar_op(device: Device) -> Outcome {
     let mut rows = 0;
     for &op in Op::ALL {
         let differentiable = op.row().rule.result(&vec![DType::F64; op.arity()]) == Ok(DType::F64);
@@ -214,7 +215,7 @@ pub fn every_row(device: Device) -> Outcome {
     Ok(())
 }
 
-/// The same graph in narrower floats: their gradients have their dtype and are as near as it allows.
+/// The same graph in narrower floats: gradients have that dtype and agree within its precision.
 pub fn narrower_floats(device: Device) -> Outcome {
     for (name, shapes, range, f) in CASES {
         let data = spaced(&mut Random::fresh(), shapes, *range);
@@ -222,7 +223,7 @@ pub fn narrower_floats(device: Device) -> Outcome {
             let inputs: Vec<Tensor> = (data.iter().zip(*shapes))
                 .map(|(d, shape)| Tensor::from_slice(d, shape, device).cast(DType::F16).cast(dtype))
                 .collect();
-            // A function that converts on the way says so itself; what it gives is summed in its dtype.
+            // The output of a function that casts is summed in the output's dtype.
             let found = f(&inputs).sum(..).grad(&inputs.iter().collect::<Vec<_>>());
             found.iter().map(|gradient| gradient.cast(DType::F64).to_vec::<f64>()).collect()
         };

@@ -1,4 +1,5 @@
-//! Tests that would spoil the process they run in: each runs in a child, which is this same program.
+//! Tests that would affect other tests of the process: each runs in a child process of this
+//! program.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use super::kernels::{self, buffer, load, values};
 use super::memory;
 use crate::{Outcome, state};
 
-/// Names the body to run instead of the tests.
+/// Name of the test to run in a child process.
 const CHILD_VARIABLE: &str = "BORNITE_TEST_CHILD";
 
-/// Runs the body that the environment names, if it names one, and says whether that went well.
+/// Runs the test of [`CHILD_VARIABLE`], if it is set; returns true if it passed.
 pub fn run_child() -> Option<bool> {
     let name = std::env::var(CHILD_VARIABLE).ok()?;
     let result = match name.as_str() {
@@ -21,12 +22,12 @@ pub fn run_child() -> Option<bool> {
         "overlap" => bornite_cuda::Device::open(0).map_err(Into::into).and_then(|gpu| memory::overlap(&gpu)),
         "fraction" => fraction(),
         "debug" => debug(),
-        "drop" => Device::choose(None).map_err(Into::into).and_then(state::memory_comes_back),
+        "drop" => Device::choose(None).map_err(Into::into).and_then(state::dropping_handles_frees_memory),
         "fusion off" => crate::fused::fusion_off(),
-        "arguments" => Device::choose(None).map_err(Into::into).and_then(crate::arguments::memory_of_arguments),
+        "arguments" => Device::choose(None).map_err(Into::into).and_then(crate::arguments::memory_does_not_grow),
         "retrace" => Device::choose(None).map_err(Into::into).and_then(crate::retraces::retrace),
-        "flat" => Device::choose(None).map_err(Into::into).and_then(crate::retraces::stays_flat),
-        _ => Err(format!("no child is called {name}").into()),
+        "flat" => Device::choose(None).map_err(Into::into).and_then(crate::retraces::training_memory_is_constant),
+        _ => Err(format!("unknown child '{name}'").into()),
     };
     if let Err(failure) = &result {
         println!("{}", failure.message().unwrap_or("failed"));
@@ -34,7 +35,7 @@ pub fn run_child() -> Option<bool> {
     Some(result.is_ok())
 }
 
-/// Runs a child with these variables; returns what it printed.
+/// Runs a child with these variables; returns true if it passed, and its output.
 pub fn child(name: &str, variables: &[(&str, &str)]) -> Result<(bool, String), std::io::Error> {
     let mut command = Command::new(std::env::current_exe()?);
     command.env(CHILD_VARIABLE, name).envs(variables.iter().copied());
@@ -44,23 +45,23 @@ pub fn child(name: &str, variables: &[(&str, &str)]) -> Result<(bool, String), s
 }
 
 pub fn copies_overlap_compute(_: &Arc<bornite_cuda::Device>) -> Outcome {
-    let (well, text) = child("overlap", &[])?;
-    assert!(well, "{text}");
+    let (passed, text) = child("overlap", &[])?;
+    assert!(passed, "{text}");
     Ok(())
 }
 
 pub fn fusion_can_be_switched_off() -> Outcome {
-    let (well, text) = child("fusion off", &[])?;
-    assert!(well, "{text}");
-    let (well, text) = child("fusion off", &[("BORNITE_FUSION", "perhaps")])?;
-    assert!(well, "code wins over the variable: {text}");
+    let (passed, text) = child("fusion off", &[])?;
+    assert!(passed, "{text}");
+    let (passed, text) = child("fusion off", &[("BORNITE_FUSION", "perhaps")])?;
+    assert!(passed, "code wins over the variable: {text}");
     Ok(())
 }
 
-pub fn a_fault_names_its_kernel(_: &Arc<bornite_cuda::Device>) -> Outcome {
+pub fn fault_names_its_kernel(_: &Arc<bornite_cuda::Device>) -> Outcome {
     for sync in ["0", "1"] {
-        let (well, text) = child("fault", &[("BORNITE_SYNC", sync)])?;
-        assert!(well, "{text}");
+        let (passed, text) = child("fault", &[("BORNITE_SYNC", sync)])?;
+        assert!(passed, "{text}");
     }
     Ok(())
 }
@@ -69,7 +70,7 @@ fn fault() -> Outcome {
     let device = bornite_cuda::Device::open(0)?;
     let (affine, stray) = (load(&device, kernels::AFFINE)?, load(&device, kernels::STRAY)?);
     let x = buffer(&device, &[1; 256])?;
-    // SAFETY: the first is sound. The second is not: it writes where nothing is mapped, which the device reports.
+    // SAFETY: the first is sound. The second writes to unmapped memory, which the device reports.
     let launched = unsafe {
         affine.launch([1, 1, 1], [256, 1, 1], &[(&x, 0)], &values(&[2, 1, 256]))?;
         stray.launch([2, 1, 1], [64, 1, 1], &[(&x, 0)], &[])
@@ -101,11 +102,11 @@ pub fn settings_of_the_environment(_: &Arc<bornite_cuda::Device>) -> Outcome {
         ("fraction", [("BORNITE_MEMORY_FRACTION", "0.1"), ("BORNITE_MEMORY_CACHE", "64MB")]),
         ("debug", [("BORNITE_MEMORY_DEBUG", "1"), ("BORNITE_MEMORY_LIMIT", "1GB")]),
     ] {
-        let (well, text) = child(name, &variables)?;
-        assert!(well, "{name}: {text}");
+        let (passed, text) = child(name, &variables)?;
+        assert!(passed, "{name}: {text}");
     }
-    let (well, text) = child("fraction", &[("BORNITE_MEMORY_FRACTION", "most")])?;
-    assert!(!well && text.contains("BORNITE_MEMORY_FRACTION=most: "), "{text}");
+    let (passed, text) = child("fraction", &[("BORNITE_MEMORY_FRACTION", "most")])?;
+    assert!(!passed && text.contains("BORNITE_MEMORY_FRACTION=most: "), "{text}");
     Ok(())
 }
 

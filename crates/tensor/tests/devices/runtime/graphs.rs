@@ -1,4 +1,4 @@
-//! Graphs: replayed, updated, and what a capture refuses.
+//! CUDA graphs: replays, updates, and operations that a capture does not allow.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn affine(function: &Arc<bornite_cuda::Function>, x: &Arc<Buffer>, m: u32, c: u3
 
 /// Captures each of the launches in turn, `count` in all.
 fn captured(device: &Arc<Device>, launches: &[Prepared], count: usize, kept: &Arc<Buffer>) -> Result<Graph, Error> {
-    // SAFETY: the buffers and the function are kept, and the kernel touches the words it is told.
+    // SAFETY: the buffers and the function are retained, and the kernel accesses only their words.
     unsafe {
         Graph::capture(device, keep(launches, kept), || {
             launches.iter().cycle().take(count).try_for_each(|launch| launch.fire())
@@ -54,12 +54,12 @@ pub fn replays_equal_eager(device: &Arc<Device>) -> Outcome {
     }
     for _ in 0..replays {
         for launch in for_eager.iter().cycle().take(200) {
-            // SAFETY: the kernel touches the words it is told.
+            // SAFETY: the kernel accesses only the words of the buffer.
             unsafe { launch.fire()? };
         }
     }
     assert_eq!(read(&graphed)?, read(&eager)?);
-    // And both equal what the host computes.
+    // Both equal the host's result.
     let (mut m, mut c) = (1u32, 0u32);
     for &(by, plus) in steps.iter().cycle().take(200 * replays) {
         (m, c) = (m.wrapping_mul(by), c.wrapping_mul(by).wrapping_add(plus));
@@ -68,7 +68,7 @@ pub fn replays_equal_eager(device: &Arc<Device>) -> Outcome {
     assert_eq!(read(&graphed)?, expected);
     let stream = bornite_cuda::Stream::new(device)?;
     stream.wait_for(&bornite_cuda::Stream::main(device))?;
-    // SAFETY: the stream waits for all work before, and is waited for below.
+    // SAFETY: the stream waits for all previous work, and is synchronized below.
     unsafe { graph.launch_on(&stream)? };
     stream.synchronize()?;
     assert_ne!(read(&graphed)?, expected);
@@ -82,7 +82,7 @@ pub fn update(device: &Arc<Device>) -> Outcome {
     let mut graph = captured(device, &on_x, 3, &x)?;
     graph.launch()?;
     assert_eq!((read(&x)?[0], read(&y)?[0]), (15, 1));
-    // The same shape with another buffer and other values.
+    // The same topology with another buffer and other values.
     let on_y = [affine(&function, &y, 10, 3)?];
     // SAFETY: as in `captured`.
     let updated = unsafe { graph.update(keep(&on_y, &y), || (0..3).try_for_each(|_| on_y[0].fire())) };
@@ -95,7 +95,7 @@ pub fn update(device: &Arc<Device>) -> Outcome {
     assert_eq!((updated.map_err(|e: Error| e)?, graph.nodes()), (Updated::Rebuilt, 5));
     graph.launch()?;
     assert_eq!((read(&x)?[0], read(&y)?[0]), (15 * 32 + 31, 1333));
-    // A failure leaves the graph as it was.
+    // A failed update does not change the graph.
     // SAFETY: as above.
     let failed = unsafe {
         graph.update(vec![], || {
@@ -111,37 +111,37 @@ pub fn update(device: &Arc<Device>) -> Outcome {
     Ok(())
 }
 
-/// Memory that a graph reads and does not keep: each launch is passed a buffer at the captured address.
+/// Arguments, which a graph does not retain: each launch gets a buffer at the captured address.
 pub fn arguments(device: &Arc<Device>) -> Outcome {
     const BYTES: usize = 4 * WORDS as usize;
-    fn whole(buffer: &Buffer) -> Argument<'_> {
+    fn entire_buffer(buffer: &Buffer) -> Argument<'_> {
         Argument { buffer, offset: 0, bytes: buffer.bytes() }
     }
     let function = load(device, kernels::AFFINE_TO)?;
     let y = buffer(device, &[0; WORDS as usize])?;
     let kept = || vec![function.clone() as Arc<dyn Any + Send + Sync>, y.clone() as _];
     let values = [2u32, 1, WORDS].map(|value| value.to_ne_bytes().to_vec());
-    // SAFETY: the kernel touches the words it is told, of both buffers.
+    // SAFETY: the kernel accesses only the words of both buffers.
     let run = |x: &Buffer| unsafe { function.launch([4, 1, 1], [256, 1, 1], &[(x, 0), (&y, 0)], &values) };
     let (x, other) = (buffer(device, &[3; WORDS as usize])?, buffer(device, &[10; WORDS as usize])?);
-    // SAFETY: the function and the result are kept, the rest is an argument.
-    let mut graph = unsafe { Graph::capture_with::<Error>(device, kept(), &[whole(&x)], || run(&x))? };
-    graph.launch_with(&[whole(&x)])?;
+    // SAFETY: the function and the output are retained, the rest is an argument.
+    let mut graph = unsafe { Graph::capture_with::<Error>(device, kept(), &[entire_buffer(&x)], || run(&x))? };
+    graph.launch_with(&[entire_buffer(&x)])?;
     assert_eq!(read(&y)?, [7; WORDS as usize]);
-    let refused = |launched: Result<(), Error>, expected: &str| {
+    let rejected = |launched: Result<(), Error>, expected: &str| {
         let error = launched.expect_err("other arguments than those of the capture").to_string();
         assert!(error.contains(expected), "{error}");
     };
-    refused(graph.launch(), "the graph was captured with 1 argument, but the launch has 0");
-    refused(graph.launch_with(&[whole(&other)]), "argument 0 was 4096 bytes at");
-    refused(graph.launch_with(&[Argument { bytes: BYTES - 8, ..whole(&x) }]), "now it is 4088 at");
-    refused(graph.launch_with(&[Argument { offset: 8, ..whole(&x) }]), "4096 bytes at offset 8 exceed");
+    rejected(graph.launch(), "the graph was captured with 1 argument, but the launch has 0");
+    rejected(graph.launch_with(&[entire_buffer(&other)]), "argument 0 was 4096 bytes at");
+    rejected(graph.launch_with(&[Argument { bytes: BYTES - 8, ..entire_buffer(&x) }]), "now it is 4088 at");
+    rejected(graph.launch_with(&[Argument { offset: 8, ..entire_buffer(&x) }]), "4096 bytes at offset 8 exceed");
     assert_eq!(read(&y)?, [7; WORDS as usize], "nothing was launched");
-    // An argument that is dropped while the launch may still run, and another in its place.
+    // An argument that is dropped while the launch may still run, and another at its address.
     let address = x.address();
     let (mut x, mut found) = (x, 0);
     for n in 0..50u32 {
-        graph.launch_with(&[whole(&x)])?;
+        graph.launch_with(&[entire_buffer(&x)])?;
         drop(x);
         assert_eq!(Arc::strong_count(&y), 2, "the graph keeps its result");
         x = buffer(device, &[n; WORDS as usize])?;
@@ -149,15 +149,15 @@ pub fn arguments(device: &Arc<Device>) -> Outcome {
             break;
         }
         found += 1;
-        graph.launch_with(&[whole(&x)])?;
+        graph.launch_with(&[entire_buffer(&x)])?;
         assert_eq!(read(&y)?, [2 * n + 1; WORDS as usize]);
     }
-    // Other tests may take the memory in between.
+    // Other tests may allocate the memory in between.
     println!("an argument had the address of the one before {found} times");
     // SAFETY: as above.
-    let updated = unsafe { graph.update_with::<Error>(kept(), &[whole(&other)], || run(&other))? };
+    let updated = unsafe { graph.update_with::<Error>(kept(), &[entire_buffer(&other)], || run(&other))? };
     assert_eq!(updated, Updated::InPlace);
-    graph.launch_with(&[whole(&other)])?;
+    graph.launch_with(&[entire_buffer(&other)])?;
     assert_eq!(read(&y)?, [21; WORDS as usize]);
     Ok(())
 }
@@ -176,7 +176,7 @@ pub fn capture_neither_allocates_nor_frees(device: &Arc<Device>) -> Outcome {
             assert!(matches!(x.download(&mut [0; 4 * WORDS as usize]), Err(Error::Capturing { .. })));
             assert!(Graph::capture::<Error>(device, vec![], || Ok(())).is_err(), "a capture in a capture");
             drop(passing.take());
-            // Another thread's work goes on meanwhile and does not end up in the capture.
+            // Work of another thread continues and is not captured.
             std::thread::scope(|scope| scope.spawn(|| buffer(device, &[3; 64]).and_then(|b| read(&b))).join())
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                 .map(|found| assert_eq!(found, [3; 64]))?;

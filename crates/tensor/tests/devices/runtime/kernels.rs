@@ -1,10 +1,10 @@
-//! CUDA C++ for the tests of the runtime, loaded once each.
+//! CUDA C++ kernels for the tests of the runtime.
 
 use std::sync::Arc;
 
 use bornite_cuda::{Buffer, Cubin, Device, Function, Result};
 
-/// A kernel's name, its pointers, the bytes of its values, and its text.
+/// Name, number of pointers, sizes of the values in bytes, and source of a kernel.
 pub type Kernel = (&'static str, usize, &'static [usize], &'static str);
 
 /// x = x * m + c over n words.
@@ -41,7 +41,7 @@ pub const CHECK: Kernel = (
 }",
 );
 
-/// Keeps one thread busy for so many microseconds, then adds to a word.
+/// Keeps one thread busy for some microseconds, then adds to a word.
 pub const SPIN: Kernel = (
     "spin",
     1,
@@ -82,7 +82,8 @@ pub const CLUSTER: Kernel = (
 }",
 );
 
-/// All blocks meet, then each writes how many have come: right only if all run at once.
+/// A grid-wide barrier, then each block writes the number of arrived blocks: correct only if all
+/// run concurrently.
 pub const MEET: Kernel = (
     "meet",
     2,
@@ -97,7 +98,7 @@ pub const MEET: Kernel = (
 }",
 );
 
-/// Waits for the kernel ahead, as one that may begin before that has ended must, then adds 1.
+/// Waits for the previous kernel (programmatic dependent launch), then adds 1.
 pub const FOLLOW: Kernel = (
     "follow",
     1,
@@ -110,11 +111,11 @@ pub const FOLLOW: Kernel = (
 }",
 );
 
-/// Writes where nothing is.
+/// Writes to unmapped memory.
 pub const STRAY: Kernel =
     ("stray", 1, &[], "extern \"C\" __global__ void stray(unsigned* x) { x[(1ull << 44) + threadIdx.x] = 1; }");
 
-/// Writes `past` bytes behind the end of a buffer of n bytes.
+/// Writes `past` bytes after the end of a buffer of n bytes.
 pub const OVERRUN: Kernel = (
     "overrun",
     1,
@@ -125,7 +126,7 @@ pub const OVERRUN: Kernel = (
 /// Every kernel here; those that need compute capability 9.0 last.
 pub const ALL: [Kernel; 10] = [AFFINE, AFFINE_TO, CHECK, SPIN, REVERSE, MEET, STRAY, OVERRUN, CLUSTER, FOLLOW];
 
-/// How many of [`ALL`] every GPU can have.
+/// Number of kernels of [`ALL`] that every GPU supports.
 pub const COMMON: usize = 8;
 
 pub fn compiled((name, _, _, text): Kernel, arch: &str) -> Result<Cubin> {

@@ -1,4 +1,5 @@
-//! Launches: on streams, prepared, with much shared memory, in clusters; and what is known of kernels.
+//! Launches: on streams, prepared, with large shared memory, in clusters; and properties of
+//! kernels.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub fn two_streams_with_events(device: &Arc<Device>) -> Outcome {
         let begin = a.record()?;
         // SAFETY: each kernel touches the one word.
         unsafe {
-            // 1 + 10 on a, then times 3 plus 1 on b, then plus 100 on a again: any other order gives another number.
+            // + 10 on a, · 3 + 1 on b, + 100 on a: any other order gives another number.
             spin.launch_as(&one, Some(&a), &[(&word, 0)], &values(&[2000, 10]))?;
             b.wait(&a.record()?)?;
             affine.launch_as(&one, Some(&b), &[(&word, 0)], &values(&[3, 1, 1]))?;
@@ -37,11 +38,12 @@ pub fn two_streams_with_events(device: &Arc<Device>) -> Outcome {
     assert!(b.is_idle()?);
     assert!(Event::timed(device)?.is_done()?, "what was never recorded counts as done");
 
-    // Memory freed while another stream still uses it must not be handed out: `late` would be spoiled.
+    // Memory freed while another stream still uses it must not be reused: `late` would be
+    // overwritten.
     for _ in 0..20 {
         let (early, far) = (buffer(device, &[7; 256])?, Stream::new(device)?);
         far.wait_for(&Stream::main(device))?;
-        // SAFETY: each kernel touches what it is told of the buffers.
+        // SAFETY: each kernel accesses only the words of its buffers.
         unsafe {
             spin.launch_as(&one, Some(&far), &[(&early, 0)], &values(&[3000, 1]))?;
             affine.launch_as(&one, Some(&far), &[(&early, 0)], &values(&[1, 1, 256]))?;
@@ -54,7 +56,7 @@ pub fn two_streams_with_events(device: &Arc<Device>) -> Outcome {
     Ok(())
 }
 
-pub fn prepared_equals_plain(device: &Arc<Device>) -> Outcome {
+pub fn prepared_launch_equals_plain_launch(device: &Arc<Device>) -> Outcome {
     let function = load(device, kernels::AFFINE_TO)?;
     let n = 10_000u32;
     let content: Vec<u32> = (0..n).map(|i| i.wrapping_mul(2_654_435_761)).collect();
@@ -65,7 +67,7 @@ pub fn prepared_equals_plain(device: &Arc<Device>) -> Outcome {
     let (three, one, count) = (word(3), word(1), word(n));
     let pointers = [(x.clone(), 0), (fired.clone(), 0)];
     let mut prepared = function.prepare(geometry, &pointers, &[&three, &one, &count])?;
-    // SAFETY: the buffers have n words each, also where less is asked for below.
+    // SAFETY: the buffers have n words each, also if fewer are used below.
     unsafe {
         function.launch(geometry.grid, geometry.block, &[(&x, 0), (&plain, 0)], &values(&[3, 1, n]))?;
         prepared.fire()?;
@@ -113,9 +115,9 @@ pub fn large_shared_memory(device: &Arc<Device>) -> Outcome {
     }
     let x = buffer(device, &[0])?;
     let geometry = Geometry { shared_bytes: most + 1, ..Geometry::new([1, 1, 1], [32, 1, 1]) };
-    // SAFETY: refused before it runs.
-    let refused = unsafe { function.launch_as(&geometry, None, &[(&x, 0)], &values(&[1])) };
-    let text = refused.expect_err("more shared memory than there is").to_string();
+    // SAFETY: fails before it runs.
+    let rejected = unsafe { function.launch_as(&geometry, None, &[(&x, 0)], &values(&[1])) };
+    let text = rejected.expect_err("more shared memory than there is").to_string();
     assert!(text.contains("'reverse'") && text.contains(&most.to_string()), "{text}");
     Ok(())
 }
@@ -137,14 +139,14 @@ pub fn occupancy_and_registry(device: &Arc<Device>) -> Outcome {
         let entry = entry.ok_or_else(|| format!("{} is not in the registry", kernel.0))?;
         assert!(entry.loads >= 1 && entry.live >= 1 && entry.arch == device.info().arch());
     }
-    // The advice can be launched as it is.
+    // The suggested configuration can be launched.
     let affine = load(device, kernels::AFFINE)?;
     for elements in [1u32, 1000, 3_000_000] {
         let template = Template::Elementwise { elements: elements.into(), element_bytes: 4 };
         let advice = advise(device.info(), template, Some(affine.resources()));
         let x = buffer(device, &vec![1; elements as usize])?;
         let launch = || {
-            // SAFETY: as many words as the kernel is told.
+            // SAFETY: the buffer has as many words as the kernel accesses.
             unsafe { affine.launch_as(&advice.geometry, None, &[(&x, 0)], &values(&[2, 3, elements])) }
         };
         let ((), ms) = device.timed(launch)?;
@@ -159,13 +161,13 @@ pub fn clusters_and_cooperation(device: &Arc<Device>) -> Outcome {
     let blocks = meet.occupancy(32, 0)?.blocks * info.multiprocessors;
     let (arrived, out) = (buffer(device, &[0])?, buffer(device, &vec![0; blocks as usize])?);
     let geometry = Geometry { cooperative: true, ..Geometry::new([blocks, 1, 1], [32, 1, 1]) };
-    // SAFETY: a word a block.
+    // SAFETY: one word per block.
     unsafe { meet.launch_as(&geometry, None, &[(&arrived, 0), (&out, 0)], &[])? };
     assert_eq!(read(&out)?, vec![blocks; blocks as usize]);
     let too_many = Geometry { grid: [blocks + 1, 1, 1], ..geometry };
-    // SAFETY: refused by the driver before it runs.
-    let refused = unsafe { meet.launch_as(&too_many, None, &[(&arrived, 0), (&out, 0)], &[]) };
-    assert!(refused.is_err(), "more blocks than can run at once");
+    // SAFETY: the driver rejects it before it runs.
+    let rejected = unsafe { meet.launch_as(&too_many, None, &[(&arrived, 0), (&out, 0)], &[]) };
+    assert!(rejected.is_err(), "more blocks than can run at once");
     if !info.clusters {
         println!("{} has no clusters: the rest is skipped", info.label());
         return Ok(());
@@ -175,14 +177,14 @@ pub fn clusters_and_cooperation(device: &Arc<Device>) -> Outcome {
         let blocks = 4 * size;
         let out = buffer(device, &vec![99; 2 * blocks as usize])?;
         let geometry = Geometry { cluster: Some([size, 1, 1]), ..Geometry::new([blocks, 1, 1], [32, 1, 1]) };
-        // SAFETY: two words a block.
+        // SAFETY: two words per block.
         unsafe { ranks.launch_as(&geometry, None, &[(&out, 0)], &[])? };
         let expected: Vec<u32> = (0..blocks).flat_map(|block| [block % size, size]).collect();
         assert_eq!(read(&out)?, expected, "clusters of {size}");
     }
     let ragged = Geometry { cluster: Some([2, 1, 1]), ..Geometry::new([3, 1, 1], [32, 1, 1]) };
     let out = buffer(device, &[0; 8])?;
-    // SAFETY: refused before it runs.
+    // SAFETY: fails before it runs.
     assert!(unsafe { ranks.launch_as(&ragged, None, &[(&out, 0)], &[]) }.is_err());
 
     let follow = load(device, kernels::FOLLOW)?;
@@ -243,8 +245,8 @@ pub fn pointers_stay_within_their_buffers(device: &Arc<Device>) -> Outcome {
     let geometry = Geometry::new([1; 3], [1; 3]);
     let says = "offset 5 in a buffer of 4 bytes";
     // SAFETY: never launched.
-    let refused = unsafe { function.launch_as(&geometry, None, &[(&word, 5)], &[]) };
-    let text = refused.err().ok_or("launched")?.to_string();
+    let rejected = unsafe { function.launch_as(&geometry, None, &[(&word, 5)], &[]) };
+    let text = rejected.err().ok_or("launched")?.to_string();
     assert!(text.contains(says), "{text}");
     let text = function.prepare(geometry, &[(word.clone(), 5)], &[]).err().ok_or("prepared")?.to_string();
     assert!(text.contains(says), "{text}");

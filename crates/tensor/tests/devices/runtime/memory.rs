@@ -20,7 +20,7 @@ fn noise(random: &mut Random, bytes: usize) -> Vec<u8> {
 
 pub fn buffers_round_trip(device: &Arc<Device>) -> Outcome {
     let mut random = Random::fresh();
-    // Around the staging ring's pieces and its whole, too.
+    // Also around the sizes of the staging ring and its pieces.
     for bytes in [0, 1, 4, 511, 512, 513, 1 << 20, (4 << 20) - 1, (4 << 20) + 1, (16 << 20) + 3, (40 << 20) + 7] {
         let data = noise(&mut random, bytes);
         let tag = device.pool().tag("round trip");
@@ -33,7 +33,7 @@ pub fn buffers_round_trip(device: &Arc<Device>) -> Outcome {
         let snapshot = serde_json::to_value(device.pool().snapshot())?;
         assert!(snapshot.to_string().contains("round trip"), "the snapshot names who holds memory");
         drop(first);
-        // Very likely the same memory: written only after the copy above, in stream order.
+        // Likely the same memory: written only after the copy above, in stream order.
         let third = Buffer::new(device, bytes)?;
         third.upload(&noise(&mut random, bytes))?;
         let mut back = vec![0; bytes];
@@ -53,7 +53,7 @@ pub fn copies_wait_for_the_streams_of_both_buffers(device: &Arc<Device>) -> Outc
         let made = |on_side| if on_side { Buffer::on(&side, data.len()) } else { Buffer::new(device, data.len()) };
         let (from, to) = (made(from_side)?, made(to_side)?);
         to.upload(&vec![0; data.len()])?;
-        // The other stream is busy when the copy is given to the device's own.
+        // The other stream is busy when the copy is submitted to the default stream.
         let (busy, geometry) = (kernels::values(&[50_000, 1]), Geometry::new([1; 3], [1; 3]));
         // SAFETY: the kernel writes the one word.
         unsafe { spin.launch_as(&geometry, Some(&side), &[(&word, 0)], &busy)? };
@@ -64,7 +64,8 @@ pub fn copies_wait_for_the_streams_of_both_buffers(device: &Arc<Device>) -> Outc
             to.upload_on(&side, &vec![1; data.len()])?;
         }
         to.copy_from(&from)?;
-        // Very likely the same memory, which that stream may write at once but for the copy.
+        // Likely the same memory, which that stream could overwrite immediately without the
+        // dependency.
         drop(from);
         Buffer::on(&side, data.len())?.upload_on(&side, &vec![2; data.len()])?;
         let mut back = vec![0; data.len()];
@@ -91,7 +92,7 @@ pub fn pinned_copies(device: &Arc<Device>) -> Outcome {
             println!("{bytes} bytes: up {up_ms:.3} ms, on the device {copy_ms:.3} ms, down {down_ms:.3} ms");
             assert!(up_ms > 0.0 && down_ms > 0.0);
         }
-        // A transfer that nobody waits for keeps its memory until it is done.
+        // A transfer that is not waited for retains its memory until it is complete.
         drop(up.upload(back, &there)?);
     }
     let odd = Buffer::new(device, 8)?;
@@ -101,8 +102,8 @@ pub fn pinned_copies(device: &Arc<Device>) -> Outcome {
     Ok(())
 }
 
-/// A copy and a prefetch arrive while the device's own stream is busy with something else. To be run in a process of its
-/// own: other tests' copies would be waited for.
+/// A copy and a prefetch complete while the default stream is busy. To be run in a separate
+/// process, since copies of other tests would be waited for.
 pub fn overlap(device: &Arc<Device>) -> Outcome {
     let spin = load(device, kernels::SPIN)?;
     let word = buffer(device, &[0])?;
@@ -110,7 +111,7 @@ pub fn overlap(device: &Arc<Device>) -> Outcome {
     let pinned = Pinned::from_bytes(device, &data)?;
     let up = Stream::up(device);
     let there = Buffer::on(&up, data.len())?;
-    // What the driver sets up at a stream's first copy may wait for everything.
+    // The first copy of a stream may synchronize the device.
     let (pinned, _) = up.upload(pinned, &there)?.finish()?;
     device.synchronize()?;
     let busy = kernels::values(&[300_000, 1]);
@@ -121,7 +122,7 @@ pub fn overlap(device: &Arc<Device>) -> Outcome {
     let launched = started.elapsed();
     let transfer = up.upload(pinned, &there)?;
     let given = started.elapsed();
-    // Kept to the end: freeing pinned memory waits for the device.
+    // Held until the end: freeing pinned memory synchronizes the device.
     let (_pinned, _) = transfer.finish()?;
     let times = format!("launched after {launched:?}, copy given after {given:?}, done after {:?}", started.elapsed());
     assert!(!end.is_done()?, "the copy waited for the kernel: {times}");
@@ -136,8 +137,8 @@ pub fn overlap(device: &Arc<Device>) -> Outcome {
     Ok(())
 }
 
-/// A pool of its own, so that the limits do not hit tests that run beside this one.
-pub fn fraction_refuses_then_less_works(device: &Arc<Device>) -> Outcome {
+/// A separate pool, so that the limits do not affect other tests.
+pub fn memory_fraction_limits_allocations(device: &Arc<Device>) -> Outcome {
     let pool = Pool::new(Arc::new(DriverBacking::new(device)));
     pool.set_fraction(0.1)?;
     let total = device.info().memory_bytes;
@@ -160,9 +161,9 @@ pub fn out_of_memory_recovers(device: &Arc<Device>) -> Outcome {
     let mut calls = 0;
     for round in 0..3 {
         let (free, total) = device.memory_bytes()?;
-        // More than there is: refused by the driver without touching what others need.
+        // More than there is: the driver rejects it without affecting others.
         let mut failed = vec![Buffer::new(device, total as usize)];
-        // Most of what is left, then as much again. Some stays for the tests beside this one.
+        // Most of the free memory, then as much again. Some stays free for other tests.
         let room = 16 << 30;
         if free > 3 * room {
             let tag = pool.tag("most of it");
@@ -208,7 +209,7 @@ pub fn backing_fills_and_compares(device: &Arc<Device>) -> Outcome {
     Ok(())
 }
 
-pub fn debug_mode_finds_damage(device: &Arc<Device>) -> Outcome {
+pub fn debug_mode_finds_out_of_bounds_writes(device: &Arc<Device>) -> Outcome {
     let backing = Arc::new(DriverBacking::new(device));
     let pool = Pool::new(backing.clone());
     pool.set_debug(true);
@@ -224,7 +225,7 @@ pub fn debug_mode_finds_damage(device: &Arc<Device>) -> Outcome {
         other => return Err(format!("{other:?}").into()),
     }
     assert_eq!(pool.stats().live_blocks, 0);
-    // A launch through the runtime finds its memory all the same.
+    // A launch through the runtime still finds its memory.
     let affine = load(device, kernels::AFFINE)?;
     let block = buffer(device, &[5; 64])?;
     let prepared = affine.prepare(
@@ -232,7 +233,7 @@ pub fn debug_mode_finds_damage(device: &Arc<Device>) -> Outcome {
         &[(block.clone(), 0)],
         &[&[2, 0, 0, 0], &[1, 0, 0, 0], &[64, 0, 0, 0]],
     )?;
-    // SAFETY: 64 words, as the kernel is told.
+    // SAFETY: 64 words, as the kernel accesses.
     unsafe { prepared.fire()? };
     assert_eq!(kernels::read(&block)?, [11; 64]);
     Ok(())

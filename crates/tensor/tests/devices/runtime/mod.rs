@@ -1,4 +1,4 @@
-//! The CUDA runtime on a real device: memory, streams, launches, graphs, and what happens when things go wrong.
+//! The CUDA runtime on a real device: memory, streams, launches, graphs, and errors.
 #![allow(unsafe_code)] // kernels of our own, launched over buffers of the sizes they are told
 
 mod child;
@@ -25,12 +25,12 @@ const SUITE: [(&str, Body); 22] = [
     ("pointers_stay_within_their_buffers", launches::pointers_stay_within_their_buffers),
     ("pinned_copies", memory::pinned_copies),
     ("copies_overlap_compute", child::copies_overlap_compute),
-    ("fraction_refuses_then_less_works", memory::fraction_refuses_then_less_works),
+    ("memory_fraction_limits_allocations", memory::memory_fraction_limits_allocations),
     ("out_of_memory_recovers", memory::out_of_memory_recovers),
     ("backing_fills_and_compares", memory::backing_fills_and_compares),
-    ("debug_mode_finds_damage", memory::debug_mode_finds_damage),
+    ("debug_mode_finds_out_of_bounds_writes", memory::debug_mode_finds_out_of_bounds_writes),
     ("two_streams_with_events", launches::two_streams_with_events),
-    ("prepared_equals_plain", launches::prepared_equals_plain),
+    ("prepared_launch_equals_plain_launch", launches::prepared_launch_equals_plain_launch),
     ("large_shared_memory", launches::large_shared_memory),
     ("occupancy_and_registry", launches::occupancy_and_registry),
     ("clusters_and_cooperation", launches::clusters_and_cooperation),
@@ -38,13 +38,13 @@ const SUITE: [(&str, Body); 22] = [
     ("graph_update", graphs::update),
     ("graph_arguments", graphs::arguments),
     ("capture_neither_allocates_nor_frees", graphs::capture_neither_allocates_nor_frees),
-    ("a_fault_names_its_kernel", child::a_fault_names_its_kernel),
+    ("fault_names_its_kernel", child::fault_names_its_kernel),
     ("settings_of_the_environment", child::settings_of_the_environment),
     ("devices_and_threads", launches::devices_and_threads),
     ("random_work_on_two_streams", stress::random_work_on_two_streams),
 ];
 
-/// One trial a test; all ignored without a GPU.
+/// One trial per test; all ignored without a GPU.
 pub fn trials(cuda: bool, nvrtc: bool) -> Vec<Trial> {
     let mut trials: Vec<Trial> = (SUITE.iter())
         .map(|&(name, body)| {
@@ -64,7 +64,7 @@ fn kernels_compile() -> Outcome {
     Ok(())
 }
 
-/// Whether the long forms of tests are asked for.
+/// Returns true if the long forms of tests are requested.
 pub fn full() -> bool {
     std::env::var("BORNITE_TEST_FULL").is_ok_and(|value| value == "1")
 }

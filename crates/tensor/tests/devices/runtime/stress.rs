@@ -1,4 +1,5 @@
-//! Random work on two streams and the device's own, with memory passed between them, every result checked.
+//! Random work on two streams and the default stream, with memory passed between them; every result
+//! is checked.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ impl Work<'_> {
         Geometry::new([words.div_ceil(256).clamp(1, 264), 1, 1], [256, 1, 1])
     }
 
-    /// Has the stream see what was last written to a buffer.
+    /// Makes the stream wait for the last write to a buffer.
     fn follow(&self, live: &mut Live, stream: usize) -> Result<(), Error> {
         if live.last != stream {
             self.streams[stream].wait_for(&self.streams[live.last])?;
@@ -45,7 +46,7 @@ impl Work<'_> {
 
     fn create(&self, random: &mut Random) -> Result<Live, Error> {
         let stream = random.bits() as usize % 3;
-        // Small and large, of both of the pool's classes.
+        // Small and large, of both size classes of the pool.
         let words = 1 + (random.bits() as u32 % 1000) * [1, 1, 37, 997, 5003][random.bits() as usize % 5];
         let (a, b) = (random.bits() as u32, random.bits() as u32);
         let content: Vec<u32> = (0..words).map(|i| a.wrapping_mul(i).wrapping_add(b)).collect();
@@ -53,7 +54,7 @@ impl Work<'_> {
         let target = &self.streams[stream];
         let buffer = Buffer::on(target, content.len())?;
         if random.bits().is_multiple_of(4) {
-            // Not waited for: dropped, it waits itself.
+            // Not waited for: it waits when it is dropped.
             target.upload(Pinned::from_bytes(self.device, &content)?, &buffer)?;
         } else {
             buffer.upload_on(target, &content)?;
@@ -68,16 +69,17 @@ impl Work<'_> {
         let target = &self.streams[stream];
         if random.bits().is_multiple_of(2) {
             let values = values(&[m, c, live.words]);
-            // SAFETY: the buffer has so many words.
+            // SAFETY: the buffer has this many words.
             unsafe {
                 let pointers = [(&live.buffer, 0)];
                 self.affine.launch_as(&Work::geometry(live.words), Some(target), &pointers, &values)?;
             }
         } else {
-            // Into new memory of that stream; the old is freed while the kernel may still read it.
+            // Into new memory of that stream; the old buffer is freed while the kernel may still
+            // read it.
             let to = Buffer::on(target, live.buffer.bytes())?;
             let values = values(&[m, c, live.words]);
-            // SAFETY: both buffers have so many words.
+            // SAFETY: both buffers have this many words.
             unsafe {
                 let pointers = [(&live.buffer, 0), (&to, 0)];
                 self.affine_to.launch_as(&Work::geometry(live.words), Some(target), &pointers, &values)?;
@@ -102,7 +104,7 @@ impl Work<'_> {
             return wrong.map_or(Ok(()), |at| Err(format!("word {at} of {} is wrong", live.words).into()));
         }
         let values = values(&[live.a, live.b, live.words]);
-        // SAFETY: the buffer has so many words, and the counter is one word.
+        // SAFETY: the buffer has this many words, and the counter is one word.
         unsafe {
             let pointers = [(&live.buffer, 0), (&self.errors, 0)];
             self.check.launch_as(&Work::geometry(live.words), Some(target), &pointers, &values)?;

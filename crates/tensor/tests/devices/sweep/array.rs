@@ -1,12 +1,12 @@
-//! Arrays of the reference: logical elements in row-major order, each an exact integer or an f64. Knows nothing of how
-//! the library computes; tensors are made from these and read back as these.
+//! Reference arrays: logical elements in row-major order, each an exact integer or an f64.
+//! Independent of the library's computations; tensors are created from them and read back as them.
 
 use bornite::{
     DType, Device, Tensor,
     ops::{bf16, f16},
 };
 
-/// The dtypes that a user meets.
+/// The dtypes under test.
 pub const DTYPES: [DType; 8] =
     [DType::Bool, DType::U8, DType::I32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 
@@ -32,13 +32,14 @@ impl Num {
         }
     }
 
-    /// A number of a dtype: rounded, or cut off to its width.
+    /// A number of a dtype: rounded, or truncated to its width.
     pub fn of(dtype: DType, x: f64) -> Num {
         if dtype.is_float() { Num::Real(rounded(dtype, x)) } else { wrapped(dtype, x as i128) }
     }
 }
 
-/// The nearest number of a float dtype, ties to even. (The crate `half` forgets the lowest bits of an f64 on the way.)
+/// The nearest number of a float dtype, ties to even. (The crate `half` ignores the lowest bits of
+/// an f64.)
 pub fn rounded(dtype: DType, x: f64) -> f64 {
     let (bits, lowest) = match dtype {
         DType::F16 => (11, -14),
@@ -65,7 +66,8 @@ pub fn wrapped(dtype: DType, x: i128) -> Num {
     })
 }
 
-/// The distance from 1 to the next number of a float dtype, its smallest and its largest positive number.
+/// The distance from 1 to the next number of a float dtype, its smallest and its largest positive
+/// number.
 pub fn limits(dtype: DType) -> (f64, f64, f64) {
     match dtype {
         DType::F16 => (2f64.powi(-10), 2f64.powi(-24), 65504.0),
@@ -75,7 +77,7 @@ pub fn limits(dtype: DType) -> (f64, f64, f64) {
     }
 }
 
-/// [`limits`]' first number, of the dtype that sums of this dtype are kept in.
+/// Epsilon of the dtype in which sums of this dtype are accumulated.
 pub fn wide_epsilon(dtype: DType) -> f64 {
     if dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 }
 }
@@ -102,22 +104,22 @@ pub fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
 }
 
 impl Array {
-    /// The array whose element at each index `f` gives.
+    /// The array of `f(index)` for every index.
     pub fn build(dtype: DType, shape: &[usize], f: impl FnMut(&[usize]) -> Num) -> Array {
         let mut f = f;
         let data = indices(shape).iter().map(|index| f(index)).collect();
         Array { dtype, shape: shape.to_vec(), data }
     }
 
-    /// The element at an index; an axis of length 1 stands for any, and leading axes may be missing: as broadcasting has
-    /// it.
+    /// The element at an index, with broadcasting: axes of length 1 accept any index, and leading
+    /// axes may be missing.
     pub fn at(&self, index: &[usize]) -> Num {
         let index = &index[index.len() - self.shape.len()..];
         let flat = index.iter().zip(&self.shape).fold(0, |n, (&i, &len)| n * len + if len == 1 { 0 } else { i });
         self.data[flat]
     }
 
-    /// As a tensor over memory in this order.
+    /// A contiguous tensor.
     pub fn tensor(&self, device: Device) -> Tensor {
         macro_rules! make {
             ($t:ty, $from:expr) => {{
@@ -137,7 +139,7 @@ impl Array {
         }
     }
 
-    /// What a tensor holds.
+    /// The elements of a tensor.
     pub fn read(tensor: &Tensor) -> bornite::Result<Array> {
         macro_rules! read {
             ($t:ty, $to:expr) => {
@@ -159,17 +161,17 @@ impl Array {
     }
 }
 
-/// How far a float may be from the reference. Integers and bools are always exact.
+/// Maximum difference of a float from the reference. Integers and bools are always exact.
 pub enum Bound {
     /// The reference, rounded once, with the sign of its zero.
     Exact,
-    /// So many epsilons of the expected number.
+    /// A number of epsilons of the expected value.
     Relative(f64),
-    /// These distances, one an element.
+    /// Absolute differences, one per element.
     Each(Vec<f64>),
 }
 
-/// What differs, if anything does.
+/// Compares arrays; `Err` describes the first difference.
 pub fn compare(found: &Array, expected: &Array, bound: &Bound) -> Result<(), String> {
     if (found.dtype, &found.shape) != (expected.dtype, &expected.shape) {
         let (f, e) = (found, expected);
@@ -203,11 +205,11 @@ fn near(dtype: DType, found: f64, expected: f64, bound: f64) -> bool {
     if found == rounded(dtype, expected) {
         return true;
     }
-    // Just below the largest number or just beyond it: both are right.
+    // Both the largest number and infinity are correct near the limit.
     if found.is_infinite() || expected.abs() > largest {
         let edge = largest * (1.0 - 16.0 * epsilon);
         return found.signum() == expected.signum() && found.abs() >= edge && expected.abs() + bound >= edge;
     }
-    // An infinite bound would let anything pass.
+    // An infinite bound would accept anything.
     bound.is_finite() && (found - expected).abs() <= bound + smallest
 }

@@ -99,7 +99,7 @@ fn activation(
     let expected = Array::build(dtype, shape, |index| {
         let x = a.at(index).real();
         let y = plain(x);
-        // A few steps that round to the dtype, on numbers about as large as these.
+        // A few roundings to the dtype, on numbers of this magnitude.
         bounds.push(8.0 * limits(dtype).0 * (0.5 + x.abs() + y.abs()));
         Num::Real(y)
     });
@@ -120,7 +120,7 @@ fn spread(
     let values = lines.iter().map(|line| {
         let line: Vec<f64> = line.iter().map(|x| x.real()).collect();
         let (value, size) = (plain(&line), line.iter().fold(1.0, |most: f64, x| x.abs().max(most)));
-        // Each element is rounded to the dtype after each of a few steps, the sum to the wide one at each.
+        // Each element is rounded to the dtype a few times, the sum to the wide dtype at each term.
         let sums = line.len() as f64 * wide_epsilon(dtype) * size * size * line.len() as f64;
         bounds.push(8.0 * limits(dtype).0 * (value.abs() + size * size) + sums);
         Num::Real(value)

@@ -1,4 +1,4 @@
-//! Every row of the op table and every conversion, on broadcast inputs and special values.
+//! Every scalar op and every cast, on broadcast inputs and special values.
 
 use bornite::ir::Op;
 use bornite::{DType, Device, Tensor};
@@ -7,7 +7,8 @@ use super::array::{Array, Bound, DTYPES, Num, rounded};
 use super::layouts::{CASES, Layout};
 use super::{Fill, Sweep, reference};
 
-/// A shape that broadcasts with `shape`: the same, its last axis, every other axis, one element, one axis more.
+/// A shape that broadcasts with `shape`: the same, its last axis, every other axis, one element,
+/// one axis more.
 pub fn partner(shape: &[usize], n: usize) -> Vec<usize> {
     match n % 5 {
         0 => shape.to_vec(),
@@ -19,7 +20,7 @@ pub fn partner(shape: &[usize], n: usize) -> Vec<usize> {
     }
 }
 
-/// What both broadcast to.
+/// The shape that both broadcast to.
 pub fn broadcast(a: &[usize], b: &[usize]) -> Vec<usize> {
     let rank = a.len().max(b.len());
     let at = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |n| shape[n]);
@@ -28,7 +29,8 @@ pub fn broadcast(a: &[usize], b: &[usize]) -> Vec<usize> {
 
 const PARTNERS: [Layout; 4] = [Layout::Plain, Layout::Transposed, Layout::Reversed, Layout::Stepped];
 
-/// How far a row of floats may be off: on a GPU, CUDA's own function for it. 16-bit results are f32's, rounded once more.
+/// Error bound of a float op, on a GPU of CUDA's function for it. 16-bit results are f32 results,
+/// rounded once more.
 fn bound(op: Op, dtype: DType, device: Device) -> Bound {
     let mut ulp = op.row().ulp;
     if ulp.f32 == 0.0 {
@@ -37,7 +39,7 @@ fn bound(op: Op, dtype: DType, device: Device) -> Bound {
     if let (Device::Cuda(_), Some(native)) = (device, op.row().native) {
         (ulp.f32, ulp.f64) = (ulp.f32.max(native.ulp.f32), ulp.f64.max(native.ulp.f64));
     }
-    // The reference has an error of its own where it is as wide as the result.
+    // The f64 reference has its own error for f64 results.
     match dtype {
         DType::F64 if matches!(op, Op::Erf | Op::Erfc) => Bound::Relative(24.0),
         DType::F64 => Bound::Relative(ulp.f64 + 4.0),
@@ -55,7 +57,7 @@ pub fn run(s: &mut Sweep) {
             }
             let Ok(result) = op.row().rule.result(&types) else { continue };
             for (n, (shape, layout)) in CASES.into_iter().enumerate() {
-                // By default each row and dtype takes every fourth case; together they take all.
+                // By default each op and dtype runs every fourth case; together they run all.
                 if !s.takes(n + o + d, 4) {
                     continue;
                 }
@@ -82,7 +84,7 @@ pub fn run(s: &mut Sweep) {
     }
 }
 
-/// A number in another dtype: floats to integers saturate and NaN is 0, integers are cut off, bool is ≠ 0.
+/// Casts a number: floats to integers saturate and NaN is 0, integers are truncated, bool is ≠ 0.
 pub fn cast(x: Num, to: DType) -> Num {
     match (x, to) {
         (x, DType::Bool) => Num::Int((x.real() != 0.0) as i64),
@@ -90,9 +92,9 @@ pub fn cast(x: Num, to: DType) -> Num {
         (Num::Real(x), DType::I32) => Num::Int(x as i32 as i64),
         (Num::Real(x), DType::I64) => Num::Int(x as i64),
         (Num::Int(x), to) if !to.is_float() => super::array::wrapped(to, x as i128),
-        // Integers become f32 before they become 16-bit floats.
+        // Integers are converted to f32 before 16-bit floats.
         (Num::Int(x), DType::F16 | DType::BF16 | DType::F32) => Num::Real(rounded(to, x as f32 as f64)),
-        // As do f64s: two roundings, in this order.
+        // So are f64 values: two roundings, in this order.
         (Num::Real(x), DType::F16 | DType::BF16) => Num::Real(rounded(to, x as f32 as f64)),
         (x, to) => Num::Real(rounded(to, x.real())),
     }

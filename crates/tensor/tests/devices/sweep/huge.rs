@@ -1,4 +1,4 @@
-//! More elements than 32 bits count, once, on a GPU with the memory for it.
+//! More elements than 32-bit indices can address, on a GPU with enough memory.
 
 use bornite::{DType, Device, Tensor};
 
@@ -7,7 +7,7 @@ use libtest_mimic::{Completion, Failed};
 /// 65537 · 32771 = 2³¹ + 229,379.
 const SHAPE: [usize; 2] = [65_537, 32_771];
 
-pub fn more_than_32_bits_count(device: Device) -> Result<Completion, Failed> {
+pub fn indices_beyond_32_bits(device: Device) -> Result<Completion, Failed> {
     let [rows, columns] = SHAPE;
     let gpu = bornite_cuda::Device::open(0)?;
     let needed = 5 * 8 * (rows * columns) as u64;
@@ -21,7 +21,7 @@ pub fn more_than_32_bits_count(device: Device) -> Result<Completion, Failed> {
     let x = (column(rows).reshape(&[rows, 1]) * 7i64 + column(columns) * 3i64).rem(251i64).cast(DType::U8);
     x.realize()?;
     assert!(rows * columns > 1 << 31 && x.shape()? == SHAPE);
-    // Both ends, by views; the last of them lie beyond what 32 bits reach.
+    // Both ends, by views; the last elements are beyond 32-bit indices.
     let corner = |t: &Tensor| t.slice(0, -3..).slice(1, -5..);
     let expected: Vec<u8> = (rows - 3..rows).flat_map(|r| (columns - 5..columns).map(move |c| value(r, c))).collect();
     assert_eq!(corner(&x).to_vec::<u8>()?, expected);

@@ -1,10 +1,10 @@
-//! Shapes, and ways that a tensor of a shape can lie in memory.
+//! Shapes and memory layouts of inputs.
 
 use bornite::{DType, Device, Tensor};
 
 use super::array::{Array, Num};
 
-/// How the elements lie. All but `Plain` make the tensor a view.
+/// Memory layout of an input. All but `Plain` and `Joined` are views.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Layout {
     /// In order.
@@ -21,19 +21,19 @@ pub enum Layout {
     BackwardSteps,
     /// The middle of a larger tensor.
     Narrow,
-    /// One element stands for a whole axis (every other axis, from the first).
+    /// Every other axis is expanded from one element, starting with the first axis.
     RepeatedRows,
-    /// As above, from the second axis.
+    /// As above, starting with the second axis.
     RepeatedColumns,
-    /// A shape that no strides describe: a transposed tensor, reshaped.
+    /// A shape that strides cannot describe: a transposed tensor, reshaped.
     Reshaped,
-    /// Two pieces joined: not a view, but a value that is computed first.
+    /// A concatenation of two pieces: not a view, but a computed value.
     Joined,
 }
 
 use Layout::*;
 
-/// The shapes and layouts that every op meets.
+/// The shapes and layouts under test.
 pub const CASES: [(&[usize], Layout); 31] = [
     (&[], Plain),
     (&[], Narrow),
@@ -68,7 +68,7 @@ pub const CASES: [(&[usize], Layout); 31] = [
     (&[768, 2], Transposed),
 ];
 
-/// A tensor of a layout, and what it should hold: elements that `fill` gives, in order.
+/// A tensor of a layout, and its elements: those of `fill`, in order.
 pub fn input(
     shape: &[usize],
     layout: Layout,
@@ -91,14 +91,16 @@ pub fn input(
     (tensor, array)
 }
 
-/// A tensor of a layout that holds an array. (Layouts that repeat elements hold what repeats: here, they are plain.)
+/// A tensor of a layout with the elements of an array. (Layouts that repeat elements are contiguous
+/// here.)
 pub fn lay_out(array: &Array, layout: Layout, device: Device) -> Tensor {
     lay(array, array, layout, device, &mut || Num::of(array.dtype, 1.0))
 }
 
 fn lay(array: &Array, base: &Array, layout: Layout, device: Device, fill: &mut dyn FnMut() -> Num) -> Tensor {
     let (shape, rank) = (&array.shape, array.shape.len());
-    // A base of other lengths: where `place` gives an index for every axis, the array's element; junk elsewhere.
+    // A larger base tensor: elements of the array where `place` returns an index for every axis,
+    // other values elsewhere.
     let mut spread = |lengths: &dyn Fn(usize) -> usize, place: &dyn Fn(usize, usize) -> Option<usize>| {
         let outer: Vec<usize> = shape.iter().map(|&len| lengths(len)).collect();
         let build = |index: &[usize]| {

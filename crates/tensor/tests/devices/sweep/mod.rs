@@ -1,19 +1,19 @@
-//! The conformance sweep: every graph-level op, by dtype, by shape and layout, against plain loops over logical elements
-//! in f64 or exact integers. A combination is one op (with its axes or widths) on one dtype and one case of
-//! `layouts.rs`.
+//! The conformance sweep: every graph-level op, by dtype, by shape and layout, against plain loops
+//! over logical elements in f64 or exact integers. A combination is one op (with its axes or
+//! widths) on one dtype and one case of `layouts.rs`.
 
 pub mod array;
 mod composites;
+mod creation;
 mod elementwise;
 pub mod huge;
+mod indexing;
 pub mod layouts;
-mod makers;
 mod networks;
-mod order;
-mod places;
 mod products;
 mod reductions;
 mod reference;
+mod sorting;
 mod views;
 
 use std::time::Instant;
@@ -27,14 +27,14 @@ use crate::Outcome;
 use crate::random::Random;
 use crate::rows::part;
 
-/// What elements are drawn from.
+/// Distribution of the elements.
 #[derive(Clone, Copy, Debug)]
 pub enum Fill {
     /// Small numbers, some of them equal.
     Small,
     /// Near 1 or -1, so that products stay in range.
     Unit,
-    /// Everything: also NaN, infinities, zeros of both signs, extremes.
+    /// All values: also NaN, infinities, zeros of both signs, extremes.
     Special,
     /// Integers from 0 to below this.
     Below(usize),
@@ -44,9 +44,9 @@ pub enum Fill {
 pub struct Sweep {
     pub device: Device,
     pub random: Random,
-    /// All cases for all ops, not a rotating part where there are many.
+    /// If set, runs all cases of all ops instead of a rotating part.
     pub full: bool,
-    /// On a GPU, where compiling takes longest, each op takes so many times fewer cases unless all are wanted.
+    /// Divisor of the number of cases per op, since compilation on a GPU is slow.
     thin: usize,
     count: usize,
     failures: Vec<String>,
@@ -56,25 +56,27 @@ const SPECIALS: [f64; 12] =
     [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, 0.5, 1e-7, f64::MAX, -70000.0, 5e-324];
 
 impl Sweep {
-    /// A tensor and what it holds.
+    /// A tensor and its elements.
     pub fn input(&mut self, shape: &[usize], layout: Layout, dtype: DType, fill: Fill) -> (Tensor, Array) {
         let Sweep { device, random, .. } = self;
         input(shape, layout, dtype, *device, &mut || draw(random, dtype, fill))
     }
 
-    /// Whether a combination is among those to run: every `part`-th, the others with other dtypes or ops.
+    /// Returns true if a combination is to be run: every `part`-th; the others run with other
+    /// dtypes or ops.
     pub fn takes(&self, number: usize, part: usize) -> bool {
         self.full || number.is_multiple_of(part * self.thin)
     }
 
-    /// Compares a result with what is expected and counts one combination.
+    /// Compares a result with the expected array and counts one combination.
     pub fn check(&mut self, what: &str, case: usize, found: &Tensor, expected: &Array, bound: &Bound) {
         self.count += 1;
         let (first, step) = part();
         if self.count % step != first {
             return;
         }
-        // In turn on one, two and five threads, mostly in chunks that split even short rows: no result may depend on it.
+        // Alternates between one, two and five threads, with chunks that split even short rows:
+        // results must not depend on it.
         cpu::set_threads([1, 2, 5][self.count % 3]);
         cpu::set_chunk([0, 16, 24, 9][self.count / 3 % 4]);
         let difference = Array::read(found).map_err(|e| e.to_string()).and_then(|f| compare(&f, expected, bound));
@@ -129,9 +131,9 @@ pub fn every_op(device: Device) -> Outcome {
         ("reductions", reductions::run),
         ("products", products::run),
         ("views", views::run),
-        ("places", places::run),
-        ("order", order::run),
-        ("makers", makers::run),
+        ("places", indexing::run),
+        ("order", sorting::run),
+        ("makers", creation::run),
         ("networks", networks::run),
         ("composites", composites::run),
     ];

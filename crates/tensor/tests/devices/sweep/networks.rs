@@ -55,8 +55,8 @@ fn softmax(s: &mut Sweep, n: usize, dtype: DType, (shape, layout): (&[usize], La
         let mut outer = index.to_vec();
         outer.remove(axis);
         let value = a.at(index).real() - totals.at(&outer).real();
-        // Each step rounds to the dtype: x - max (up to 8), its exponential, the quotient; and the total once a term, with
-        // either sign.
+        // Each step rounds to the dtype: x - max (up to 8), its exponential, the quotient; and the
+        // sum once per term, with either sign.
         let total = (shape[axis] as f64).sqrt();
         bounds.push(epsilon * if log { 16.0 + total + value.abs() } else { (14.0 + total) * value.exp() } + smallest);
         Num::Real(if log { value } else { value.exp() })

@@ -1,4 +1,4 @@
-//! Matrix products, with batches and broadcasting, of operands that lie in every way.
+//! Matrix products with batches and broadcasting, on operands of every layout.
 
 use super::array::{Array, Bound, DTYPES, Num};
 use super::elementwise::broadcast;

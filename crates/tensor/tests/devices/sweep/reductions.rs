@@ -18,7 +18,7 @@ fn axes(rank: usize, n: usize) -> Vec<isize> {
     }
 }
 
-/// The elements that each element of the result is made of.
+/// The elements that are reduced to each element of the result.
 pub fn lines(x: &Array, axes: &[isize]) -> (Vec<usize>, Vec<Vec<Num>>) {
     let rank = x.shape.len() as isize;
     let reduced: Vec<usize> = axes.iter().map(|&a| if a < 0 { a + rank } else { a } as usize).collect();
@@ -32,7 +32,7 @@ pub fn lines(x: &Array, axes: &[isize]) -> (Vec<usize>, Vec<Vec<Num>>) {
     (shape, lines)
 }
 
-/// A sum and how far a sum in floats of the wide dtype, rounded once, may be off.
+/// A sum, and the error bound of a sum in the wide dtype, rounded once.
 pub fn sum(dtype: DType, terms: &[Num]) -> (Num, f64) {
     if !dtype.is_float() {
         return (wrapped(dtype, terms.iter().map(|x| x.int() as i128).sum()), 0.0);

@@ -1,4 +1,4 @@
-//! What every row of the op table means on one element: in f64, or in exact integers.
+//! Reference of every scalar op on one element, in f64 or exact integers.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use bornite::ir::Op;
 
 use super::array::{Num, rounded, wrapped};
 
-/// The result of a row, unrounded where it is a float.
+/// The result of an op; floats are unrounded.
 pub fn row(op: Op, dtype: DType, args: &[Num]) -> Num {
     if op == Op::Select {
         return if args[0].int() != 0 { args[1] } else { args[2] };
@@ -66,7 +66,7 @@ fn int(op: Op, dtype: DType, args: &[i128]) -> i128 {
     }
 }
 
-/// The smaller and the larger; NaN if either is, and -0 below +0.
+/// Minimum and maximum; NaN if either is, and -0 below +0.
 pub fn min(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() {
         return f64::NAN;
@@ -107,7 +107,7 @@ fn real(op: Op, dtype: DType, args: &[f64]) -> f64 {
         Op::Fmax => max(a, b),
         Op::Clamp => min(max(a, b), c),
         Op::Fma if dtype == DType::F64 => a.mul_add(b, c),
-        // 16-bit numbers are computed in f32.
+        // 16-bit floats are computed in f32.
         Op::Fma => rounded(dtype, (a as f32).mul_add(b as f32, c as f32) as f64),
         Op::Copysign if b.is_nan() => a.abs(),
         Op::Copysign => a.copysign(b),
@@ -138,7 +138,7 @@ fn real(op: Op, dtype: DType, args: &[f64]) -> f64 {
         Op::Sinh => a.sinh(),
         Op::Cosh => a.cosh(),
         Op::Tanh => a.tanh(),
-        // Not std's, which overflow on the way.
+        // Not std's, which overflow in intermediate steps.
         Op::Asinh if a.abs() > 1e100 => (a.abs().ln() + std::f64::consts::LN_2).copysign(a),
         Op::Asinh => (a.abs() + a * a / (1.0 + a.hypot(1.0))).ln_1p().copysign(a),
         Op::Acosh if a > 1e100 => a.ln() + std::f64::consts::LN_2,
@@ -150,7 +150,7 @@ fn real(op: Op, dtype: DType, args: &[f64]) -> f64 {
     }
 }
 
-/// exp(-x²), the square's rounding error accounted for.
+/// exp(-x²), corrected for the rounding of x².
 fn bell(x: f64) -> f64 {
     let square = x * x;
     if square > 800.0 { 0.0 } else { (-square).exp() * (1.0 - x.mul_add(x, -square)) }

@@ -1,4 +1,4 @@
-//! Ops that move elements and compute nothing: views, padding, joining, triangles, choices.
+//! Ops that only move elements: views, padding, concatenation, triangles, selection.
 
 use bornite::{DType, Tensor};
 
@@ -7,7 +7,8 @@ use super::elementwise::partner;
 use super::layouts::{CASES, Layout};
 use super::{Fill, Sweep};
 
-/// An op: gives pairs of a result and what is expected, from an input (or two) and the case's number.
+/// An op: returns pairs of a result and the expected array, from an input (or two) and the number
+/// of the case.
 type View = fn(&mut Sweep, &Tensor, &Array, usize) -> Vec<(Tensor, Array)>;
 
 const VIEWS: [(&str, View); 19] = [
@@ -40,7 +41,7 @@ pub fn run(s: &mut Sweep) {
                     continue;
                 }
                 let (tensor, array) = s.input(shape, layout, dtype, Fill::Special);
-                // One combination, of however many tensors.
+                // One combination, of any number of tensors.
                 let results = view(s, &tensor, &array, n + o + d);
                 for (found, expected) in results {
                     s.check(&format!("{name} {dtype}"), n, &found, &expected, &Bound::Exact);
@@ -60,7 +61,7 @@ pub fn signed(axis: usize, rank: usize, n: usize) -> isize {
     if n.is_multiple_of(2) { axis as isize } else { axis as isize - rank as isize }
 }
 
-/// An array of another length along one axis, each element taken from another place there.
+/// An array of another length along one axis, with elements taken from other indices of the axis.
 pub fn along(a: &Array, axis: usize, len: usize, from: impl Fn(usize) -> usize) -> Array {
     let mut shape = a.shape.clone();
     shape[axis] = len;
@@ -177,7 +178,7 @@ fn concat(s: &mut Sweep, x: &Tensor, a: &Array, n: usize) -> Vec<(Tensor, Array)
         let mut inner = index.to_vec();
         for (_, part) in parts {
             if inner[axis] < part.shape[axis] {
-                // Not `at`, which lets a length of 1 stand for any.
+                // Not `at`, which broadcasts axes of length 1.
                 let flat = inner.iter().zip(&part.shape).fold(0, |n, (&i, &len)| n * len + i);
                 return part.data[flat];
             }

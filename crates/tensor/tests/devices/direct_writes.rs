@@ -1,6 +1,6 @@
-//! Writes into place: the values are those that a copy would give, and nothing is copied.
+//! Direct writes into a larger value: equal to a copy, but nothing is copied.
 
-use bornite::{DType, Device, Tensor, Var, fused::with_fusion, plan::explained, trace, trace::Spec, var::commit};
+use bornite::{DType, Device, Tensor, Var, fused::with_fusion, plan::summarize, trace, trace::TensorSpec, var::commit};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -11,7 +11,7 @@ fn data(random: &mut Random, shape: &[usize], device: Device) -> Tensor {
     Tensor::from_slice(&values, shape, device)
 }
 
-/// Gradients of several parameters, padded to whole lines, one after the other.
+/// Concatenated gradients of several parameters, each padded to a multiple of `line`.
 fn flat(gradients: &[Tensor], line: usize, device: Device) -> bornite::Result<Tensor> {
     let mut parts = vec![];
     for gradient in gradients {
@@ -25,7 +25,7 @@ fn flat(gradients: &[Tensor], line: usize, device: Device) -> bornite::Result<Te
     Ok(Tensor::concat(&parts.iter().collect::<Vec<_>>(), 0))
 }
 
-pub fn gradients_are_written_where_they_belong(device: Device) -> Outcome {
+pub fn gradients_are_written_into_the_concatenation(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let (x, w, v) = (
         data(&mut random, &[24, 33], device),
@@ -39,10 +39,11 @@ pub fn gradients_are_written_where_they_belong(device: Device) -> Outcome {
     };
     for line in [64, 4, 1] {
         let arena = flat(&make(), line, device)?;
-        let plan = explained(std::slice::from_ref(&arena))?;
-        // Lines of 256 bytes: all parts are in place, and one kernel writes the zeros between.
+        let plan = summarize(std::slice::from_ref(&arena))?;
+        // Multiples of 256 bytes: all parts are written directly, and one kernel writes the
+        // padding.
         if line == 64 {
-            let joins: Vec<_> = plan.steps.iter().filter(|step| step.what.starts_with("concat")).collect();
+            let joins: Vec<_> = plan.steps.iter().filter(|step| step.description.starts_with("concat")).collect();
             assert!(joins.len() == 1 && joins[0].reads.is_empty() && joins[0].bytes < 2048, "{plan}");
             assert!(plan.steps.iter().any(|step| step.writes[0].starts_with("result 0 from byte")), "{plan}");
         }
@@ -51,7 +52,7 @@ pub fn gradients_are_written_where_they_belong(device: Device) -> Outcome {
         bornite::var::commit(&parts, vec![])?;
         assert_eq!(bits(&arena)?, bits(&separate)?, "lines of {line}");
     }
-    // Also for a variable: the arena is its home.
+    // Also into the buffer of a variable.
     let arena = Var::new(&Tensor::zeros(&[flat(&make(), 64, device)?.elements()?], DType::F32, device))?;
     let step = trace(|t: &[Tensor]| {
         let loss = ((&t[0].matmul(&w) + &b).tanh().matmul(&v) + &c).square().sum(..);
@@ -62,7 +63,7 @@ pub fn gradients_are_written_where_they_belong(device: Device) -> Outcome {
         let loss = ((&t[0].matmul(&w) + &b).tanh().matmul(&v) + &c).square().sum(..);
         Ok((vec![loss.clone()], vec![arena.set(flat(&loss.grad(&[&w, &b, &v, &c]), 64, device)?)]))
     });
-    let plan = plain.explain(&[Spec::of(&x)?])?;
+    let plan = plain.explain(&[TensorSpec::of(&x)?])?;
     assert!(plan.steps.iter().all(|step| !step.writes[0].starts_with("result 1")), "{plan}");
     let expected = bits(&flat(&make(), 64, device)?)?;
     for step in [&step, &plain, &plain] {
@@ -75,7 +76,7 @@ pub fn gradients_are_written_where_they_belong(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Parts that are read by others, twice there, or overlap in ways that forbid it.
+/// Parts with other readers, repeated parts, and overlaps that prevent direct writes.
 pub fn parts_with_other_readers(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let (x, y) = (data(&mut random, &[16, 16], device), data(&mut random, &[16, 16], device));
@@ -107,7 +108,7 @@ pub fn parts_with_other_readers(device: Device) -> Outcome {
         }),
         ("read on by a kernel", &|| {
             let joined =
-                Tensor::concat(&[&x.matmul(&y), &Tensor::ones(&[3, 16], DType::F32, device), &y.sum_keep(0)], 0);
+                Tensor::concat(&[&x.matmul(&y), &Tensor::ones(&[3, 16], DType::F32, device), &y.sum_keepdim(0)], 0);
             vec![(&joined * 2.0).sum(-1), joined.exp()]
         }),
     ];
@@ -122,7 +123,7 @@ pub fn parts_with_other_readers(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Pieces of all kinds in random order, eager and as the home of a variable.
+/// Pieces of all kinds in random order, eager and as the new value of a variable.
 pub fn random_pieces(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for round in 0..60 {
@@ -141,7 +142,7 @@ pub fn random_pieces(device: Device) -> Outcome {
                     2 => source.slice(0, 0..end),
                     3 => Tensor::full(word as f64, &[rows, columns], DType::F32, device),
                     4 => source.slice(0, 12 - end..) * 2.0,
-                    5 => source.sum_keep(0),
+                    5 => source.sum_keepdim(0),
                     6 if !pieces.is_empty() => pieces[word % pieces.len()].clone(),
                     7 if !pieces.is_empty() => pieces[word % pieces.len()].flip(0) + 1.0,
                     _ => x.slice(0, 0..end).matmul(&w).tanh(),
@@ -169,8 +170,8 @@ pub fn random_pieces(device: Device) -> Outcome {
     Ok(())
 }
 
-/// A cache that becomes itself around a new piece: only that is written.
-pub fn a_piece_of_a_variable(device: Device) -> Outcome {
+/// A cache updated by concatenating its own slices around a new piece: only the piece is written.
+pub fn slice_of_a_variable(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for (shape, axis) in [(vec![2, 3, 16, 8], 2usize), (vec![12, 8], 0), (vec![3, 40], 1)] {
         let cache = Var::new(&data(&mut random, &shape, device))?;
@@ -185,8 +186,8 @@ pub fn a_piece_of_a_variable(device: Device) -> Outcome {
                 Ok((vec![new.sum(..)], vec![cache.set(new)]))
             });
             let new = data(&mut random, &piece, device);
-            let plan = step.explain(&[Spec::of(&new)?])?;
-            let written: Vec<_> = plan.steps.iter().filter(|step| step.what.starts_with("concat")).collect();
+            let plan = step.explain(&[TensorSpec::of(&new)?])?;
+            let written: Vec<_> = plan.steps.iter().filter(|step| step.description.starts_with("concat")).collect();
             let bytes = 4 * piece.iter().product::<usize>() as u64;
             assert!(written.len() == 1 && written[0].bytes == 2 * bytes, "{plan}");
             for _ in 0..2 {
@@ -201,7 +202,7 @@ pub fn a_piece_of_a_variable(device: Device) -> Outcome {
             }
         }
     }
-    // What is shifted is not where it was: all of it moves.
+    // Shifted elements change their offset, so everything is copied.
     let cache = Var::new(&data(&mut random, &[6, 4], device))?;
     let step =
         trace(|t: &[Tensor]| Ok((vec![], vec![cache.set(Tensor::concat(&[&cache.get().slice(0, 1..), &t[0]], 0))])));
@@ -212,8 +213,8 @@ pub fn a_piece_of_a_variable(device: Device) -> Outcome {
     Ok(())
 }
 
-/// The same at a position that is known when the step runs.
-pub fn a_row_of_a_variable(device: Device) -> Outcome {
+/// The same at a position that is only known when the step runs.
+pub fn row_of_a_variable(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let (heads, time, width) = (3usize, 10usize, 4usize);
     let cache = Var::new(&data(&mut random, &[2, heads, time, width], device))?;
@@ -228,9 +229,12 @@ pub fn a_row_of_a_variable(device: Device) -> Outcome {
         Ok((vec![(&new * 0.5).sum(-1)], vec![cache.set(new), place.set(at + 1)]))
     });
     let new = data(&mut random, &[2, heads, 1, width], device);
-    let plan = step.explain(&[Spec::of(&new)?])?;
-    assert!(plan.steps.iter().any(|step| step.what == "row_f32"), "{plan}");
-    assert!(plan.steps.iter().all(|step| step.what == "row_f32" || !step.what.contains("select")), "{plan}");
+    let plan = step.explain(&[TensorSpec::of(&new)?])?;
+    assert!(plan.steps.iter().any(|step| step.description == "row_f32"), "{plan}");
+    assert!(
+        plan.steps.iter().all(|step| step.description == "row_f32" || !step.description.contains("select")),
+        "{plan}"
+    );
     for n in 0..time + 2 {
         let new = data(&mut random, &[2, heads, 1, width], device);
         let old = cache.get();
@@ -241,7 +245,8 @@ pub fn a_row_of_a_variable(device: Device) -> Outcome {
         assert_eq!(bits(&old)?, held, "a reader keeps what it read");
         drop(old);
     }
-    // Where the old value is read after, all of it is computed anew, and both are right.
+    // If the old value is read afterwards, the new one is computed completely, and both are
+    // correct.
     let both = trace(|t: &[Tensor]| {
         let (old, at) = (cache.get(), place.get().clamp(3, 3));
         let new = update(&old, &at, &t[0]);

@@ -1,4 +1,4 @@
-//! Sorting, places of extremes, running sums.
+//! Sorting, argmax and argmin, cumulative sums.
 
 use std::cmp::Ordering;
 
@@ -21,7 +21,7 @@ fn order(a: Num, b: Num) -> Ordering {
     }
 }
 
-/// Applies `f` to every line along an axis: the elements in, as many elements out as `len` says.
+/// Applies `f` to every line along an axis; the output lines have length `len`.
 fn by_line(a: &Array, axis: usize, dtype: DType, len: usize, f: &dyn Fn(&[Num]) -> Vec<Num>) -> Array {
     let mut out = along(a, axis, len, |_| 0);
     out.dtype = dtype;
@@ -47,9 +47,9 @@ fn sorted(line: &[Num], descending: bool) -> Vec<usize> {
     places
 }
 
-/// The first place that nothing beats.
+/// The index of the first extreme element.
 fn extreme(line: &[Num], wanted: Ordering) -> usize {
-    // NaN is the extreme of both.
+    // NaN is both maximum and minimum.
     let beats = |a: Num, b: Num| match (a.real().is_nan(), b.real().is_nan()) {
         (a_nan, b_nan) if a_nan || b_nan => a_nan && !b_nan,
         _ => order(a, b) == wanted,

@@ -1,12 +1,13 @@
-//! Mistakes that were reported of the fusion, memory plans and compiled steps of Burn, candle and tinygrad, as far as they can
-//! be made here: each computed fused, op by op and (on the interpreter) by kernels of a GPU, and compared with plain Rust.
+//! Bugs that were reported in the fusion, memory plans and compiled steps of Burn, candle and
+//! tinygrad, where they apply: each case runs fused, unfused and (on the interpreter) with GPU
+//! kernels, and is compared with plain Rust.
 
 use bornite::{DType, Device, Tensor, Var, fused::with_fusion, plan::with_gpu_kernels, trace, var::commit};
 
 use crate::Outcome;
 use crate::random::Random;
 
-/// What a case computes and what that should be.
+/// Computed and expected values of a case.
 type Found = bornite::Result<Vec<(Tensor, Vec<f64>)>>;
 type Case = fn(&mut Random, Device) -> Found;
 
@@ -31,7 +32,7 @@ fn close(what: &str, found: &Tensor, expected: &[f64]) -> Outcome {
 
 pub fn graphs(device: Device) -> Outcome {
     const CASES: [(&str, Case); 16] = [
-        // A product with one column, read by an elementwise tail: only the first row was right.
+        // A product with one column, read by an elementwise op: only the first row was correct.
         ("burn 5122", narrow_head),
         // Mean and variance over an axis that was swapped.
         ("burn 3169", swapped_moments),
@@ -41,27 +42,27 @@ pub fn graphs(device: Device) -> Outcome {
         ("burn 3266", detached_norm),
         // Several blocks of elementwise ops of different shapes in one launch.
         ("burn 4497", blocks_of_two_shapes),
-        // A mean of 16-bit floats whose sum is beyond their range.
+        // A mean of 16-bit floats whose sum overflows.
         ("burn 4769, tinygrad 4327", mean_beyond_range),
         // A mean of small 16-bit floats, divided before the sum.
         ("tinygrad 4377", mean_of_small),
-        // The largest of values among which one is not a number.
+        // A maximum over values with a NaN.
         ("tinygrad 862", largest_of_nan),
-        // What is largest, found again by comparing with a value that was computed elsewhere.
+        // The maximum, found again by comparison with a value from another kernel.
         ("tinygrad 3552", recomputed_largest),
-        // The place of the largest of integers that were turned around first.
-        ("tinygrad 8108", turned_integers),
-        // The gradient of the largest where very many are: their number is beyond 16-bit floats.
+        // The argmax of negated integers.
+        ("tinygrad 8108", negated_integers),
+        // The gradient of a maximum with more ties than 16-bit floats can count.
         ("tinygrad 12296", gradient_of_many_ties),
-        // A condition that is a transposed and repeated view.
+        // A condition that is a transposed and expanded view.
         ("candle 13", transposed_condition),
         // A gradient through a weight that is a transposed view.
         ("candle 3735", transposed_weight),
-        // A gradient by rows of a table where what comes back is no contiguous memory.
+        // An embedding gradient from a tensor that is not contiguous.
         ("candle 3994", table_gradient_of_a_view),
-        // A norm through which no gradient came.
+        // A norm whose gradient was missing.
         ("candle 2168", norm_gradient),
-        // A kernel over permuted memory on both sides.
+        // A kernel with permuted input and output.
         ("candle 809", two_permuted),
     ];
     let seed = Random::fresh().bits();
@@ -95,8 +96,8 @@ fn narrow_head(random: &mut Random, device: Device) -> Found {
 fn swapped_moments(random: &mut Random, device: Device) -> Found {
     let x = random.vec(8, 0.0, 1.0);
     let swapped = tensor(&x, &[1, 2, 4], device).transpose(1, 2);
-    let mean = swapped.mean_keep(2);
-    let variance = (&swapped - &mean).powf(2.0).sum_keep(2) / 2.0;
+    let mean = swapped.mean_keepdim(2);
+    let variance = (&swapped - &mean).powf(2.0).sum_keepdim(2) / 2.0;
     let means: Vec<f64> = (0..4).map(|n| (x[n] + x[4 + n]) / 2.0).collect();
     let variances = (0..4).map(|n| ((x[n] - means[n]).powi(2) + (x[4 + n] - means[n]).powi(2)) / 2.0).collect();
     Ok(vec![(variance, variances), (mean, means)])
@@ -114,14 +115,14 @@ fn permuted_reduction(random: &mut Random, device: Device) -> Found {
 fn detached_norm(random: &mut Random, device: Device) -> Found {
     let x = random.vec(12, 0.5, 1.5);
     let t = tensor(&x, &[3, 4], device);
-    let norm = t.square().sum_keep(-1).sqrt().detach();
+    let norm = t.square().sum_keepdim(-1).sqrt().detach();
     let y = &t / &norm * 2.0;
     let norms: Vec<f64> = x.chunks(4).map(|row| row.iter().map(|v| v * v).sum::<f64>().sqrt()).collect();
     let expected = x.iter().enumerate().map(|(n, v)| v / norms[n / 4] * 2.0).collect();
-    // The norm counts as a constant.
-    let slopes = (0..12).map(|n| 4.0 * 2.0 * x[n] / norms[n / 4].powi(2)).collect();
-    let slope = (&y * &y).sum(..).grad(&[&t]).remove(0);
-    Ok(vec![(slope, slopes), (y, expected)])
+    // The norm is a constant here.
+    let gradients = (0..12).map(|n| 4.0 * 2.0 * x[n] / norms[n / 4].powi(2)).collect();
+    let gradient = (&y * &y).sum(..).grad(&[&t]).remove(0);
+    Ok(vec![(gradient, gradients), (y, expected)])
 }
 
 fn blocks_of_two_shapes(random: &mut Random, device: Device) -> Found {
@@ -158,14 +159,14 @@ fn largest_of_nan(_: &mut Random, device: Device) -> Found {
 
 fn recomputed_largest(random: &mut Random, device: Device) -> Found {
     let x: Vec<f64> = random.vec(64, -3.0, 3.0).iter().map(|v| f64::from(*v as f32)).collect();
-    let powers = tensor(&x, &[4, 16], device).exp();
-    let found = powers.equal(powers.max_keep(-1)).cast(DType::F32).sum(-1);
+    let exps = tensor(&x, &[4, 16], device).exp();
+    let found = exps.equal(exps.max_keepdim(-1)).cast(DType::F32).sum(-1);
     let places = x.chunks(16).map(|row| (0..16).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap_or(0) as f64);
     let softmax = tensor(&x, &[4, 16], device).softmax(-1).argmax(-1);
     Ok(vec![(found, vec![1.0; 4]), (softmax, places.collect())])
 }
 
-fn turned_integers(_: &mut Random, device: Device) -> Found {
+fn negated_integers(_: &mut Random, device: Device) -> Found {
     let t = Tensor::from_slice(&[2i32, 2, 7, 2, 3, 3], &[2, 3], device);
     Ok(vec![((-&t - 1).argmax(-1), vec![0.0, 0.0]), ((-&t - 1).max(-1), vec![-3.0, -3.0])])
 }
@@ -173,9 +174,9 @@ fn turned_integers(_: &mut Random, device: Device) -> Found {
 fn gradient_of_many_ties(_: &mut Random, device: Device) -> Found {
     let x = Tensor::ones(&[70000], DType::F32, device).cast(DType::F16);
     x.realize()?;
-    let slope = x.max(..).grad(&[&x]).remove(0);
-    // However it is shared among them, it is one in all, but for the rounding of 1/70000 in 16 bits.
-    Ok(vec![((slope.cast(DType::F32).sum(..) * 50.0).round() / 50.0, vec![1.0])])
+    let gradient = x.max(..).grad(&[&x]).remove(0);
+    // The gradients of the ties add up to 1, up to the rounding of 1/70000 in 16 bits.
+    Ok(vec![((gradient.cast(DType::F32).sum(..) * 50.0).round() / 50.0, vec![1.0])])
 }
 
 fn transposed_condition(random: &mut Random, device: Device) -> Found {
@@ -193,8 +194,8 @@ fn transposed_weight(random: &mut Random, device: Device) -> Found {
     let y = |i: usize, j: usize| (0..3).map(|k| x[i * 3 + k] * w[j * 3 + k]).sum::<f64>();
     let by_x = (0..6).map(|n| (0..4).map(|j| 2.0 * y(n / 3, j) * w[j * 3 + n % 3]).sum()).collect();
     let by_w = (0..12).map(|n| (0..2).map(|i| 2.0 * y(i, n / 3) * x[i * 3 + n % 3]).sum()).collect();
-    let mut slopes = loss.grad(&[&t, &weight]).into_iter();
-    let pairs = slopes.by_ref().zip([by_x, by_w]);
+    let mut gradients = loss.grad(&[&t, &weight]).into_iter();
+    let pairs = gradients.by_ref().zip([by_x, by_w]);
     Ok(pairs.collect())
 }
 
@@ -215,13 +216,13 @@ fn norm_gradient(random: &mut Random, device: Device) -> Found {
     let (x, s) = (random.vec(20, 0.5, 1.5), random.vec(20, -1.0, 1.0));
     let t = tensor(&x, &[2, 10], device);
     let loss = (t.rms_norm(&tensor(&[1.0; 10], &[10], device), 0.0) * tensor(&s, &[2, 10], device)).sum(..);
-    let slopes = (0..20).map(|n| {
+    let gradients = (0..20).map(|n| {
         let row = n / 10 * 10..n / 10 * 10 + 10;
         let square = row.clone().map(|k| x[k] * x[k]).sum::<f64>() / 10.0;
         let dot: f64 = row.map(|k| x[k] * s[k]).sum();
         s[n] / square.sqrt() - x[n] * dot / (10.0 * square.powf(1.5))
     });
-    Ok(vec![(loss.grad(&[&t]).remove(0), slopes.collect())])
+    Ok(vec![(loss.grad(&[&t]).remove(0), gradients.collect())])
 }
 
 fn two_permuted(random: &mut Random, device: Device) -> Found {
@@ -231,8 +232,8 @@ fn two_permuted(random: &mut Random, device: Device) -> Found {
     Ok(vec![((product.t() * 2.0).relu(), (0..15).map(|n| (2.0 * at(n % 3, n / 3)).max(0.0)).collect())])
 }
 
-/// Compiled steps: what is held, fed back or written over.
-pub fn steps(device: Device) -> Outcome {
+/// Compiled steps whose values are held, fed back or overwritten.
+pub fn traced_steps(device: Device) -> Outcome {
     for fused in [true, false] {
         with_fusion(fused, || -> Outcome {
             results_of_one_step_compared(device)?;
@@ -248,7 +249,7 @@ pub fn steps(device: Device) -> Outcome {
     Ok(())
 }
 
-/// tinygrad 7020: both results were the same memory.
+/// tinygrad 7020: both outputs shared memory.
 fn results_of_one_step_compared(device: Device) -> Outcome {
     let step = trace(|x| Ok((vec![&x[0] + 1.0], vec![])));
     let call = |value: f64| step.call(&[tensor(&[value], &[1], device)]).map(|mut found| found.remove(0));
@@ -257,7 +258,7 @@ fn results_of_one_step_compared(device: Device) -> Outcome {
     close("tinygrad 7020", &call(3.0)?.equal(call(3.0)?).cast(DType::F32), &[1.0])
 }
 
-/// tinygrad 14689, 15698: a result fed back, shifted by a half that is written over while it is read.
+/// tinygrad 14689, 15698: an output fed back, shifted by half, was overwritten while it was read.
 fn a_buffer_that_is_shifted(device: Device) -> Outcome {
     let half = 3000;
     let step = trace(|x| Ok((vec![Tensor::concat(&[&x[0].slice(0, half as isize..), &x[1]], 0)], vec![])));
@@ -280,14 +281,15 @@ fn a_buffer_that_is_shifted(device: Device) -> Outcome {
     Ok(())
 }
 
-/// tinygrad 16571: replays gave other gradients than the first call.
+/// tinygrad 16571: replays had different gradients than the first call.
 fn two_gradients_of_one_loss(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let (x, w) = (random.vec(2 * 3 * 4, -1.0, 1.0), random.vec(12, -0.5, 0.5));
     let weights = tensor(&w, &[4, 3], device);
     let make = |x: &Tensor| {
-        let turned = x.permute(&[0, 2, 1]).reshape(&[6, 4]) * 1.0;
-        let losses = turned.matmul(&weights).log_softmax(-1).gather(1, &Tensor::full(1.0, &[6, 1], DType::I64, device));
+        let transposed = x.permute(&[0, 2, 1]).reshape(&[6, 4]) * 1.0;
+        let losses =
+            transposed.matmul(&weights).log_softmax(-1).gather(1, &Tensor::full(1.0, &[6, 1], DType::I64, device));
         let first = losses.sum(..).grad(&[&weights]).remove(0);
         let second = (losses * 0.5).sum(..).grad(&[&weights]).remove(0);
         vec![first, second]
@@ -320,7 +322,7 @@ fn a_variable_and_its_transpose(device: Device) -> Outcome {
     Ok(())
 }
 
-/// tinygrad 9940: a part of a tensor multiplied where it is.
+/// tinygrad 9940: a slice of a tensor multiplied in place.
 fn a_part_scaled_in_place(device: Device) -> Outcome {
     let w = Var::new(&tensor(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[6], device))?;
     let step = trace(|_| {
@@ -336,7 +338,7 @@ fn a_part_scaled_in_place(device: Device) -> Outcome {
     Ok(())
 }
 
-/// tinygrad 14278, 14287: what went in came out, and went in again.
+/// tinygrad 14278, 14287: an argument returned as an output and passed again.
 fn an_argument_that_is_a_result(device: Device) -> Outcome {
     let step = trace(|x| Ok((vec![x[1].clone(), &x[0] + &x[1]], vec![])));
     let (mut a, mut b) = (tensor(&[1.0], &[1], device), tensor(&[1.0], &[1], device));
@@ -351,7 +353,7 @@ fn an_argument_that_is_a_result(device: Device) -> Outcome {
     Ok(())
 }
 
-/// tinygrad 14209: two tensors assigned one value, then changed apart.
+/// tinygrad 14209: two tensors assigned one value, then changed separately.
 fn two_variables_of_one_value(device: Device) -> Outcome {
     let (a, b) = (Var::new(&tensor(&[1.0, 2.0], &[2], device))?, Var::new(&tensor(&[0.0, 0.0], &[2], device))?);
     let same = trace(|_| {
@@ -368,7 +370,7 @@ fn two_variables_of_one_value(device: Device) -> Outcome {
     close("tinygrad 14209", &b.get(), &[5.0, 9.0])
 }
 
-/// burn 5257: one more token through a cache gave other numbers than all tokens at once.
+/// burn 5257: decoding with a cache differed from processing all tokens at once.
 fn a_cache_filled_step_by_step(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let (time, width) = (6, 4);

@@ -1,4 +1,4 @@
-//! Ops that choose by index tensors.
+//! Ops with index tensors.
 
 use bornite::DType;
 
@@ -33,7 +33,7 @@ pub fn run(s: &mut Sweep) {
 
 type Kind = (usize, DType, DType);
 
-/// An index can name at most so many places, whatever the axis: bytes end at 255.
+/// Maximum axis length that an index dtype can address: 8-bit indices end at 255.
 fn reach(len: usize) -> usize {
     len.min(256)
 }
@@ -94,7 +94,7 @@ fn scatter_add(s: &mut Sweep, (n, dtype, index_dtype): Kind, shape: &[usize], la
     s.check(&format!("scatter_add {dtype} by {index_dtype} along {axis}"), n, &found, &expected, &bound);
 }
 
-/// To every dtype, from every kind of index; now and then more classes than a byte can name.
+/// To every dtype, from every index dtype; sometimes with more classes than a byte can represent.
 fn one_hot(s: &mut Sweep, (n, dtype, index_dtype): Kind, shape: &[usize], layout: Layout) {
     let classes = if n % 8 == 7 { 300 } else { n % 5 };
     let (index, i) = s.input(shape, layout, index_dtype, Fill::Below(reach(classes)));

@@ -1,23 +1,24 @@
-//! Results of kernels written by hand within a concatenation: every element is written once, where the concatenation has it.
+//! Outputs that handwritten kernels write into a concatenation: every element is written once, at
+//! its index in the concatenation.
 
 use std::collections::HashMap;
 
-use super::super::plan::{Memory, Plan};
+use super::super::plan::{MemoryRegion, Plan};
 use super::super::steps::Call;
-use super::super::{Present, plan};
+use super::super::{ExistingRoots, plan};
 use crate::lower::with_gpu_plans;
 use crate::{DType, Device, Tensor};
 
 const DEVICE: Device = Device::Interpreter;
 
-/// How queries, keys and values are parts of one tensor.
+/// Packing of queries, keys and values into one tensor.
 #[derive(Clone, Copy, Debug)]
 enum Packed {
-    /// Heads of one axis.
+    /// Separate heads of one axis.
     Heads,
-    /// Columns of one axis.
+    /// Separate columns of one axis.
     Columns,
-    /// Heads by heads: those of one number are neighbours.
+    /// Interleaved by head: query, key and value of a head are adjacent.
     ByHead,
 }
 
@@ -41,7 +42,8 @@ fn packed(how: Packed, [batch, heads, tokens, width]: Sizes) -> (Tensor, [Tensor
     (all, [parts[0].clone(), parts[1].clone(), parts[2].clone()])
 }
 
-/// Where element `[batch, head, token, feature]` of queries (0), keys (1) or values (2) is in what they are parts of.
+/// Offset of element `[batch, head, token, feature]` of queries (0), keys (1) or values (2) in the
+/// packed tensor.
 fn expected(how: Packed, [_, heads, tokens, width]: Sizes, part: usize, at: [usize; 4]) -> usize {
     let [b, h, t, d] = at;
     let column = match how {
@@ -51,46 +53,46 @@ fn expected(how: Packed, [_, heads, tokens, width]: Sizes, part: usize, at: [usi
     (b * tokens + t) * 3 * heads * width + column
 }
 
-/// For each result of the launch `symbol`: the element of its memory where it begins, and its strides.
+/// For each output of the launch `symbol`: its offset in elements, and its strides.
 fn written(plan: &Plan, symbol: &str, results: usize) -> Vec<(usize, Vec<i64>)> {
     let step =
-        plan.steps.iter().find(|step| matches!(&step.call, Call::Source(call) if call.name() == symbol)).unwrap();
-    let Call::Source(call) = &step.call else { panic!("{symbol} is no kernel by hand") };
+        plan.steps.iter().find(|step| matches!(&step.call, Call::Handwritten(call) if call.name() == symbol)).unwrap();
+    let Call::Handwritten(call) = &step.call else { panic!("{symbol} is not a handwritten kernel") };
     let numbers = |bytes: &[u8]| bytes.chunks(8).map(|n| i64::from_le_bytes(n.try_into().unwrap())).collect();
-    let (pointers, values) = call.given();
-    // Results come first, and so do their strides.
+    let (pointers, values) = call.arguments();
+    // Outputs come first, and so do their strides.
     (0..results).map(|n| (pointers[n].1 / 2, numbers(&values[n]))).collect()
 }
 
 #[test]
-fn gradients_of_parts_are_parts_of_the_gradient() {
+fn gradients_of_slices_are_written_into_the_packed_gradient() {
     for how in [Packed::Heads, Packed::Columns, Packed::ByHead] {
         for sizes @ [batch, heads, tokens, width] in [[2, 3, 5, 16], [1, 4, 33, 32], [3, 1, 7, 64], [2, 2, 1, 16]] {
             let plan = with_gpu_plans(|| {
                 let (all, [q, k, v]) = packed(how, sizes);
                 let seen = Tensor::attention(&q, &k, &v, None, true, None);
                 let gradient = seen.permute(&[0, 2, 1, 3]).square().sum(..).grad(&[&all]).remove(0);
-                plan(&[gradient], Present::Skip, &[]).unwrap()
+                plan(&[gradient], ExistingRoots::Skip, &[]).unwrap()
             });
-            let what = format!("{how:?} {sizes:?}\n{}", plan.explained());
-            let names: Vec<String> = plan.explained().steps.into_iter().map(|step| step.what).collect();
+            let what = format!("{how:?} {sizes:?}\n{}", plan.summary());
+            let names: Vec<String> = plan.summary().steps.into_iter().map(|step| step.description).collect();
             let moves = |name: &&String| ["pad", "concat", "copy"].iter().any(|word| name.contains(word));
             assert_eq!(names.iter().find(moves), None, "{what}");
-            // The result of the plan is what they write to.
-            let slots = plan.steps.iter().flat_map(|step| step.args.iter().take(step.outs));
-            assert_eq!(slots.filter(|slot| slot.memory == Memory::Root(0)).count(), 3, "{what}");
-            let mut places = written(&plan, "attention_by_queries", 1);
-            places.extend(written(&plan, "attention_by_keys", 2));
+            // They write into the result of the plan.
+            let slots = plan.steps.iter().flat_map(|step| step.args.iter().take(step.output_count));
+            assert_eq!(slots.filter(|slot| slot.region == MemoryRegion::Root(0)).count(), 3, "{what}");
+            let mut layouts = written(&plan, "attention_by_queries", 1);
+            layouts.extend(written(&plan, "attention_by_keys", 2));
             let mut times: HashMap<usize, usize> = HashMap::new();
-            for (part, (begins, strides)) in places.iter().enumerate() {
+            for (part, (begins, strides)) in layouts.iter().enumerate() {
                 let [b, h, t] = strides[..] else { panic!("{what}") };
                 for n in 0..batch * heads * tokens * width {
                     let (d, n) = (n % width, n / width);
                     let at = [n / tokens / heads, n / tokens % heads, n % tokens, d];
                     let far: i64 = [b, h, t, 1].iter().zip(at).map(|(stride, at)| stride * at as i64).sum();
-                    let place = begins + far as usize;
-                    assert_eq!(place, expected(how, sizes, part, at), "{what}");
-                    *times.entry(place).or_default() += 1;
+                    let offset = begins + far as usize;
+                    assert_eq!(offset, expected(how, sizes, part, at), "{what}");
+                    *times.entry(offset).or_default() += 1;
                 }
             }
             assert!(times.len() == 3 * batch * heads * tokens * width && times.values().all(|n| *n == 1), "{what}");
@@ -98,29 +100,30 @@ fn gradients_of_parts_are_parts_of_the_gradient() {
     }
 }
 
-/// Who else reads a part needs it as it is: such parts have memory of their own.
+/// An output with other readers gets a buffer of its own.
 #[test]
-fn parts_that_others_read_are_not_woven() {
+fn outputs_with_other_readers_are_not_interleaved() {
     let sizes = [2, 3, 8, 16];
-    // Results in the memory of the gradient, kernels that put the rest there, for what is asked of the graph.
+    // Counts of outputs written into the gradient's buffer, of concat kernels and of pad kernels,
+    // for the tensors `ask` returns.
     let counts = |ask: &dyn Fn(&Tensor, [Tensor; 3]) -> Vec<Tensor>| {
         with_gpu_plans(|| {
             let (all, parts) = packed(Packed::Heads, sizes);
-            let plan = plan(&ask(&all, parts), Present::Skip, &[]).unwrap();
-            let woven = (plan.steps.iter().filter(|step| matches!(step.call, Call::Source(_))))
-                .flat_map(|step| step.args.iter().take(step.outs))
+            let plan = plan(&ask(&all, parts), ExistingRoots::Skip, &[]).unwrap();
+            let interleaved = (plan.steps.iter().filter(|step| matches!(step.call, Call::Handwritten(_))))
+                .flat_map(|step| step.args.iter().take(step.output_count))
                 .filter(|slot| slot.bytes == all.0.bytes());
-            let named = |word: &str| plan.explained().steps.iter().filter(|step| step.what.contains(word)).count();
-            (woven.count(), named("concat"), named("pad"))
+            let named = |word: &str| plan.summary().steps.iter().filter(|step| step.description.contains(word)).count();
+            (interleaved.count(), named("concat"), named("pad"))
         })
     };
     let seen = |[q, k, v]: &[Tensor; 3]| Tensor::attention(q, k, v, None, true, None).square().sum(..);
     let gradient = |all: &Tensor, parts: [Tensor; 3]| seen(&parts).grad(&[all]);
     assert_eq!(counts(&gradient), (3, 0, 0), "all of them");
-    // A result that is asked for is there twice: the others are written into place, and it is copied.
-    assert_eq!(counts(&|all, parts| seen(&parts).grad(&[all, &parts[1]])), (2, 1, 0), "one is asked for");
-    assert_eq!(counts(&|all, parts| seen(&parts).grad(&[all, &parts[0], &parts[1]])), (0, 1, 0), "two are");
-    // A product with a bias takes its matrix over from the graph, and reads it all the same.
+    // A requested output exists twice: the others are written in place, and it is copied.
+    assert_eq!(counts(&|all, parts| seen(&parts).grad(&[all, &parts[1]])), (2, 1, 0), "one is requested");
+    assert_eq!(counts(&|all, parts| seen(&parts).grad(&[all, &parts[0], &parts[1]])), (0, 1, 0), "two are requested");
+    // A product with a bias epilogue reads its matrix although the graph no longer shows it.
     let product = |all: &Tensor, parts: [Tensor; 3]| {
         let rows = Tensor::attention(&parts[0], &parts[1], &parts[2], None, true, None).permute(&[0, 2, 1, 3]);
         let rows = rows.reshape(&[sizes[0] * sizes[2], sizes[1] * sizes[3]]);
@@ -135,17 +138,17 @@ fn parts_that_others_read_are_not_woven() {
     };
     let plan = with_gpu_plans(|| {
         let (all, parts) = packed(Packed::Heads, sizes);
-        plan(&product(&all, parts), Present::Skip, &[])
+        plan(&product(&all, parts), ExistingRoots::Skip, &[])
     });
     assert!(plan.is_ok(), "{:?}", plan.err());
-    // Neighbours are put together before zeros go around them; what are none are added.
+    // Adjacent slices are concatenated before padding; others are added.
     let without = |left: usize, all: &Tensor, mut parts: [Tensor; 3]| {
         parts[left] = parts[left].detach();
         seen(&parts).grad(&[all])
     };
     assert_eq!(counts(&|all, parts| without(2, all, parts)), (0, 0, 1), "queries and keys");
     assert_eq!(counts(&|all, parts| without(1, all, parts)), (0, 0, 1), "queries and values");
-    // A second use of what they are parts of is added to what was put together.
+    // A second use of the packed tensor is added to the concatenated gradient.
     let twice = |all: &Tensor, parts: [Tensor; 3]| (seen(&parts) + all.square().sum(..)).grad(&[all]);
     assert_eq!(counts(&twice), (3, 0, 0), "used twice");
 }

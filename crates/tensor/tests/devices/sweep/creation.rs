@@ -1,4 +1,4 @@
-//! Tensors from nothing: constants, ranges, unit matrices, random numbers.
+//! Creation of tensors: constants, ranges, identity matrices, random numbers.
 
 use bornite::{DType, Generator, Tensor};
 

@@ -1,9 +1,10 @@
-//! Sums of columns by the kernel that has the rows: the bits of a kernel of their own, and no such kernel.
+//! Column sums attached to a row kernel: bitwise equal to separate kernels, without launching
+//! those.
 
 use bornite::{
     DType, Device, Tensor,
     fused::with_fusion,
-    plan::{Explained, explained, with_gpu_kernels},
+    plan::{PlanSummary, summarize, with_gpu_kernels},
     var::commit,
 };
 
@@ -11,13 +12,13 @@ use crate::Outcome;
 use crate::random::Random;
 use crate::rows::bits;
 
-/// What is summed besides the gradient of a norm by its input.
+/// Sums in addition to the gradient of a norm's input.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     rows: usize,
     columns: usize,
     dtype: DType,
-    /// A bias before the norm, whose gradient is a sum of what the kernel over rows computes.
+    /// A bias before the norm, whose gradient is a column sum of the row kernel's output.
     bias: bool,
     /// A second path around the norm.
     residual: bool,
@@ -30,24 +31,24 @@ fn data(random: &mut Random, shape: &[usize], dtype: DType, device: Device) -> b
     Ok(tensor.detach())
 }
 
-/// The gradients of a norm with what is around it. What comes from above is computed by a kernel of its own and ends here, and so is
-/// what goes on: one may take the place of the other.
+/// The gradients of a norm and its surroundings. The output gradient and the input gradient have
+/// separate kernels before and after: one may reuse the buffer of the other.
 fn gradients(case: Case, [start, before, weight, bias, down]: [&Tensor; 5]) -> Vec<Tensor> {
     let x = start.cumsum(1);
     let x = if case.bias { x + before } else { x };
     let normed = x.layer_norm(weight, bias, 1e-5);
-    let slope = down.matmul(&weight.detach().reshape(&[1, case.columns]));
-    let out = if case.residual { &normed * slope + x.tanh() } else { &normed * slope };
+    let gradient = down.matmul(&weight.detach().reshape(&[1, case.columns]));
+    let out = if case.residual { &normed * gradient + x.tanh() } else { &normed * gradient };
     let wide = out.cast(DType::F32).sum(..);
     let by: &[&Tensor] = if case.bias { &[start, before, weight, bias] } else { &[start, weight, bias] };
     wide.grad(by)
 }
 
-/// The plan of the gradients, which a GPU would run or runs.
-fn check(case: Case, given: [&Tensor; 5]) -> bornite::Result<Explained> {
+/// The GPU plan of the gradients.
+fn check(case: Case, given: [&Tensor; 5]) -> bornite::Result<PlanSummary> {
     let (found, plan) = {
         let found = gradients(case, given);
-        let plan = explained(&found)?;
+        let plan = summarize(&found)?;
         commit(&found, vec![])?;
         (found, plan)
     };
@@ -59,15 +60,15 @@ fn check(case: Case, given: [&Tensor; 5]) -> bornite::Result<Explained> {
     Ok(plan)
 }
 
-pub fn sums_of_columns(device: Device) -> Outcome {
-    // On a CPU norms are routines, with sums of their own.
+pub fn attached_to_row_kernels(device: Device) -> Outcome {
+    // On a CPU norms are routines that compute the sums.
     if let Device::Cpu(_) = device {
         return Ok(());
     }
     let mut random = Random::fresh();
     let case = |rows, columns, dtype, bias, residual| Case { rows, columns, dtype, bias, residual };
-    // The last are too few rows, too long ones, and rows that no part divides: sums have a kernel of their own. On a GPU few
-    // are those that a cache holds.
+    // The last cases have too few rows, too long rows, or rows that cannot be split evenly:
+    // separate kernels. On a GPU, "few" means that they fit in the cache.
     let small = device == Device::Interpreter;
     let mut cases =
         vec![(case(8192, 128, DType::BF16, true, true), small), (case(600, 128, DType::F32, true, false), false)];
@@ -89,7 +90,7 @@ pub fn sums_of_columns(device: Device) -> Outcome {
         let given = [&x, &before, &weight, &bias, &down];
         let plan =
             if device == Device::Interpreter { with_gpu_kernels(|| check(case, given)) } else { check(case, given) }?;
-        let riding = plan.steps.iter().any(|step| step.what.contains("with_sums"));
+        let riding = plan.steps.iter().any(|step| step.description.contains("with_sums"));
         assert_eq!(riding, rides, "{case:?}\n{plan}");
     }
     Ok(())

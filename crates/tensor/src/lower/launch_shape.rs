@@ -1,0 +1,51 @@
+//! Launch shapes of kernels on a GPU: the default, and the candidates that the tuner may try.
+
+use bornite_codegen::cuda::BLOCK;
+
+use super::group::{Group, IterationSpace};
+use super::{blocks, look_through};
+use crate::Device;
+
+/// Launch shape of a kernel. It does not change results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LaunchShape {
+    /// Adjacent elements per thread.
+    pub lanes: usize,
+    /// Threads per block.
+    pub threads: u32,
+}
+
+/// Candidate launch shapes of a group on a GPU, the default first; fewer than two if there is
+/// nothing to tune.
+pub(crate) fn launch_shapes(group: &Group, device: Device) -> Vec<LaunchShape> {
+    let default = match (blocks::block_kernel(group, || super::group::shared_bytes(device)), group.space) {
+        (None, IterationSpace::Elements(elements)) => default_launch_shape(group, elements),
+        (Some(blocks::BlockKernel::Rows(rows)), _) if rows.threads == blocks::WARP => {
+            return [4, 1, 2, 8].map(|warps| LaunchShape { lanes: 1, threads: 32 * warps }).into();
+        }
+        _ => return vec![],
+    };
+    let IterationSpace::Elements(elements) = group.space else { return vec![] };
+    let lanes = [1, 2, 4, 8]
+        .into_iter()
+        .filter(|lanes| elements.is_multiple_of(*lanes) && *lanes <= max_lanes(group, elements));
+    let all = lanes.flat_map(|lanes| [64, 128, BLOCK].map(|threads| LaunchShape { lanes, threads }));
+    [default].into_iter().chain(all.filter(|launch_shape| *launch_shape != default)).collect()
+}
+
+/// Number of elements in 16 bytes of the widest type that is loaded or stored.
+fn max_lanes(group: &Group, elements: usize) -> usize {
+    let inputs = group.order.iter().flat_map(|t| t.0.reads()).map(|input| look_through(input).0);
+    let loaded = inputs.filter(|base| group.order.iter().all(|t| t.0.id != base.0.id) && base.0.elements() == elements);
+    let bytes = loaded.chain(&group.outputs).map(|t| t.0.dtype.bytes()).max().unwrap_or(4);
+    16 / bytes
+}
+
+/// As many elements per thread as leave enough threads to keep a GPU busy. Smaller blocks were
+/// never faster on an H200, at any size.
+pub(super) fn default_launch_shape(group: &Group, elements: usize) -> LaunchShape {
+    const MIN_THREADS: usize = 1 << 15;
+    let lanes = [max_lanes(group, elements), 4, 2].into_iter();
+    let lanes = lanes.filter(|n| elements.is_multiple_of(*n)).find(|n| elements / n >= MIN_THREADS).unwrap_or(1);
+    LaunchShape { lanes, threads: BLOCK }
+}

@@ -1,0 +1,167 @@
+//! Handwritten CUDA C++ kernels of fused ops. As for every implementation of a fused op, the op's
+//! decomposition (`fused.rs`) defines its semantics. `schedule/handwritten.rs` makes steps of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bornite_cuda::DeviceClock;
+use bornite_cuda::{Function, Geometry};
+use bornite_support::profile;
+
+use crate::matmul::strided::Strided;
+use crate::runtime::buffer::Buffer;
+use crate::runtime::single_flight::SingleFlight;
+use crate::runtime::timing::LaunchInfo;
+use crate::{Device, Error, Result};
+
+/// An argument of a launch. Arguments are in the order of the kernel's parameters: pointers, then
+/// values.
+#[derive(Clone)]
+pub(crate) enum CudaArg {
+    Output(usize),
+    Input(usize),
+    /// Temporary memory shared by the launches of one source.
+    Scratch(usize),
+    /// Strides of these axes of an input, whose last axis is contiguous.
+    InputStrides(usize, &'static [usize]),
+    /// Strides of these axes of an output. An output whose strides are not passed is contiguous.
+    OutputStrides(usize, &'static [usize]),
+    /// Bytes of a scalar or struct in C layout.
+    Value(Vec<u8>),
+}
+
+/// A launch of a kernel.
+#[derive(Clone)]
+pub(crate) struct CudaLaunch {
+    pub symbol: &'static str,
+    pub grid: [u32; 3],
+    pub threads: u32,
+    pub shared_bytes: u32,
+    pub args: Vec<CudaArg>,
+    pub flops: u64,
+}
+
+/// Source text and launches that compute the outputs of a fused op, in order.
+pub(crate) struct CudaSource {
+    pub text: Arc<str>,
+    pub launches: Vec<CudaLaunch>,
+    /// Size in bytes of each temporary.
+    pub scratch: Vec<usize>,
+    /// Required alignment, in elements, of the offset and the strides of inputs and outputs.
+    pub alignment: usize,
+}
+
+impl CudaSource {
+    /// True if an input of this layout can be read without a copy.
+    pub fn can_read(&self, layout: &Strided) -> bool {
+        let [lead @ .., last] = &layout.strides[..] else { return false };
+        let alignment = self.alignment as isize;
+        let fits = |(&length, &stride): (&usize, &isize)| length == 1 || stride > 0 && stride % alignment == 0;
+        let contiguous = *last == 1 || layout.shape.last() == Some(&1);
+        contiguous && layout.offset >= 0 && layout.offset % alignment == 0 && layout.shape.iter().zip(lead).all(fits)
+    }
+
+    /// True if an output can be written in this layout: every launch that writes it takes its
+    /// strides.
+    pub fn can_write(&self, output: usize, layout: &Strided) -> bool {
+        let writes = |arg: &CudaArg| matches!(arg, CudaArg::Output(n) if *n == output);
+        let takes_strides = |arg: &CudaArg| matches!(arg, CudaArg::OutputStrides(n, _) if *n == output);
+        let supports = |launch: &CudaLaunch| !launch.args.iter().any(writes) || launch.args.iter().any(takes_strides);
+        self.launches.iter().all(supports) && self.can_read(layout)
+    }
+}
+
+/// A launch with its compiled code.
+pub(crate) struct HandwrittenCall {
+    symbol: &'static str,
+    /// `None` without a GPU to run it on.
+    function: Option<Arc<Function>>,
+    geometry: Geometry,
+    /// For each pointer, the index of the step's buffer and the byte offset in it.
+    pointers: Vec<(usize, usize)>,
+    values: Vec<Vec<u8>>,
+    pub flops: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+}
+
+impl HandwrittenCall {
+    /// Compiles a launch for a GPU, or finds it in the cache. `pointers` holds, for each pointer,
+    /// the index of the step's buffer and the byte offset in it; `bytes` is the number of bytes
+    /// read and written.
+    pub fn new(
+        device: Device,
+        text: &str,
+        launch: &CudaLaunch,
+        values: Vec<Vec<u8>>,
+        pointers: Vec<(usize, usize)>,
+        bytes: u64,
+    ) -> Result<HandwrittenCall> {
+        let sizes = values.iter().map(Vec::len).collect();
+        let load = |gpu| load(&gpu, text, launch.symbol, pointers.len(), sizes);
+        let function = device.gpu()?.map(load).transpose()?;
+        let mut geometry = Geometry::new(launch.grid, [launch.threads, 1, 1]);
+        geometry.shared_bytes = launch.shared_bytes;
+        Ok(HandwrittenCall { symbol: launch.symbol, function, geometry, pointers, values, flops: launch.flops, bytes })
+    }
+
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        self.symbol
+    }
+
+    /// Pointers (buffer of the step and byte offset) and values.
+    #[cfg(test)]
+    pub fn arguments(&self) -> (&[(usize, usize)], &[Vec<u8>]) {
+        (&self.pointers, &self.values)
+    }
+
+    /// Runs over the buffers of a step.
+    pub fn launch(&self, buffers: &[&Buffer], about: LaunchInfo) -> Result<()> {
+        let function = self.function.as_ref().ok_or_else(|| bad_launch(self.name(), "it needs a GPU"))?;
+        let mut pointers = vec![];
+        for (n, offset) in &self.pointers {
+            let pointer = buffers.get(*n).and_then(|buffer| buffer.pointer());
+            let (memory, begins) = pointer.ok_or_else(|| bad_launch(self.name(), "a GPU buffer is missing"))?;
+            pointers.push((memory, begins + offset));
+        }
+        let describe = || profile::Work { flops: Some(self.flops), ..about.work(self.name(), self.bytes) };
+        // SAFETY: the text is part of this crate, and the implementation of the op passes memory as
+        // large as the kernel reads and writes: outputs of the shapes that it computes, and the
+        // actual strides of inputs and outputs.
+        #[allow(unsafe_code)]
+        let run = || unsafe { function.launch_as(&self.geometry, None, &pointers, &self.values) };
+        Ok(profile::timed(&DeviceClock(function.device()), describe, run)?)
+    }
+}
+
+/// Loads a kernel of a source text, compiled once per device. Different texts are compiled
+/// concurrently.
+fn load(
+    device: &Arc<bornite_cuda::Device>,
+    text: &str,
+    symbol: &'static str,
+    pointers: usize,
+    values: Vec<usize>,
+) -> Result<Arc<Function>> {
+    type Key = (usize, &'static str, String);
+    static LOADED: Mutex<Option<HashMap<Key, Arc<Function>>>> = Mutex::new(None);
+    static COMPILING: SingleFlight<Key> = SingleFlight::new();
+    let loaded = || LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (device.info().ordinal, symbol, text.to_owned());
+    let find = || loaded().get_or_insert_default().get(&key).cloned();
+    if let Some(function) = find() {
+        return Ok(function);
+    }
+    COMPILING.compute_or_wait(key.clone(), find, || {
+        let cache = bornite_cuda::Cache::of_process()?;
+        let cubin = bornite_cuda::compile_cached(cache, symbol, text, &device.info().arch(), &["--std=c++17"])?;
+        let function = Arc::new(Function::load(device, &cubin, symbol, pointers, values)?);
+        loaded().get_or_insert_default().insert(key.clone(), function.clone());
+        Ok(function)
+    })
+}
+
+fn bad_launch(kernel: &str, what: &str) -> Error {
+    Error::Cuda(bornite_cuda::Error::BadLaunch { kernel: kernel.into(), what: what.into() })
+}
