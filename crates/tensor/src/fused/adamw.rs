@@ -263,7 +263,7 @@ impl FusedOp for Step {
                 }
                 let gradients = routine_input(inputs, position::GRADIENTS)?.slice()?;
                 let factors = step.factors(inputs)?;
-                update(&factors, p.slice_mut()?, gradients, m.slice_mut()?, v.slice_mut()?, pool::threads());
+                update(&factors, p.slice_mut()?, gradients, m.slice_mut()?, v.slice_mut()?, pool::num_threads());
                 Ok(())
             })
         })

@@ -68,7 +68,7 @@ impl FusedOp for Attention {
         }
         let heads = self.head_shape(device, inputs)?;
         Some(Implementation::infallible(move |inputs, outputs| {
-            heads.forward(ForwardInputs::slices(inputs)?, ForwardOutputs::slices(outputs)?, pool::threads());
+            heads.forward(ForwardInputs::slices(inputs)?, ForwardOutputs::slices(outputs)?, pool::num_threads());
             Ok(())
         }))
     }
@@ -83,7 +83,7 @@ impl FusedOp for Attention {
         }
         let heads = self.head_shape(device, &[*query, *key, *value])?;
         Some(Implementation::infallible(move |inputs, outputs| {
-            heads.backward(BackwardInputs::slices(inputs)?, BackwardOutputs::slices(outputs)?, pool::threads());
+            heads.backward(BackwardInputs::slices(inputs)?, BackwardOutputs::slices(outputs)?, pool::num_threads());
             Ok(())
         }))
     }

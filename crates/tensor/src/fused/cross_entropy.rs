@@ -31,7 +31,7 @@ impl CrossEntropy {
         scale: f32,
     ) -> Result<()> {
         let columns = logits.len() / classes.len().max(1);
-        cross_entropy(logits, classes, columns, losses, gradient, scale, pool::threads()).map_err(|row| {
+        cross_entropy(logits, classes, columns, losses, gradient, scale, pool::num_threads()).map_err(|row| {
             let message = format!("index {} of row {row} is outside the {columns} classes", classes[row]);
             Error::Op { op: "cross_entropy", message, location }
         })

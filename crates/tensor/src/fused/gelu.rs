@@ -54,7 +54,7 @@ impl FusedOp for GeluOp {
         supports_simd(device, inputs).then(|| {
             Implementation::infallible(move |inputs, outputs| {
                 let ([x], [y]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
-                gelu(kind, x.slice()?, y.slice_mut()?, pool::threads());
+                gelu(kind, x.slice()?, y.slice_mut()?, pool::num_threads());
                 Ok(())
             })
         })
@@ -65,7 +65,7 @@ impl FusedOp for GeluOp {
         supports_simd(device, inputs).then(|| {
             Implementation::infallible(move |inputs, outputs| {
                 let ([x, _y, dy], [dx]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
-                gelu_backward(kind, x.slice()?, dy.slice()?, dx.slice_mut()?, pool::threads());
+                gelu_backward(kind, x.slice()?, dy.slice()?, dx.slice_mut()?, pool::num_threads());
                 Ok(())
             })
         })

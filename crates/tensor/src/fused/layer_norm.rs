@@ -83,7 +83,7 @@ impl FusedOp for LayerNorm {
                 let [y, mean, rstd] = unpack_outputs(name, outputs)?;
                 let (x, gamma, beta) = (x.slice()?, gamma.slice()?, beta.slice()?);
                 let (y, mean, rstd) = (y.slice_mut()?, mean.slice_mut()?, rstd.slice_mut()?);
-                layer_norm(x, gamma, beta, eps, y, mean, rstd, pool::threads());
+                layer_norm(x, gamma, beta, eps, y, mean, rstd, pool::num_threads());
                 Ok(())
             })
         })
@@ -95,7 +95,7 @@ impl FusedOp for LayerNorm {
                 let LayerNormBackwardInputs { x, gamma, mean, rstd, dy } = LayerNormBackwardInputs::slices(inputs)?;
                 let [dx, dgamma, dbeta] = unpack_outputs("layer_norm_backward", outputs)?;
                 let (dx, dgamma, dbeta) = (dx.slice_mut()?, dgamma.slice_mut()?, dbeta.slice_mut()?);
-                layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta, pool::threads());
+                layer_norm_backward(x, gamma, mean, rstd, dy, dx, dgamma, dbeta, pool::num_threads());
                 Ok(())
             })
         })

@@ -45,7 +45,7 @@ pub(super) fn rows_per_chunk(columns: usize) -> usize {
 /// Calls `work` with each item, on at most `threads` threads.
 pub(crate) fn parallel_for_each<T: Send>(items: impl Iterator<Item = T>, threads: usize, work: impl Fn(T) + Sync) {
     let items: Vec<Mutex<Option<T>>> = items.map(|item| Mutex::new(Some(item))).collect();
-    pool::share(items.len(), threads, &|index| {
+    pool::parallel_for(items.len(), threads, &|index| {
         if let Some(item) = items[index].lock().unwrap_or_else(PoisonError::into_inner).take() {
             work(item);
         }

@@ -84,7 +84,7 @@ impl FusedOp for SoftmaxOp {
         supports_simd(device, inputs).then(|| {
             Implementation::infallible(move |inputs, outputs| {
                 let ([x], [y]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
-                softmax(kind, x.slice()?, columns, y.slice_mut()?, pool::threads());
+                softmax(kind, x.slice()?, columns, y.slice_mut()?, pool::num_threads());
                 Ok(())
             })
         })
@@ -96,7 +96,7 @@ impl FusedOp for SoftmaxOp {
         supports_simd(device, inputs).then(|| {
             Implementation::infallible(move |inputs, outputs| {
                 let ([_x, y, dy], [dx]) = (unpack_inputs(name, inputs)?, unpack_outputs(name, outputs)?);
-                softmax_backward(kind, y.slice()?, dy.slice()?, columns, dx.slice_mut()?, pool::threads());
+                softmax_backward(kind, y.slice()?, dy.slice()?, columns, dx.slice_mut()?, pool::num_threads());
                 Ok(())
             })
         })

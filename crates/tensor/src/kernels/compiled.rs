@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bornite_codegen::cuda::BLOCK;
+use bornite_codegen::cuda::THREADS_PER_BLOCK;
 use bornite_ir::{Arg, Kernel, Scalar, Value, interp, verify};
 use bornite_lang::{Lowered, ParamRef};
 
@@ -95,7 +95,7 @@ impl CompiledKernel {
         let buffers = arrays.iter().map(copy).collect::<Result<Vec<Buffer>>>()?;
         let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
         let kernel = &self.lowered.kernel;
-        let options = interp::Options { max_statements, ..interp::Options::default() };
+        let options = interp::InterpreterOptions { max_statements, ..interp::InterpreterOptions::default() };
         let run = |args: &mut [Arg<'_>]| interp::run_with(kernel, args, options);
         with_host_args(kernel, &buffers.iter().collect::<Vec<_>>(), &values, run)
     }
@@ -156,7 +156,7 @@ impl CompiledKernel {
         {
             let buffers: Vec<&Buffer> = buffers.iter().collect();
             let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
-            bornite_support::waiting(|| program.launch(&buffers, &values, BLOCK, LaunchInfo::at(location)))?;
+            bornite_support::waiting(|| program.launch(&buffers, &values, THREADS_PER_BLOCK, LaunchInfo::at(location)))?;
         }
         let mut written = self.lowered.kernel.params.iter().map(|param| param.access.writes());
         buffers.retain(|_| written.next().unwrap_or(false));

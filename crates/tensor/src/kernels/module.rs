@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bornite_ir::{Kernel, verify};
-use bornite_lang::{Errors, Lowered, ParamRef, Request, cuda, python};
+use bornite_lang::{Errors, Lowered, ParamRef, LaunchRequest, cuda, python};
 
 use crate::kernels::kernel::CustomKernel;
 use crate::kernels::launch::LaunchDims;
@@ -33,8 +33,8 @@ pub struct Module(Arc<Frontend>);
 
 #[derive(Debug)]
 enum Frontend {
-    Cuda(Box<cuda::Module>),
-    Python(python::Module),
+    Cuda(Box<cuda::CudaModule>),
+    Python(python::CudaModule),
     Ir(Box<Kernel>),
 }
 
@@ -45,7 +45,7 @@ impl Module {
     pub fn load(path: impl AsRef<Path>) -> Result<Module> {
         let path = path.as_ref();
         if is_python(path) {
-            let module = python::Module::load(path).map_err(|error| Error::Source(error.to_string()))?;
+            let module = python::CudaModule::load(path).map_err(|error| Error::Source(error.to_string()))?;
             return Ok(Module(Arc::new(Frontend::Python(module))));
         }
         let text = std::fs::read_to_string(path).map_err(|e| Error::Source(format!("{}: {e}", path.display())))?;
@@ -56,8 +56,8 @@ impl Module {
     #[track_caller]
     pub fn parse(file: &str, text: &str) -> Result<Module> {
         let front = match is_python(Path::new(file)) {
-            true => Frontend::Python(python::Module::parse(file, text)?),
-            false => Frontend::Cuda(Box::new(cuda::Module::parse(file, text)?)),
+            true => Frontend::Python(python::CudaModule::parse(file, text)?),
+            false => Frontend::Cuda(Box::new(cuda::CudaModule::parse(file, text)?)),
         };
         Ok(Module(Arc::new(front)))
     }
@@ -87,14 +87,14 @@ impl Module {
     /// The kernel lowered for unknown array lengths, for its parameters and its errors.
     pub(super) fn prototype(&self, name: &str) -> std::result::Result<Lowered, Errors> {
         let request = match &*self.0 {
-            Frontend::Cuda(_) => Request::new([1; 3], [256, 1, 1]).shared_bytes(16 << 10),
-            Frontend::Python(_) | Frontend::Ir(_) => Request::over(&[]),
+            Frontend::Cuda(_) => LaunchRequest::new([1; 3], [256, 1, 1]).shared_bytes(16 << 10),
+            Frontend::Python(_) | Frontend::Ir(_) => LaunchRequest::over(&[]),
         };
-        self.lowered(name, &Request { default_length: Some(i32::MAX as u64), ..request })
+        self.lowered(name, &LaunchRequest { default_length: Some(i32::MAX as u64), ..request })
     }
 
     /// The kernel lowered for a launch.
-    pub(super) fn lowered(&self, name: &str, request: &Request) -> std::result::Result<Lowered, Errors> {
+    pub(super) fn lowered(&self, name: &str, request: &LaunchRequest) -> std::result::Result<Lowered, Errors> {
         match &*self.0 {
             Frontend::Cuda(module) => module.kernel(name, request),
             Frontend::Python(module) => module.kernel(name, request),
@@ -126,10 +126,10 @@ impl Module {
 
     /// The lowering request for a launch, without array lengths; `Err` with a message if the
     /// dimensions do not match the kernel.
-    pub(super) fn request(&self, name: &str, dims: &LaunchDims) -> std::result::Result<Request, String> {
+    pub(super) fn request(&self, name: &str, dims: &LaunchDims) -> std::result::Result<LaunchRequest, String> {
         match (&*self.0, dims) {
             (Frontend::Python(_), LaunchDims::Threads(sizes)) if (1..=4).contains(&sizes.len()) => {
-                Ok(Request::over(&sizes.iter().map(|&n| n as u64).collect::<Vec<_>>()))
+                Ok(LaunchRequest::over(&sizes.iter().map(|&n| n as u64).collect::<Vec<_>>()))
             }
             (Frontend::Cuda(module), LaunchDims::Threads(sizes)) if sizes.len() == 1 => {
                 let plain = |name: &str| name.split('<').next().unwrap_or(name).trim().to_owned();
@@ -138,12 +138,12 @@ impl Module {
                 let block = bound.unwrap_or(256);
                 let blocks = u32::try_from(sizes[0].div_ceil(block as usize));
                 let blocks = blocks.map_err(|_| format!("cannot be launched with {} threads", sizes[0]))?;
-                Ok(Request::new([blocks, 1, 1], [block, 1, 1]))
+                Ok(LaunchRequest::new([blocks, 1, 1], [block, 1, 1]))
             }
             (Frontend::Cuda(_), LaunchDims::Blocks { grid, block, shared_bytes }) => {
-                Ok(Request::new(*grid, *block).shared_bytes(*shared_bytes))
+                Ok(LaunchRequest::new(*grid, *block).shared_bytes(*shared_bytes))
             }
-            (Frontend::Ir(_), LaunchDims::Fixed) => Ok(Request::over(&[])),
+            (Frontend::Ir(_), LaunchDims::Fixed) => Ok(LaunchRequest::over(&[])),
             (Frontend::Python(_), _) => Err("must be launched with one to four thread counts".into()),
             (Frontend::Cuda(_), _) => Err("must be launched with one thread count or LaunchDims::Blocks".into()),
             (Frontend::Ir(_), _) => Err("has its own launch dimensions; use Launch::default()".into()),

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bornite_codegen::cuda::BLOCK;
-use bornite_ir::{Value, peek};
+use bornite_codegen::cuda::THREADS_PER_BLOCK;
+use bornite_ir::{Value, load_scalar};
 use bornite_lang::ParamRef;
 
 use crate::graph::node::{Node, Op};
@@ -107,7 +107,7 @@ impl PreparedLaunch {
         let launched = self.restore_initial().and_then(|()| {
             let buffers: Vec<&Buffer> = self.buffers.iter().collect();
             let values: Vec<&[Value]> = self.values.iter().map(Vec::as_slice).collect();
-            self.program.launch(&buffers, &values, BLOCK, LaunchInfo::at(self.location))
+            self.program.launch(&buffers, &values, THREADS_PER_BLOCK, LaunchInfo::at(self.location))
         });
         if let Err(error) = &launched {
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
@@ -187,7 +187,7 @@ impl PreparedLaunch {
             let components = (0..elements)
                 .flat_map(|n| layout.offsets.iter().map(move |(offset, scalar)| (n * layout.bytes + offset, *scalar)));
             let pairs: Vec<(f64, f64)> =
-                components.map(|(at, s)| (peek(&found, at, s).as_f64(), peek(&reference, at, s).as_f64())).collect();
+                components.map(|(at, s)| (load_scalar(&found, at, s).as_f64(), load_scalar(&reference, at, s).as_f64())).collect();
             let scale = pairs.iter().map(|(_, b)| b.abs()).filter(|b| b.is_finite()).fold(0.0, f64::max);
             for (a, b) in pairs {
                 let difference = match (a == b || (a.is_nan() && b.is_nan()), scale > 0.0) {

@@ -2,7 +2,7 @@
 
 use bornite_cuda::DeviceTimer;
 use bornite_ir::Value;
-use bornite_support::tune::{Choice, Found, HostTimer, Key, Platform, Request, Timer, Tuner, digest};
+use bornite_support::tune::{Choice, Found, HostTimer, Key, Platform, LaunchRequest, Timer, Tuner, digest};
 
 use crate::kernels::kernel::{BoundLaunch, CustomKernel};
 use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
@@ -76,7 +76,7 @@ fn tune(
     let mut reference: Option<PreparedLaunch> = None;
     let choose = || {
         tuner.choose(
-            &Request { key: &key, candidates: &candidates, busy: false, waits: true },
+            &LaunchRequest { key: &key, candidates: &candidates, busy: false, waits: true },
             &mut *timer,
             |choice| {
                 let found = variants.iter().find(|(c, _)| c == choice);

@@ -8,7 +8,7 @@
 //! The summation order of a row depends only on its length, so a group gives the same bits as its
 //! nodes computed separately.
 
-use bornite_codegen::cuda::BLOCK;
+use bornite_codegen::cuda::THREADS_PER_BLOCK;
 use bornite_ir::{Access, Builder, Emit, EmitBits, Op as ScalarOp, ParamId, Scalar, Stmt, Value};
 
 use super::blocks::{self, BlockKernel};
@@ -81,7 +81,7 @@ pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOutpu
     let blocks = if on_gpu { blocks::block_kernel(group, || shared_bytes(device)) } else { None };
     let serial = |instances: usize| Builder::new(&name, instances as u64, index);
     let g =
-        GroupKernel { group, in_place, index, launch_shape: LaunchShape { lanes: 1, threads: BLOCK }, length: None };
+        GroupKernel { group, in_place, index, launch_shape: LaunchShape { lanes: 1, threads: THREADS_PER_BLOCK }, length: None };
     let Some(blocks) = blocks else {
         return match group.space {
             IterationSpace::Elements(elements) if on_gpu => {

@@ -1,6 +1,6 @@
 //! Indexing ops: pad, concat, gather, scatter-add, argmin/argmax; and random bits.
 
-use bornite_ir::{Algebra, Atomic, Emit, EmitBits, ExprId, Op as ScalarOp, Scalar, Type, Value};
+use bornite_ir::{AlgebraOp, Atomic, Emit, EmitBits, ExprId, Op as ScalarOp, Scalar, Type, Value};
 
 use super::accumulator_type;
 use super::lowering::{Coordinates, KernelShape, Lowering, RowSpace};
@@ -283,7 +283,7 @@ impl<S: KernelShape> Lowering<S> {
         }
         let counter = self.b.construct(Type::Vector(Scalar::U32, 4), &words[..4]);
         let key = self.b.construct(Type::Vector(Scalar::U32, 2), &words[4..]);
-        self.b.algebra(Algebra::Philox, &[counter, key])
+        self.b.algebra(AlgebraOp::Philox, &[counter, key])
     }
 }
 

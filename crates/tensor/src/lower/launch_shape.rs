@@ -1,6 +1,6 @@
 //! Launch shapes of kernels on a GPU: the default, and the candidates that the tuner may try.
 
-use bornite_codegen::cuda::BLOCK;
+use bornite_codegen::cuda::THREADS_PER_BLOCK;
 
 use super::group::{Group, IterationSpace};
 use super::{blocks, look_through};
@@ -29,7 +29,7 @@ pub(crate) fn launch_shapes(group: &Group, device: Device) -> Vec<LaunchShape> {
     let lanes = [1, 2, 4, 8]
         .into_iter()
         .filter(|lanes| elements.is_multiple_of(*lanes) && *lanes <= max_lanes(group, elements));
-    let all = lanes.flat_map(|lanes| [64, 128, BLOCK].map(|threads| LaunchShape { lanes, threads }));
+    let all = lanes.flat_map(|lanes| [64, 128, THREADS_PER_BLOCK].map(|threads| LaunchShape { lanes, threads }));
     [default].into_iter().chain(all.filter(|launch_shape| *launch_shape != default)).collect()
 }
 
@@ -47,5 +47,5 @@ pub(super) fn default_launch_shape(group: &Group, elements: usize) -> LaunchShap
     const MIN_THREADS: usize = 1 << 15;
     let lanes = [max_lanes(group, elements), 4, 2].into_iter();
     let lanes = lanes.filter(|n| elements.is_multiple_of(*n)).find(|n| elements / n >= MIN_THREADS).unwrap_or(1);
-    LaunchShape { lanes, threads: BLOCK }
+    LaunchShape { lanes, threads: THREADS_PER_BLOCK }
 }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use bornite_codegen::cuda::BLOCK;
+use bornite_codegen::cuda::THREADS_PER_BLOCK;
 use bornite_ir::{Access, Builder, Dim, Emit, EmitBits, ExprId, Extent, Op as ScalarOp, ParamId, Scalar, Stmt, Value};
 
 use super::{Input, Lowered, address};
@@ -170,7 +170,7 @@ impl<S: KernelShape> Lowering<S> {
             reports_bad_index: status.is_some(),
             guarded: false,
             values,
-            threads: BLOCK,
+            threads: THREADS_PER_BLOCK,
             other_index_inputs,
         })
     }

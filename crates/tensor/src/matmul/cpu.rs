@@ -93,7 +93,7 @@ impl CpuMatmul {
 
     /// Returns false if a buffer is smaller than its matrices.
     fn multiply(&self, out: &mut [u64], a: &[u64], b: &[u64]) -> bool {
-        let threads = pool::threads();
+        let threads = pool::num_threads();
         macro_rules! multiply {
             ($multiply:path, $float:ty) => {{
                 let operand = |words, layout| Operand { data: bytemuck::cast_slice::<u64, $float>(words), layout };

@@ -173,7 +173,7 @@ impl Tiles {
 
     /// Runs `work` for all tiles on up to `threads` threads.
     fn run(&self, threads: usize, work: &(dyn Fn(Tile) + Sync)) {
-        pool::share(self.count.div_ceil(self.group), threads, &|part| {
+        pool::parallel_for(self.count.div_ceil(self.group), threads, &|part| {
             let last = ((part + 1) * self.group).min(self.count);
             (part * self.group..last).for_each(|index| work(self.tile(index)));
         });

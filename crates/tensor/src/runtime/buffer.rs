@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use bornite_support::profile::Kind;
+use bornite_support::profile::OpKind;
 
 use crate::runtime::element::zero_words;
 use crate::runtime::timing::transfer;
@@ -77,7 +77,7 @@ impl Buffer {
         let buffer = Buffer::new(device, words.len() * 8)?;
         if let Allocation::Cuda(memory) = &buffer.allocation {
             let bytes = bytemuck::cast_slice(&words);
-            transfer(Kind::Upload, memory, bytes.len(), || memory.upload(bytes))?;
+            transfer(OpKind::Upload, memory, bytes.len(), || memory.upload(bytes))?;
         }
         Ok(buffer)
     }
@@ -132,7 +132,7 @@ impl Buffer {
             }
             Allocation::Cuda(memory) => {
                 let bytes = bytemuck::cast_slice_mut(&mut words);
-                transfer(Kind::Download, memory, bytes.len(), || memory.download_part(self.offset, bytes))?;
+                transfer(OpKind::Download, memory, bytes.len(), || memory.download_part(self.offset, bytes))?;
             }
         }
         Ok(words)
@@ -156,7 +156,7 @@ impl Buffer {
             }
             (Allocation::Cuda(to), Allocation::Cuda(from)) => {
                 let (at, begins) = (self.offset, source.offset);
-                transfer(Kind::Copy, to, self.bytes, || to.copy_part_from(at, from, begins, self.bytes))?
+                transfer(OpKind::Copy, to, self.bytes, || to.copy_part_from(at, from, begins, self.bytes))?
             }
             _ => {}
         }

@@ -80,7 +80,7 @@ pub(crate) fn program_with_limit(device: Device, kernel: &Kernel, max_statements
     let max_statements = Some(max_statements);
     let code = match device {
         Device::Cpu(_) if !kernel.is_cooperative() => {
-            let options = cpu::Options { max_statements, per_instance: true, ..cpu::Options::default() };
+            let options = cpu::CompileOptions { max_statements, per_instance: true, ..cpu::CompileOptions::default() };
             Code::Cpu(Box::new(cpu::compile_with(kernel, options)?))
         }
         _ => compile(device, kernel, CodegenMode::Exact)?,
@@ -143,7 +143,7 @@ fn compile(device: Device, kernel: &Kernel, mode: CodegenMode) -> Result<Code> {
             let checked = mode == CodegenMode::Checked;
             let source = match mode {
                 CodegenMode::Exact => cuda::print(kernel),
-                CodegenMode::Native => cuda::print_as(kernel, cuda::Spelling::Native),
+                CodegenMode::Native => cuda::print_with(kernel, cuda::MathMode::Native),
                 CodegenMode::Checked => cuda::print_checked(kernel),
             };
             let cache = bornite_cuda::Cache::of_process()?;
@@ -210,7 +210,7 @@ impl Program {
                 // Generated kernels write each element once; race checking would need memory for
                 // every element.
                 let max_statements = self.max_statements;
-                let options = interp::Options { instances: false, max_statements, ..interp::Options::default() };
+                let options = interp::InterpreterOptions { instances: false, max_statements, ..interp::InterpreterOptions::default() };
                 with_host_args(kernel, buffers, values, |args| interp::run_with(kernel, args, options))
             }
             Code::Cpu(code) => with_host_args(kernel, buffers, values, |args| code.run(args)),
@@ -223,7 +223,7 @@ impl Program {
                         ([blocks.min(i32::MAX as u64) as u32, 1, 1], [threads, 1, 1])
                     }
                 };
-                let shared_bytes = cuda::shared_bytes(kernel);
+                let shared_bytes = cuda::dynamic_shared_bytes(kernel);
                 let geometry = bornite_cuda::Geometry { shared_bytes, ..bornite_cuda::Geometry::new(grid, block) };
                 let own = buffers.len().min(kernel.params.len());
                 let mut pointers = cuda_pointers(kernel, &buffers[..own], &firsts)?;

@@ -1,7 +1,7 @@
 //! Padding and truncating copies with dynamic sizes. The kernel takes sizes as arguments, so that
 //! no kernel is compiled per size.
 
-use bornite_codegen::cuda::BLOCK;
+use bornite_codegen::cuda::THREADS_PER_BLOCK;
 use bornite_ir::{Access, Builder, Emit, Extent, Kernel, Op as ScalarOp, Scalar, Value, contiguous};
 
 use crate::runtime::buffer::Buffer;
@@ -50,7 +50,7 @@ impl ResizeCopy {
         let numbers = [written, self.to, self.from, read, self.offset, self.offset + written];
         let values = numbers.map(|n| [Value::int(Scalar::I64, n as i64)]);
         let values: Vec<&[Value]> = values.iter().map(|value| &value[..]).collect();
-        compiled(dtype, device)?.launch(&[to, from], &values, BLOCK, LaunchInfo::at(location))
+        compiled(dtype, device)?.launch(&[to, from], &values, THREADS_PER_BLOCK, LaunchInfo::at(location))
     }
 }
 

@@ -167,7 +167,7 @@ impl HostScatter {
             chunks.map(move |(n, to)| Chunk { outer, row: if lines == 1 { n * rows } else { 0 }, rows, to })
         });
         let bad: Mutex<Option<(usize, i64)>> = Mutex::new(None);
-        parallel_for_each(chunks, pool::threads(), |chunk| {
+        parallel_for_each(chunks, pool::num_threads(), |chunk| {
             let first = (chunk.outer * self.length + chunk.row) * self.inner;
             match (start, self.start) {
                 (Some(start), _) => chunk.to.copy_from_slice(&start[first..first + chunk.to.len()]),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bornite_codegen::cpu::Interrupt;
-use bornite_codegen::cuda::BLOCK;
+use bornite_codegen::cuda::THREADS_PER_BLOCK;
 use bornite_ir::Kernel;
 
 use super::ids::BufferId;
@@ -42,7 +42,7 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
         status,
     };
     for PlannedStep { call, operands, values, info, cost } in steps {
-        let mut threads = BLOCK;
+        let mut threads = THREADS_PER_BLOCK;
         let call = match call {
             // `programs` has one for each, in order.
             PlannedCall::Kernel(kernel, mode, block) => {

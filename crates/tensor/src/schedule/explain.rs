@@ -103,7 +103,7 @@ fn roof(device: Device) -> Option<(Roof, f64)> {
         return Some((roof, tensor_core_speedup(gpu.info().compute_capability)));
     }
     // An assumption, not a measurement: a thread of a current server.
-    let threads = pool::threads() as f64;
+    let threads = pool::num_threads() as f64;
     let roof = Roof { bytes_per_second: 10e9 * threads, flops_per_second: 30e9 * threads };
     (device != Device::Interpreter).then_some((roof, 1.0))
 }

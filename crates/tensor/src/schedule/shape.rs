@@ -14,7 +14,7 @@ use bornite_codegen::cpu::is_interrupted;
 use bornite_cuda::DeviceTimer;
 use bornite_cuda::Graph;
 use bornite_ir::Value;
-use bornite_support::tune::{Choice, Exclusive, Fallible, Key, Mode, Request, Tuner, digest};
+use bornite_support::tune::{Choice, Exclusive, Fallible, Key, Mode, LaunchRequest, Tuner, digest};
 
 use super::Schedule;
 use super::fuse::Unit;
@@ -190,7 +190,7 @@ fn choose(
     };
     // No capture is in progress during planning. Candidates are compiled while other threads use
     // the device, and timed under its lock.
-    let request = Request { key: &key, candidates: &candidates, busy: false, waits: true };
+    let request = LaunchRequest { key: &key, candidates: &candidates, busy: false, waits: true };
     let mut timer = Exclusive::new(DeviceTimer::of_runs(on, RUNS), || device.lock());
     let choose = || tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
     // Not interruptible: candidates skipped by an interrupt would be recorded as failed.

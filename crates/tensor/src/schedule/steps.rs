@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bornite_codegen::cuda::BLOCK;
+use bornite_codegen::cuda::THREADS_PER_BLOCK;
 use bornite_ir::{Kernel, Value};
 
 use super::concat::{DirectWrite, DirectWriteKind};
@@ -337,7 +337,7 @@ fn multi_output_steps(
         operands.push(Operand::Status);
         values.push(vec![Value::int(DType::I64, crate::runtime::status::kernel_code(kernel_of, &values, location))]);
     }
-    let call = PlannedCall::Kernel(Box::new((**kernel_of).clone()), mode, BLOCK);
+    let call = PlannedCall::Kernel(Box::new((**kernel_of).clone()), mode, THREADS_PER_BLOCK);
     let cost = Cost { flops: decomposition_flops(tensor), ..Cost::default() };
     steps.push(PlannedStep { call, operands, values, info, cost });
     Ok(())

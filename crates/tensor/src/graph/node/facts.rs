@@ -1,6 +1,6 @@
 //! Properties of ops that the scheduler uses, in one exhaustive match: a new op adds its row here.
 
-use bornite_ir::Kind;
+use bornite_ir::OpKind;
 
 use super::Op;
 
@@ -67,7 +67,7 @@ impl Op {
         match self {
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output => facts(Role::Source, Flops::None),
             Op::Full(_) => facts(Role::Constant, Flops::None),
-            Op::Map(row) => Facts { heavy: row.row().kind != Kind::Primitive, ..facts(Role::Pointwise, Flops::Result) },
+            Op::Map(row) => Facts { heavy: row.row().kind != OpKind::Primitive, ..facts(Role::Pointwise, Flops::Result) },
             Op::Cast(_) => facts(Role::Pointwise, Flops::Result),
             Op::Reduce(..) => facts(Role::Reduction, Flops::Input(0)),
             Op::Matmul => facts(Role::Single, Flops::Product),

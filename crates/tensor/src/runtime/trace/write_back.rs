@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use bornite_codegen::cuda::BLOCK;
+use bornite_codegen::cuda::THREADS_PER_BLOCK;
 use bornite_ir::{Access, Builder, Emit, EmitBits, Extent, Kernel, Op as ScalarOp, Scalar, Value, contiguous};
 
 use crate::runtime::buffer::Buffer;
@@ -33,7 +33,7 @@ impl GuardedCopy {
             return Ok(());
         }
         let count = [Value::int(Scalar::I64, words as i64)];
-        self.0.launch(&[to, from, status], &[&count], BLOCK, LaunchInfo::at(SourceLocation::here()))
+        self.0.launch(&[to, from, status], &[&count], THREADS_PER_BLOCK, LaunchInfo::at(SourceLocation::here()))
     }
 }
 
