@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bornite_nn::ErrorKind;
-use bornite_nn::train::{Beginning, Event, Line, Observer, RunConfig, run as train, size};
-use bornite_support::progress::{Progress, Unit};
+use bornite_nn::train::{RunInfo, Event, StepMetrics, Observer, RunConfig, run as train, size};
+use bornite_support::progress::{DataProgress, Unit};
 use serde_json::json;
 
 use crate::preparation::Preparation;
@@ -149,7 +149,7 @@ struct Screen {
     signals: Signals,
     preparation: Preparation,
     /// The run's settings and the display of its steps.
-    begun: Option<(Beginning, Progress)>,
+    begun: Option<(RunInfo, DataProgress)>,
     /// Tokens per second, smoothed.
     speed: Option<f64>,
     announced: bool,
@@ -160,7 +160,7 @@ impl Screen {
         Screen { json, signals, preparation: Preparation::default(), begun: None, speed: None, announced: false }
     }
 
-    fn step(&mut self, line: &Line) {
+    fn step(&mut self, line: &StepMetrics) {
         let Some((begun, progress)) = &mut self.begun else { return };
         let speed = self.speed.map_or(line.tokens_per_second, |speed| 0.9 * speed + 0.1 * line.tokens_per_second);
         self.speed = Some(speed);
@@ -171,7 +171,7 @@ impl Screen {
         };
         text += &format!("  {} tok/s", short(speed));
         if let Some(peak) = begun.peak_flops {
-            text += &format!("  {:.0}% of peak", 100.0 * speed * begun.flops_a_token / peak);
+            text += &format!("  {:.0}% of peak", 100.0 * speed * begun.flops_per_token / peak);
         }
         text += &format!("  {}", size(line.memory.into()));
         if self.signals.stop.load(Ordering::Relaxed) && !std::mem::replace(&mut self.announced, true) {
@@ -187,7 +187,7 @@ impl Screen {
             Event::Data(p) => json!({"event": "data", "doing": p.doing, "done": p.done, "total": p.total}),
             Event::Begin(b) => json!({
                 "event": "begin", "step": b.step, "steps": b.steps, "parameters": b.parameters, "tokens": b.tokens,
-                "validation_tokens": b.validation_tokens, "tokens_a_step": b.tokens_a_step, "precision": b.precision,
+                "validation_tokens": b.validation_tokens, "tokens_a_step": b.tokens_per_step, "precision": b.precision,
                 "needs_bytes": b.needs_bytes, "saved_bytes": b.saved_bytes,
             }),
             Event::Step(line) => {
@@ -217,10 +217,10 @@ impl Observer for Screen {
                     json!(b.precision).as_str().unwrap_or_default(),
                     short(b.tokens as f64),
                     short(b.validation_tokens as f64),
-                    short(b.tokens_a_step as f64),
+                    short(b.tokens_per_step as f64),
                     size(b.needs_bytes.into()),
                 ));
-                let mut progress = Progress::new(Unit::Steps);
+                let mut progress = DataProgress::new(Unit::Steps);
                 progress.update(b.step, b.steps, "");
                 self.begun = Some((b.clone(), progress));
             }
@@ -245,7 +245,7 @@ impl Observer for Screen {
     }
 }
 
-fn losses(line: &Line) -> String {
+fn losses(line: &StepMetrics) -> String {
     let loss = line.loss.map_or("none".into(), |loss| format!("{loss:.4}"));
     let validation = line.validation_loss.map_or(String::new(), |loss| format!(" (validation {loss:.4})"));
     format!("loss {loss}{validation}")

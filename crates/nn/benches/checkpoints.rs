@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use bornite::{DType, Device, Generator, Tensor};
 use bornite_bench::Machine;
-use bornite_nn::checkpoint::{Checkpoint, Keep, Store, Tensors, load_latest, safetensors};
+use bornite_nn::checkpoint::{Checkpoint, CheckpointStore, Keep, Tensors, load_latest, safetensors};
 use sha2::{Digest, Sha256};
 
 const ROUNDS: usize = 7;
@@ -105,7 +105,7 @@ fn main() {
     let mut checkpoint = checkpoint();
     let bytes = bytes_of(&checkpoint);
     let mut data = vec![1u8; bytes];
-    let mut store = Store::open(folder.join("run"), Keep { last: 1, best: false }).unwrap();
+    let mut store = CheckpointStore::open(folder.join("run"), Keep { last: 1, best: false }).unwrap();
     let (run, file) = (folder.join("run"), folder.join("one.safetensors"));
     let names =
         ["plain write", "plain read", "sha256", "values to the host", "save", "load", "write_file", "read file"];

@@ -13,8 +13,8 @@ mod peer;
 use bornite::{Device, Tensor};
 use bornite_bench::Machine;
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::Rule;
-use bornite_nn::train::{Learner, Learning, Precision, flops_a_token};
+use bornite_nn::optimizer::OptimizerKind;
+use bornite_nn::train::{Learner, LearnerOptions, Precision, flops_per_token};
 use peer::{Op, Peer, Rows};
 
 const VOCABULARY: usize = 257;
@@ -29,8 +29,14 @@ const ROWS: [(&str, [usize; 3], [usize; 2]); 4] = [
 ];
 
 fn step(config: &GptConfig, [batch, tokens]: [usize; 2]) -> bornite_nn::Result<Op<'static>> {
-    let learning =
-        Learning { rule: Rule::ADAMW, decay: 0.1, clip: Some(1.0), precision: Precision::F32, accumulate: 1, seed: 1 };
+    let learning = LearnerOptions {
+        rule: OptimizerKind::ADAMW,
+        decay: 0.1,
+        clip: Some(1.0),
+        precision: Precision::F32,
+        accumulate: 1,
+        seed: 1,
+    };
     let mut learner = Learner::new(Gpt::new(config.clone())?, learning, Device::cpu())?;
     let random = |n: usize| (n * 7919 % 104_729 % VOCABULARY) as i32;
     let row: Vec<i32> = (0..=batch * tokens).map(random).collect();
@@ -53,7 +59,7 @@ fn main() -> std::io::Result<()> {
     let mut rows = Rows { peer, filter: value("--filter").map_or("", String::as_str) };
     for (name, [layers, heads, width], shape) in ROWS {
         let config = GptConfig::gpt2(VOCABULARY, CONTEXT, layers, heads, width);
-        let flops = flops_a_token(&config, shape[1]) * (shape[0] * shape[1]) as f64;
+        let flops = flops_per_token(&config, shape[1]) * (shape[0] * shape[1]) as f64;
         rows.run(name, "GFLOP/s", flops, &mut || step(&config, shape).expect("a model"))?;
     }
     Ok(())

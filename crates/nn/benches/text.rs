@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use bornite_bench::Machine;
-use bornite_nn::data::{Dataset, Plan, Source};
-use bornite_nn::tokenizer::{Tokenizer, Trainer};
+use bornite_nn::data::{BatchOptions, DataSource, TokenDataset};
+use bornite_nn::tokenizer::{BpeTrainer, Tokenizer};
 
 const BYTES: usize = 10_000_000;
 const SAMPLES: usize = 3;
@@ -60,7 +60,7 @@ fn main() {
     row("Tokenizer::gpt2()", best(Tokenizer::gpt2));
     row("split into words", best(|| gpt2.split().words(&text).count()));
     let count = || {
-        let mut trainer = Trainer::new(gpt2.split());
+        let mut trainer = BpeTrainer::new(gpt2.split());
         trainer.add(&text);
         trainer
     };
@@ -77,8 +77,8 @@ fn main() {
     let folder = std::env::temp_dir().join(format!("bornite-bench-text-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("a.txt"), &text).expect("a file");
-    let sources = [Source::new(folder.join("a.txt"))];
-    let open = || Dataset::open(&sources, &gpt2, &folder.join("cache"), &mut |_| {}).expect("data");
+    let sources = [DataSource::new(folder.join("a.txt"))];
+    let open = || TokenDataset::open(&sources, &gpt2, &folder.join("cache"), &mut |_| {}).expect("data");
     let build = || {
         let _ = std::fs::remove_dir_all(folder.join("cache"));
         open()
@@ -87,7 +87,7 @@ fn main() {
     row("open the cache", best(open));
     let data = open();
     for prefetch in [0, 4] {
-        let plan = Plan { batch: 64, context: 1024, prefetch, ..Plan::default() };
+        let plan = BatchOptions { batch: 64, context: 1024, prefetch, ..BatchOptions::default() };
         let mut batches = data.batches(&plan).expect("batches");
         let seconds =
             best(|| (0..50).map(|_| batches.next().and_then(Result::ok).map_or(0, |b| b.inputs.len())).sum::<usize>());

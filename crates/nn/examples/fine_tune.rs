@@ -6,22 +6,22 @@
 use std::path::{Path, PathBuf};
 
 use bornite::Device;
-use bornite_nn::generate::Request;
-use bornite_nn::train::{Event, Observer, RunConfig, Trained, run};
+use bornite_nn::generate::GenerationOptions;
+use bornite_nn::train::{Observer, RunConfig, TrainEvent, TrainedModel, run};
 
 /// Shows notes, losses on validation data and what is saved.
 struct Printer;
 
 impl Observer for Printer {
-    fn tell(&mut self, event: Event<'_>) {
+    fn tell(&mut self, event: TrainEvent<'_>) {
         match event {
-            Event::Note(text) => println!("{text}"),
-            Event::Step(line) => {
+            TrainEvent::Note(text) => println!("{text}"),
+            TrainEvent::Step(line) => {
                 if let Some(loss) = line.validation_loss {
                     println!("step {:>4}  validation loss {loss:.4}", line.step);
                 }
             }
-            Event::Saved { path, .. } => println!("saved {}", path.display()),
+            TrainEvent::Saved { path, .. } => println!("saved {}", path.display()),
             _ => {}
         }
     }
@@ -45,10 +45,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let tuned = run(&config, &folder.join("run"), device, false, &mut Printer)?;
 
-    let trained = Trained::open(&tuned.folder, None, device)?;
+    let trained = TrainedModel::open(&tuned.folder, None, device)?;
     trained.export(folder.join("model"))?;
     println!("a model of {} steps is in {}", trained.step, folder.join("model").display());
-    let request = Request { max_tokens: 24, ..Request::default() };
+    let request = GenerationOptions { max_tokens: 24, ..GenerationOptions::default() };
     let written = trained.generator(32)?.write(&trained.tokenizer, "", &request, &mut |_| true)?;
     println!("it writes: {:?}", written.text);
     Ok(())

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use bornite::{Device, Generator, Tensor};
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::Rule;
-use bornite_nn::train::{Learner, Learning, Precision};
+use bornite_nn::optimizer::OptimizerKind;
+use bornite_nn::train::{Learner, LearnerOptions, Precision};
 use bornite_support::profile;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,8 +25,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = GptConfig { context: tokens, ..GptConfig::named(&argument(0, "gpt2-124m"), 50304)? };
     let gpt = Gpt::new(config)?;
     let parameters = gpt.parameters().elements();
-    let rule = Rule::Adamw { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
-    let learning = Learning { rule, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
+    let rule = OptimizerKind::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
+    let learning = LearnerOptions { rule, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
     let mut learner = Learner::new(gpt, learning, device)?;
     let generator = Generator::new(2);
     let batches: Vec<(Tensor, Tensor)> = (0..4)

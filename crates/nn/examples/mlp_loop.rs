@@ -5,8 +5,8 @@
 
 use bornite::{DType, Device, Error, Generator, Tensor, trace};
 use bornite_nn::layers::Linear;
-use bornite_nn::optimiser::{Optimiser, Rule};
-use bornite_nn::{Context, Declarations, Init, Result};
+use bornite_nn::optimizer::{Optimizer, OptimizerKind};
+use bornite_nn::{Context, Init, ParameterList, Result};
 
 const CLASSES: usize = 10;
 const FEATURES: usize = 32;
@@ -33,10 +33,10 @@ fn main() -> Result<()> {
     let (unseen, answers) = points(HELD_OUT, &centres, &generator, device)?;
     let answers = answers.to_vec::<i64>()?;
 
-    let adam = Rule::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 };
-    let sgd = Rule::Sgd { momentum: 0.9, nesterov: false };
+    let adam = OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 };
+    let sgd = OptimizerKind::Sgd { momentum: 0.9, nesterov: false };
     for (name, rule, rate) in [("adam", adam, 3e-3), ("sgd with momentum", sgd, 5e-2)] {
-        let mut declared = Declarations::new();
+        let mut declared = ParameterList::new();
         let sizes = [FEATURES, 64, 64, CLASSES];
         let layers: Vec<Linear> = (0..3)
             .map(|n| Linear::new(&mut declared.scope("layer").scope(n), sizes[n], sizes[n + 1], Init::Kaiming, true))
@@ -46,11 +46,11 @@ fn main() -> Result<()> {
             layers[2].forward(context, &hidden)
         };
         let weights = declared.arena(1, device)?;
-        let optimiser = Optimiser::new(rule, 1e-4, None, &declared, &weights)?;
+        let optimizer = Optimizer::new(rule, 1e-4, None, &declared, &weights)?;
         let step = trace(|inputs| {
             let [x, y, scalars] = inputs else { return Err(Error::op("step", "expected x, y and step scalars")) };
             let loss = forward(&Context::new(weights.tensors()), x).cross_entropy(y);
-            let stepped = optimiser.step(&weights, &weights.gradient(&loss), None, scalars);
+            let stepped = optimizer.step(&weights, &weights.gradient(&loss), None, scalars);
             Ok((vec![loss], stepped.updates))
         });
         let mut steps = 0;
@@ -59,7 +59,7 @@ fn main() -> Result<()> {
             for first in (0..TRAINED_ON).step_by(BATCH) {
                 steps += 1;
                 let batch = |of: &Tensor| of.slice(0, first as isize..(first + BATCH) as isize);
-                let scalars = optimiser.scalars(rate, steps).tensor(device);
+                let scalars = optimizer.scalars(rate, steps).tensor(device);
                 sum += step.call(&[batch(&x), batch(&y), scalars])?[0].item()?;
             }
             println!("{name}: epoch {epoch}  loss {:.4}", sum / (TRAINED_ON / BATCH) as f64);

@@ -4,8 +4,8 @@
 
 use bornite::{Device, Error, Tensor, trace};
 use bornite_nn::layers::Linear;
-use bornite_nn::optimiser::{Optimiser, Rate, Rule};
-use bornite_nn::{Context, Declarations, Init, Result};
+use bornite_nn::optimizer::{LrSchedule, Optimizer, OptimizerKind};
+use bornite_nn::{Context, Init, ParameterList, Result};
 
 /// A model is a plain struct of layers. Their parameters are declared by name; their values live in an arena.
 struct Spiral {
@@ -13,9 +13,9 @@ struct Spiral {
 }
 
 impl Spiral {
-    fn new(declared: &mut Declarations) -> Spiral {
+    fn new(declared: &mut ParameterList) -> Spiral {
         let sizes = [2, 64, 64, 2];
-        let layer = |n: usize, declared: &mut Declarations| {
+        let layer = |n: usize, declared: &mut ParameterList| {
             Linear::new(&mut declared.scope("layer").scope(n), sizes[n], sizes[n + 1], Init::Kaiming, true)
         };
         Spiral { layers: (0..3).map(|n| layer(n, declared)).collect() }
@@ -47,23 +47,23 @@ fn points(count: usize, device: Device) -> (Tensor, Tensor) {
 
 fn main() -> Result<()> {
     let device = Device::auto();
-    let mut declared = Declarations::new();
+    let mut declared = ParameterList::new();
     let model = Spiral::new(&mut declared);
     let weights = declared.arena(1, device)?;
-    let optimiser = Optimiser::new(Rule::ADAMW, 0.01, Some(1.0), &declared, &weights)?;
-    let rate = Rate { highest: 1e-2, warmup: 20, ..Rate::default() };
+    let optimizer = Optimizer::new(OptimizerKind::ADAMW, 0.01, Some(1.0), &declared, &weights)?;
+    let rate = LrSchedule { highest: 1e-2, warmup: 20, ..LrSchedule::default() };
     let (x, y) = points(400, device);
 
     // Compiled at the first call: forward, gradient and the update of all parameters.
     let step = trace(|inputs| {
         let [x, y, scalars] = inputs else { return Err(Error::op("step", "expected x, y and step scalars")) };
         let loss = model.forward(&Context::new(weights.tensors()), x).cross_entropy(y);
-        let stepped = optimiser.step(&weights, &weights.gradient(&loss), None, scalars);
+        let stepped = optimizer.step(&weights, &weights.gradient(&loss), None, scalars);
         Ok((vec![loss], stepped.updates))
     });
     let steps = 600;
     for n in 0..steps {
-        let scalars = optimiser.scalars(rate.at(n, steps), n + 1).tensor(device);
+        let scalars = optimizer.scalars(rate.at(n, steps), n + 1).tensor(device);
         let loss = step.call(&[x.clone(), y.clone(), scalars])?;
         if n % 100 == 0 || n + 1 == steps {
             println!("step {:>3}  loss {:.4}", n + 1, loss[0].item()?);

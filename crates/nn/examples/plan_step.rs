@@ -7,16 +7,16 @@ use bornite::{
     plan::{observed, with_gpu_plans},
 };
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::Rule;
-use bornite_nn::train::{Learner, Learning, Precision};
+use bornite_nn::optimizer::OptimizerKind;
+use bornite_nn::train::{Learner, LearnerOptions, Precision};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (flags, numbers): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|text| text == "--kernels");
     let arguments: Vec<usize> = numbers.iter().map(|n| n.parse()).collect::<Result<_, _>>()?;
     let argument = |n: usize, otherwise: usize| arguments.get(n).copied().unwrap_or(otherwise);
     let [layers, vocabulary, batch, tokens] = [argument(0, 2), argument(1, 512), argument(2, 64), argument(3, 1024)];
-    let (rule, precision) = (Rule::Adamw { beta1: 0.9, beta2: 0.95, eps: 1e-8 }, Precision::Bf16);
-    let learning = Learning { rule, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
+    let (rule, precision) = (OptimizerKind::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 }, Precision::Bf16);
+    let learning = LearnerOptions { rule, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
     let gpt = Gpt::new(GptConfig::gpt2(vocabulary, tokens, layers, 12, 768))?;
     let learner = Learner::new(gpt, learning, Device::Interpreter)?;
     let explain = || with_gpu_plans(|| learner.explain(batch, tokens));

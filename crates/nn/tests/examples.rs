@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use bornite::Device;
-use bornite_nn::data::{Dataset, Source};
-use bornite_nn::train::Trained;
+use bornite_nn::data::{DataSource, TokenDataset};
+use bornite_nn::train::TrainedModel;
 
 /// What an example prints.
 fn run(example: &str, arguments: &[&str]) -> String {
@@ -52,9 +52,10 @@ fn a_hugging_face_folder_is_fine_tuned() {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fine-tune-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&out);
     let loss = |folder: &Path| {
-        let trained = Trained::open(folder, None, Device::cpu()).unwrap();
+        let trained = TrainedModel::open(folder, None, Device::cpu()).unwrap();
         let data =
-            Dataset::open(&[Source::new(&corpus)], &trained.tokenizer, &out.join("tokens"), &mut |_| {}).unwrap();
+            TokenDataset::open(&[DataSource::new(&corpus)], &trained.tokenizer, &out.join("tokens"), &mut |_| {})
+                .unwrap();
         let context = trained.gpt.config().context;
         [1, 100].map(|most| trained.loss(&data, 1, context, most).unwrap().0)
     };

@@ -3,7 +3,7 @@
 
 use bornite::{DType, Device, Tensor, trace};
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::{Optimiser, Rule};
+use bornite_nn::optimizer::{Optimizer, OptimizerKind};
 use bornite_nn::{Context, Result};
 
 /// A text that repeats itself with gaps.
@@ -15,22 +15,22 @@ fn tokens(batch: usize, count: usize, device: Device) -> (Tensor, Tensor) {
     (tensor(rows(0)), tensor(rows(1)))
 }
 
-fn losses(config: GptConfig, rule: Rule, rate: f64, steps: u64, recomputes: bool) -> Result<Vec<f64>> {
+fn losses(config: GptConfig, rule: OptimizerKind, rate: f64, steps: u64, recomputes: bool) -> Result<Vec<f64>> {
     let device = Device::cpu();
     let gpt = Gpt::new(config)?.recomputing(recomputes);
     let weights = gpt.parameters().arena(3, device)?;
-    let optimiser = Optimiser::new(rule, 0.01, Some(1.0), gpt.parameters(), &weights)?;
+    let optimizer = Optimizer::new(rule, 0.01, Some(1.0), gpt.parameters(), &weights)?;
     let step = trace(|inputs| {
         let [tokens, targets, scalars, random_state] = inputs else { panic!("{} inputs", inputs.len()) };
         let context = Context::training(weights.tensors(), random_state.clone());
         let loss = gpt.loss(&context, tokens, targets);
-        let stepped = optimiser.step(&weights, &weights.gradient(&loss), None, scalars);
+        let stepped = optimizer.step(&weights, &weights.gradient(&loss), None, scalars);
         Ok((vec![loss], stepped.updates))
     });
     let (x, y) = tokens(4, 24, device);
     (1..=steps)
         .map(|n| {
-            let scalars = optimiser.scalars(rate, n).tensor(device);
+            let scalars = optimizer.scalars(rate, n).tensor(device);
             let random = Tensor::from_slice(&[7, n << 20], &[2], device);
             Ok(step.call(&[x.clone(), y.clone(), scalars, random])?[0].item()?)
         })
@@ -45,13 +45,13 @@ fn small() -> GptConfig {
 fn every_rule_lowers_the_loss() {
     let adam = (0.9, 0.99, 1e-8);
     let rules = [
-        (Rule::Adamw { beta1: adam.0, beta2: adam.1, eps: adam.2 }, 3e-3),
-        (Rule::Adam { beta1: adam.0, beta2: adam.1, eps: adam.2 }, 3e-3),
-        (Rule::Sgd { momentum: 0.0, nesterov: false }, 0.5),
-        (Rule::Sgd { momentum: 0.9, nesterov: true }, 0.1),
-        (Rule::Rmsprop { alpha: 0.99, eps: 1e-8 }, 1e-3),
-        (Rule::Adagrad { eps: 1e-8 }, 2e-2),
-        (Rule::Muon { momentum: 0.95, beta1: adam.0, beta2: adam.1, eps: adam.2 }, 3e-3),
+        (OptimizerKind::AdamW { beta1: adam.0, beta2: adam.1, eps: adam.2 }, 3e-3),
+        (OptimizerKind::Adam { beta1: adam.0, beta2: adam.1, eps: adam.2 }, 3e-3),
+        (OptimizerKind::Sgd { momentum: 0.0, nesterov: false }, 0.5),
+        (OptimizerKind::Sgd { momentum: 0.9, nesterov: true }, 0.1),
+        (OptimizerKind::RmsProp { alpha: 0.99, eps: 1e-8 }, 1e-3),
+        (OptimizerKind::Adagrad { eps: 1e-8 }, 2e-2),
+        (OptimizerKind::Muon { momentum: 0.95, beta1: adam.0, beta2: adam.1, eps: adam.2 }, 3e-3),
     ];
     for (rule, rate) in rules {
         let losses = losses(small(), rule, rate, 40, false).unwrap();
@@ -63,10 +63,10 @@ fn every_rule_lowers_the_loss() {
 #[test]
 fn a_llama_learns_and_dropout_is_the_same_where_it_is_computed_again() {
     let llama = GptConfig { dropout: 0.1, ..GptConfig::llama(32, 24, 2, 4, 32) };
-    let kept = losses(llama.clone(), Rule::ADAMW, 3e-3, 30, false).unwrap();
+    let kept = losses(llama.clone(), OptimizerKind::ADAMW, 3e-3, 30, false).unwrap();
     assert!(kept[29] < kept[0] - 0.5, "{} to {}", kept[0], kept[29]);
-    let again = losses(GptConfig { dropout: 0.0, ..llama.clone() }, Rule::ADAMW, 3e-3, 10, true).unwrap();
-    let once = losses(GptConfig { dropout: 0.0, ..llama }, Rule::ADAMW, 3e-3, 10, false).unwrap();
+    let again = losses(GptConfig { dropout: 0.0, ..llama.clone() }, OptimizerKind::ADAMW, 3e-3, 10, true).unwrap();
+    let once = losses(GptConfig { dropout: 0.0, ..llama }, OptimizerKind::ADAMW, 3e-3, 10, false).unwrap();
     for (a, b) in again.iter().zip(&once) {
         assert!((a - b).abs() < 1e-5 * b, "{a} computed again, {b} kept");
     }

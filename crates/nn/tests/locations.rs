@@ -5,14 +5,16 @@ use std::panic::Location;
 use std::path::Path;
 
 use bornite::{DType, Device, Tensor};
-use bornite_nn::checkpoint::{self, Checkpoint, Contents, Keep, Manifest, Store, Tensors, huggingface, safetensors};
-use bornite_nn::data::{Cursor, Dataset, Plan, Source, train_tokenizer};
-use bornite_nn::generate::{Generator, Prompt, Request, Sampling, Together};
+use bornite_nn::checkpoint::{
+    self, Checkpoint, CheckpointContents, CheckpointManifest, CheckpointStore, Keep, Tensors, hugging_face, safetensors,
+};
+use bornite_nn::data::{BatchOptions, DataCursor, DataSource, TokenDataset, train_tokenizer};
+use bornite_nn::generate::{BatchGenerator, GenerationOptions, Prompt, Sampling, TextGenerator};
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::{Optimiser, Rate, Rule};
-use bornite_nn::tokenizer::{Split, Tokenizer, Trainer};
-use bornite_nn::train::{self, KEYS, Learner, Learning, Load, LossScale, Precision, RunConfig, Trained};
-use bornite_nn::{Declarations, Error, ErrorKind, Init};
+use bornite_nn::optimizer::{LrSchedule, Optimizer, OptimizerKind};
+use bornite_nn::tokenizer::{BpeTrainer, PreTokenizer, Tokenizer};
+use bornite_nn::train::{self, KEYS, Learner, LearnerOptions, LossScale, Precision, RunConfig, TrainedModel, Workload};
+use bornite_nn::{Error, ErrorKind, Init, ParameterList};
 
 const CPU: Device = Device::Cpu(0);
 
@@ -131,19 +133,19 @@ fn tiny() -> GptConfig {
     GptConfig::gpt2(257, 8, 1, 1, 8)
 }
 
-fn learning() -> Learning {
-    let rule = Rule::Sgd { momentum: 0.0, nesterov: false };
-    Learning { rule, decay: 0.0, clip: None, precision: Precision::F32, accumulate: 1, seed: 0 }
+fn learning() -> LearnerOptions {
+    let rule = OptimizerKind::Sgd { momentum: 0.0, nesterov: false };
+    LearnerOptions { rule, decay: 0.0, clip: None, precision: Precision::F32, accumulate: 1, seed: 0 }
 }
 
 struct IgnoreEvents;
 
 impl train::Observer for IgnoreEvents {
-    fn tell(&mut self, _: train::Event<'_>) {}
+    fn tell(&mut self, _: train::TrainEvent<'_>) {}
 }
 
-impl bornite_nn::data::Watch for IgnoreEvents {
-    fn progress(&self, _: bornite_nn::data::Progress) {}
+impl bornite_nn::data::DataObserver for IgnoreEvents {
+    fn progress(&self, _: bornite_nn::data::DataProgress) {}
 }
 
 /// Each call stands on one line, which its error must name.
@@ -166,14 +168,14 @@ fn errors_name_the_line_of_the_call() {
     fails(gpt.caches(usize::MAX, 8, DType::F32, CPU));
     fails(Gpt::import(none, CPU));
     fails(gpt.export(file, &Tensors::new(), None));
-    let rule = Rule::Sgd { momentum: 2.0, nesterov: false };
+    let rule = OptimizerKind::Sgd { momentum: 2.0, nesterov: false };
     fails(rule.check());
-    fails(Rate { highest: -1.0, ..Rate::default() }.check());
-    let mut declared = Declarations::new();
+    fails(LrSchedule { highest: -1.0, ..LrSchedule::default() }.check());
+    let mut declared = ParameterList::new();
     declared.scope("").parameter("weight", &[2, 2], Init::Ones);
     let arena = &declared.arena(0, CPU).unwrap();
-    fails(Optimiser::new(rule, 0.0, None, &declared, arena));
-    fails(Optimiser::new(learning().rule, -1.0, None, &declared, arena));
+    fails(Optimizer::new(rule, 0.0, None, &declared, arena));
+    fails(Optimizer::new(learning().rule, -1.0, None, &declared, arena));
     declared.scope("").parameter("huge", &[usize::MAX, 2], Init::Ones);
     fails(declared.arena(0, CPU));
 
@@ -181,22 +183,22 @@ fn errors_name_the_line_of_the_call() {
     fails(Tokenizer::read(none));
     fails(Tokenizer::from_json(b"{}"));
     fails(Tokenizer::train(["text"], 3));
-    fails(Trainer::new(Split::Gpt2).finish(3, &mut |_, _| {}));
+    fails(BpeTrainer::new(PreTokenizer::Gpt2).finish(3, &mut |_, _| {}));
     fails(train::named_tokenizer("none"));
 
     // Data.
-    fails(Dataset::open(&[], bytes, &folder, &mut |_| {}));
-    fails(Dataset::open(&[Source::new(none)], bytes, &folder, &mut |_| {}));
-    fails(Dataset::open_watched(&[Source::new(none)], bytes, &folder, &IgnoreEvents));
-    fails(Dataset::open_folder(none, bytes));
-    fails(train_tokenizer(&[Source::new(none)], 300, &mut |_| {}));
-    let data = Dataset::open(&[Source::new(file)], bytes, &folder.join("cache"), &mut |_| {}).unwrap();
+    fails(TokenDataset::open(&[], bytes, &folder, &mut |_| {}));
+    fails(TokenDataset::open(&[DataSource::new(none)], bytes, &folder, &mut |_| {}));
+    fails(TokenDataset::open_watched(&[DataSource::new(none)], bytes, &folder, &IgnoreEvents));
+    fails(TokenDataset::open_folder(none, bytes));
+    fails(train_tokenizer(&[DataSource::new(none)], 300, &mut |_| {}));
+    let data = TokenDataset::open(&[DataSource::new(file)], bytes, &folder.join("cache"), &mut |_| {}).unwrap();
     fails(data.read(1000, 1, &mut vec![]));
     fails(data.split(2.0));
-    fails(data.batches(&Plan { context: 1000, ..Plan::default() }));
-    let mut batches = data.batches(&Plan { batch: 1, context: 4, ..Plan::default() }).unwrap();
+    fails(data.batches(&BatchOptions { context: 1000, ..BatchOptions::default() }));
+    let mut batches = data.batches(&BatchOptions { batch: 1, context: 4, ..BatchOptions::default() }).unwrap();
     let cursor = batches.next().unwrap().unwrap().next;
-    fails(batches.seek(Cursor { windows: 1000, ..cursor }));
+    fails(batches.seek(DataCursor { windows: 1000, ..cursor }));
 
     // Checkpoints.
     let keep = Keep { last: 1, best: false };
@@ -205,20 +207,20 @@ fn errors_name_the_line_of_the_call() {
     fails(checkpoint::checkpoints(none));
     fails(checkpoint::newest(file));
     fails(checkpoint::load_latest(none, CPU, false));
-    fails(checkpoint::load_latest_of(none, CPU, true, Contents::Weights));
+    fails(checkpoint::load_latest_of(none, CPU, true, CheckpointContents::Weights));
     fails(checkpoint::load(none, CPU));
-    fails(Manifest::parse(file, b"{}"));
+    fails(CheckpointManifest::parse(file, b"{}"));
     fails(Checkpoint::new(1, Tensors::new(), serde_json::json!({})).state_as::<u64>());
-    fails(Store::open(file, keep));
-    let mut store = Store::open(folder.join("store"), keep).unwrap();
-    fails(Store::open(folder.join("store"), keep));
+    fails(CheckpointStore::open(file, keep));
+    let mut store = CheckpointStore::open(folder.join("store"), keep).unwrap();
+    fails(CheckpointStore::open(folder.join("store"), keep));
     let bad = Tensors::from([("a\u{1}".to_owned(), Tensor::ones(&[1], DType::F32, CPU))]);
     fails(store.save(&Checkpoint::new(1, bad.clone(), serde_json::json!({})), None));
     fails(safetensors::Safetensors::open(none));
     fails(safetensors::Safetensors::open(file));
     fails(safetensors::write(&mut std::io::sink(), &bad, &BTreeMap::new()));
     fails(safetensors::write_file(none.join("x"), &Tensors::new(), &BTreeMap::new()));
-    fails(huggingface::Model::open(none, &safetensors::Rules::default()));
+    fails(hugging_face::HuggingFaceModel::open(none, &safetensors::ReadOptions::default()));
 
     // Generation.
     let precision = Precision::F32;
@@ -226,11 +228,11 @@ fn errors_name_the_line_of_the_call() {
     fails(sampling.check());
     fails(Sampling::default().choose(&[], 0));
     let weights = &gpt.parameters().arena(0, CPU).unwrap();
-    fails(Generator::new(gpt, weights, precision, 0).and_then(|g| g.write_after(bytes, &[], &Request::default(), &mut |_| true)));
-    let generator = Generator::new(gpt, weights, precision, 8).unwrap();
-    fails(generator.write(bytes, "a", &Request { sampling, ..Request::default() }, &mut |_| true));
-    fails(generator.write_after(bytes, &[300], &Request::default(), &mut |_| true));
-    let together = Together::new(gpt, weights, precision, 1, 8).unwrap();
+    fails(TextGenerator::new(gpt, weights, precision, 0).and_then(|g| g.write_after(bytes, &[], &GenerationOptions::default(), &mut |_| true)));
+    let generator = TextGenerator::new(gpt, weights, precision, 8).unwrap();
+    fails(generator.write(bytes, "a", &GenerationOptions { sampling, ..GenerationOptions::default() }, &mut |_| true));
+    fails(generator.write_after(bytes, &[300], &GenerationOptions::default(), &mut |_| true));
+    let together = BatchGenerator::new(gpt, weights, precision, 1, 8).unwrap();
     fails(together.write(bytes, &[Prompt { tokens: vec![1], sampling }], &mut |_| {}));
 
     // Settings and runs.
@@ -241,15 +243,15 @@ fn errors_name_the_line_of_the_call() {
     fails(config.set_text("train.step", "1"));
     fails(config.sources());
     fails(KEYS[0].check(&toml::Value::Boolean(true)));
-    config.optimiser.rule = Some("none".into());
+    config.optimizer.rule = Some("none".into());
     fails(config.rule());
     fails(train::run(&config, none, CPU, false, &mut IgnoreEvents));
     fails(train::lines(&folder));
-    fails(Trained::open(none, None, CPU));
-    fails(Trained::open(&folder, None, CPU));
-    let load = Load { model: tiny(), batch: 1, context: 8, accumulate: 1, precision, rule, checkpointing: false, device: CPU };
+    fails(TrainedModel::open(none, None, CPU));
+    fails(TrainedModel::open(&folder, None, CPU));
+    let load = Workload { model: tiny(), batch: 1, context: 8, accumulate: 1, precision, rule, checkpointing: false, device: CPU };
     fails(load.check(1, "cpu"));
-    fails(Learner::new(gpt.clone(), Learning { accumulate: 0, ..learning() }, CPU));
+    fails(Learner::new(gpt.clone(), LearnerOptions { accumulate: 0, ..learning() }, CPU));
     let mut learner = Learner::new(gpt.clone(), learning(), CPU).unwrap();
     fails(learner.step(&[], 0.1));
     let none = BTreeMap::new();

@@ -5,8 +5,8 @@ use bornite::{
     plan::{with_gpu_kernels, with_gpu_plans},
 };
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::Rule;
-use bornite_nn::train::{Learner, Learning, Precision};
+use bornite_nn::optimizer::OptimizerKind;
+use bornite_nn::train::{Learner, LearnerOptions, Precision};
 
 #[test]
 fn plans_can_be_made_again_and_again() {
@@ -14,7 +14,14 @@ fn plans_can_be_made_again_and_again() {
     let tokens = Tensor::from_slice(&[1i64, 2, 3, 4, 5, 6, 7, 8], &[1, 8], device);
     for n in 0..60 {
         let precision = if n % 2 == 0 { Precision::Bf16 } else { Precision::F32 };
-        let learning = Learning { rule: Rule::ADAMW, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
+        let learning = LearnerOptions {
+            rule: OptimizerKind::ADAMW,
+            decay: 0.1,
+            clip: Some(1.0),
+            precision,
+            accumulate: 1,
+            seed: 1,
+        };
         let gpt = Gpt::new(GptConfig::gpt2(64, 8, 12, 2, 16)).unwrap();
         let mut learner = Learner::new(gpt, learning, device).unwrap();
         let loss = learner.step(&[(tokens.clone(), tokens.clone())], 1e-3).unwrap().measure().unwrap().loss;
@@ -27,7 +34,14 @@ fn plans_can_be_made_again_and_again() {
 fn layers_share_their_kernels() {
     let kernels = |layers: usize| {
         let precision = Precision::Bf16;
-        let learning = Learning { rule: Rule::ADAMW, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
+        let learning = LearnerOptions {
+            rule: OptimizerKind::ADAMW,
+            decay: 0.1,
+            clip: Some(1.0),
+            precision,
+            accumulate: 1,
+            seed: 1,
+        };
         let gpt = Gpt::new(GptConfig::gpt2(512, 64, layers, 4, 256)).unwrap();
         let learner = Learner::new(gpt, learning, Device::Interpreter).unwrap();
         let mut kernels = with_gpu_kernels(|| learner.explain(4, 64)).unwrap().kernels;
@@ -46,7 +60,14 @@ fn layers_share_their_kernels() {
 fn nothing_is_moved_in_a_layer() {
     let steps = |layers: usize| {
         let precision = Precision::Bf16;
-        let learning = Learning { rule: Rule::ADAMW, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
+        let learning = LearnerOptions {
+            rule: OptimizerKind::ADAMW,
+            decay: 0.1,
+            clip: Some(1.0),
+            precision,
+            accumulate: 1,
+            seed: 1,
+        };
         let gpt = Gpt::new(GptConfig::gpt2(512, 64, layers, 4, 256)).unwrap();
         let learner = Learner::new(gpt, learning, Device::Interpreter).unwrap();
         with_gpu_plans(|| learner.explain(4, 64)).unwrap()

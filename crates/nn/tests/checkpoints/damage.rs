@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bornite::Device;
 use bornite_nn::checkpoint::safetensors::Safetensors;
-use bornite_nn::checkpoint::{Store, load};
+use bornite_nn::checkpoint::{CheckpointStore, load};
 
 use crate::random::Random;
 use crate::sample::{Folder, KEEP, assert_says, checkpoint, same};
@@ -22,7 +22,7 @@ struct Victim {
 impl Victim {
     fn new(random: &mut Random, scale: usize) -> Result<Victim, bornite_nn::Error> {
         let folder = Folder::new("damage");
-        let path = Store::open(&folder.0, KEEP)?.save(&checkpoint(random, 1, scale), Some(0.5))?.path;
+        let path = CheckpointStore::open(&folder.0, KEEP)?.save(&checkpoint(random, 1, scale), Some(0.5))?.path;
         Ok(Victim { _folder: folder, path })
     }
 

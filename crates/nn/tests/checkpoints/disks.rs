@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bornite::Device;
-use bornite_nn::checkpoint::{Disk, Keep, Store, SystemDisk, checkpoints, latest, load, load_latest, safetensors};
+use bornite_nn::checkpoint::{
+    CheckpointStore, Disk, Keep, SystemDisk, checkpoints, latest, load, load_latest, safetensors,
+};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -87,9 +89,9 @@ pub fn full_at_each_call() -> Outcome {
         let mut refused = 0;
         for from in 0.. {
             let folder = Folder::new("full");
-            Store::open(&folder.0, keep)?.save(&old, Some(2.0))?;
+            CheckpointStore::open(&folder.0, keep)?.save(&old, Some(2.0))?;
             let disk = Arc::new(Faulty { calls: AtomicUsize::new(0), from, fails });
-            let mut store = Store::open_on(&folder.0, keep, disk.clone())?;
+            let mut store = CheckpointStore::open_on(&folder.0, keep, disk.clone())?;
             let saved = store.save(&new, Some(1.0));
             let calls = disk.calls.load(Ordering::Relaxed);
             drop(store);
@@ -114,7 +116,7 @@ pub fn full_at_each_call() -> Outcome {
                 }
             }
             // With room again, the next save succeeds and leaves nothing behind.
-            let mut store = Store::open(&folder.0, keep)?;
+            let mut store = CheckpointStore::open(&folder.0, keep)?;
             let saved = store.save(&next, Some(0.0))?;
             assert!(saved.notes.is_empty() && saved.best, "{about}: {saved:?}");
             assert_eq!(names(&folder.0), [".lock", "best", "latest", "step-00000003"], "{about}");
@@ -133,7 +135,7 @@ pub fn file_size_limits_of_the_system() -> Outcome {
     let folder = Folder::new("limit");
     let run = folder.join("run");
     let old = checkpoint(&mut random, 1, 20);
-    Store::open(&run, KEEP)?.save(&old, None)?;
+    CheckpointStore::open(&run, KEEP)?.save(&old, None)?;
     // Blocks of 512 or 1024 bytes, as the shell has it; the system's own error at the first byte beyond.
     let mut refused = 0;
     for blocks in [0, 1, 4, 16, 30, 64, 100, 100_000] {

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bornite::{DType, Device};
-use bornite_nn::checkpoint::huggingface::{Index, Model};
-use bornite_nn::checkpoint::safetensors::{Header, Rules, Safetensors};
-use bornite_nn::checkpoint::{Manifest, Store, load};
+use bornite_nn::checkpoint::hugging_face::{HuggingFaceModel, ShardIndex};
+use bornite_nn::checkpoint::safetensors::{Header, ReadOptions, Safetensors};
+use bornite_nn::checkpoint::{CheckpointManifest, CheckpointStore, load};
 
 use crate::allocation::peak;
 use crate::random::Random;
@@ -108,15 +108,15 @@ pub fn bytes() -> Outcome {
     let mut random = Random::fresh();
     let folder = Folder::new("fuzz");
     let saved = checkpoint(&mut random, 1, 1);
-    let path = Store::open(&folder.0, KEEP)?.save(&saved, None)?.path;
+    let path = CheckpointStore::open(&folder.0, KEEP)?.save(&saved, None)?.path;
     let file = written(&saved.groups["first_moment"]);
     let header = 8 + u64::from_le_bytes(file[..8].try_into()?) as usize;
     let manifest = fs::read(path.join("manifest.json"))?;
     let index =
         br#"{"metadata":{"total_size":10},"weight_map":{"a":"model-00001-of-00002.safetensors","b":"m.safetensors"}}"#;
-    let rules = Rules::default();
+    let rules = ReadOptions::default();
     let path = Path::new("manifest.json");
-    let right = Manifest::parse(path, &manifest)?;
+    let right = CheckpointManifest::parse(path, &manifest)?;
     let mut accepted = [0; 4];
     let start = Instant::now();
     let count = rounds(40_000);
@@ -138,9 +138,10 @@ pub fn bytes() -> Outcome {
                 opened.is_ok_and(|mut file| file.tensors(Device::cpu()).is_ok())
             }
             1 => Header::parse(&text, (file.len() - header) as u64, &rules).is_ok(),
-            2 => Index::parse(&text).is_ok(),
+            2 => ShardIndex::parse(&text).is_ok(),
             // It guards itself: what is accepted says the same, in other white space.
-            _ => Manifest::parse(path, &text).is_ok_and(|found| found == right || panic!("{found:?} was accepted")),
+            _ => CheckpointManifest::parse(path, &text)
+                .is_ok_and(|found| found == right || panic!("{found:?} was accepted")),
         });
         accepted[kind] += fine as usize;
     }
@@ -158,8 +159,9 @@ pub fn headers() -> Outcome {
     let count = rounds(40_000);
     for _ in 0..count {
         let (json, data_bytes, fine) = made_header(&mut random);
-        let result =
-            bounded(json.len(), json.as_bytes(), || Header::parse(json.as_bytes(), data_bytes, &Rules::default()));
+        let result = bounded(json.len(), json.as_bytes(), || {
+            Header::parse(json.as_bytes(), data_bytes, &ReadOptions::default())
+        });
         match (&result, fine) {
             (Ok(_), true) => right += 1,
             (Err(error), false) => {
@@ -243,7 +245,7 @@ pub fn folders() -> Outcome {
     let mut random = Random::fresh();
     let folder = Folder::new("fuzz-folders");
     let saved = checkpoint(&mut random, 1, 1);
-    let path = Store::open(&folder.0, KEEP)?.save(&saved, None)?.path;
+    let path = CheckpointStore::open(&folder.0, KEEP)?.save(&saved, None)?.path;
     let model = folder.join("model");
     fs::create_dir(&model)?;
     fs::write(model.join("config.json"), r#"{"n_layer": 2, "architectures": ["GPT2LMHeadModel"], "eps": 1e-5}"#)?;
@@ -271,7 +273,7 @@ pub fn folders() -> Outcome {
             if folder == &path {
                 load(&path, Device::cpu()).is_ok()
             } else {
-                Model::open(&model, &Rules::default()).is_ok()
+                HuggingFaceModel::open(&model, &ReadOptions::default()).is_ok()
             }
         }) as usize;
         fs::write(folder.join(name), original)?;
@@ -279,6 +281,6 @@ pub fn folders() -> Outcome {
     println!("{count} folders, {accepted} accepted");
     assert!(accepted < count / 2, "{accepted} of {count} were accepted");
     load(&path, Device::cpu())?;
-    Model::open(&model, &Rules::default())?;
+    HuggingFaceModel::open(&model, &ReadOptions::default())?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bornite::{DType, Device, Tensor};
 use bornite_nn::checkpoint::safetensors::{self, Safetensors};
-use bornite_nn::checkpoint::{Checkpoint, Store, Tensors, load};
+use bornite_nn::checkpoint::{Checkpoint, CheckpointStore, Tensors, load};
 
 use crate::Outcome;
 use crate::sample::{Folder, KEEP, bytes, names, same};
@@ -70,7 +70,7 @@ pub fn a_checkpoint_of_this_version_is_read() -> Outcome {
     let moments = Tensors::from([("w".into(), Tensor::full(0.5, &[7], DType::F32, Device::cpu()))]);
     checkpoint.groups = [("first_moment".into(), moments), ("masters".into(), Tensors::new())].into();
     let folder = Folder::new("golden");
-    let path = Store::open(&folder.0, KEEP)?.save(&checkpoint, Some(2.5))?.path;
+    let path = CheckpointStore::open(&folder.0, KEEP)?.save(&checkpoint, Some(2.5))?.path;
     assert_eq!(names(&path), FILES);
     let kept = goldens().join("checkpoint");
     if std::env::var_os("BLESS").is_some() {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bornite::{DType, Device, Tensor};
-use bornite_nn::checkpoint::{Checkpoint, Disk, Store, Tensors, checkpoints, load, load_latest};
+use bornite_nn::checkpoint::{Checkpoint, CheckpointStore, Disk, Tensors, checkpoints, load, load_latest};
 
 use crate::random::Random;
 use crate::sample::{Folder, KEEP, names};
@@ -41,7 +41,7 @@ fn check(checkpoint: &Checkpoint) -> Outcome {
 /// The child: saves one checkpoint after another from a step on and says which it has saved.
 pub fn save_for_ever(arguments: &[String]) {
     let first: u64 = arguments[1].parse().unwrap();
-    let mut store = Store::open(&arguments[0], KEEP).unwrap();
+    let mut store = CheckpointStore::open(&arguments[0], KEEP).unwrap();
     for step in first.. {
         // The metric falls and rises, so that `best` moves at some saves and stays at others.
         store.save(&of_step(step), Some((step % 5) as f64)).unwrap();
@@ -88,7 +88,7 @@ pub fn latest_always_loads() -> Outcome {
     }
     assert!(strays > rounds / 10, "only {strays} strays: the processes died between saves, not in them");
     for folder in &folders {
-        Store::open(&folder.0, KEEP)?;
+        CheckpointStore::open(&folder.0, KEEP)?;
         assert!(names(&folder.0).iter().all(|name| !name.starts_with(".saving") && !name.starts_with(".rem")));
     }
     println!("{rounds} processes killed, {strays} strays, saves on disk and in memory: {known:?}");
@@ -153,7 +153,7 @@ impl Disk for Deadly {
 pub fn save_until_call(arguments: &[String]) {
     let left = AtomicUsize::new(arguments[1].parse().unwrap());
     let keep = bornite_nn::checkpoint::Keep { last: 1, best: true };
-    let mut store = Store::open_on(&arguments[0], keep, Arc::new(Deadly { left })).unwrap();
+    let mut store = CheckpointStore::open_on(&arguments[0], keep, Arc::new(Deadly { left })).unwrap();
     for step in [5, 6] {
         store.save(&of_step(step), Some(-(step as f64))).unwrap();
     }
@@ -163,7 +163,7 @@ pub fn at_every_call() -> Outcome {
     for call in 0.. {
         let folder = Folder::new("calls");
         let keep = bornite_nn::checkpoint::Keep { last: 1, best: true };
-        Store::open(&folder.0, keep)?.save(&of_step(1), Some(0.0))?;
+        CheckpointStore::open(&folder.0, keep)?.save(&of_step(1), Some(0.0))?;
         let child = Command::new(std::env::current_exe()?)
             .args(["child", "save-until"])
             .arg(&folder.0)

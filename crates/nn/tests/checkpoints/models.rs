@@ -6,19 +6,19 @@ use std::path::Path;
 
 use bornite::{DType, Device, Tensor};
 use bornite_nn::checkpoint::Tensors;
-use bornite_nn::checkpoint::huggingface::{Export, Model, Pair};
-use bornite_nn::checkpoint::safetensors::{Rules, Safetensors};
+use bornite_nn::checkpoint::hugging_face::{HuggingFaceModel, ModelExport, TensorMapping};
+use bornite_nn::checkpoint::safetensors::{ReadOptions, Safetensors};
 
 use crate::Outcome;
 use crate::random::Random;
 use crate::sample::{Folder, assert_says, bytes, names, tensor};
 
-fn table() -> Vec<Pair> {
+fn table() -> Vec<TensorMapping> {
     vec![
-        Pair::new("embed", "wte.weight", false),
-        Pair::new("block.qkv", "h.0.attn.c_attn.weight", true),
-        Pair::new("block.bias", "h.0.attn.c_attn.bias", false),
-        Pair::new("norm", "ln_f.weight", false),
+        TensorMapping::new("embed", "wte.weight", false),
+        TensorMapping::new("block.qkv", "h.0.attn.c_attn.weight", true),
+        TensorMapping::new("block.bias", "h.0.attn.c_attn.bias", false),
+        TensorMapping::new("norm", "ln_f.weight", false),
     ]
 }
 
@@ -38,7 +38,7 @@ fn shapes(tensors: &Tensors) -> BTreeMap<String, Vec<usize>> {
 
 fn export(folder: &Path, tensors: &Tensors, max_file_bytes: u64, files: &[(&str, String)]) -> bornite_nn::Result<()> {
     let config = serde_json::json!({ "model_type": "gpt2", "layer_norm_epsilon": 1e-5 });
-    Export { config: &config, tensors, table: &table(), files, max_file_bytes }.write(folder)
+    ModelExport { config: &config, tensors, table: &table(), files, max_file_bytes }.write(folder)
 }
 
 pub fn go_out_and_come_back() -> Outcome {
@@ -58,7 +58,7 @@ pub fn go_out_and_come_back() -> Outcome {
         let to = folder.join(&format!("deep/er/{n}"));
         export(&to, &tensors, max_file_bytes, &tokenizer)?;
         assert_eq!(names(&to), files);
-        let mut model = Model::open(&to, &Rules::default())?;
+        let mut model = HuggingFaceModel::open(&to, &ReadOptions::default())?;
         assert_eq!(model.config()["layer_norm_epsilon"], 1e-5);
         assert_eq!(fs::read_to_string(model.tokenizer().ok_or("no tokenizer")?)?, r#"{"version":"1.0"}"#);
         assert_eq!(model.tensors().count(), 4);
@@ -70,12 +70,12 @@ pub fn go_out_and_come_back() -> Outcome {
     // What is transposed is transposed, not only said to be.
     let x = Tensor::from_slice(&[1i32, 2, 3, 4, 5, 6], &[2, 3], Device::cpu());
     let tensors = Tensors::from([("x".to_string(), x)]);
-    let rows = [Pair::new("x", "y", true)];
+    let rows = [TensorMapping::new("x", "y", true)];
     let config = serde_json::json!({});
     let to = folder.join("turned");
     // Left by an export that died.
     fs::create_dir(folder.join(".saving-turned-1"))?;
-    Export { config: &config, tensors: &tensors, table: &rows, files: &[], max_file_bytes: 1 << 30 }.write(&to)?;
+    ModelExport { config: &config, tensors: &tensors, table: &rows, files: &[], max_file_bytes: 1 << 30 }.write(&to)?;
     let mut file = Safetensors::open(to.join("model.safetensors"))?;
     assert_eq!(file.header().metadata["format"], "pt");
     assert_eq!(file.tensor("y", Device::cpu())?.to_vec::<i32>()?, [1, 4, 2, 5, 3, 6]);
@@ -88,21 +88,23 @@ pub fn names_and_shapes_must_fit() -> Outcome {
     let tensors = ours(&mut Random::fresh());
     let to = folder.join("model");
     export(&to, &tensors, 1 << 30, &[])?;
-    let mut model = Model::open(&to, &Rules::default())?;
+    let mut model = HuggingFaceModel::open(&to, &ReadOptions::default())?;
     let right = shapes(&tensors);
     let mut longer = right.clone();
     longer.insert("block.mlp".into(), vec![1]);
     let mut other = right.clone();
     other.insert("block.qkv".into(), vec![8, 24]);
-    let with = |from: &str, to: &str| -> Vec<Pair> {
-        let renamed = |pair: Pair| if pair.theirs == from { Pair { theirs: to.into(), ..pair } } else { pair };
+    let with = |from: &str, to: &str| -> Vec<TensorMapping> {
+        let renamed =
+            |pair: TensorMapping| if pair.theirs == from { TensorMapping { theirs: to.into(), ..pair } } else { pair };
         table().into_iter().map(renamed).collect()
     };
-    let without = |theirs: &str| -> Vec<Pair> { table().into_iter().filter(|pair| pair.theirs != theirs).collect() };
+    let without =
+        |theirs: &str| -> Vec<TensorMapping> { table().into_iter().filter(|pair| pair.theirs != theirs).collect() };
     let mut fewer = right.clone();
     fewer.remove("norm");
-    let untransposable = vec![Pair { transpose: true, ..table()[2].clone() }];
-    let cases: [(Vec<Pair>, &BTreeMap<String, Vec<usize>>, &[&str]); 6] = [
+    let untransposable = vec![TensorMapping { transpose: true, ..table()[2].clone() }];
+    let cases: [(Vec<TensorMapping>, &BTreeMap<String, Vec<usize>>, &[&str]); 6] = [
         (with("wte.weight", "wte.weigth"), &right, &["lacks 'wte.weigth' (is it 'wte.weight'?)", "no use"]),
         (without("ln_f.weight"), &fewer, &["it has 'ln_f.weight', for which there is no use"]),
         (table(), &longer, &["no row for our 'block.mlp'"]),
@@ -148,9 +150,9 @@ pub fn shards_must_fit_their_index() -> Outcome {
     ] {
         assert!(right.contains(from), "{right}");
         fs::write(&index, right.replacen(from, by, 1))?;
-        assert_says(&Model::open(&to, &Rules::default()).err().ok_or(said)?, &[said]);
+        assert_says(&HuggingFaceModel::open(&to, &ReadOptions::default()).err().ok_or(said)?, &[said]);
     }
     fs::write(&index, &right)?;
-    Model::open(&to, &Rules::default())?;
+    HuggingFaceModel::open(&to, &ReadOptions::default())?;
     Ok(())
 }

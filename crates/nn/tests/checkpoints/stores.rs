@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use bornite::{DType, Device, Tensor};
-use bornite_nn::checkpoint::{Checkpoint, Keep, Store, Tensors, best, checkpoints, latest, load, load_latest, newest};
+use bornite_nn::checkpoint::{
+    Checkpoint, CheckpointStore, Keep, Tensors, best, checkpoints, latest, load, load_latest, newest,
+};
 use bornite_nn::{Error, ErrorKind};
 
 use crate::Outcome;
@@ -16,7 +18,7 @@ use crate::sample::{Folder, KEEP, assert_says, checkpoint, names, same};
 pub fn checkpoints_come_back_to_the_bit() -> Outcome {
     let mut random = Random::fresh();
     let folder = Folder::new("round");
-    let mut store = Store::open(folder.join("run"), KEEP)?;
+    let mut store = CheckpointStore::open(folder.join("run"), KEEP)?;
     for (step, scale) in [(0, 1), (7, 3), (123_456_789_012, 40)] {
         let saved = checkpoint(&mut random, step, scale);
         let report = store.save(&saved, None)?;
@@ -80,7 +82,7 @@ pub fn the_last_and_the_best_are_kept() -> Outcome {
         ),
     ] {
         let folder = Folder::new("keep");
-        let mut store = Store::open(&folder.0, keep)?;
+        let mut store = CheckpointStore::open(&folder.0, keep)?;
         // A folder that is none of ours, though it looks like it, stays.
         fs::create_dir(folder.join("step-notes"))?;
         fs::create_dir(folder.join("step-99999999"))?;
@@ -107,7 +109,7 @@ pub fn the_last_and_the_best_are_kept() -> Outcome {
 
 pub fn a_step_can_be_saved_again() -> Outcome {
     let folder = Folder::new("again");
-    let mut store = Store::open(&folder.0, Keep { last: 2, best: false })?;
+    let mut store = CheckpointStore::open(&folder.0, Keep { last: 2, best: false })?;
     let mut random = Random::fresh();
     for expected in ["step-00000005", "step-00000005.1", "step-00000005.2", "step-00000005.3"] {
         let saved = checkpoint(&mut random, 5, 1);
@@ -133,7 +135,7 @@ fn exchange(folder: &Path, name: &str, from: &str, to: &str) {
 
 pub fn newer_versions_are_refused() -> Outcome {
     let folder = Folder::new("newer");
-    let mut store = Store::open(&folder.0, KEEP)?;
+    let mut store = CheckpointStore::open(&folder.0, KEEP)?;
     let path = store.save(&little(1), None)?.path;
     exchange(&path, "manifest.json", "\"version\": 1", "\"version\": 2, \"new\": []");
     let error = load_latest(&folder.0, Device::cpu(), false).err().ok_or("a newer version was loaded")?;
@@ -147,7 +149,7 @@ pub fn newer_versions_are_refused() -> Outcome {
 
 pub fn an_older_one_is_loaded_only_when_asked_for() -> Outcome {
     let folder = Folder::new("older");
-    let mut store = Store::open(&folder.0, KEEP)?;
+    let mut store = CheckpointStore::open(&folder.0, KEEP)?;
     for step in 1..=3 {
         store.save(&little(step), None)?;
     }
@@ -177,7 +179,7 @@ pub fn an_older_one_is_loaded_only_when_asked_for() -> Outcome {
 pub fn the_folder_counts_without_its_pointer() -> Outcome {
     let fill = |name: &str| -> Result<Folder, Error> {
         let folder = Folder::new(name);
-        let mut store = Store::open(&folder.0, Keep { last: 9, best: false })?;
+        let mut store = CheckpointStore::open(&folder.0, Keep { last: 9, best: false })?;
         // As text, step-99999999 would come after step-100000000.
         for step in [8, 9, 10, 99_999_999, 100_000_000] {
             store.save(&little(step), None)?;
@@ -212,7 +214,7 @@ pub fn the_folder_counts_without_its_pointer() -> Outcome {
         assert_says(&found.note.ok_or("it does not say so")?, &[said, "loaded step-100000000 instead"]);
         assert!(newest(&folder.0)?.is_some(), "{name}: another run could begin here");
         // Saving goes on from there and keeps what was newest before.
-        let mut store = Store::open(&folder.0, Keep { last: 2, best: false })?;
+        let mut store = CheckpointStore::open(&folder.0, Keep { last: 2, best: false })?;
         store.save(&little(100_000_001), None)?;
         let left = ["step-100000001", "step-100000000"].map(|name| folder.join(name));
         assert_eq!(checkpoints(&folder.0)?, left, "{name}");
@@ -224,7 +226,7 @@ pub fn the_folder_counts_without_its_pointer() -> Outcome {
     fs::write(folder.join("latest"), "step-00000010\n")?;
     assert_eq!(loaded(&folder)?.checkpoint.step, 100_000_000);
     // Going back on purpose: what is saved then counts, though a later step is there, until the next save.
-    let mut store = Store::open(&folder.0, Keep { last: 9, best: false })?;
+    let mut store = CheckpointStore::open(&folder.0, Keep { last: 9, best: false })?;
     store.save(&little(11), None)?;
     let found = loaded(&folder)?;
     assert_eq!((found.checkpoint.step, found.note), (11, None));
@@ -237,7 +239,7 @@ pub fn the_folder_counts_without_its_pointer() -> Outcome {
 
 pub fn strays_are_swept() -> Outcome {
     let folder = Folder::new("strays");
-    let mut store = Store::open(&folder.0, KEEP)?;
+    let mut store = CheckpointStore::open(&folder.0, KEEP)?;
     store.save(&little(1), None)?;
     let strays = [".saving-step-00000002-1", ".removing-step-00000000-77", ".saving-latest-5"];
     let scatter = || -> Outcome {
@@ -249,13 +251,13 @@ pub fn strays_are_swept() -> Outcome {
     };
     scatter()?;
     // Whoever is refused the lock touches nothing.
-    assert!(matches!(Store::open(&folder.0, KEEP).err().unwrap().kind(), ErrorKind::Busy { .. }));
+    assert!(matches!(CheckpointStore::open(&folder.0, KEEP).err().unwrap().kind(), ErrorKind::Busy { .. }));
     assert!(strays.iter().all(|stray| folder.join(stray).exists()));
     store.save(&little(2), None)?;
     assert_eq!(names(&folder.0), [".lock", "latest", "step-00000001", "step-00000002"]);
     scatter()?;
     drop(store);
-    Store::open(&folder.0, KEEP)?;
+    CheckpointStore::open(&folder.0, KEEP)?;
     assert_eq!(names(&folder.0), [".lock", "latest", "step-00000001", "step-00000002"]);
     Ok(())
 }
@@ -268,7 +270,7 @@ pub fn load_and_count(arguments: &[String]) {
     let folder = Path::new(&arguments[0]);
     let tensor = |n: usize| Tensor::from_slice(&vec![n as f32; TENSOR_BYTES / 4], &[TENSOR_BYTES / 4], Device::cpu());
     let weights = (0..TENSORS).map(|n| (format!("w{n}"), tensor(n))).collect();
-    let mut store = Store::open(folder, KEEP).unwrap();
+    let mut store = CheckpointStore::open(folder, KEEP).unwrap();
     let checkpoint = Checkpoint::new(1, weights, serde_json::json!({}));
     let (_, saving) = peak_of_process(|| store.save(&checkpoint, None).unwrap());
     drop(checkpoint);

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use bornite_nn::data::{Batch, Batches, Cursor, Dataset, Format, Plan, Source};
+use bornite_nn::data::{Batch, BatchOptions, Batches, DataCursor, DataSource, SourceFormat, TokenDataset};
 use bornite_nn::tokenizer::{END_OF_TEXT, Tokenizer};
 
 use crate::{Folder, Random, all, says};
 
 /// Tokens that are all different, so that each tells where it is from.
-fn numbered(folder: &Folder, count: u32) -> Dataset {
+fn numbered(folder: &Folder, count: u32) -> TokenDataset {
     let bytes: Vec<u8> = (0..count).flat_map(u32::to_le_bytes).collect();
-    let source = Source::new(folder.write(&format!("{count}.bin"), bytes)).format(Format::Bin32);
+    let source = DataSource::new(folder.write(&format!("{count}.bin"), bytes)).format(SourceFormat::Bin32);
     let mut file: serde_json::Value = serde_json::from_str(&Tokenizer::bytes().to_json()).unwrap();
     for n in 257..count {
         file["added_tokens"].as_array_mut().unwrap().push(serde_json::json!({"id": n, "content": format!("<{n}>")}));
@@ -31,7 +31,7 @@ fn every_token_comes_once_an_epoch() {
         let data = numbered(&folder, count);
         for shuffle in [true, false] {
             let seed = random.below(u64::MAX);
-            let plan = Plan { batch: 1, context, seed, shuffle, prefetch: 0 };
+            let plan = BatchOptions { batch: 1, context, seed, shuffle, prefetch: 0 };
             let mut batches = data.batches(&plan).unwrap();
             let windows = batches.windows() as usize;
             assert_eq!(windows, (count as usize - 1) / context);
@@ -67,9 +67,9 @@ fn documents_come_once_an_epoch() {
     let text = |n: usize| format!("document {n:06}{}", if n == 499 { "." } else { "" });
     let lines: String = (0..500).map(|n| format!("{{\"text\": \"{}\"}}\n", text(n))).collect();
     let tokenizer = Tokenizer::bytes();
-    let data = folder.open(Source::new(folder.write("a.jsonl", lines)), &tokenizer).unwrap();
+    let data = folder.open(DataSource::new(folder.write("a.jsonl", lines)), &tokenizer).unwrap();
     for (shuffle, seed) in [(false, 0), (true, 0), (true, 1)] {
-        let plan = Plan { batch: 10, context: 16, seed, shuffle, prefetch: 2 };
+        let plan = BatchOptions { batch: 10, context: 16, seed, shuffle, prefetch: 2 };
         let mut batches = data.batches(&plan).unwrap();
         assert_eq!(batches.windows(), 500);
         for _ in 0..3 {
@@ -89,49 +89,49 @@ fn resuming_anywhere_is_as_if_never_stopped() {
     let folder = Folder::new();
     let mut random = Random::fresh();
     let data = numbered(&folder, 1_777);
-    let plan = Plan { batch: 7, context: 10, seed: random.below(1_000), shuffle: true, prefetch: 0 };
+    let plan = BatchOptions { batch: 7, context: 10, seed: random.below(1_000), shuffle: true, prefetch: 0 };
     let mut whole = data.batches(&plan).unwrap();
     let expected = take(&mut whole, 80);
     assert!(expected[79].next.epoch >= 3, "several epochs");
     for stop in 0..79 {
         let prefetch = random.below(4) as usize;
-        let mut resumed = data.batches(&Plan { prefetch, seed: 999, ..plan.clone() }).unwrap();
+        let mut resumed = data.batches(&BatchOptions { prefetch, seed: 999, ..plan.clone() }).unwrap();
         // As a checkpoint would: through text.
         let saved = serde_json::to_string(&expected[stop].next).unwrap();
         resumed.seek(serde_json::from_str(&saved).unwrap()).unwrap();
         assert_eq!(take(&mut resumed, 79 - stop), expected[stop + 1..], "stopped after {stop}");
     }
     // Backwards too, with batches on their way.
-    let mut batches = data.batches(&Plan { prefetch: 3, ..plan.clone() }).unwrap();
+    let mut batches = data.batches(&BatchOptions { prefetch: 3, ..plan.clone() }).unwrap();
     for _ in 0..20 {
         let stop = random.below(79) as usize;
         batches.seek(expected[stop].next).unwrap();
         assert_eq!(batches.cursor(), expected[stop].next);
         assert_eq!(take(&mut batches, 1)[0], expected[stop + 1]);
     }
-    let other = Cursor { windows: 5, ..whole.cursor() };
+    let other = DataCursor { windows: 5, ..whole.cursor() };
     says(batches.seek(other), &["of 5", "there are 177", "resume with the data"]);
-    says(batches.seek(Cursor { data: 1, ..whole.cursor() }), &["saved with other data"]);
+    says(batches.seek(DataCursor { data: 1, ..whole.cursor() }), &["saved with other data"]);
     // A cursor of an earlier version, whose mark was a hash of some of the tokens.
-    batches.seek(Cursor { data: 0x0313_7594_75c8_9492, ..expected[5].next }).unwrap();
+    batches.seek(DataCursor { data: 0x0313_7594_75c8_9492, ..expected[5].next }).unwrap();
     assert_eq!(batches.cursor(), expected[5].next);
     // The same data elsewhere are the same; others of that length are not.
     let elsewhere = numbered(&Folder::new(), 1_777);
     assert_eq!(elsewhere.mark(), data.mark());
     assert_ne!(data.split(0.1).unwrap().0.mark(), data.mark());
-    says(batches.seek(Cursor { position: 177, ..whole.cursor() }), &["window 177 of 177"]);
+    says(batches.seek(DataCursor { position: 177, ..whole.cursor() }), &["window 177 of 177"]);
 }
 
 #[test]
 fn the_order_does_not_depend_on_prefetching() {
     let folder = Folder::new();
     let data = numbered(&folder, 3_000);
-    let plan = Plan { batch: 5, context: 13, seed: 11, shuffle: true, prefetch: 0 };
+    let plan = BatchOptions { batch: 5, context: 13, seed: 11, shuffle: true, prefetch: 0 };
     let expected = take(&mut data.batches(&plan).unwrap(), 120);
     for prefetch in [1, 2, 7, 64] {
-        assert_eq!(take(&mut data.batches(&Plan { prefetch, ..plan.clone() }).unwrap(), 120), expected);
+        assert_eq!(take(&mut data.batches(&BatchOptions { prefetch, ..plan.clone() }).unwrap(), 120), expected);
     }
-    let other = take(&mut data.batches(&Plan { seed: 12, ..plan.clone() }).unwrap(), 1);
+    let other = take(&mut data.batches(&BatchOptions { seed: 12, ..plan.clone() }).unwrap(), 1);
     assert_ne!(other[0].inputs, expected[0].inputs);
 }
 
@@ -141,7 +141,8 @@ fn threads_end_when_batches_are_dropped() {
     let data = numbered(&folder, 3_000);
     let start = std::time::Instant::now();
     for n in 0..300 {
-        let plan = Plan { batch: 4, context: 8, seed: n, prefetch: 1 + n as usize % 3, ..Plan::default() };
+        let plan =
+            BatchOptions { batch: 4, context: 8, seed: n, prefetch: 1 + n as usize % 3, ..BatchOptions::default() };
         let mut batches = data.batches(&plan).unwrap();
         // Dropped while the thread waits, works, or has not begun.
         take(&mut batches, n as usize % 4);
@@ -162,8 +163,8 @@ fn threads_end_when_batches_are_dropped() {
 fn errors_while_reading_ahead_arrive_and_do_not_end_it() {
     let folder = Folder::new();
     let path = folder.write("a.bin", (0..4_000u16).flat_map(|n| (n % 200).to_le_bytes()).collect::<Vec<u8>>());
-    let data = folder.open(Source::new(&path), &Tokenizer::bytes()).unwrap();
-    let plan = Plan { batch: 4, context: 100, shuffle: false, prefetch: 2, seed: 0 };
+    let data = folder.open(DataSource::new(&path), &Tokenizer::bytes()).unwrap();
+    let plan = BatchOptions { batch: 4, context: 100, shuffle: false, prefetch: 2, seed: 0 };
     let expected = take(&mut data.batches(&plan).unwrap(), 9);
     let mut batches = data.batches(&plan).unwrap();
     assert_eq!(take(&mut batches, 1), expected[..1]);
@@ -192,7 +193,7 @@ fn validation_is_the_tail_and_no_document_is_in_both() {
     let tokenizer = Tokenizer::bytes();
     let lines: String =
         (0..200).map(|_| format!("{{\"text\": \"{}\"}}\n", "x".repeat(1 + random.below(50) as usize))).collect();
-    let data = folder.open(Source::new(folder.write("a.jsonl", lines)), &tokenizer).unwrap();
+    let data = folder.open(DataSource::new(folder.write("a.jsonl", lines)), &tokenizer).unwrap();
     let end = tokenizer.end_of_text().unwrap() as i32;
     for fraction in [0.01, 0.1, 0.5, 0.9] {
         let (train, validation) = data.split(fraction).unwrap();
@@ -204,7 +205,7 @@ fn validation_is_the_tail_and_no_document_is_in_both() {
     let (train, validation) = data.split(0.0).unwrap();
     assert_eq!((train.len(), validation.len()), (data.len(), 0));
     // One document only: it is cut.
-    let one = folder.open(Source::new(folder.write("one.txt", "word ".repeat(100))), &tokenizer).unwrap();
+    let one = folder.open(DataSource::new(folder.write("one.txt", "word ".repeat(100))), &tokenizer).unwrap();
     let (train, validation) = one.split(0.2).unwrap();
     assert_eq!((train.len(), validation.len()), (401, 100));
     for wrong in [-0.1, 1.0, f64::NAN] {
@@ -215,12 +216,12 @@ fn validation_is_the_tail_and_no_document_is_in_both() {
 #[test]
 fn data_must_fill_a_window() {
     let folder = Folder::new();
-    let data = folder.open(Source::new(folder.write("a.txt", "x".repeat(99))), &Tokenizer::bytes()).unwrap();
-    let plan = |context| Plan { batch: 2, context, ..Plan::default() };
+    let data = folder.open(DataSource::new(folder.write("a.txt", "x".repeat(99))), &Tokenizer::bytes()).unwrap();
+    let plan = |context| BatchOptions { batch: 2, context, ..BatchOptions::default() };
     assert_eq!(data.batches(&plan(99)).unwrap().windows(), 1);
     assert_eq!(take(&mut data.batches(&plan(99)).unwrap(), 2).len(), 2);
     says(data.batches(&plan(100)), &["100 tokens, 1 too few for one window of 100", "99 or less"]);
     says(data.batches(&plan(1_024)), &["100 tokens, 925 too few"]);
     says(data.batches(&plan(0)), &["at least one"]);
-    says(data.batches(&Plan { batch: usize::MAX, ..plan(8) }), &["at most"]);
+    says(data.batches(&BatchOptions { batch: usize::MAX, ..plan(8) }), &["at most"]);
 }

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use bornite_nn::data::{Dataset, Progress, Source};
+use bornite_nn::data::{DataProgress, DataSource, TokenDataset};
 use bornite_nn::tokenizer::Tokenizer;
 
 use crate::{Folder, Random, all, expected, says};
 
 /// Opens and says whether tokens were made.
-fn open(source: &Path, cache: &Path, tokenizer: &Tokenizer) -> (Dataset, bool) {
+fn open(source: &Path, cache: &Path, tokenizer: &Tokenizer) -> (TokenDataset, bool) {
     let mut built = false;
-    let mut hear = |progress: Progress| built |= progress.doing == "tokenising";
-    let data = Dataset::open(&[Source::new(source)], tokenizer, cache, &mut hear).unwrap();
+    let mut hear = |progress: DataProgress| built |= progress.doing == "tokenising";
+    let data = TokenDataset::open(&[DataSource::new(source)], tokenizer, cache, &mut hear).unwrap();
     (data, built)
 }
 
@@ -83,15 +83,15 @@ fn folders_by_themselves_need_their_tokenizer_and_version() {
     let (text, cache, bytes) = (folder.write("a.txt", "some text"), folder.cache(), Tokenizer::bytes());
     let good = all(&open(&text, &cache, &bytes).0);
     let made = entry(&cache);
-    assert_eq!(all(&Dataset::open_folder(&made, &bytes).unwrap()), good);
-    let wrong = Dataset::open_folder(&made, &Tokenizer::gpt2());
+    assert_eq!(all(&TokenDataset::open_folder(&made, &bytes).unwrap()), good);
+    let wrong = TokenDataset::open_folder(&made, &Tokenizer::gpt2());
     says(wrong, &["another tokenizer (257 tokens", "than the one given (50257 tokens", "tokenise again"]);
-    says(Dataset::open_folder(&folder.0, &bytes), &["cannot read", "manifest.json"]);
+    says(TokenDataset::open_folder(&folder.0, &bytes), &["cannot read", "manifest.json"]);
     let manifest = made.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replace("\"format_version\": 2", "\"format_version\": 3")).unwrap();
     says(
-        Dataset::open_folder(&made, &bytes),
+        TokenDataset::open_folder(&made, &bytes),
         &["manifest.json has format version 3, and this release reads versions up to 2"],
     );
 }
@@ -117,7 +117,10 @@ fn flipped_bits_of_tokens_are_found() {
         bad[at] ^= 1;
         std::fs::write(&tokens, &bad).unwrap();
         let piece = at >> 24;
-        says(Dataset::open_folder(&made, &bytes), &["tokens.bin", "is damaged", &format!("tokens {} to", piece << 23)]);
+        says(
+            TokenDataset::open_folder(&made, &bytes),
+            &["tokens.bin", "is damaged", &format!("tokens {} to", piece << 23)],
+        );
     }
     let (again, built) = open(&path, &cache, &bytes);
     assert!(built && again.mark() == data.mark() && std::fs::read(&tokens).unwrap() == good);
@@ -129,7 +132,7 @@ fn flipped_bits_of_tokens_are_found() {
     folder.write("a.txt", changed);
     let (other, built) = open(&path, &cache, &bytes);
     assert!(built && other.len() == data.len() && other.mark() != data.mark());
-    let plan = bornite_nn::data::Plan { batch: 1, context: 8, ..Default::default() };
+    let plan = bornite_nn::data::BatchOptions { batch: 1, context: 8, ..Default::default() };
     let cursor = data.batches(&plan).unwrap().cursor();
     says(other.batches(&plan).unwrap().seek(cursor), &["was saved with other data"]);
 }

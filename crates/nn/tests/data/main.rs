@@ -8,7 +8,7 @@ mod sources;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bornite_nn::data::{Dataset, Source};
+use bornite_nn::data::{DataSource, TokenDataset};
 use bornite_nn::tokenizer::Tokenizer;
 use bornite_nn::{Error, Result};
 
@@ -36,8 +36,8 @@ impl Folder {
         self.0.join("cache")
     }
 
-    fn open(&self, source: Source, tokenizer: &Tokenizer) -> Result<Dataset> {
-        Dataset::open(&[source], tokenizer, &self.cache(), &mut |_| {})
+    fn open(&self, source: DataSource, tokenizer: &Tokenizer) -> Result<TokenDataset> {
+        TokenDataset::open(&[source], tokenizer, &self.cache(), &mut |_| {})
     }
 }
 
@@ -47,7 +47,7 @@ impl Drop for Folder {
     }
 }
 
-fn all(data: &Dataset) -> Vec<i32> {
+fn all(data: &TokenDataset) -> Vec<i32> {
     let mut tokens = vec![];
     data.read(0, data.len() as usize, &mut tokens).unwrap();
     tokens

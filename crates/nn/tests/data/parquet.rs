@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bornite_nn::data::Source;
+use bornite_nn::data::DataSource;
 use bornite_nn::tokenizer::Tokenizer;
 
 use crate::{Folder, Random, all, expected, golden, says};
@@ -35,7 +35,7 @@ fn every_form_of_a_table_has_the_same_texts() {
     for entry in std::fs::read_dir(golden("parquet")).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let open = |field: &str| folder.open(Source::new(&path).field(field), &tokenizer);
+        let open = |field: &str| folder.open(DataSource::new(&path).field(field), &tokenizer);
         match name.as_str() {
             "brotli.parquet" => says(open("text"), &["brotli.parquet", "Brotli", "not supported"]),
             "empty.parquet" => says(open("text"), &["there is nothing in"]),
@@ -90,7 +90,7 @@ fn spoiled_tables_do_no_harm() {
         let began = Instant::now();
         let mut bytes = 0;
         // Training reads the texts and nothing else: no cache in the way.
-        let source = [Source::new(&path)];
+        let source = [DataSource::new(&path)];
         let result = bornite_nn::data::train_tokenizer(&source, 257, &mut |progress| bytes = progress.done);
         refused += usize::from(result.is_err());
         slowest = slowest.max(began.elapsed());

@@ -1,7 +1,7 @@
 //! Writing: the model runs once a token, and on a GPU that is one launch.
 
 use bornite::Device;
-use bornite_nn::generate::{Finish, Generator, Prompt, Request, Sampling, Together};
+use bornite_nn::generate::{BatchGenerator, FinishReason, GenerationOptions, Prompt, Sampling, TextGenerator};
 use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::tokenizer::Tokenizer;
 use bornite_nn::train::Precision;
@@ -18,7 +18,7 @@ pub fn one_launch_a_token(device: Device) -> Outcome {
         let flat = gpt.parameters().arena(random.bits(), device)?;
         let narrow = flat.like(precision.dtype(), 0.0)?;
         bornite::var::commit(&[], vec![narrow.set(flat.get().cast(precision.dtype()))])?;
-        let generator = Generator::new(&gpt, &narrow, precision, model.context)?;
+        let generator = TextGenerator::new(&gpt, &narrow, precision, model.context)?;
         let launches = || -> Result<u64, bornite_cuda::Error> {
             match device {
                 Device::Cuda(ordinal) => Ok(bornite_cuda::Device::open(ordinal)?.launch_count()),
@@ -28,12 +28,12 @@ pub fn one_launch_a_token(device: Device) -> Outcome {
         // From an end of text on, so that the prompt is one token, as all others are.
         let mut write = |count: usize| {
             let sampling = Sampling { temperature: 1.0, seed: random.bits(), ..Sampling::default() };
-            let request = Request { sampling, max_tokens: count, stops: vec![] };
+            let request = GenerationOptions { sampling, max_tokens: count, stops: vec![] };
             let before = launches()?;
             let written = generator.write(&Tokenizer::bytes(), "", &request, &mut |_| true)?;
-            assert!(matches!(written.finish, Finish::MaxTokens | Finish::EndOfText));
+            assert!(matches!(written.finish, FinishReason::MaxTokens | FinishReason::EndOfText));
             // The last token is written without a look at what would follow it.
-            let runs = written.tokens.len() as u64 + u64::from(written.finish == Finish::EndOfText);
+            let runs = written.tokens.len() as u64 + u64::from(written.finish == FinishReason::EndOfText);
             Ok::<_, Failed>((runs, launches()? - before))
         };
         write(8)?; // compiled, and recorded
@@ -62,14 +62,14 @@ pub fn together_as_alone(device: Device) -> Outcome {
         let prompts: Vec<Prompt> = (texts.iter().enumerate())
             .map(|(n, text)| Prompt { tokens: tokenizer.encode(text), sampling: sampling(n) })
             .collect();
-        let together = Together::new(&gpt, &weights, Precision::F32, 7, 100)?;
-        let generator = Generator::new(&gpt, &weights, Precision::F32, 120)?;
+        let together = BatchGenerator::new(&gpt, &weights, Precision::F32, 7, 100)?;
+        let generator = TextGenerator::new(&gpt, &weights, Precision::F32, 120)?;
         // Twice: nothing of the first texts is left.
         for prompts in [&prompts[..], &prompts[..3], &prompts[2..]] {
             let written = together.write(&tokenizer, prompts, &mut |_| {})?;
             for (prompt, found) in prompts.iter().zip(written) {
                 let max_tokens = 100 - prompt.tokens.len();
-                let request = Request { sampling: prompt.sampling, max_tokens, stops: vec![] };
+                let request = GenerationOptions { sampling: prompt.sampling, max_tokens, stops: vec![] };
                 let text = tokenizer.decode(&prompt.tokens);
                 let alone = generator.write(&tokenizer, &text, &request, &mut |_| true)?;
                 // Sums in another order may round otherwise, and a tie may then fall the other way; most do not.

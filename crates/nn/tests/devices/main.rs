@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bornite::Device;
-use bornite_nn::train::{Event, Observer, RunConfig};
+use bornite_nn::train::{Observer, RunConfig, TrainEvent};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use random::Random;
@@ -160,8 +160,8 @@ impl StopAfter {
 }
 
 impl Observer for StopAfter {
-    fn tell(&mut self, event: Event<'_>) {
-        self.begun |= matches!(event, Event::Begin(_));
+    fn tell(&mut self, event: TrainEvent<'_>) {
+        self.begun |= matches!(event, TrainEvent::Begin(_));
     }
 
     fn stop(&self) -> bool {

@@ -6,8 +6,8 @@ use std::path::Path;
 use bornite::{Device, Tensor, fused::with_fusion};
 use bornite_nn::Context;
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::Rule;
-use bornite_nn::train::{Event, Learner, Learning, Line, Load, Observer, Precision, run};
+use bornite_nn::optimizer::OptimizerKind;
+use bornite_nn::train::{Learner, LearnerOptions, Observer, Precision, StepMetrics, TrainEvent, Workload, run};
 use serde_json::{Value, json};
 
 use crate::random::Random;
@@ -22,13 +22,13 @@ fn resident() -> u64 {
 
 #[derive(Default)]
 struct Watcher {
-    lines: Vec<Line>,
+    lines: Vec<StepMetrics>,
     resident: Vec<u64>,
 }
 
 impl Observer for Watcher {
-    fn tell(&mut self, event: Event<'_>) {
-        if let Event::Step(line) = event {
+    fn tell(&mut self, event: TrainEvent<'_>) {
+        if let TrainEvent::Step(line) = event {
             self.lines.push(*line);
             self.resident.push(resident());
         }
@@ -87,9 +87,9 @@ pub fn memory_is_flat_and_the_host_is_quick(device: Device) -> Outcome {
 }
 
 /// Bytes that a step takes beside parameters and moments.
-fn scratch(load: &Load) -> bornite_nn::Result<u64> {
-    let Load { precision, rule, batch, context, checkpointing, device, .. } = *load;
-    let learning = Learning { rule, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
+fn scratch(load: &Workload) -> bornite_nn::Result<u64> {
+    let Workload { precision, rule, batch, context, checkpointing, device, .. } = *load;
+    let learning = LearnerOptions { rule, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
     let gpt = Gpt::new(load.model.clone())?.recomputing(checkpointing);
     Ok(Learner::new(gpt, learning, device)?.explain(batch, context)?.scratch_bytes as u64)
 }
@@ -101,17 +101,17 @@ pub fn checkpointing_saves_what_it_says(device: Device) -> Outcome {
             let mut between = |low: u64, high: u64| (low + random.bits() % (high - low)) as usize;
             let (context, layers, batch) = (16 * between(3, 6), between(4, 8), between(2, 5));
             let model = kind(between(200, 300), context, layers, 4, 64);
-            let load = Load {
+            let load = Workload {
                 model,
                 batch,
                 context,
                 accumulate: 1,
                 precision,
-                rule: Rule::ADAMW,
+                rule: OptimizerKind::ADAMW,
                 checkpointing: false,
                 device,
             };
-            let again = Load { checkpointing: true, ..load.clone() };
+            let again = Workload { checkpointing: true, ..load.clone() };
             let (kept, less) = (scratch(&load)?, scratch(&again)?);
             let least = [&load, &again].map(|load| load.memory().activations as u64);
             let (saved, said) = (kept as f64 - less as f64, load.saved() as f64);
@@ -176,8 +176,8 @@ pub fn planned_together_or_op_by_op(device: Device) -> Outcome {
             };
             let batches: Vec<(Tensor, Tensor)> = (0..3).map(|_| (rows(), rows())).collect();
             let run = || -> bornite_nn::Result<Vec<[f64; 2]>> {
-                let (rule, decay) = (Rule::ADAMW, 0.1);
-                let learning = Learning { rule, decay, clip: Some(1.0), precision, accumulate: 1, seed: 3 };
+                let (rule, decay) = (OptimizerKind::ADAMW, 0.1);
+                let learning = LearnerOptions { rule, decay, clip: Some(1.0), precision, accumulate: 1, seed: 3 };
                 let mut learner = Learner::new(Gpt::new(config.clone())?, learning, device)?;
                 let mut said = vec![];
                 for batch in &batches {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use bornite::Device;
 use bornite_nn::Result;
-use bornite_nn::train::{Event, Finished, Observer, RunConfig, run};
+use bornite_nn::train::{Observer, RunConfig, RunSummary, TrainEvent, run};
 
 use crate::random::Random;
 
@@ -80,14 +80,14 @@ pub struct Listener {
 }
 
 impl Observer for Listener {
-    fn tell(&mut self, event: Event<'_>) {
+    fn tell(&mut self, event: TrainEvent<'_>) {
         match event {
-            Event::Note(text) => self.notes.push(text.into()),
-            Event::Sample { text, .. } => self.samples.push(text.into()),
-            Event::Saved { step, .. } => self.saved.push(step),
-            Event::Step(line) => self.steps.push(line.step),
-            Event::Begin(_) => self.begun = true,
-            Event::Data(_) => {}
+            TrainEvent::Note(text) => self.notes.push(text.into()),
+            TrainEvent::Sample { text, .. } => self.samples.push(text.into()),
+            TrainEvent::Saved { step, .. } => self.saved.push(step),
+            TrainEvent::Step(line) => self.steps.push(line.step),
+            TrainEvent::Begin(_) => self.begun = true,
+            TrainEvent::Data(_) => {}
         }
     }
 
@@ -101,7 +101,7 @@ impl Observer for Listener {
 }
 
 /// A run on the CPU.
-pub fn go(config: &RunConfig, folder: &Path, resume: bool, stop_after: Option<u64>) -> Result<(Finished, Listener)> {
+pub fn go(config: &RunConfig, folder: &Path, resume: bool, stop_after: Option<u64>) -> Result<(RunSummary, Listener)> {
     let mut listener = Listener { stop_after, ..Listener::default() };
     let finished = run(config, folder, Device::cpu(), resume, &mut listener)?;
     Ok((finished, listener))

@@ -10,7 +10,7 @@ use std::time::Instant;
 use bornite::Device;
 use bornite_nn::ErrorKind;
 use bornite_nn::checkpoint::{best, load_latest};
-use bornite_nn::train::{Line, lines};
+use bornite_nn::train::{StepMetrics, lines};
 
 use crate::corpus::{Folder, go, small};
 use crate::full;
@@ -38,7 +38,7 @@ fn a_run_learns_and_leaves_a_folder() {
     assert_eq!(heard.samples.len(), 2);
     assert!(heard.samples[0].starts_with("the"), "{:?}", heard.samples);
     let all = lines(&out.join("metrics.jsonl")).unwrap();
-    let mean = |lines: &[Line]| lines.iter().filter_map(|line| line.loss).sum::<f64>() / lines.len() as f64;
+    let mean = |lines: &[StepMetrics]| lines.iter().filter_map(|line| line.loss).sum::<f64>() / lines.len() as f64;
     let (first, last) = (mean(&all[..5]), mean(&all[115..]));
     assert!((first - 257f64.ln()).abs() < 0.5 && last < 0.6 * first, "from {first} to {last}");
     let judged: Vec<u64> = all.iter().filter(|line| line.validation_loss.is_some()).map(|line| line.step).collect();
@@ -204,8 +204,8 @@ fn a_run_survives_the_loss_of_its_pointer_and_of_its_tokens() {
 fn accumulation_can_be_stopped_within_a_step() {
     struct Impatient(std::cell::Cell<u64>);
     impl bornite_nn::train::Observer for Impatient {
-        fn tell(&mut self, event: bornite_nn::train::Event<'_>) {
-            if let bornite_nn::train::Event::Begin(_) = event {
+        fn tell(&mut self, event: bornite_nn::train::TrainEvent<'_>) {
+            if let bornite_nn::train::TrainEvent::Begin(_) = event {
                 self.0.set(1);
             }
         }
@@ -234,7 +234,7 @@ fn accumulation_can_be_stopped_within_a_step() {
 fn a_batch_can_be_interrupted_anywhere() {
     struct Flagged(Arc<AtomicBool>);
     impl bornite_nn::train::Observer for Flagged {
-        fn tell(&mut self, _event: bornite_nn::train::Event<'_>) {}
+        fn tell(&mut self, _event: bornite_nn::train::TrainEvent<'_>) {}
 
         fn stop(&self) -> bool {
             self.0.load(Ordering::Relaxed)

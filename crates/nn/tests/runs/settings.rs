@@ -1,6 +1,6 @@
 //! Settings: every key is known, suggested or refused in a sentence; no text makes the reader panic.
 
-use bornite_nn::train::{KEYS, Kind, RunConfig};
+use bornite_nn::train::{KEYS, RunConfig, ValueKind};
 
 use crate::full;
 use crate::random::Random;
@@ -39,7 +39,7 @@ fn settings_come_from_files_and_from_words() {
     config.set("data.path=some folder/x.txt").unwrap();
     config.set("data.tokenizer = \"gpt2\"").unwrap();
     config.set("optimiser.decay=0").unwrap();
-    assert_eq!((config.train.steps, config.optimiser.decay), (Some(7), Some(0.0)));
+    assert_eq!((config.train.steps, config.optimizer.decay), (Some(7), Some(0.0)));
     assert_eq!(config.data.path.as_deref(), Some(&["some folder/x.txt".into()][..]));
     assert_eq!(config.data.tokenizer.as_deref(), Some("gpt2"));
     let mut over = RunConfig::default();
@@ -210,13 +210,13 @@ fn the_manual_lists_every_setting() {
     let mut table = String::from("| setting | value | default | meaning |\n|---|---|---|---|\n");
     for key in KEYS {
         let value = match key.kind {
-            Kind::Count => "a whole number, 0 or more".into(),
-            Kind::Positive => "a whole number, 1 or more".into(),
-            Kind::Number => "a number".into(),
-            Kind::Flag => "`true`, `false`".into(),
-            Kind::Text => "text".into(),
-            Kind::Paths => "a path or a list of them".into(),
-            Kind::OneOf(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+            ValueKind::Count => "a whole number, 0 or more".into(),
+            ValueKind::Positive => "a whole number, 1 or more".into(),
+            ValueKind::Number => "a number".into(),
+            ValueKind::Flag => "`true`, `false`".into(),
+            ValueKind::Text => "text".into(),
+            ValueKind::Paths => "a path or a list of them".into(),
+            ValueKind::OneOf(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
         };
         table += &format!("| `{}` | {value} | {} | {} |\n", key.name, key.default, key.about);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use bornite_nn::tokenizer::{Split, Tokenizer, Trainer};
+use bornite_nn::tokenizer::{BpeTrainer, PreTokenizer, Tokenizer};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -44,7 +44,8 @@ fn gpt2_makes_the_tokens_of_tiktoken() {
 #[test]
 fn words_are_those_of_the_patterns() {
     for row in read::<Vec<Row>>("texts.json") {
-        for (split, expected) in [(Split::Llama3 { digits: 3 }, &row.llama3), (Split::Llama3 { digits: 1 }, &row.qwen2)]
+        for (split, expected) in
+            [(PreTokenizer::Llama3 { digits: 3 }, &row.llama3), (PreTokenizer::Llama3 { digits: 1 }, &row.qwen2)]
         {
             let found: Vec<usize> = split.words(&row.text).map(|word| word.chars().count()).collect();
             assert_eq!(&found, expected, "{split:?} {:?}: {:?}", row.text, split.words(&row.text).collect::<Vec<_>>());
@@ -94,7 +95,7 @@ fn training_finds_the_merges_that_tokenizers_finds() {
     let ours = Tokenizer::train([&corpus], 900).unwrap();
     assert_eq!(merges(&ours.to_json()), merges(&elsewhere));
     // Texts in parts, in another order, counted apart: the same.
-    let (mut one, mut other) = (Trainer::new(Split::Gpt2), Trainer::new(Split::Gpt2));
+    let (mut one, mut other) = (BpeTrainer::new(PreTokenizer::Gpt2), BpeTrainer::new(PreTokenizer::Gpt2));
     for (n, line) in corpus.split_inclusive('\n').rev().enumerate() {
         if n % 3 == 0 { &mut one } else { &mut other }.add(line);
     }

@@ -1,6 +1,6 @@
 //! What holds for every text and every tokenizer.
 
-use bornite_nn::tokenizer::{END_OF_TEXT, Split, Tokenizer};
+use bornite_nn::tokenizer::{END_OF_TEXT, PreTokenizer, Tokenizer};
 
 use crate::{Random, golden};
 
@@ -127,8 +127,8 @@ fn long_words_take_no_quadratic_time() {
 
 #[test]
 fn patterns_have_names() {
-    for split in [Split::Gpt2, Split::Llama3 { digits: 3 }, Split::Llama3 { digits: 1 }] {
-        assert_eq!(Split::from_pattern(split.pattern().unwrap()), Some(split));
+    for split in [PreTokenizer::Gpt2, PreTokenizer::Llama3 { digits: 3 }, PreTokenizer::Llama3 { digits: 1 }] {
+        assert_eq!(PreTokenizer::from_pattern(split.pattern().unwrap()), Some(split));
     }
-    assert_eq!(Split::from_pattern(r"\w+"), None);
+    assert_eq!(PreTokenizer::from_pattern(r"\w+"), None);
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use bornite::{Device, Tensor, trace};
 use bornite_nn::checkpoint::{Tensors, safetensors::Safetensors};
 use bornite_nn::model::Gpt;
-use bornite_nn::optimiser::Rule;
-use bornite_nn::train::{Learner, Learning, Precision};
+use bornite_nn::optimizer::OptimizerKind;
+use bornite_nn::train::{Learner, LearnerOptions, Precision};
 use bornite_nn::{Context, Result};
 
 const MODELS: [&str; 2] = ["gpt2", "llama"];
@@ -40,8 +40,9 @@ fn learner(name: &str) -> Result<Learner> {
     let arena = gpt.parameters().arena(0, Device::cpu())?;
     let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
     arena.load(&named)?;
-    let rule = Rule::Adamw { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
-    let learning = Learning { rule, decay: 0.1, clip: Some(1.0), precision: Precision::F32, accumulate: 1, seed: 0 };
+    let rule = OptimizerKind::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
+    let learning =
+        LearnerOptions { rule, decay: 0.1, clip: Some(1.0), precision: Precision::F32, accumulate: 1, seed: 0 };
     Learner::with(gpt, learning, arena)
 }
 

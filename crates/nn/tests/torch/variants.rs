@@ -321,11 +321,13 @@ fn sizes_are_refused_by_the_weights() {
 }
 
 fn measure_length(gpt: &Gpt, tensors: &Tensors, length: usize) -> Result<(), String> {
-    use bornite_nn::generate::Generator;
+    use bornite_nn::generate::TextGenerator;
     let arena = gpt.parameters().arena(0, Device::cpu()).unwrap();
     let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
     arena.load(&named).unwrap();
-    Generator::new(gpt, &arena, bornite_nn::train::Precision::F32, length).map(drop).map_err(|error| error.to_string())
+    TextGenerator::new(gpt, &arena, bornite_nn::train::Precision::F32, length)
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 /// A file of the size of a few weights cannot ask for much: JSON of numbers takes some thirty times its size in memory.

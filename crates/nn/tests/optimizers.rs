@@ -1,8 +1,8 @@
 //! Each rule takes parameters where PyTorch's does: scripts/optimiser_goldens.py.
 
 use bornite::{Device, Tensor, trace};
-use bornite_nn::optimiser::{Optimiser, Rule};
-use bornite_nn::{Declarations, Init};
+use bornite_nn::optimizer::{Optimizer, OptimizerKind};
+use bornite_nn::{Init, ParameterList};
 use serde_json::Value;
 
 fn numbers(value: &Value) -> Vec<f32> {
@@ -13,18 +13,18 @@ fn numbers(value: &Value) -> Vec<f32> {
 fn rules_are_those_of_pytorch() {
     let goldens: Value = serde_json::from_str(include_str!("goldens/optimisers.json")).unwrap();
     let rules = [
-        ("adamw", Rule::Adamw { beta1: 0.9, beta2: 0.95, eps: 1e-8 }),
-        ("adam", Rule::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 }),
-        ("sgd", Rule::Sgd { momentum: 0.0, nesterov: false }),
-        ("momentum", Rule::Sgd { momentum: 0.9, nesterov: false }),
-        ("nesterov", Rule::Sgd { momentum: 0.9, nesterov: true }),
-        ("rmsprop", Rule::Rmsprop { alpha: 0.99, eps: 1e-8 }),
-        ("adagrad", Rule::Adagrad { eps: 1e-10 }),
+        ("adamw", OptimizerKind::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 }),
+        ("adam", OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 }),
+        ("sgd", OptimizerKind::Sgd { momentum: 0.0, nesterov: false }),
+        ("momentum", OptimizerKind::Sgd { momentum: 0.9, nesterov: false }),
+        ("nesterov", OptimizerKind::Sgd { momentum: 0.9, nesterov: true }),
+        ("rmsprop", OptimizerKind::RmsProp { alpha: 0.99, eps: 1e-8 }),
+        ("adagrad", OptimizerKind::Adagrad { eps: 1e-10 }),
     ];
     assert_eq!(goldens["found"].as_object().unwrap().len(), rules.len());
     let (device, decay, rate) = (Device::cpu(), goldens["decay"].as_f64().unwrap(), goldens["rate"].as_f64().unwrap());
     for (name, rule) in rules {
-        let mut declared = Declarations::new();
+        let mut declared = ParameterList::new();
         declared.scope("").parameter("matrix", &[3, 4], Init::Zeros);
         declared.scope("").parameter("vector", &[5], Init::Zeros);
         let arena = declared.arena(0, device).unwrap();
@@ -34,18 +34,18 @@ fn rules_are_those_of_pytorch() {
         };
         let [matrix, vector] = pair(&goldens["start"]);
         arena.load(&[("matrix", &matrix), ("vector", &vector)]).unwrap();
-        let optimiser = Optimiser::new(rule, decay, None, &declared, &arena).unwrap();
+        let optimizer = Optimizer::new(rule, decay, None, &declared, &arena).unwrap();
         let step = trace(|inputs| {
             // A loss whose gradients are the inputs.
             let [by_matrix, by_vector, scalars] = inputs else { panic!("{} inputs", inputs.len()) };
             let [matrix, vector] = &arena.tensors()[..] else { return Ok((vec![], vec![])) };
             let loss = (matrix * by_matrix).sum(..) + (vector * by_vector).sum(..);
-            let stepped = optimiser.step(&arena, &arena.gradient(&loss), None, scalars);
+            let stepped = optimizer.step(&arena, &arena.gradient(&loss), None, scalars);
             Ok((vec![loss], stepped.updates))
         });
         for (n, slopes) in goldens["slopes"].as_array().unwrap().iter().enumerate() {
             let [matrix, vector] = pair(slopes);
-            let scalars = optimiser.scalars(rate, n as u64 + 1).tensor(device);
+            let scalars = optimizer.scalars(rate, n as u64 + 1).tensor(device);
             step.call(&[matrix, vector, scalars]).unwrap();
         }
         for (tensor, expected) in arena.tensors().iter().zip(goldens["found"][name].as_array().unwrap()) {
