@@ -1,4 +1,4 @@
-//! Each rule takes parameters where PyTorch's does: scripts/optimiser_goldens.py.
+//! Optimizers match PyTorch's; scripts/optimiser_goldens.py writes the expected values.
 
 use bornite::{Device, Tensor, trace};
 use bornite_nn::optimizer::{Optimizer, OptimizerKind};
@@ -10,9 +10,9 @@ fn numbers(value: &Value) -> Vec<f32> {
 }
 
 #[test]
-fn rules_are_those_of_pytorch() {
+fn optimizers_match_pytorch() {
     let goldens: Value = serde_json::from_str(include_str!("goldens/optimisers.json")).unwrap();
-    let rules = [
+    let optimizers = [
         ("adamw", OptimizerKind::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 }),
         ("adam", OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 }),
         ("sgd", OptimizerKind::Sgd { momentum: 0.0, nesterov: false }),
@@ -21,31 +21,32 @@ fn rules_are_those_of_pytorch() {
         ("rmsprop", OptimizerKind::RmsProp { alpha: 0.99, eps: 1e-8 }),
         ("adagrad", OptimizerKind::Adagrad { eps: 1e-10 }),
     ];
-    assert_eq!(goldens["found"].as_object().unwrap().len(), rules.len());
-    let (device, decay, rate) = (Device::cpu(), goldens["decay"].as_f64().unwrap(), goldens["rate"].as_f64().unwrap());
-    for (name, rule) in rules {
-        let mut declared = ParameterList::new();
-        declared.scope("").parameter("matrix", &[3, 4], Init::Zeros);
-        declared.scope("").parameter("vector", &[5], Init::Zeros);
-        let arena = declared.arena(0, device).unwrap();
+    assert_eq!(goldens["found"].as_object().unwrap().len(), optimizers.len());
+    let (device, weight_decay, lr) =
+        (Device::cpu(), goldens["decay"].as_f64().unwrap(), goldens["rate"].as_f64().unwrap());
+    for (name, kind) in optimizers {
+        let mut parameters = ParameterList::new();
+        parameters.scope("").parameter("matrix", &[3, 4], Init::Zeros);
+        parameters.scope("").parameter("vector", &[5], Init::Zeros);
+        let arena = parameters.arena(0, device).unwrap();
         let pair = |of: &Value| {
             let tensor = |n: usize, shape: &[usize]| Tensor::from_slice(&numbers(&of[n]), shape, device);
             [tensor(0, &[3, 4]), tensor(1, &[5])]
         };
         let [matrix, vector] = pair(&goldens["start"]);
         arena.load(&[("matrix", &matrix), ("vector", &vector)]).unwrap();
-        let optimizer = Optimizer::new(rule, decay, None, &declared, &arena).unwrap();
+        let optimizer = Optimizer::new(kind, weight_decay, None, &parameters, &arena).unwrap();
         let step = trace(|inputs| {
             // A loss whose gradients are the inputs.
             let [by_matrix, by_vector, scalars] = inputs else { panic!("{} inputs", inputs.len()) };
             let [matrix, vector] = &arena.tensors()[..] else { return Ok((vec![], vec![])) };
             let loss = (matrix * by_matrix).sum(..) + (vector * by_vector).sum(..);
-            let stepped = optimizer.step(&arena, &arena.gradient(&loss), None, scalars);
-            Ok((vec![loss], stepped.updates))
+            let step = optimizer.step(&arena, &arena.gradient(&loss), None, scalars);
+            Ok((vec![loss], step.updates))
         });
-        for (n, slopes) in goldens["slopes"].as_array().unwrap().iter().enumerate() {
-            let [matrix, vector] = pair(slopes);
-            let scalars = optimizer.scalars(rate, n as u64 + 1).tensor(device);
+        for (n, gradients) in goldens["slopes"].as_array().unwrap().iter().enumerate() {
+            let [matrix, vector] = pair(gradients);
+            let scalars = optimizer.scalars(lr, n as u64 + 1).tensor(device);
             step.call(&[matrix, vector, scalars]).unwrap();
         }
         for (tensor, expected) in arena.tensors().iter().zip(goldens["found"][name].as_array().unwrap()) {

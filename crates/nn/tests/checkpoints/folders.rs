@@ -58,7 +58,7 @@ pub fn one_writer_at_a_time() -> Outcome {
     Ok(())
 }
 
-pub fn refusals_are_one_sentence() -> Outcome {
+pub fn errors_are_one_sentence() -> Outcome {
     let folder = Folder::new("refused");
     let mut store = CheckpointStore::open(folder.join("made/on/the/way"), KEEP)?;
     let saved = store.save(&checkpoint(&mut Random::fresh(), 1, 1), None)?;
@@ -70,21 +70,21 @@ pub fn refusals_are_one_sentence() -> Outcome {
         (folder.join("file"), folder.join("empty"), folder.join("none"), folder.join("pipe"));
     let path = |path: &Path| path.display().to_string();
     let cpu = Device::cpu();
-    let rules = safetensors::ReadOptions::default();
+    let options = safetensors::ReadOptions::default();
     let table: [(Result<(), Error>, &Path, &str); 13] = [
-        (CheckpointStore::open(&file, KEEP).map(drop), &file, "is a file, and checkpoints need a folder"),
+        (CheckpointStore::open(&file, KEEP).map(drop), &file, "is a file; checkpoints need a folder"),
         (CheckpointStore::open(file.join("below"), KEEP).map(drop), &file, "Not a directory"),
         (load_latest(&missing, cpu, true).map(drop), &missing, "No such file or directory"),
         (load_latest(&file, cpu, true).map(drop), &file, "is a file"),
-        (load_latest(&empty, cpu, true).map(drop), &empty, "holds no checkpoint"),
+        (load_latest(&empty, cpu, true).map(drop), &empty, "contains no checkpoint"),
         (load(&missing, cpu).map(drop), &missing, "No such file or directory"),
         (load(&empty, cpu).map(drop), &empty, "manifest.json"),
-        (load(&file, cpu).map(drop), &file, "is a file, and a checkpoint is a folder"),
+        (load(&file, cpu).map(drop), &file, "is a file; a checkpoint is a folder"),
         (safetensors::Safetensors::open(&empty).map(drop), &empty, "is a folder, not a file"),
         (safetensors::Safetensors::open(&pipe).map(drop), &pipe, "is not a plain file"),
-        (HuggingFaceModel::open(&file, &rules).map(drop), &file, "is a file; give the folder"),
-        (HuggingFaceModel::open(&empty, &rules).map(drop), &empty, "config.json"),
-        (HuggingFaceModel::open(&missing, &rules).map(drop), &missing, "No such file or directory"),
+        (HuggingFaceModel::open(&file, &options).map(drop), &file, "is a file; pass the folder"),
+        (HuggingFaceModel::open(&empty, &options).map(drop), &empty, "config.json"),
+        (HuggingFaceModel::open(&missing, &options).map(drop), &missing, "No such file or directory"),
     ];
     for (result, named, said) in table {
         assert_says(&result.err().ok_or(said)?, &[&path(named), said]);
@@ -93,7 +93,7 @@ pub fn refusals_are_one_sentence() -> Outcome {
     let export = ModelExport {
         config: &serde_json::json!({}),
         tensors: &Default::default(),
-        table: &[],
+        mappings: &[],
         files: &[],
         max_file_bytes: 1 << 30,
     };
@@ -135,7 +135,7 @@ pub fn without_permission() -> Outcome {
         command.args(["child", "save-once"]).arg(to).arg("2").output()
     };
     fs::set_permissions(&run, std::os::unix::fs::PermissionsExt::from_mode(0o555))?;
-    for (to, said) in [(run.clone(), "cannot write to"), (run.join("new"), "cannot make folder")] {
+    for (to, said) in [(run.clone(), "cannot write to"), (run.join("new"), "cannot create folder")] {
         let child = attempt(&to)?;
         let text = String::from_utf8(child.stdout)?;
         assert!(!child.status.success(), "{to:?} was written");

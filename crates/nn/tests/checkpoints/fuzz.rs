@@ -1,4 +1,4 @@
-//! Files by strangers: no panic, no hang, no memory beyond what the file's own size explains.
+//! Untrusted files: no panic, no hang, and memory bounded by the size of the file.
 
 use std::fs;
 use std::io::Cursor;
@@ -114,7 +114,7 @@ pub fn bytes() -> Outcome {
     let manifest = fs::read(path.join("manifest.json"))?;
     let index =
         br#"{"metadata":{"total_size":10},"weight_map":{"a":"model-00001-of-00002.safetensors","b":"m.safetensors"}}"#;
-    let rules = ReadOptions::default();
+    let options = ReadOptions::default();
     let path = Path::new("manifest.json");
     let right = CheckpointManifest::parse(path, &manifest)?;
     let mut accepted = [0; 4];
@@ -134,10 +134,10 @@ pub fn bytes() -> Outcome {
         };
         let fine = bounded(text.len(), &text, || match kind {
             0 => {
-                let opened = Safetensors::new(Cursor::new(&text), "fuzz", &rules);
+                let opened = Safetensors::new(Cursor::new(&text), "fuzz", &options);
                 opened.is_ok_and(|mut file| file.tensors(Device::cpu()).is_ok())
             }
-            1 => Header::parse(&text, (file.len() - header) as u64, &rules).is_ok(),
+            1 => Header::parse(&text, (file.len() - header) as u64, &options).is_ok(),
             2 => ShardIndex::parse(&text).is_ok(),
             // It guards itself: what is accepted says the same, in other white space.
             _ => CheckpointManifest::parse(path, &text)
@@ -158,7 +158,7 @@ pub fn headers() -> Outcome {
     let start = Instant::now();
     let count = rounds(40_000);
     for _ in 0..count {
-        let (json, data_bytes, fine) = made_header(&mut random);
+        let (json, data_bytes, fine) = random_header(&mut random);
         let result = bounded(json.len(), json.as_bytes(), || {
             Header::parse(json.as_bytes(), data_bytes, &ReadOptions::default())
         });
@@ -177,7 +177,7 @@ pub fn headers() -> Outcome {
 }
 
 /// A header, how many bytes follow it, and whether it is right.
-fn made_header(random: &mut Random) -> (String, u64, bool) {
+fn random_header(random: &mut Random) -> (String, u64, bool) {
     let mut below = |n: u64| random.bits() % n;
     let mistake = if below(3) == 0 { 0 } else { 1 + below(13) };
     let (count, mut at, mut entries) = (1 + below(5), 0, vec![]);
@@ -187,11 +187,11 @@ fn made_header(random: &mut Random) -> (String, u64, bool) {
         let hit = |m: u64| mistake == m && n == victim;
         // Types of one size, so that nothing is misaligned by chance.
         let names = [(DType::F32, "F32"), (DType::I32, "I32"), (DType::U32, "U32")];
-        let (dtype, mut spelled) = names[below(3) as usize];
+        let (dtype, mut dtype_name) = names[below(3) as usize];
         let mut shape: Vec<u64> = (0..below(4)).map(|_| below(4)).collect();
         let mut bytes = shape.iter().product::<u64>() * dtype.bytes() as u64;
         if hit(1) {
-            spelled = ["F31", "f32", "", "F8_E4M3", "F32 "][below(5) as usize];
+            dtype_name = ["F31", "f32", "", "F8_E4M3", "F32 "][below(5) as usize];
         }
         if hit(2) {
             shape.extend([1 << 31, 1 << 31, 1 << 31]);
@@ -230,7 +230,7 @@ fn made_header(random: &mut Random) -> (String, u64, bool) {
         let extra = if hit(12) { [",\"x\":1", ",\"dtype\":\"F32\"", ",\"shape\":[]"][below(3) as usize] } else { "" };
         let shape = shape.join(",");
         entries.push(format!(
-            r#""{name}":{{"dtype":"{spelled}","shape":[{shape}],"data_offsets":[{begin},{end}]{extra}}}"#
+            r#""{name}":{{"dtype":"{dtype_name}","shape":[{shape}],"data_offsets":[{begin},{end}]{extra}}}"#
         ));
     }
     if below(4) == 0 {

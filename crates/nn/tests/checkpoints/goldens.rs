@@ -55,7 +55,7 @@ pub fn python_files_are_read() -> Outcome {
     Ok(())
 }
 
-pub fn our_bytes_are_those_of_python() -> Outcome {
+pub fn written_files_match_python_byte_for_byte() -> Outcome {
     let mut ours = vec![];
     safetensors::write(&mut ours, &expected(), &BTreeMap::from([("format".into(), "np".into())]))?;
     let theirs = fs::read(goldens().join("python.safetensors"))?;

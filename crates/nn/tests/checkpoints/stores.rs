@@ -1,4 +1,4 @@
-//! What is saved comes back; what is kept; what is refused.
+//! Checkpoint stores: exact round trips, retention, pointers, and rejected formats.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::allocation::peak_of_process;
 use crate::random::Random;
 use crate::sample::{Folder, KEEP, assert_says, checkpoint, names, same};
 
-pub fn checkpoints_come_back_to_the_bit() -> Outcome {
+pub fn checkpoints_round_trip_exactly() -> Outcome {
     let mut random = Random::fresh();
     let folder = Folder::new("round");
     let mut store = CheckpointStore::open(folder.join("run"), KEEP)?;
@@ -43,7 +43,7 @@ pub fn checkpoints_come_back_to_the_bit() -> Outcome {
     for (weights, groups, parts) in [
         (Tensors::from([("bad".into(), failed.clone())]), None, ["tensor 'bad'", "step-00000002, is intact"]),
         (Tensors::from([("../x".into(), loaded.weights["x"].clone())]), None, ["'../x'", "leads out of its folder"]),
-        (Tensors::new(), Some("a/b"), ["'a/b'", "name of a group"]),
+        (Tensors::new(), Some("a/b"), ["'a/b'", "valid group name"]),
     ] {
         let mut saved = Checkpoint::new(3, weights, serde_json::Value::Null);
         saved.groups.extend(groups.map(|group| (group.to_string(), Tensors::new())));
@@ -52,7 +52,7 @@ pub fn checkpoints_come_back_to_the_bit() -> Outcome {
     }
     // Nor is anything saved that could not be read.
     let deep = (0..200).fold(serde_json::Value::Null, |inner, _| serde_json::json!([inner]));
-    for (state, said) in [(deep, "recursion limit"), ("x".repeat(65 << 20).into(), "67108864 are read")] {
+    for (state, said) in [(deep, "recursion limit"), ("x".repeat(65 << 20).into(), "the maximum of 67108864")] {
         let error = store.save(&Checkpoint::new(3, Tensors::new(), state), None).err().ok_or(said)?;
         assert_says(&error, &["state.json", said, "step-00000002, is intact"]);
     }
@@ -133,13 +133,13 @@ fn exchange(folder: &Path, name: &str, from: &str, to: &str) {
     fs::write(path, text.replacen(from, to, 1)).unwrap();
 }
 
-pub fn newer_versions_are_refused() -> Outcome {
+pub fn newer_versions_are_rejected() -> Outcome {
     let folder = Folder::new("newer");
     let mut store = CheckpointStore::open(&folder.0, KEEP)?;
     let path = store.save(&little(1), None)?.path;
     exchange(&path, "manifest.json", "\"version\": 1", "\"version\": 2, \"new\": []");
     let error = load_latest(&folder.0, Device::cpu(), false).err().ok_or("a newer version was loaded")?;
-    assert!(matches!(error.kind(), ErrorKind::Newer { found: 2, known: 1, .. }));
+    assert!(matches!(error.kind(), ErrorKind::NewerFormat { found: 2, supported: 1, .. }));
     assert_says(&error, &["manifest.json", "format version 2", "up to 1", "update Bornite"]);
     // Not for want of a checksum: 0 never was a version.
     exchange(&path, "manifest.json", "\"version\": 2", "\"version\": 0");
@@ -147,7 +147,7 @@ pub fn newer_versions_are_refused() -> Outcome {
     Ok(())
 }
 
-pub fn an_older_one_is_loaded_only_when_asked_for() -> Outcome {
+pub fn older_checkpoints_are_loaded_only_with_fall_back() -> Outcome {
     let folder = Folder::new("older");
     let mut store = CheckpointStore::open(&folder.0, KEEP)?;
     for step in 1..=3 {
@@ -159,12 +159,12 @@ pub fn an_older_one_is_loaded_only_when_asked_for() -> Outcome {
         assert_says(&error, &["step-00000003/weights.safetensors", "5 bytes"]);
         let loaded = load_latest(&folder.0, Device::cpu(), true)?;
         assert_eq!(loaded.checkpoint.step, step);
-        let note = loaded.note.ok_or("it does not say so")?;
+        let note = loaded.note.ok_or("there is no note")?;
         assert_says(&note, &["step-00000003/weights.safetensors", &format!("loaded step-0000000{step} instead")]);
     }
     // Likewise if the pointer is damaged.
     for (pointer, said) in
-        [("../elsewhere\n", "holds '../elsewhere'"), ("step-00000009\n", "step-00000009"), ("", "''")]
+        [("../elsewhere\n", "found '../elsewhere'"), ("step-00000009\n", "step-00000009"), ("", "''")]
     {
         fs::write(folder.join("latest"), pointer)?;
         assert_says(&load_latest(&folder.0, Device::cpu(), false).err().ok_or("loaded")?, &[said]);
@@ -176,7 +176,7 @@ pub fn an_older_one_is_loaded_only_when_asked_for() -> Outcome {
 }
 
 /// A run goes on from its newest complete checkpoint whatever became of the pointer, and nothing newer is removed.
-pub fn the_folder_counts_without_its_pointer() -> Outcome {
+pub fn checkpoints_are_found_without_a_valid_pointer() -> Outcome {
     let fill = |name: &str| -> Result<Folder, Error> {
         let folder = Folder::new(name);
         let mut store = CheckpointStore::open(&folder.0, Keep { last: 9, best: false })?;
@@ -200,8 +200,8 @@ pub fn the_folder_counts_without_its_pointer() -> Outcome {
     let cases: [(&str, Option<&str>, &str); 4] = [
         ("missing", None, "there is no file 'latest'"),
         ("nowhere", Some("step-00000777\n"), "step-00000777"),
-        ("garbage", Some("\0"), "should hold the name of a checkpoint"),
-        ("old", Some("step-00000009\n"), "'latest' names step-00000009, and later ones are complete"),
+        ("garbage", Some("\0"), "should contain the name of a checkpoint"),
+        ("old", Some("step-00000009\n"), "'latest' names step-00000009, but there are later checkpoints"),
     ];
     for (name, pointer, said) in cases {
         let folder = fill(&format!("pointer-{name}"))?;
@@ -211,8 +211,8 @@ pub fn the_folder_counts_without_its_pointer() -> Outcome {
         }
         let found = loaded(&folder)?;
         assert_eq!(found.checkpoint.step, 100_000_000, "{name}");
-        assert_says(&found.note.ok_or("it does not say so")?, &[said, "loaded step-100000000 instead"]);
-        assert!(newest(&folder.0)?.is_some(), "{name}: another run could begin here");
+        assert_says(&found.note.ok_or("there is no note")?, &[said, "loaded step-100000000 instead"]);
+        assert!(newest(&folder.0)?.is_some(), "{name}: another run could start here");
         // Saving goes on from there and keeps what was newest before.
         let mut store = CheckpointStore::open(&folder.0, Keep { last: 2, best: false })?;
         store.save(&little(100_000_001), None)?;
@@ -233,11 +233,11 @@ pub fn the_folder_counts_without_its_pointer() -> Outcome {
     // Memory that is missing and releases that are newer are no reason to go back.
     let path = folder.join("step-00000011");
     exchange(&path, "manifest.json", "\"version\": 1", "\"version\": 2");
-    assert!(matches!(loaded(&folder).err().unwrap().kind(), ErrorKind::Newer { .. }));
+    assert!(matches!(loaded(&folder).err().unwrap().kind(), ErrorKind::NewerFormat { .. }));
     Ok(())
 }
 
-pub fn strays_are_swept() -> Outcome {
+pub fn stale_files_are_removed() -> Outcome {
     let folder = Folder::new("strays");
     let mut store = CheckpointStore::open(&folder.0, KEEP)?;
     store.save(&little(1), None)?;

@@ -1,4 +1,4 @@
-//! Files of every kind, and what is said of those that are wrong.
+//! Data files of every format, and errors of invalid ones.
 
 use bornite_nn::data::{DataSource, SourceFormat, TokenDataset, train_tokenizer};
 use bornite_nn::tokenizer::Tokenizer;
@@ -6,7 +6,7 @@ use bornite_nn::tokenizer::Tokenizer;
 use crate::{Folder, Random, all, expected, golden, says};
 
 #[test]
-fn every_kind_of_file_gives_its_documents() {
+fn every_file_format_gives_its_documents() {
     let folder = Folder::new();
     folder.write("texts/b.txt", "second ünïcode");
     folder.write("texts/a/z.md", "first\n");
@@ -39,7 +39,7 @@ fn every_kind_of_file_gives_its_documents() {
 }
 
 #[test]
-fn long_texts_are_cut_where_no_token_is() {
+fn long_texts_are_cut_between_tokens() {
     let folder = Folder::new();
     let mut random = Random::fresh();
     let mut text = String::new();
@@ -58,11 +58,11 @@ fn long_texts_are_cut_where_no_token_is() {
     let llama = Tokenizer::read(golden("llama_elsewhere.json")).unwrap();
     let spaced = Tokenizer::read(golden("spaced_elsewhere.json")).unwrap();
     for tokenizer in [Tokenizer::gpt2(), llama, spaced] {
-        let mut heard = vec![];
-        let data =
-            TokenDataset::open(&[DataSource::new(&path)], &tokenizer, &folder.cache(), &mut |p| heard.push(p)).unwrap();
+        let mut reports = vec![];
+        let data = TokenDataset::open(&[DataSource::new(&path)], &tokenizer, &folder.cache(), &mut |p| reports.push(p))
+            .unwrap();
         assert!(all(&data) == expected(&[&text], &tokenizer), "{tokenizer:?}");
-        let last = heard.iter().rfind(|progress| progress.doing == "tokenising").unwrap();
+        let last = reports.iter().rfind(|progress| progress.phase == "tokenizing").unwrap();
         assert_eq!((last.done, last.total, last.tokens), (text.len() as u64, text.len() as u64, data.len()));
     }
 }
@@ -93,14 +93,14 @@ fn shards_are_read_with_and_without_headers() {
         assert_eq!(all(&folder.open(source.clone(), &bytes).unwrap()), expected, "{name}");
         sources.push(source);
     }
-    let together = TokenDataset::open(&sources, &bytes, &folder.cache(), &mut |_| {}).unwrap();
-    assert_eq!(all(&together), expected.repeat(4), "windows go across files");
-    assert!(!folder.cache().exists(), "tokens are used where they are");
+    let combined = TokenDataset::open(&sources, &bytes, &folder.cache(), &mut |_| {}).unwrap();
+    assert_eq!(all(&combined), expected.repeat(4), "sequences span files");
+    assert!(!folder.cache().exists(), "token files are read in place");
 
     let open = |name: &str, contents: Vec<u8>| folder.open(DataSource::new(folder.write(name, contents)), &bytes);
     says(open("odd.bin", vec![0; 7]), &["odd.bin", "7 bytes are not a whole number of 16-bit tokens"]);
-    says(open("short.bin", with(header(20_240_520, 1, 999), &narrow)), &["promises 999 tokens, but 1000 follow"]);
-    says(open("new.bin", with(header(20_240_520, 2, 1_000), &narrow)), &["version 2; version 1"]);
+    says(open("short.bin", with(header(20_240_520, 1, 999), &narrow)), &["says 999 tokens, but the file has 1000"]);
+    says(open("new.bin", with(header(20_240_520, 2, 1_000), &narrow)), &["version 2; only version 1"]);
     let data = open("large.bin", [1u16, 2, 50_000, 3].iter().flat_map(|token| token.to_le_bytes()).collect()).unwrap();
     says(
         data.read(0, 4, &mut vec![]),
@@ -109,12 +109,12 @@ fn shards_are_read_with_and_without_headers() {
     let text = DataSource::new(folder.write("a.txt", "text"));
     says(
         TokenDataset::open(&[text, sources[0].clone()], &bytes, &folder.cache(), &mut |_| {}),
-        &["plain.bin holds tokens"],
+        &["plain.bin contains tokens"],
     );
 }
 
 #[test]
-fn a_large_vocabulary_needs_wide_shards() {
+fn large_vocabulary_needs_32_bit_shards() {
     // 66,000 tokens: bytes and merges of all pairs of two sets of them.
     let folder = Folder::new();
     let mut file: serde_json::Value = serde_json::from_str(&Tokenizer::bytes().to_json()).unwrap();
@@ -126,7 +126,7 @@ fn a_large_vocabulary_needs_wide_shards() {
     }
     let tokenizer = Tokenizer::from_json(file.to_string().as_bytes()).unwrap();
     let shard = folder.write("a.bin", [0; 100]);
-    says(folder.open(DataSource::new(&shard), &tokenizer), &["16 bits", "vocabulary of 66257", "32-bit"]);
+    says(folder.open(DataSource::new(&shard), &tokenizer), &["16-bit", "vocabulary of 66257", "32-bit"]);
     assert_eq!(folder.open(DataSource::new(&shard).format(SourceFormat::Bin32), &tokenizer).unwrap().len(), 25);
     // The cache takes 32 bits by itself.
     let text = folder.write("a.txt", "some text");
@@ -134,7 +134,7 @@ fn a_large_vocabulary_needs_wide_shards() {
 }
 
 #[test]
-fn what_is_wrong_is_one_sentence() {
+fn invalid_sources_are_reported() {
     let folder = Folder::new();
     let bytes = Tokenizer::bytes();
     let path = |name: &str| folder.0.join(name);
@@ -153,9 +153,9 @@ fn what_is_wrong_is_one_sentence() {
     folder.write("not.parquet", "text");
     let cases: &[(&str, &[&str])] = &[
         ("missing.txt", &["cannot open", "missing.txt", "No such file"]),
-        ("empty.txt", &["there is nothing in", "empty.txt"]),
-        ("empties", &["there is nothing in", "and 1 more"]),
-        ("nothing", &["holds no files"]),
+        ("empty.txt", &["there is no text or token in", "empty.txt"]),
+        ("empties", &["there is no text or token in", "and 1 more"]),
+        ("nothing", &["contains no files"]),
         ("latin.txt", &["latin.txt: byte 13 (0xe9) in line 2 is not UTF-8"]),
         ("cut.txt", &["cut.txt: byte 5 (0xe2) in line 2 is not UTF-8"]),
         ("fields.jsonl", &["line 2 has no field 'text'; its fields are 'title', 'body'"]),
@@ -169,16 +169,16 @@ fn what_is_wrong_is_one_sentence() {
     for (name, parts) in cases {
         says(folder.open(DataSource::new(path(name)), &bytes), parts);
     }
-    says(TokenDataset::open(&[], &bytes, &folder.cache(), &mut |_| {}), &["no source was named"]);
+    says(TokenDataset::open(&[], &bytes, &folder.cache(), &mut |_| {}), &["there are no data sources"]);
     says(folder.open(DataSource::new("/dev/null"), &bytes), &["neither a file nor a folder"]);
     // A cache that cannot be written.
     folder.write("a.txt", "text");
     let result = TokenDataset::open(&[DataSource::new(path("a.txt"))], &bytes, &path("a.txt"), &mut |_| {});
-    says(result, &["cannot make the folder", "a.txt"]);
+    says(result, &["cannot create folder", "a.txt"]);
 }
 
 #[test]
-fn tokenisers_are_trained_on_sources() {
+fn tokenizers_are_trained_on_sources() {
     let folder = Folder::new();
     let corpus = std::fs::read_to_string(golden("corpus.txt")).unwrap();
     folder.write("texts/a.txt", &corpus);

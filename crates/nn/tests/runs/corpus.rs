@@ -8,7 +8,7 @@ use bornite_nn::train::{Observer, RunConfig, RunSummary, TrainEvent, run};
 
 use crate::random::Random;
 
-/// A folder that is removed in the end.
+/// A folder that is removed at the end.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -58,8 +58,8 @@ pub fn small(corpus: &Path, more: &[&str]) -> RunConfig {
         "model.context=16",
         "train.batch=2",
         "train.eval_batches=2",
-        "data.validation=0.1",
-        "rate.highest=3e-3",
+        "data.validation_fraction=0.1",
+        "schedule.lr=3e-3",
     ];
     for text in usual.iter().chain(more) {
         config.set(text).unwrap();
@@ -80,7 +80,7 @@ pub struct Listener {
 }
 
 impl Observer for Listener {
-    fn tell(&mut self, event: TrainEvent<'_>) {
+    fn on_event(&mut self, event: TrainEvent<'_>) {
         match event {
             TrainEvent::Note(text) => self.notes.push(text.into()),
             TrainEvent::Sample { text, .. } => self.samples.push(text.into()),
@@ -91,11 +91,11 @@ impl Observer for Listener {
         }
     }
 
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.begun && self.stop_after.is_some_and(|steps| self.made >= steps)
     }
 
-    fn unsaved(&mut self, steps: u64) {
+    fn on_unsaved_steps(&mut self, steps: u64) {
         self.made += u64::from(steps > 0);
     }
 }
