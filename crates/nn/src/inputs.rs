@@ -64,7 +64,7 @@ input_structs! {
         tokens,
         /// The token after each of `tokens`, in the same shape.
         targets,
-        /// The tensor of [`StepScalars`](crate::optimiser::StepScalars).
+        /// The tensor of [`StepScalars`](crate::optimizer::StepScalars).
         scalars,
         /// Factor of the loss, a scalar.
         loss_scale,
@@ -74,7 +74,7 @@ input_structs! {
 
     /// Inputs of an optimizer step from accumulated gradients.
     ApplyInputs("apply_gradients") {
-        /// The tensor of [`StepScalars`](crate::optimiser::StepScalars).
+        /// The tensor of [`StepScalars`](crate::optimizer::StepScalars).
         scalars,
         /// Factor of the loss of each batch, a scalar.
         loss_scale,

@@ -72,7 +72,7 @@ impl TokenDataset {
                     1 => String::new(),
                     count => format!(" and {} more", count - 1),
                 };
-                return Err(Error::data(format!("there is no text or token in {}{others}", files[0].path.display())));
+                return Err(Error::data(format!("there is nothing in {}{others}", files[0].path.display())));
             }
             Ok(data)
         })

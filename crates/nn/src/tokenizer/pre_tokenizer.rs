@@ -29,7 +29,7 @@ const QWEN2: &str =
 const CONTRACTIONS: [&str; 7] = ["re", "ve", "ll", "s", "t", "m", "d"];
 
 impl PreTokenizer {
-    /// Returns the equivalent regular expression; `None` for [`Whole`](PreTokenizer::None).
+    /// Returns the equivalent regular expression; `None` for [`None`](PreTokenizer::None).
     pub fn pattern(self) -> Option<&'static str> {
         match self {
             PreTokenizer::None => None,

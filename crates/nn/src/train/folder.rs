@@ -352,3 +352,33 @@ pub(crate) fn claim_run_folder(folder: &Path) -> Result<()> {
 pub(crate) fn state_json(state: &State) -> Result<serde_json::Value> {
     serde_json::to_value(state).map_err(|error| Error::config(format!("cannot serialize the run's state: {error}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_of_earlier_releases_is_read() {
+        let model = GptConfig::gpt2(257, 8, 1, 1, 8);
+        let line = r#"{"step":3,"loss":1.5,"rate":0.1,"norm":2.5,"tokens_per_second":4.0,"seconds":0.5,"memory":7,"skipped":true}"#;
+        let old = format!(
+            r#"{{"model":{},"config":{{"rate":{{"highest":0.2}}}},"tokenizer":"ab","seconds":1.25,"unapplied":false,"samples":9,
+            "cursor":{{"seed":1,"epoch":2,"position":3,"windows":4,"data":5}},"scale":{{"factor":8.0,"good":6}},
+            "pending":{line},"tuning":[]}}"#,
+            serde_json::to_string(&model).unwrap().replace("mlp_hidden", "hidden").replace("tied_embeddings", "tied"),
+        );
+        let state: State = serde_json::from_str(&old).unwrap();
+        assert_eq!((state.model.mlp_hidden, state.config.schedule.lr), (32, Some(0.2)));
+        assert_eq!((&state.tokenizer_fingerprint[..], state.elapsed_seconds), ("ab", 1.25));
+        assert_eq!((state.pending_scale_update, state.samples_bytes), (Some(false), Some(9)));
+        let cursor = DataCursor { seed: 1, epoch: 2, position: 3, sequences: 4, fingerprint: 5 };
+        assert_eq!(state.data_cursor, Some(cursor));
+        assert_eq!(state.loss_scale, LossScale { scale: 8.0, good_steps: 6 });
+        let metrics = state.pending_metrics.unwrap();
+        assert_eq!((metrics.lr, metrics.grad_norm, metrics.memory_bytes), (0.1, Some(2.5), 7));
+        let written = serde_json::to_string(&state).unwrap();
+        for retired in ["rate", "norm", "unapplied", "windows", "factor", "cursor", "pending", "tokenizer", "seconds"] {
+            assert!(!written.contains(&format!("\"{retired}\":")), "{retired}: {written}");
+        }
+    }
+}

@@ -38,7 +38,7 @@ fn every_encoding_of_a_table_gives_the_same_texts() {
         let open = |field: &str| folder.open(DataSource::new(&path).field(field), &tokenizer);
         match name.as_str() {
             "brotli.parquet" => says(open("text"), &["brotli.parquet", "Brotli", "not supported"]),
-            "empty.parquet" => says(open("text"), &["there is no text or token in"]),
+            "empty.parquet" => says(open("text"), &["there is nothing in"]),
             _ => {
                 for (field, documents) in [("text", &texts), ("needed", &needed)] {
                     let documents: Vec<&str> = documents.iter().map(String::as_str).collect();

@@ -153,8 +153,8 @@ fn invalid_sources_are_reported() {
     folder.write("not.parquet", "text");
     let cases: &[(&str, &[&str])] = &[
         ("missing.txt", &["cannot open", "missing.txt", "No such file"]),
-        ("empty.txt", &["there is no text or token in", "empty.txt"]),
-        ("empties", &["there is no text or token in", "and 1 more"]),
+        ("empty.txt", &["there is nothing in", "empty.txt"]),
+        ("empties", &["there is nothing in", "and 1 more"]),
         ("nothing", &["contains no files"]),
         ("latin.txt", &["latin.txt: byte 13 (0xe9) in line 2 is not UTF-8"]),
         ("cut.txt", &["cut.txt: byte 5 (0xe2) in line 2 is not UTF-8"]),

@@ -23,7 +23,7 @@ fn invalid_input_is_reported() {
     let nothing = format!("data.path={}", folder.at("nothing").display());
     let from = format!("model.from={}", folder.at("nothing").display());
     let cases: [(&[&str], &str); 20] = [
-        (&[&empty], "data: there is no text or token in"),
+        (&[&empty], "data: there is nothing in"),
         (&[&short], "too few for a sequence of 16 tokens and its last target; add data or lower the context to"),
         (&[&other_field], "'text'"),
         (&[&no_json], "broken.jsonl"),
