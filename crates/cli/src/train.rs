@@ -1,4 +1,5 @@
-//! `bornite train`: reads settings from a file and flags, runs the training, shows progress and handles signals.
+//! `bornite train`: reads settings from a file and flags, runs the training, shows progress and
+//! handles signals.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -86,7 +87,8 @@ pub struct TrainOptions {
 }
 
 impl TrainOptions {
-    /// Merges the settings: flags override `--set`, which overrides the file, which overrides the saved settings of a resumed run.
+    /// Merges the settings: flags override `--set`, which overrides the file, which overrides the
+    /// saved settings of a resumed run.
     fn config(&self) -> Result<RunConfig, Failure> {
         let saved = self.out.join("run.toml");
         let mut config = match self.resume && saved.is_file() {

@@ -1,11 +1,13 @@
-//! Cost of saving and loading 500 MB, compared with its parts: copying memory to files and back, and SHA-256.
+//! Cost of saving and loading 500 MB, compared with its parts: copying memory to files and back,
+//! and SHA-256.
 //!
 //! ```sh
 //! cargo bench -p bornite-nn --bench checkpoints [-- FOLDER]
 //! ```
 //!
-//! The folder is on tmpfs by default, to measure this code and not a disk. All rows alternate in rounds, so that other load affects them
-//! equally; the best and the median are shown, and the minimum CPU time of all threads.
+//! The folder is on tmpfs by default, to measure this code and not a disk. All rows alternate in
+//! rounds, so that other load affects them equally; the best and the median are shown, and the
+//! minimum CPU time of all threads.
 
 use std::fs::File;
 use std::io::{Read, Write};

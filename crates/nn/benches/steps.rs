@@ -1,5 +1,5 @@
-//! Training steps of small GPTs on the CPU compared with PyTorch, alternating: forward, backward, clipping and AdamW in f32. The ratio is
-//! their time divided by ours.
+//! Training steps of small GPTs on the CPU compared with PyTorch, alternating: forward, backward,
+//! clipping and AdamW in f32. The ratio is their time divided by ours.
 //!
 //! ```sh
 //! cargo bench -p bornite-nn --bench steps                                    # ours alone
@@ -20,7 +20,8 @@ use peer::{Op, Peer, Rows};
 const VOCABULARY: usize = 257;
 const CONTEXT: usize = 128;
 
-/// Names as in `peers/torch_cpu.py`; layers, heads, width; sequences per batch, tokens per sequence.
+/// Names as in `peers/torch_cpu.py`; layers, heads, width; sequences per batch, tokens per
+/// sequence.
 const ROWS: [(&str, [usize; 3], [usize; 2]); 4] = [
     ("gpt_step_1.0M_8x128", [5, 4, 128], [8, 128]),
     ("gpt_step_1.9M_8x128", [4, 4, 192], [8, 128]),

@@ -1,4 +1,5 @@
-//! Tokenization and batching, on one core unless noted. `cargo bench -p bornite-nn --bench text [FILE]`
+//! Tokenization and batching, on one core unless noted. `cargo bench -p bornite-nn --bench text
+//! [FILE]`
 //!
 //! Without a file the text is synthetic: words by Zipf's law, in sentences.
 

@@ -1,5 +1,5 @@
-//! Fine-tuning from code: reads a Hugging Face folder, trains on a text, writes a Hugging Face folder. The commands are
-//! `bornite train --set model.from=FOLDER …` and `bornite model export`.
+//! Fine-tuning from code: reads a Hugging Face folder, trains on a text, writes a Hugging Face
+//! folder. The commands are `bornite train --set model.from=FOLDER …` and `bornite model export`.
 //!
 //! `cargo run --release -p bornite-nn --example fine_tune FOLDER TEXT OUT [steps]`
 
@@ -39,7 +39,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     config.set_text("model.from", from)?;
     config.data.path = Some(vec![PathBuf::from(text)]);
     let steps = rest.first().map_or("100", String::as_str);
-    // A small learning rate, so that the model does not forget; the best checkpoint is kept in addition to the last.
+    // A small learning rate, so that the model does not forget; the best checkpoint is kept in
+    // addition to the last.
     for setting in [&format!("train.steps={steps}")[..], "schedule.lr=1e-3", "train.eval_every=20", "train.batch=4"] {
         config.set(setting)?;
     }

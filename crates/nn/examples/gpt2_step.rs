@@ -1,5 +1,6 @@
-//! Times the training step of a GPT: `gpt2_step [model] [batch] [tokens] [precision] [steps] [profile]`, by default GPT-2 124M with
-//! 64 x 1024 tokens in bf16, as in `peers/torch_gpt2.py`. Prints one JSON line, and a profile if the sixth argument is `profile`.
+//! Times the training step of a GPT: `gpt2_step [model] [batch] [tokens] [precision] [steps]
+//! [profile]`, by default GPT-2 124M with 64 x 1024 tokens in bf16, as in `peers/torch_gpt2.py`.
+//! Prints one JSON line, and a profile if the sixth argument is `profile`.
 
 use std::time::Instant;
 

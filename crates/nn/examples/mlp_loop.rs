@@ -1,5 +1,5 @@
-//! A plain training loop: epochs over batches of labelled points with Adam, then with SGD and momentum; then the accuracy on held-out
-//! points.
+//! A plain training loop: epochs over batches of labelled points with Adam, then with SGD and
+//! momentum; then the accuracy on held-out points.
 //!
 //! `cargo run --release -p bornite-nn --example mlp_loop [epochs]`
 

@@ -1,4 +1,5 @@
-//! A custom model: a network that learns a spiral, with layers, an optimizer and a traced training step.
+//! A custom model: a network that learns a spiral, with layers, an optimizer and a traced training
+//! step.
 //!
 //! `cargo run --release -p bornite-nn --example own_model`
 
@@ -7,7 +8,8 @@ use bornite_nn::layers::Linear;
 use bornite_nn::optimizer::{LrSchedule, Optimizer, OptimizerKind};
 use bornite_nn::{Context, Init, ParameterList, Result};
 
-/// A model is a plain struct of layers. Their parameters are declared by name; the values are in an arena.
+/// A model is a plain struct of layers. Their parameters are declared by name; the values are in an
+/// arena.
 struct Spiral {
     layers: Vec<Linear>,
 }

@@ -1,6 +1,7 @@
-//! Prints the launches of a GPT training step on a GPU, without needing a GPU:
-//! `plan_step [--kernels] [layers] [vocabulary] [batch] [tokens]`, by default two layers of GPT-2 124M with 64 x 1024 tokens in bf16 and a
-//! small vocabulary. Each launch with its inputs, outputs and cost; with `--kernels` also the IR of every generated kernel.
+//! Prints the launches of a GPT training step on a GPU, without needing a GPU: `plan_step
+//! [--kernels] [layers] [vocabulary] [batch] [tokens]`, by default two layers of GPT-2 124M with 64
+//! x 1024 tokens in bf16 and a small vocabulary. Each launch with its inputs, outputs and cost;
+//! with `--kernels` also the IR of every generated kernel.
 
 use bornite::{
     Device,

@@ -1,7 +1,8 @@
 //! Random state of dropout: seed and offset, two u64, distinct for every draw of a run.
 //!
-//! The offset packs the step, the batch within the step and the draw within the batch. Bits that do not fit select another seed,
-//! so that long runs do not repeat random numbers and the numbers of short runs do not depend on the run's length.
+//! The offset packs the step, the batch within the step and the draw within the batch. Bits that do
+//! not fit select another seed, so that long runs do not repeat random numbers and the numbers of
+//! short runs do not depend on the run's length.
 
 /// Bits of the offset for the draws of a batch.
 const DRAW_BITS: u32 = 20;
@@ -10,9 +11,9 @@ const BATCH_BITS: u32 = 12;
 /// Bits of the offset above those of a step.
 const STEP_BITS: u32 = 64 - BATCH_BITS - DRAW_BITS;
 
-/// Difference of the seed from the run's seed, from the high bits of a draw (16 bits), of a batch (36) and of a step (12). The
-/// factor is odd, so different bits give different seeds. It is 2⁶⁴ divided by the golden ratio, far from the differences of
-/// usual seeds.
+/// Difference of the seed from the run's seed, from the high bits of a draw (16 bits), of a batch
+/// (36) and of a step (12). The factor is odd, so different bits give different seeds. It is 2⁶⁴
+/// divided by the golden ratio, far from the differences of usual seeds.
 fn seed_offset(high_bits: u64) -> u64 {
     high_bits.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

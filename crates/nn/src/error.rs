@@ -7,7 +7,8 @@ use std::{fmt, io};
 /// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Error type of this crate. `Debug` prints the message, so that a `main` that returns it shows the message.
+/// Error type of this crate. `Debug` prints the message, so that a `main` that returns it shows the
+/// message.
 pub struct Error {
     pub(crate) kind: ErrorKind,
     location: &'static Location<'static>,
@@ -159,8 +160,8 @@ fn is_internal(location: &Location<'_>) -> bool {
     file!().strip_suffix("error.rs").is_some_and(|sources| location.file().starts_with(sources))
 }
 
-/// Runs the body of a public function. An error gets the location of the function's caller, unless it already has a location in
-/// the program.
+/// Runs the body of a public function. An error gets the location of the function's caller, unless
+/// it already has a location in the program.
 #[track_caller]
 pub(crate) fn located<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     let caller = Location::caller();
@@ -173,8 +174,8 @@ impl Error {
         &self.kind
     }
 
-    /// Returns the source location of the program's call, or of the tensor that failed. `None` within this crate, before the error
-    /// reaches the program.
+    /// Returns the source location of the program's call, or of the tensor that failed. `None`
+    /// within this crate, before the error reaches the program.
     pub fn location(&self) -> Option<&'static Location<'static>> {
         Some(self.location).filter(|location| !is_internal(location))
     }

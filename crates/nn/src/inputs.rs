@@ -1,12 +1,13 @@
 //! Named inputs of traced functions.
 //!
-//! A traced function takes a list of tensors. Each struct here defines the order of one such list, for the caller and for the
-//! function; the same struct of `Spec`s describes a call without running it.
+//! A traced function takes a list of tensors. Each struct here defines the order of one such list,
+//! for the caller and for the function; the same struct of `Spec`s describes a call without running
+//! it.
 
 use bornite::{Error, Result, Tensor};
 
-/// Defines structs with one field per input, in the order of the function's input list. The string is the function's name in
-/// error messages.
+/// Defines structs with one field per input, in the order of the function's input list. The string
+/// is the function's name in error messages.
 macro_rules! input_structs {
     ($($(#[$doc:meta])* $name:ident($function:literal) { $($(#[$field_doc:meta])* $field:ident,)+ })+) => { $(
         $(#[$doc])*

@@ -1,7 +1,8 @@
-//! Layers, GPT models, optimizers, tokenizers, token datasets, checkpoints, the training loop and text generation.
+//! Layers, GPT models, optimizers, tokenizers, token datasets, checkpoints, the training loop and
+//! text generation.
 //!
-//! Builds on the tensors of `bornite`. Must not know the command line: progress is reported to observers. Start at
-//! [`train::run`], [`model::Gpt`] or [`checkpoint`].
+//! Builds on the tensors of `bornite`. Must not know the command line: progress is reported to
+//! observers. Start at [`train::run`], [`model::Gpt`] or [`checkpoint`].
 
 pub mod checkpoint;
 pub mod data;

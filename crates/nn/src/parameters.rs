@@ -1,8 +1,8 @@
 //! Named parameters, and the context of a forward pass.
 //!
-//! A layer is a plain struct of [`ParameterId`]s, which a [`ParameterScope`] hands out when the layer is created. The values are in a
-//! flat [`bornite::var::Arena`]; a forward pass looks them up in a [`Context`]. So training, 16-bit copies and checkpoints need
-//! no knowledge of the model.
+//! A layer is a plain struct of [`ParameterId`]s, which a [`ParameterScope`] hands out when the
+//! layer is created. The values are in a flat [`bornite::var::Arena`]; a forward pass looks them up
+//! in a [`Context`]. So training, 16-bit copies and checkpoints need no knowledge of the model.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -84,7 +84,8 @@ impl ParameterList {
         self.0.iter().map(|p| p.shape.iter().product::<usize>()).sum()
     }
 
-    /// Creates an f32 arena of initialized parameters, matrices first. A seed gives the same values on every device.
+    /// Creates an f32 arena of initialized parameters, matrices first. A seed gives the same values
+    /// on every device.
     #[track_caller]
     pub fn arena(&self, seed: u64, device: Device) -> Result<Arena> {
         located(|| {
@@ -157,19 +158,22 @@ pub struct Context {
 }
 
 impl Context {
-    /// Creates a context for inference, from values in the order of declaration, as [`Arena::tensors`] returns them.
+    /// Creates a context for inference, from values in the order of declaration, as
+    /// [`Arena::tensors`] returns them.
     pub fn new(values: Vec<Tensor>) -> Context {
         Context { values, first: 0, random: None, missing: OnceLock::new() }
     }
 
-    /// Creates a context for training. Dropout draws from `state`, two u64: seed and offset. Every dropout layer takes the next
-    /// offset and every block of [`Context::checkpoint`] the next 1,024, so the offsets of two batches must be at least 2²⁰ apart;
-    /// draws beyond these take another seed.
+    /// Creates a context for training. Dropout draws from `state`, two u64: seed and offset. Every
+    /// dropout layer takes the next offset and every block of [`Context::checkpoint`] the next
+    /// 1,024, so the offsets of two batches must be at least 2²⁰ apart; draws beyond these take
+    /// another seed.
     pub fn training(values: Vec<Tensor>, state: Tensor) -> Context {
         Context { random: Some((state, AtomicU64::new(0))), ..Context::new(values) }
     }
 
-    /// Returns the value of a parameter; an error tensor if it is a parameter of another model or values are missing.
+    /// Returns the value of a parameter; an error tensor if it is a parameter of another model or
+    /// values are missing.
     #[track_caller]
     pub fn get(&self, param: ParameterId) -> &Tensor {
         let found = param.0.checked_sub(self.first).and_then(|n| self.values.get(n));
@@ -185,8 +189,8 @@ impl Context {
         })
     }
 
-    /// Activation checkpointing: runs `f` with the parameters of `range`, now and again in the backward pass. No intermediate
-    /// result of `f` is saved in between.
+    /// Activation checkpointing: runs `f` with the parameters of `range`, now and again in the
+    /// backward pass. No intermediate result of `f` is saved in between.
     #[track_caller]
     pub fn checkpoint(
         &self,

@@ -44,7 +44,8 @@ fn mlp_loop_learns() {
     assert!(numbers(&run("mlp_loop", &["0"]), "held out ").iter().all(|right| *right < 40.0), "without training");
 }
 
-/// Fine-tunes a folder of `transformers` and compares its loss; scripts/fine_tune_goldens.py writes the expected values.
+/// Fine-tunes a folder of `transformers` and compares its loss; scripts/fine_tune_goldens.py writes
+/// the expected values.
 #[test]
 fn hugging_face_model_is_fine_tuned() {
     let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");

@@ -1,5 +1,5 @@
-//! Every optimizer lowers the loss of a small GPT, Llama models learn, and activation checkpointing and key/value caches give the same
-//! results.
+//! Every optimizer lowers the loss of a small GPT, Llama models learn, and activation checkpointing
+//! and key/value caches give the same results.
 
 use bornite::{DType, Device, Tensor, trace};
 use bornite_nn::model::{Gpt, GptConfig};

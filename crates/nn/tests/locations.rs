@@ -1,4 +1,5 @@
-//! Source locations in errors: every fallible public function has `#[track_caller]`, and errors contain the location of the call.
+//! Source locations in errors: every fallible public function has `#[track_caller]`, and errors
+//! contain the location of the call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
@@ -119,7 +120,8 @@ fn public_functions_that_can_fail_are_tracked() {
     }
 }
 
-/// Checks that a call failed, and that only the last line of the error contains the location of the call, which is this line.
+/// Checks that a call failed, and that only the last line of the error contains the location of the
+/// call, which is this line.
 #[track_caller]
 fn fails<T>(result: Result<T, Error>) {
     let here = Location::caller();

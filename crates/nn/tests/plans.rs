@@ -1,4 +1,5 @@
-//! Plans of training steps: planning is repeatable, layers share kernels, and no data is copied between kernels.
+//! Plans of training steps: planning is repeatable, layers share kernels, and no data is copied
+//! between kernels.
 
 use bornite::{
     Device, Tensor,
@@ -29,7 +30,8 @@ fn planning_is_repeatable() {
     }
 }
 
-/// Layers differ in the offsets of their parameters, which are not part of a kernel. On a GPU a library computes matrix products.
+/// Layers differ in the offsets of their parameters, which are not part of a kernel. On a GPU a
+/// library computes matrix products.
 #[test]
 fn layers_share_their_kernels() {
     let kernels = |layers: usize| {
@@ -54,8 +56,8 @@ fn layers_share_their_kernels() {
     assert!(many.len() <= few.len() + 2, "{few:#?} for 3 layers, {many:#?} for 12");
 }
 
-/// On a GPU a layer launches matrix products, attention, norms and column sums: nothing is copied for the next kernel, and
-/// weight gradients are written to the optimizer's input.
+/// On a GPU a layer launches matrix products, attention, norms and column sums: nothing is copied
+/// for the next kernel, and weight gradients are written to the optimizer's input.
 #[test]
 fn layers_copy_no_data_between_kernels() {
     let steps = |layers: usize| {

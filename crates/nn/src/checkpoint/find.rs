@@ -1,7 +1,8 @@
 //! Finds the checkpoints of a run.
 //!
-//! Checkpoints are found in the folder, not only through `latest`: if that file is missing, outdated or dangling, the checkpoint of the
-//! latest step is still found. Folders that are not named like a checkpoint or have no manifest are ignored.
+//! Checkpoints are found in the folder, not only through `latest`: if that file is missing,
+//! outdated or dangling, the checkpoint of the latest step is still found. Folders that are not
+//! named like a checkpoint or have no manifest are ignored.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -98,7 +99,8 @@ pub(super) fn list(run: &Path) -> Result<Vec<CheckpointName>> {
         let entry = entry.map_err(Error::io("read folder", run))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(step) = parse_step(&name) else { continue };
-        // The manifest is written last. A folder without one is not a checkpoint and is not removed.
+        // The manifest is written last. A folder without one is not a checkpoint and is not
+        // removed.
         if fs::metadata(entry.path().join(MANIFEST)).is_ok_and(|manifest| manifest.is_file()) {
             found.push(CheckpointName { name, step });
         }
@@ -117,14 +119,15 @@ pub fn checkpoints(run: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// Returns the checkpoint to resume from: the one that `latest` names, unless it is missing or a complete checkpoint of a later step
-/// exists.
+/// Returns the checkpoint to resume from: the one that `latest` names, unless it is missing or a
+/// complete checkpoint of a later step exists.
 #[track_caller]
 pub fn newest(run: impl AsRef<Path>) -> Result<Option<PathBuf>> {
     located(|| Ok(candidates(run.as_ref())?.0.into_iter().next()))
 }
 
-/// Returns the checkpoints to try, in order, and the reason why the first is not the one that `latest` names.
+/// Returns the checkpoints to try, in order, and the reason why the first is not the one that
+/// `latest` names.
 fn candidates(run: &Path) -> Result<(Vec<PathBuf>, Option<String>)> {
     let all = list(run)?;
     let (pointer, note) = match read_pointer(run, LATEST) {
@@ -148,14 +151,15 @@ fn candidates(run: &Path) -> Result<(Vec<PathBuf>, Option<String>)> {
     Ok((order.map(path).collect(), note))
 }
 
-/// Loads the checkpoint to resume from ([`newest`]). A damaged one is an error, or with `fall_back` the previous intact one is loaded,
-/// with a note.
+/// Loads the checkpoint to resume from ([`newest`]). A damaged one is an error, or with `fall_back`
+/// the previous intact one is loaded, with a note.
 #[track_caller]
 pub fn load_latest(run: impl AsRef<Path>, device: Device, fall_back: bool) -> Result<LoadedCheckpoint> {
     load_latest_of(run.as_ref(), device, fall_back, CheckpointContents::All)
 }
 
-/// Returns true if an error means that a checkpoint is damaged, not, for example, that memory ran out or a later release wrote it.
+/// Returns true if an error means that a checkpoint is damaged, not, for example, that memory ran
+/// out or a later release wrote it.
 fn is_damage(error: &Error) -> bool {
     use io::ErrorKind::{InvalidData, NotADirectory, NotFound, UnexpectedEof};
     match &error.kind {
@@ -198,7 +202,8 @@ pub fn load_latest_of(
                     });
                 }
                 Err(error) => {
-                    // A writer may have saved a new checkpoint and removed this one in the meantime.
+                    // A writer may have saved a new checkpoint and removed this one in the
+                    // meantime.
                     let (now, why) = candidates(run)?;
                     if index == 0 && now.first() != order.first() {
                         (order, note) = (now, why);

@@ -64,7 +64,8 @@ pub(crate) fn with_bytes<R>(name: &str, tensor: &Tensor, take: impl FnOnce(&[u8]
 pub(crate) struct Scratch(Vec<u64>);
 
 impl Scratch {
-    /// Reads `bytes` bytes from the position of `file`, and hashes them if `hash` is set, while they are in the cache.
+    /// Reads `bytes` bytes from the position of `file`, and hashes them if `hash` is set, while
+    /// they are in the cache.
     pub fn fill(&mut self, file: &mut impl Read, bytes: usize, mut hash: Option<&mut Sha256>) -> io::Result<()> {
         let words = bytes.div_ceil(8);
         if words > self.0.len() {

@@ -1,4 +1,5 @@
-//! Reading untrusted JSON: sizes are checked before memory is allocated, and duplicate names are errors.
+//! Reading untrusted JSON: sizes are checked before memory is allocated, and duplicate names are
+//! errors.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -56,7 +57,8 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Unique<V> {
 /// Maximum number of nested values that [`small`] reads.
 const MAX_VALUES: usize = 1 << 20;
 
-/// Deserializes a JSON value with a limited number of nested values: a list of digits would take sixteen times the memory of its text.
+/// Deserializes a JSON value with a limited number of nested values: a list of digits would take
+/// sixteen times the memory of its text.
 pub(crate) fn small<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Value, D::Error> {
     Budget(&mut { MAX_VALUES }).deserialize(deserializer)
 }

@@ -1,5 +1,5 @@
-//! Loads a checkpoint: checks sizes, then headers, then tensors, each hashed while it is read. The first mismatch with the manifest is an
-//! error that names it.
+//! Loads a checkpoint: checks sizes, then headers, then tensors, each hashed while it is read. The
+//! first mismatch with the manifest is an error that names it.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

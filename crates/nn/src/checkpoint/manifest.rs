@@ -1,7 +1,8 @@
 //! `manifest.json`: size and SHA-256 of everything in a checkpoint, to detect and name damage.
 //!
-//! A file is a list of parts, each with its own SHA-256: `state.json` is one part, a safetensors file is its header and each tensor.
-//! So several threads can hash one file, and damage is reported per tensor.
+//! A file is a list of parts, each with its own SHA-256: `state.json` is one part, a safetensors
+//! file is its header and each tensor. So several threads can hash one file, and damage is reported
+//! per tensor.
 
 use std::collections::BTreeSet;
 use std::path::Path;

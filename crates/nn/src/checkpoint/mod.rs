@@ -1,8 +1,9 @@
 //! Checkpoints: the complete state of a run, in folders that are written atomically.
 //!
-//! A checkpoint is a folder of `weights.safetensors`, `state.safetensors` (optimizer state, master copies, …), `state.json` (step,
-//! data cursor, config, …) and `manifest.json` (sizes and checksums). [`CheckpointStore`] saves them so that `latest` can be loaded
-//! after any crash; [`load`] verifies everything that it reads.
+//! A checkpoint is a folder of `weights.safetensors`, `state.safetensors` (optimizer state, master
+//! copies, …), `state.json` (step, data cursor, config, …) and `manifest.json` (sizes and
+//! checksums). [`CheckpointStore`] saves them so that `latest` can be loaded after any crash;
+//! [`load`] verifies everything that it reads.
 //!
 //! ```
 //! use bornite::{Device, Tensor};
@@ -21,8 +22,9 @@
 //! # }
 //! ```
 //!
-//! A save passes `store.rs` (folders, pointers, retention; `find.rs` reads them) → `write.rs` (files) → `disk.rs` (system calls).
-//! `hugging_face/` reads and writes models of other libraries. Nothing here knows models or training.
+//! A save passes `store.rs` (folders, pointers, retention; `find.rs` reads them) → `write.rs`
+//! (files) → `disk.rs` (system calls). `hugging_face/` reads and writes models of other libraries.
+//! Nothing here knows models or training.
 
 mod disk;
 mod find;

@@ -7,7 +7,8 @@ pub(crate) use bornite_support::quoted;
 /// Maximum length of a tensor's name.
 pub(crate) const MAX_NAME_BYTES: usize = 1024;
 
-/// Validates a tensor's name; the error describes the problem. `..` is rejected, since tools unpack tensors into files of their names.
+/// Validates a tensor's name; the error describes the problem. `..` is rejected, since tools unpack
+/// tensors into files of their names.
 pub(crate) fn check_tensor_name(name: &str) -> Result<(), String> {
     let problem = if name.is_empty() {
         "is empty".into()

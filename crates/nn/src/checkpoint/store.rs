@@ -1,11 +1,12 @@
-//! Folder of a run's checkpoints. One process writes to it at a time, `latest` and `best` always name complete checkpoints, and old
-//! checkpoints are removed.
+//! Folder of a run's checkpoints. One process writes to it at a time, `latest` and `best` always
+//! name complete checkpoints, and old checkpoints are removed.
 //!
-//! A save writes `.saving-…`, syncs it, renames it to `step-…`, then replaces the small file `latest` by a rename. So a process that
-//! dies leaves at most a `.saving-…` folder, which the next writer removes: it holds the lock, so no other writer is alive.
+//! A save writes `.saving-…`, syncs it, renames it to `step-…`, then replaces the small file
+//! `latest` by a rename. So a process that dies leaves at most a `.saving-…` folder, which the next
+//! writer removes: it holds the lock, so no other writer is alive.
 //!
-//! `find.rs` finds checkpoints again. If a run goes back to an earlier step, `latest` also lists the later checkpoints that the new one
-//! replaces.
+//! `find.rs` finds checkpoints again. If a run goes back to an earlier step, `latest` also lists
+//! the later checkpoints that the new one replaces.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -43,13 +44,15 @@ pub struct CheckpointStore {
     folder: PathBuf,
     keep: Keep,
     disk: Arc<dyn Disk>,
-    /// Lock of the folder; the system releases it when the process dies. `None` if the file system has no locks.
+    /// Lock of the folder; the system releases it when the process dies. `None` if the file system
+    /// has no locks.
     lock: Option<File>,
 }
 
 impl Drop for CheckpointStore {
     fn drop(&mut self) {
-        // Closing is not enough: a process that another thread is starting briefly has a copy of the handle.
+        // Closing is not enough: a process that another thread is starting briefly has a copy of
+        // the handle.
         if let Some(lock) = &self.lock {
             let _ = lock.unlock();
         }
@@ -68,7 +71,8 @@ pub struct SavedCheckpoint {
 }
 
 impl CheckpointStore {
-    /// Opens a folder for saving, creating it if needed, and removes leftovers of writers that died.
+    /// Opens a folder for saving, creating it if needed, and removes leftovers of writers that
+    /// died.
     #[track_caller]
     pub fn open(folder: impl AsRef<Path>, keep: Keep) -> Result<CheckpointStore> {
         CheckpointStore::open_on(folder, keep, Arc::new(SystemDisk))
@@ -84,7 +88,8 @@ impl CheckpointStore {
             }
             fs::create_dir_all(&folder).map_err(Error::io("create folder", &folder))?;
             if let Some(parent) = folder.parent() {
-                // So that a new folder survives a power loss; a parent that cannot be opened was not changed.
+                // So that a new folder survives a power loss; a parent that cannot be opened was
+                // not changed.
                 let _ = disk.sync_folder(parent);
             }
             let lock = lock(&folder)?;
@@ -99,8 +104,8 @@ impl CheckpointStore {
         &self.folder
     }
 
-    /// Saves a checkpoint; `latest` names it once it is synced to disk. `metric` determines `best`; lower is better. If anything
-    /// fails, existing checkpoints and `latest` are unchanged.
+    /// Saves a checkpoint; `latest` names it once it is synced to disk. `metric` determines `best`;
+    /// lower is better. If anything fails, existing checkpoints and `latest` are unchanged.
     #[track_caller]
     pub fn save(&mut self, checkpoint: &Checkpoint, metric: Option<f64>) -> Result<SavedCheckpoint> {
         located(|| {
@@ -184,8 +189,8 @@ impl CheckpointStore {
         self.disk.sync_folder(&self.folder).map_err(Error::io("write", &self.folder))
     }
 
-    /// Returns an unused name for a step, after existing ones of the same step. A step is saved twice if a run went back to an
-    /// earlier checkpoint.
+    /// Returns an unused name for a step, after existing ones of the same step. A step is saved
+    /// twice if a run went back to an earlier checkpoint.
     fn free_name(&self, step: u64) -> String {
         let plain = format!("step-{step:08}");
         let taken = |name: &String| fs::symlink_metadata(self.folder.join(name)).is_ok();
@@ -196,7 +201,8 @@ impl CheckpointStore {
         (first..u64::MAX).map(again).find(|name| !taken(name)).unwrap_or_else(|| plain.clone())
     }
 
-    /// Returns true if a metric is lower than that of the best checkpoint, or, without a pointer, of any checkpoint.
+    /// Returns true if a metric is lower than that of the best checkpoint, or, without a pointer,
+    /// of any checkpoint.
     fn is_best(&self, metric: Option<f64>) -> bool {
         let Some(metric) = metric else { return false };
         let metric_of = |path: &Path| read_manifest(path).ok()?.metric;
@@ -246,7 +252,8 @@ impl CheckpointStore {
         self.disk.remove(&hidden)
     }
 
-    /// Removes leftovers of writers that died. This store holds the lock, so no other writer is alive.
+    /// Removes leftovers of writers that died. This store holds the lock, so no other writer is
+    /// alive.
     fn remove_stale(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for entry in entries.flatten() {
@@ -273,7 +280,8 @@ fn state_text(state: &StateFile) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Locks a folder and writes this process id into the lock file, for error messages of other processes.
+/// Locks a folder and writes this process id into the lock file, for error messages of other
+/// processes.
 fn lock(folder: &Path) -> Result<Option<File>> {
     let path = folder.join(LOCK);
     let mut file = files::open_lock(&path).map_err(|error| match error.kind {

@@ -20,7 +20,8 @@ const MAX_THREADS: usize = 8;
 /// Minimum work per thread: less is done before another thread has started.
 const MIN_BYTES_PER_THREAD: u64 = 1 << 20;
 
-/// Runs `work` on every job with several threads, each with its own `T`. `bytes` is the total work. The first error stops all threads.
+/// Runs `work` on every job with several threads, each with its own `T`. `bytes` is the total work.
+/// The first error stops all threads.
 pub(crate) fn in_parallel<J: Sync, T: Default>(
     jobs: &[J],
     bytes: u64,

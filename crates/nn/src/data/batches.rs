@@ -1,7 +1,7 @@
 //! Batches of token sequences, prefetched by a thread.
 //!
-//! An epoch visits every sequence once, in an order that depends only on seed and epoch. So a small cursor can resume anywhere, and
-//! prefetching does not affect the result.
+//! An epoch visits every sequence once, in an order that depends only on seed and epoch. So a small
+//! cursor can resume anywhere, and prefetching does not affect the result.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -27,7 +27,8 @@ pub struct BatchOptions {
     pub context: usize,
     /// Seed of the order.
     pub seed: u64,
-    /// Shuffles the sequences, differently in each epoch; otherwise they come in the order of the data.
+    /// Shuffles the sequences, differently in each epoch; otherwise they come in the order of the
+    /// data.
     pub shuffle: bool,
     /// Number of batches that a thread prefetches; 0 for no thread.
     pub prefetch: usize,
@@ -39,8 +40,8 @@ impl Default for BatchOptions {
     }
 }
 
-/// Position in the data, for checkpoints: after [`Batches::seek`], iteration continues as if it had never stopped. Aliases are the
-/// names of earlier releases.
+/// Position in the data, for checkpoints: after [`Batches::seek`], iteration continues as if it had
+/// never stopped. Aliases are the names of earlier releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataCursor {
     /// Seed of the order.
@@ -57,7 +58,8 @@ pub struct DataCursor {
     pub fingerprint: u64,
 }
 
-/// Inputs and targets of one step, `batch` rows of `context` tokens each; a target is the token after its input.
+/// Inputs and targets of one step, `batch` rows of `context` tokens each; a target is the token
+/// after its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Input tokens.
@@ -223,7 +225,8 @@ impl Sequences {
 /// Order of the sequences in one epoch.
 struct Epoch {
     order: Option<Permutation>,
-    /// Tokens skipped at the start. Tokens that do not fill a sequence are skipped at both ends, differently in each epoch.
+    /// Tokens skipped at the start. Tokens that do not fill a sequence are skipped at both ends,
+    /// differently in each epoch.
     skip: u64,
 }
 

@@ -17,9 +17,11 @@ use crate::tokenizer::{Encoder, Tokenizer};
 use crate::train::format_bytes;
 use crate::{Error, Result};
 
-/// Text per thread that is read, encoded and written at once. Building takes a few times this in memory.
+/// Text per thread that is read, encoded and written at once. Building takes a few times this in
+/// memory.
 const THREAD_BATCH_BYTES: usize = 4 << 20;
-/// Maximum text of all threads: with one token per byte, tokens take four times the memory of their text.
+/// Maximum text of all threads: with one token per byte, tokens take four times the memory of their
+/// text.
 const MAX_BATCH_BYTES: usize = 32 << 20;
 /// Minimum text for using several threads.
 const MIN_PARALLEL_BYTES: usize = 64 << 10;
@@ -67,7 +69,8 @@ impl Output for File {
     }
 }
 
-/// Creates `folder` with the tokens of `files`; it is synced to disk when this returns. No other process may use it.
+/// Creates `folder` with the tokens of `files`; it is synced to disk when this returns. No other
+/// process may use it.
 pub(super) fn build(
     folder: &Path,
     files: &[SourceFile],

@@ -8,8 +8,9 @@
 //! .NAME.building-PID   NAME while it is built
 //! ```
 //!
-//! A folder is renamed to its final name after it is synced, so that a folder of that name is complete; what a killed process leaves
-//! is removed by the next one. A folder whose manifest or checksums do not match is rebuilt.
+//! A folder is renamed to its final name after it is synced, so that a folder of that name is
+//! complete; what a killed process leaves is removed by the next one. A folder whose manifest or
+//! checksums do not match is rebuilt.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::FileExt;
@@ -127,8 +128,8 @@ pub(super) fn open_or_build_on(
     open_folder(&folder, tokenizer, observer)
 }
 
-/// Waits for a lock. Returns false if the file system has no locks, as some network disks: then two processes may do the same work,
-/// each in its own folder.
+/// Waits for a lock. Returns false if the file system has no locks, as some network disks: then two
+/// processes may do the same work, each in its own folder.
 fn wait_for_lock(lock: &File, observer: &dyn DataObserver) -> Result<bool> {
     loop {
         match lock.try_lock() {
@@ -140,7 +141,8 @@ fn wait_for_lock(lock: &File, observer: &dyn DataObserver) -> Result<bool> {
     }
 }
 
-/// Returns the name of a folder: a hash of everything that determines it except the contents of files.
+/// Returns the name of a folder: a hash of everything that determines it except the contents of
+/// files.
 fn folder_name(files: &[SourceFile], tokenizer: &Tokenizer) -> String {
     let mut hash = Sha256::new();
     hash.update(FORMAT_VERSION.to_le_bytes());
@@ -155,8 +157,8 @@ fn folder_name(files: &[SourceFile], tokenizer: &Tokenizer) -> String {
     hex(&hash.finalize())[..24].into()
 }
 
-/// Opens the folder if it matches files and tokenizer. Returns `None` if it must be built; logs a warning if it is damaged and
-/// `warn` is set.
+/// Opens the folder if it matches files and tokenizer. Returns `None` if it must be built; logs a
+/// warning if it is damaged and `warn` is set.
 fn reuse(
     folder: &Path,
     files: &[SourceFile],
@@ -286,7 +288,8 @@ fn open_manifest(
     Ok((tokens, Documents { file, path, count: manifest.documents }))
 }
 
-/// Renames a finished folder to its final name. An existing folder of that name is outdated or damaged.
+/// Renames a finished folder to its final name. An existing folder of that name is outdated or
+/// damaged.
 fn publish(new: &Path, folder: &Path, cache: &Path) -> Result<()> {
     if folder.exists() {
         let old = new.with_extension("old");

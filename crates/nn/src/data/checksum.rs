@@ -1,4 +1,5 @@
-//! Checksums of token files, one per piece, so that all cores hash one file and damage can be located.
+//! Checksums of token files, one per piece, so that all cores hash one file and damage can be
+//! located.
 //!
 //! A file is hashed once per process, and again only if its size, inode or change time changes.
 
@@ -21,7 +22,8 @@ use crate::{Error, Result};
 pub(super) const PIECE_BYTES: u64 = 16 << 20;
 /// Bytes that are read at once: fits into a core's cache.
 const CHUNK_BYTES: u64 = 256 << 10;
-/// Minimum age of a change: a more recent file could change again within the resolution of its change time.
+/// Minimum age of a change: a more recent file could change again within the resolution of its
+/// change time.
 const MIN_CHANGE_AGE: Duration = Duration::from_secs(2);
 
 /// SHA-256 of each piece of a file.
@@ -70,7 +72,8 @@ impl ChecksumWriter {
     }
 }
 
-/// Returns the checksums of an open file, computed on all cores unless this process has them cached.
+/// Returns the checksums of an open file, computed on all cores unless this process has them
+/// cached.
 pub(super) fn of_file(file: &File, path: &Path, observer: &dyn DataObserver) -> Result<Pieces> {
     let found = file.metadata().map_err(Error::io("read", path))?;
     let lock = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,7 +169,8 @@ mod tests {
     use super::*;
     use crate::data::ProgressFn;
 
-    /// Checksums are reused only of a file that did not change, whether the last change was a moment or minutes ago.
+    /// Checksums are reused only of a file that did not change, whether the last change was a
+    /// moment or minutes ago.
     #[test]
     fn a_file_that_changed_is_hashed_again() {
         let path = std::env::temp_dir().join(format!("bornite-hashed-again-{}", std::process::id()));

@@ -26,8 +26,9 @@ pub struct TokenDataset {
 }
 
 impl TokenDataset {
-    /// Opens the tokens of `sources`. Text is tokenized, each document followed by the end-of-text token, and cached in the folder
-    /// `cache`; the cache is reused while files and tokenizer are unchanged. `progress` is called during long operations.
+    /// Opens the tokens of `sources`. Text is tokenized, each document followed by the end-of-text
+    /// token, and cached in the folder `cache`; the cache is reused while files and tokenizer are
+    /// unchanged. `progress` is called during long operations.
     ///
     /// Token files (`.bin`) are read in place and cannot be mixed with text.
     #[track_caller]
@@ -78,7 +79,8 @@ impl TokenDataset {
         })
     }
 
-    /// Opens a folder that [`open`](TokenDataset::open) created in its cache, without the sources; verifies tokenizer and checksums.
+    /// Opens a folder that [`open`](TokenDataset::open) created in its cache, without the sources;
+    /// verifies tokenizer and checksums.
     #[track_caller]
     pub fn open_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<TokenDataset> {
         located(|| {
@@ -107,7 +109,8 @@ impl TokenDataset {
         self.with_range(self.tokens_fingerprint)
     }
 
-    /// Returns true if a saved fingerprint is that of this data, also if an earlier release computed it from a sample of the tokens.
+    /// Returns true if a saved fingerprint is that of this data, also if an earlier release
+    /// computed it from a sample of the tokens.
     pub(super) fn matches_fingerprint(&self, saved: u64) -> Result<bool> {
         Ok(saved == self.fingerprint() || saved == self.with_range(self.tokens.sampled_fingerprint()?))
     }
@@ -128,8 +131,9 @@ impl TokenDataset {
         })
     }
 
-    /// Splits into training and validation data; the latter is about `fraction` of the tokens, at the end. The split is at the end of
-    /// a document if one ends within that part, so that no document is in both.
+    /// Splits into training and validation data; the latter is about `fraction` of the tokens, at
+    /// the end. The split is at the end of a document if one ends within that part, so that no
+    /// document is in both.
     #[track_caller]
     pub fn split(&self, fraction: f64) -> Result<(TokenDataset, TokenDataset)> {
         located(|| {
@@ -143,7 +147,8 @@ impl TokenDataset {
             if tail > 0
                 && let Some(documents) = &self.documents
             {
-                // The document at the split belongs to training, unless that leaves no validation data.
+                // The document at the split belongs to training, unless that leaves no validation
+                // data.
                 if let Some(end) = documents.end_at_or_after(cut)?.filter(|end| *end < self.range.end) {
                     cut = end;
                 }

@@ -12,8 +12,9 @@ use super::{jsonl, parquet};
 use crate::tokenizer::{PreTokenizer, hex};
 use crate::{Error, Result, files};
 
-/// Bytes that are read at once, and the maximum size of a piece. Text without a split position within this length is cut between
-/// two characters: merging it as one word would take a hundred times its memory.
+/// Bytes that are read at once, and the maximum size of a piece. Text without a split position
+/// within this length is cut between two characters: merging it as one word would take a hundred
+/// times its memory.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// A document, or a part of one.
@@ -37,9 +38,10 @@ pub(super) fn pieces(mut text: &str, pre_tokenizer: PreTokenizer, sink: Sink<'_>
     sink(Piece { text: text.into(), starts, ends: true })
 }
 
-/// Passes all documents of a file to `sink` and returns the hash of its bytes. Long texts come in pieces, cut where `pre_tokenizer`
-/// splits them anyway. `position` advances by the bytes that were read. Fails with [`ErrorKind::Stopped`](crate::ErrorKind::Stopped)
-/// soon after `stop` returns true.
+/// Passes all documents of a file to `sink` and returns the hash of its bytes. Long texts come in
+/// pieces, cut where `pre_tokenizer` splits them anyway. `position` advances by the bytes that were
+/// read. Fails with [`ErrorKind::Stopped`](crate::ErrorKind::Stopped) soon after `stop` returns
+/// true.
 pub(super) fn read(
     file: &SourceFile,
     pre_tokenizer: PreTokenizer,

@@ -12,8 +12,8 @@ use crate::tokenizer::PreTokenizer;
 use crate::train::format_bytes;
 use crate::{Error, Result};
 
-/// Passes the texts of a field to `sink`. A line may have a quarter of `limit` bytes, since text with escapes is in memory three
-/// times while it is parsed.
+/// Passes the texts of a field to `sink`. A line may have a quarter of `limit` bytes, since text
+/// with escapes is in memory three times while it is parsed.
 pub(super) fn read(
     mut reader: impl BufRead,
     path: &Path,
@@ -70,7 +70,8 @@ pub(super) fn read(
     }
 }
 
-/// Value of a field. Only text is stored: a tree of other values would take many times the bytes of the line.
+/// Value of a field. Only text is stored: a tree of other values would take many times the bytes of
+/// the line.
 enum Content {
     Text(String),
     Null,

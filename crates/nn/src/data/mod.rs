@@ -1,7 +1,8 @@
 //! Training data: text files to batches of tokens.
 //!
-//! [`DataSource`]s name files; a [`TokenDataset`] contains their tokens, which are cached in a folder; [`Batches`] iterates over its
-//! sequences in an order that depends only on a seed and that a [`DataCursor`] resumes. Nothing here knows tensors or models.
+//! [`DataSource`]s name files; a [`TokenDataset`] contains their tokens, which are cached in a
+//! folder; [`Batches`] iterates over its sequences in an order that depends only on a seed and that
+//! a [`DataCursor`] resumes. Nothing here knows tensors or models.
 //!
 //! ```
 //! use bornite_nn::data::{TokenDataset, BatchOptions, DataSource};
@@ -65,7 +66,8 @@ pub trait DataObserver {
     /// Called several times per second.
     fn on_progress(&self, progress: DataProgress);
 
-    /// Returns true if the work should end with [`ErrorKind::Stopped`](crate::ErrorKind::Stopped). Called several times per second.
+    /// Returns true if the work should end with [`ErrorKind::Stopped`](crate::ErrorKind::Stopped).
+    /// Called several times per second.
     fn should_stop(&self) -> bool {
         false
     }

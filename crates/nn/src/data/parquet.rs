@@ -12,7 +12,8 @@ use crate::{Error, Result, files};
 /// Texts between two updates of the position and checks for a stop.
 const ROWS_PER_CHECK: u64 = 1 << 10;
 
-/// Passes the texts of a column to `sink`, without nulls. Takes at most a few times `limit` bytes of memory.
+/// Passes the texts of a column to `sink`, without nulls. Takes at most a few times `limit` bytes
+/// of memory.
 pub(super) fn read(
     source: &SourceFile,
     pre_tokenizer: PreTokenizer,

@@ -2,8 +2,8 @@
 
 use crate::random::mix;
 
-/// A permutation of `0..count` determined by a key: a Feistel network over the next power of four with cycle walking (fewer than
-/// four steps on average).
+/// A permutation of `0..count` determined by a key: a Feistel network over the next power of four
+/// with cycle walking (fewer than four steps on average).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Permutation {
     count: u64,
@@ -11,7 +11,8 @@ pub(super) struct Permutation {
     keys: [u64; ROUNDS],
 }
 
-/// Four rounds give a pseudorandom permutation if the round function is pseudorandom; two more since it is cheap.
+/// Four rounds give a pseudorandom permutation if the round function is pseudorandom; two more
+/// since it is cheap.
 const ROUNDS: usize = 6;
 
 impl Permutation {

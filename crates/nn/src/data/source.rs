@@ -30,7 +30,8 @@ pub enum SourceFormat {
     Bin32,
 }
 
-/// A file or folder of data. Folders are read recursively, in the order of names; names that start with a dot are skipped.
+/// A file or folder of data. Folders are read recursively, in the order of names; names that start
+/// with a dot are skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataSource {
     /// File or folder.
@@ -48,7 +49,8 @@ fn text() -> String {
 }
 
 impl DataSource {
-    /// Creates a source whose format follows from file extensions, with documents in the field or column `text`.
+    /// Creates a source whose format follows from file extensions, with documents in the field or
+    /// column `text`.
     pub fn new(path: impl Into<PathBuf>) -> DataSource {
         DataSource { path: path.into(), format: SourceFormat::Auto, field: text() }
     }

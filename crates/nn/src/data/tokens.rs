@@ -12,9 +12,11 @@ use super::source::{SourceFile, SourceFormat};
 use crate::random::mix;
 use crate::{Error, Result, files};
 
-/// Size of llm.c's header: 256 integers of 32 bits, the first of which are magic number, version and token count.
+/// Size of llm.c's header: 256 integers of 32 bits, the first of which are magic number, version
+/// and token count.
 const HEADER_BYTES: u64 = 1024;
-/// Magic number, version and bytes per token of llm.c's files: GPT-2 (16 bits) and Llama 3 (32 bits).
+/// Magic number, version and bytes per token of llm.c's files: GPT-2 (16 bits) and Llama 3 (32
+/// bits).
 const HEADERS: [(u32, u32, u64); 2] = [(20_240_520, 1, 2), (20_240_801, 7, 4)];
 
 /// Concatenated tokens of several files.
@@ -118,7 +120,8 @@ impl Tokens {
         u64::from_le_bytes(std::array::from_fn(|n| bytes[n]))
     }
 
-    /// Returns the hash that earlier releases saved with a run: of the length and of tokens at evenly spaced positions.
+    /// Returns the hash that earlier releases saved with a run: of the length and of tokens at
+    /// evenly spaced positions.
     pub(super) fn sampled_fingerprint(&self) -> Result<u64> {
         const SAMPLES: u64 = 64;
         const SAMPLE_TOKENS: u64 = 256;

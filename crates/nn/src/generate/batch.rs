@@ -10,8 +10,9 @@ use crate::tokenizer::Tokenizer;
 use crate::train::Precision;
 use crate::{Error, Result};
 
-/// Generates several texts in lockstep: at each position a text that is still in its prompt takes the prompt's next token, and the
-/// others sample one. So prompts of different lengths share every matrix product.
+/// Generates several texts in lockstep: at each position a text that is still in its prompt takes
+/// the prompt's next token, and the others sample one. So prompts of different lengths share every
+/// matrix product.
 pub struct BatchGenerator(CachedModel);
 
 /// A prompt with its sampling options.
@@ -35,7 +36,8 @@ impl BatchGenerator {
         self.0.rows
     }
 
-    /// Continues each prompt until the end of the text or the maximum length. `progress` receives every position that was reached.
+    /// Continues each prompt until the end of the text or the maximum length. `progress` receives
+    /// every position that was reached.
     #[track_caller]
     pub fn generate(
         &self,

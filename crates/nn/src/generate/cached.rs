@@ -76,8 +76,8 @@ impl CachedModel {
         }
     }
 
-    /// Appends tokens at `position` and returns the logits of the next token of each row. `tokens` are the concatenated rows, of which
-    /// the first `count` tokens each are not padding.
+    /// Appends tokens at `position` and returns the logits of the next token of each row. `tokens`
+    /// are the concatenated rows, of which the first `count` tokens each are not padding.
     pub fn advance(&self, tokens: &[i64], position: usize, count: usize) -> Result<Vec<f32>> {
         let scalar = |n: usize| Tensor::from_slice(&[n as i64], &[], self.device);
         let shape = [self.rows, tokens.len() / self.rows];
@@ -87,7 +87,8 @@ impl CachedModel {
         Ok(logits.to_vec()?)
     }
 
-    /// Fills an empty cache with the first `count` tokens of each row; returns logits as [`CachedModel::advance`] does.
+    /// Fills an empty cache with the first `count` tokens of each row; returns logits as
+    /// [`CachedModel::advance`] does.
     pub fn prefill<'a>(&self, rows: impl Iterator<Item = &'a [u32]> + Clone, count: usize) -> Result<Vec<f32>> {
         let mut logits = vec![];
         for first in (0..count).step_by(PREFILL_TOKENS) {

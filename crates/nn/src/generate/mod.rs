@@ -1,7 +1,7 @@
 //! Text generation: autoregressive sampling with a key/value cache.
 //!
-//! `cached.rs` runs the model, `sample.rs` samples tokens, `stops.rs` matches stop strings, `batch.rs` generates many texts at once.
-//! Nothing here knows runs or files.
+//! `cached.rs` runs the model, `sample.rs` samples tokens, `stops.rs` matches stop strings,
+//! `batch.rs` generates many texts at once. Nothing here knows runs or files.
 
 mod batch;
 mod cached;
@@ -77,11 +77,13 @@ pub struct GeneratedText {
     pub prompt_tokens: usize,
     /// Reason why it ended.
     pub finish: FinishReason,
-    /// Number of times that the context was full and generation continued with its more recent half.
+    /// Number of times that the context was full and generation continued with its more recent
+    /// half.
     pub context_shifts: usize,
 }
 
-/// Tokenizes a prompt. An empty one becomes the end-of-text token, which precedes documents in training.
+/// Tokenizes a prompt. An empty one becomes the end-of-text token, which precedes documents in
+/// training.
 #[track_caller]
 pub fn prompt_tokens(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<u32>> {
     located(|| {
@@ -100,13 +102,13 @@ pub fn prompt_tokens(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<u32>> {
 
 /// Generates one text at a time with a key/value cache.
 ///
-/// When the cache is full, its more recent half is processed again from position 0. So every token depends on at least that many
-/// previous tokens, with learned and with rotary positions.
+/// When the cache is full, its more recent half is processed again from position 0. So every token
+/// depends on at least that many previous tokens, with learned and with rotary positions.
 pub struct TextGenerator(CachedModel);
 
 impl TextGenerator {
-    /// Creates a generator that uses the current weights of an arena. Its cache has room for `length` tokens, prompt included, at most
-    /// the context length of the model.
+    /// Creates a generator that uses the current weights of an arena. Its cache has room for
+    /// `length` tokens, prompt included, at most the context length of the model.
     #[track_caller]
     pub fn new(gpt: &Gpt, weights: &Arena, precision: Precision, length: usize) -> Result<TextGenerator> {
         located(|| Ok(TextGenerator(CachedModel::new(gpt, weights, precision, 1, length)?)))
@@ -117,7 +119,8 @@ impl TextGenerator {
         self.0.replays()
     }
 
-    /// Generates a continuation of a prompt. `emit` receives complete characters as they are generated and returns whether to continue.
+    /// Generates a continuation of a prompt. `emit` receives complete characters as they are
+    /// generated and returns whether to continue.
     #[track_caller]
     pub fn generate(
         &self,

@@ -11,7 +11,8 @@ pub struct Sampling {
     pub temperature: f64,
     /// Samples from the k most likely tokens; 0 for all.
     pub top_k: usize,
-    /// Nucleus sampling: samples from the most likely tokens whose probabilities add up to this; 1 for all.
+    /// Nucleus sampling: samples from the most likely tokens whose probabilities add up to this; 1
+    /// for all.
     pub top_p: f64,
     /// Seed.
     pub seed: u64,

@@ -31,7 +31,8 @@ pub struct KvCache {
 }
 
 impl Attention {
-    /// Declares the projection to queries, keys and values, and the output projection, of layer `layer`, counted from 0.
+    /// Declares the projection to queries, keys and values, and the output projection, of layer
+    /// `layer`, counted from 0.
     pub fn new(scope: &mut ParameterScope<'_>, config: &GptConfig, layer: usize, out: Init) -> Attention {
         let (head, width, bias) = (config.head_width(), config.width, config.attention_bias());
         let columns = (config.heads + 2 * config.kv_heads) * head;
@@ -49,8 +50,8 @@ impl Attention {
         }
     }
 
-    /// Projects `[batch, tokens, width]` to queries, keys and values of `[batch, heads, tokens, head_width]`, with rotary embeddings
-    /// applied at `positions`.
+    /// Projects `[batch, tokens, width]` to queries, keys and values of `[batch, heads, tokens,
+    /// head_width]`, with rotary embeddings applied at `positions`.
     fn project(&self, context: &Context, x: &Tensor, positions: &Tensor) -> [Tensor; 3] {
         let [batch, tokens] = match x.shape() {
             Ok(&[batch, tokens, _]) => [batch, tokens],
@@ -95,8 +96,8 @@ impl Attention {
         self.output(context, &attended)
     }
 
-    /// Attends over the cached tokens and the tokens of `x`, the first of which is at `position`, an i64 scalar. Also returns the
-    /// updates of the cache.
+    /// Attends over the cached tokens and the tokens of `x`, the first of which is at `position`,
+    /// an i64 scalar. Also returns the updates of the cache.
     pub fn forward_cached(
         &self,
         context: &Context,
@@ -131,7 +132,8 @@ fn write_rows(cache: &Tensor, new: &Tensor, position: &Tensor) -> Tensor {
     inside.select(&row, cache)
 }
 
-/// Rotary embedding: rotates the pairs (i, i + width / 2) by position · base^(-2 i / width), with optional frequency scaling.
+/// Rotary embedding: rotates the pairs (i, i + width / 2) by position · base^(-2 i / width), with
+/// optional frequency scaling.
 fn apply_rope(x: &Tensor, positions: &Tensor, base: f64, scaling: Option<&RopeScaling>) -> Tensor {
     let (Ok(&[.., tokens, width]), Ok(dtype), Ok(device)) = (x.shape(), x.dtype(), x.device()) else {
         return x.clone();

@@ -37,8 +37,8 @@ pub enum MlpKind {
     Swiglu,
 }
 
-/// Frequency scaling of rotary embeddings, as in Llama 3: high frequencies are unchanged, low ones are divided by `factor`,
-/// and those between are interpolated.
+/// Frequency scaling of rotary embeddings, as in Llama 3: high frequencies are unchanged, low ones
+/// are divided by `factor`, and those between are interpolated.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RopeScaling {
@@ -178,7 +178,8 @@ impl GptConfig {
         }
     }
 
-    /// Returns a Llama of these sizes, with half as many key/value heads as heads if the number of heads is even.
+    /// Returns a Llama of these sizes, with half as many key/value heads as heads if the number of
+    /// heads is even.
     pub fn llama(vocabulary: usize, context: usize, layers: usize, heads: usize, width: usize) -> GptConfig {
         GptConfig {
             kv_heads: if heads.is_multiple_of(2) { heads / 2 } else { heads },
@@ -192,7 +193,8 @@ impl GptConfig {
         }
     }
 
-    /// Returns a named model: `tiny`, `small`, `medium`, `gpt2-124m` and so on; the first three also with the prefix `llama-`.
+    /// Returns a named model: `tiny`, `small`, `medium`, `gpt2-124m` and so on; the first three
+    /// also with the prefix `llama-`.
     #[track_caller]
     pub fn named(name: &str, vocabulary: usize) -> Result<GptConfig> {
         located(|| {

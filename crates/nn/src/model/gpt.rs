@@ -59,7 +59,8 @@ pub struct TransformerBlock {
 
 impl TransformerBlock {
     fn new(scope: &mut ParameterScope<'_>, config: &GptConfig, layer: usize) -> TransformerBlock {
-        // As in GPT-2: keeps the variance of the residual stream independent of the number of blocks.
+        // As in GPT-2: keeps the variance of the residual stream independent of the number of
+        // blocks.
         let out = Init::Normal(0.02 / (2.0 * config.layers as f64).sqrt());
         let first = scope.count();
         let attention_norm = norm(&mut scope.scope("norm1"), config);
@@ -145,8 +146,9 @@ impl Gpt {
         })
     }
 
-    /// Enables activation checkpointing: the backward pass recomputes each block instead of storing its activations. About a third
-    /// more time, and memory for the activations of one block instead of all.
+    /// Enables activation checkpointing: the backward pass recomputes each block instead of storing
+    /// its activations. About a third more time, and memory for the activations of one block
+    /// instead of all.
     pub fn activation_checkpointing(self, activation_checkpointing: bool) -> Gpt {
         Gpt { activation_checkpointing, ..self }
     }
@@ -180,7 +182,8 @@ impl Gpt {
     fn hidden_states(&self, context: &Context, tokens: &Tensor) -> Tensor {
         let (Ok(&[_, count]), Ok(device)) = (tokens.shape(), tokens.device()) else { return tokens.clone() };
         let positions = Tensor::arange(count, DType::I64, device);
-        // The first rows of the position table are a slice, whose gradient is simpler than that of a gather.
+        // The first rows of the position table are a slice, whose gradient is simpler than that of
+        // a gather.
         let mut x = match &self.position_embedding {
             Some(table) => {
                 let rows =
@@ -230,7 +233,8 @@ impl Gpt {
         -(rows * &included).sum(..) / (included.sum(..) + 1e-6)
     }
 
-    /// Creates empty key/value caches, one per block, for `batch` sequences of up to `length` tokens.
+    /// Creates empty key/value caches, one per block, for `batch` sequences of up to `length`
+    /// tokens.
     #[track_caller]
     pub fn kv_caches(&self, batch: usize, length: usize, dtype: DType, device: Device) -> Result<Vec<KvCache>> {
         located(|| {
@@ -240,8 +244,9 @@ impl Gpt {
         })
     }
 
-    /// Decoding step with key/value caches: appends `[batch, tokens]` at `position`, of which the first `count` per row are not
-    /// padding (both i64 scalars). Returns the logits of the token after the last of these, and the updates of the caches.
+    /// Decoding step with key/value caches: appends `[batch, tokens]` at `position`, of which the
+    /// first `count` per row are not padding (both i64 scalars). Returns the logits of the token
+    /// after the last of these, and the updates of the caches.
     pub fn advance(
         &self,
         context: &Context,

@@ -1,7 +1,7 @@
 //! Models. [`Gpt`] covers GPT-2 and Llama architectures, by configuration.
 //!
-//! `config.rs` describes the architecture, `gpt.rs` and `attention.rs` compute it, `hugging_face/` imports and exports it. Models know
-//! nothing about training, data or checkpoints.
+//! `config.rs` describes the architecture, `gpt.rs` and `attention.rs` compute it, `hugging_face/`
+//! imports and exports it. Models know nothing about training, data or checkpoints.
 
 mod attention;
 mod config;

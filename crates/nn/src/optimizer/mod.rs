@@ -1,6 +1,8 @@
-//! Optimizers over flat parameter arenas: updates are elementwise, so one kernel updates all parameters.
+//! Optimizers over flat parameter arenas: updates are elementwise, so one kernel updates all
+//! parameters.
 //!
-//! `schedule.rs` computes learning rates, `muon.rs` orthogonalizes matrices. Nothing here knows models, data or files.
+//! `schedule.rs` computes learning rates, `muon.rs` orthogonalizes matrices. Nothing here knows
+//! models, data or files.
 
 mod muon;
 mod schedule;
@@ -110,8 +112,8 @@ impl OptimizerKind {
     }
 }
 
-/// Per-step scalars: learning rate and the two bias-correction factors. [`Optimizer::step`] takes them packed into one
-/// tensor.
+/// Per-step scalars: learning rate and the two bias-correction factors. [`Optimizer::step`] takes
+/// them packed into one tensor.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StepScalars<T = f32> {
     /// Learning rate.
@@ -213,8 +215,8 @@ impl Optimizer {
         StepScalars { learning_rate: learning_rate as f32, bias_correction1, bias_correction2 }
     }
 
-    /// Computes a step from flat `gradients` in any float type, divided by `scale`; `scalars` is the packed tensor of
-    /// [`Optimizer::scalars`].
+    /// Computes a step from flat `gradients` in any float type, divided by `scale`; `scalars` is
+    /// the packed tensor of [`Optimizer::scalars`].
     pub fn step(
         &self,
         parameters: &Arena,

@@ -1,10 +1,12 @@
-//! Muon's update direction: the nearest orthogonal matrix, by a few Newton–Schulz iterations (Keller Jordan, 2024).
+//! Muon's update direction: the nearest orthogonal matrix, by a few Newton–Schulz iterations
+//! (Keller Jordan, 2024).
 
 use bornite::{Tensor, var::Arena};
 
 use crate::parameters::ParameterInfo;
 
-/// Coefficients of the odd quintic polynomial, whose iteration maps singular values in (0, 1] to about 0.7 to 1.2.
+/// Coefficients of the odd quintic polynomial, whose iteration maps singular values in (0, 1] to
+/// about 0.7 to 1.2.
 const QUINTIC: [f64; 3] = [3.4445, -4.7750, 2.0315];
 const ITERATIONS: usize = 5;
 

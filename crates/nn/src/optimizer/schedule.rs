@@ -17,7 +17,8 @@ pub enum LrDecay {
     Cosine,
 }
 
-/// Learning rate as a function of the step: linear warmup to `lr`, then decay to `lr * min_lr_ratio`.
+/// Learning rate as a function of the step: linear warmup to `lr`, then decay to `lr *
+/// min_lr_ratio`.
 ///
 /// ```
 /// use bornite_nn::optimizer::LrSchedule;

@@ -1,8 +1,10 @@
 //! Byte-to-character mapping of byte-level vocabularies in text files (GPT-2's `bytes_to_unicode`).
 //!
-//! Bytes that are printable in Latin-1 map to themselves, the others to the characters from U+0100 on, in order.
+//! Bytes that are printable in Latin-1 map to themselves, the others to the characters from U+0100
+//! on, in order.
 
-/// Returns the bytes in the order of their characters, which is the order of GPT-2's first 256 tokens.
+/// Returns the bytes in the order of their characters, which is the order of GPT-2's first 256
+/// tokens.
 pub(super) fn bytes_in_order() -> impl Iterator<Item = u8> {
     (0..=255).filter(|&byte| printable(byte)).chain((0..=255).filter(|&byte| !printable(byte)))
 }

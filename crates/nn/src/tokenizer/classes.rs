@@ -1,7 +1,7 @@
 //! Character classes: letters, numbers and white space, by Unicode's general categories.
 //!
-//! std's `is_alphabetic` is a different property (it includes combining marks), so the tables come from `regex-syntax`, which the
-//! reference implementation of GPT-2's pattern also uses.
+//! std's `is_alphabetic` is a different property (it includes combining marks), so the tables come
+//! from `regex-syntax`, which the reference implementation of GPT-2's pattern also uses.
 
 use std::sync::OnceLock;
 

@@ -11,7 +11,8 @@ const MAX_WORD_BYTES: usize = 48;
 /// Maximum number of cached words, a few megabytes.
 const MAX_WORDS: usize = 1 << 16;
 
-/// Encodes texts with a [`Tokenizer`] and caches words, which is faster than encoding them independently.
+/// Encodes texts with a [`Tokenizer`] and caches words, which is faster than encoding them
+/// independently.
 pub struct Encoder<'t> {
     tokenizer: &'t Tokenizer,
     /// Range of a word's tokens in `cached_tokens`.

@@ -1,7 +1,8 @@
-//! Reads and writes Hugging Face's `tokenizer.json` of byte-level BPE (GPT-2, Llama 3, Qwen 2 without its normalizer).
+//! Reads and writes Hugging Face's `tokenizer.json` of byte-level BPE (GPT-2, Llama 3, Qwen 2
+//! without its normalizer).
 //!
-//! Files are untrusted: sizes and indices are validated before use, and every unsupported feature is an error that names it, since an
-//! almost correct tokenizer gives wrong tokens.
+//! Files are untrusted: sizes and indices are validated before use, and every unsupported feature
+//! is an error that names it, since an almost correct tokenizer gives wrong tokens.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -17,7 +18,8 @@ use super::{AddedTokens, PreTokenizer, Tokenizer};
 use crate::checkpoint::small;
 use crate::{Error, Result};
 
-/// Maximum size of a file. The largest in use have about 35 MB; in memory a vocabulary takes up to eight times its text.
+/// Maximum size of a file. The largest in use have about 35 MB; in memory a vocabulary takes up to
+/// eight times its text.
 const MAX_BYTES: u64 = 48 << 20;
 
 /// Result with an error message, without the file's name.
@@ -193,8 +195,8 @@ fn pre_tokenizer(value: &Value) -> ParseResult<(PreTokenizer, bool)> {
     Ok((known, false))
 }
 
-/// Validates the post-processor. Supported ones do not change the tokens of a text; some add special tokens around it, which is left to
-/// the caller.
+/// Validates the post-processor. Supported ones do not change the tokens of a text; some add
+/// special tokens around it, which is left to the caller.
 fn check_post_processor(value: &Value) -> ParseResult<()> {
     let parts = match value.get("processors").and_then(Value::as_array) {
         Some(parts) => &parts[..],
@@ -209,7 +211,8 @@ fn check_post_processor(value: &Value) -> ParseResult<()> {
     }
 }
 
-/// Returns the bytes of all tokens. Ids must have no gaps, so that a large id cannot cause a large allocation.
+/// Returns the bytes of all tokens. Ids must have no gaps, so that a large id cannot cause a large
+/// allocation.
 fn vocabulary(file: &File) -> ParseResult<(Vec<Box<[u8]>>, AddedTokens)> {
     let alphabet = ByteAlphabet::new();
     let mut found: Vec<Option<Box<[u8]>>> = vec![None; file.model.vocab.len() + file.added_tokens.len()];

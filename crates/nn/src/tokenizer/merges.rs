@@ -1,4 +1,5 @@
-//! BPE merging of one word: the adjacent pair of the lowest rank is merged first; ties go to the leftmost.
+//! BPE merging of one word: the adjacent pair of the lowest rank is merged first; ties go to the
+//! leftmost.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,8 +16,8 @@ pub(super) struct Merge {
 /// Marks pairs without a merge; ranks after all others.
 const NEVER: Merge = Merge { rank: u32::MAX, id: u32::MAX };
 
-/// Maximum number of tokens for which a linear scan finds the next merge, without allocation. Longer words, which are rare, use a heap:
-/// the scan takes quadratic time.
+/// Maximum number of tokens for which a linear scan finds the next merge, without allocation.
+/// Longer words, which are rare, use a heap: the scan takes quadratic time.
 const SCAN_TOKENS: usize = 100;
 
 #[derive(Clone, Default)]

@@ -1,7 +1,8 @@
 //! Tokenizers.
 //!
-//! A [`Tokenizer`] is a byte-level BPE: a [pre-tokenizer](PreTokenizer) splits text into words, and the bytes of each word are merged by
-//! a list of merges. Byte tokens are the case without merges. Any text can be encoded, and decoding is exact.
+//! A [`Tokenizer`] is a byte-level BPE: a [pre-tokenizer](PreTokenizer) splits text into words, and
+//! the bytes of each word are merged by a list of merges. Byte tokens are the case without merges.
+//! Any text can be encoded, and decoding is exact.
 //!
 //! ```
 //! use bornite_nn::tokenizer::Tokenizer;
@@ -12,7 +13,8 @@
 //! assert_eq!(tokenizer.decode(&tokens), "Hello, world!");
 //! ```
 //!
-//! Tokenizer files are untrusted: `hugging_face.rs` validates everything in them. Nothing here knows models or training.
+//! Tokenizer files are untrusted: `hugging_face.rs` validates everything in them. Nothing here
+//! knows models or training.
 
 mod added;
 mod byte_alphabet;
@@ -171,15 +173,16 @@ impl Tokenizer {
         self.tokens.get(id as usize).map(|token| &**token)
     }
 
-    /// Encodes a text. Special tokens in the text are encoded as ordinary text, so that data cannot inject `<|endoftext|>`. For many
-    /// texts an [`encoder`](Tokenizer::encoder) is faster.
+    /// Encodes a text. Special tokens in the text are encoded as ordinary text, so that data cannot
+    /// inject `<|endoftext|>`. For many texts an [`encoder`](Tokenizer::encoder) is faster.
     pub fn encode(&self, text: &str) -> Vec<u32> {
         let mut tokens = vec![];
         self.encoder().encode(text, &mut tokens);
         tokens
     }
 
-    /// Encodes a text in which the texts of special tokens become these tokens, for prompts of a user.
+    /// Encodes a text in which the texts of special tokens become these tokens, for prompts of a
+    /// user.
     pub fn encode_with_special(&self, text: &str) -> Vec<u32> {
         let mut tokens = vec![];
         self.encoder().encode_with_special(text, &mut tokens);

@@ -1,7 +1,7 @@
 //! Pre-tokenizers: split text into words before merging. No token spans two words.
 //!
-//! The patterns are the regular expressions of published tokenizers. Each is a handwritten scanner here, many times faster than a regex
-//! engine with lookahead; other patterns are not supported.
+//! The patterns are the regular expressions of published tokenizers. Each is a handwritten scanner
+//! here, many times faster than a regex engine with lookahead; other patterns are not supported.
 
 use super::classes::{Class, Classes};
 
@@ -10,9 +10,11 @@ use super::classes::{Class, Classes};
 pub enum PreTokenizer {
     /// No splitting: a text is one word.
     None,
-    /// GPT-2: runs of letters, numbers or other characters, each with an optional leading space; English contractions.
+    /// GPT-2: runs of letters, numbers or other characters, each with an optional leading space;
+    /// English contractions.
     Gpt2,
-    /// Llama 3 and GPT-4: also splits numbers into groups of digits, and newlines from other white space.
+    /// Llama 3 and GPT-4: also splits numbers into groups of digits, and newlines from other white
+    /// space.
     Llama3 {
         /// Maximum digits per word: 3, or 1 for Qwen 2.
         max_digits: u8,
@@ -54,14 +56,16 @@ impl PreTokenizer {
         Words { pre_tokenizer: self, classes: Classes::get(), text, at: 0 }
     }
 
-    /// Returns the last offset at which a text can be cut without changing its words, whatever follows; `None` if there is none.
+    /// Returns the last offset at which a text can be cut without changing its words, whatever
+    /// follows; `None` if there is none.
     pub(crate) fn last_cut(self, text: &str) -> Option<usize> {
         if self == PreTokenizer::None {
             return None;
         }
-        // No word of any pattern spans the border before a space that follows non-white-space, or after a newline that precedes
-        // non-white-space, and no lookahead crosses it. Exception: GPT-2's pattern separates the last character of white space only
-        // if text follows, so there the newline must be the only white space.
+        // No word of any pattern spans the border before a space that follows non-white-space, or
+        // after a newline that precedes non-white-space, and no lookahead crosses it. Exception:
+        // GPT-2's pattern separates the last character of white space only if text follows, so
+        // there the newline must be the only white space.
         let mut after: Option<char> = None;
         let mut chars = text.char_indices().rev().peekable();
         while let Some((at, char)) = chars.next() {
@@ -167,8 +171,8 @@ impl Words<'_> {
         }
     }
 
-    /// Returns the end of a word of white space in a run that ends at `end`: the whole run at the end of the text, otherwise all but its
-    /// last character, which may belong to the next word.
+    /// Returns the end of a word of white space in a run that ends at `end`: the whole run at the
+    /// end of the text, otherwise all but its last character, which may belong to the next word.
     fn space(&self, end: usize) -> usize {
         if end == self.text.len() {
             return end;

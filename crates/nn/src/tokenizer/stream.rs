@@ -2,7 +2,8 @@
 
 use super::{REPLACEMENT, Tokenizer};
 
-/// Decodes token by token and emits complete characters only, for showing text while it is generated.
+/// Decodes token by token and emits complete characters only, for showing text while it is
+/// generated.
 ///
 /// ```
 /// # use bornite_nn::tokenizer::Tokenizer;
@@ -22,7 +23,8 @@ impl<'t> StreamDecoder<'t> {
         StreamDecoder { tokenizer, pending: vec![] }
     }
 
-    /// Appends a token and returns the characters that are complete now. Invalid bytes become U+FFFD.
+    /// Appends a token and returns the characters that are complete now. Invalid bytes become
+    /// U+FFFD.
     pub fn push(&mut self, token: u32) -> String {
         self.pending.extend_from_slice(self.tokenizer.token(token).unwrap_or(REPLACEMENT));
         let incomplete = match self.pending.utf8_chunks().last() {

@@ -1,8 +1,9 @@
 //! BPE training.
 //!
-//! Words are counted once; then the most frequent pair of adjacent tokens becomes a token, repeatedly. A merge only changes the counts of
-//! adjacent pairs: an index from pairs to words finds them, and a heap finds the best pair. Heap entries may be outdated; they are
-//! corrected when they are popped.
+//! Words are counted once; then the most frequent pair of adjacent tokens becomes a token,
+//! repeatedly. A merge only changes the counts of adjacent pairs: an index from pairs to words
+//! finds them, and a heap finds the best pair. Heap entries may be outdated; they are corrected
+//! when they are popped.
 
 use std::collections::{BinaryHeap, HashMap};
 
@@ -23,8 +24,9 @@ type Pair = (u32, u32);
 
 /// Trains a BPE vocabulary: [`add`](BpeTrainer::add) texts, then [`finish`](BpeTrainer::finish).
 ///
-/// The result does not depend on the order of the texts: the most frequent pair is merged first; ties are broken by the smaller left
-/// token, then the smaller right token. Memory grows with the number of distinct words, not with the amount of text.
+/// The result does not depend on the order of the texts: the most frequent pair is merged first;
+/// ties are broken by the smaller left token, then the smaller right token. Memory grows with the
+/// number of distinct words, not with the amount of text.
 pub struct BpeTrainer {
     pre_tokenizer: PreTokenizer,
     words: HashMap<Box<[u8]>, u64, RandomState>,
@@ -88,8 +90,9 @@ impl BpeTrainer {
         }
     }
 
-    /// Builds the tokenizer: 256 bytes, merges, and `<|endoftext|>` as the last token. It has fewer than `vocabulary` tokens if no further
-    /// pair occurs twice. `progress` receives the number of tokens so far and the total.
+    /// Builds the tokenizer: 256 bytes, merges, and `<|endoftext|>` as the last token. It has fewer
+    /// than `vocabulary` tokens if no further pair occurs twice. `progress` receives the number of
+    /// tokens so far and the total.
     #[track_caller]
     pub fn finish(self, vocabulary: usize, progress: &mut dyn FnMut(usize, usize)) -> Result<Tokenizer> {
         located(|| {
@@ -166,7 +169,8 @@ fn replace(word: &mut Word, index: u32, pair: Pair, id: u32, counts: &mut Counts
         }
         if to > 0 {
             let left = tokens[to - 1];
-            // The left neighbour may be a new token of this same merge; its old pair was removed as a right neighbour.
+            // The left neighbour may be a new token of this same merge; its old pair was removed as
+            // a right neighbour.
             counts.remove((left, pair.0), word.count);
             counts.add((left, id), word.count, index);
             grown.push((left, id));

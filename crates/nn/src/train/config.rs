@@ -1,6 +1,8 @@
-//! Configuration of a run: sections of settings from a file, from `--set` and from flags, merged in this order.
+//! Configuration of a run: sections of settings from a file, from `--set` and from flags, merged in
+//! this order.
 //!
-//! `keys.rs` defines names and types, `model.rs` converts the section `[model]`. Nothing here reads data or devices.
+//! `keys.rs` defines names and types, `model.rs` converts the section `[model]`. Nothing here reads
+//! data or devices.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +39,8 @@ pub struct RunConfig {
     pub schedule: ScheduleSection,
 }
 
-/// Defines a section. A name after `|` is that of earlier releases, which `keys::RETIRED_KEYS` lists as well.
+/// Defines a section. A name after `|` is that of earlier releases, which `keys::RETIRED_KEYS`
+/// lists as well.
 macro_rules! section {
     ($(#[$about:meta])* $name:ident { $($field:ident $(| $retired:literal)?: $type:ty,)* }) => {
         $(#[$about])*
@@ -248,7 +251,8 @@ impl RunConfig {
         })
     }
 
-    /// Returns these settings with absolute paths, so that the run can be resumed from any working directory.
+    /// Returns these settings with absolute paths, so that the run can be resumed from any working
+    /// directory.
     pub(crate) fn absolute(&self) -> Result<RunConfig> {
         let mut all = self.clone();
         let paths = all.data.path.iter_mut().flatten().chain(&mut all.data.cache).chain(&mut all.model.from);
@@ -352,7 +356,8 @@ impl RunConfig {
         })
     }
 
-    /// Returns these settings with all defaults filled in, except those that depend on model, tokenizer or device.
+    /// Returns these settings with all defaults filled in, except those that depend on model,
+    /// tokenizer or device.
     #[track_caller]
     pub fn resolved(&self) -> Result<RunConfig> {
         located(|| {

@@ -1,7 +1,7 @@
 //! Trained models on disk: a run's folder or a Hugging Face folder.
 //!
-//! A run's folder holds `run.toml`, `environment.json`, `tokenizer.json`, `metrics.jsonl`, `events.out.tfevents.…`,
-//! `loss.svg`, `samples.txt`, and `checkpoints/` with `latest` and `best`.
+//! A run's folder holds `run.toml`, `environment.json`, `tokenizer.json`, `metrics.jsonl`,
+//! `events.out.tfevents.…`, `loss.svg`, `samples.txt`, and `checkpoints/` with `latest` and `best`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,8 @@ pub(crate) struct State {
     /// Loss scale.
     #[serde(alias = "scale")]
     pub loss_scale: LossScale,
-    /// True if the gradients of the last step were finite; set if the loss scale was not updated for it yet.
+    /// True if the gradients of the last step were finite; set if the loss scale was not updated
+    /// for it yet.
     #[serde(alias = "unapplied")]
     pub pending_scale_update: Option<bool>,
     /// Training time.
@@ -126,7 +127,8 @@ impl TrainedModel {
         TrainedModel { gpt, parameters, tokenizer, precision, step, config: None, note: None, device }
     }
 
-    /// Loads the latest checkpoint of a run, or a Hugging Face folder. `tokenizer` overrides the folder's tokenizer.
+    /// Loads the latest checkpoint of a run, or a Hugging Face folder. `tokenizer` overrides the
+    /// folder's tokenizer.
     #[track_caller]
     pub fn open(folder: impl AsRef<Path>, tokenizer: Option<&str>, device: Device) -> Result<TrainedModel> {
         located(|| {
@@ -207,13 +209,15 @@ impl TrainedModel {
         })
     }
 
-    /// Returns a generator with a key/value cache for `length` tokens, prompt included, at most the context length.
+    /// Returns a generator with a key/value cache for `length` tokens, prompt included, at most the
+    /// context length.
     #[track_caller]
     pub fn generator(&self, length: usize) -> Result<TextGenerator> {
         located(|| TextGenerator::new(&self.gpt, &self.weights()?, self.precision, length))
     }
 
-    /// Returns the mean loss over the first `max_batches` batches of `data`, in order, and the number of batches.
+    /// Returns the mean loss over the first `max_batches` batches of `data`, in order, and the
+    /// number of batches.
     #[track_caller]
     pub fn loss(&self, data: &TokenDataset, batch: usize, context: usize, max_batches: u64) -> Result<(f64, u64)> {
         located(|| {
@@ -234,7 +238,8 @@ impl TrainedModel {
         })
     }
 
-    /// Rejects a batch whose logits alone do not fit into memory: nothing else bounds the context of a RoPE model.
+    /// Rejects a batch whose logits alone do not fit into memory: nothing else bounds the context
+    /// of a RoPE model.
     fn check_logits(&self, batch: usize, context: usize) -> Result<()> {
         let sizes = [batch, context, self.gpt.config().vocabulary, 4];
         let bytes = sizes.iter().fold(1u128, |product, n| product.saturating_mul(*n as u128));
@@ -307,7 +312,8 @@ pub(crate) fn rename_retired_tensors(checkpoint: &mut Checkpoint) {
     }
 }
 
-/// Returns the mean of `loss` over at most `max_batches` batches of `data`, in order, and the number of batches.
+/// Returns the mean of `loss` over at most `max_batches` batches of `data`, in order, and the
+/// number of batches.
 pub(crate) fn mean_loss(
     data: &TokenDataset,
     batch: usize,

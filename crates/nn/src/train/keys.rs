@@ -1,7 +1,7 @@
 //! Keys of `run.toml` and `--set`: name, type, default and meaning of every setting.
 //!
-//! This table defines what a `run.toml` may contain, and docs/training.md is checked against it. `config.rs` holds the typed
-//! values.
+//! This table defines what a `run.toml` may contain, and docs/training.md is checked against it.
+//! `config.rs` holds the typed values.
 
 use std::collections::BTreeMap;
 
@@ -339,8 +339,8 @@ impl ConfigKey {
     }
 }
 
-/// Parses a `run.toml` into a table of sections with current names. Every key must exist and every value must have its
-/// type; two names of one setting are an error.
+/// Parses a `run.toml` into a table of sections with current names. Every key must exist and every
+/// value must have its type; two names of one setting are an error.
 pub fn parse(text: &str) -> Result<Table> {
     let table: Table = text.parse().map_err(|error: toml::de::Error| {
         let line =
@@ -372,7 +372,8 @@ pub fn parse(text: &str) -> Result<Table> {
     Ok(checked)
 }
 
-/// Parses and sets `train.steps=100`. A value that is not valid TOML is a string, so paths need no quotes.
+/// Parses and sets `train.steps=100`. A value that is not valid TOML is a string, so paths need no
+/// quotes.
 pub fn assign(table: &mut Table, text: &str) -> Result<()> {
     let Some((name, value)) = text.split_once('=') else {
         return Err(Error::config(format!("{} has no value; write KEY=VALUE, such as train.steps=100", quoted(text))));

@@ -1,4 +1,5 @@
-//! A model in training: parameters, optimizer and the traced steps. Knows nothing about data, files or time.
+//! A model in training: parameters, optimizer and the traced steps. Knows nothing about data, files
+//! or time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -190,8 +191,8 @@ impl Learner {
         self.loss_scale = self.loss_scale.updated(self.options.precision, finite);
     }
 
-    /// Launches a step from [`LearnerOptions::accumulate`] batches of tokens and targets, each `[batch, tokens]`. Returns before
-    /// the step has finished.
+    /// Launches a step from [`LearnerOptions::accumulate`] batches of tokens and targets, each
+    /// `[batch, tokens]`. Returns before the step has finished.
     #[track_caller]
     pub fn step(&mut self, batches: &[(Tensor, Tensor)], lr: f64) -> Result<PendingStep> {
         located(|| {
@@ -205,8 +206,9 @@ impl Learner {
         })
     }
 
-    /// As [`step`](Learner::step), with batches from a callback that receives the index of each. If it returns `None`, or the
-    /// step is interrupted (see [`bornite::runtime::interruptible`]), the parameters are unchanged and the result is `None`.
+    /// As [`step`](Learner::step), with batches from a callback that receives the index of each. If
+    /// it returns `None`, or the step is interrupted (see [`bornite::runtime::interruptible`]), the
+    /// parameters are unchanged and the result is `None`.
     #[track_caller]
     pub fn step_from(
         &mut self,
@@ -270,8 +272,8 @@ impl Learner {
         Ok(())
     }
 
-    /// Explains the plan of a step for batches of `[batch, tokens]`: kernels, and memory in addition to parameters, optimizer
-    /// state and accumulated gradients. Nothing runs.
+    /// Explains the plan of a step for batches of `[batch, tokens]`: kernels, and memory in
+    /// addition to parameters, optimizer state and accumulated gradients. Nothing runs.
     #[track_caller]
     pub fn explain(&self, batch: usize, tokens: usize) -> Result<Explained> {
         located(|| {
@@ -383,7 +385,8 @@ impl StepFunctions {
         (loss, flat)
     }
 
-    /// Applies the optimizer to flat gradients, which are multiplied by `scale`; returns gradient norm and updates.
+    /// Applies the optimizer to flat gradients, which are multiplied by `scale`; returns gradient
+    /// norm and updates.
     fn optimizer_step(
         &self,
         arenas: &Arenas,

@@ -1,4 +1,5 @@
-//! Metrics of each step: a line of `metrics.jsonl`, scalars for TensorBoard, a point of the loss plot.
+//! Metrics of each step: a line of `metrics.jsonl`, scalars for TensorBoard, a point of the loss
+//! plot.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -17,8 +18,8 @@ const MAX_LINE_BYTES: u64 = 1 << 16;
 const METRICS: &str = "metrics.jsonl";
 const PLOT: &str = "loss.svg";
 
-/// Metrics of one step. JSON has no NaN: a loss or norm that is not finite is `null`. Aliases are the names of earlier
-/// releases.
+/// Metrics of one step. JSON has no NaN: a loss or norm that is not finite is `null`. Aliases are
+/// the names of earlier releases.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StepMetrics {
     /// Step, counted from 1.
@@ -120,8 +121,8 @@ fn json(line: &StepMetrics) -> String {
     serde_json::to_string(line).unwrap_or_default() // numbers and fixed names cannot fail
 }
 
-/// Reads a run's `metrics.jsonl`; empty if there is no such file. Incomplete lines, as a killed process may leave at the end,
-/// are skipped.
+/// Reads a run's `metrics.jsonl`; empty if there is no such file. Incomplete lines, as a killed
+/// process may leave at the end, are skipped.
 #[track_caller]
 pub fn read_metrics(path: &Path) -> Result<Vec<StepMetrics>> {
     located(|| {

@@ -1,8 +1,9 @@
 //! Training: optimizer steps and the training loop.
 //!
-//! `learner.rs` runs steps and knows nothing about files or time; `prepare.rs` and `run.rs` are the loop around it. `config.rs`,
-//! `keys.rs` and `model.rs` are the settings; `folder.rs`, `metrics.rs`, `events.rs` and `plot.rs` write the run's folder;
-//! `workload.rs` estimates memory and flops. Nothing here prints: callers pass an [`Observer`].
+//! `learner.rs` runs steps and knows nothing about files or time; `prepare.rs` and `run.rs` are the
+//! loop around it. `config.rs`, `keys.rs` and `model.rs` are the settings; `folder.rs`,
+//! `metrics.rs`, `events.rs` and `plot.rs` write the run's folder; `workload.rs` estimates memory
+//! and flops. Nothing here prints: callers pass an [`Observer`].
 
 mod config;
 mod events;

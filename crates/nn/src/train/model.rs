@@ -68,7 +68,8 @@ impl RunConfig {
         })
     }
 
-    /// Returns the frequency scaling of `model.rope_factor`; the defaults of the other values are those of Llama 3.1.
+    /// Returns the frequency scaling of `model.rope_factor`; the defaults of the other values are
+    /// those of Llama 3.1.
     fn rope_scaling(&self) -> Result<Option<RopeScaling>> {
         let m = &self.model;
         let Some(factor) = m.rope_factor else {

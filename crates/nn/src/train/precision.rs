@@ -3,8 +3,8 @@
 use bornite::{DType, settings::MatmulMode};
 use serde::{Deserialize, Serialize};
 
-/// Precision of the forward and backward pass. Parameters and optimizer state are always f32; with a 16-bit type the model
-/// runs on a rounded copy of the parameters.
+/// Precision of the forward and backward pass. Parameters and optimizer state are always f32; with
+/// a 16-bit type the model runs on a rounded copy of the parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {

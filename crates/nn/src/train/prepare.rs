@@ -1,6 +1,8 @@
-//! Preparation of a run: resolved settings, the checkpoint to resume from, tokenizer, model, data and learner.
+//! Preparation of a run: resolved settings, the checkpoint to resume from, tokenizer, model, data
+//! and learner.
 //!
-//! Cheap checks come first (settings, files, sizes), so that a mistake costs neither time nor memory. `run.rs` is the loop.
+//! Cheap checks come first (settings, files, sizes), so that a mistake costs neither time nor
+//! memory. `run.rs` is the loop.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -140,7 +142,8 @@ fn start_or_resume(
     let store =
         CheckpointStore::open(&checkpoints, Keep { last: config.train.keep_checkpoints.unwrap_or(1), best: true })?;
     let tuner = Tuner::of_process().map_err(bornite::Error::from)?;
-    // Tuned choices stay fixed for the whole run and are part of every checkpoint, also those that are needed late.
+    // Tuned choices stay fixed for the whole run and are part of every checkpoint, also those that
+    // are needed late.
     let pin_choices = || tuner.pin(tuner.store().records());
     if !resume {
         pin_choices();
@@ -184,7 +187,8 @@ fn existing_sources(config: &RunConfig) -> Result<Vec<DataSource>> {
     Ok(sources)
 }
 
-/// Returns the run's tokenizer. A new run takes that of `model.from`, a named one, or trains one on the data.
+/// Returns the run's tokenizer. A new run takes that of `model.from`, a named one, or trains one on
+/// the data.
 fn tokenizer(
     config: &RunConfig,
     folder: &Path,
@@ -265,7 +269,8 @@ fn model(
     Ok(model)
 }
 
-/// Returns the workload of a step, which must fit into memory, and fills in settings that depend on model and device.
+/// Returns the workload of a step, which must fit into memory, and fills in settings that depend on
+/// model and device.
 fn workload(config: &mut RunConfig, model: &GptConfig, device: Device) -> Result<Workload> {
     let optimizer = config.optimizer_kind()?;
     let train = &mut config.train;

@@ -1,7 +1,8 @@
 //! The training loop: steps, evaluations, samples and checkpoints until the last step or a stop.
 //!
-//! Nothing here prints: an [`Observer`] receives all events. The results of a step are read one step later, so that the host
-//! stays ahead of the device; only evaluations, checkpoints and samples wait for it. `prepare.rs` builds the [`Run`].
+//! Nothing here prints: an [`Observer`] receives all events. The results of a step are read one
+//! step later, so that the host stays ahead of the device; only evaluations, checkpoints and
+//! samples wait for it. `prepare.rs` builds the [`Run`].
 
 use std::fs;
 use std::io::Write;
@@ -88,8 +89,9 @@ pub trait Observer {
     /// Called for every event.
     fn on_event(&mut self, event: TrainEvent<'_>);
 
-    /// Returns true if the run should save a checkpoint and end as soon as possible. Called before every step, and several
-    /// times per second during data preparation, gradient accumulation and evaluation.
+    /// Returns true if the run should save a checkpoint and end as soon as possible. Called before
+    /// every step, and several times per second during data preparation, gradient accumulation and
+    /// evaluation.
     fn should_stop(&self) -> bool {
         false
     }
@@ -119,8 +121,9 @@ pub struct RunSummary {
     pub folder: PathBuf,
 }
 
-/// Trains a model in a run's folder. With `resume`, an existing run continues after its latest checkpoint as if it had never
-/// stopped. A stop during preparation returns [`ErrorKind::Stopped`]: there is nothing to save.
+/// Trains a model in a run's folder. With `resume`, an existing run continues after its latest
+/// checkpoint as if it had never stopped. A stop during preparation returns [`ErrorKind::Stopped`]:
+/// there is nothing to save.
 #[track_caller]
 pub fn run(
     config: &RunConfig,
@@ -130,8 +133,8 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<RunSummary> {
     located(|| {
-        // Tuned choices come from the start of the run or its checkpoint, not from the tuning cache as it is when a kernel is
-        // first needed.
+        // Tuned choices come from the start of the run or its checkpoint, not from the tuning cache
+        // as it is when a kernel is first needed.
         let _sealed = Tuner::of_process().map_err(bornite::Error::from)?.seal();
         let mut run = prepare(config, folder, device, resume, observer)?;
         let stopped = run.run_steps(observer)?;
@@ -165,7 +168,8 @@ pub(super) struct Run {
     pub shape: [usize; 2],
     pub tokens_per_step: u64,
     pub unread: Option<UnreadStep>,
-    /// True if the gradients of the last step that was read were finite; set until the loss scale is updated for it.
+    /// True if the gradients of the last step that was read were finite; set until the loss scale
+    /// is updated for it.
     pub pending_scale_update: Option<bool>,
     pub elapsed_seconds: f64,
     /// Step of the last checkpoint.
@@ -177,7 +181,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Runs steps until the last one or until the observer stops the run; returns true if it was stopped.
+    /// Runs steps until the last one or until the observer stops the run; returns true if it was
+    /// stopped.
     fn run_steps(&mut self, observer: &mut dyn Observer) -> Result<bool> {
         let steps = self.config.train.steps.unwrap_or(0);
         if let Some(metrics) = self.pending_metrics.take()
@@ -207,8 +212,9 @@ impl Run {
         self.learner.steps().saturating_sub(self.saved_step.unwrap_or(0))
     }
 
-    /// Evaluates, samples and saves after a step, if due. `metrics` are those of the step if a stop interrupted this after they
-    /// were read. Returns false if a stop interrupts it now: then the run is saved, and a resumed run repeats it.
+    /// Evaluates, samples and saves after a step, if due. `metrics` are those of the step if a stop
+    /// interrupted this after they were read. Returns false if a stop interrupts it now: then the
+    /// run is saved, and a resumed run repeats it.
     fn after_step(&mut self, metrics: Option<StepMetrics>, observer: &mut dyn Observer) -> Result<bool> {
         let (train, step) = (self.config.train.clone(), self.learner.steps());
         let every = |n: Option<u64>| n.is_some_and(|n| n > 0 && step.is_multiple_of(n));
@@ -280,7 +286,8 @@ impl Run {
         if let Some(previous) = self.unread.replace(unread) {
             self.finish_step(&previous, started, None, observer)?;
         }
-        // Always after the next step has started, even if the previous one was read earlier, so that a stop changes nothing.
+        // Always after the next step has started, even if the previous one was read earlier, so
+        // that a stop changes nothing.
         if let Some(finite) = self.pending_scale_update.take() {
             self.learner.update_loss_scale(finite);
         }
@@ -304,8 +311,8 @@ impl Run {
         }
     }
 
-    /// Waits for a step and reports its metrics. Its duration ends when the next step starts, which on a GPU is close to its
-    /// execution time.
+    /// Waits for a step and reports its metrics. Its duration ends when the next step starts, which
+    /// on a GPU is close to its execution time.
     fn finish_step(
         &mut self,
         step: &UnreadStep,

@@ -69,8 +69,8 @@ pub fn parameter_count(model: &GptConfig) -> u128 {
     table + positions + of(model.layers) * (2 * norm + attention + attention_bias + mlp) + norm + head
 }
 
-/// Floating-point operations of training per token, in sequences of `context` tokens: six per multiplied parameter, plus
-/// attention over half of the sequence.
+/// Floating-point operations of training per token, in sequences of `context` tokens: six per
+/// multiplied parameter, plus attention over half of the sequence.
 pub fn flops_per_token(model: &GptConfig, context: usize) -> f64 {
     let table = model.vocabulary as f64 * model.width as f64;
     let positions = if model.position == PositionKind::Learned { (model.context * model.width) as f64 } else { 0.0 };
@@ -100,7 +100,8 @@ impl Workload {
         MemoryEstimate { model: state, activations: tokens * element * (blocks + of(model.vocabulary)) }
     }
 
-    /// Rejects a workload that does not fit into `available` bytes of `device`; the error suggests settings that fit.
+    /// Rejects a workload that does not fit into `available` bytes of `device`; the error suggests
+    /// settings that fit.
     #[track_caller]
     pub fn check(&self, available: u64, device: &str) -> Result<()> {
         located(|| {
@@ -189,7 +190,8 @@ fn proc_bytes(text: &str, name: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-/// Vendor peak throughput without sparsity: substring of the GPU's name, then TFLOPS for f32, tf32 and 16-bit types.
+/// Vendor peak throughput without sparsity: substring of the GPU's name, then TFLOPS for f32, tf32
+/// and 16-bit types.
 const PEAK_TFLOPS: [(&str, [f64; 3]); 9] = [
     ("GB200", [80.0, 1250.0, 2500.0]),
     ("B200", [75.0, 1125.0, 2250.0]),

@@ -96,7 +96,8 @@ pub fn full_at_each_call() -> Outcome {
             let calls = disk.calls.load(Ordering::Relaxed);
             drop(store);
             let about = format!("{fails:?} at call {from}");
-            // Whatever became of it, one whole checkpoint is the latest, and all that are there are whole.
+            // Whatever became of it, one whole checkpoint is the latest, and all that are there are
+            // whole.
             let found = load_latest(&folder.0, Device::cpu(), false)?.checkpoint;
             for path in checkpoints(&folder.0)? {
                 load(path, Device::cpu()).map_err(|error| format!("{about}: {error}"))?;
@@ -136,7 +137,8 @@ pub fn file_size_limits_of_the_system() -> Outcome {
     let run = folder.join("run");
     let old = checkpoint(&mut random, 1, 20);
     CheckpointStore::open(&run, KEEP)?.save(&old, None)?;
-    // Blocks of 512 or 1024 bytes, as the shell has it; the system's own error at the first byte beyond.
+    // Blocks of 512 or 1024 bytes, as the shell has it; the system's own error at the first byte
+    // beyond.
     let mut refused = 0;
     for blocks in [0, 1, 4, 16, 30, 64, 100, 100_000] {
         let script = format!("ulimit -f {blocks}; trap '' XFSZ; exec \"$0\" child save-once \"$1\" 2");

@@ -15,12 +15,13 @@ use crate::random::Random;
 use crate::sample::{Folder, KEEP, bytes as written, checkpoint};
 use crate::{Outcome, full};
 
-/// Bytes of memory a byte of file may cost while it is read (a `,[]` of JSON becomes a value of 32), and what is always
-/// needed, error messages above all.
+/// Bytes of memory a byte of file may cost while it is read (a `,[]` of JSON becomes a value of
+/// 32), and what is always needed, error messages above all.
 const FACTOR: usize = 64;
 const ALWAYS: usize = 64 << 10;
 
-/// Runs `work` on an input of so many bytes and fails if it took more memory or time than that explains.
+/// Runs `work` on an input of so many bytes and fails if it took more memory or time than that
+/// explains.
 fn bounded<R>(bytes: usize, about: &[u8], work: impl FnOnce() -> R) -> R {
     let start = Instant::now();
     let (result, held) = peak(work);
@@ -151,7 +152,8 @@ pub fn bytes() -> Outcome {
     Ok(())
 }
 
-/// Headers made of right and wrong parts; the verdict is compared with one that this test reaches by itself.
+/// Headers made of right and wrong parts; the verdict is compared with one that this test reaches
+/// by itself.
 pub fn headers() -> Outcome {
     let mut random = Random::fresh();
     let (mut right, mut wrong) = (0, 0);

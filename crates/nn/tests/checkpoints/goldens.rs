@@ -1,5 +1,6 @@
-//! Files that are kept: one by the format's own library (`scripts/safetensors_goldens.py`), and a checkpoint of ours that
-//! every later release must read. `BLESS=1 cargo test -p bornite-nn` writes the latter.
+//! Files that are kept: one by the format's own library (`scripts/safetensors_goldens.py`), and a
+//! checkpoint of ours that every later release must read. `BLESS=1 cargo test -p bornite-nn` writes
+//! the latter.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Writers that die: at random times by `kill -9`, and at every single call that a save makes of the disk.
+//! Writers that die: at random times by `kill -9`, and at every single call that a save makes of
+//! the disk.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};

@@ -121,7 +121,8 @@ pub fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Panics unless an error is one sentence that says all of `parts`; the line of the caller may follow.
+/// Panics unless an error is one sentence that says all of `parts`; the line of the caller may
+/// follow.
 pub fn assert_says(error: &impl std::fmt::Display, parts: &[&str]) {
     let text = error.to_string();
     let text = text.split("\n  at ").next().unwrap_or_default();

@@ -175,7 +175,8 @@ pub fn older_checkpoints_are_loaded_only_with_fall_back() -> Outcome {
     Ok(())
 }
 
-/// A run goes on from its newest complete checkpoint whatever became of the pointer, and nothing newer is removed.
+/// A run goes on from its newest complete checkpoint whatever became of the pointer, and nothing
+/// newer is removed.
 pub fn checkpoints_are_found_without_a_valid_pointer() -> Outcome {
     let fill = |name: &str| -> Result<Folder, Error> {
         let folder = Folder::new(name);
@@ -184,7 +185,8 @@ pub fn checkpoints_are_found_without_a_valid_pointer() -> Outcome {
         for step in [8, 9, 10, 99_999_999, 100_000_000] {
             store.save(&little(step), None)?;
         }
-        // The clocks of a copy say nothing: the oldest looks newest. Nor do folders that are no checkpoints count.
+        // The clocks of a copy say nothing: the oldest looks newest. Nor do folders that are no
+        // checkpoints count.
         let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
         for path in ["step-00000008/manifest.json", "step-00000008"] {
             fs::File::open(folder.join(path)).unwrap().set_modified(later).unwrap();
@@ -225,7 +227,8 @@ pub fn checkpoints_are_found_without_a_valid_pointer() -> Outcome {
     let folder = fill("pointer-late")?;
     fs::write(folder.join("latest"), "step-00000010\n")?;
     assert_eq!(loaded(&folder)?.checkpoint.step, 100_000_000);
-    // Going back on purpose: what is saved then counts, though a later step is there, until the next save.
+    // Going back on purpose: what is saved then counts, though a later step is there, until the
+    // next save.
     let mut store = CheckpointStore::open(&folder.0, Keep { last: 9, best: false })?;
     store.save(&little(11), None)?;
     let found = loaded(&folder)?;

@@ -96,7 +96,8 @@ fn open_folder_checks_tokenizer_and_format_version() {
     );
 }
 
-/// Every flipped bit is detected, with and without access to the sources; a changed token changes the fingerprint.
+/// Every flipped bit is detected, with and without access to the sources; a changed token changes
+/// the fingerprint.
 #[test]
 fn flipped_bits_of_tokens_are_detected() {
     let folder = Folder::new();
@@ -136,7 +137,8 @@ fn flipped_bits_of_tokens_are_detected() {
     says(other.batches(&options).unwrap().seek(cursor), &["was saved with other data"]);
 }
 
-/// Folder of the child process of the next test; unset in ordinary runs, where the child does nothing.
+/// Folder of the child process of the next test; unset in ordinary runs, where the child does
+/// nothing.
 const CHILD: &str = "KILLED_WHILE_BUILDING";
 
 #[test]

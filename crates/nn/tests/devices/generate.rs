@@ -72,7 +72,8 @@ pub fn batched_generation_matches_single_generation(device: Device) -> Outcome {
                 let options = GenerationOptions { sampling: prompt.sampling, max_tokens, stops: vec![] };
                 let text = tokenizer.decode(&prompt.tokens);
                 let single = generator.generate(&tokenizer, &text, &options, &mut |_| true)?;
-                // Another summation order may round differently and break a tie differently; most do not.
+                // Another summation order may round differently and break a tie differently; most
+                // do not.
                 let same = found.iter().zip(&single.tokens).take_while(|(a, b)| a == b).count();
                 let enough = single.tokens.len().min(8);
                 assert!(same >= enough, "{text}: {same} of {enough} tokens: {found:?} {:?}", single.tokens);

@@ -1,4 +1,5 @@
-//! Training and text generation on every device: each test runs on the CPU and, if there is one, on a GPU.
+//! Training and text generation on every device: each test runs on the CPU and, if there is one, on
+//! a GPU.
 //!
 //! Tests that need a fresh process start this program again, with a role.
 

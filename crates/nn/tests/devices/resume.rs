@@ -1,4 +1,5 @@
-//! A run that was stopped at any of 20 steps and resumed by another process gives the same bits, even if the tuning cache is gone.
+//! A run that was stopped at any of 20 steps and resumed by another process gives the same bits,
+//! even if the tuning cache is gone.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Training steps: constant memory, small host overhead, memory of activation checkpointing, ignored targets, fusion.
+//! Training steps: constant memory, small host overhead, memory of activation checkpointing,
+//! ignored targets, fusion.
 
 use std::ops::Range;
 use std::path::Path;
@@ -124,7 +125,8 @@ pub fn activation_checkpointing_saves_the_estimated_memory(device: Device) -> Ou
             println!("{what}");
             // The estimate is a lower bound.
             assert!(stored >= lower_bounds[0] && less >= lower_bounds[1], "below the lower bound: {what}");
-            // It does not count values that a GPU keeps in f32 with 16-bit types, and copies for host routines.
+            // It does not count values that a GPU keeps in f32 with 16-bit types, and copies for
+            // host routines.
             let max_ratio = if matches!(device, Device::Cuda(_)) { 3.0 } else { 2.5 };
             assert!(saved > 0.8 * estimated && saved < max_ratio * estimated, "{what}");
         }
@@ -160,8 +162,8 @@ pub fn negative_targets_are_ignored(device: Device) -> Outcome {
     Ok(())
 }
 
-/// Steps with fused and handwritten kernels match op-by-op execution up to rounding: losses and gradient norms of a few steps, with and
-/// without shared key/value heads and dropout.
+/// Steps with fused and handwritten kernels match op-by-op execution up to rounding: losses and
+/// gradient norms of a few steps, with and without shared key/value heads and dropout.
 pub fn fused_steps_match_op_by_op_execution(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let models = [

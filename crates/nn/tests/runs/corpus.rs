@@ -67,7 +67,8 @@ pub fn small(corpus: &Path, more: &[&str]) -> RunConfig {
     config
 }
 
-/// Hears of everything, and stops a run after its n-th step from where it began: before what follows that step.
+/// Hears of everything, and stops a run after its n-th step from where it began: before what
+/// follows that step.
 #[derive(Default, Debug)]
 pub struct Listener {
     pub stop_after: Option<u64>,

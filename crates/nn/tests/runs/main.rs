@@ -1,4 +1,5 @@
-//! Complete runs: learning, stopping and resuming, settings, text generation, and errors of invalid input.
+//! Complete runs: learning, stopping and resuming, settings, text generation, and errors of invalid
+//! input.
 
 mod bad_input;
 mod corpus;

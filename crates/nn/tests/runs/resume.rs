@@ -168,7 +168,8 @@ fn resumed_runs_match_uninterrupted_runs() {
     }
 }
 
-/// Without `latest` a run resumes from its newest checkpoint and is not overwritten; damaged tokens are rebuilt from their text.
+/// Without `latest` a run resumes from its newest checkpoint and is not overwritten; damaged tokens
+/// are rebuilt from their text.
 #[test]
 fn run_resumes_without_its_latest_file_and_token_cache() {
     let (folder, mut random) = (Folder::new("pointer"), Random::fresh());
@@ -199,7 +200,8 @@ fn run_resumes_without_its_latest_file_and_token_cache() {
     assert!(error.contains("step-00000012/weights.safetensors"), "{error}");
 }
 
-/// Gradients of any number of batches take the memory of one, and a stop does not wait for all of them.
+/// Gradients of any number of batches take the memory of one, and a stop does not wait for all of
+/// them.
 #[test]
 fn gradient_accumulation_can_be_stopped_within_a_step() {
     struct Impatient(std::cell::Cell<u64>);
@@ -229,7 +231,8 @@ fn gradient_accumulation_can_be_stopped_within_a_step() {
     assert_same(&whole, &out, "stopped while it accumulated");
 }
 
-/// A flag that is set at any moment, within a batch too, ends the run at once; what a resumed run computes is the same.
+/// A flag that is set at any moment, within a batch too, ends the run at once; what a resumed run
+/// computes is the same.
 #[test]
 fn batch_can_be_interrupted_anywhere() {
     struct Flagged(Arc<AtomicBool>);

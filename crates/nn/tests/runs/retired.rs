@@ -1,4 +1,5 @@
-//! Files of earlier releases: retired settings, checkpoints with retired names of fields and tensors, and old metrics.
+//! Files of earlier releases: retired settings, checkpoints with retired names of fields and
+//! tensors, and old metrics.
 
 use std::path::{Path, PathBuf};
 

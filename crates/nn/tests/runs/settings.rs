@@ -1,4 +1,5 @@
-//! Settings: parsing, errors with suggestions, resolved defaults, and the table in docs/training.md.
+//! Settings: parsing, errors with suggestions, resolved defaults, and the table in
+//! docs/training.md.
 
 use bornite_nn::train::{KEYS, RunConfig, ValueKind};
 

@@ -1,4 +1,5 @@
-//! Invalid and hostile files: an error that names the problem, never a panic, a hang or a large allocation.
+//! Invalid and hostile files: an error that names the problem, never a panic, a hang or a large
+//! allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -190,7 +191,8 @@ fn corrupted_files_are_errors_without_panics_or_hangs() {
             assert_eq!(again.map(|again| again.encode_with_special(text)).ok(), Some(tokens));
         }
         slowest = slowest.max(began.elapsed());
-        // Tables of the alphabet and of first bytes, and for each byte of the file what JSON's values take.
+        // Tables of the alphabet and of first bytes, and for each byte of the file what JSON's
+        // values take.
         let allowed = 100_000 + 64 * file.len();
         assert!(bytes <= allowed, "{bytes} bytes for a file of {}", file.len());
         rounds += 1;

@@ -1,4 +1,5 @@
-//! Tokenizers: comparison with other implementations (goldens by scripts/tokenizer_goldens.py), and properties of any text.
+//! Tokenizers: comparison with other implementations (goldens by scripts/tokenizer_goldens.py), and
+//! properties of any text.
 
 mod goldens;
 mod hostile;

@@ -1,5 +1,5 @@
-//! Comparison with PyTorch: logits, gradients, training losses and generation of small `transformers` models. `scripts/gpt2_goldens.py`
-//! writes the goldens.
+//! Comparison with PyTorch: logits, gradients, training losses and generation of small
+//! `transformers` models. `scripts/gpt2_goldens.py` writes the goldens.
 
 mod variants;
 

@@ -1,5 +1,5 @@
-//! Options of `config.json` that change what a model computes: the same as PyTorch, and the same again after an export. The
-//! goldens are of `scripts/variant_goldens.py`.
+//! Options of `config.json` that change what a model computes: the same as PyTorch, and the same
+//! again after an export. The goldens are of `scripts/variant_goldens.py`.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,8 @@ impl Scratch {
         Scratch(path)
     }
 
-    /// A copy of a golden folder with some keys of its `config.json` set, or removed where the value is null.
+    /// A copy of a golden folder with some keys of its `config.json` set, or removed where the
+    /// value is null.
     fn edited(&self, golden: &str, edits: &Value) -> PathBuf {
         let from = folder(golden);
         let mut config = read(from.join("config.json"));
@@ -255,14 +256,16 @@ fn exports_contain_the_end_of_text_tokens() {
         });
         assert_eq!(read(scratch.0.join("model/tokenizer_config.json")), expected);
         assert_eq!(std::fs::read_to_string(scratch.0.join("model/tokenizer.json")).unwrap(), bytes.to_json());
-        // What the model was imported with comes back, with the end that our training marks texts by.
+        // What the model was imported with comes back, with the end that our training marks texts
+        // by.
         let (scratch, ids) = export(GptConfig { bos: Some(1), eos: vec![2, 256, 3], ..config.clone() }, Some(&bytes));
         assert_eq!(ids, [json!(1), json!([256, 2, 3])]);
         let (again, _) = Gpt::import(scratch.0.join("model"), Device::cpu()).unwrap();
         assert_eq!((again.config().bos, &again.config().eos[..]), (Some(1), &[256, 2, 3][..]));
         assert_eq!(export(config, None).1, [Value::Null, Value::Null]);
     }
-    // Of a folder of transformers; generation_config.json wins, and ids that no row stands for are nobody's.
+    // Of a folder of transformers; generation_config.json wins, and ids that no row stands for are
+    // nobody's.
     let (gpt, _) = Gpt::import(folder("variants/llama-all"), Device::cpu()).unwrap();
     assert_eq!((gpt.config().bos, &gpt.config().eos[..]), (Some(0), &[22, 23][..]));
     let scratch = Scratch::new("generation");
@@ -272,7 +275,8 @@ fn exports_contain_the_end_of_text_tokens() {
     assert_eq!((gpt.config().bos, &gpt.config().eos[..]), (None, &[7][..]));
 }
 
-/// A configuration alone makes nothing large: neither time nor memory is spent before weights are compared with it.
+/// A configuration alone makes nothing large: neither time nor memory is spent before weights are
+/// compared with it.
 #[test]
 fn sizes_that_do_not_match_the_weights_are_rejected() {
     let keys = [
@@ -309,7 +313,8 @@ fn sizes_that_do_not_match_the_weights_are_rejected() {
     };
     assert_eq!(layers(9_999), "config.json describes 9999 layers, but the weights have 2; use matching files");
     assert_eq!(layers(1_000_000_000), "config.json: model.layers is 1000000000; at most 10000 are supported");
-    // No weight has the length of the context of rotary positions: it is bounded where memory is taken for it.
+    // No weight has the length of the context of rotary positions: it is bounded where memory is
+    // taken for it.
     let scratch = Scratch::new("context");
     let edit = json!({"max_position_embeddings": i32::MAX});
     let (gpt, tensors) = Gpt::import(scratch.edited("llama", &edit), Device::cpu()).unwrap();
@@ -330,7 +335,8 @@ fn measure_length(gpt: &Gpt, tensors: &Tensors, length: usize) -> Result<(), Str
         .map_err(|error| error.to_string())
 }
 
-/// A file of the size of a few weights cannot ask for much: JSON of numbers takes some thirty times its size in memory.
+/// A file of the size of a few weights cannot ask for much: JSON of numbers takes some thirty times
+/// its size in memory.
 #[test]
 fn long_files_are_rejected() {
     let scratch = Scratch::new("long");

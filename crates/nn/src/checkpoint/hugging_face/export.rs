@@ -1,4 +1,5 @@
-//! Writes a model's folder atomically: into a temporary folder, which is renamed after it is synced.
+//! Writes a model's folder atomically: into a temporary folder, which is renamed after it is
+//! synced.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

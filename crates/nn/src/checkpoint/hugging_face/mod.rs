@@ -1,6 +1,8 @@
-//! Model folders of Hugging Face's libraries: `config.json`, `model.safetensors` (or several files and an index) and `tokenizer.json`.
+//! Model folders of Hugging Face's libraries: `config.json`, `model.safetensors` (or several files
+//! and an index) and `tokenizer.json`.
 //!
-//! Handles files and names only: [`TensorMapping`]s map our tensors to theirs. `model::hugging_face` knows the architectures.
+//! Handles files and names only: [`TensorMapping`]s map our tensors to theirs.
+//! `model::hugging_face` knows the architectures.
 
 mod export;
 mod index;
@@ -149,8 +151,9 @@ impl HuggingFaceModel {
         self.file_of.iter().filter_map(entry).map(|(name, entry)| (name.as_str(), entry))
     }
 
-    /// Reads the mapped tensors, converted to our names and layouts. `shapes` are those of our model, all of which must be mapped;
-    /// `ignored` selects their tensors that need no mapping. Nothing is read if names or shapes do not match.
+    /// Reads the mapped tensors, converted to our names and layouts. `shapes` are those of our
+    /// model, all of which must be mapped; `ignored` selects their tensors that need no mapping.
+    /// Nothing is read if names or shapes do not match.
     #[track_caller]
     pub fn import(
         &mut self,

@@ -1,7 +1,7 @@
 //! Header of a safetensors file: JSON with dtype, shape and byte range of each tensor.
 //!
-//! It is validated before a tensor is read: every byte of the data belongs to exactly one tensor. This takes memory in proportion to the
-//! header's length only.
+//! It is validated before a tensor is read: every byte of the data belongs to exactly one tensor.
+//! This takes memory in proportion to the header's length only.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,8 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use crate::checkpoint::json::Unique;
 use crate::checkpoint::names::{check_tensor_name, quoted};
 
-/// Names of dtypes in files, in the order in which their tensors are written: largest alignment first.
+/// Names of dtypes in files, in the order in which their tensors are written: largest alignment
+/// first.
 pub(crate) const DTYPES: [(DType, &str); 13] = [
     (DType::U64, "U64"),
     (DType::I64, "I64"),
@@ -38,10 +39,11 @@ pub(crate) const METADATA: &str = "__metadata__";
 /// Options for reading a file.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// Maximum size of the header. The default of 100 MB, the limit of the format, allows more than a million tensors.
+    /// Maximum size of the header. The default of 100 MB, the limit of the format, allows more than
+    /// a million tensors.
     pub max_header_bytes: u64,
-    /// Accepts tensors that are not aligned to their element size, which some writers produce. Since tensors are read, not mapped,
-    /// this is safe.
+    /// Accepts tensors that are not aligned to their element size, which some writers produce.
+    /// Since tensors are read, not mapped, this is safe.
     pub allow_misaligned: bool,
 }
 
@@ -81,7 +83,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Parses the JSON of a header, which `data_bytes` bytes of tensors follow. The error describes the problem.
+    /// Parses the JSON of a header, which `data_bytes` bytes of tensors follow. The error describes
+    /// the problem.
     pub fn parse(json: &[u8], data_bytes: u64, options: &ReadOptions) -> Result<Header, String> {
         if json.first() != Some(&b'{') {
             return Err("the header does not begin with '{'".into());
@@ -146,7 +149,8 @@ impl RawEntry {
         if self.shape.len() > MAX_RANK {
             return Err(format!("tensor {name} has {} axes, more than {MAX_RANK}", self.shape.len()));
         }
-        // Strides are products of lengths even if there are no elements: an axis of length 0 counts as 1.
+        // Strides are products of lengths even if there are no elements: an axis of length 0 counts
+        // as 1.
         let count = |min: u64| self.shape.iter().try_fold(1u64, |n, &d| n.checked_mul(d.max(min)));
         let size = |elements: u64| elements.checked_mul(dtype.bytes() as u64).filter(|&n| n <= isize::MAX as u64);
         let (Some(bytes), Some(_)) = (count(0).and_then(size), count(1).and_then(size)) else {

@@ -1,5 +1,6 @@
-//! Layout of a file to be written: header and offset of each tensor. Tensors are ordered as in the reference implementation (largest
-//! elements first, then by name), so that equal tensors give equal files.
+//! Layout of a file to be written: header and offset of each tensor. Tensors are ordered as in the
+//! reference implementation (largest elements first, then by name), so that equal tensors give
+//! equal files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

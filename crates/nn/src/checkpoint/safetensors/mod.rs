@@ -1,7 +1,9 @@
-//! The safetensors format: eight bytes of header length, a JSON header, the bytes of all tensors without gaps.
+//! The safetensors format: eight bytes of header length, a JSON header, the bytes of all tensors
+//! without gaps.
 //!
-//! Files are untrusted: [`Header::parse`] validates everything before memory is allocated. Tensors are read one by one, never mapped: a
-//! file that changes while it is used cannot change a tensor, and loading takes the size of the file plus its largest tensor.
+//! Files are untrusted: [`Header::parse`] validates everything before memory is allocated. Tensors
+//! are read one by one, never mapped: a file that changes while it is used cannot change a tensor,
+//! and loading takes the size of the file plus its largest tensor.
 //!
 //! ```
 //! use std::io::Cursor;
@@ -215,8 +217,9 @@ pub fn write(out: &mut impl Write, tensors: &Tensors, metadata: &BTreeMap<String
     })
 }
 
-/// Writes a file atomically: it replaces the one at `path` once it is synced. Something that is not a regular file is written to
-/// directly. [`CheckpointStore`](super::CheckpointStore) does the same for folders.
+/// Writes a file atomically: it replaces the one at `path` once it is synced. Something that is not
+/// a regular file is written to directly. [`CheckpointStore`](super::CheckpointStore) does the same
+/// for folders.
 #[track_caller]
 pub fn write_file(path: impl AsRef<Path>, tensors: &Tensors, metadata: &BTreeMap<String, String>) -> Result<()> {
     located(|| {

@@ -1,7 +1,7 @@
 //! Reads and writes `config.json` of GPT-2 and Llama.
 //!
-//! Every key is read, listed as not affecting the logits ([`IGNORED_KEYS`]), or rejected by name: ignoring an unknown key could give
-//! a silently wrong model.
+//! Every key is read, listed as not affecting the logits ([`IGNORED_KEYS`]), or rejected by name:
+//! ignoring an unknown key could give a silently wrong model.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -11,8 +11,9 @@ use crate::checkpoint::quoted;
 use crate::model::config::{GptConfig, MlpKind, PositionKind, RopeScaling};
 use crate::{Error, Result};
 
-/// Keys that do not change the logits: provenance, labels, dropout, initialization, caching, generation and the heads of other
-/// tasks. `reorder_and_upcast_attn`, `pretraining_tp` and `chunk_size_feed_forward` change the order of the arithmetic only.
+/// Keys that do not change the logits: provenance, labels, dropout, initialization, caching,
+/// generation and the heads of other tasks. `reorder_and_upcast_attn`, `pretraining_tp` and
+/// `chunk_size_feed_forward` change the order of the arithmetic only.
 const IGNORED_KEYS: &str = "\
     _attn_implementation _attn_implementation_autoset _commit_hash _from_model_config _name_or_path architectures \
     attention_dropout attn_implementation attn_pdrop bad_words_ids begin_suppress_tokens chunk_size_feed_forward \
@@ -52,7 +53,8 @@ impl Fields {
         }
     }
 
-    /// Removes and returns the value of a key; `None` if it is missing or null. `expected` describes its type.
+    /// Removes and returns the value of a key; `None` if it is missing or null. `expected`
+    /// describes its type.
     fn take<T: DeserializeOwned>(&mut self, key: &str, expected: &str) -> Result<Option<T>> {
         match self.remaining.remove(key) {
             None | Some(Value::Null) => Ok(None),
@@ -135,8 +137,8 @@ pub(super) fn read(json: &Value) -> Result<(GptConfig, Family)> {
     Ok((config, family))
 }
 
-/// Reads the begin- and end-of-text tokens from `config.json` or `generation_config.json`. An id outside the vocabulary is an
-/// unset default and is ignored.
+/// Reads the begin- and end-of-text tokens from `config.json` or `generation_config.json`. An id
+/// outside the vocabulary is an unset default and is ignored.
 fn read_ids(fields: &mut Fields, config: &mut GptConfig) -> Result<()> {
     let known = |id: &u32| (*id as usize) < config.vocabulary;
     let bos: Option<u32> = fields.take("bos_token_id", "a token id")?;
@@ -154,7 +156,8 @@ fn read_ids(fields: &mut Fields, config: &mut GptConfig) -> Result<()> {
     Ok(())
 }
 
-/// Reads the begin- and end-of-text tokens of `generation_config.json`, which override those of `config.json`.
+/// Reads the begin- and end-of-text tokens of `generation_config.json`, which override those of
+/// `config.json`.
 pub(super) fn read_generation(json: &Value, config: &mut GptConfig) -> Result<()> {
     read_ids(&mut Fields::new(json, "generation_config.json")?, config)
 }
@@ -219,8 +222,8 @@ fn required<const N: usize>(fields: &mut Fields, keys: [&str; N]) -> Result<[usi
     Ok(values)
 }
 
-/// Reads base and scaling of the rotary embeddings. As in `transformers`, `rope_scaling` overrides `rope_parameters`, and a base in
-/// either of them overrides the top-level `rope_theta`.
+/// Reads base and scaling of the rotary embeddings. As in `transformers`, `rope_scaling` overrides
+/// `rope_parameters`, and a base in either of them overrides the top-level `rope_theta`.
 fn rope(fields: &mut Fields, context: usize) -> Result<(f64, Option<RopeScaling>)> {
     let outer = fields.number("rope_theta")?;
     let [scaling, parameters] = ["rope_scaling", "rope_parameters"].map(|key| fields.remaining.remove(key));

@@ -1,11 +1,13 @@
-//! Begin- and end-of-text tokens in `config.json`, `generation_config.json` and `tokenizer_config.json`.
+//! Begin- and end-of-text tokens in `config.json`, `generation_config.json` and
+//! `tokenizer_config.json`.
 
 use serde_json::{Map, Value, json};
 
 use crate::model::config::GptConfig;
 use crate::tokenizer::Tokenizer;
 
-/// SpecialTokenIds of the begin- and end-of-text tokens. Without them `generate()` of `transformers` does not stop.
+/// SpecialTokenIds of the begin- and end-of-text tokens. Without them `generate()` of
+/// `transformers` does not stop.
 pub(super) struct SpecialTokenIds {
     bos: Option<u32>,
     /// The tokenizer's token comes first.
@@ -13,14 +15,16 @@ pub(super) struct SpecialTokenIds {
 }
 
 impl SpecialTokenIds {
-    /// Takes the ids of a model and those of a tokenizer. In our training data a text begins with the end-of-text token.
+    /// Takes the ids of a model and those of a tokenizer. In our training data a text begins with
+    /// the end-of-text token.
     pub fn new(config: &GptConfig, tokenizer: Option<&Tokenizer>) -> SpecialTokenIds {
         let end = tokenizer.and_then(Tokenizer::end_of_text);
         let others = config.eos.iter().copied().filter(|id| Some(*id) != end);
         SpecialTokenIds { bos: config.bos.or(end), eos: end.into_iter().chain(others).collect() }
     }
 
-    /// Returns `bos_token_id` and `eos_token_id`; the latter is a list if there are several, null if there is none.
+    /// Returns `bos_token_id` and `eos_token_id`; the latter is a list if there are several, null
+    /// if there is none.
     pub fn json(&self) -> [Value; 2] {
         let eos = match &self.eos[..] {
             [] => Value::Null,

@@ -1,5 +1,6 @@
-//! Import and export of GPTs in the format of `transformers`: names and layouts of tensors. `config.rs` reads and writes
-//! `config.json`, `ids.rs` the begin- and end-of-text tokens; `checkpoint::hugging_face` handles the files.
+//! Import and export of GPTs in the format of `transformers`: names and layouts of tensors.
+//! `config.rs` reads and writes `config.json`, `ids.rs` the begin- and end-of-text tokens;
+//! `checkpoint::hugging_face` handles the files.
 
 mod config;
 mod ids;
@@ -58,7 +59,8 @@ impl Family {
 }
 
 impl Gpt {
-    /// Reads a folder with `config.json` and `model.safetensors`; returns the model and its parameters in f32, by name.
+    /// Reads a folder with `config.json` and `model.safetensors`; returns the model and its
+    /// parameters in f32, by name.
     #[track_caller]
     pub fn import(folder: impl AsRef<Path>, device: Device) -> Result<(Gpt, Tensors)> {
         located(|| {
@@ -98,8 +100,9 @@ impl Gpt {
         })
     }
 
-    /// Writes a folder that `transformers` loads, from parameters by name. With a tokenizer it also contains `tokenizer.json` and
-    /// `tokenizer_config.json`; `generation_config.json` contains the begin- and end-of-text tokens.
+    /// Writes a folder that `transformers` loads, from parameters by name. With a tokenizer it also
+    /// contains `tokenizer.json` and `tokenizer_config.json`; `generation_config.json` contains the
+    /// begin- and end-of-text tokens.
     #[track_caller]
     pub fn export(&self, folder: impl AsRef<Path>, parameters: &Tensors, tokenizer: Option<&Tokenizer>) -> Result<()> {
         located(|| {
@@ -128,13 +131,15 @@ impl Gpt {
     }
 }
 
-/// Prefix of the tensor names in these files. Checkpoints of the base model, such as GPT-2's on the Hub, have none.
+/// Prefix of the tensor names in these files. Checkpoints of the base model, such as GPT-2's on the
+/// Hub, have none.
 fn prefix(files: &HuggingFaceModel, family: Family) -> &'static str {
     let bare = files.tensors().any(|(name, _)| name == family.embedding());
     if bare { "" } else { family.prefix() }
 }
 
-/// Compares the number of layers in `config.json` with the files, before anything is allocated per layer.
+/// Compares the number of layers in `config.json` with the files, before anything is allocated per
+/// layer.
 fn check_layers(files: &HuggingFaceModel, config: &GptConfig, prefix: &str) -> Result<()> {
     let number = |name: &str| name.strip_prefix(prefix)?.split('.').next()?.parse::<usize>().ok();
     let found: BTreeSet<usize> = files.tensors().filter_map(|(name, _)| number(name)).collect();
@@ -165,7 +170,8 @@ fn family(config: &GptConfig) -> Result<Family> {
     }
 }
 
-/// Parameters that are several tensors in `transformers`, stacked along axis 0: name, and names and shapes of the parts.
+/// Parameters that are several tensors in `transformers`, stacked along axis 0: name, and names and
+/// shapes of the parts.
 fn split_parameters(gpt: &Gpt, family: Family) -> Vec<(String, Vec<(String, Vec<usize>)>)> {
     if family == Family::Gpt2 {
         return vec![];
