@@ -186,7 +186,14 @@ struct Display {
 
 impl Display {
     fn new(json: bool, signals: Signals) -> Display {
-        Display { json, signals, preparation: Preparation::default(), training: None, tokens_per_second: None, stop_shown: false }
+        Display {
+            json,
+            signals,
+            preparation: Preparation::default(),
+            training: None,
+            tokens_per_second: None,
+            stop_shown: false,
+        }
     }
 
     fn step(&mut self, metrics: &StepMetrics) {
@@ -227,7 +234,9 @@ impl Display {
                 value["event"] = "step".into();
                 value
             }
-            TrainEvent::Saved { step, path, best } => json!({"event": "saved", "step": step, "path": path, "best": best}),
+            TrainEvent::Saved { step, path, best } => {
+                json!({"event": "saved", "step": step, "path": path, "best": best})
+            }
             TrainEvent::Sample { step, text } => json!({"event": "sample", "step": step, "text": text}),
         };
         let _ = print(&format!("{value}\n"));

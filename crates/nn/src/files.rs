@@ -93,7 +93,7 @@ mod tests {
         for (link, target) in [("to-pipe", "pipe"), ("to-device", "/dev/zero"), ("to-plain", "plain")] {
             std::os::unix::fs::symlink(target, at(link)).unwrap();
         }
-        for (name, said) in [
+        for (name, expected) in [
             ("pipe", "is not a plain file, but a named pipe"),
             ("to-pipe", "a named pipe"),
             ("to-device", "is not a plain file, but a device"),
@@ -101,7 +101,7 @@ mod tests {
             ("", "is a folder"),
         ] {
             let error = open(&at(name)).unwrap_err().to_string();
-            assert!(error.contains(said) && error.contains(name), "{name}: {error}");
+            assert!(error.contains(expected) && error.contains(name), "{name}: {error}");
             assert!(append(&at(name)).is_err() && open_lock(&at(name)).is_err(), "{name}");
         }
         assert_eq!(open(&at("to-plain")).unwrap().1, 4);

@@ -193,7 +193,7 @@ fn reuse(
         Err(error @ Error { kind: ErrorKind::Stopped, .. }) => return Err(error),
         Err(error) => {
             if warn {
-                bornite_support::log!(Warn, "{error}; rebuilding the tokens");
+                bornite_support::log!(Warn, "{error} (rebuilding now)");
             }
             return Ok(None);
         }
@@ -254,10 +254,7 @@ fn open_manifest(
         let path = folder.join(name);
         let (file, found) = files::open(&path)?;
         if Some(found) != count.checked_mul(bytes) {
-            return Err(Error::file(
-                &path,
-                format!("has {found} bytes; the manifest says {count} integers of {bytes} bytes"),
-            ));
+            return Err(Error::file(&path, format!("has {found} bytes; the manifest says {count} × {bytes} bytes")));
         }
         Ok((file, path))
     };

@@ -383,7 +383,7 @@ mod tests {
         let metrics = state.pending_metrics.unwrap();
         assert_eq!((metrics.lr, metrics.grad_norm, metrics.memory_bytes), (0.1, Some(2.5), 7));
         let written = serde_json::to_string(&state).unwrap();
-        for retired in ["rate", "norm", "unapplied", "windows", "factor", "cursor", "pending", "tokenizer", "seconds"] {
+        for retired in ["rate", "unapplied", "windows", "factor", "cursor", "pending", "tokenizer", "seconds"] {
             assert!(!written.contains(&format!("\"{retired}\":")), "{retired}: {written}");
         }
     }

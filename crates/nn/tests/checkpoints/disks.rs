@@ -1,4 +1,4 @@
-//! Disks that are full: at each single call of a save, by the system's own limit, by `/dev/full`.
+//! Full disks: at each call of a save, by the system's file size limit, and `/dev/full`.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -16,30 +16,30 @@ use crate::Outcome;
 use crate::random::Random;
 use crate::sample::{Folder, KEEP, assert_says, checkpoint, names, same};
 
-/// How calls fail.
+/// Failure mode of the disk.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Fails {
-    /// One of them.
+enum FailureMode {
+    /// One call fails.
     Once,
-    /// From one on all that need room; removing works.
+    /// From one call on, all calls that need space fail; removing works.
     Full,
-    /// From one on all of them.
+    /// From one call on, all calls fail.
     Dead,
 }
 
 struct Faulty {
     calls: AtomicUsize,
     from: usize,
-    fails: Fails,
+    fails: FailureMode,
 }
 
 impl Faulty {
     fn call(&self, needs_room: bool) -> io::Result<()> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let fails = match self.fails {
-            Fails::Once => call == self.from,
-            Fails::Full => call >= self.from && needs_room,
-            Fails::Dead => call >= self.from,
+            FailureMode::Once => call == self.from,
+            FailureMode::Full => call >= self.from && needs_room,
+            FailureMode::Dead => call >= self.from,
         };
         if fails { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
@@ -85,7 +85,7 @@ pub fn full_at_each_call() -> Outcome {
     let (old, new, next) =
         (checkpoint(&mut random, 1, 1), checkpoint(&mut random, 2, 1), checkpoint(&mut random, 3, 1));
     let keep = Keep { last: 1, best: true };
-    for fails in [Fails::Once, Fails::Full, Fails::Dead] {
+    for fails in [FailureMode::Once, FailureMode::Full, FailureMode::Dead] {
         let mut refused = 0;
         for from in 0.. {
             let folder = Folder::new("full");
@@ -113,7 +113,7 @@ pub fn full_at_each_call() -> Outcome {
                     assert!(same(&load(folder.join("step-00000001"), Device::cpu())?, &old), "{about}: not intact");
                     assert!(same(&found, &old) || same(&found, &new));
                     let strays = names(&folder.0).into_iter().filter(|name| name.starts_with(".s")).count();
-                    assert!(strays == 0 || fails != Fails::Full, "{about}: the disk is fuller than before");
+                    assert!(strays == 0 || fails != FailureMode::Full, "{about}: the disk is fuller than before");
                 }
             }
             // With room again, the next save succeeds and leaves nothing behind.

@@ -38,10 +38,10 @@ pub fn one_writer_at_a_time() -> Outcome {
         Command::new(std::env::current_exe()?).args(["child", "save-once"]).arg(&folder.0).arg(step).output()
     };
     let second = once("70")?;
-    let said = String::from_utf8(second.stdout)?;
+    let expected = String::from_utf8(second.stdout)?;
     assert!(!second.status.success());
     let holder = format!("is being written by process {}", first.id());
-    assert_says(&said.trim(), &[&folder.0.display().to_string(), &holder, "another folder"]);
+    assert_says(&expected.trim(), &[&folder.0.display().to_string(), &holder, "another folder"]);
     // Reading needs no lock, also while checkpoints come and go.
     for _ in 0..20 {
         assert!(load_latest(&folder.0, Device::cpu(), false)?.checkpoint.step < 1_000_000);
@@ -86,8 +86,8 @@ pub fn errors_are_one_sentence() -> Outcome {
         (HuggingFaceModel::open(&empty, &options).map(drop), &empty, "config.json"),
         (HuggingFaceModel::open(&missing, &options).map(drop), &missing, "No such file or directory"),
     ];
-    for (result, named, said) in table {
-        assert_says(&result.err().ok_or(said)?, &[&path(named), said]);
+    for (result, named, expected) in table {
+        assert_says(&result.err().ok_or(expected)?, &[&path(named), expected]);
     }
     assert_eq!(best(&empty)?, None);
     let export = ModelExport {
@@ -110,7 +110,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 
-/// Whether a process without root's rights can be started.
+/// Returns true if a process without root's rights can be started.
 pub fn can_drop_rights() -> bool {
     !is_root() || Command::new("setpriv").arg("--version").output().is_ok()
 }
@@ -135,11 +135,11 @@ pub fn without_permission() -> Outcome {
         command.args(["child", "save-once"]).arg(to).arg("2").output()
     };
     fs::set_permissions(&run, std::os::unix::fs::PermissionsExt::from_mode(0o555))?;
-    for (to, said) in [(run.clone(), "cannot write to"), (run.join("new"), "cannot create folder")] {
+    for (to, expected) in [(run.clone(), "cannot write to"), (run.join("new"), "cannot create folder")] {
         let child = attempt(&to)?;
         let text = String::from_utf8(child.stdout)?;
         assert!(!child.status.success(), "{to:?} was written");
-        assert_says(&text.trim(), &[said, &run.display().to_string(), "Permission denied"]);
+        assert_says(&text.trim(), &[expected, &run.display().to_string(), "Permission denied"]);
     }
     // Reading a folder that cannot be written is fine.
     assert!(same(&load_latest(&run, Device::cpu(), false)?.checkpoint, &saved));

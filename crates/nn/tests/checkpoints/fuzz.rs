@@ -242,7 +242,7 @@ fn random_header(random: &mut Random) -> (String, u64, bool) {
     (format!("{{{}}}", entries.join(",")), at + beyond, fine)
 }
 
-/// Whole folders with one file changed: checkpoints and models.
+/// Complete folders with one changed file: checkpoints and models.
 pub fn folders() -> Outcome {
     let mut random = Random::fresh();
     let folder = Folder::new("fuzz-folders");

@@ -16,7 +16,7 @@ use crate::random::Random;
 use crate::sample::{Folder, KEEP, names};
 use crate::{Outcome, full};
 
-/// A checkpoint whose contents follow from its step.
+/// A checkpoint with contents determined by its step.
 fn of_step(step: u64) -> Checkpoint {
     let tensor = |n: u64| Tensor::full((step * 100 + n) as f64, &[20_000], DType::F64, Device::cpu());
     let weights: Tensors = (0..4).map(|n| (format!("w{n}"), tensor(n))).collect();
@@ -40,7 +40,7 @@ fn check(checkpoint: &Checkpoint) -> Outcome {
 }
 
 /// The child: saves one checkpoint after another from a step on and says which it has saved.
-pub fn save_for_ever(arguments: &[String]) {
+pub fn save_forever(arguments: &[String]) {
     let first: u64 = arguments[1].parse().unwrap();
     let mut store = CheckpointStore::open(&arguments[0], KEEP).unwrap();
     for step in first.. {
@@ -97,11 +97,11 @@ pub fn latest_always_loads() -> Outcome {
 }
 
 /// A disk on which the process ends at a given call, a write half done.
-struct Deadly {
+struct ExitingDisk {
     left: AtomicUsize,
 }
 
-impl Deadly {
+impl ExitingDisk {
     fn call(&self) {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
             std::process::exit(9);
@@ -109,7 +109,7 @@ impl Deadly {
     }
 }
 
-impl Disk for Deadly {
+impl Disk for ExitingDisk {
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         self.call();
         std::fs::create_dir(path)
@@ -154,7 +154,7 @@ impl Disk for Deadly {
 pub fn save_until_call(arguments: &[String]) {
     let left = AtomicUsize::new(arguments[1].parse().unwrap());
     let keep = bornite_nn::checkpoint::Keep { last: 1, best: true };
-    let mut store = CheckpointStore::open_on(&arguments[0], keep, Arc::new(Deadly { left })).unwrap();
+    let mut store = CheckpointStore::open_on(&arguments[0], keep, Arc::new(ExitingDisk { left })).unwrap();
     for step in [5, 6] {
         store.save(&of_step(step), Some(-(step as f64))).unwrap();
     }

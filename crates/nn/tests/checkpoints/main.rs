@@ -68,7 +68,7 @@ fn main() {
         && child == "child"
     {
         return match task.as_str() {
-            "save" => killed::save_for_ever(rest),
+            "save" => killed::save_forever(rest),
             "save-until" => killed::save_until_call(rest),
             "save-once" => folders::save_once(rest),
             "load" => stores::load_and_count(rest),

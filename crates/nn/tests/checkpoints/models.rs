@@ -142,7 +142,7 @@ pub fn shards_must_match_their_index() -> Outcome {
     let index = to.join("model.safetensors.index.json");
     let right = fs::read_to_string(&index)?;
     let first = "model-00001-of-00003.safetensors";
-    for (from, by, said) in [
+    for (from, by, expected) in [
         (first, "../model/model-00001-of-00003.safetensors", "not a safetensors file of this folder"),
         (first, "/etc/passwd", "not a safetensors file of this folder"),
         (first, "config.json", "not a safetensors file of this folder"),
@@ -159,7 +159,7 @@ pub fn shards_must_match_their_index() -> Outcome {
     ] {
         assert!(right.contains(from), "{right}");
         fs::write(&index, right.replacen(from, by, 1))?;
-        assert_says(&HuggingFaceModel::open(&to, &ReadOptions::default()).err().ok_or(said)?, &[said]);
+        assert_says(&HuggingFaceModel::open(&to, &ReadOptions::default()).err().ok_or(expected)?, &[expected]);
     }
     fs::write(&index, &right)?;
     HuggingFaceModel::open(&to, &ReadOptions::default())?;

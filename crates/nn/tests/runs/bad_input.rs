@@ -47,10 +47,10 @@ fn invalid_input_is_reported() {
         (&[&from], "is neither a run (it has no folder 'checkpoints') nor a Hugging Face model (no 'config.json')"),
         (&["model.from=/no/such/model"], "cannot open /no/such/model: No such file"),
     ];
-    for (n, (more, said)) in cases.into_iter().enumerate() {
+    for (n, (more, expected)) in cases.into_iter().enumerate() {
         let out = folder.at(&format!("run-{n}"));
         let error = go(&small(&corpus, more), &out, false, None).unwrap_err().kind().to_string();
-        assert!(error.contains(said) && !error.trim_end().contains('\n'), "{more:?}: {error}");
+        assert!(error.contains(expected) && !error.trim_end().contains('\n'), "{more:?}: {error}");
         // Nothing is in the way of another try.
         let (finished, _) = go(&small(&corpus, &["train.steps=1", "train.eval_every=0"]), &out, false, None).unwrap();
         assert_eq!(finished.step, 1, "{more:?}");

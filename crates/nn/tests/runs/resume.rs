@@ -297,7 +297,7 @@ fn resume_rejects_changed_settings_and_data() {
     let config = small(&corpus, &["train.steps=6", "train.eval_every=0"]);
     let out = folder.at("run");
     go(&config, &out, false, Some(3)).unwrap();
-    for (change, said) in [
+    for (change, expected) in [
         ("train.seed=1", "train.seed differs from the value that the run was started with"),
         ("model.width=64", "model.width"),
         ("train.batch=4", "train.batch"),
@@ -306,7 +306,7 @@ fn resume_rejects_changed_settings_and_data() {
         let mut other = config.clone();
         other.set(change).unwrap();
         let error = go(&other, &out, true, Some(0)).unwrap_err().to_string();
-        assert!(error.contains(said), "{change}: {error}");
+        assert!(error.contains(expected), "{change}: {error}");
     }
     let mut longer = config.clone();
     longer.set("train.steps=8").unwrap();

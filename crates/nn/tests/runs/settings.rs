@@ -107,9 +107,9 @@ fn invalid_settings_are_reported_in_one_sentence() {
         ("[train\nsteps = 1", "line 1 is not TOML: "),
         ("[train]\nsteps = 1\nsteps = 2", "line 3 is not TOML: duplicate key"),
     ];
-    for (text, said) in files {
+    for (text, expected) in files {
         let error = RunConfig::parse(text).unwrap_err().kind().to_string();
-        assert!(error.contains(said) && !error.contains('\n'), "{text:?}: {error}");
+        assert!(error.contains(expected) && !error.contains('\n'), "{text:?}: {error}");
     }
     let words = [
         ("train.stesp=1", "did you mean 'train.steps'?"),
@@ -118,9 +118,9 @@ fn invalid_settings_are_reported_in_one_sentence() {
         ("train.steps=", "train.steps is ''"),
         ("model.norm=batch", "model.norm is 'batch'; it must be one of layer, rms"),
     ];
-    for (text, said) in words {
+    for (text, expected) in words {
         let error = RunConfig::default().set(text).unwrap_err().to_string();
-        assert!(error.contains(said), "{text:?}: {error}");
+        assert!(error.contains(expected), "{text:?}: {error}");
     }
     let values = [
         ("data.validation_fraction=1.5", "data.validation_fraction is 1.5; it must be from 0 to below 1"),
@@ -132,11 +132,11 @@ fn invalid_settings_are_reported_in_one_sentence() {
         ("schedule.min_lr=2", "schedule.min_lr is 2; it must be from 0 to schedule.lr, 0.0006"),
         ("schedule.lr=0", "schedule.lr is 0; it must be above 0"),
     ];
-    for (text, said) in values {
+    for (text, expected) in values {
         let mut config = RunConfig::default();
         config.set(text).unwrap();
         let error = config.resolved().unwrap_err().to_string();
-        assert!(error.contains(said), "{text:?}: {error}");
+        assert!(error.contains(expected), "{text:?}: {error}");
     }
     let models = [
         ("model.name=gpt5", "there is no model 'gpt5'; available are tiny"),
@@ -149,10 +149,10 @@ fn invalid_settings_are_reported_in_one_sentence() {
         ("model.rope_factor=2", "RoPE scaling needs model.position=rope"),
         ("model.rope_low_freq_factor=2", "model.rope_low_freq_factor has no effect without model.rope_factor"),
     ];
-    for (text, said) in models {
+    for (text, expected) in models {
         let mut config = RunConfig::default();
         let error = config.set(text).and_then(|()| config.gpt(257)).unwrap_err().to_string();
-        assert!(error.contains(said), "{text:?}: {error}");
+        assert!(error.contains(expected), "{text:?}: {error}");
     }
 }
 

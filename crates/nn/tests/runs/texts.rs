@@ -66,12 +66,12 @@ fn trained_runs_generate_text() {
     let stopped = other.generate(&trained.tokenizer, "the copper ore", &request(0.0, 0, 40), &mut |_| true).unwrap();
     assert_eq!((&stopped.tokens[..], stopped.finish), (&long.tokens[..at], FinishReason::EndOfText));
     // Tokens outside the vocabulary are rejected.
-    for (tokens, said) in
+    for (tokens, expected) in
         [(&[1, 257][..], "the prompt has token 257, but the model's vocabulary has 257 tokens"), (&[], "no tokens")]
     {
         let error =
             generator.generate_from_tokens(&trained.tokenizer, tokens, &request(0.0, 0, 1), &mut |_| true).unwrap_err();
-        assert!(error.to_string().contains(said), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     }
     // Ends.
     let whole = write("the copper ", &request(0.0, 0, 60)).text;

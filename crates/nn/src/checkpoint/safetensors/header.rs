@@ -221,7 +221,7 @@ mod tests {
             format!("{{{},{}}}", entry("a", a), entry("b", b))
         };
         let part = |from: &str, to: &str| one("w", &f32s.replace(from, to));
-        for (json, bytes, said) in [
+        for (json, bytes, expected) in [
             (one("w", f32s), 16, ""),
             (format!("{}   ", one("w", f32s)), 16, ""),
             (two("0,8", "8,16"), 16, ""),
@@ -262,8 +262,10 @@ mod tests {
             ("{\"w\":".to_string() + &"[".repeat(100_000), 0, "'w': invalid type"),
         ] {
             match Header::parse(json.as_bytes(), bytes, &ReadOptions::default()) {
-                Ok(_) => assert!(said.is_empty(), "accepted: {json}"),
-                Err(error) => assert!(!said.is_empty() && error.contains(said), "{error} instead of {said}"),
+                Ok(_) => assert!(expected.is_empty(), "accepted: {json}"),
+                Err(error) => {
+                    assert!(!expected.is_empty() && error.contains(expected), "{error} instead of {expected}")
+                }
             }
         }
     }
